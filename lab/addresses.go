@@ -48,7 +48,7 @@ func OpenAddresses(ctx context.Context, progress io.Writer) (*Addresses, error) 
 	if err := CanHaveHosts(); err != nil {
 		return nil, err
 	}
-	program, err := buildReaper(ctx, progress)
+	program, err := build(ctx, progress, reaperProgram())
 	if err != nil {
 		return nil, err
 	}

@@ -28,10 +28,15 @@ const unusedAfter = 14 * 24 * time.Hour
 // A cache stores files that are expensive to build, by a key of their sources: ${XDG_CACHE_HOME:-$HOME/.cache}/wmco/lab/<key>/<name>.
 type cache struct {
 	dir      string
+	module   string    // the folder of this module, with the programs' sources
 	progress io.Writer // one line for each operation of more than two seconds
 }
 
-func openCache(progress io.Writer) (cache, error) {
+func openCache(ctx context.Context, progress io.Writer) (cache, error) {
+	module, err := moduleDir(ctx)
+	if err != nil {
+		return cache{}, err
+	}
 	base, err := os.UserCacheDir()
 	if err != nil {
 		return cache{}, fmt.Errorf("finding the cache folder: %w", err)
@@ -43,7 +48,7 @@ func openCache(progress io.Writer) (cache, error) {
 	if progress == nil {
 		progress = os.Stderr
 	}
-	return cache{dir: dir, progress: progress}, nil
+	return cache{dir: dir, module: module, progress: progress}, nil
 }
 
 // An item is one file or folder of the cache.
@@ -174,11 +179,7 @@ func controlPlaneProgram() program {
 
 // build returns the path of a program. It builds it again if sources, requirements or the version of Go have changed.
 func (c cache) build(ctx context.Context, p program) (string, error) {
-	module, err := moduleDir(ctx)
-	if err != nil {
-		return "", err
-	}
-	module = filepath.Join(module, p.module)
+	module := filepath.Join(c.module, p.module)
 	compiler, err := goVersion(ctx, module)
 	if err != nil {
 		return "", err
@@ -189,11 +190,7 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 	}
 	var patched []string
 	if p.image || p.hostProcess {
-		flag := winbuild.ImageFlag
-		if p.hostProcess {
-			flag = winbuild.HostProcessFlag
-		}
-		overlay, err := flag(ctx, module, filepath.Join(c.dir, "..", "winbuild"))
+		overlay, err := winbuild.ImageFlag(ctx, module, filepath.Join(c.dir, "..", "winbuild"), p.hostProcess)
 		if err != nil {
 			return "", err
 		}
@@ -234,12 +231,17 @@ func (c cache) content(ctx context.Context, p program) (string, error) {
 	return string(content), err
 }
 
-// prepare builds programs unless they are in the cache.
-func prepare(ctx context.Context, progress io.Writer, programs ...program) error {
-	c, err := openCache(progress)
+// build returns the path of a program, and builds it unless it is in the cache.
+func build(ctx context.Context, progress io.Writer, p program) (string, error) {
+	c, err := openCache(ctx, progress)
 	if err != nil {
-		return err
+		return "", err
 	}
+	return c.build(ctx, p)
+}
+
+// prepare builds programs unless they are in the cache.
+func (c cache) prepare(ctx context.Context, programs ...program) error {
 	for _, p := range programs {
 		if _, err := c.build(ctx, p); err != nil {
 			return err
@@ -271,7 +273,7 @@ type BuildOptions struct {
 // BuildOwn builds a program of the repository in the folder root, such as ./cmd/wmco, and writes it to out. It links again only
 // after a change, because that takes seconds.
 func BuildOwn(ctx context.Context, root, pkg, out string, o BuildOptions, progress io.Writer) error {
-	c, err := openCache(progress)
+	c, err := openCache(ctx, progress)
 	if err != nil {
 		return err
 	}

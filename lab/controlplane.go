@@ -31,8 +31,11 @@ const (
 	serviceNetwork6 = "fd00:10:96::/112"
 )
 
-// startTimeout is how long the control plane may take to serve; on a busy machine with two cores it takes 15 s.
-const startTimeout = 2 * time.Minute
+const (
+	// startTimeout is how long the control plane may take to serve; on a busy machine with two cores it takes 15 s.
+	startTimeout = 2 * time.Minute
+	pollInterval = 100 * time.Millisecond
+)
 
 // ControlPlaneOptions are the options of a control plane.
 type ControlPlaneOptions struct {
@@ -66,13 +69,13 @@ type ControlPlane struct {
 	mu       sync.Mutex // guards running
 	running  map[string]*reaper
 	stopOnce sync.Once
-	progress io.Writer
+	cache    cache
 }
 
 // StartControlPlane builds the control plane unless it is in the cache, starts it, and returns when API server and controllers
 // work. The context limits the start only.
 func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlane, error) {
-	c, err := openCache(o.Progress)
+	c, err := openCache(ctx, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +83,7 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 		config: controlplane.Config{
 			Address: cmp.Or(o.BindAddress, "127.0.0.1"), PodNetwork: cmp.Or(o.PodNetwork, PodNetwork), AuditPolicy: auditPolicy,
 		},
-		running: map[string]*reaper{}, progress: o.Progress,
+		running: map[string]*reaper{}, cache: c,
 	}
 	if o.DualStack {
 		cp.config.ServiceNetwork6 = serviceNetwork6
@@ -209,18 +212,14 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating a client: %w", err)
 	}
-	return cp.poll(ctx, "the API server to be ready", func(ctx context.Context) error {
+	return Until(ctx, pollInterval, "the API server to be ready", func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	})
+	}, cp.failure)
 }
 
 // Upgrade restarts the control plane with another version of Kubernetes; see ControlPlaneOptions. The data stay in etcd.
 func (cp *ControlPlane) Upgrade(ctx context.Context, kubernetes string) error {
-	c, err := openCache(cp.progress)
-	if err != nil {
-		return err
-	}
-	next, err := c.kubernetes(ctx, kubernetes)
+	next, err := cp.cache.kubernetes(ctx, kubernetes)
 	if err != nil {
 		return err
 	}
@@ -237,30 +236,10 @@ func (cp *ControlPlane) waitForControllers(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating a client: %w", err)
 	}
-	return cp.poll(ctx, "the controllers to work", func(ctx context.Context) error {
+	return Until(ctx, pollInterval, "the controllers to work", func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
-	})
-}
-
-// poll calls a function until it succeeds, a program exits, or the context ends.
-func (cp *ControlPlane) poll(ctx context.Context, what string, ask func(context.Context) error) error {
-	for {
-		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := ask(attempt)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if failure := cp.failure(); failure != nil {
-			return failure
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w: %w", what, ctx.Err(), err)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	}, cp.failure)
 }
 
 // Stop stops the control plane and removes all its files. It may be called more than once.

@@ -5,7 +5,6 @@ package lab
 import (
 	"context"
 	"fmt"
-	"io"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -38,23 +37,14 @@ func csiNodeProgram() program {
 	}
 }
 
-// PrepareCSI builds Azure File's CSI driver and its companion programs, unless they are in the cache.
-func PrepareCSI(ctx context.Context, progress io.Writer) error {
-	return prepare(ctx, progress, azureFileProgram(), csiNodeProgram())
-}
-
 // AddAzureFile adds the images of Azure File's node plugin for Windows to a registry of StartPodImages: the driver itself, with csidriver/node in
 // place of its PowerShell and of node-driver-registrar.
 func (l *Lab) AddAzureFile(ctx context.Context, r *Registry) error {
-	c, err := openCache(l.options.Progress)
+	driver, err := l.cache.content(ctx, azureFileProgram())
 	if err != nil {
 		return err
 	}
-	driver, err := c.content(ctx, azureFileProgram())
-	if err != nil {
-		return err
-	}
-	node, err := c.content(ctx, csiNodeProgram())
+	node, err := l.cache.content(ctx, csiNodeProgram())
 	if err != nil {
 		return err
 	}

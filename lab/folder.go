@@ -19,20 +19,11 @@ type Folder struct {
 
 // NewFolder creates a folder. progress gets a line for long operations: the first time, it builds the reaper.
 func NewFolder(ctx context.Context, name string, progress io.Writer) (*Folder, error) {
-	program, err := buildReaper(ctx, progress)
+	program, err := build(ctx, progress, reaperProgram())
 	if err != nil {
 		return nil, err
 	}
 	return newFolder(program, name)
-}
-
-// buildReaper returns the path of the reaper's program, and builds it unless it is in the cache.
-func buildReaper(ctx context.Context, progress io.Writer) (program string, err error) {
-	c, err := openCache(progress)
-	if err != nil {
-		return "", err
-	}
-	return c.build(ctx, reaperProgram())
 }
 
 // newFolder creates a folder that a reaper, the program, removes.

@@ -36,8 +36,10 @@ func CanRunForwardProxy() error {
 // user and a password.
 type ForwardProxy struct {
 	*service
-	address        string
-	user, password string
+	// User and Password are those in the URL.
+	User, Password string
+
+	address string
 }
 
 // StartForwardProxy starts a proxy, which ends with the lab. Only the proxy knows the addresses of the names given.
@@ -54,12 +56,12 @@ func (l *Lab) newForwardProxy(names map[string]string) (*ForwardProxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &ForwardProxy{address: net.JoinHostPort(l.Address(), strconv.Itoa(port)), user: "traveler", password: rand.Text()}
+	p := &ForwardProxy{address: net.JoinHostPort(l.Address(), strconv.Itoa(port)), User: "traveler", Password: rand.Text()}
 	if p.service, err = l.newService(squidProgram); err != nil {
 		return nil, err
 	}
 	p.command, p.answers = []string{"-N", "-f", hostspec.ServiceFolder + "/squid.conf"}, listens(p.address)
-	password, err := bcrypt.GenerateFromPassword([]byte(p.password), bcrypt.MinCost)
+	password, err := bcrypt.GenerateFromPassword([]byte(p.Password), bcrypt.MinCost)
 	if err != nil {
 		return nil, fmt.Errorf("hashing the password: %w", err)
 	}
@@ -68,7 +70,7 @@ func (l *Lab) newForwardProxy(names map[string]string) (*ForwardProxy, error) {
 		fmt.Fprintf(&hosts, "%s %s\n", names[name], name)
 	}
 	err = p.write(map[string][]byte{
-		"hosts": []byte(hosts.String()), "users": []byte(p.user + ":" + string(password) + "\n"),
+		"hosts": []byte(hosts.String()), "users": []byte(p.User + ":" + string(password) + "\n"),
 		"squid.conf": fmt.Appendf(nil, squidConfig, hostspec.ServiceFolder, p.address, squidHelper),
 	})
 	if err != nil {
@@ -97,14 +99,8 @@ coredump_dir none
 
 // URL is the proxy's URL with user and password.
 func (p *ForwardProxy) URL() string {
-	return (&url.URL{Scheme: "http", User: url.UserPassword(p.user, p.password), Host: p.address}).String()
+	return (&url.URL{Scheme: "http", User: url.UserPassword(p.User, p.Password), Host: p.address}).String()
 }
-
-// User is the user in the URL.
-func (p *ForwardProxy) User() string { return p.user }
-
-// Password is the password in the URL.
-func (p *ForwardProxy) Password() string { return p.password }
 
 // A Passage is an entry of the proxy's access log.
 type Passage struct {

@@ -74,8 +74,8 @@ func (h *Host) turnOn() error {
 		Name: h.name, Names: map[string]string{h.name: h.Address(), MachineName: h.lab.Address()}, Template: h.lab.template, Wine: h.lab.wine,
 		PodNetwork: h.lab.network.pods(), NFT: findNFT(), Cgroup: filepath.Join(filepath.Base(h.lab.dir), h.name),
 		Files: map[string][]byte{
-			below(guestapi.UserFile):           []byte(h.lab.user()),
-			below(guestapi.AuthorizedKeysFile): h.authorized,
+			guestapi.UserFile:           []byte(h.lab.user()),
+			guestapi.AuthorizedKeysFile: h.authorized,
 		},
 	}
 	if h.openssh != nil {
@@ -147,26 +147,16 @@ func (h *Host) BootID(ctx context.Context) (uint32, error) {
 func (h *Host) waitForBoot(ctx context.Context, wanted func(bootID uint32) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience(bootTimeout))
 	defer cancel()
-	for {
-		attempt, cancelAttempt := context.WithTimeout(ctx, 5*time.Second)
-		id, err := h.BootID(attempt)
-		if err == nil && wanted(id) {
+	return Until(ctx, 50*time.Millisecond, "Windows", func(ctx context.Context) error {
+		id, err := h.BootID(ctx)
+		if err == nil && !wanted(id) {
+			err = fmt.Errorf("it still has boot ID %d", id)
+		}
+		if err == nil {
 			err = h.checkSSH()
-			if err == nil {
-				cancelAttempt()
-				return nil
-			}
 		}
-		cancelAttempt()
-		if failure := h.failure(); failure != nil {
-			return failure
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+		return err
+	}, h.failure)
 }
 
 // checkSSH checks that the lab's SSH server listens, without a connection that it would count.

@@ -57,29 +57,10 @@ func (h *Host) Path(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	drive, rest, found := strings.Cut(path, `:`)
-	if !found || !strings.EqualFold(drive, "C") {
+	if !strings.HasPrefix(strings.ToUpper(path), "C:") {
 		return "", fmt.Errorf("finding %s: want a path on drive C:", path)
 	}
-	local := filepath.Join("/proc", strconv.Itoa(pid), "root", hostspec.Prefix, "drive_c")
-	for name := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r == '\\' || r == '/' }) {
-		local = filepath.Join(local, entry(local, name))
-	}
-	return local, nil
-}
-
-// entry finds a name in a folder as Windows does: an exact match first, then one in another case. Otherwise it is a new name.
-func entry(dir, name string) string {
-	if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-		return name
-	}
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if strings.EqualFold(e.Name(), name) {
-			return e.Name()
-		}
-	}
-	return name
+	return hostspec.OnDrive(filepath.Join("/proc", strconv.Itoa(pid), "root", hostspec.Prefix, "drive_c"), path), nil
 }
 
 // HostKey returns the public host key of the SSH server.

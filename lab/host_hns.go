@@ -68,17 +68,13 @@ func (s HNS) changeService(ctx context.Context, change func(context.Context, str
 	if err := change(ctx, NetworkService); err != nil {
 		return err
 	}
-	for {
+	return Until(ctx, 20*time.Millisecond, "service "+NetworkService+" to be "+state, func(ctx context.Context) error {
 		service, _, err := s.host.Service(ctx, NetworkService)
-		if err != nil || service.State == state {
-			return err
+		if err == nil && service.State != state {
+			err = fmt.Errorf("it is %s", service.State)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s is %s: it is %s: %w", NetworkService, state, service.State, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return err
+	}, s.host.failure)
 }
 
 // LoseOne removes an object without a notification. References to it stay.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 )
@@ -19,27 +18,19 @@ func criProgram() program {
 // Pull makes the host's containerd pull and unpack an image as its kubelet does: over CRI, with the credentials from the
 // kubelet's config.json. It returns the image's ID.
 func (h *Host) Pull(ctx context.Context, image string) (id string, err error) {
-	return h.cri(ctx, "pull", image)
+	return h.runProgram(ctx, criProgram(), "pull "+image)
 }
 
 // RemoveImage makes the host's containerd remove an image.
 func (h *Host) RemoveImage(ctx context.Context, image string) error {
-	_, err := h.cri(ctx, "remove", image)
+	_, err := h.runProgram(ctx, criProgram(), "remove "+image)
 	return err
 }
 
 // IsPinned reports whether the host's containerd protects an image from removal by the kubelet.
 func (h *Host) IsPinned(ctx context.Context, image string) (bool, error) {
-	status, err := h.cri(ctx, "status", image)
+	status, err := h.runProgram(ctx, criProgram(), "status "+image)
 	return status == "pinned=true", err
-}
-
-func (h *Host) cri(ctx context.Context, verb, image string) (string, error) {
-	output, err := h.runProgram(ctx, criProgram(), verb+" "+image)
-	if err != nil {
-		return "", fmt.Errorf("%s image %s on %s: %w", verb, image, h.name, err)
-	}
-	return output, nil
 }
 
 // runProgram runs a program of the lab on the host, and returns its output. The first run copies it there.
@@ -53,7 +44,7 @@ func (h *Host) runProgram(ctx context.Context, p program, arguments string) (str
 		err = errors.New(strings.TrimSpace(string(result.Stderr)))
 	}
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("running %s %s on %s: %w", onHost, arguments, h.name, err)
 	}
 	return strings.TrimSpace(string(result.Stdout)), nil
 }
@@ -63,17 +54,9 @@ func (h *Host) placeProgram(ctx context.Context, p program, onHost string) error
 	if _, err := h.Stat(onHost); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	c, err := openCache(h.lab.options.Progress)
+	content, err := h.lab.cache.content(ctx, p)
 	if err != nil {
 		return err
 	}
-	program, err := c.build(ctx, p)
-	if err != nil {
-		return err
-	}
-	content, err := os.ReadFile(program)
-	if err != nil {
-		return err
-	}
-	return h.WriteFile(onHost, content)
+	return h.WriteFile(onHost, []byte(content))
 }

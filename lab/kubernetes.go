@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -22,18 +24,17 @@ const kubernetesModule = "k8s.io/kubernetes"
 // kubernetes returns the folder with API server, controller manager and scheduler of a version that a module below kubernetes pins, as in
 // v1.33.13; "" for the newest one, which the control plane itself has.
 func (c cache) kubernetes(ctx context.Context, release string) (dir string, err error) {
-	newest, err := moduleDir(ctx)
-	if err != nil || release == "" {
-		return "", err
+	if release == "" {
+		return "", nil
 	}
 	numbers, err := version.ParseSemantic(release)
 	if err != nil {
 		return "", fmt.Errorf("parsing the version of Kubernetes: %w", err)
 	}
 	minor := fmt.Sprintf("%d.%d", numbers.Major(), numbers.Minor())
-	module := filepath.Join(newest, "kubernetes", minor)
+	module := filepath.Join(c.module, "kubernetes", minor)
 	if _, err := os.Stat(filepath.Join(module, "go.mod")); errors.Is(err, fs.ErrNotExist) {
-		module = newest
+		module = c.module
 	}
 	pinned, err := pinnedVersion(ctx, module, kubernetesModule)
 	switch {
@@ -41,7 +42,7 @@ func (c cache) kubernetes(ctx context.Context, release string) (dir string, err 
 		return "", err
 	case pinned != release:
 		return "", fmt.Errorf("finding the control plane of Kubernetes %s: %s pins %s", release, module, pinned)
-	case module == newest:
+	case module == c.module:
 		return "", nil
 	}
 	compiler, err := goVersion(ctx, module)
@@ -66,18 +67,15 @@ func (c cache) kubernetes(ctx context.Context, release string) (dir string, err 
 	}})
 }
 
-// PrepareKubernetes builds the control planes of minor versions of Kubernetes, as in 1.33.
-func PrepareKubernetes(ctx context.Context, progress io.Writer, minors ...string) error {
-	c, err := openCache(progress)
-	if err != nil {
-		return err
-	}
-	lab, err := moduleDir(ctx)
+// PrepareOthers builds what only some tests need unless it is in the cache: the control planes of minor versions of Kubernetes, as in 1.33, the
+// cluster's DNS, Azure File's CSI driver and OLM.
+func PrepareOthers(ctx context.Context, progress io.Writer, minors ...string) error {
+	c, err := openCache(ctx, progress)
 	if err != nil {
 		return err
 	}
 	for _, minor := range minors {
-		pinned, err := pinnedVersion(ctx, filepath.Join(lab, "kubernetes", minor), kubernetesModule)
+		pinned, err := pinnedVersion(ctx, filepath.Join(c.module, "kubernetes", minor), kubernetesModule)
 		if err != nil {
 			return err
 		}
@@ -85,5 +83,6 @@ func PrepareKubernetes(ctx context.Context, progress io.Writer, minors ...string
 			return err
 		}
 	}
-	return nil
+	programs := append(slices.Collect(maps.Values(olmPrograms())), []program{coreDNSProgram(), azureFileProgram(), csiNodeProgram()})
+	return c.prepare(ctx, slices.Concat(programs...)...)
 }

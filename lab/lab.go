@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
@@ -54,6 +56,7 @@ type Lab struct {
 	ControlPlane *ControlPlane
 
 	options  Options
+	cache    cache
 	template string
 	reaper   string
 	wine     hostspec.Wine
@@ -70,7 +73,7 @@ type Lab struct {
 
 // Prepare builds everything that labs run unless it is in the cache: the control plane and, where they can run, hosts.
 func Prepare(ctx context.Context, progress io.Writer) error {
-	c, err := openCache(progress)
+	c, err := openCache(ctx, progress)
 	if err != nil {
 		return err
 	}
@@ -78,24 +81,16 @@ func Prepare(ctx context.Context, progress io.Writer) error {
 	if CanRunLinuxNodes() == nil {
 		programs = append(append(programs, linuxPauseProgram()), linuxNodePrograms()...)
 	}
-	build := func(programs ...program) func() error {
-		return func() error {
-			for _, p := range programs {
-				if _, err := c.build(ctx, p); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-	}
 	if err := CanRunWindows(); err != nil {
-		return build(append(programs, reaperProgram())...)()
+		return c.prepare(ctx, append(programs, reaperProgram())...)
 	}
-	hosts := func() error {
+	var builds errgroup.Group
+	builds.Go(func() error { return c.prepare(ctx, programs...) })
+	builds.Go(func() error {
 		_, err := c.template(ctx)
-		return errors.Join(err, build(webserverProgram(), wincatProgram(), criProgram(), computeProgram())())
-	}
-	return together([]func() error{build(programs...), hosts})
+		return errors.Join(err, c.prepare(ctx, webserverProgram(), wincatProgram(), criProgram(), computeProgram()))
+	})
+	return builds.Wait()
 }
 
 // Open builds everything that is not in the cache, and returns when the control plane serves and SSH answers on every host. The
@@ -111,6 +106,9 @@ func Open(ctx context.Context, o Options) (*Lab, error) {
 
 func (l *Lab) open(ctx context.Context) error {
 	var err error
+	if l.cache, err = openCache(ctx, l.options.Progress); err != nil {
+		return err
+	}
 	if l.registries, err = controlplane.NewAuthority(); err != nil {
 		return err
 	}
@@ -124,9 +122,9 @@ func (l *Lab) open(ctx context.Context) error {
 			return err
 		}
 	}
-	starts := []func() error{}
+	var starts errgroup.Group
 	if !l.options.WithoutControlPlane {
-		starts = append(starts, func() (err error) {
+		starts.Go(func() (err error) {
 			l.ControlPlane, err = StartControlPlane(ctx, ControlPlaneOptions{
 				BindAddress: l.Address(), PodNetwork: l.PodNetwork(), NoPodCIDRs: l.options.NoPodCIDRs, Kubernetes: l.options.Kubernetes,
 				DualStack: l.options.DualStack, Progress: l.options.Progress,
@@ -137,22 +135,11 @@ func (l *Lab) open(ctx context.Context) error {
 	for _, name := range l.options.Hosts {
 		h, err := l.newHost(name, l.options.AuthorizedKeys)
 		if err != nil {
-			return err
+			return errors.Join(err, starts.Wait())
 		}
-		starts = append(starts, func() error { return h.Boot(ctx) })
+		starts.Go(func() error { return h.Boot(ctx) })
 	}
-	return together(starts)
-}
-
-// together runs functions at the same time and returns all their errors.
-func together(functions []func() error) error {
-	failures := make([]error, len(functions))
-	var running sync.WaitGroup
-	for i, f := range functions {
-		running.Go(func() { failures[i] = f() })
-	}
-	running.Wait()
-	return errors.Join(failures...)
+	return starts.Wait()
 }
 
 // prepareHosts prepares what Windows hosts share.
@@ -160,20 +147,17 @@ func (l *Lab) prepareHosts(ctx context.Context) error {
 	if err := CanRunWindows(); err != nil {
 		return err
 	}
-	c, err := openCache(l.options.Progress)
-	if err != nil {
-		return err
-	}
-	if l.template, err = c.template(ctx); err != nil {
+	var err error
+	if l.template, err = l.cache.template(ctx); err != nil {
 		return err
 	}
 	if l.wine, err = findWine(); err != nil {
 		return err
 	}
-	if l.wine.Preload, err = c.preload(ctx, "wineserver"); err != nil {
+	if l.wine.Preload, err = l.cache.preload(ctx, "wineserver"); err != nil {
 		return err
 	}
-	l.wine.Names, err = c.preload(ctx, "names")
+	l.wine.Names, err = l.cache.preload(ctx, "names")
 	return err
 }
 
@@ -182,7 +166,7 @@ func (l *Lab) openNetwork(ctx context.Context) (err error) {
 	if err := CanHaveHosts(); err != nil {
 		return err
 	}
-	if l.reaper, err = buildReaper(ctx, l.options.Progress); err != nil {
+	if l.reaper, err = l.cache.build(ctx, reaperProgram()); err != nil {
 		return err
 	}
 	if l.dir, err = os.MkdirTemp("", "wmco-lab-hosts-"); err != nil {

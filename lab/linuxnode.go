@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 	"github.com/windows-machine-config/wmco/lab/image"
+	"github.com/windows-machine-config/wmco/lab/proxy"
 )
 
 // A LinuxNode is a control plane node: the real kubelet, containerd and runc in namespaces and a cgroup of their own, on the network of
@@ -37,7 +37,7 @@ type LinuxNode struct {
 	mu       sync.Mutex
 	reaper   *reaper      // nil while off
 	pid      int          // of the node's first process
-	services net.Listener // at the address of Service kubernetes
+	services *proxy.Proxy // at the address of Service kubernetes
 	pods     bool         // whether ConnectPods was called
 }
 
@@ -117,10 +117,7 @@ func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 	if err := CanRunLinuxNodes(); err != nil {
 		return err
 	}
-	c, err := openCache(n.lab.options.Progress)
-	if err != nil {
-		return err
-	}
+	var err error
 	if n.folder, err = newFolder(n.lab.reaper, "linuxnode"); err != nil {
 		return err
 	}
@@ -137,7 +134,7 @@ func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 		Path: "/usr/sbin:/usr/bin:/sbin:/bin",
 	}
 	for _, p := range linuxNodePrograms() {
-		path, err := c.build(ctx, p)
+		path, err := n.lab.cache.build(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -149,7 +146,7 @@ func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 	if err := hostspec.Write(n.folder.Path, spec); err != nil {
 		return err
 	}
-	if err := pushLinux(ctx, c, linuxPauseProgram(), images, pauseRepository, "1"); err != nil {
+	if err := n.lab.pushLinux(ctx, linuxPauseProgram(), images, pauseRepository, "1"); err != nil {
 		return err
 	}
 	if err := n.writeFiles(images); err != nil {
@@ -159,16 +156,12 @@ func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 }
 
 // pushLinux builds a program and pushes an image for Linux that has only that.
-func pushLinux(ctx context.Context, c cache, p program, images *Registry, repository, tag string) error {
-	path, err := c.build(ctx, p)
+func (l *Lab) pushLinux(ctx context.Context, p program, images *Registry, repository, tag string) error {
+	content, err := l.cache.content(ctx, p)
 	if err != nil {
 		return err
 	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	i, err := image.NewLinux(runtime.GOARCH, content)
+	i, err := image.NewLinux(runtime.GOARCH, []byte(content))
 	if err != nil {
 		return err
 	}
@@ -199,7 +192,7 @@ func (n *LinuxNode) Boot(ctx context.Context) error {
 		return fmt.Errorf("booting node %s: %w", n.name, err)
 	}
 	if err := n.waitUntilReady(ctx, began); err != nil {
-		return fmt.Errorf("waiting until node %s is Ready: %w\n%s", n.name, err, n.logs(2000))
+		return fmt.Errorf("booting node %s: %w", n.name, err)
 	}
 	return nil
 }
@@ -217,7 +210,7 @@ func (n *LinuxNode) turnOn(ctx context.Context) error {
 	if n.reaper, err = startReaper(n.lab.reaper, 0, "linuxnode", n.folder.Path); err != nil {
 		return err
 	}
-	err = n.wait(ctx, "its first process", func() (err error) {
+	err = n.wait(ctx, "its first process", func(context.Context) (err error) {
 		text, err := os.ReadFile(n.path(hostspec.LinuxNodePID))
 		if err == nil {
 			n.pid, err = strconv.Atoi(string(text))
@@ -230,7 +223,7 @@ func (n *LinuxNode) turnOn(ctx context.Context) error {
 	if err := n.lab.network.addHost(linuxNodeNumber, n.pid); err != nil {
 		return err
 	}
-	if err := n.wait(ctx, "its mounts", func() error { _, err := os.Stat(n.path(hostspec.LinuxNodeReady)); return err }); err != nil {
+	if err := n.wait(ctx, "its mounts", exists(n.path(hostspec.LinuxNodeReady))); err != nil {
 		return err
 	}
 	if err := n.serveAPI(); err != nil {
@@ -240,7 +233,7 @@ func (n *LinuxNode) turnOn(ctx context.Context) error {
 		return err
 	}
 	socket := fmt.Sprintf("/proc/%d/root/run/containerd/containerd.sock", n.pid)
-	if err := n.wait(ctx, "containerd", func() error { _, err := os.Stat(socket); return err }); err != nil {
+	if err := n.wait(ctx, "containerd", exists(socket)); err != nil {
 		return err
 	}
 	if err := n.reaper.order("start " + kubeletProgram); err != nil || !n.pods {
@@ -250,21 +243,15 @@ func (n *LinuxNode) turnOn(ctx context.Context) error {
 }
 
 // wait waits until a function succeeds or the node has failed.
-func (n *LinuxNode) wait(ctx context.Context, what string, ask func() error) error {
-	for {
-		err := ask()
-		if err == nil {
-			return nil
-		}
-		if failure := n.reaper.failure(); failure != nil {
-			return failure
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w: %w\n%s", what, ctx.Err(), err, n.logs(2000))
-		case <-time.After(20 * time.Millisecond):
-		}
+func (n *LinuxNode) wait(ctx context.Context, what string, try func(context.Context) error) error {
+	if err := Until(ctx, 20*time.Millisecond, what, try, n.reaper.failure); err != nil {
+		return fmt.Errorf("%w\n%s", err, n.logs(2000))
 	}
+	return nil
+}
+
+func exists(path string) func(context.Context) error {
+	return func(context.Context) error { _, err := os.Stat(path); return err }
 }
 
 // waitUntilReady waits for a status of the node since the boot.
@@ -273,7 +260,7 @@ func (n *LinuxNode) waitUntilReady(ctx context.Context, began time.Time) error {
 	if err != nil {
 		return err
 	}
-	return n.wait(ctx, "the Node", func() error {
+	return n.wait(ctx, "the Node", func(ctx context.Context) error {
 		node, err := client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -291,36 +278,15 @@ func (n *LinuxNode) waitUntilReady(ctx context.Context, began time.Time) error {
 // serveAPI forwards what arrives at the address of Service kubernetes on the node to the API server, as kube-proxy would.
 func (n *LinuxNode) serveAPI() error {
 	err := inNamespace(n.pid, func() (err error) {
-		n.services, err = net.Listen("tcp4", net.JoinHostPort(controlplane.ServiceOfTheAPI, "443"))
+		n.services, err = proxy.Listen(proxy.Options{
+			Listen: net.JoinHostPort(controlplane.ServiceOfTheAPI, "443"), Target: n.lab.ControlPlane.Address(),
+		})
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("listening for the API server: %w", err)
+		return fmt.Errorf("forwarding to the API server: %w", err)
 	}
-	go func(l net.Listener) {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go forward(conn, n.lab.ControlPlane.Address())
-		}
-	}(n.services)
 	return nil
-}
-
-func forward(from net.Conn, address string) {
-	defer from.Close()
-	to, err := net.Dial("tcp", address)
-	if err != nil {
-		return
-	}
-	defer to.Close()
-	go func() {
-		_, _ = io.Copy(to, from)
-		_ = to.Close()
-	}()
-	_, _ = io.Copy(from, to)
 }
 
 // PowerOff kills every process of the node. Its disk stays.
@@ -331,7 +297,7 @@ func (n *LinuxNode) PowerOff() {
 		return
 	}
 	if n.services != nil {
-		_ = n.services.Close()
+		n.services.Close()
 	}
 	n.reaper.stop()
 	n.reaper, n.services = nil, nil

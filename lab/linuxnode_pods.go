@@ -42,21 +42,13 @@ func (n *LinuxNode) ConnectPods(ctx context.Context) error {
 
 // addPlugins writes the plugins and their configuration, which replaces nodeCNIConfig. containerd notices it.
 func (n *LinuxNode) addPlugins(ctx context.Context) error {
-	c, err := openCache(n.lab.options.Progress)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(n.path("cni"), 0o755); err != nil {
 		return err
 	}
 	for _, p := range podPrograms() {
-		built, err := c.build(ctx, p)
-		if err != nil {
-			return err
-		}
-		content, err := os.ReadFile(built)
+		content, err := n.lab.cache.content(ctx, p)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(n.path("cni"), filepath.Base(p.pkg)), content, 0o755)
+			err = os.WriteFile(filepath.Join(n.path("cni"), filepath.Base(p.pkg)), []byte(content), 0o755)
 		}
 		if err != nil {
 			return err
@@ -83,7 +75,7 @@ func (n *LinuxNode) podCIDR(ctx context.Context) (pods string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, Patience(nodeTimeout))
 	defer cancel()
-	err = n.wait(ctx, "the range of pod addresses", func() error {
+	err = n.wait(ctx, "the range of pod addresses", func(ctx context.Context) error {
 		node, err := client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 		if err == nil && node.Spec.PodCIDR == "" {
 			err = errors.New("the Node has none")

@@ -90,7 +90,7 @@ func (n *networks) place(names ...string) { n.t.Helper(); n.placeOf("", names...
 func (n *networks) placeOf(minor string, names ...string) {
 	n.t.Helper()
 	dir := n.t.TempDir()
-	if err := testenv.ProgramsOf(n.t.Context(), minor, dir, os.Stderr, names...); err != nil {
+	if err := testenv.Programs(n.t.Context(), minor, dir, os.Stderr, names...); err != nil {
 		n.t.Fatal(err)
 	}
 	for _, name := range names {

@@ -6,11 +6,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"os"
+	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -48,27 +46,16 @@ func olmPrograms() map[string][]program {
 	}
 }
 
-// PrepareOLM builds OLM unless it is in the cache.
-func PrepareOLM(ctx context.Context, progress io.Writer) error {
-	return prepare(ctx, progress, slices.Concat(slices.Collect(maps.Values(olmPrograms()))...)...)
-}
-
 // AddOLM adds OLMImage and OPMImage to a registry, for a Linux node.
 func (l *Lab) AddOLM(ctx context.Context, r *Registry) error {
-	c, err := openCache(l.options.Progress)
-	if err != nil {
-		return err
-	}
 	for name, programs := range olmPrograms() {
 		files := map[string][]byte{}
 		for _, p := range programs {
-			path, err := c.build(ctx, p)
+			content, err := l.cache.content(ctx, p)
 			if err != nil {
 				return err
 			}
-			if files["bin/"+filepath.Base(path)], err = os.ReadFile(path); err != nil {
-				return err
-			}
+			files["bin/"+path.Base(p.pkg)] = []byte(content)
 		}
 		i, err := image.NewLinuxPrograms(runtime.GOARCH, v1.ImageConfig{User: "1001", Env: []string{"PATH=/bin"}}, files)
 		if err != nil {
@@ -83,11 +70,7 @@ func (l *Lab) AddOLM(ctx context.Context, r *Registry) error {
 
 // OPM builds the program opm unless it is in the cache, and returns its path.
 func OPM(ctx context.Context, progress io.Writer) (string, error) {
-	c, err := openCache(progress)
-	if err != nil {
-		return "", err
-	}
-	return c.build(ctx, opmProgram())
+	return build(ctx, progress, opmProgram())
 }
 
 // OLMChart returns the folder of OLM's own chart, which installs OLM and its CRDs.

@@ -4,9 +4,6 @@ package lab
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"fmt"
 	"net"
 	"os"
@@ -17,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
@@ -58,30 +56,22 @@ func (l *Lab) newOpenSSH() (*openssh, error) {
 	if err := CanRunOpenSSH(); err != nil {
 		return nil, err
 	}
-	_, private, err := ed25519.GenerateKey(rand.Reader)
+	key, text, err := sshserver.NewKey()
 	if err != nil {
 		return nil, fmt.Errorf("creating a key: %w", err)
-	}
-	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		return nil, fmt.Errorf("encoding a key: %w", err)
-	}
-	key, err := ssh.NewSignerFromKey(private)
-	if err != nil {
-		return nil, fmt.Errorf("reading a key: %w", err)
 	}
 	s, err := l.newService("/bin/sh")
 	if err != nil {
 		return nil, err
 	}
-	return &openssh{service: s, key: key, pem: pem.EncodeToMemory(block)}, nil
+	return &openssh{service: s, key: key, pem: text}, nil
 }
 
-// files returns the files for it that the lab's server on the host has, by their paths below drive_c.
+// files returns the files for it that the lab's server on the host has, by their paths.
 func (o *openssh) files(authorized []byte) map[string][]byte {
 	return map[string][]byte{
-		below(guestapi.SSHListenFile):      []byte(net.JoinHostPort("127.0.0.1", strconv.Itoa(behindPort))),
-		below(guestapi.AuthorizedKeysFile): append(ssh.MarshalAuthorizedKey(o.key.PublicKey()), authorized...),
+		guestapi.SSHListenFile:      []byte(net.JoinHostPort("127.0.0.1", strconv.Itoa(behindPort))),
+		guestapi.AuthorizedKeysFile: append(ssh.MarshalAuthorizedKey(o.key.PublicKey()), authorized...),
 	}
 }
 

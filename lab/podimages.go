@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 	"github.com/windows-machine-config/wmco/lab/image"
 )
 
@@ -45,15 +45,11 @@ func (l *Lab) StartPodImages(ctx context.Context) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := openCache(l.options.Progress)
+	pause, err := l.cache.pause(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pause, err := c.pause(ctx)
-	if err != nil {
-		return nil, err
-	}
-	webserver, err := c.build(ctx, webserverProgram())
+	webserver, err := l.cache.build(ctx, webserverProgram())
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +69,7 @@ func agnhostProgram() program {
 // AddAgnhost adds AgnhostImage to a registry of StartPodImages, without the other programs of the upstream image, such as a
 // shell.
 func (l *Lab) AddAgnhost(ctx context.Context, r *Registry) error {
-	c, err := openCache(l.options.Progress)
-	if err != nil {
-		return err
-	}
-	agnhost, err := c.build(ctx, agnhostProgram())
+	agnhost, err := l.cache.build(ctx, agnhostProgram())
 	if err != nil {
 		return err
 	}
@@ -92,28 +84,15 @@ func coreDNSProgram() program {
 	return program{pkg: module, module: "coredns", about: "building CoreDNS (a minute the first time)", sources: []string{"main.go"}}
 }
 
-// PrepareDNS builds the cluster's DNS unless it is in the cache.
-func PrepareDNS(ctx context.Context, progress io.Writer) error {
-	return prepare(ctx, progress, coreDNSProgram())
-}
-
 // AddCoreDNS adds the image of the cluster's DNS to a registry, for a Linux node.
 func (l *Lab) AddCoreDNS(ctx context.Context, r *Registry) error {
-	c, err := openCache(l.options.Progress)
-	if err != nil {
-		return err
-	}
 	repository, tag := inMirror(coreDNSImage)
-	return pushLinux(ctx, c, coreDNSProgram(), r, repository, tag)
+	return l.pushLinux(ctx, coreDNSProgram(), r, repository, tag)
 }
 
 // AddPause adds a pause image to a registry, as an index with an entry for each platform. The name is that of its source.
 func (l *Lab) AddPause(ctx context.Context, r *Registry, name string, platforms ...v1.Platform) error {
-	c, err := openCache(l.options.Progress)
-	if err != nil {
-		return err
-	}
-	pause, err := c.pause(ctx)
+	pause, err := l.cache.pause(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,21 +104,28 @@ func (l *Lab) AddPause(ctx context.Context, r *Registry, name string, platforms 
 	return r.PushIndex(ctx, repository, tag, i, platforms...)
 }
 
-// PushWebserver pushes the image of WebserverImage to another repository of a registry, with tag 1.
-func (l *Lab) PushWebserver(ctx context.Context, r *Registry, repository string) (image.Image, error) {
-	c, err := openCache(l.options.Progress)
+// PushWebserver pushes the image of WebserverImage to another repository of a registry: as one image for a build of Windows, that of the lab's hosts if
+// none is given, or as an index for several.
+func (l *Lab) PushWebserver(ctx context.Context, r *Registry, repository, tag string, builds ...windowsbuild.Build) (image.Image, error) {
+	content, err := l.cache.content(ctx, webserverProgram())
 	if err != nil {
 		return image.Image{}, err
 	}
-	webserver, err := c.build(ctx, webserverProgram())
-	if err != nil {
-		return image.Image{}, err
+	var platforms []v1.Platform
+	for _, b := range builds {
+		platforms = append(platforms, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: fmt.Sprintf("%s.%d", b.Label(), Revision)})
 	}
-	i, err := imageOf(repository, "", webserver)
-	if err != nil {
-		return image.Image{}, err
+	if len(platforms) == 0 {
+		platforms = append(platforms, HostPlatform())
 	}
-	return i, r.Push(ctx, repository, "1", i)
+	i, err := image.NewProgram(platforms[0].OSVersion, WebserverProgram, "", map[string]string{"webserver.exe": content})
+	if err != nil {
+		return image.Image{}, fmt.Errorf("building image %s: %w", repository, err)
+	}
+	if len(platforms) == 1 {
+		return i, r.Push(ctx, repository, tag, i)
+	}
+	return i, r.PushIndex(ctx, repository, tag, i, platforms...)
 }
 
 // HostPlatform is the platform of the lab's hosts, in indexes of images.
@@ -197,21 +183,17 @@ func wincatProgram() program {
 
 // pause builds the program that containerd starts for every pod, and the one with which it forwards ports.
 func (c cache) pause(ctx context.Context) ([]string, error) {
-	module, err := moduleDir(ctx)
-	if err != nil {
-		return nil, err
-	}
 	wincat, err := c.build(ctx, wincatProgram())
 	if err != nil {
 		return nil, err
 	}
 	const source = "containers/pause.c"
-	key, err := contentKey([]string{compiler}, module, []string{source})
+	key, err := contentKey([]string{compiler}, c.module, []string{source})
 	if err != nil {
 		return nil, err
 	}
 	pause, err := c.get(ctx, item{name: "pause", about: "building the first process of pods", key: key, make: func(ctx context.Context, path string) error {
-		return compile(ctx, compiler, "-O2", "-s", "-o", path, filepath.Join(module, source))
+		return compile(ctx, compiler, "-O2", "-s", "-o", path, filepath.Join(c.module, source))
 	}})
 	return []string{pause, wincat}, err
 }

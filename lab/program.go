@@ -21,7 +21,10 @@ type Program struct {
 // Start starts a program that writes its log to a file.
 func (cp *ControlPlane) Start(log string, command ...string) (*Program, error) {
 	r, err := startReaper(cp.reaper, 0, append([]string{"run", log}, command...)...)
-	return &Program{r, log}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Program{r, log}, nil
 }
 
 // Stop ends the program, and returns when it is gone.
@@ -62,11 +65,7 @@ func (cp *ControlPlane) StartProxy(log string, flags ...string) (*Program, error
 
 // StartDNS starts CoreDNS, the cluster's DNS, in the network of this process.
 func (cp *ControlPlane) StartDNS(ctx context.Context, log, corefile string) (*Program, error) {
-	c, err := openCache(nil)
-	if err != nil {
-		return nil, err
-	}
-	program, err := c.build(ctx, coreDNSProgram())
+	program, err := cp.cache.build(ctx, coreDNSProgram())
 	if err != nil {
 		return nil, err
 	}

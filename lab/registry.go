@@ -26,6 +26,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 	"github.com/windows-machine-config/wmco/lab/image"
 )
@@ -71,13 +72,9 @@ func (l *Lab) StartRegistry(ctx context.Context, o RegistryOptions) (*Registry, 
 // RegistryCA is the certificate of the CA for registries, as PEM. Hosts do not trust it by default.
 func (l *Lab) RegistryCA() []byte { return l.registries.PEM }
 
-// Pair is a certificate and its key, as PEM.
-type Pair struct{ Certificate, Key []byte }
-
 // ServingCertificate returns a certificate for a server with these DNS names, signed by the CA for registries.
-func (l *Lab) ServingCertificate(names ...string) (Pair, error) {
-	pair, err := l.registries.Issue(pkix.Name{CommonName: names[0]}, names, nil)
-	return Pair{pair.Cert, pair.Key}, err
+func (l *Lab) ServingCertificate(names ...string) (controlplane.Pair, error) {
+	return l.registries.Issue(pkix.Name{CommonName: names[0]}, names, nil)
 }
 
 func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
@@ -98,7 +95,7 @@ func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
 		r.scheme = "http"
 		return r, r.write(map[string][]byte{"config.yml": fmt.Appendf(nil, registryConfig, hostspec.ServiceFolder, address)})
 	}
-	pair, err := l.registries.Issue(pkix.Name{CommonName: name}, []string{name}, nil)
+	pair, err := l.ServingCertificate(name)
 	if err != nil {
 		return nil, err
 	}

@@ -9,9 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -64,7 +62,7 @@ func (l *Lab) prepareServices(ctx context.Context) (err error) {
 	if err := CanHaveHosts(); err != nil {
 		return err
 	}
-	l.reaper, err = buildReaper(ctx, l.options.Progress)
+	l.reaper, err = l.cache.build(ctx, reaperProgram())
 	return err
 }
 
@@ -96,31 +94,14 @@ func (s *service) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.wait(ctx, r); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, serviceTimeout)
+	defer cancel()
+	if err := Until(ctx, 20*time.Millisecond, "its answer", s.answers, r.failure); err != nil {
 		r.stop()
 		return fmt.Errorf("starting %s: %w; its log ends with:\n%s", s.program, err, tail(s.log(), 2000))
 	}
 	s.running = r
 	return nil
-}
-
-func (s *service) wait(ctx context.Context, r *reaper) error {
-	ctx, cancel := context.WithTimeout(ctx, serviceTimeout)
-	defer cancel()
-	for {
-		err := s.answers(ctx)
-		if err == nil {
-			return nil
-		}
-		if failure := r.failure(); failure != nil {
-			return failure
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // Stop kills the service. Its files stay for another Start.
@@ -149,27 +130,9 @@ func (s *service) write(files map[string][]byte) error {
 }
 
 // giveTo makes a user the owner of the folder and its files.
-func (s *service) giveTo(name string) error {
-	owner, err := user.Lookup(name)
-	if err != nil {
-		return err
-	}
-	uid, err := strconv.Atoi(owner.Uid)
-	if err != nil {
-		return fmt.Errorf("finding user %s: %w", name, err)
-	}
-	entries, err := os.ReadDir(s.folder.Path)
-	if err != nil {
-		return fmt.Errorf("reading the folder of %s: %w", s.program, err)
-	}
-	paths := []string{s.folder.Path}
-	for _, e := range entries {
-		paths = append(paths, s.path(e.Name()))
-	}
-	for _, path := range paths {
-		if err := os.Chown(path, uid, -1); err != nil {
-			return fmt.Errorf("changing the owner of the files of %s to %s: %w", s.program, name, err)
-		}
+func (s *service) giveTo(user string) error {
+	if out, err := exec.Command("chown", "-R", user, s.folder.Path).CombinedOutput(); err != nil {
+		return fmt.Errorf("changing the owner of the files of %s to %s: %w: %s", s.program, user, err, out)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func TestRegistryAndProxyLogRequests(t *testing.T) {
 	}
 	waitUntil(t, "the proxy tells of both", func() string {
 		passed, err := p.Passages()
-		allowed := Passage{From: l.Address(), User: p.User(), Method: "CONNECT", Target: r.Host, Status: 200}
+		allowed := Passage{From: l.Address(), User: p.User, Method: "CONNECT", Target: r.Host, Status: 200}
 		refused := Passage{From: l.Address(), User: "-", Method: "CONNECT", Target: r.Host, Status: 407}
 		if err != nil || !slices.Contains(passed, allowed) || !slices.Contains(passed, refused) {
 			return cmp.Diff([]Passage{allowed, refused}, passed)

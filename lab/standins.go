@@ -46,7 +46,7 @@ func standIns() []standIn {
 
 // AddStandIns adds the images named in the documents to a registry, where a mirror of theirs has them.
 func (l *Lab) AddStandIns(ctx context.Context, r *Registry) error {
-	content, err := l.webserver(ctx)
+	content, err := l.cache.content(ctx, webserverProgram())
 	if err != nil {
 		return err
 	}
@@ -68,34 +68,4 @@ func (l *Lab) AddStandIns(ctx context.Context, r *Registry) error {
 		}
 	}
 	return nil
-}
-
-// PushWebserverFor pushes the image of WebserverImage for some builds of Windows: as one image, or as an index where there are several.
-func (l *Lab) PushWebserverFor(ctx context.Context, r *Registry, name string, builds ...windowsbuild.Build) error {
-	content, err := l.webserver(ctx)
-	if err != nil {
-		return err
-	}
-	var platforms []v1.Platform
-	for _, b := range builds {
-		platforms = append(platforms, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: fmt.Sprintf("%s.%d", b.Label(), Revision)})
-	}
-	i, err := image.NewProgram(platforms[0].OSVersion, WebserverProgram, "", map[string]string{"webserver.exe": content})
-	if err != nil {
-		return fmt.Errorf("building image %s: %w", name, err)
-	}
-	repository, tag := inMirror(name)
-	if len(platforms) == 1 {
-		return r.Push(ctx, repository, tag, i)
-	}
-	return r.PushIndex(ctx, repository, tag, i, platforms...)
-}
-
-// webserver is the program of WebserverImage.
-func (l *Lab) webserver(ctx context.Context) (string, error) {
-	c, err := openCache(l.options.Progress)
-	if err != nil {
-		return "", err
-	}
-	return c.content(ctx, webserverProgram())
 }

@@ -122,33 +122,31 @@ func (c cache) template(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading Wine's version: %w", err)
 	}
-	module, err := moduleDir(ctx)
-	if err != nil {
-		return "", err
-	}
 	words := []string{string(version)}
 	for _, built := range []string{guest, reaper, hostCompute} {
 		words = append(words, filepath.Base(filepath.Dir(built)))
 	}
-	key, err := contentKey(words, module, []string{"shims", "template.go"})
+	key, err := contentKey(words, c.module, []string{"shims", "template.go"})
 	if err != nil {
 		return "", err
 	}
 	return c.get(ctx, item{name: "template", about: "creating the Windows template", key: key, make: func(ctx context.Context, path string) error {
 		files := map[string]string{
-			below(guestapi.GuestProgram):                             guest,
-			"windows/system32/OpenSSH/sshd.exe":                      guest,
-			"lab/hns.exe":                                            guest,
-			"windows/system32/shutdown.exe":                          guest,
-			"windows/system32/WindowsPowerShell/v1.0/powershell.exe": guest,
-			"windows/system32/vmcompute.dll":                         hostCompute,
+			guestapi.GuestProgram:                              guest,
+			`C:\lab\hns.exe`:                                   guest,
+			system32 + `OpenSSH\sshd.exe`:                      guest,
+			system32 + `shutdown.exe`:                          guest,
+			system32 + `WindowsPowerShell\v1.0\powershell.exe`: guest,
+			system32 + `vmcompute.dll`:                         hostCompute,
 		}
-		return makeTemplate(ctx, path, reaper, files, wine)
+		return c.makeTemplate(ctx, path, reaper, files, wine)
 	}})
 }
 
-// makeTemplate creates the template with files (path below drive_c -> file) and the shims.
-func makeTemplate(ctx context.Context, path, reaperProgram string, files map[string]string, wine hostspec.Wine) error {
+const system32 = `C:\windows\system32\`
+
+// makeTemplate creates the template with files (path on drive C: -> file) and the shims.
+func (c cache) makeTemplate(ctx context.Context, path, reaperProgram string, files map[string]string, wine hostspec.Wine) error {
 	dir, err := os.MkdirTemp("", "wmco-lab-template-")
 	if err != nil {
 		return fmt.Errorf("creating a work folder: %w", err)
@@ -157,10 +155,11 @@ func makeTemplate(ctx context.Context, path, reaperProgram string, files map[str
 	for _, source := range []string{"pdh.c", "mi.c", "bcryptprimitives.c", "dismapi.c", "bindfltapi.c", "computecore.c", "computenetwork.def"} {
 		name := strings.TrimSuffix(source, filepath.Ext(source)) + ".dll"
 		dll := filepath.Join(dir, name)
-		if err := compileShim(ctx, source, dll); err != nil {
+		shim := filepath.Join(c.module, "shims", source)
+		if err := compile(ctx, compiler, "-O2", "-s", "-shared", "-o", dll, shim, "-ladvapi32", "-lole32"); err != nil {
 			return err
 		}
-		files["windows/system32/"+name] = dll
+		files[system32+name] = dll
 	}
 	if err := hostspec.Write(dir, hostspec.Template{Prefix: path, Files: files, Registry: registryEntries(), Wine: wine}); err != nil {
 		return err
@@ -184,14 +183,6 @@ func makeTemplate(ctx context.Context, path, reaperProgram string, files map[str
 // hostNamespaces are the kinds of namespaces of a host.
 const hostNamespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
-func compileShim(ctx context.Context, source, target string) error {
-	module, err := moduleDir(ctx)
-	if err != nil {
-		return err
-	}
-	return compile(ctx, compiler, "-O2", "-s", "-shared", "-o", target, filepath.Join(module, "shims", source), "-ladvapi32", "-lole32")
-}
-
 func compile(ctx context.Context, compiler string, args ...string) error {
 	if out, err := exec.CommandContext(ctx, compiler, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
@@ -201,23 +192,14 @@ func compile(ctx context.Context, compiler string, args ...string) error {
 
 // preload compiles a library that is loaded into programs of Wine.
 func (c cache) preload(ctx context.Context, name string) (string, error) {
-	module, err := moduleDir(ctx)
-	if err != nil {
-		return "", err
-	}
 	source := filepath.Join("shims", name+".c")
-	key, err := contentKey([]string{linuxCompiler}, module, []string{source})
+	key, err := contentKey([]string{linuxCompiler}, c.module, []string{source})
 	if err != nil {
 		return "", err
 	}
 	return c.get(ctx, item{name: name + ".so", about: "building a library for Wine", key: key, make: func(ctx context.Context, path string) error {
-		return compile(ctx, linuxCompiler, "-O2", "-s", "-shared", "-fPIC", "-o", path, filepath.Join(module, source))
+		return compile(ctx, linuxCompiler, "-O2", "-s", "-shared", "-fPIC", "-o", path, filepath.Join(c.module, source))
 	}})
-}
-
-// below returns the path below drive_c of a path on drive C:.
-func below(windowsPath string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(windowsPath, `C:\`), `\`, "/")
 }
 
 // registryEntries returns the values that kubelet and WICD read about Windows. Wine also uses them for the version that programs see, which is why

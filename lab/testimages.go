@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab/image"
 )
 
@@ -30,23 +32,23 @@ func upstreamProgram() program {
 
 // UpstreamTests returns the path of e2e.test. It builds the program unless it is in the cache.
 func UpstreamTests(ctx context.Context, progress io.Writer) (string, error) {
-	c, err := openCache(progress)
-	if err != nil {
-		return "", err
-	}
-	return c.build(ctx, upstreamProgram())
+	return build(ctx, progress, upstreamProgram())
 }
 
 // PrepareTests builds Kubernetes' own tests, the programs of their images and the DNS that they need, unless they are in the cache.
 func PrepareTests(ctx context.Context, progress io.Writer) error {
-	return prepare(ctx, progress, upstreamProgram(), agnhostProgram(), toolsProgram(), coreDNSProgram())
+	c, err := openCache(ctx, progress)
+	if err != nil {
+		return err
+	}
+	return c.prepare(ctx, upstreamProgram(), agnhostProgram(), toolsProgram(), coreDNSProgram())
 }
 
 // toolNames returns the names under which images have the shell and its programs. Scripts find more of them, in the shell itself.
 func toolNames() []string {
 	return []string{
-		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir", "mv", "nc", "nslookup",
-		"printenv", "rm", "seq", "sh", "sleep", "stat", "sync", "tail", "test", "timeout", "touch", "true", "wc", "wget", "whoami",
+		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir", "mv", "nc", "printenv",
+		"rm", "seq", "sh", "sleep", "stat", "sync", "tail", "test", "timeout", "touch", "true", "wc", "wget", "whoami",
 	}
 }
 
@@ -79,17 +81,13 @@ func testImages() []testImage {
 
 // AddTestImages adds the images of Kubernetes' tests to a registry of StartPodImages.
 func (l *Lab) AddTestImages(ctx context.Context, r *Registry) error {
-	c, err := openCache(l.options.Progress)
-	if err != nil {
-		return err
-	}
 	programs := map[string]string{}
 	serving, err := l.ServingCertificate("localhost")
 	if err != nil {
 		return err
 	}
 	for name, p := range map[string]program{"agnhost": agnhostProgram(), "tools": toolsProgram()} {
-		if programs[name], err = c.content(ctx, p); err != nil {
+		if programs[name], err = l.cache.content(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -98,24 +96,22 @@ func (l *Lab) AddTestImages(ctx context.Context, r *Registry) error {
 			return err
 		}
 	}
-	pause, err := c.pause(ctx)
+	pause, err := l.cache.pause(ctx)
 	if err != nil {
 		return err
 	}
 	return r.pushProgram(ctx, "registry.k8s.io/pause:3.10.2", "", pause...)
 }
 
-func (r *Registry) pushTestImage(ctx context.Context, i testImage, programs map[string]string, serving Pair) error {
+func (r *Registry) pushTestImage(ctx context.Context, i testImage, programs map[string]string, serving controlplane.Pair) error {
 	files := map[string]string{"tmp/.keep": "", "uploads/.keep": "", "bin/tools.exe": programs["tools"]}
-	for name, content := range i.files {
-		files[name] = content
-	}
+	maps.Copy(files, i.files)
 	for _, name := range toolNames() {
 		files["bin/"+name+".exe"] = programs["tools"]
 	}
 	if i.agnhost {
 		files["agnhost.exe"], files["agnhost-2.exe"] = programs["agnhost"], programs["agnhost"]
-		files["localhost.crt"], files["localhost.key"] = string(serving.Certificate), string(serving.Key)
+		files["localhost.crt"], files["localhost.key"] = string(serving.Cert), string(serving.Key)
 	}
 	i.config.WorkingDir, i.config.Env = `C:\`, []string{`PATH=C:\bin;C:\Windows\System32;C:\Windows`}
 	built, err := image.NewWindows(hostVersion(), i.config, files)

@@ -101,7 +101,7 @@ func (p Programs) newWebhooks(l *lab.Lab) (w webhooks, err error) {
 		return w, fmt.Errorf("creating a certificate for the webhooks of Cluster API: %w", err)
 	}
 	w.ca = base64.StdEncoding.EncodeToString(l.RegistryCA())
-	for file, content := range map[string][]byte{certificateFile: pair.Certificate, keyFile: pair.Key} {
+	for file, content := range map[string][]byte{certificateFile: pair.Cert, keyFile: pair.Key} {
 		if err := os.WriteFile(filepath.Join(p.Dir, file), content, 0o600); err != nil {
 			return w, err
 		}

@@ -85,7 +85,7 @@ func (p place) startRegistry() *lab.Registry {
 
 func (p place) pushWebserver(r *lab.Registry, repository string) image.Image {
 	p.t.Helper()
-	i, err := p.Lab.PushWebserver(p.t.Context(), r, repository)
+	i, err := p.Lab.PushWebserver(p.t.Context(), r, repository, "1")
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func (x examplesTest) expectNode(pod *corev1.Pod, build windowsbuild.Build, clas
 
 // generations creates pods that set only os.name, with images of five generations.
 func (x examplesTest) generations() {
-	const repository = "lab.test/generations"
+	const repository = "generations"
 	const server23H2 windowsbuild.Build = 25398
 	all := []struct {
 		name, tag string
@@ -117,10 +117,10 @@ func (x examplesTest) generations() {
 		{"gen-any", "1.0", builds(), windowsbuild.Server2025, "windows2025"}, // the default
 	}
 	for _, g := range all {
-		if err := x.Lab.PushWebserverFor(x.t.Context(), x.PodImages(), repository+":"+g.tag, g.image...); err != nil {
+		if _, err := x.Lab.PushWebserver(x.t.Context(), x.PodImages(), repository, g.tag, g.image...); err != nil {
 			x.t.Fatal(err)
 		}
-		x.create(generationPod(g.name, repository+":"+g.tag, nil))
+		x.create(generationPod(g.name, "lab.test/"+repository+":"+g.tag, nil))
 	}
 	for _, g := range all {
 		pod := x.ExpectServing(x.t, patience, g.name, 1)[0]
@@ -129,7 +129,7 @@ func (x examplesTest) generations() {
 	x.configure(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.NewerHosts = true })
 	newest := x.Lab.Hosts()[2].Name()
 	newer := func() *corev1.Pod {
-		pod := generationPod("gen-newer", repository+":ltsc2022", map[string]string{corev1.LabelHostname: newest})
+		pod := generationPod("gen-newer", "lab.test/"+repository+":ltsc2022", map[string]string{corev1.LabelHostname: newest})
 		pod.Spec.RuntimeClassName = new("windows2022") // no class is assigned to a pod that has chosen its node
 		return pod
 	}

@@ -261,8 +261,8 @@ func (s shelf) throughAProxy() {
 	s.expectServed(s.remote, far, "1")
 	s.expectPulled(near.byTag(s.first), near)
 	s.expectServed(s.first, near, "1")
-	s.expectPasswordOnlyWithServices(proxy.Password())
-	if strings.Contains(s.fileOf(containerdLog), proxy.Password()) {
+	s.expectPasswordOnlyWithServices(proxy.Password)
+	if strings.Contains(s.fileOf(containerdLog), proxy.Password) {
 		s.t.Error("containerd's log contains the password of the proxy")
 	}
 
@@ -271,7 +271,7 @@ func (s shelf) throughAProxy() {
 	s.expectNotPulled(late.byTag(s.remote), beyond)
 	s.expectNoRequest(s.remote, late)
 	s.expectPassed(proxy, lab.Passage{
-		From: s.host.Address(), User: proxy.User(), Method: http.MethodConnect, Target: s.remote.Host, Status: http.StatusOK,
+		From: s.host.Address(), User: proxy.User, Method: http.MethodConnect, Target: s.remote.Host, Status: http.StatusOK,
 	})
 }
 

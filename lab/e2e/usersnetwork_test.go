@@ -101,7 +101,7 @@ func (p place) expectLacks(reason, says string) {
 func (p place) installUsersPlugin(host *lab.Host) {
 	p.t.Helper()
 	dir := p.t.TempDir()
-	err := testenv.Programs(p.t.Context(), dir, os.Stderr, "win-bridge")
+	err := testenv.Programs(p.t.Context(), "", dir, os.Stderr, "win-bridge")
 	var content []byte
 	if err == nil {
 		content, err = os.ReadFile(filepath.Join(dir, "win-bridge.exe"))

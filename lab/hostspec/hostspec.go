@@ -55,7 +55,7 @@ type Host struct {
 	Names    map[string]string // all names it resolves, including its own -> address
 	Template string            // folder, created by a reaper from a Template
 	Wine     Wine
-	Files    map[string][]byte // path below drive_c -> content, written before the first boot
+	Files    map[string][]byte // path on drive C: -> content, written before the first boot
 	// NFT is the program that sets the kernel's rules for Services; empty if there is none.
 	NFT string
 	// Cgroup is the cgroup of the host's containers, below the lab's own.
@@ -67,7 +67,7 @@ type Host struct {
 // Template describes the template of hosts.
 type Template struct {
 	Prefix   string            // folder to create
-	Files    map[string]string // path below drive_c -> file to copy there
+	Files    map[string]string // path on drive C: -> file to copy there
 	Registry []guestapi.RegistryEntry
 	Wine     Wine
 }

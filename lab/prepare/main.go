@@ -42,8 +42,7 @@ func main() {
 	defer stop()
 	err := testenv.Prepare(ctx, o)
 	if err == nil && !*core {
-		err = errors.Join(lab.PrepareKubernetes(ctx, os.Stderr, oldest...), lab.PrepareDNS(ctx, os.Stderr), lab.PrepareCSI(ctx, os.Stderr),
-			lab.PrepareOLM(ctx, os.Stderr), buildOthers(ctx))
+		err = errors.Join(lab.PrepareOthers(ctx, os.Stderr, oldest...), buildOthers(ctx))
 	}
 	if err == nil && *tests {
 		err = lab.PrepareTests(ctx, os.Stderr)

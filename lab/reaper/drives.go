@@ -57,10 +57,6 @@ func (h host) makeDrive(d guestapi.Drive) error {
 	if err := removeDrive(name); err != nil {
 		return err
 	}
-	root, err := existing(driveC, d.Root)
-	if err != nil {
-		return err
-	}
 	at := drivePrefix(name)
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return fmt.Errorf("creating drive %s: %w", name, err)
@@ -70,17 +66,13 @@ func (h host) makeDrive(d guestapi.Drive) error {
 	}
 	c := filepath.Join(at, "drive_c") // of the host
 	if !d.OnHost {
-		if err := mountLayers(d, root, c); err != nil {
+		if err := mountLayers(d, c); err != nil {
 			return err
 		}
 	}
-	slices.SortStableFunc(d.Mounts, func(a, b guestapi.Mount) int { return len(elements(a.ContainerPath)) - len(elements(b.ContainerPath)) })
+	slices.SortStableFunc(d.Mounts, func(a, b guestapi.Mount) int { return len(a.ContainerPath) - len(b.ContainerPath) })
 	for _, m := range d.Mounts {
-		source, err := existing(driveC, m.HostPath)
-		if err != nil {
-			return err
-		}
-		if err := mountInto(c, source, m.ContainerPath, m.ReadOnly); err != nil {
+		if err := mountInto(c, hostspec.OnDrive(driveC, m.HostPath), m.ContainerPath, m.ReadOnly); err != nil {
 			return err
 		}
 	}
@@ -88,7 +80,8 @@ func (h host) makeDrive(d guestapi.Drive) error {
 }
 
 // mountLayers mounts the layers of a container as drive C:, with the host's Windows in it.
-func mountLayers(d guestapi.Drive, root, c string) error {
+func mountLayers(d guestapi.Drive, c string) error {
+	root := hostspec.OnDrive(driveC, d.Root)
 	if err := bind(root, c); err != nil {
 		return err
 	}
@@ -122,9 +115,9 @@ func mountInto(c, source, path string, readOnly bool) error {
 	if err != nil {
 		return fmt.Errorf("reading what to mount: %w", err)
 	}
-	target, err := placeholder(c, path, info.IsDir())
-	if err != nil {
-		return err
+	target := hostspec.OnDrive(c, path)
+	if err := createMissing(target, info.IsDir()); err != nil {
+		return fmt.Errorf("creating %s in a container: %w", path, err)
 	}
 	if err := bind(source, target); err != nil {
 		return err
@@ -136,6 +129,21 @@ func mountInto(c, source, path string, readOnly bool) error {
 		return fmt.Errorf("mounting %s read-only: %w", target, err)
 	}
 	return nil
+}
+
+// createMissing creates a folder, or an empty file with its folders, unless it exists.
+func createMissing(path string, folder bool) error {
+	if folder {
+		return os.MkdirAll(path, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // removeDrive unmounts a drive with everything in it. Open files stay open.
@@ -157,63 +165,4 @@ func removeDrives() error {
 		err = errors.Join(err, removeDrive(e.Name()))
 	}
 	return err
-}
-
-// elements are the names in a path of drive C:.
-func elements(path string) []string {
-	path = strings.ReplaceAll(strings.TrimPrefix(path, `\\?\`), `\`, "/")
-	if len(path) > 1 && path[1] == ':' {
-		path = path[2:]
-	}
-	return strings.FieldsFunc(filepath.Clean("/"+path), func(r rune) bool { return r == '/' })
-}
-
-// entry is the name of a file in a folder, whatever its case; "" if there is none.
-func entry(dir, name string) string {
-	if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-		return name
-	}
-	all, _ := os.ReadDir(dir)
-	for _, e := range all {
-		if strings.EqualFold(e.Name(), name) {
-			return e.Name()
-		}
-	}
-	return ""
-}
-
-// existing finds a path of a drive C:.
-func existing(c, path string) (string, error) {
-	at := c
-	for _, name := range elements(path) {
-		found := entry(at, name)
-		if found == "" {
-			return "", fmt.Errorf("finding %s: there is no %s: %w", path, name, fs.ErrNotExist)
-		}
-		at = filepath.Join(at, found)
-	}
-	return at, nil
-}
-
-// placeholder finds a path of a drive C:, and creates what is missing: folders, and an empty file or folder at the end.
-func placeholder(c, path string, folder bool) (string, error) {
-	at := c
-	names := elements(path)
-	for i, name := range names {
-		if found := entry(at, name); found != "" {
-			at = filepath.Join(at, found)
-			continue
-		}
-		at = filepath.Join(at, name)
-		var err error
-		if i == len(names)-1 && !folder {
-			err = os.WriteFile(at, nil, 0o644)
-		} else {
-			err = os.Mkdir(at, 0o755)
-		}
-		if err != nil {
-			return "", fmt.Errorf("creating %s in a container: %w", path, err)
-		}
-	}
-	return at, nil
 }

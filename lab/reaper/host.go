@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -86,7 +85,7 @@ func (h host) placeFiles() error {
 		return nil
 	}
 	for path, content := range h.spec.Files {
-		if err := place(filepath.Join(driveC, path), content); err != nil {
+		if err := place(hostspec.OnDrive(driveC, path), content); err != nil {
 			return err
 		}
 	}
@@ -170,22 +169,29 @@ func (h host) start(environment []string, program string, args ...string) (<-cha
 		return nil, fmt.Errorf("opening the console log: %w", err)
 	}
 	defer console.Close()
-	null, err := os.Open(os.DevNull)
+	pid, err := spawn(driveC, environment, console, nil, append([]string{program}, args...))
 	if err != nil {
-		return nil, fmt.Errorf("opening the null device: %w", err)
-	}
-	defer null.Close()
-	pid, err := syscall.ForkExec(program, append([]string{program}, args...), &syscall.ProcAttr{
-		Dir:   driveC,
-		Env:   environment,
-		Files: []uintptr{null.Fd(), console.Fd(), console.Fd()},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("starting %s %s: %w", program, args, err)
+		return nil, err
 	}
 	ended := make(chan syscall.WaitStatus, 1)
 	go func() { ended <- reapUntil(pid) }()
 	return ended, nil
+}
+
+// spawn starts a program whose output goes to a log.
+func spawn(dir string, environment []string, log *os.File, attributes *syscall.SysProcAttr, command []string) (pid int, err error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, fmt.Errorf("opening the null device: %w", err)
+	}
+	defer null.Close()
+	pid, err = syscall.ForkExec(command[0], command, &syscall.ProcAttr{
+		Dir: dir, Env: environment, Files: []uintptr{null.Fd(), log.Fd(), log.Fd()}, Sys: attributes,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("starting %q: %w", command, err)
+	}
+	return pid, nil
 }
 
 // reapUntil reaps processes until one of them has exited, or all have (pid 0).

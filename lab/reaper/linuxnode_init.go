@@ -160,19 +160,8 @@ func (n linuxNode) obey(line string) error {
 		return err
 	}
 	defer log.Close()
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	_, err = syscall.ForkExec(command[0], command, &syscall.ProcAttr{
-		Dir: "/", Env: []string{"PATH=" + n.spec.Path, "HOME=/"}, Files: []uintptr{null.Fd(), log.Fd(), log.Fd()},
-		Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
-		return fmt.Errorf("starting %s: %w", name, err)
-	}
-	return nil
+	_, err = spawn("/", []string{"PATH=" + n.spec.Path, "HOME=/"}, log, &syscall.SysProcAttr{Setsid: true}, command)
+	return err
 }
 
 // reapOrphans reaps all processes that exit: those without a parent become children of this process.

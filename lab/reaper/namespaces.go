@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/windows-machine-config/wmco/lab/hns"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
@@ -25,7 +25,7 @@ import (
 
 // podNetworkFile is where a pod network is mounted.
 func podNetworkFile(namespace string) string {
-	return filepath.Join(hostspec.Networks, strings.ToUpper(strings.Trim(namespace, "{}")))
+	return filepath.Join(hostspec.Networks, hns.Key(namespace))
 }
 
 // podLink is the host's end of the link to a pod network. Names of links have at most 15 characters.

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -21,14 +19,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
-// onDriveC is the path of a host's file in this mount namespace.
-func onDriveC(path string) string {
-	return filepath.Join(driveC, strings.ReplaceAll(strings.TrimPrefix(path, `C:\`), `\`, "/"))
-}
-
 // networks opens the journal of the host's network service. The caller closes it.
 func networks() *hns.Store {
-	return &hns.Store{Dir: onDriveC(guestapi.NetworksDir), Address: ownAddress}
+	return &hns.Store{Dir: hostspec.OnDrive(driveC, guestapi.NetworksDir), Address: ownAddress}
 }
 
 // ownAddress is the host's address.
@@ -51,12 +44,12 @@ func (h host) forgetPods() error {
 	defer store.Close()
 	failures := errors.Join(
 		removeDrives(),
-		os.RemoveAll(onDriveC(guestapi.ContainersDir)),
-		os.RemoveAll(onDriveC(guestapi.MountsDir)),
+		os.RemoveAll(hostspec.OnDrive(driveC, guestapi.ContainersDir)),
+		os.RemoveAll(hostspec.OnDrive(driveC, guestapi.MountsDir)),
 		store.Forget(),
 		setPodNetworks(nil),
 		setAddresses(),
-		os.WriteFile(onDriveC(guestapi.AddressFile), []byte(ownAddress()), 0o644))
+		os.WriteFile(hostspec.OnDrive(driveC, guestapi.AddressFile), []byte(ownAddress()), 0o644))
 	if failures != nil {
 		return fmt.Errorf("removing the pods of the last boot: %w", failures)
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,19 +59,15 @@ func writeResolver(d guestapi.Drive) error {
 func resolver(endpoints []hns.Object, namespace string) (text string, addresses []string, err error) {
 	var b strings.Builder
 	for _, o := range endpoints {
-		raw, err := json.Marshal(o)
-		if err != nil {
-			return "", nil, err
-		}
 		var e struct {
 			HostComputeNamespace string
 			IpConfigurations     []struct{ IpAddress string }
 			Dns                  struct{ Search, ServerList []string }
 		}
-		if err := json.Unmarshal(raw, &e); err != nil {
+		if err := o.Into(&e); err != nil {
 			return "", nil, fmt.Errorf("reading the name servers of a container: %w", err)
 		}
-		if !strings.EqualFold(strings.Trim(e.HostComputeNamespace, "{}"), strings.Trim(namespace, "{}")) {
+		if hns.Key(e.HostComputeNamespace) != hns.Key(namespace) {
 			continue
 		}
 		for _, c := range e.IpConfigurations {

@@ -56,7 +56,7 @@ func makeTemplate(dir string) error {
 		return err
 	}
 	for target, content := range files {
-		if err := place(filepath.Join(driveC, target), content); err != nil {
+		if err := place(hostspec.OnDrive(driveC, target), content); err != nil {
 			return err
 		}
 	}

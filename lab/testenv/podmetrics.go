@@ -32,7 +32,7 @@ func (env *Env) ServePodMetrics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
 		return err
 	}

@@ -17,13 +17,8 @@ import (
 )
 
 // Programs builds components of the payload for Wine hosts and writes them into a folder, such as kube-proxy.exe, for tests that run
-// them without the operator. Those of Kubernetes are of the newest minor version.
-func Programs(ctx context.Context, dir string, log io.Writer, names ...string) error {
-	return ProgramsOf(ctx, "", dir, log, names...)
-}
-
-// ProgramsOf is Programs with the programs of a minor version of Kubernetes, as in 1.33.
-func ProgramsOf(ctx context.Context, minor, dir string, log io.Writer, names ...string) error {
+// them without the operator. Those of Kubernetes are of a minor version, as in 1.33, the newest one if it is empty.
+func Programs(ctx context.Context, minor, dir string, log io.Writer, names ...string) error {
 	p, err := PayloadOf(ctx, minor, filepath.Join(dir, "payload"), log, names...)
 	if err != nil {
 		return err

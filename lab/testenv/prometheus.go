@@ -46,7 +46,7 @@ func ServeMetrics(ctx context.Context, env *Env) error {
 	}
 	return env.Client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: monitoring.MetricsCertificate}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: pair.Certificate, corev1.TLSPrivateKeyKey: pair.Key, corev1.ServiceAccountRootCAKey: env.Lab.RegistryCA()},
+		Data: map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key, corev1.ServiceAccountRootCAKey: env.Lab.RegistryCA()},
 	})
 }
 

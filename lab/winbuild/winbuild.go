@@ -40,16 +40,14 @@ func Flags(ctx context.Context, moduleDir, workDir string) ([]string, error) {
 	return []string{"-overlay=" + overlay, "-modfile=" + modfile}, nil
 }
 
-// ImageFlag is a flag of "go build" in moduleDir for programs of container images, which need less than Flags.
-func ImageFlag(ctx context.Context, moduleDir, workDir string) (string, error) {
-	overlay, err := overlayFile(ctx, imagePatch(), moduleDir, workDir)
-	return "-overlay=" + overlay, err
-}
-
-// HostProcessFlag is a flag of "go build" in moduleDir for programs of HostProcess containers, which share Unix sockets with the host's.
-func HostProcessFlag(ctx context.Context, moduleDir, workDir string) (string, error) {
-	p := gorootPatch()
-	p.edits = append(p.edits, imagePatch().edits...)
+// ImageFlag is a flag of "go build" in moduleDir for programs of container images, which need less than Flags. Those of HostProcess containers share
+// Unix sockets with the host's.
+func ImageFlag(ctx context.Context, moduleDir, workDir string, hostProcess bool) (string, error) {
+	p := imagePatch()
+	if hostProcess {
+		p = gorootPatch()
+		p.edits = append(p.edits, imagePatch().edits...)
+	}
 	overlay, err := overlayFile(ctx, p, moduleDir, workDir)
 	return "-overlay=" + overlay, err
 }
@@ -211,7 +209,7 @@ func patchedModule(ctx context.Context, p patch, version, moduleDir, workDir str
 		return "", err
 	}
 	defer os.RemoveAll(tmp)
-	if err := copyTree(source, tmp); err != nil {
+	if err := os.CopyFS(tmp, os.DirFS(source)); err != nil { // the copies are writable, unlike the module cache
 		return "", fmt.Errorf("copying %s: %w", p.module, err)
 	}
 	for file, text := range changed {
@@ -226,28 +224,6 @@ func patchedModule(ctx context.Context, p patch, version, moduleDir, workDir str
 		return "", fmt.Errorf("placing the copy of %s: %w", p.module, err)
 	}
 	return dir, nil
-}
-
-// copyTree copies the files of a module; the copies are writable, unlike the module cache.
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, rel)
-		if entry.IsDir() {
-			return os.MkdirAll(target, 0o755)
-		}
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, raw, 0o644)
-	})
 }
 
 // writeFile replaces a file atomically unless it has the same content, so that its time stays. Concurrent calls for a path are
