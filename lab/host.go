@@ -240,11 +240,6 @@ func (h *Host) WriteRegistry(ctx context.Context, key, name string, v guestapi.R
 	return h.call(ctx, guestapi.RegistrySetPath, e, &guestapi.Nothing{})
 }
 
-// DeleteRegistry removes a value; a missing one is no error.
-func (h *Host) DeleteRegistry(ctx context.Context, key, name string) error {
-	return h.call(ctx, guestapi.RegistryDeletePath, guestapi.RegistryName{Key: key, Name: name}, &guestapi.Nothing{})
-}
-
 // call sends a request to the guest, over the loopback network of the host.
 func (h *Host) call(ctx context.Context, path string, in, out any) error {
 	pid, err := h.pid()

@@ -37,7 +37,6 @@ func serveLab() error {
 	mux.Handle(guestapi.ServiceEditPath, answer(editService))
 	mux.Handle(guestapi.RegistryGetPath, answer(getRegistry))
 	mux.Handle(guestapi.RegistrySetPath, answer(setRegistry))
-	mux.Handle(guestapi.RegistryDeletePath, answer(deleteRegistry))
 	var requested atomic.Bool
 	mux.Handle(guestapi.ShutdownPath, answer(func(_ context.Context, s guestapi.Shutdown) (guestapi.Nothing, error) {
 		if requested.Swap(true) {

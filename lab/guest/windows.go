@@ -73,12 +73,9 @@ func value(key registry.Key, name string, kind uint32) (v guestapi.RegistryValue
 	case registry.MULTI_SZ:
 		v.Type = "REG_MULTI_SZ"
 		v.Texts, _, err = key.GetStringsValue(name)
-	case registry.DWORD, registry.QWORD:
-		v.Type = map[uint32]string{registry.DWORD: "REG_DWORD", registry.QWORD: "REG_QWORD"}[kind]
+	case registry.DWORD:
+		v.Type = "REG_DWORD"
 		v.Number, _, err = key.GetIntegerValue(name)
-	case registry.BINARY:
-		v.Type = "REG_BINARY"
-		v.Data, _, err = key.GetBinaryValue(name)
 	default:
 		err = fmt.Errorf("type %d is not supported", kind)
 	}
@@ -99,37 +96,13 @@ func setRegistry(_ context.Context, e guestapi.RegistryEntry) (guestapi.Nothing,
 	switch v.Type {
 	case "REG_SZ":
 		err = key.SetStringValue(e.Name, v.Text)
-	case "REG_EXPAND_SZ":
-		err = key.SetExpandStringValue(e.Name, v.Text)
-	case "REG_MULTI_SZ":
-		err = key.SetStringsValue(e.Name, v.Texts)
 	case "REG_DWORD":
 		err = key.SetDWordValue(e.Name, uint32(v.Number))
-	case "REG_QWORD":
-		err = key.SetQWordValue(e.Name, v.Number)
-	case "REG_BINARY":
-		err = key.SetBinaryValue(e.Name, v.Data)
 	default:
 		err = fmt.Errorf("type %q is not supported", v.Type)
 	}
 	if err != nil {
 		return guestapi.Nothing{}, fmt.Errorf("writing %s %s: %w", e.Key, e.Name, err)
-	}
-	return guestapi.Nothing{}, nil
-}
-
-func deleteRegistry(_ context.Context, n guestapi.RegistryName) (guestapi.Nothing, error) {
-	hive, path, err := root(n.Key)
-	if err != nil {
-		return guestapi.Nothing{}, err
-	}
-	key, err := registry.OpenKey(hive, path, registry.SET_VALUE)
-	if err == nil {
-		defer key.Close()
-		err = key.DeleteValue(n.Name)
-	}
-	if err != nil && !errors.Is(err, registry.ErrNotExist) {
-		return guestapi.Nothing{}, fmt.Errorf("deleting %s %s: %w", n.Key, n.Name, err)
 	}
 	return guestapi.Nothing{}, nil
 }

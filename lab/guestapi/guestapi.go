@@ -39,14 +39,13 @@ const (
 
 // Paths of the requests.
 const (
-	BootPath           = "/boot"            // Nothing -> Boot
-	ExecPath           = "/exec"            // ExecRequest -> ExecResult
-	ServicesPath       = "/services"        // Nothing -> []Service
-	ServiceEditPath    = "/services/edit"   // ServiceEdit -> Nothing
-	ShutdownPath       = "/shutdown"        // Shutdown -> Nothing
-	RegistryGetPath    = "/registry/get"    // RegistryName -> RegistryAnswer
-	RegistrySetPath    = "/registry/set"    // RegistryEntry -> Nothing
-	RegistryDeletePath = "/registry/delete" // RegistryName -> Nothing; a missing value is no error
+	BootPath        = "/boot"          // Nothing -> Boot
+	ExecPath        = "/exec"          // ExecRequest -> ExecResult
+	ServicesPath    = "/services"      // Nothing -> []Service
+	ServiceEditPath = "/services/edit" // ServiceEdit -> Nothing
+	ShutdownPath    = "/shutdown"      // Shutdown -> Nothing
+	RegistryGetPath = "/registry/get"  // RegistryName -> RegistryAnswer
+	RegistrySetPath = "/registry/set"  // RegistryEntry -> Nothing
 )
 
 // Nothing is an empty request or answer.
@@ -93,13 +92,12 @@ type Shutdown struct {
 // RegistryName names a value; Key begins with HKLM\ or HKCU\, an empty Name is the key's default value.
 type RegistryName struct{ Key, Name string }
 
-// RegistryValue is a value; Type determines which field has it.
+// RegistryValue is a value; Type determines which field has it. Only REG_SZ and REG_DWORD can be written.
 type RegistryValue struct {
-	Type   string   // REG_SZ, REG_EXPAND_SZ: Text; REG_MULTI_SZ: Texts; REG_DWORD, REG_QWORD: Number; REG_BINARY: Data
+	Type   string   // REG_SZ, REG_EXPAND_SZ: Text; REG_MULTI_SZ: Texts; REG_DWORD: Number
 	Text   string   `json:",omitempty"`
 	Texts  []string `json:",omitempty"`
 	Number uint64   `json:",omitempty"`
-	Data   []byte   `json:",omitempty"`
 }
 
 // RegistryEntry is a value with its name.
