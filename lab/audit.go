@@ -3,10 +3,10 @@
 package lab
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"time"
@@ -46,35 +46,26 @@ func (cp *ControlPlane) Requests(since time.Time) ([]APIRequest, error) {
 	}
 	defer f.Close()
 	var requests []APIRequest
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		r, counts, err := readRequest(lines.Bytes())
-		if err != nil {
-			return nil, err
+	for events := json.NewDecoder(f); ; {
+		var e struct { // audit.k8s.io/v1
+			Stage string
+			Verb  string
+			User  struct{ Username string }
+			Ref   struct{ Resource, Subresource, Name string } `json:"objectRef"`
+			Time  time.Time                                    `json:"requestReceivedTimestamp"`
 		}
-		if counts && r.Time.After(since) {
-			requests = append(requests, r)
+		if err := events.Decode(&e); errors.Is(err, io.EOF) {
+			return requests, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("reading the audit log: %w", err)
 		}
+		if isFirst := e.Stage == "ResponseStarted" || e.Verb != "watch"; !isFirst || !e.Time.After(since) { // a watch has two events
+			continue
+		}
+		r := APIRequest{Time: e.Time, User: e.User.Username, Verb: e.Verb, Resource: e.Ref.Resource, Name: e.Ref.Name}
+		if e.Ref.Subresource != "" {
+			r.Resource += "/" + e.Ref.Subresource
+		}
+		requests = append(requests, r)
 	}
-	return requests, lines.Err()
-}
-
-// readRequest decodes an event (audit.k8s.io/v1). A watch has two; the first one counts.
-func readRequest(line []byte) (r APIRequest, counts bool, err error) {
-	var event struct {
-		Stage string
-		Verb  string
-		User  struct{ Username string }
-		Ref   struct{ Resource, Subresource, Name string } `json:"objectRef"`
-		Time  time.Time                                    `json:"requestReceivedTimestamp"`
-	}
-	if err := json.Unmarshal(line, &event); err != nil {
-		return APIRequest{}, false, fmt.Errorf("reading the audit log: %w", err)
-	}
-	r = APIRequest{Time: event.Time, User: event.User.Username, Verb: event.Verb, Resource: event.Ref.Resource, Name: event.Ref.Name}
-	if event.Ref.Subresource != "" {
-		r.Resource += "/" + event.Ref.Subresource
-	}
-	return r, event.Stage == "ResponseStarted" || event.Verb != "watch", nil
 }

@@ -5,6 +5,7 @@ package lab
 import (
 	"cmp"
 	"context"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
@@ -65,6 +66,7 @@ type ControlPlane struct {
 	reaper      string
 	config      controlplane.Config
 	credentials controlplane.Credentials
+	clients     kubernetes.Interface // of a cluster administrator
 
 	mu       sync.Mutex // guards running
 	running  map[string]*reaper
@@ -125,6 +127,9 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	}
 	if err := cp.writeCredentials(); err != nil {
 		return err
+	}
+	if cp.clients, err = kubernetes.NewForConfig(cp.RESTConfig()); err != nil {
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	if err := cp.run(controlplane.Etcd); err != nil {
 		return err
@@ -208,12 +213,8 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	if err := cp.run(controlplane.APIServer); err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(cp.RESTConfig())
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
 	return Until(ctx, pollInterval, "the API server to be ready", func(ctx context.Context) error {
-		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		return cp.clients.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}, cp.failure)
 }
 
@@ -232,12 +233,8 @@ func (cp *ControlPlane) Upgrade(ctx context.Context, kubernetes string) error {
 
 // waitForControllers waits for an object that only the controller manager creates.
 func (cp *ControlPlane) waitForControllers(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(cp.RESTConfig())
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
 	return Until(ctx, pollInterval, "the controllers to work", func(ctx context.Context) error {
-		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		_, err := cp.clients.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	}, cp.failure)
 }
@@ -264,6 +261,11 @@ func (cp *ControlPlane) Address() string {
 
 // CA is the certificate of the cluster's CA, as PEM.
 func (cp *ControlPlane) CA() []byte { return cp.credentials.CA.PEM }
+
+// Issue returns a certificate of the cluster's CA: for a client, or for a client and server if it has addresses.
+func (cp *ControlPlane) Issue(subject pkix.Name, addresses ...net.IP) (controlplane.Pair, error) {
+	return cp.credentials.CA.Issue(subject, nil, addresses)
+}
 
 // Log returns the end of the log of one program: etcd, kube-apiserver, kube-controller-manager or kube-scheduler.
 func (cp *ControlPlane) Log(program string, bytes int64) string {

@@ -10,7 +10,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 )
@@ -23,20 +22,23 @@ func (cp *ControlPlane) Kubeconfig(path string) error {
 	return cp.writeKubeconfig(path, controlplane.User{Certificate: cp.credentials.Admin.Cert, Key: cp.credentials.Admin.Key})
 }
 
-// KubeconfigFor writes a kubeconfig file for an existing service account, mode 0600. Its token is bound to the account and valid
-// for a day.
+// KubeconfigFor writes a kubeconfig file with a Token, mode 0600.
 func (cp *ControlPlane) KubeconfigFor(ctx context.Context, namespace, serviceAccount, path string) error {
-	client, err := kubernetes.NewForConfig(cp.RESTConfig())
+	token, err := cp.Token(ctx, namespace, serviceAccount)
 	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
+		return err
 	}
-	seconds := int64(accountTokenLife.Seconds())
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
+	return cp.writeKubeconfig(path, controlplane.User{Token: token})
+}
+
+// Token returns a token of an existing service account, which is bound to the account and valid for a day.
+func (cp *ControlPlane) Token(ctx context.Context, namespace, serviceAccount string) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(accountTokenLife.Seconds()))}}
+	answer, err := cp.clients.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("requesting a token for service account %s/%s: %w", namespace, serviceAccount, err)
+		return "", fmt.Errorf("requesting a token for service account %s/%s: %w", namespace, serviceAccount, err)
 	}
-	return cp.writeKubeconfig(path, controlplane.User{Token: answer.Status.Token})
+	return answer.Status.Token, nil
 }
 
 func (cp *ControlPlane) writeKubeconfig(path string, user controlplane.User) error {

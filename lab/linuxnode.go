@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
@@ -169,11 +168,7 @@ func (l *Lab) pushLinux(ctx context.Context, p program, images *Registry, reposi
 }
 
 func (n *LinuxNode) createNode(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(n.lab.ControlPlane.RESTConfig())
-	if err != nil {
-		return err
-	}
-	_, err = client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+	_, err := n.lab.ControlPlane.clients.CoreV1().Nodes().Create(ctx, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{controlPlaneRole: "", corev1.LabelOSStable: "linux"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: controlPlaneRole, Effect: corev1.TaintEffectNoSchedule}}},
 	}, metav1.CreateOptions{})
@@ -256,12 +251,8 @@ func exists(path string) func(context.Context) error {
 
 // waitUntilReady waits for a status of the node since the boot.
 func (n *LinuxNode) waitUntilReady(ctx context.Context, began time.Time) error {
-	client, err := kubernetes.NewForConfig(n.lab.ControlPlane.RESTConfig())
-	if err != nil {
-		return err
-	}
 	return n.wait(ctx, "the Node", func(ctx context.Context) error {
-		node, err := client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
+		node, err := n.lab.ControlPlane.clients.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

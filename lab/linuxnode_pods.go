@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 )
@@ -69,14 +68,10 @@ const podCNIConfig = `{"cniVersion": "1.0.0", "name": "lab", "plugins": [
 
 // podCIDR waits for the range of the node's pods.
 func (n *LinuxNode) podCIDR(ctx context.Context) (pods string, err error) {
-	client, err := kubernetes.NewForConfig(n.lab.ControlPlane.RESTConfig())
-	if err != nil {
-		return "", err
-	}
 	ctx, cancel := context.WithTimeout(ctx, Patience(nodeTimeout))
 	defer cancel()
 	err = n.wait(ctx, "the range of pod addresses", func(ctx context.Context) error {
-		node, err := client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
+		node, err := n.lab.ControlPlane.clients.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 		if err == nil && node.Spec.PodCIDR == "" {
 			err = errors.New("the Node has none")
 		}
@@ -140,10 +135,6 @@ func (n *LinuxNode) startProxy() error {
 }
 
 func (n *LinuxNode) removeTaint(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(n.lab.ControlPlane.RESTConfig())
-	if err != nil {
-		return err
-	}
-	_, err = client.CoreV1().Nodes().Patch(ctx, n.name, types.MergePatchType, []byte(`{"spec": {"taints": null}}`), metav1.PatchOptions{})
+	_, err := n.lab.ControlPlane.clients.CoreV1().Nodes().Patch(ctx, n.name, types.MergePatchType, []byte(`{"spec": {"taints": null}}`), metav1.PatchOptions{})
 	return err
 }

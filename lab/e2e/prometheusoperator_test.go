@@ -78,7 +78,7 @@ func (p place) expectManaged(operator *testenv.PrometheusOperator, m testenv.Man
 // serveNode listens where the exporter and the kubelet of a simulated host would, and serves made-up metrics to clients that present a certificate.
 func (p place) serveNode(host testenv.Host) {
 	p.t.Helper()
-	certificate, err := p.KubeletCertificate(p.t.Context(), host.Name, host.Address)
+	certificate, err := p.KubeletCertificate(host.Name, host.Address)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -205,14 +205,8 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 
 // connect creates the administrator's clients and kubeconfig.
 func (env *Env) connect() error {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return err
-	}
 	var err error
-	config := env.Lab.ControlPlane.RESTConfig()
-	config.WarningHandler = rest.NoWarnings{} // they would need a logger: without one, the first prints a stack
-	if env.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
+	if env.Client, err = NewClient(env.Lab.ControlPlane.RESTConfig()); err != nil {
 		return err
 	}
 	if env.Clients, err = kubernetes.NewForConfig(env.Lab.ControlPlane.RESTConfig()); err != nil {
@@ -220,6 +214,16 @@ func (env *Env) connect() error {
 	}
 	env.Kubeconfig = filepath.Join(env.folder.Path, "kubeconfig")
 	return env.Lab.ControlPlane.Kubeconfig(env.Kubeconfig)
+}
+
+// NewClient returns a client of the kinds of Kubernetes and of the operator.
+func NewClient(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	config.WarningHandler = rest.NoWarnings{} // they would need a logger: without one, the first prints a stack
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
 // install applies deploy/, or runs Install of the options. Without a node that could run the operator's Deployment, it starts the operator in the

@@ -4,24 +4,16 @@ package testenv
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -67,16 +59,16 @@ func (env *Env) StartPrometheus(ctx context.Context, o PrometheusOptions) (*lab.
 	if err != nil {
 		return nil, fmt.Errorf("creating the account of Prometheus: %w", err)
 	}
-	certificate, key, err := env.clientCertificate(ctx, "windows-metrics")
+	client, err := env.Lab.ControlPlane.Issue(pkix.Name{CommonName: "windows-metrics"})
 	if err != nil {
-		return nil, fmt.Errorf("getting a client certificate for Prometheus: %w", err)
+		return nil, fmt.Errorf("creating a client certificate for Prometheus: %w", err)
 	}
 	targets, err := env.newTargets(token)
 	if err != nil {
 		return nil, err
 	}
 	files := lab.PrometheusFiles{
-		"token": []byte(token), "ca.crt": env.Lab.ControlPlane.CA(), "operator-ca.crt": env.Lab.RegistryCA(), "tls.crt": certificate, "tls.key": key,
+		"token": []byte(token), "ca.crt": env.Lab.ControlPlane.CA(), "operator-ca.crt": env.Lab.RegistryCA(), "tls.crt": client.Cert, "tls.key": client.Key,
 	}
 	var rules []string
 	for name, content := range o.Rules {
@@ -161,69 +153,15 @@ func (env *Env) prometheusToken(ctx context.Context) (string, error) {
 	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "deploy", "monitoring", "rbac")); err != nil {
 		return "", err
 	}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(24 * 3600))}}
-	answer, err := env.Clients.CoreV1().ServiceAccounts(prometheusNamespace).CreateToken(ctx, prometheusAccount, request, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	return answer.Status.Token, nil
-}
-
-// clientCertificate requests a certificate of the cluster for a client.
-func (env *Env) clientCertificate(ctx context.Context, name string) (certificate, key []byte, err error) {
-	return env.certificate(ctx, name, certificatesv1.KubeAPIServerClientSignerName, certificatesv1.UsageClientAuth, x509.CertificateRequest{Subject: pkix.Name{CommonName: name}})
+	return env.Lab.ControlPlane.Token(ctx, prometheusNamespace, prometheusAccount)
 }
 
 // KubeletCertificate returns a serving certificate like that of a node's kubelet, for servers on the node's address.
-func (env *Env) KubeletCertificate(ctx context.Context, node, address string) (tls.Certificate, error) {
-	certificate, key, err := env.certificate(ctx, "serving-"+node, certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, IPAddresses: []net.IP{net.ParseIP(address)},
-	})
+func (env *Env) KubeletCertificate(node, address string) (tls.Certificate, error) {
+	subject := pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
+	pair, err := env.Lab.ControlPlane.Issue(subject, net.ParseIP(address))
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("getting a serving certificate for node %s: %w", node, err)
+		return tls.Certificate{}, err
 	}
-	return tls.X509KeyPair(certificate, key)
-}
-
-// certificate requests a certificate of the cluster, approves it as an administrator does, and returns it with its key.
-func (env *Env) certificate(
-	ctx context.Context, name, signer string, usage certificatesv1.KeyUsage, template x509.CertificateRequest,
-) (certificate, key []byte, err error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, nil, err
-	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &template, private)
-	if err != nil {
-		return nil, nil, err
-	}
-	requests := env.Clients.CertificatesV1().CertificateSigningRequests()
-	csr, err := requests.Create(ctx, &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}),
-			SignerName: signer, Usages: []certificatesv1.KeyUsage{usage, certificatesv1.UsageDigitalSignature},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, nil, err
-	}
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
-		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Administrator", Message: "for the lab",
-	}}
-	if _, err := requests.UpdateApproval(ctx, name, csr, metav1.UpdateOptions{}); err != nil {
-		return nil, nil, err
-	}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, lab.Patience(time.Minute), true, func(ctx context.Context) (bool, error) {
-		csr, err := requests.Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			certificate = csr.Status.Certificate
-		}
-		return len(certificate) > 0, err
-	})
-	return certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
+	return tls.X509KeyPair(pair.Cert, pair.Key)
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/deploy/monitoring"
+	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
@@ -36,8 +38,8 @@ type PrometheusOperator struct {
 	env      *Env
 	programs prometheusoperator.Programs
 	// account is the path of a kubeconfig of Prometheus' ServiceAccount, token its token.
-	account, token   string
-	certificate, key []byte
+	account, token string
+	client         controlplane.Pair
 }
 
 // Managed determines which Prometheus operator generates a configuration, and from which objects.
@@ -75,8 +77,8 @@ func (env *Env) NewPrometheusOperator(ctx context.Context) (*PrometheusOperator,
 	if err := env.Lab.ControlPlane.KubeconfigFor(ctx, prometheusNamespace, prometheusAccount, o.account); err != nil {
 		return nil, err
 	}
-	if o.certificate, o.key, err = env.clientCertificate(ctx, "windows-metrics"); err != nil {
-		return nil, fmt.Errorf("getting a client certificate for Prometheus: %w", err)
+	if o.client, err = env.Lab.ControlPlane.Issue(pkix.Name{CommonName: "windows-metrics"}); err != nil {
+		return nil, fmt.Errorf("creating a client certificate for Prometheus: %w", err)
 	}
 	job, err := env.startKubeState(ctx, o.programs)
 	if err != nil {
@@ -89,7 +91,7 @@ func (env *Env) NewPrometheusOperator(ctx context.Context) (*PrometheusOperator,
 		env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-config-managed"}}),
 		env.Client.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: monitoring.ClientCertificate},
-			Data:       map[string][]byte{corev1.TLSCertKey: o.certificate, corev1.TLSPrivateKeyKey: o.key},
+			Data:       map[string][]byte{corev1.TLSCertKey: o.client.Cert, corev1.TLSPrivateKeyKey: o.client.Key},
 		}),
 		env.Client.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: prometheusNamespace, Name: KubeState}, Data: map[string][]byte{"jobs": jobs},
@@ -142,7 +144,7 @@ func (o *PrometheusOperator) Start(ctx context.Context, m Managed) (*lab.Prometh
 		return nil, err
 	}
 	files := lab.PrometheusFiles{
-		"token": []byte(o.token), "ca.crt": o.env.Lab.ControlPlane.CA(), "service-ca.crt": o.env.Lab.RegistryCA(), "tls.crt": o.certificate, "tls.key": o.key,
+		"token": []byte(o.token), "ca.crt": o.env.Lab.ControlPlane.CA(), "service-ca.crt": o.env.Lab.RegistryCA(), "tls.crt": o.client.Cert, "tls.key": o.client.Key,
 	}
 	for name, content := range made.files {
 		files[name] = content
