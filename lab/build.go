@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/windows-machine-config/wmco/lab/winbuild"
 )
@@ -111,22 +112,17 @@ func (c cache) lock(ctx context.Context, name string) (unlock func(), err error)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of %s: %w", name, err)
 	}
-	for {
+	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
+		if errors.Is(err, syscall.EWOULDBLOCK) { // another process builds it
+			return false, nil
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			_ = f.Close()
-			return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
-		}
-		select {
-		case <-ctx.Done():
-			_ = f.Close()
-			return nil, fmt.Errorf("waiting for another process that builds %s: %w", name, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
-		}
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", f.Name(), err), f.Close())
 	}
+	return func() { _ = f.Close() }, nil
 }
 
 // report prints a line if an operation takes more than two seconds, and another when it is done.

@@ -3,7 +3,6 @@
 package lab
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -105,9 +104,9 @@ func (h *Host) PowerShellStarts() ([]string, error) {
 		return nil, err
 	}
 	var lines []string
-	for in := bufio.NewScanner(bytes.NewReader(raw)); in.Scan(); {
+	for in := json.NewDecoder(bytes.NewReader(raw)); in.More(); {
 		var line string
-		if err := json.Unmarshal(in.Bytes(), &line); err != nil {
+		if err := in.Decode(&line); err != nil {
 			return nil, fmt.Errorf("decoding the record of PowerShell: %w", err)
 		}
 		lines = append(lines, line)

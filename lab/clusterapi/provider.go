@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -53,18 +54,11 @@ func NewProvider(c client.Client, cloud Cloud, failed func(error)) *Provider {
 // Run works until the context ends.
 func (p *Provider) Run(ctx context.Context) {
 	defer p.running.Wait()
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := p.look(ctx); err != nil && ctx.Err() == nil {
 			p.failed(err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	}, poll)
 }
 
 func (p *Provider) look(ctx context.Context) error {

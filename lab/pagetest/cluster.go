@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -92,7 +93,7 @@ const renewers = 8
 
 // renew renews the Leases of nodes in place of their kubelets: without, the node controller would find all of them unreachable.
 func (c *Cluster) renew(ctx context.Context) {
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		var nodes corev1.NodeList
 		_ = c.Client.List(ctx, &nodes) // the next one comes soon
 		var all errgroup.Group
@@ -101,11 +102,7 @@ func (c *Cluster) renew(ctx context.Context) {
 			all.Go(func() error { return c.renewOne(ctx, n.Name) })
 		}
 		_ = all.Wait() // what failed is tried again in the next round
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Second):
-		}
-	}
+	}, 10*time.Second)
 }
 
 // renewOne renews the Lease of one node, or creates it.

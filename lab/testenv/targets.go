@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -47,7 +48,7 @@ func (env *Env) newTargets(token string) (targets, error) {
 // follow writes the files whenever something changed, until ctx is done.
 func (t targets) follow(ctx context.Context, prometheus *lab.Prometheus) {
 	written := map[string][]byte{}
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		for role, read := range map[string]func(context.Context) ([]targetGroup, error){roleNode: t.nodes, roleEndpointSlice: t.endpoints} {
 			groups, err := read(ctx)
 			if err != nil {
@@ -58,11 +59,7 @@ func (t targets) follow(ctx context.Context, prometheus *lab.Prometheus) {
 				written[role] = content
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
+	}, time.Second)
 }
 
 func (t targets) nodes(ctx context.Context) ([]targetGroup, error) {

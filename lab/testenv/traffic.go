@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Traffic sends requests to the pods of an app in turn, as clients of a Service would: to those that are Ready and not being
@@ -31,13 +32,11 @@ func (env *Env) StartTraffic(ctx context.Context, app string, pause time.Duratio
 	t := &Traffic{env: env, app: app, stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(t.ended)
-		for n := 0; ctx.Err() == nil; n++ {
+		n := -1
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			n++
 			t.request(ctx, n)
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
-		}
+		}, pause)
 	}()
 	return t
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 )
@@ -44,15 +46,11 @@ func NewGuests(v *Server, l *lab.Lab, failed func(error)) *Guests {
 // data and name where Ignition reads them, and Windows does not.
 func (g *Guests) Run(ctx context.Context) {
 	const poll = 500 * time.Millisecond
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := g.look(ctx); err != nil && ctx.Err() == nil {
 			g.failed(err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(poll):
-		}
-	}
+	}, poll)
 }
 
 func (g *Guests) look(ctx context.Context) error {
