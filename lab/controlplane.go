@@ -61,8 +61,8 @@ type ControlPlaneOptions struct {
 type ControlPlane struct {
 	folder  *Folder // state, certificates and logs
 	program string
-	// kubernetes is the folder with the programs of another version of Kubernetes; "" where program has its own.
-	kubernetes  string
+	// kubernetes are the programs of another version of Kubernetes; program has those of its own.
+	kubernetes  map[string]string
 	reaper      string
 	config      controlplane.Config
 	credentials controlplane.Credentials
@@ -169,8 +169,8 @@ func (cp *ControlPlane) path(name string) string { return filepath.Join(cp.folde
 // run starts one of the programs.
 func (cp *ControlPlane) run(name string) error {
 	command := []string{"run", cp.path(name + ".log"), cp.program, name}
-	if cp.kubernetes != "" && name != controlplane.Etcd {
-		command = []string{"run", cp.path(name + ".log"), filepath.Join(cp.kubernetes, name)}
+	if other, found := cp.kubernetes[name]; found {
+		command = []string{"run", cp.path(name + ".log"), other}
 	}
 	r, err := startReaper(cp.reaper, 0, append(command, cp.config.Flags(name)...)...)
 	if err != nil {

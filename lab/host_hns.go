@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/uuid"
+	"github.com/google/uuid"
 
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/hns"
@@ -42,7 +42,7 @@ func (s HNS) Create(kind hns.Kind, settings any) (created hns.Object, err error)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", kind, err)
 	}
-	id := strings.ToUpper(string(uuid.NewUUID()))
+	id := strings.ToUpper(uuid.NewString())
 	err = s.do(func(store *hns.Store) error {
 		created, err = store.Create(kind, id, document)
 		return err

@@ -21,50 +21,38 @@ import (
 // kubernetesModule is what the modules below kubernetes pin.
 const kubernetesModule = "k8s.io/kubernetes"
 
-// kubernetes returns the folder with API server, controller manager and scheduler of a version that a module below kubernetes pins, as in
-// v1.33.13; "" for the newest one, which the control plane itself has.
-func (c cache) kubernetes(ctx context.Context, release string) (dir string, err error) {
+// kubernetes returns API server, controller manager and scheduler of a version that a module below kubernetes pins, as in v1.33.13; none for the newest
+// one, which the control plane itself has.
+func (c cache) kubernetes(ctx context.Context, release string) (programs map[string]string, err error) {
 	if release == "" {
-		return "", nil
+		return nil, nil
 	}
 	numbers, err := version.ParseSemantic(release)
 	if err != nil {
-		return "", fmt.Errorf("parsing the version of Kubernetes: %w", err)
+		return nil, fmt.Errorf("parsing the version of Kubernetes: %w", err)
 	}
-	minor := fmt.Sprintf("%d.%d", numbers.Major(), numbers.Minor())
-	module := filepath.Join(c.module, "kubernetes", minor)
-	if _, err := os.Stat(filepath.Join(module, "go.mod")); errors.Is(err, fs.ErrNotExist) {
-		module = c.module
+	module := filepath.Join("kubernetes", fmt.Sprintf("%d.%d", numbers.Major(), numbers.Minor()))
+	if _, err := os.Stat(filepath.Join(c.module, module, "go.mod")); errors.Is(err, fs.ErrNotExist) {
+		module = "" // the lab's own
 	}
-	pinned, err := pinnedVersion(ctx, module, kubernetesModule)
+	pinned, err := pinnedVersion(ctx, filepath.Join(c.module, module), kubernetesModule)
 	switch {
 	case err != nil:
-		return "", err
+		return nil, err
 	case pinned != release:
-		return "", fmt.Errorf("finding the control plane of Kubernetes %s: %s pins %s", release, module, pinned)
-	case module == c.module:
-		return "", nil
+		return nil, fmt.Errorf("finding the control plane of Kubernetes %s: %s pins %s", release, filepath.Join(c.module, module), pinned)
+	case module == "":
+		return nil, nil
 	}
-	compiler, err := goVersion(ctx, module)
-	if err != nil {
-		return "", err
-	}
-	ldflags, err := program{stamp: kubernetesModule}.ldflags(ctx, module)
-	if err != nil {
-		return "", err
-	}
-	key, err := contentKey([]string{compiler, ldflags}, module, []string{"go.mod", "go.sum"})
-	if err != nil {
-		return "", err
-	}
-	about := "building the control plane of Kubernetes " + release + " (about ten minutes the first time)"
-	return c.get(ctx, item{name: "kubernetes-" + minor, about: about, key: key, make: func(ctx context.Context, path string) error {
-		command := []string{"build", "-ldflags=" + ldflags}
-		for _, name := range []string{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
-			command = append(command, kubernetesModule+"/cmd/"+name)
+	programs = map[string]string{}
+	for _, name := range []string{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
+		about := "building " + name + " of Kubernetes " + release + " (minutes the first time)"
+		p := program{pkg: kubernetesModule + "/cmd/" + name, module: module, about: about, stamp: kubernetesModule}
+		if programs[name], err = c.build(ctx, p); err != nil {
+			return nil, err
 		}
-		return goBuild(ctx, module, path+string(filepath.Separator), nil, command...)
-	}})
+	}
+	return programs, nil
 }
 
 // PrepareOthers builds what only some tests need unless it is in the cache: the control planes of minor versions of Kubernetes, as in 1.33, the

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hns"
 )
 
-// The calls of computenetwork.dll: the same seven for each kind of object.
+// The calls of computenetwork.dll: the same for each kind of object.
 
 //export HcnEnumerateNetworks
 func HcnEnumerateNetworks(query *uint16, list, details **uint16) uint32 {
@@ -25,23 +25,10 @@ func HcnOpenNetwork(id unsafe.Pointer, handle *uintptr, details **uint16) uint32
 	return open(hns.Network, id, handle, details)
 }
 
-//export HcnModifyNetwork
-func HcnModifyNetwork(handle uintptr, request *uint16, details **uint16) uint32 {
-	return modify(hns.Network, handle, request, details)
-}
-
-//export HcnQueryNetworkProperties
-func HcnQueryNetworkProperties(handle uintptr, query *uint16, to, details **uint16) uint32 {
-	return properties(hns.Network, handle, to, details)
-}
-
 //export HcnDeleteNetwork
 func HcnDeleteNetwork(id unsafe.Pointer, details **uint16) uint32 {
 	return remove(hns.Network, id, details)
 }
-
-//export HcnCloseNetwork
-func HcnCloseNetwork(handle uintptr) uint32 { return forget(handle) }
 
 //export HcnEnumerateEndpoints
 func HcnEnumerateEndpoints(query *uint16, list, details **uint16) uint32 {
@@ -58,23 +45,10 @@ func HcnOpenEndpoint(id unsafe.Pointer, handle *uintptr, details **uint16) uint3
 	return open(hns.Endpoint, id, handle, details)
 }
 
-//export HcnModifyEndpoint
-func HcnModifyEndpoint(handle uintptr, request *uint16, details **uint16) uint32 {
-	return modify(hns.Endpoint, handle, request, details)
-}
-
-//export HcnQueryEndpointProperties
-func HcnQueryEndpointProperties(handle uintptr, query *uint16, to, details **uint16) uint32 {
-	return properties(hns.Endpoint, handle, to, details)
-}
-
 //export HcnDeleteEndpoint
 func HcnDeleteEndpoint(id unsafe.Pointer, details **uint16) uint32 {
 	return remove(hns.Endpoint, id, details)
 }
-
-//export HcnCloseEndpoint
-func HcnCloseEndpoint(handle uintptr) uint32 { return forget(handle) }
 
 //export HcnEnumerateNamespaces
 func HcnEnumerateNamespaces(query *uint16, list, details **uint16) uint32 {
@@ -91,23 +65,10 @@ func HcnOpenNamespace(id unsafe.Pointer, handle *uintptr, details **uint16) uint
 	return open(hns.Namespace, id, handle, details)
 }
 
-//export HcnModifyNamespace
-func HcnModifyNamespace(handle uintptr, request *uint16, details **uint16) uint32 {
-	return modify(hns.Namespace, handle, request, details)
-}
-
-//export HcnQueryNamespaceProperties
-func HcnQueryNamespaceProperties(handle uintptr, query *uint16, to, details **uint16) uint32 {
-	return properties(hns.Namespace, handle, to, details)
-}
-
 //export HcnDeleteNamespace
 func HcnDeleteNamespace(id unsafe.Pointer, details **uint16) uint32 {
 	return remove(hns.Namespace, id, details)
 }
-
-//export HcnCloseNamespace
-func HcnCloseNamespace(handle uintptr) uint32 { return forget(handle) }
 
 //export HcnEnumerateLoadBalancers
 func HcnEnumerateLoadBalancers(query *uint16, list, details **uint16) uint32 {
@@ -124,20 +85,25 @@ func HcnOpenLoadBalancer(id unsafe.Pointer, handle *uintptr, details **uint16) u
 	return open(hns.LoadBalancer, id, handle, details)
 }
 
-//export HcnModifyLoadBalancer
-func HcnModifyLoadBalancer(handle uintptr, request *uint16, details **uint16) uint32 {
-	return modify(hns.LoadBalancer, handle, request, details)
-}
-
-//export HcnQueryLoadBalancerProperties
-func HcnQueryLoadBalancerProperties(handle uintptr, query *uint16, to, details **uint16) uint32 {
-	return properties(hns.LoadBalancer, handle, to, details)
-}
-
 //export HcnDeleteLoadBalancer
 func HcnDeleteLoadBalancer(id unsafe.Pointer, details **uint16) uint32 {
 	return remove(hns.LoadBalancer, id, details)
 }
 
-//export HcnCloseLoadBalancer
-func HcnCloseLoadBalancer(handle uintptr) uint32 { return forget(handle) }
+// A handle knows the kind of its object: the calls with one are the same for all kinds, which computenetwork.dll forwards.
+
+//export HcnModify
+func HcnModify(handle uintptr, request *uint16, details **uint16) uint32 {
+	return modify(handle, text(request), details)
+}
+
+//export HcnQueryProperties
+func HcnQueryProperties(handle uintptr, query *uint16, to, details **uint16) uint32 {
+	return properties(handle, to, details)
+}
+
+//export HcnClose
+func HcnClose(handle uintptr) uint32 {
+	handles.remove(handle)
+	return 0
+}

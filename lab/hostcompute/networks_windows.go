@@ -111,35 +111,32 @@ func open(kind hns.Kind, id unsafe.Pointer, handle *uintptr, details **uint16) u
 	return failed(err, details, call+" "+guidAt(id))
 }
 
-func modify(kind hns.Kind, handle uintptr, request *uint16, details **uint16) uint32 {
-	call := fmt.Sprintf("HcnModify%s", kind)
-	o, err := begin(handle, call)
+func modify(handle uintptr, request string, details **uint16) uint32 {
+	o, err := find[object](handle)
+	call := fmt.Sprintf("HcnModify%s", o.kind)
 	if err == nil {
-		err = networks.Modify(kind, o.id, []byte(text(request)))
+		err = networks.Begin(call)
 	}
-	return noted(err, details, fmt.Sprintf("%s %s %s", call, o.id, text(request)))
+	if err == nil {
+		err = networks.Modify(o.kind, o.id, []byte(request))
+	}
+	return noted(err, details, fmt.Sprintf("%s %s %s", call, o.id, request))
 }
 
-func properties(kind hns.Kind, handle uintptr, to, details **uint16) uint32 {
-	call := fmt.Sprintf("HcnQuery%sProperties", kind)
-	o, err := begin(handle, call)
+func properties(handle uintptr, to, details **uint16) uint32 {
+	o, err := find[object](handle)
+	call := fmt.Sprintf("HcnQuery%sProperties", o.kind)
+	if err == nil {
+		err = networks.Begin(call)
+	}
 	var document string
 	if err == nil {
-		document, err = networks.Properties(kind, o.id)
+		document, err = networks.Properties(o.kind, o.id)
 	}
 	if err == nil {
 		give(to, document)
 	}
 	return failed(err, details, call+" "+o.id)
-}
-
-// begin starts a call with a handle.
-func begin(handle uintptr, call string) (object, error) {
-	o, err := find[object](handle)
-	if err == nil {
-		err = networks.Begin(call)
-	}
-	return o, err
 }
 
 func remove(kind hns.Kind, id unsafe.Pointer, details **uint16) uint32 {
@@ -149,11 +146,6 @@ func remove(kind hns.Kind, id unsafe.Pointer, details **uint16) uint32 {
 		err = networks.Delete(kind, guidAt(id))
 	}
 	return noted(err, details, call+" "+guidAt(id))
-}
-
-func forget(handle uintptr) uint32 {
-	handles.remove(handle)
-	return 0
 }
 
 // HNSCall is the first generation of the network service's API, which only reads here.

@@ -3,11 +3,12 @@
 package main
 
 import (
-	"crypto/rand"
 	"fmt"
 	"os"
 	"regexp"
 	"strconv"
+
+	"github.com/google/uuid"
 )
 
 // Wine has HKEY_LOCAL_MACHINE in this text file. While Wine does not run, nothing else writes it.
@@ -71,11 +72,11 @@ func (h host) booted() bool {
 
 // identify gives a new host its own ids instead of the template's.
 func identify(text string) (string, error) {
-	text, err := replace(text, lastConfig, "{"+randomGUID()+"}")
+	text, err := replace(text, lastConfig, "{"+uuid.NewString()+"}")
 	if err != nil {
 		return "", err
 	}
-	return replace(text, machineID, randomGUID())
+	return replace(text, machineID, uuid.NewString())
 }
 
 // value returns the group of a pattern's only match.
@@ -94,11 +95,4 @@ func replace(text string, pattern *regexp.Regexp, with string) (string, error) {
 	}
 	at := pattern.FindStringSubmatchIndex(text)
 	return text[:at[2]] + with + text[at[3]:], nil
-}
-
-func randomGUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

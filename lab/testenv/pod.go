@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubectl/pkg/util/podutils"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -115,10 +116,8 @@ func (p *OperatorPod) Running(ctx context.Context) (*corev1.Pod, error) {
 	}
 	var states []string
 	for _, pod := range pods.Items {
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {
-				return &pod, nil
-			}
+		if podutils.IsPodReady(&pod) && pod.DeletionTimestamp == nil {
+			return &pod, nil
 		}
 		states = append(states, fmt.Sprintf("%s is %s, %+v", pod.Name, pod.Status.Phase, pod.Status.ContainerStatuses))
 	}

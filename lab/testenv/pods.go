@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/kubectl/pkg/util/podutils"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -152,9 +153,7 @@ func (env *Env) Serves(ctx context.Context, p *corev1.Pod) (missing string) {
 }
 
 func isReady(p *corev1.Pod) bool {
-	return p.Status.PodIP != "" && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return p.Status.PodIP != "" && podutils.IsPodReady(p)
 }
 
 func waitingFor(p *corev1.Pod) string {

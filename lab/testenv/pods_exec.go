@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
@@ -35,14 +37,9 @@ func (env *Env) Exec(ctx context.Context, p *corev1.Pod, stdin string, command .
 
 // ExecIn is Exec in a container.
 func (env *Env) ExecIn(ctx context.Context, p *corev1.Pod, container, stdin string, command ...string) (output string, code int, err error) {
-	request := env.Clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewWebSocketExecutor(env.Lab.ControlPlane.RESTConfig(), "GET", request.URL().String())
-	if err != nil {
-		return "", 0, fmt.Errorf("running %q in pod %s: %w", command, p.Name, err)
-	}
 	var out, failures bytes.Buffer
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &failures})
+	options := &corev1.PodExecOptions{Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true}
+	err = env.stream(ctx, p, "exec", options, remotecommand.StreamOptions{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &failures})
 	output = out.String() + failures.String()
 	var exit exec.CodeExitError
 	if errors.As(err, &exit) {
@@ -52,4 +49,15 @@ func (env *Env) ExecIn(ctx context.Context, p *corev1.Pod, container, stdin stri
 		return output, 0, fmt.Errorf("running %q in pod %s: %w", command, p.Name, err)
 	}
 	return output, 0, nil
+}
+
+// stream connects streams with a subresource of a pod.
+func (env *Env) stream(ctx context.Context, p *corev1.Pod, subresource string, options runtime.Object, streams remotecommand.StreamOptions) error {
+	request := env.Clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource(subresource).
+		VersionedParams(options, scheme.ParameterCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(env.Lab.ControlPlane.RESTConfig(), http.MethodGet, request.URL().String())
+	if err != nil {
+		return err
+	}
+	return executor.StreamWithContext(ctx, streams)
 }

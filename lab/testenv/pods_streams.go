@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
@@ -20,14 +19,9 @@ import (
 // Attach sends input to the program of a pod's first container and returns its output, like "kubectl attach -i". It returns when the program
 // has ended.
 func (env *Env) Attach(ctx context.Context, p *corev1.Pod, stdin string) (output string, err error) {
-	request := env.Clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource("attach").
-		VersionedParams(&corev1.PodAttachOptions{Container: p.Spec.Containers[0].Name, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewWebSocketExecutor(env.Lab.ControlPlane.RESTConfig(), http.MethodGet, request.URL().String())
-	if err != nil {
-		return "", fmt.Errorf("attaching to pod %s: %w", p.Name, err)
-	}
 	var out strings.Builder
-	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: io.Discard}); err != nil {
+	options := &corev1.PodAttachOptions{Container: p.Spec.Containers[0].Name, Stdin: true, Stdout: true, Stderr: true}
+	if err := env.stream(ctx, p, "attach", options, remotecommand.StreamOptions{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: io.Discard}); err != nil {
 		return out.String(), fmt.Errorf("attaching to pod %s: %w", p.Name, err)
 	}
 	return out.String(), nil
