@@ -95,24 +95,6 @@ func (h *Host) Usage() (memory, disk int64, err error) {
 	return memory, disk, err
 }
 
-func computeProgram() program {
-	return program{
-		pkg: "containers/compute", about: "building the program that lists containers", env: []string{"GOOS=windows", "GOARCH=amd64"},
-	}
-}
-
-// Containers returns the IDs of all containers of Windows' container service, including the sandbox containers of pods.
-func (h *Host) Containers(ctx context.Context) ([]string, error) {
-	out, err := h.runProgram(ctx, computeProgram(), "list")
-	return strings.Fields(out), err
-}
-
-// EndContainer terminates a container without containerd.
-func (h *Host) EndContainer(ctx context.Context, id string) error {
-	_, err := h.runProgram(ctx, computeProgram(), "end "+id)
-	return err
-}
-
 // PodAddresses returns the addresses of the host's endpoints: those of pods behind their links, others on the loopback link.
 func (h *Host) PodAddresses(context.Context) (addresses []string, err error) {
 	pid, err := h.pid()

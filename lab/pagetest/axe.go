@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,13 +27,9 @@ func axeSource() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var pinned []byte
-	for _, name := range []string{"axe/package.json", "axe/package-lock.json"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		pinned = append(pinned, text...)
+	pinned, err := os.ReadFile("axe/package-lock.json")
+	if err != nil {
+		return "", err
 	}
 	sum := sha256.Sum256(pinned)
 	dir := filepath.Join(cache, "wmco", "npm", hex.EncodeToString(sum[:6]))
@@ -43,17 +40,8 @@ func axeSource() (string, error) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		return "", errNoAxe
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.CopyFS(dir, os.DirFS("axe")); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
-	}
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		text, err := os.ReadFile(filepath.Join("axe", name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), text, 0o644)
-		}
-		if err != nil {
-			return "", err
-		}
 	}
 	command := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	command.Dir = dir

@@ -54,8 +54,6 @@ type Options struct {
 	Install func(ctx context.Context, env *Env) error
 	// FIPS builds the operator of the pod with Go's certified cryptographic module, and makes Go refuse any other cryptography.
 	FIPS bool
-	// OpenSSH has Debian's OpenSSH server answer on Wine hosts; see lab.CanRunOpenSSH.
-	OpenSSH bool
 	// Network is the pod network of Wine hosts.
 	Network Network
 	// OVN are OVN-Kubernetes' own programs for NetworkHybridOverlay; the stand-in is used if they are not set.
@@ -166,7 +164,7 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	}
 	env.Lab, err = lab.Open(ctx, lab.Options{
 		Hosts: names(o.WineHosts), Address: address, User: User, AuthorizedKeys: ssh.MarshalAuthorizedKey(env.authorized), Kubernetes: o.Kubernetes,
-		OpenSSH: o.OpenSSH, LinuxNode: o.Pod, NoPodCIDRs: o.Network == NetworkHybridOverlay, Progress: o.Log,
+		LinuxNode: o.Pod, NoPodCIDRs: o.Network == NetworkHybridOverlay, Progress: o.Log,
 	})
 	if err != nil {
 		return err

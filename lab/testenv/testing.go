@@ -5,6 +5,7 @@ package testenv
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -12,6 +13,23 @@ import (
 
 	"github.com/windows-machine-config/wmco/lab"
 )
+
+// Start opens an environment for a test, and closes it at the test's end. If the test fails, it logs the environment's diagnosis.
+func Start(t testing.TB, o Options) *Env {
+	t.Helper()
+	o.Log = os.Stderr
+	env, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(env.Diagnosis())
+		}
+		env.Close()
+	})
+	return env
+}
 
 // Eventually waits until check returns "". Check returns what is missing; a test that waits longer than lab.Patience(patience) fails with
 // that text.

@@ -33,6 +33,37 @@ func (h *Host) IsPinned(ctx context.Context, image string) (bool, error) {
 	return status == "pinned=true", err
 }
 
+func csiProgram() program {
+	return program{pkg: "csi", about: "building the program that asks csi-proxy", env: []string{"GOOS=windows", "GOARCH=amd64"}}
+}
+
+// MakeFolderByCSIProxy creates a folder by the host's csi-proxy, as the node plugin of a CSI driver does, and returns whether it exists afterwards.
+func (h *Host) MakeFolderByCSIProxy(ctx context.Context, path string) (exists bool, err error) {
+	if _, err := h.runProgram(ctx, csiProgram(), "mkdir "+path); err != nil {
+		return false, err
+	}
+	answer, err := h.runProgram(ctx, csiProgram(), "exists "+path)
+	return answer == "true", err
+}
+
+func computeProgram() program {
+	return program{
+		pkg: "containers/compute", about: "building the program that lists containers", env: []string{"GOOS=windows", "GOARCH=amd64"},
+	}
+}
+
+// Containers returns the IDs of all containers of Windows' container service, including the sandbox containers of pods.
+func (h *Host) Containers(ctx context.Context) ([]string, error) {
+	out, err := h.runProgram(ctx, computeProgram(), "list")
+	return strings.Fields(out), err
+}
+
+// EndContainer terminates a container without containerd.
+func (h *Host) EndContainer(ctx context.Context, id string) error {
+	_, err := h.runProgram(ctx, computeProgram(), "end "+id)
+	return err
+}
+
 // runProgram runs a program of the lab on the host, and returns its output. The first run copies it there.
 func (h *Host) runProgram(ctx context.Context, p program, arguments string) (string, error) {
 	onHost := `C:\lab\` + path.Base(p.pkg) + ".exe"
