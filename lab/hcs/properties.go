@@ -2,6 +2,13 @@ package hcs
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -55,4 +62,27 @@ func ticks(d time.Duration) int64 { return int64(d / 100) }
 func ProcessStatus(pid uint32, exited bool, code uint32) (string, error) {
 	raw, err := json.Marshal(map[string]any{"ProcessId": pid, "Exited": exited, "ExitCode": code, "LastWaitResult": 0})
 	return string(raw), err
+}
+
+// ProcessorTime is how long processors have worked for the processes of a compute system, with those that have ended.
+type ProcessorTime struct{ User, Kernel time.Duration }
+
+// ReadProcessorTime reads the time from the folder of a cgroup, because Wine gives a process only its own time. Without the folder, nothing was
+// counted.
+func ReadProcessorTime(folder string) (all ProcessorTime, err error) {
+	for file, to := range map[string]*time.Duration{"cpuacct.usage_user": &all.User, "cpuacct.usage_sys": &all.Kernel} {
+		text, err := os.ReadFile(filepath.Join(folder, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return all, fmt.Errorf("reading the processor time: %w", err)
+		}
+		nanoseconds, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil {
+			return all, fmt.Errorf("reading the processor time: %w", err)
+		}
+		*to = time.Duration(nanoseconds)
+	}
+	return all, nil
 }
