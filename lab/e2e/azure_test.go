@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -23,26 +22,6 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestAzure has a simulated host in a cluster on Azure. The test plays the cloud-node-manager, with its certificate.
-func TestAzure(t *testing.T) {
-	p := newPlace(t, testenv.Options{})
-	p.becomeAzure()
-	j := p.joiner("win-1", nil)
-	p.expectWaitsForCloud(j.name, "win-1")
-	p.eventually("the cloud-node-manager has a certificate", func(context.Context) string {
-		if !j.Windows().Disk().Exists(desired.NodeManagerIdentity) {
-			return "it has none"
-		}
-		return ""
-	})
-	machine := testenv.AzureMachine{Name: "vm-1", Address: j.at.Address, PublicAddress: "203.0.113.7"}
-	manager := p.withCertificate(j, desired.NodeManagerIdentity)
-	p.initializeAs(manager, "win-1", machine)
-	p.expectOfMachine("win-1", machine)
-	p.expectReady(j.name)
-	p.expectDeniedElsewhere(manager)
-}
-
 // TestAzureOnWindows has the real cloud-node-manager initialize the Node of a real kubelet, on Wine, next to the real csi-proxy. The test serves the
 // host's metadata service.
 func TestAzureOnWindows(t *testing.T) {
@@ -51,7 +30,7 @@ func TestAzureOnWindows(t *testing.T) {
 	host := p.Lab.Hosts()[0]
 	machine := testenv.AzureMachine{Name: "vm-1", Address: host.Address(), PublicAddress: "203.0.113.7"}
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.CSIProxy = v1alpha1.CSIProxyRun })
-	p.becomeAzure()
+	p.addLinuxNodeOf("azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMachines/linux-1")
 	began, name := time.Now(), ours(host.Address())
 	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
 		t.Fatal(err)
@@ -75,46 +54,6 @@ func TestAzureOnWindows(t *testing.T) {
 		t.Errorf("the service is %+v (%v)", s, err)
 	}
 	p.expectCSIProxy(host)
-}
-
-// becomeAzure gives the cluster a Linux node on Azure, so that nodes are initialized by the cloud-node-manager of the payload.
-func (p place) becomeAzure() {
-	p.t.Helper()
-	linux := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
-		Spec:       corev1.NodeSpec{ProviderID: "azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMachines/linux-1"},
-	}
-	if _, err := testenv.AddNode(p.t.Context(), p.Clients, linux, "10.255.255.1"); err != nil {
-		p.t.Fatal(err)
-	}
-	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
-}
-
-// initializeAs initializes a Node as the cloud-node-manager does (pkg/nodemanager of cloud-provider-azure): it replaces the Node, and then
-// patches the addresses.
-func (p place) initializeAs(manager client.Client, name string, machine testenv.AzureMachine) {
-	p.t.Helper()
-	var node corev1.Node
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if err := manager.Get(p.t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
-			return err
-		}
-		node.Spec.ProviderID = machine.ProviderID()
-		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
-		node.Labels[corev1.LabelInstanceTypeStable] = testenv.AzureType
-		node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone] = testenv.AzureRegion, testenv.AzureZone
-		return manager.Update(p.t.Context(), &node)
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	before := node.DeepCopy()
-	node.Status.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: machine.Address}, {Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeExternalIP, Address: machine.PublicAddress},
-	}
-	if err := manager.Status().Patch(p.t.Context(), &node, client.StrategicMergeFrom(before)); err != nil {
-		p.t.Fatal(err)
-	}
 }
 
 // expectOfMachine waits until a Node has the values of its machine's metadata service, and no taint but that of Windows.

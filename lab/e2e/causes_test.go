@@ -24,14 +24,13 @@ import (
 )
 
 // TestFailureCausesAreReported makes hosts fail, for one cause after another, and expects kubectl windows to report cause and remedy, and neither once it is
-// fixed.
+// fixed. TestPlugin has a wrong key.
 func TestFailureCausesAreReported(t *testing.T) {
 	reported := newTeller(newPlace(t, testenv.Options{}))
 	for _, cause := range []struct {
 		name  string
 		fails func(teller)
 	}{
-		{"TheKeyIsWrong", wrongKey},
 		{"TheHostKeyChanged", otherHostKey},
 		{"TheBuildIsTooOld", oldBuild},
 		{"APodDisruptionBudgetBlocks", blockingBudget},
@@ -123,17 +122,6 @@ func (p teller) ready(name string) joiner {
 	j := p.joiner(name, nil)
 	p.expectReady(j.name)
 	return j
-}
-
-func wrongKey(p teller) {
-	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "key"}})
-	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{RefuseLogin: true} })
-	name := p.announce(h, nil)
-	p.expectTold(h.Address, "AuthenticationFailed", `C:\ProgramData\ssh\administrators_authorized_keys`, "ssh-")
-	host.SSH().SetFaults(nil)
-	p.expectReady(name)
-	p.expectNotTold("AuthenticationFailed")
-	p.leaves(name)
 }
 
 func otherHostKey(p teller) {

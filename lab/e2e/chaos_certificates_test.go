@@ -52,13 +52,11 @@ type badRequest struct {
 	organization []string
 	dns          []string
 	ip           string
-	// rule is the rule that the event must name.
-	rule string
-	// says is a part of the event's note, or, without a rule, of the API server's error when creating the request itself fails.
-	says string
+	// rule is the rule that the event must name, says another part of its note.
+	rule, says string
 }
 
-// certificatesRefused creates certificate requests that violate each of the rules.
+// certificatesRefused creates certificate requests that violate each of the operator's rules. The API server refuses others itself (lab/deploytest).
 func certificatesRefused(p place) {
 	joined, other := p.joiner("joined", nil), p.joiner("other", nil)
 	joining := p.held("joining")
@@ -73,20 +71,14 @@ func certificatesRefused(p place) {
 	wicds := []string{api.WICDGroup}
 	const node, wicd = "system:node:", api.WICDUserPrefix
 	badRequests := []badRequest{
-		{name: "AKubeletRequestsAnotherNode", as: a.kubelet, signer: kubeletSigner, commonName: node + "other", organization: nodes,
-			says: "forbidden"},
 		{name: "AKubeletRequestsTheDaemonOfAnotherNode", as: a.kubelet, signer: wicdSigner, commonName: wicd + "other", organization: wicds,
 			rule: "RequesterNotAllowed", says: "system:node:joined"},
 		{name: "ADaemonRequestsTheDaemonOfAnotherNode", as: a.wicd, signer: wicdSigner, commonName: wicd + "other", organization: wicds,
 			rule: "RequesterNotAllowed", says: "system:wicd-node:joined"},
-		{name: "ADaemonRequestsItsKubelet", as: a.wicd, signer: kubeletSigner, commonName: node + "joined", organization: nodes,
-			says: "spec.signerName"},
 		{name: "ATokenRequestsAnExistingNode", as: a.bootstrap, signer: kubeletSigner, commonName: node + "other", organization: nodes,
 			rule: "CredentialNotOfInstance", says: "joining"},
 		{name: "ATokenRequestsSystemMastersToo", as: a.bootstrap, signer: kubeletSigner, commonName: node + "joining", organization: append(nodes, "system:masters"),
 			rule: "OrganizationsNotExact", says: "system:masters"},
-		{name: "ATokenRequestsSystemMastersAsDaemon", as: a.bootstrap, signer: wicdSigner, commonName: wicd + "joining", organization: append(wicds, "system:masters"),
-			says: "system:masters"},
 		{name: "ATokenRequestsAlternativeNames", as: a.bootstrap, signer: kubeletSigner, commonName: node + "joining", organization: nodes, dns: []string{"other"},
 			rule: "ExtensionsNotAllowed"},
 		{name: "ATokenRequestsAnUnknownHost", as: a.bootstrap, signer: kubeletSigner, commonName: node + "unknown", organization: nodes,
@@ -95,8 +87,6 @@ func certificatesRefused(p place) {
 			rule: "NodeNotWindows", says: "linux"},
 		{name: "ATokenRequestsAForeignWindowsNode", as: a.bootstrap, signer: kubeletSigner, commonName: node + "foreign", organization: nodes,
 			rule: "InstanceUnknown", says: "system:node:foreign"},
-		{name: "ATokenUsesAnotherSigner", as: a.bootstrap, signer: servingSigner, commonName: node + "joining", organization: nodes,
-			says: "spec.signerName"},
 		{name: "AKubeletUsesAnotherSigner", as: a.kubelet, signer: "example.com/any", commonName: node + "joined", organization: nodes,
 			rule: "SignerNotAllowed", says: "example.com/any"},
 		{name: "AServingCertificateForTheNameOfAnother", as: a.kubelet, signer: servingSigner, commonName: node + "joined", organization: nodes, dns: []string{"joined", "other"},
@@ -123,14 +113,7 @@ func (p place) createAll(badRequests []badRequest) (made []string) {
 		p.t.Run(w.name, func(t *testing.T) {
 			p := p.in(t)
 			name := fmt.Sprintf("bad-%d", n)
-			err := w.as.Create(t.Context(), p.request(name, w))
-			if w.rule == "" {
-				if err == nil || !strings.Contains(err.Error(), w.says) {
-					t.Errorf("creating the request: error %v, want one with %q", err, w.says)
-				}
-				return
-			}
-			if err != nil {
+			if err := w.as.Create(t.Context(), p.request(name, w)); err != nil {
 				t.Fatal(err)
 			}
 			made = append(made, name)

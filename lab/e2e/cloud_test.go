@@ -19,20 +19,20 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
-	"github.com/windows-machine-config/wmco/internal/testing/sim"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
 // TestCloud has a real kubelet on Wine wait for its cloud: the node controller of every cloud-controller-manager, with a fake cloud behind it,
-// initializes the node. It stays initialized after a restart of the host, and the host's next Node is initialized, too.
+// initializes the node. The operator detects the cloud from a Linux node. The node stays initialized after a restart of the host, and the host's next
+// Node is initialized, too.
 func TestCloud(t *testing.T) {
 	needs(t, lab.CanRunWindows())
 	p := newPlace(t, testenv.Options{WineHosts: 1})
 	host := p.Lab.Hosts()[0]
 	name := ours(host.Address())
-	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.CloudProvider = v1alpha1.CloudProviderExternal })
-	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
+	p.expectCloudProvider(v1alpha1.CloudProviderNone)
+	p.addLinuxNodeOf("vsphere://4237")
 	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
 		t.Fatal(err)
 	}
@@ -63,25 +63,16 @@ func TestCloud(t *testing.T) {
 	})
 }
 
-// TestCloudOfTheCluster has no setting: the operator detects the cloud from Linux nodes, and a simulated host joins.
-func TestCloudOfTheCluster(t *testing.T) {
-	p := newPlace(t, testenv.Options{})
-	cloud := p.startCloud()
-	p.expectCloudProvider(v1alpha1.CloudProviderNone)
+// addLinuxNodeOf gives the cluster a Linux node with a provider ID, from which the operator detects the cloud: there is no setting.
+func (p place) addLinuxNodeOf(providerID string) {
+	p.t.Helper()
 	linux := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
-		Spec:       corev1.NodeSpec{ProviderID: "vsphere://4237"},
+		ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}}, Spec: corev1.NodeSpec{ProviderID: providerID},
 	}
-	if _, err := testenv.AddNode(t.Context(), p.Clients, linux, "10.255.255.1"); err != nil {
-		t.Fatal(err)
+	if _, err := testenv.AddNode(p.t.Context(), p.Clients, linux, "10.255.255.1"); err != nil {
+		p.t.Fatal(err)
 	}
 	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
-	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "win-1"}})
-	name := p.announce(h, nil)
-	p.expectWaitsForCloud(name, "win-1")
-	cloud.Set("win-1", testenv.CloudMachine("vsphere://1", h.Address))
-	p.expectInitialized("win-1", "vsphere://1")
-	p.expectReady(name)
 }
 
 // checkCloudNames has the cloud report more names and addresses for the machine. The kubelet requests a certificate for them, which it gets after the

@@ -28,23 +28,25 @@ func TestFleetRules(t *testing.T) {
 	const hosts = 4
 	p := newPlace(t, testenv.Options{SimulatedHosts: hosts})
 	one := intstr.FromInt32(1)
-	never := []v1alpha1.MaintenanceWindow{{Schedule: "0 0 29 2 *", Duration: "1h"}}
-	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
-		s.Rollout.MaxUnavailable, s.Rollout.MaintenanceWindows = &one, never
-	})
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
 	for _, h := range p.Hosts() {
 		p.announce(h, nil)
-		p.bindPods(h.Name, 2)
 	}
 	p.expectAllReady()
-	first := p.reported("win-1")
+	watch := p.watchBudget(1)
+	first := p.otherExporter(watch)
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Rollout.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Schedule: "0 0 29 2 *", Duration: "1h"}} // never
+	})
+	for _, h := range p.Hosts() {
+		p.bindPods(h.Name, 2)
+	}
 	dir, err := p.AnotherPayload("second", "kubelet.exe")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.restartWith(dir)
 	p.expectWaiting(api.ReasonMaintenanceWindow, "win-1", "win-2", "win-3", "win-4")
-	watch := p.watchBudget(1)
 
 	passed := t.Run("a silence of all nodes drains none", func(t *testing.T) {
 		p := p.in(t)
@@ -115,6 +117,22 @@ func TestFleetRules(t *testing.T) {
 	for _, problem := range watch.problems() {
 		t.Error(problem)
 	}
+}
+
+// otherExporter changes a program for which no node is drained, and returns the version that nodes have then.
+func (p place) otherExporter(watch *budgetWatch) (version string) {
+	p.t.Helper()
+	before := p.reported("win-1")
+	dir, err := p.AnotherPayload("exporter", "windows_exporter.exe")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.restartWith(dir)
+	p.expectVersion(func(got string) bool { return got != before })
+	if n := watch.cordons(); n != 0 {
+		p.t.Errorf("%d nodes were cordoned for another exporter", n)
+	}
+	return p.reported("win-1")
 }
 
 // runAgent starts a Deployment whose pod tolerates every taint, with Kubernetes' own controller and scheduler, and runs and ends its pods as kubelets

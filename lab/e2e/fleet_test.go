@@ -6,96 +6,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/lab/testenv"
 )
-
-// TestFleet upgrades simulated hosts to another version and back, restarts one on request, and removes all, with a real API server and the operator's
-// own permissions.
-func TestFleet(t *testing.T) {
-	const hosts = 4
-	p := newPlace(t, testenv.Options{SimulatedHosts: hosts})
-	two := intstr.FromInt32(2)
-	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &two })
-	for _, h := range p.Hosts() {
-		p.announce(h, nil)
-	}
-	p.expectAllReady()
-	first := p.reported("win-1")
-	watch := p.watchBudget(2)
-
-	t.Run("another version", func(t *testing.T) {
-		p := p.in(t)
-		dir, err := p.AnotherPayload("second", "kubelet.exe")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.restartWith(dir)
-		p.expectVersion(func(got string) bool { return got != first })
-		if watch.cordons() < hosts {
-			t.Errorf("%d cordons were seen, want one for each of %d nodes, because the kubelet changed", watch.cordons(), hosts)
-		}
-		p.expectInService()
-	})
-	t.Run("and back", func(t *testing.T) {
-		p := p.in(t)
-		p.restartWith(p.Payload)
-		p.expectVersion(func(got string) bool { return got == first })
-		p.expectInService()
-	})
-	t.Run("a change that needs no drain causes none", func(t *testing.T) {
-		p := p.in(t)
-		dir, err := p.AnotherPayload("third", "windows_exporter.exe")
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := watch.cordons()
-		p.restartWith(dir)
-		p.expectVersion(func(got string) bool { return got != first })
-		if n := watch.cordons() - before; n != 0 {
-			t.Errorf("%d nodes were cordoned for another exporter", n)
-		}
-	})
-	t.Run("a restart on request", func(t *testing.T) { p.in(t).restartNode("win-2") })
-	t.Run("leaving", func(t *testing.T) {
-		p := p.in(t)
-		for _, i := range p.instances() {
-			p.remove(&i)
-		}
-		p.eventually("all hosts have left", func(ctx context.Context) string {
-			var instances v1alpha1.WindowsInstanceList
-			var nodes corev1.NodeList
-			if err := p.Client.List(ctx, &instances); err != nil {
-				return err.Error()
-			}
-			if err := p.Client.List(ctx, &nodes); err != nil {
-				return err.Error()
-			}
-			if len(instances.Items)+len(nodes.Items) > 0 {
-				return fmt.Sprintf("%d instances and %d nodes are there", len(instances.Items), len(nodes.Items))
-			}
-			return ""
-		})
-		for _, h := range p.Simulated() {
-			for _, name := range []string{"containerd", "kubelet", api.WICDService} {
-				if s := h.Windows().Service(name); s.Name != "" {
-					t.Errorf("service %s stayed on a host: %+v", name, s)
-				}
-			}
-		}
-	})
-	for _, problem := range watch.problems() {
-		t.Error(problem)
-	}
-}
 
 // restartWith restarts the operator with another payload.
 func (p place) restartWith(dir string) {

@@ -43,6 +43,7 @@ func TestHealing(t *testing.T) {
 	if n := w.connections() - connections; n != 0 {
 		t.Errorf("the operator connected %d times", n)
 	}
+	t.Run("ADeletedNode", func(t *testing.T) { w.in(t).registersAgain() })
 }
 
 // ward is a place with one host whose services are damaged.
@@ -282,4 +283,21 @@ func (w ward) journal() (entries []wicdapi.JournalEntry) {
 		entries = append(entries, e)
 	}
 	return entries
+}
+
+// registersAgain deletes the Node and restarts the host, which is what many administrators do to repair a node. The kubelet registers the Node again on
+// its own, without an address: Windows has none yet.
+func (w ward) registersAgain() {
+	before := w.node("win-1")
+	w.remove(before)
+	if err := w.host.Reboot(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("the instance has another Node", func(context.Context) string {
+		if i := w.instance(w.name); i.Status.NodeRef == nil || i.Status.NodeRef.UID == before.UID {
+			return fmt.Sprintf("its status is %+v", i.Status)
+		}
+		return ""
+	})
+	w.expectAllReady()
 }

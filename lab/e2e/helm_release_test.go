@@ -4,11 +4,12 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/helm"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -33,16 +35,17 @@ type released struct {
 	first, second string
 }
 
-// TestHelmRelease installs, upgrades, rolls back and uninstalls the chart. The operator runs with the permissions of the ServiceAccount of the
-// release.
+// TestHelmRelease installs, upgrades, rolls back and uninstalls the chart. The operator runs as the pod of the release on a real Linux node, and a
+// simulated host joins through it.
 func TestHelmRelease(t *testing.T) {
+	needs(t, lab.CanRunLinuxNodes())
 	h, _ := newHelm(t)
-	r := released{helm: h, first: chartOf(t, h, "0.1.0", ""), second: chartOf(t, h, "0.2.0", "registry.example.com/wmco:v0.2.0")}
+	r := released{helm: h, first: chartOf(t, h, "0.1.0", ""), second: chartOf(t, h, "0.2.0", "ghcr.io/windows-machine-config/wmco:v0.2.0")}
 	var notes string
-	r.place = newPlace(t, testenv.Options{SimulatedHosts: 1, Install: func(_ context.Context, env *testenv.Env) error {
+	r.place = newPlace(t, testenv.Options{SimulatedHosts: 1, Pod: true, Install: func(_ context.Context, env *testenv.Env) error {
 		h.Kubeconfig = env.Kubeconfig
 		var err error
-		notes, err = r.run("install", "wmco", r.first, "--create-namespace")
+		notes, err = r.run("install", "wmco", r.first, "--create-namespace", "--wait")
 		return err
 	}})
 	for _, part := range []string{
@@ -58,12 +61,16 @@ func TestHelmRelease(t *testing.T) {
 	r.joinAll()
 	joined := r.node("win-1").UID
 
+	t.Run("missing permission", func(t *testing.T) { r.in(t).saysWhatIsMissing() })
 	t.Run("upgrade and rollback", func(t *testing.T) {
 		r := r.in(t)
-		r.must("upgrade", "wmco", r.second, "--set", "resources.limits.memory=2Gi")
-		r.expectPod("registry.example.com/wmco:v0.2.0", "2Gi")
-		r.must("rollback", "wmco", "1")
-		r.expectPod("ghcr.io/windows-machine-config/wmco:v0.1.0", "1Gi")
+		if err := r.Pod.Push(t.Context(), r.Payload, "v0.2.0"); err != nil {
+			t.Fatal(err)
+		}
+		r.must("upgrade", "wmco", r.second, "--wait", "--set", "resources.limits.memory=2Gi")
+		r.expectPod("v0.2.0", "2Gi")
+		r.must("rollback", "wmco", "1", "--wait")
+		r.expectPod("v0.1.0", "1Gi")
 		if now := r.node("win-1").UID; now != joined {
 			t.Error("the node was replaced by an upgrade of the release")
 		}
@@ -96,13 +103,12 @@ func (r released) must(args ...string) (output string) {
 	return output
 }
 
-func (r released) expectPod(image, memory string) {
+// expectPod checks the image and the memory limit of the operator's pod.
+func (r released) expectPod(tag, memory string) {
 	r.t.Helper()
-	var deployment appsv1.Deployment
-	r.get(ours(operatorName), &deployment)
-	c := deployment.Spec.Template.Spec.Containers[0]
-	if c.Image != image || c.Resources.Limits.Memory().String() != memory {
-		r.t.Errorf("the container has image %s and %s of memory, want %s and %s", c.Image, c.Resources.Limits.Memory(), image, memory)
+	c := r.readyPod().Spec.Containers[0]
+	if want := "ghcr.io/windows-machine-config/wmco:" + tag; c.Image != want || c.Resources.Limits.Memory().String() != memory {
+		r.t.Errorf("the container has image %s and %s of memory, want %s and %s", c.Image, c.Resources.Limits.Memory(), want, memory)
 	}
 }
 
@@ -144,8 +150,7 @@ func (r released) objects() map[string]*unstructured.Unstructured {
 
 func (r released) uninstalls() {
 	r.leaveAll()
-	r.Operator.Kill()
-	r.must("uninstall", "wmco")
+	r.must("uninstall", "wmco", "--wait")
 	for key, o := range rendered(r.t, r.helm, r.first, "--no-hooks") {
 		got := &unstructured.Unstructured{}
 		got.SetGroupVersionKind(o.GroupVersionKind())
@@ -174,8 +179,8 @@ func (r released) uninstalls() {
 	if _, err := r.run("install", "wmco", r.second); err == nil {
 		r.t.Error("Helm took over objects of others without being told")
 	}
-	r.must("install", "wmco", r.second, "--take-ownership", "--force-conflicts")
-	r.expectPod("registry.example.com/wmco:v0.2.0", "1Gi")
+	r.must("install", "wmco", r.second, "--take-ownership", "--force-conflicts", "--wait")
+	r.expectPod("v0.2.0", "1Gi")
 }
 
 // leaveAll removes all hosts, as the notes of the refused uninstallation describe.
@@ -193,4 +198,33 @@ func (r released) leaveAll() {
 		}
 		return ""
 	})
+}
+
+// saysWhatIsMissing revokes permissions of the operator, and restores them.
+func (r released) saysWhatIsMissing() {
+	binding := &rbacv1.ClusterRoleBinding{}
+	r.get(client.ObjectKey{Name: operatorName}, binding)
+	r.remove(binding)
+	r.remove(r.readyPod())
+	r.eventually("the termination message says what is missing", func(ctx context.Context) string {
+		var pods corev1.PodList
+		if err := r.Client.List(ctx, &pods, client.InNamespace(ours("").Namespace)); err != nil {
+			return err.Error()
+		}
+		var messages []string
+		for _, pod := range pods.Items {
+			for _, s := range pod.Status.ContainerStatuses {
+				for _, ended := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+					if ended != nil && strings.HasPrefix(ended.Message, "missing permissions: list windowsconfigs") && !strings.Contains(ended.Message, "\n") {
+						return ""
+					}
+					messages = append(messages, fmt.Sprintf("%+v", ended))
+				}
+			}
+		}
+		return fmt.Sprintf("the containers ended with %q", messages)
+	})
+	binding.ObjectMeta = metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels, Annotations: binding.Annotations}
+	r.create(binding)
+	r.readyPod() // the kubelet restarts the container
 }

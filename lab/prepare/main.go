@@ -28,7 +28,7 @@ func main() {
 	tests := flag.Bool("conformance", false, "also build what make conformance needs")
 	flag.Parse()
 	minors := build.Minors()
-	oldest := minors[:2] // for TestEachKubernetes, and clusters that move; all others have the newest
+	oldest := minors[:2] // for clusters that move; all others have the newest
 	o := testenv.Options{
 		Network: testenv.NetworkLab, Components: append(testenv.NetworkHybridOverlay.Components(), "windows_exporter"),
 		Minors: minors[len(minors)-1:], Log: os.Stderr,
