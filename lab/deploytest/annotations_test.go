@@ -37,11 +37,7 @@ func (c *cluster) testAnnotationsOfPods(t *testing.T) {
 	}
 	try(t, []attempt{
 		{"the operator watches pods that have not started", "", func(ctx context.Context) error {
-			w, err := c.asOperator(t).CoreV1().Pods("").Watch(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending"})
-			if err == nil {
-				w.Stop()
-			}
-			return err
+			return watched(c.asOperator(t).CoreV1().Pods("").Watch(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending"}))
 		}},
 		{"the operator says why it does not start", "", annotate(got.UID, api.AnnotationDoesNotStart, "TaintNotTolerated: x")},
 		{"the operator says it of another pod with the name", "field is immutable", annotate("another", api.AnnotationDoesNotStart, "x")},

@@ -98,7 +98,7 @@ func (c *cluster) expectClass(t *testing.T, image string, change func(*corev1.Po
 		change(pod)
 	}
 	if pod.Namespace != metav1.NamespaceDefault {
-		c.createNamespace(t, pod.Namespace, api.LabelAssignRuntimeClass, "false")
+		c.createNamespace(t, pod.Namespace, map[string]string{api.LabelAssignRuntimeClass: "false"})
 	}
 	current, err := c.dryRun(t.Context(), pod)
 	if err != nil {

@@ -94,7 +94,7 @@ func replaceFirst(o *unstructured.Unstructured, with string, path ...string) {
 // testBrokenPolicies breaks each policy about pods. The failure shows with failurePolicy Fail; as we deliver the policy, it stops no pod.
 func (c *cluster) testBrokenPolicies(t *testing.T) {
 	w := c.newWriter(t)
-	c.createNamespace(t, "broken-rules", api.LabelPodRules, "deny")
+	c.createNamespace(t, "broken-rules", map[string]string{api.LabelPodRules: "deny"})
 	var ours []*unstructured.Unstructured
 	for _, dir := range []string{deployDir, deployDir + "/workloads"} {
 		objects, err := manifest.Render(dir)

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,10 +62,6 @@ func (c *cluster) testMemoryOfTheCache(t *testing.T) {
 // readLikeTheOperator fills the operator's cache, and measures the heap.
 func (c *cluster) readLikeTheOperator(t *testing.T) (held, peak uint64) {
 	t.Helper()
-	config := rest.CopyConfig(c.config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + namespace + ":windows-machine-config-operator", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
-	}
 	scheme := utilruntime.NewScheme()
 	for _, add := range []func(*utilruntime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -82,7 +77,7 @@ func (c *cluster) readLikeTheOperator(t *testing.T) (held, peak uint64) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(before.Sys-before.HeapReleased) + 32<<20))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	k, err := cache.New(config, o)
+	k, err := cache.New(c.operatorConfig(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -144,36 +143,19 @@ func (c *cluster) testHostGetsItsIdentities(t *testing.T) {
 	}
 }
 
-func (c *cluster) testTokenOfAnotherHostIsRefused(t *testing.T) {
-	mine, other := c.newHost(t), c.newHost(t)
-	_, request := newRequest(t, "system:node:win-1", "system:nodes")
-	made, err := createRequest(t.Context(), other.clients, certificatesv1.KubeAPIServerClientKubeletSignerName, request, "digital signature", "client auth")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := csr.Decide(made, mine.known()); d.Verdict != csr.Refuse || d.Rule != "CredentialNotOfInstance" {
-		t.Errorf("verdict %q, rule %q, want a refusal by rule CredentialNotOfInstance", d.Verdict, d.Rule)
-	}
-}
-
-func waitForCertificate(t *testing.T, as clients, name string) []byte {
+func waitForCertificate(t *testing.T, as clients, name string) (certificate []byte) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for {
+	eventually(t, "", func(ctx context.Context) error {
 		request, err := as.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		if len(request.Status.Certificate) > 0 {
-			return request.Status.Certificate
+		if certificate = request.Status.Certificate; len(certificate) == 0 {
+			return fmt.Errorf("no certificate was signed: %+v", request.Status)
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("no certificate was signed: %+v", request.Status)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+		return nil
+	})
+	return certificate
 }
 
 // testSizeOfRequests makes nodes create certificate requests that are only large.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -228,6 +229,14 @@ func metadata(field string, value any) map[string]any {
 
 // drop returns only the error of a call.
 func drop[T any](_ T, err error) error { return err }
+
+// watched returns only the error of starting a watch.
+func watched(w watch.Interface, err error) error {
+	if err == nil {
+		w.Stop()
+	}
+	return err
+}
 
 // byName lists only one object, as the operator's cache does.
 func byName(name string) metav1.ListOptions {

@@ -6,19 +6,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,10 +26,7 @@ const terminal = 120
 // testColumns prints instances with every reason there is, and names as long as those of a cloud's Machines, with kubectl.
 func (c *cluster) testColumns(t *testing.T) {
 	const in = "columns"
-	_, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.createNamespace(t, in, nil)
 	for i, reason := range reasons(t) {
 		name := fmt.Sprintf("production-x7k2p-windows-us-east-1a-a%03d", i)
 		o := object("WindowsInstance", name, map[string]any{"address": fmt.Sprintf("10.100.200.%d", 1+i), "username": "Administrator"})
@@ -98,27 +91,16 @@ func (c *cluster) kubectl(t *testing.T, args ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// reasons are the reasons of conditions.
+// reasons are those of conditions and events, as make generate writes them.
 func reasons(t *testing.T) (all []string) {
 	t.Helper()
-	for _, name := range []string{"conditions.go", "conditions_node.go"} {
-		file, err := parser.ParseFile(token.NewFileSet(), "../../api/"+name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Reason") {
-				value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, value)
-			}
-			return true
-		})
+	page, err := os.ReadFile("../../docs/reference/reasons.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	slices.Sort(all)
-	all = slices.Compact(all)
+	for _, m := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(string(page), -1) {
+		all = append(all, m[1])
+	}
 	if len(all) < 80 {
 		t.Fatalf("there are only %d reasons", len(all))
 	}

@@ -29,11 +29,7 @@ func (c *cluster) testWICDOnFlannel(t *testing.T) {
 	try(t, []attempt{
 		{"lists nodes", "", func(ctx context.Context) error { return drop(wicd.CoreV1().Nodes().List(ctx, metav1.ListOptions{})) }},
 		{"watches nodes", "", func(ctx context.Context) error {
-			w, err := wicd.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
-			if err == nil {
-				w.Stop()
-			}
-			return err
+			return watched(wicd.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{}))
 		}},
 		{"tells where its pods are", "", write(map[string]any{
 			flannels + "backend-type": "vxlan", flannels + "backend-data": `{"VNI":4096,"VtepMAC":""}`,

@@ -72,11 +72,7 @@ func (c *cluster) testMachines(t *testing.T) {
 	}
 	watch := func(m dynamic.ResourceInterface) func(context.Context) error {
 		return func(ctx context.Context) error {
-			w, err := m.Watch(ctx, metav1.ListOptions{LabelSelector: "machine.openshift.io/os-id=Windows"})
-			if err == nil {
-				w.Stop()
-			}
-			return err
+			return watched(m.Watch(ctx, metav1.ListOptions{LabelSelector: "machine.openshift.io/os-id=Windows"}))
 		}
 	}
 	all := machinesOf(o, "cluster.x-k8s.io", "v1beta2", "")
@@ -96,11 +92,7 @@ func (c *cluster) testMachines(t *testing.T) {
 			return found(o.CoreV1().Secrets("openshift-config").Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
 		{"watches OpenShift's pull secret", "", func(ctx context.Context) error {
-			w, err := o.CoreV1().Secrets("openshift-config").Watch(ctx, byName("pull-secret"))
-			if err == nil {
-				w.Stop()
-			}
-			return err
+			return watched(o.CoreV1().Secrets("openshift-config").Watch(ctx, byName("pull-secret")))
 		}},
 		{"reads another Secret beside it", forbidden, func(ctx context.Context) error {
 			return drop(o.CoreV1().Secrets("openshift-config").Get(ctx, "other", metav1.GetOptions{}))

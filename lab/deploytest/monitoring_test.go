@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,10 +21,7 @@ import (
 // clusters, and reviews what Prometheus may read then.
 func (c *cluster) testMonitoring(t *testing.T) {
 	for _, name := range []string{"openshift-config-managed", "openshift-monitoring", "monitoring"} {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		c.createNamespace(t, name, nil)
 	}
 	for _, version := range prometheusoperator.Versions() {
 		t.Run("Prometheus operator "+string(version), func(t *testing.T) { c.testMonitoringKinds(t, version) })

@@ -170,13 +170,7 @@ func (c *cluster) testNodeManagerOnOtherObjects(t *testing.T) {
 		{"updates a node whose name begins with its own", "is not the node of user", updateNode(longer, "win-1", nothing)},
 		{"member of the group with another name updates a node", "is not the node of user alice", updateNode(member, "win-1", nothing)},
 		{"member of the group with another name sets addresses", "is not the node of user alice", status(member, "win-1")},
-		{"watches its node", "", func(ctx context.Context) error {
-			w, err := core.Nodes().Watch(ctx, byName("win-1"))
-			if err == nil {
-				w.Stop()
-			}
-			return err
-		}},
+		{"watches its node", "", func(ctx context.Context) error { return watched(core.Nodes().Watch(ctx, byName("win-1"))) }},
 		{"deletes its node", forbidden, func(ctx context.Context) error { return core.Nodes().Delete(ctx, "win-1", metav1.DeleteOptions{}) }},
 		{"creates a node", forbidden, func(ctx context.Context) error {
 			return drop(core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-3"}}, metav1.CreateOptions{}))

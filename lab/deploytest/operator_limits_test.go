@@ -263,14 +263,7 @@ func (c *cluster) testOperatorApproves(t *testing.T) {
 // mayRequest permits a user to create certificate requests.
 func (c *cluster) mayRequest(t *testing.T, as clients, user string) clients {
 	t.Helper()
-	_, err := c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "may-ask-"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.bind(t, "", "system:node-bootstrapper", userNamed(user))
 	_, request := newRequest(t, "bob", "devs")
 	eventually(t, "", func(ctx context.Context) error {
 		return drop(as.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{

@@ -82,11 +82,7 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 			return drop(core.Secrets(namespace).List(ctx, byName("cloud-private-key")))
 		}},
 		{"watches the ConfigMaps of its namespace", "", func(ctx context.Context) error {
-			w, err := core.ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{})
-			if err == nil {
-				w.Stop()
-			}
-			return err
+			return watched(core.ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{}))
 		}},
 		{"publishes what nodes must have, and takes it back", "", func(ctx context.Context) error {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "windows-services-1"}}
@@ -133,11 +129,7 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 			return found(o.dynamic.Resource(networksToBe()).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
 		{"watches Flannel's configuration", "", func(ctx context.Context) error {
-			w, err := core.ConfigMaps("kube-flannel").Watch(ctx, byName("kube-flannel-cfg"))
-			if err == nil {
-				w.Stop()
-			}
-			return err
+			return watched(core.ConfigMaps("kube-flannel").Watch(ctx, byName("kube-flannel-cfg")))
 		}},
 		{"reads the API server's authority", "", func(ctx context.Context) error {
 			return found(core.ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}))
@@ -248,24 +240,6 @@ func (c *cluster) testNodesThatChangeTheirLabel(t *testing.T) {
 			}},
 			{node + " is deleted", tc.want, func(ctx context.Context) error { return o.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}) }},
 		})
-	}
-}
-
-// bind binds one of Kubernetes' roles to a user in the operator's namespace, or in the whole cluster for cluster-admin.
-func (c *cluster) bind(t *testing.T, user, role string) {
-	t.Helper()
-	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
-	name := metav1.ObjectMeta{Name: user, Namespace: namespace}
-	var err error
-	if role == "cluster-admin" {
-		name.Namespace = ""
-		_, err = c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
-	} else {
-		_, err = c.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

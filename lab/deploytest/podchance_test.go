@@ -22,7 +22,7 @@ import (
 func (c *cluster) testPodsByChance(t *testing.T) {
 	const plain = "without-classes"
 	w := c.newWriter(t)
-	c.createNamespace(t, plain, api.LabelAssignRuntimeClass, "false")
+	c.createNamespace(t, plain, map[string]string{api.LabelAssignRuntimeClass: "false"})
 	seen := map[string]int{}
 	for seed := range uint64(600) {
 		pod := podrulestest.Pod(seed)

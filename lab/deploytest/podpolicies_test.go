@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -55,7 +54,14 @@ type writer struct {
 
 func (c *cluster) newWriter(t *testing.T) writer {
 	t.Helper()
+	return c.newWriterAs(t, "")
+}
+
+// newWriterAs is newWriter for another user.
+func (c *cluster) newWriterAs(t *testing.T, user string) writer {
+	t.Helper()
 	config := rest.CopyConfig(c.config)
+	config.Impersonate.UserName = user
 	w := &warnings{}
 	config.WarningHandler = w
 	return writer{newClients(t, config), w}
@@ -225,10 +231,10 @@ func (c *cluster) testPlacementPolicy(t *testing.T, w writer) {
 	}
 }
 
-// createNamespace creates a namespace with a label, in which pods can be created at once.
-func (c *cluster) createNamespace(t *testing.T, name, label, value string) {
+// createNamespace creates a namespace with labels, in which pods can be created at once.
+func (c *cluster) createNamespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: value}}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +245,7 @@ func (c *cluster) createNamespace(t *testing.T, name, label, value string) {
 // testPodPoliciesOfNamespaces has namespaces with label pod-rules.
 func (c *cluster) testPodPoliciesOfNamespaces(t *testing.T, w writer, privileged map[string]any) {
 	for name, value := range map[string]string{"rules-deny": "deny", "rules-off": "off", "rules-warn": "warn"} {
-		c.createNamespace(t, name, api.LabelPodRules, value)
+		c.createNamespace(t, name, map[string]string{api.LabelPodRules: value})
 	}
 	in := func(namespace string, spec map[string]any) *unstructured.Unstructured {
 		o := withPods(spec)[3]
@@ -272,26 +278,11 @@ func (c *cluster) testPodPoliciesOfNamespaces(t *testing.T, w writer, privileged
 	})
 }
 
-// newWriterAs is newWriter for another user.
-func (c *cluster) newWriterAs(t *testing.T, user string) writer {
-	t.Helper()
-	config := rest.CopyConfig(c.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user}
-	w := &warnings{}
-	config.WarningHandler = w
-	return writer{newClients(t, config), w}
-}
-
 // mayWritePods returns a user who may write everything in one namespace, as its administrator.
 func (c *cluster) mayWritePods(t *testing.T, in string) writer {
 	t.Helper()
 	const user = "tenant-of-pods"
-	if _, err := c.admin.RbacV1().RoleBindings(in).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.bind(t, in, "admin", userNamed(user))
 	w := c.newWriterAs(t, user)
 	eventually(t, "", func(ctx context.Context) error { return drop(w.CoreV1().Pods(in).List(ctx, metav1.ListOptions{})) })
 	return w

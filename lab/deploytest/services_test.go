@@ -107,19 +107,9 @@ func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
 // binding before the role, and then report that the role is not found: the wait is for the ConfigMap's own "not found".
 func (c *cluster) mayWriteConfigMaps(t *testing.T, user string) clients {
 	t.Helper()
-	name := metav1.ObjectMeta{GenerateName: "configmaps-", Namespace: namespace}
-	role, err := c.admin.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "create", "update", "patch", "delete", "deletecollection"}},
-	}}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = c.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.permit(t, namespace, userNamed(user), rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "create", "update", "patch", "delete", "deletecollection"},
+	})
 	who := c.as(t, user)
 	eventually(t, `configmaps "nothing" not found`, func(ctx context.Context) error {
 		return who.CoreV1().ConfigMaps(namespace).Delete(ctx, "nothing", metav1.DeleteOptions{})

@@ -21,7 +21,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,18 +35,8 @@ import (
 // tenant creates a namespace, and a user who may create Services there, and nothing else.
 func (c *cluster) tenant(t *testing.T, in string) clients {
 	t.Helper()
-	_, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in}}, metav1.CreateOptions{})
-	_, failure := c.admin.RbacV1().Roles(in).Create(t.Context(), &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create"}}},
-	}, metav1.CreateOptions{})
-	err = errors.Join(err, failure)
-	_, failure = c.admin.RbacV1().RoleBindings(in).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
-	}, metav1.CreateOptions{})
-	if err = errors.Join(err, failure); err != nil {
-		t.Fatal(err)
-	}
+	c.createNamespace(t, in, nil)
+	c.permit(t, in, userNamed("tenant"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create"}})
 	return c.as(t, "tenant")
 }
 
@@ -73,11 +62,7 @@ func (c *cluster) reserved(t *testing.T) *source.ReservedAddresses {
 	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		t.Fatal(err)
 	}
-	config := rest.CopyConfig(c.config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + namespace + ":windows-machine-config-operator", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
-	}
-	operator, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	operator, err := client.New(c.operatorConfig(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

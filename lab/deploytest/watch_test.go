@@ -47,13 +47,7 @@ func (c *cluster) testWICDWatchesSettings(t *testing.T) {
 	expectEvent(t, w, watch.Added, "second")
 	withdraw()
 	watches := func(options metav1.ListOptions) func(context.Context) error {
-		return func(ctx context.Context) error {
-			w, err := wicd.Watch(ctx, options)
-			if err == nil {
-				w.Stop()
-			}
-			return err
-		}
+		return func(ctx context.Context) error { return watched(wicd.Watch(ctx, options)) }
 	}
 	try(t, []attempt{
 		{"watches what nodes of another version in use must have", "", watches(byName("windows-services-2"))},

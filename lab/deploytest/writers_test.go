@@ -23,35 +23,53 @@ import (
 	"github.com/windows-machine-config/wmco/lab/rights"
 )
 
-// permit gives a user rules, in a namespace or, with "", in the cluster.
-func (c *cluster) permit(t *testing.T, in, user string, rules ...rbacv1.PolicyRule) clients {
+// userNamed is a user as the subject of a binding, accountNamed an account of the operator's namespace.
+func userNamed(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
+}
+
+func accountNamed(name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+}
+
+// bind binds one of Kubernetes' roles in a namespace or, with "", in the cluster.
+func (c *cluster) bind(t *testing.T, in, role string, subject rbacv1.Subject) {
 	t.Helper()
-	name := metav1.ObjectMeta{Name: "of-" + user, Namespace: in}
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	name, subjects := metav1.ObjectMeta{GenerateName: "test-"}, []rbacv1.Subject{subject}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 	var err error
 	if in == "" {
-		if _, err = c.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: name, Rules: rules}, metav1.CreateOptions{}); err == nil {
-			_, err = c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-				ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name}, Subjects: subjects,
-			}, metav1.CreateOptions{})
-		}
-	} else if _, err = c.admin.RbacV1().Roles(in).Create(t.Context(), &rbacv1.Role{ObjectMeta: name, Rules: rules}, metav1.CreateOptions{}); err == nil {
+		_, err = c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+	} else {
+		_, err = c.admin.RbacV1().RoleBindings(in).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// permit gives a subject rules in a namespace.
+func (c *cluster) permit(t *testing.T, in string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	name := metav1.ObjectMeta{GenerateName: "test-"}
+	role, err := c.admin.RbacV1().Roles(in).Create(t.Context(), &rbacv1.Role{ObjectMeta: name, Rules: rules}, metav1.CreateOptions{})
+	if err == nil {
 		_, err = c.admin.RbacV1().RoleBindings(in).Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name.Name}, Subjects: subjects,
+			ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}, Subjects: []rbacv1.Subject{subject},
 		}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.as(t, user)
 }
 
 // testSecretsAreTheOperators has a user who may write Secrets, but not read them, plant, replace and delete Secrets that nodes trust.
 func (c *cluster) testSecretsAreTheOperators(t *testing.T) {
 	const refused = "is what Windows nodes trust, and only the operator writes it"
-	writer := c.permit(t, namespace, "secret-writer", rbacv1.PolicyRule{
+	c.permit(t, namespace, userNamed("secret-writer"), rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"},
-	}).CoreV1().Secrets(namespace)
+	})
+	writer := c.as(t, "secret-writer").CoreV1().Secrets(namespace)
 	eventually(t, `secrets "nothing" not found`, func(ctx context.Context) error { return writer.Delete(ctx, "nothing", metav1.DeleteOptions{}) })
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	admin, elsewhere := c.admin.CoreV1().Secrets(namespace), c.admin.CoreV1().Secrets("default")
@@ -152,31 +170,21 @@ func (c *cluster) rolesOfOLM(t *testing.T) {
 func (c *cluster) testRolesOfOLMWriteNothing(t *testing.T) {
 	const refused = "who writes them decides what runs on Windows hosts"
 	c.rolesOfOLM(t)
-	version := schema.GroupVersion{Group: group, Version: "v1alpha1"}
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	instance := func(who clients) func(context.Context) error {
 		return func(ctx context.Context) error {
-			o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"address": "10.0.0.77", "username": "Administrator"}}}
-			o.SetGroupVersionKind(version.WithKind("WindowsInstance"))
-			o.SetName("of-olm")
-			return drop(who.dynamic.Resource(version.WithResource("windowsinstances")).Namespace(namespace).Create(ctx, o, dry))
+			o := object("WindowsInstance", "of-olm", map[string]any{"address": "10.0.0.77", "username": "Administrator"})
+			return drop(instances(who, namespace).Create(ctx, o, dry))
 		}
 	}
 	config := func(who clients) func(context.Context) error {
 		return func(ctx context.Context) error {
-			o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
-			o.SetGroupVersionKind(version.WithKind("WindowsConfig"))
-			o.SetName("cluster")
-			return drop(who.dynamic.Resource(version.WithResource("windowsconfigs")).Create(ctx, o, dry))
+			return drop(configs(who).Create(ctx, object("WindowsConfig", "cluster", map[string]any{}), dry))
 		}
 	}
 	for _, tc := range []struct{ role, wantInstance string }{{"edit", refused}, {"admin", ""}} {
 		user := "olm-" + tc.role
-		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: tc.role}
-		subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
-		if _, err := c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		c.bind(t, "", tc.role, userNamed(user))
 		who := c.as(t, user)
 		eventually(t, refused, config(who)) // once Kubernetes has added OLM's rules
 		try(t, []attempt{
@@ -185,10 +193,10 @@ func (c *cluster) testRolesOfOLMWriteNothing(t *testing.T) {
 		})
 	}
 	c.expectTable(t)
-	own := c.permit(t, namespace, "own-role", rbacv1.PolicyRule{
+	c.permit(t, namespace, userNamed("own-role"), rbacv1.PolicyRule{
 		APIGroups: []string{group}, Resources: []string{"windowsinstances", "windowsinstances/manage"}, Verbs: []string{"create", "update"},
 	})
-	eventually(t, "", instance(own))
+	eventually(t, "", instance(c.as(t, "own-role")))
 	try(t, []attempt{
 		{"the operator creates an instance", "", instance(c.asOperator(t))},
 		{"an administrator of the cluster creates a configuration", "", config(c.admin)},
@@ -243,25 +251,9 @@ func (c *cluster) testAJoiningHostStopsNoUpgrade(t *testing.T) {
 		}
 	}
 	for _, account := range []string{"windows-node-bootstrapper", "windows-machine-config-operator"} {
-		c.permitOf(t, "olm-"+account, account, rules)
+		c.permit(t, namespace, accountNamed(account), rules)
 	}
 	host := c.asAccount(t, "windows-node-bootstrapper")
 	eventually(t, "is the identity of a host that joins", stop(host))
 	eventually(t, "", stop(c.asOperator(t)))
-}
-
-// permitOf gives an account of the operator's namespace rules there.
-func (c *cluster) permitOf(t *testing.T, name, account string, rules ...rbacv1.PolicyRule) {
-	t.Helper()
-	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
-	_, err := c.admin.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = c.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
-		}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
