@@ -11,12 +11,8 @@ import (
 // packages in the same row or below it.
 func TestArchitectureDocument(t *testing.T) {
 	inRoot(t)
-	text, err := os.ReadFile("docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	rows := map[string]int{}
-	for n, m := range regexp.MustCompile("(?m)^\\| (`[a-z0-9/-]+`(?:, `[a-z0-9/-]+`)*) \\|").FindAllStringSubmatch(string(text), -1) {
+	for n, m := range regexp.MustCompile("(?m)^\\| (`[a-z0-9/-]+`(?:, `[a-z0-9/-]+`)*) \\|").FindAllStringSubmatch(read(t, "docs/architecture.md"), -1) {
 		for name := range strings.SplitSeq(m[1], ", ") {
 			rows[strings.Trim(name, "`")] = n
 		}

@@ -117,39 +117,48 @@ func TestInternalFoldersLimitImports(t *testing.T) {
 	}
 }
 
-func TestPurePackagesTouchNothing(t *testing.T) {
+// TestLibrariesAreUsedWhereTheyBelong checks imports of other modules. Tests may use all of them.
+func TestLibrariesAreUsedWhereTheyBelong(t *testing.T) {
 	inRoot(t)
-	forbidden := []string{"os", "os/exec", "net", "net/http", "path/filepath", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "golang.org/x/sys"}
-	_, packages := sources(t)
-	for _, p := range packages {
-		if !slices.Contains(purePackages(), p.dir) {
-			continue
-		}
-		for name, file := range p.files {
-			for _, i := range file.Imports {
-				imported, _ := strconv.Unquote(i.Path.Value)
-				for _, f := range forbidden {
-					if imported == f || strings.Contains(f, ".") && strings.HasPrefix(imported, f+"/") {
-						t.Errorf("%s is pure and imports %s", name, imported)
-					}
-				}
-			}
-		}
+	isBelow := func(dir string, folders ...string) bool {
+		return slices.ContainsFunc(folders, func(f string) bool { return dir == f || strings.HasPrefix(dir, f+"/") })
 	}
-}
-
-// TestWindowsIsCalledInOnePlace ensures that all other packages build and are tested on Linux.
-func TestWindowsIsCalledInOnePlace(t *testing.T) {
-	inRoot(t)
 	_, packages := sources(t)
-	for _, p := range packages {
-		if p.dir == "internal/node/win" || strings.HasPrefix(p.dir, "internal/node/win/") {
-			continue
-		}
-		for name, file := range p.files {
-			for _, i := range file.Imports {
-				if strings.HasPrefix(strings.Trim(i.Path.Value, `"`), "golang.org/x/sys/windows") {
-					t.Errorf("%s calls Windows; only internal/node/win and what is below it may", name)
+	for _, rule := range []struct {
+		libraries []string
+		forbidden func(dir string) bool
+		why       string
+	}{
+		{
+			[]string{"os", "os/exec", "net", "net/http", "path/filepath", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "golang.org/x/sys"},
+			func(dir string) bool { return slices.Contains(purePackages(), dir) }, "its package is pure",
+		},
+		{
+			[]string{"golang.org/x/sys/windows"},
+			func(dir string) bool { return !isBelow(dir, "internal/node/win") }, "only internal/node/win does: all others build and are tested on Linux",
+		},
+		{
+			[]string{"k8s.io/client-go"},
+			func(dir string) bool { return isBelow(dir, "internal/node", "internal/shared", "cmd/wicd") },
+			"it would be a quarter of WICD (decision 48); use internal/node/kubeapi",
+		},
+		{
+			[]string{"charm.land", "github.com/charmbracelet", "github.com/spf13", "k8s.io/cli-runtime"},
+			func(dir string) bool { return !isBelow(dir, "cmd/kubectl-windows", "hack/generate", "internal/cli") }, "only kubectl windows does",
+		},
+	} {
+		for _, p := range packages {
+			if !rule.forbidden(p.dir) {
+				continue
+			}
+			for name, file := range p.files {
+				for _, i := range file.Imports {
+					imported, _ := strconv.Unquote(i.Path.Value)
+					for _, library := range rule.libraries {
+						if imported == library || strings.Contains(library, ".") && strings.HasPrefix(imported, library+"/") {
+							t.Errorf("%s imports %s: %s", name, imported, rule.why)
+						}
+					}
 				}
 			}
 		}

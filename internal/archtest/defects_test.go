@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -13,29 +12,14 @@ import (
 	"testing"
 )
 
-// TestDefectsHaveTheirTests checks that each test that docs/defects.md and docs/security.md name, as in internal/node/daemon.TestX, exists in its
-// package; wmco is this package.
-func TestDefectsHaveTheirTests(t *testing.T) {
+// TestDocumentsNameTestsThatExist checks each test that a document names, as in internal/node/daemon.TestX.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
 	inRoot(t)
-	for _, document := range []string{"docs/defects.md", "docs/security.md"} {
-		t.Run(document, func(t *testing.T) { checkTestsNamed(t, document) })
-	}
-}
-
-// TestDocumentOfNetworksNamesTests checks the tests in the table of OpenShift's objects.
-func TestDocumentOfNetworksNamesTests(t *testing.T) {
-	inRoot(t)
-	text, err := os.ReadFile("docs/network.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests := testsNamed().FindAllStringSubmatch(string(text), -1)
-	if len(tests) < 8 {
-		t.Errorf("docs/network.md names %d tests", len(tests))
-	}
-	for _, test := range tests {
-		if !hasFunction(t, test[1], test[2]) {
-			t.Errorf("docs/network.md names %s, which does not exist in %s", test[2], test[1])
+	for _, document := range checkedDocuments(t) {
+		for _, test := range testsNamed().FindAllStringSubmatch(read(t, document), -1) {
+			if !hasFunction(t, test[1], test[2]) {
+				t.Errorf("%s names %s, which does not exist in %s", document, test[2], test[1])
+			}
 		}
 	}
 }
@@ -45,28 +29,21 @@ func testsNamed() *regexp.Regexp {
 	return regexp.MustCompile("`([a-z0-9/-]+)\\.([Tt]est[A-Z][A-Za-z0-9]*)`")
 }
 
-func checkTestsNamed(t *testing.T, document string) {
-	t.Helper()
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := testsNamed()
-	lines := rows(string(text))
-	for _, line := range lines {
-		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
-		tests := named.FindAllStringSubmatch(cells[len(cells)-1], -1)
-		if len(cells) != 3 || len(tests) == 0 || len(tests) != strings.Count(cells[2], "`")/2 {
-			t.Errorf("this row of %s does not have three cells, the last of which names tests as in `internal/node/daemon.TestX`: %s", document, line)
-		}
-		for _, test := range tests {
-			if !hasFunction(t, test[1], test[2]) {
-				t.Errorf("%s names %s, which does not exist in %s", document, test[2], test[1])
+// TestDefectsHaveTheirTests expects each row of docs/defects.md and docs/security.md to name its tests in the last cell.
+func TestDefectsHaveTheirTests(t *testing.T) {
+	inRoot(t)
+	for _, document := range []string{"docs/defects.md", "docs/security.md"} {
+		lines := rows(read(t, document))
+		for _, line := range lines {
+			cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+			tests := testsNamed().FindAllString(cells[len(cells)-1], -1)
+			if len(cells) != 3 || len(tests) == 0 || len(tests) != strings.Count(cells[2], "`")/2 {
+				t.Errorf("this row of %s does not have three cells, the last of which names tests as in `internal/node/daemon.TestX`: %s", document, line)
 			}
 		}
-	}
-	if len(lines) == 0 {
-		t.Errorf("%s names no test", document)
+		if len(lines) == 0 {
+			t.Errorf("%s names no test", document)
+		}
 	}
 }
 
@@ -84,12 +61,8 @@ func rows(text string) (all []string) {
 // the row's tests fail.
 func TestEveryThreatHasItsMutant(t *testing.T) {
 	inRoot(t)
-	text, err := os.ReadFile("docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	mutants := testsOfMutants(t)
-	for _, row := range rows(string(text)) {
+	for _, row := range rows(read(t, "docs/security.md")) {
 		isTried := func(named []string) bool {
 			return slices.ContainsFunc(mutants, func(m mutantTest) bool { return m.selects(t, named[1], named[2]) })
 		}
@@ -112,11 +85,7 @@ func testsOfMutants(t *testing.T) (all []mutantTest) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, found := range regexp.MustCompile(`(?m)^test: (\S+) (\S+) (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+		for _, found := range regexp.MustCompile(`(?m)^test: (\S+) (\S+) (\S+)$`).FindAllStringSubmatch(read(t, file), -1) {
 			all = append(all, mutantTest{path.Join(found[1], found[2]), found[3]})
 		}
 	}
@@ -146,12 +115,8 @@ func titleOf(t *testing.T, folder, method string) string {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if found := regexp.MustCompile(`t\.Run\("([^"]+)", \w+\.` + method + `\)`).FindSubmatch(text); found != nil {
-			return strings.ReplaceAll(string(found[1]), " ", "_")
+		if found := regexp.MustCompile(`t\.Run\("([^"]+)", \w+\.` + method + `\)`).FindStringSubmatch(read(t, file)); found != nil {
+			return strings.ReplaceAll(found[1], " ", "_")
 		}
 	}
 	return ""

@@ -114,15 +114,11 @@ FAIL
 // TestTheCoreHasItsTests checks that each test that the Makefile names for make e2e-core exists: go test silently ignores missing ones.
 func TestTheCoreHasItsTests(t *testing.T) {
 	inRoot(t)
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	core := regexp.MustCompile(`(?m)^CORE := \^Test\((.*)\)\$\$$`).FindSubmatch(makefile)
+	core := regexp.MustCompile(`(?m)^CORE := \^Test\((.*)\)\$\$$`).FindStringSubmatch(read(t, "Makefile"))
 	if core == nil {
 		t.Fatal("the Makefile has no line CORE := ^Test(...)$$")
 	}
-	for name := range strings.SplitSeq(string(core[1]), "|") {
+	for name := range strings.SplitSeq(core[1], "|") {
 		if !hasFunction(t, "lab/e2e", "Test"+name) {
 			t.Errorf("there is no Test%s in lab/e2e", name)
 		}

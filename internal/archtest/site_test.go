@@ -59,17 +59,6 @@ func pagesOf(entries []any) (pages []string) {
 	return pages
 }
 
-// TestEveryReasonHasASection: tools link to the section of a reason by its lower-case name.
-func TestEveryReasonHasASection(t *testing.T) {
-	inRoot(t)
-	sections := anchors(read(t, "docs/reference/reasons.md"))
-	for reason, name := range reasonsOfAPI(t) {
-		if name != "ApprovalReason" && !slices.Contains(sections, strings.ToLower(reason)) {
-			t.Errorf("docs/reference/reasons.md has no section for %s (%s): run make generate", reason, name)
-		}
-	}
-}
-
 // TestTaskPagesAreShortWithCommands limits the length of task pages, and requires commands in them.
 func TestTaskPagesAreShortWithCommands(t *testing.T) {
 	inRoot(t)
