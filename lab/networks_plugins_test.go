@@ -3,18 +3,14 @@
 package lab_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/lab/hns"
-	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
 // plugins makes win-overlay.exe create and remove the endpoint of a pod.
@@ -88,63 +84,4 @@ func (n networks) expectAddresses(want ...string) {
 	if have, err := n.host.PodAddresses(n.t.Context()); err != nil || !slices.Equal(have, want) {
 		n.t.Errorf("the host has addresses %v (%v), want %v", have, err, want)
 	}
-}
-
-// flannel makes flanneld.exe create its overlay, with a route to another node's pods.
-func (n networks) flannel() {
-	const name = "flannel.4096"
-	config := fields{"Network": "10.128.0.0/9", "Backend": fields{"Type": "vxlan", "Name": name, "VNI": 4096, "Port": 4789}}
-	raw, err := json.Marshal(config)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.write(`C:\k\net-conf.json`, raw)
-	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Annotations: map[string]string{
-		"flannel.alpha.coreos.com/backend-type": "vxlan", "flannel.alpha.coreos.com/backend-data": `{"VNI":4096,"VtepMAC":"00:15:5d:0a:0b:0c"}`,
-		"flannel.alpha.coreos.com/kube-subnet-manager": "true", "flannel.alpha.coreos.com/public-ip": otherNode,
-	}}}
-	if _, err := n.client.CoreV1().Nodes().Create(n.t.Context(), other, metav1.CreateOptions{}); err != nil {
-		n.t.Fatal(err)
-	}
-	defer n.start("flanneld", `C:\k\flanneld.exe --kube-subnet-mgr --kubeconfig-file=C:\k\kubeconfig --net-config-path=C:\k\net-conf.json `+
-		`--subnet-file=C:\k\subnet.env --iface=`+n.host.Address(), flannelLogFile)()
-	testenv.Eventually(n.t, networkPatience, "flannel's network knows both nodes", func(ctx context.Context) string {
-		var own, others *corev1.Node
-		if own, err = n.client.CoreV1().Nodes().Get(ctx, n.host.Name(), metav1.GetOptions{}); err == nil {
-			others, err = n.client.CoreV1().Nodes().Get(ctx, "linux-1", metav1.GetOptions{})
-		}
-		if err != nil {
-			return err.Error()
-		}
-		var made hns.Object
-		for _, o := range n.objects(hns.Network) {
-			if o["Name"] == name {
-				made = o
-			}
-		}
-		policies := policiesOf(made)
-		router := fmt.Sprint(policies["DrMacAddress"]["Address"])
-		data := own.Annotations["flannel.alpha.coreos.com/backend-data"]
-		remote := fields{
-			"IsolationId": 4096.0, "DistributedRouterMacAddress": "00:15:5d:0a:0b:0c", "ProviderAddress": otherNode, "DestinationPrefix": others.Spec.PodCIDR,
-		}
-		diff := cmp.Diff(remote, policies["RemoteSubnetRoute"])
-		if diff != "" || policies["HostRoute"] == nil || policies["ProviderAddress"]["ProviderAddress"] != n.host.Address() || made["Flags"] != 8.0 ||
-			!strings.Contains(strings.ToUpper(data), strings.ReplaceAll(router, "-", ":")) || router == "" {
-			return fmt.Sprintf("it is %v; the node says %s; %s; flanneld's log: %s", made, data, diff, n.log(flannelLogFile))
-		}
-		return ""
-	})
-}
-
-// policiesOf are the settings of an object's policies by their type.
-func policiesOf(o hns.Object) map[string]fields {
-	found := map[string]fields{}
-	list, _ := o["Policies"].([]any)
-	for _, one := range list {
-		policy, _ := one.(fields)
-		settings, _ := policy["Settings"].(fields)
-		found[fmt.Sprint(policy["Type"])] = settings
-	}
-	return found
 }

@@ -42,11 +42,10 @@ func TestNetworks(t *testing.T) {
 	}
 	n := networks{t: t, lab: l, host: l.Hosts()[0], client: client}
 	n.makeNode()
-	n.place("kube-proxy", "win-overlay", "host-local", "flanneld")
+	n.placeOf("", "kube-proxy", "win-overlay", "host-local")
 	n.makeNetwork()
 	t.Run("PluginsCreateAndRemoveEndpoints", func(t *testing.T) { n.in(t).plugins() })
-	t.Run("ServicesBecomeLoadBalancers", func(t *testing.T) { n.in(t).services() })
-	t.Run("FlannelCreatesItsNetwork", func(t *testing.T) { n.in(t).flannel() })
+	t.Run("KubeProxyMeetsRefusals", func(t *testing.T) { n.in(t).refusals() })
 	t.Run("TheServiceRestarts", func(t *testing.T) { n.in(t).restarts() })
 	t.Run("ABootRemovesObjects", func(t *testing.T) { n.in(t).forgets() })
 }
@@ -83,10 +82,7 @@ func (n *networks) makeNode() {
 	}
 }
 
-// place copies programs of the payload to the host.
-func (n *networks) place(names ...string) { n.t.Helper(); n.placeOf("", names...) }
-
-// placeOf is place with programs of a minor version of Kubernetes.
+// placeOf copies programs of the payload to the host. Those of Kubernetes are of a minor version, the newest one if it is empty.
 func (n *networks) placeOf(minor string, names ...string) {
 	n.t.Helper()
 	dir := n.t.TempDir()
@@ -147,11 +143,8 @@ func (n networks) only(kind hns.Kind) hns.Object {
 	return all[0]
 }
 
-// Logs of the programs in these tests.
-const (
-	proxyLogFile   = `C:\var\log\kube-proxy.log`
-	flannelLogFile = `C:\var\log\flanneld.log`
-)
+// proxyLogFile is the log of kube-proxy.
+const proxyLogFile = `C:\var\log\kube-proxy.log`
 
 func (n networks) log(file string) string {
 	content, err := n.host.ReadFile(file)
