@@ -23,17 +23,13 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestContainers runs containers on a Windows host: with a network for each pod, with limits, and on the host itself.
+// TestContainers runs containers on a Windows host: with volumes, with a network for each pod, with limits, and on the host itself.
 func TestContainers(t *testing.T) {
-	for _, missing := range []error{lab.CanRunWindows(), lab.CanRunRegistries()} {
-		if missing != nil {
-			t.Skip("SKIPPED:", missing)
-		}
-	}
 	p := openPods(t)
 	if err := p.host.WriteFile(`C:\data\host.txt`, []byte("of the host")); err != nil {
 		t.Fatal(err)
 	}
+	t.Run("Volumes", func(t *testing.T) { p.in(t).volumes() })
 	if _, err := p.WinWebserver(t.Context(), "web", 2, nil); err != nil {
 		t.Fatal(err)
 	}

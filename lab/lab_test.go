@@ -28,14 +28,12 @@ func mustKey(t *testing.T) ssh.Signer {
 	return signer
 }
 
-// mustStart starts one host without a control plane, and returns a key that can log in to it.
-func mustStart(t *testing.T, o Options) (*Host, ssh.Signer) {
+// mustStart starts hosts without a control plane, and returns a key that can log in to them.
+func mustStart(t *testing.T, user string, names ...string) ([]*Host, ssh.Signer) {
 	t.Helper()
 	key := mustKey(t)
-	o.AuthorizedKeys = ssh.MarshalAuthorizedKey(key.PublicKey())
-	o.Hosts = []string{"win-1"}
-	o.WithoutControlPlane = true
-	return Start(t, o).Hosts()[0], key
+	o := Options{Hosts: names, WithoutControlPlane: true, User: user, AuthorizedKeys: ssh.MarshalAuthorizedKey(key.PublicKey())}
+	return Start(t, o).Hosts(), key
 }
 
 func mustDial(t *testing.T, h *Host, user string, key ssh.Signer) *ssh.Client {
@@ -74,8 +72,20 @@ func runSSH(t *testing.T, c *ssh.Client, line string) (string, int) {
 	return strings.ReplaceAll(string(out), "\r", ""), code
 }
 
-func TestHostIsAWindowsServer(t *testing.T) {
-	h, _ := mustStart(t, Options{})
+// TestHosts runs two hosts without a control plane.
+func TestHosts(t *testing.T) {
+	hosts, key := mustStart(t, "", "win-1", "win-2")
+	h := hosts[0]
+	t.Run("AHostIsAWindowsServer", func(t *testing.T) { expectWindowsServer(t, h) })
+	t.Run("TheyDifferAndReachEachOther", func(t *testing.T) { expectSeparateHosts(t, h, hosts[1]) })
+	t.Run("TheyCountWhatSSHClientsDo", func(t *testing.T) { expectCounts(t, h, key) })
+	t.Run("TheNetworkCanFail", func(t *testing.T) { expectNetworkFailures(t, h, key) })
+	t.Run("TheirStateStaysOverReboots", func(t *testing.T) { expectStateAfterReboots(t, h, key) })
+	t.Run("ServicesHaveTimeToStart", func(t *testing.T) { expectTimeToStart(t, h) })
+}
+
+func expectWindowsServer(t *testing.T, h *Host) {
+	t.Helper()
 	const current = `HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion`
 	for name, want := range map[string]string{"CurrentBuildNumber": "20348", "ProductName": ProductName, "InstallationType": "Server Core"} {
 		v, found, err := h.ReadRegistry(t.Context(), current, name)
@@ -91,20 +101,14 @@ func TestHostIsAWindowsServer(t *testing.T) {
 	if err != nil || !strings.EqualFold(strings.TrimSpace(string(r.Stdout)), "win-1") {
 		t.Errorf("the host is called %q, error %v", r.Stdout, err)
 	}
-	services, err := h.Services(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if s, _, err := h.Service(t.Context(), "sshd"); err != nil || s.State != "running" {
+		t.Errorf("service sshd is %s, error %v", s.State, err)
 	}
-	for _, s := range services {
-		if s.Name == "sshd" && s.State == "running" {
-			return
-		}
-	}
-	t.Errorf("no running service sshd among %v", services)
 }
 
 func TestSSHBehavesLikeOpenSSHForWindows(t *testing.T) {
-	h, key := mustStart(t, Options{User: "core"})
+	hosts, key := mustStart(t, "core", "win-1")
+	h := hosts[0]
 	c := mustDial(t, h, "Core", key)
 	type answer struct {
 		Out  string
@@ -161,8 +165,8 @@ func upload(t *testing.T, c *ssh.Client, name string, content []byte) {
 	}
 }
 
-func TestHostCountsWhatSSHClientsDo(t *testing.T) {
-	h, key := mustStart(t, Options{})
+func expectCounts(t *testing.T, h *Host, key ssh.Signer) {
+	t.Helper()
 	before, err := h.Stats()
 	if err != nil {
 		t.Fatal(err)
@@ -193,8 +197,8 @@ func TestHostCountsWhatSSHClientsDo(t *testing.T) {
 	}
 }
 
-func TestHostKeepsItsStateOverReboots(t *testing.T) {
-	h, key := mustStart(t, Options{})
+func expectStateAfterReboots(t *testing.T, h *Host, key ssh.Signer) {
+	t.Helper()
 	hostKey, err := h.HostKey()
 	if err != nil {
 		t.Fatal(err)
@@ -243,9 +247,9 @@ func TestHostKeepsItsStateOverReboots(t *testing.T) {
 	}
 }
 
-// TestServicesHaveTimeToStart starts a program that is no service and ends after 13 s. Wine's own timeout is 10 s.
-func TestServicesHaveTimeToStart(t *testing.T) {
-	h, _ := mustStart(t, Options{})
+// expectTimeToStart starts a program that is no service and ends after 13 s. Wine's own timeout is 10 s.
+func expectTimeToStart(t *testing.T, h *Host) {
+	t.Helper()
 	err := h.must(t.Context(), `sc.exe create slow binPath= "C:\windows\system32\ping.exe -n 14 127.0.0.1"`)
 	if err != nil {
 		t.Fatal(err)
@@ -257,8 +261,8 @@ func TestServicesHaveTimeToStart(t *testing.T) {
 	}
 }
 
-func TestNetworkCanFail(t *testing.T) {
-	h, key := mustStart(t, Options{})
+func expectNetworkFailures(t *testing.T, h *Host, key ssh.Signer) {
+	t.Helper()
 	c := mustDial(t, h, "Administrator", key)
 	if err := h.CutConnections(); err != nil {
 		t.Fatal(err)
@@ -296,10 +300,8 @@ func TestNetworkCanFail(t *testing.T) {
 	}
 }
 
-func TestHostsDifferAndReachEachOther(t *testing.T) {
-	key := mustKey(t)
-	l := Start(t, Options{Hosts: []string{"win-1", "win-2"}, WithoutControlPlane: true, AuthorizedKeys: ssh.MarshalAuthorizedKey(key.PublicKey())})
-	a, b := l.Hosts()[0], l.Hosts()[1]
+func expectSeparateHosts(t *testing.T, a, b *Host) {
+	t.Helper()
 	ids := map[string]bool{}
 	for _, h := range []*Host{a, b} {
 		v, found, err := h.ReadRegistry(t.Context(), `HKLM\SYSTEM\HardwareConfig`, "LastConfig")

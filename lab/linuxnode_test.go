@@ -3,11 +3,10 @@
 package lab
 
 import (
-	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,19 +64,13 @@ const cgroupFolder = "/sys/fs/cgroup"
 // expectRestarts waits until the pod runs, after this many restarts.
 func expectRestarts(t *testing.T, client kubernetes.Interface, want int32) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Patience(time.Minute))
-	defer cancel()
-	for {
-		pod, err := client.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
+	waitUntil(t, "the pod runs", func() string {
+		pod, err := client.CoreV1().Pods("default").Get(t.Context(), "waits", metav1.GetOptions{})
 		if err == nil && len(pod.Status.ContainerStatuses) == 1 {
 			if c := pod.Status.ContainerStatuses[0]; c.RestartCount == want && c.State.Running != nil {
-				return
+				return ""
 			}
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the pod does not run after %d restarts: %v\n%+v", want, err, pod.Status)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+		return fmt.Sprintf("want %d restarts: %v, %+v", want, err, pod.Status)
+	})
 }

@@ -27,11 +27,6 @@ const podPatience = 3 * time.Minute
 // TestPods runs pods on a Windows host with the real kubelet.exe, containerd.exe, containerd-shim-runhcs-v1.exe, win-overlay.exe
 // and host-local.exe.
 func TestPods(t *testing.T) {
-	for _, missing := range []error{lab.CanRunWindows(), lab.CanRunRegistries()} {
-		if missing != nil {
-			t.Skip("SKIPPED:", missing)
-		}
-	}
 	p := openPods(t)
 	if _, err := p.WinWebserver(t.Context(), "win-webserver", 2, nil); err != nil {
 		t.Fatal(err)
@@ -62,6 +57,11 @@ type pods struct {
 
 func openPods(t *testing.T) pods {
 	t.Helper()
+	for _, missing := range []error{lab.CanRunWindows(), lab.CanRunRegistries()} {
+		if missing != nil {
+			t.Skip("SKIPPED:", missing)
+		}
+	}
 	env, err := testenv.Open(t.Context(), testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Log: os.Stderr})
 	if err != nil {
 		t.Fatal(err)

@@ -13,36 +13,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/windows-machine-config/wmco/lab"
 )
 
-// TestVolumes runs pods with volumes on a Windows host: each container has a drive C: of its own.
-func TestVolumes(t *testing.T) {
-	for _, missing := range []error{lab.CanRunWindows(), lab.CanRunRegistries()} {
-		if missing != nil {
-			t.Skip("SKIPPED:", missing)
-		}
-	}
-	p := openPods(t)
+// volumes runs pods with volumes: each container has a drive C: of its own.
+func (p pods) volumes() {
 	p.create(
 		&corev1.ConfigMap{ObjectMeta: inDefault("settings"), Data: map[string]string{"color": "blue", "old": "yes"}},
 		&corev1.Secret{ObjectMeta: inDefault("password"), StringData: map[string]string{"password": "open sesame"}},
 	)
-	if err := p.host.WriteFile(`C:\data\host.txt`, []byte("of the host")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.WinWebserver(t.Context(), "volumes", 2, withVolumes); err != nil {
-		t.Fatal(err)
+	if _, err := p.WinWebserver(p.t.Context(), "volumes", 2, withVolumes); err != nil {
+		p.t.Fatal(err)
 	}
 	all := p.expectServing("volumes", 2)
-	t.Run("ContainersSeeWhatTheyMount", func(t *testing.T) { p.in(t).seeMounts(&all[0]) })
-	t.Run("ContainersOfAPodShareVolumes", func(t *testing.T) { p.in(t).shareVolumes(all) })
-	t.Run("DrivesAreSeparate", func(t *testing.T) { p.in(t).separateDrives(all) })
-	t.Run("ReadOnlyMountsCannotBeChanged", func(t *testing.T) { p.in(t).readOnly(&all[0]) })
-	t.Run("AChangeOfAConfigMapArrives", func(t *testing.T) { p.in(t).changeArrives(&all[0]) })
-	t.Run("ContainersCost", func(t *testing.T) { p.in(t).cost() })
-	t.Run("DrivesEndWithTheirPods", func(t *testing.T) { p.in(t).drivesEnd("volumes") })
+	p.t.Run("ContainersSeeWhatTheyMount", func(t *testing.T) { p.in(t).seeMounts(&all[0]) })
+	p.t.Run("ContainersOfAPodShareVolumes", func(t *testing.T) { p.in(t).shareVolumes(all) })
+	p.t.Run("DrivesAreSeparate", func(t *testing.T) { p.in(t).separateDrives(all) })
+	p.t.Run("ReadOnlyMountsCannotBeChanged", func(t *testing.T) { p.in(t).readOnly(&all[0]) })
+	p.t.Run("AChangeOfAConfigMapArrives", func(t *testing.T) { p.in(t).changeArrives(&all[0]) })
+	p.t.Run("ContainersCost", func(t *testing.T) { p.in(t).cost() })
+	p.t.Run("DrivesEndWithTheirPods", func(t *testing.T) { p.in(t).drivesEnd("volumes") })
 }
 
 func inDefault(name string) metav1.ObjectMeta {
