@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -32,22 +31,16 @@ func TestAzureOnWindows(t *testing.T) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.CSIProxy = v1alpha1.CSIProxyRun })
 	p.addLinuxNodeOf("azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMachines/linux-1")
 	began, name := time.Now(), ours(host.Address())
-	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Announce(t.Context(), p.Hosts()...))
 	p.expectWaitsForCloud(name, "win-1") // the machine's metadata service does not answer yet
 	stop, err := host.ServeMetadata(machine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stop()
 	p.expectOfMachine("win-1", machine)
 	p.expectReady(name)
 
 	pair, err := host.ReadFile(desired.NodeManagerIdentity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.expectDeniedElsewhere(p.client(func(c *rest.Config) { c.CertData, c.KeyData = pair, pair }))
 	p.expectRequests(began, api.NodeManagerUserPrefix+"win-1", "watch nodes win-1", "get nodes win-1", "update nodes win-1", "patch nodes/status win-1")
 	if s, found, err := host.Service(t.Context(), desired.NodeManagerService); err != nil || !found || s.State != "running" {
@@ -92,9 +85,7 @@ func (p place) expectDeniedElsewhere(manager client.Client) {
 func (p place) expectRequests(since time.Time, user string, want ...string) {
 	p.t.Helper()
 	requests, err := p.Lab.ControlPlane.Requests(since)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	var made []string
 	for _, r := range requests {
 		if r.User == user && r.Resource != "" && r.Name != "linux-1" && r.Verb != "list" {
