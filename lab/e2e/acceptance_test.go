@@ -41,9 +41,7 @@ func TestJoinOfAcceptance(t *testing.T) {
 		WineHosts: 1, Network: testenv.NetworkFlannel, Components: []string{"containerd-shim-runhcs-v1", "win-overlay", "hybrid-overlay-node"},
 	})
 	host := p.Lab.Hosts()[0]
-	if err := p.Lab.AddStandIns(t.Context(), p.PodImages()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Lab.AddStandIns(t.Context(), p.PodImages()))
 	p.bringAcceptance(host)
 	for _, test := range []struct {
 		name string
@@ -119,9 +117,7 @@ func (a acceptanceTest) cutSession() {
 // restartInService joins a host without feature Containers to a cluster with OVN-Kubernetes' hybrid overlay.
 func (a acceptanceTest) restartInService() {
 	disabled := guestapi.RegistryValue{Type: "REG_DWORD"} // 0
-	if err := a.host.WriteRegistry(a.t.Context(), featuresKey, "Containers", disabled); err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, a.host.WriteRegistry(a.t.Context(), featuresKey, "Containers", disabled))
 	reported, err := a.runAsUser(a.host, a.joinCommand(webImage+" --as-service --restart-allowed --network ovn"), func(line string) error {
 		if strings.HasPrefix(line, "this runs as service ") {
 			return errCut
@@ -198,9 +194,7 @@ func (a acceptanceTest) makeNetworks() {
 	if err == nil {
 		err = service.Lose(hns.Network)
 	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	defer func() {
 		for _, network := range others {
 			if _, err := service.Create(hns.Network, network); err != nil {
@@ -243,13 +237,9 @@ func (a acceptanceTest) makeNetworks() {
 func (a acceptanceTest) expectReport(confirmed []string, untried ...string) {
 	a.t.Helper()
 	content, err := a.host.ReadFile(acceptanceFolder + `\report.json`)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	var report acceptance.Report
-	if err := json.Unmarshal(content, &report); err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, json.Unmarshal(content, &report))
 	if len(report.Facts) == 0 || len(report.Left) > 0 || report.Finished.IsZero() {
 		a.t.Errorf("the report has %d facts, and what is left is %q", len(report.Facts), report.Left)
 	}
@@ -282,9 +272,7 @@ func (a acceptanceTest) expectAsBefore(when string) {
 func (p place) bringAcceptance(host *lab.Host) {
 	p.t.Helper()
 	root, err := testenv.Repository(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	built := p.t.TempDir()
 	if out, err := exec.CommandContext(p.t.Context(), filepath.Join(root, "hack/acceptance.sh"), built, p.Payload).CombinedOutput(); err != nil {
 		p.t.Fatalf("building the acceptance program: %v: %s", err, out)
@@ -300,9 +288,7 @@ func (p place) bringAcceptance(host *lab.Host) {
 		name := strings.ReplaceAll(strings.TrimPrefix(path, built), "/", `\`)
 		return host.WriteFile(acceptanceFolder+name, content)
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 }
 
 // errCut is returned by a watcher to close the connection.

@@ -36,9 +36,7 @@ import (
 func impatientRules(t *testing.T) map[string][]byte {
 	t.Helper()
 	files, err := monitoring.RuleFiles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := regexp.MustCompile(`for: \w+`).ReplaceAllString(string(files[monitoring.AlertsFile]), "for: 1s")
 	files[monitoring.AlertsFile] = []byte(strings.ReplaceAll(text, "[15m]", "[1m]"))
 	return files
@@ -55,9 +53,7 @@ func TestAlerts(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes(), lab.CanRunPrometheus())
 	p := newPlace(t, testenv.Options{Pod: true, Before: testenv.ServeMetrics})
 	prometheus, err := p.StartPrometheus(t.Context(), testenv.PrometheusOptions{Interval: time.Second, Rules: impatientRules(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := watched{p, prometheus}
 	w.expectTargets(prometheus, monitoring.JobOperator)
 	for _, test := range []struct {
@@ -164,9 +160,7 @@ func (w watched) blockedDrain() {
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning // a simulated host has no kubelet that reports it
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if err := w.Client.Status().Patch(w.t.Context(), pod, client.MergeFrom(before)); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.Client.Status().Patch(w.t.Context(), pod, client.MergeFrom(before)))
 	w.annotateNode(h.Name, api.AnnotationReboot, "")
 	w.fires(name, func() {
 		w.configure(func(s *v1alpha1.WindowsConfigSpec) {
@@ -175,9 +169,7 @@ func (w watched) blockedDrain() {
 	}, "WindowsDrainBlocked")
 	w.fires(name, func() {
 		w.remove(budget)
-		if err := w.Client.Delete(w.t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, w.Client.Delete(w.t.Context(), pod, client.GracePeriodSeconds(0)))
 		w.annotate(name, api.AnnotationRetry)
 	}, "WindowsUpdateFailed")
 }
@@ -195,9 +187,7 @@ func (w watched) operatorDown() {
 		w.get(ours(operatorName), &d)
 		before := d.DeepCopy()
 		d.Spec.Replicas = &replicas
-		if err := w.Client.Patch(w.t.Context(), &d, client.MergeFrom(before)); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, w.Client.Patch(w.t.Context(), &d, client.MergeFrom(before)))
 	}
 	scale(0)
 	w.expectAlert("WindowsMachineConfigOperatorDown", "windowsinstance", "")

@@ -32,9 +32,7 @@ func (v onVSphere) isScaledByLoad() {
 		"--cloud-provider=clusterapi", "--kubeconfig="+v.Kubeconfig, "--leader-elect=false", "--address=127.0.0.1:0", "--v=4", "--scan-interval=5s",
 		"--node-group-auto-discovery=clusterapi:namespace="+vsphere.Namespace, "--scale-down-unneeded-time=10s", "--scale-down-delay-after-add=10s",
 		"--scale-down-unready-time=1h", "--unremovable-node-recheck-timeout=5s")
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, err)
 	v.t.Cleanup(func() {
 		if v.t.Failed() {
 			v.t.Log("the end of the log of the cluster autoscaler:\n" + running.Log(20_000))
@@ -45,9 +43,7 @@ func (v onVSphere) isScaledByLoad() {
 	d, err := v.WinWebserver(v.t.Context(), appWeb, 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: byHostname(corev1.NodeSelectorOpNotIn, v.Hosts()[0].Name)}
 	})
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, err)
 	v.eventually("the pod is Running", func(ctx context.Context) string {
 		pods, err := v.Pods(ctx, appWeb)
 		if err != nil || len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
@@ -68,9 +64,7 @@ func (v onVSphere) limit(least, most int) {
 	set := v.machineSet()
 	now := set.DeepCopy()
 	now.SetAnnotations(map[string]string{limit + "min-size": fmt.Sprint(least), limit + "max-size": fmt.Sprint(most)})
-	if err := v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)); err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)))
 }
 
 // byHostname lets pods run on nodes with, or without, certain names only.

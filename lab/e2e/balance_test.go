@@ -82,9 +82,7 @@ func (s servicesTest) service(name string, change func(*corev1.ServiceSpec)) *co
 func (s servicesTest) webPods() []corev1.Pod {
 	s.t.Helper()
 	pods, err := s.Pods(s.t.Context(), "web")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return pods
 }
 
@@ -222,14 +220,10 @@ func (s servicesTest) loadBalancer() {
 	o, pods := s.service("load-balancer", func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeLoadBalancer }), s.webPods()
 	before := o.DeepCopy()
 	o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
-	if err := s.Client.Status().Patch(s.t.Context(), o, client.MergeFrom(before)); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Client.Status().Patch(s.t.Context(), o, client.MergeFrom(before)))
 	s.expect(pods, "http://"+address, namesOf(pods)...)
 	local := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"externalTrafficPolicy":"Local"}}`))
-	if err := s.Client.Patch(s.t.Context(), o, local); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Client.Patch(s.t.Context(), o, local))
 	for i := range pods {
 		s.expect(pods[i:i+1], "http://"+address, pods[i].Name) // the one on its host
 	}
@@ -277,9 +271,7 @@ func (s servicesTest) follow() {
 	o := s.service("follow", nil)
 	s.expect(s.webPods(), "http://"+o.Spec.ClusterIP, namesOf(s.webPods())...)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "web"}}
-	if err := s.Client.Patch(s.t.Context(), d, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":1}}`))); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Client.Patch(s.t.Context(), d, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":1}}`))))
 	left := s.ExpectServing(s.t, patience, "web", 1)
 	s.expect(left, "http://"+o.Spec.ClusterIP, left[0].Name)
 }

@@ -66,9 +66,7 @@ type teller struct {
 func newTeller(p place) teller {
 	p.t.Helper()
 	plugin, err := p.Plugin(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return teller{p, plugin}
 }
 
@@ -81,9 +79,7 @@ func (p teller) in(t *testing.T) teller {
 func (p teller) run(code int, args []string, says ...string) testenv.PluginResult {
 	p.t.Helper()
 	r, err := p.plugin.Run(p.t.Context(), args...)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	if missing := r.Says(says...); r.Code != code || missing != "" {
 		p.t.Errorf("kubectl windows %v: exit code %d, want %d; %s", args, r.Code, code, missing)
 	}
@@ -129,9 +125,7 @@ func otherHostKey(p teller) {
 	name := p.announce(h, nil)
 	p.expect(name, api.ConditionSupported, api.ReasonBuildUnsupported)
 	signer, _, err := sshserver.NewKey()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{HostKey: signer} })
 	p.expectTold(h.Address, "HostKeyChanged", ssh.FingerprintSHA256(signer.PublicKey()), "spec.hostKey", "reinstalled")
 	host.SSH().SetFaults(nil)
@@ -156,9 +150,7 @@ func blockingBudget(p teller) {
 	p.create(pod)
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if err := p.Client.Status().Update(p.t.Context(), pod); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Status().Update(p.t.Context(), pod))
 	one := intstr.FromInt32(1)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "shop"}}
 	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}}
@@ -185,9 +177,7 @@ func failedCanary(p teller) {
 	first, second := p.ready("canary-1"), p.ready("canary-2")
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "1m"} })
 	dir, err := p.AnotherPayload("canary", "kubelet.exe")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	for _, j := range []joiner{first, second} {
 		j.Windows().FailNext("put kubelet")
 	}

@@ -33,9 +33,7 @@ func TestWindowsFailureCausesAreReported(t *testing.T) {
 	p.trustRegistries()
 	// The operator can resolve hosts only through a proxy.
 	proxy, err := p.Lab.StartForwardProxy(t.Context(), map[string]string{lab.MachineName: p.Lab.Address()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
 		s.Proxy = v1alpha1.ProxySpec{HTTPSProxy: proxy.URL()}
 		s.Registries.Mirrors = append(s.Registries.Mirrors, v1alpha1.RegistryMirrors{
@@ -65,9 +63,7 @@ func (w windowsTeller) in(t *testing.T) windowsTeller {
 func (w windowsTeller) anotherBuild() {
 	i := w.pushWebserver(w.mirror, "team/old")
 	older := v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: "10.0.17763.5122"}
-	if err := w.mirror.PushIndex(w.t.Context(), "team/old", "ltsc2019", i, older); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.mirror.PushIndex(w.t.Context(), "team/old", "ltsc2019", i, older))
 	d := w.deploy("old", mirrored+"/team/old:ltsc2019")
 	w.expectTold(w.Hosts()[0].Name, api.EventImageForAnotherBuild, "default/old-", mirrored+"/team/old:ltsc2019", "Use an image that is built for the node's Windows build")
 	w.expectPodTold("old", api.EventImageForAnotherBuild, "which has build 10.0.20348", "the image is for 10.0.17763 (Windows Server 2019)")
@@ -119,9 +115,7 @@ func (w windowsTeller) expectPodTold(app, reason string, says ...string) {
 		w.t.Logf("it was told %v after the kubelet said that it failed, to the second", took)
 	}
 	all, err := w.mirror.Requests()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	requested := 0
 	for _, q := range all {
 		if q.Agent == api.ManagedBy {
@@ -139,13 +133,9 @@ func (w windowsTeller) mirrorDown() {
 	w.mirror.Stop()
 	w.deploy("shop", mirrored+"/team/shop:1")
 	w.expectTold(w.Hosts()[0].Name, api.EventMirrorUnavailable, "default/shop-", w.mirror.Host, "Check whether the mirrors in the message answer")
-	if err := w.mirror.Start(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.mirror.Start(w.t.Context()))
 	// The kubelet retries the pull for the same pod with growing back-off.
-	if err := w.Client.DeleteAllOf(w.t.Context(), &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": "shop"}); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.Client.DeleteAllOf(w.t.Context(), &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": "shop"}))
 	w.expectServing("shop", 1)
 	w.expectNotTold(api.EventMirrorUnavailable)
 }
@@ -176,12 +166,8 @@ func (w windowsTeller) fullDisk() {
 // stoppedNetworkService stops HNS on a host with a network for pods.
 func stoppedNetworkService(p teller) {
 	h := p.Lab.Hosts()[0]
-	if err := h.StopService(p.t.Context(), lab.NetworkService); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, h.StopService(p.t.Context(), lab.NetworkService))
 	p.expectTold(p.Hosts()[0].Name, api.ReasonHNSUnavailable, "start the service hns (Host Network Service)")
-	if err := h.StartService(p.t.Context(), lab.NetworkService); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, h.StartService(p.t.Context(), lab.NetworkService))
 	p.expectNotTold(api.ReasonHNSUnavailable)
 }

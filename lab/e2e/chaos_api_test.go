@@ -21,9 +21,7 @@ func apiServerFails(p place) {
 	defer proxy.Close()
 	p.Operator.Kill()
 	back, err := p.Operator.Through(proxy.URL, proxy.Certificate())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer func() {
 		p.Operator.Kill()
 		back()
@@ -47,13 +45,9 @@ func (p place) faultyProxy() *httptest.Server {
 	p.t.Helper()
 	config := rest.AnonymousClientConfig(p.Lab.ControlPlane.RESTConfig())
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	to, err := url.Parse(config.Host)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	pass := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		Transport:     transport,

@@ -113,9 +113,7 @@ func (p place) createAll(badRequests []badRequest) (made []string) {
 		p.t.Run(w.name, func(t *testing.T) {
 			p := p.in(t)
 			name := fmt.Sprintf("bad-%d", n)
-			if err := w.as.Create(t.Context(), p.request(name, w)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.as.Create(t.Context(), p.request(name, w)))
 			made = append(made, name)
 			p.expectEvent(name, api.EventCertificateRefused, "rule "+w.rule+":", w.says)
 			p.expectPending(name)
@@ -127,17 +125,13 @@ func (p place) createAll(badRequests []badRequest) (made []string) {
 func (p place) request(name string, w badRequest) *certificatesv1.CertificateSigningRequest {
 	p.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: w.commonName, Organization: w.organization}, DNSNames: w.dns}
 	if w.ip != "" {
 		template.IPAddresses = []net.IP{net.ParseIP(w.ip)}
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	usage := certificatesv1.UsageClientAuth
 	if w.signer == servingSigner {
 		usage = certificatesv1.UsageServerAuth
@@ -203,9 +197,7 @@ func (p place) requesters(joined joiner, joining held) requesters {
 func (p place) withCertificate(j joiner, file string) client.Client {
 	p.t.Helper()
 	pair, err := j.Windows().Disk().Read(file)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return p.client(func(c *rest.Config) { c.CertData, c.KeyData = pair, pair })
 }
 
@@ -219,9 +211,7 @@ func (p place) client(identify func(*rest.Config)) client.Client {
 	config := rest.AnonymousClientConfig(p.Lab.ControlPlane.RESTConfig())
 	identify(config)
 	c, err := client.New(config, client.Options{Scheme: p.Client.Scheme(), Mapper: p.Client.RESTMapper()})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return c
 }
 
@@ -229,9 +219,7 @@ func (p place) client(identify func(*rest.Config)) client.Client {
 func (p place) tokenOn(h held) string {
 	p.t.Helper()
 	content, err := h.Windows().Disk().Read(desired.BootstrapKubeconfig)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	var kubeconfig struct {
 		Users []struct {
 			User struct {
@@ -256,8 +244,6 @@ func (p place) tokenOf(namespace, name string) string {
 	p.t.Helper()
 	request := &authenticationv1.TokenRequest{}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if err := p.Client.SubResource("token").Create(p.t.Context(), account, request); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.SubResource("token").Create(p.t.Context(), account, request))
 	return request.Status.Token
 }

@@ -71,12 +71,8 @@ func (p place) restartOperator() {
 func (p place) startOperator() {
 	p.t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: testenv.OperatorAccount}}
-	if err := client.IgnoreNotFound(p.Client.Delete(p.t.Context(), lease)); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.Operator.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, client.IgnoreNotFound(p.Client.Delete(p.t.Context(), lease)))
+	must(p.t, p.Operator.Start())
 }
 
 // held is a host whose kubelet and WICD wait until open is called, so that the host stays in the state right after the join.
@@ -119,9 +115,7 @@ func tokenLost(p place) {
 	meta.SetStatusCondition(&i.Status.Conditions, metav1.Condition{
 		Type: api.ConditionConfigured, Status: metav1.ConditionFalse, Reason: api.ReasonJoining,
 	})
-	if err := p.Client.Status().Patch(p.t.Context(), i, client.MergeFrom(before)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Status().Patch(p.t.Context(), i, client.MergeFrom(before)))
 	p.startOperator()
 	p.expectAlive(h.joiner)
 	for _, name := range requests {
@@ -167,9 +161,7 @@ func apiServerUnavailable(p place) {
 	stop := p.keepOperatorRunning()
 	p.Lab.ControlPlane.StopAPIServer()
 	<-time.After(20 * time.Second)
-	if err := p.Lab.ControlPlane.StartAPIServer(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Lab.ControlPlane.StartAPIServer(p.t.Context()))
 	for _, j := range all {
 		p.expectAlive(j)
 	}
@@ -255,9 +247,7 @@ func (p place) expectUntouched(host string, before, got hostState) {
 func (p place) instances() []v1alpha1.WindowsInstance {
 	p.t.Helper()
 	var list v1alpha1.WindowsInstanceList
-	if err := p.Client.List(p.t.Context(), &list); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.List(p.t.Context(), &list))
 	return list.Items
 }
 
@@ -294,9 +284,7 @@ func storeAltered(p place) {
 func payloadAltered(p place) {
 	blob := p.blobOf("containerd/containerd.exe") // every host gets it
 	whole, err := os.ReadFile(blob)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.alter(blob)
 	j := p.joiner("in-transit", nil)
 	p.expect(j.name, api.ConditionConfigured, api.ReasonContentAltered, "sent again")
@@ -304,9 +292,7 @@ func payloadAltered(p place) {
 	if j.Windows().Service("kubelet").Name != "" {
 		p.t.Error("services were created although a program is altered")
 	}
-	if err := os.WriteFile(blob, whole, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, os.WriteFile(blob, whole, 0o600))
 	p.expectAlive(j)
 }
 
@@ -315,27 +301,21 @@ func (p place) alter(name string) (good string) {
 	p.t.Helper()
 	good = p.hashOf(name)
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer f.Close()
 	var b [1]byte
 	if _, err = f.ReadAt(b[:], programBytes/2); err == nil {
 		b[0]++
 		_, err = f.WriteAt(b[:], programBytes/2)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return good
 }
 
 func (p place) hashOf(name string) string {
 	p.t.Helper()
 	content, err := os.ReadFile(name)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
@@ -344,9 +324,7 @@ func (p place) hashOf(name string) string {
 func (p place) blobOf(program string) string {
 	p.t.Helper()
 	content, err := payload.Open(p.Payload)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	i := slices.IndexFunc(content.Manifest.Files, func(f payload.File) bool { return f.Path == program })
 	if i < 0 {
 		p.t.Fatalf("the payload has no %s", program)

@@ -94,9 +94,7 @@ func (p place) expectAlive(j joiner) {
 // forget deletes an instance without changing the host, and returns when it is gone.
 func (p place) forget(name types.NamespacedName) {
 	p.t.Helper()
-	if err := p.Release(p.t.Context(), p.instance(name)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Release(p.t.Context(), p.instance(name)))
 	p.remove(p.instance(name))
 	p.expectGone(name, &v1alpha1.WindowsInstance{})
 }
@@ -143,9 +141,7 @@ func until(w watch.Interface, see func(*v1alpha1.WindowsInstance) bool) error {
 func (p place) expectOneNodeEach(all []joiner) {
 	p.t.Helper()
 	var nodes corev1.NodeList
-	if err := p.Client.List(p.t.Context(), &nodes); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.List(p.t.Context(), &nodes))
 	of := map[string][]string{}
 	for _, n := range nodes.Items {
 		for _, a := range n.Status.Addresses {

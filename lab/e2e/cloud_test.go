@@ -33,9 +33,7 @@ func TestCloud(t *testing.T) {
 	name := ours(host.Address())
 	p.expectCloudProvider(v1alpha1.CloudProviderNone)
 	p.addLinuxNodeOf("vsphere://4237")
-	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Announce(t.Context(), p.Hosts()...))
 	p.expectWaitsForCloud(name, "win-1")
 	p.startPod("early")
 
@@ -45,9 +43,7 @@ func TestCloud(t *testing.T) {
 	p.expectReady(name)
 	p.expectScheduled("early")
 	removed := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "early"}}
-	if err := p.Client.Delete(t.Context(), removed, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Client.Delete(t.Context(), removed, client.GracePeriodSeconds(0)))
 
 	t.Run("NamesAndAddressesOfTheCloudAreCertified", func(t *testing.T) { p.in(t).checkCloudNames(cloud, host, name) })
 	t.Run("ARebootedHostIsStillInitialized", func(t *testing.T) {
@@ -123,9 +119,7 @@ func (p place) servingRequest(ctx context.Context, name string) (request, missin
 func (p place) startCloud() *testenv.Cloud {
 	p.t.Helper()
 	cloud, err := testenv.StartCloud(p.Clients)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.t.Cleanup(cloud.Stop)
 	return cloud
 }

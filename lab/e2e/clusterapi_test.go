@@ -51,9 +51,7 @@ func TestClusterAPI(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab})
 	cloud, err := p.StartClusterAPI(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log("the end of the log of Cluster API's controllers:\n" + cloud.Log())
@@ -96,23 +94,15 @@ func (m machinesOf) prepare() {
 	m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: selfNamespace}})
 	m.configure(func(s *v1alpha1.WindowsConfigSpec) { s.CloudProvider = v1alpha1.CloudProviderExternal })
 	endpoint := strings.TrimPrefix(config.Host, "https://")
-	if err := clusterapi.NewCluster(ctx, m.Client, selfNamespace, selfCluster, endpoint, m.Kubeconfig); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, clusterapi.NewCluster(ctx, m.Client, selfNamespace, selfCluster, endpoint, m.Kubeconfig))
 	root, err := testenv.Repository(ctx)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	objects, err := manifest.Render(filepath.Join(root, "deploy", "cluster-api"))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	for _, o := range objects {
 		o.SetNamespace(selfNamespace)
 	}
-	if err := manifest.ApplyObjects(ctx, config, objects); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, manifest.ApplyObjects(ctx, config, objects))
 	m.configure(func(s *v1alpha1.WindowsConfigSpec) {
 		s.ClusterAPI = &v1alpha1.ClusterAPISpec{Namespace: selfNamespace, ClusterName: selfCluster}
 	})
@@ -123,25 +113,17 @@ func (m machinesOf) prepare() {
 func (m machinesOf) createUserData() {
 	m.t.Helper()
 	signer, err := ssh.ParsePrivateKey(m.Key)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	file := filepath.Join(m.t.TempDir(), "windows-key.pub")
-	if err := os.WriteFile(file, ssh.MarshalAuthorizedKey(signer.PublicKey()), 0o600); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, os.WriteFile(file, ssh.MarshalAuthorizedKey(signer.PublicKey()), 0o600))
 	plugin, err := m.Plugin(m.t.Context())
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	result, err := plugin.Run(m.t.Context(), "userdata", "--public-key", file, "--platform", "none")
 	if err != nil || result.Code != 0 {
 		m.t.Fatalf("kubectl windows userdata: exit code %d, %v:\n%s", result.Code, err, result.All())
 	}
 	var secret corev1.Secret
-	if err := yaml.UnmarshalStrict([]byte(result.Out), &secret); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, yaml.UnmarshalStrict([]byte(result.Out), &secret))
 	secret.Namespace = selfNamespace
 	m.create(&secret)
 }
@@ -151,9 +133,7 @@ func (m machinesOf) scale(replicas int64) {
 	d := clusterapi.MachineDeployment(selfNamespace, selfCluster, deployment, replicas, api.UserDataSecret, nil).(*unstructured.Unstructured)
 	before := d.DeepCopy()
 	unstructured.RemoveNestedField(before.Object, "spec", "replicas")
-	if err := m.Client.Patch(m.t.Context(), d, client.MergeFrom(before)); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, m.Client.Patch(m.t.Context(), d, client.MergeFrom(before)))
 }
 
 // machines are the Machines of the MachineDeployment.
@@ -231,9 +211,7 @@ func (m machinesOf) ofOthers() {
 	m.get(types.NamespacedName{Namespace: selfNamespace, Name: api.UserDataSecret}, &secret)
 	m.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: secret.Name}, Type: secret.Type, Data: secret.Data})
 	for _, namespace := range []string{selfNamespace, tenant} {
-		if err := clusterapi.NewCluster(m.t.Context(), m.Client, namespace, tenant, endpoint, m.Kubeconfig); err != nil {
-			m.t.Fatal(err)
-		}
+		must(m.t, clusterapi.NewCluster(m.t.Context(), m.Client, namespace, tenant, endpoint, m.Kubeconfig))
 		m.create(clusterapi.MachineDeployment(namespace, tenant, tenant, 1, api.UserDataSecret, labels))
 	}
 	for _, namespace := range []string{selfNamespace, tenant} {
@@ -280,9 +258,7 @@ func (m machinesOf) shrinks() {
 			}}},
 		}
 	})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	m.create(&policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appWeb},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: labelsOf(appWeb)},

@@ -35,12 +35,8 @@ func TestCSIDriver(t *testing.T) {
 	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Pods: true})
 	const password = "of-the-share"
 	server, err := p.Lab.StartFileServer(t.Context(), shareAccount, password)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Lab.AddAzureFile(t.Context(), p.PodImages()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, p.Lab.AddAzureFile(t.Context(), p.PodImages()))
 	host := p.Lab.Hosts()[0]
 	fresh := takeSnapshot(t, host)
 	p.joinAll()
@@ -51,9 +47,7 @@ func TestCSIDriver(t *testing.T) {
 	var secret corev1.Secret
 	p.get(types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: shareAccount}, &secret)
 	secret.Data["azurestorageaccountkey"] = []byte(password)
-	if err := p.Client.Update(t.Context(), &secret); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Client.Update(t.Context(), &secret))
 	p.eventually("the node has mapped the share", func(context.Context) string {
 		user, err := host.MappedShare(server)
 		if err != nil || user != `AZURE\`+shareAccount {
@@ -83,9 +77,7 @@ func (p place) installAzureFile() {
 	if err == nil {
 		err = manifest.ApplyObjects(p.t.Context(), p.Lab.ControlPlane.RESTConfig(), objects)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	name := types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: azureFilePlugin}
 	var d appsv1.DaemonSet
 	p.eventually("the node plugin has no pods", func(ctx context.Context) string {
@@ -102,9 +94,7 @@ func (p place) installAzureFile() {
 		{"op": "add", "path": "/spec/template/spec/tolerations/-", "value": {"key": "os", "operator": "Exists", "effect": "NoSchedule"}},
 		{"op": "add", "path": "/spec/template/spec/containers/1/args/-", "value": "--use-win-cim-api=false"}
 	]`)
-	if err := p.Client.Patch(p.t.Context(), &d, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Patch(p.t.Context(), &d, client.RawPatch(types.JSONPatchType, patch)))
 	p.eventually("the node has the driver", func(ctx context.Context) string {
 		var node storagev1.CSINode
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: "win-1"}, &node); err != nil {

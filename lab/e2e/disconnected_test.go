@@ -60,9 +60,7 @@ spec:
     source: docker-mirror.internal
     mirrorSourcePolicy: AllowContactingSource
 `, first.Host, second.Host, second.Host)))
-	if err := p.Lab.AddPause(t.Context(), first, "mcr.microsoft.com/closed/oss/kubernetes/pause:3.9", linux(), lab.HostPlatform()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Lab.AddPause(t.Context(), first, "mcr.microsoft.com/closed/oss/kubernetes/pause:3.9", linux(), lab.HostPlatform()))
 	p.joinAll()
 	expectRequest(t, first, http.MethodGet, "/v2/closed/oss/kubernetes/pause/manifests/sha256:", http.StatusOK)
 
@@ -77,18 +75,14 @@ spec:
 func (p place) startRegistry() *lab.Registry {
 	p.t.Helper()
 	r, err := p.Lab.StartRegistry(p.t.Context(), lab.RegistryOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return r
 }
 
 func (p place) pushWebserver(r *lab.Registry, repository string) image.Image {
 	p.t.Helper()
 	i, err := p.Lab.PushWebserver(p.t.Context(), r, repository, "1")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return i
 }
 
@@ -115,9 +109,7 @@ func (p place) runFrom(name, image string) {
 func (p place) deploy(name, image string) *appsv1.Deployment {
 	p.t.Helper()
 	d, err := p.WinWebserver(p.t.Context(), name, 1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return d
 }
 
@@ -125,9 +117,7 @@ func (p place) deploy(name, image string) *appsv1.Deployment {
 func expectRequest(t *testing.T, r *lab.Registry, method, prefix string, status int) {
 	t.Helper()
 	all, err := r.Requests()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.ContainsFunc(all, func(q lab.RegistryRequest) bool {
 		return q.Method == method && strings.HasPrefix(q.Path, prefix) && q.Status == status
 	}) {

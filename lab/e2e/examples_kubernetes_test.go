@@ -62,9 +62,7 @@ func (x examplesTest) kubernetesWebServer() {
 func (x examplesTest) expectOutbound(pod *corev1.Pod) {
 	x.t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(x.Lab.Address(), "0"))
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "outside") })}
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()

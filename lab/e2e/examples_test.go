@@ -30,12 +30,8 @@ func TestExamples(t *testing.T) {
 	needs(t, lab.CanBalance(), lab.CanRunRegistries(), lab.CanRunLinuxNodes())
 	x := openExamples(t)
 	x.joinAll()
-	if err := x.StartDNS(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.ServePodMetrics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.StartDNS(t.Context()))
+	must(t, x.ServePodMetrics(t.Context()))
 	pods := []string{
 		"Graceful termination", "Lifecycle hooks", "Probes", "Named pipes", "Tokens of service accounts", "ConfigMaps and Secrets", "StatefulSet",
 		"Job and CronJob", "HorizontalPodAutoscaler", "User of a container", "HostProcess containers", "Logs of Windows", "Kubernetes' own examples",
@@ -86,18 +82,14 @@ func openExamples(t *testing.T) examplesTest {
 	if err == nil {
 		err = manifest.Apply(t.Context(), x.Lab.ControlPlane.RESTConfig(), "../../deploy/workloads")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	x.text = string(text)
 	var all []v1.Platform
 	for i, h := range x.Lab.Hosts() {
 		all = append(all, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: builds()[i].Label() + ".1"})
 		x.becomeBuild(h, builds()[i])
 	}
-	if err := x.Lab.AddPause(t.Context(), x.PodImages(), lab.PauseImage, all...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.Lab.AddPause(t.Context(), x.PodImages(), lab.PauseImage, all...))
 	x.configure(func(s *v1alpha1.WindowsConfigSpec) {
 		s.Registries.Mirrors = append(s.Registries.Mirrors, v1alpha1.RegistryMirrors{
 			Source: "registry.example.com", MirrorSourcePolicy: v1alpha1.NeverContactSource,
@@ -123,22 +115,16 @@ func (x examplesTest) becomeBuild(h *lab.Host, b windowsbuild.Build) {
 	r, _ := windowsbuild.ReleaseOf(b)
 	for name, text := range map[string]string{"CurrentBuild": fmt.Sprint(int(b)), "CurrentBuildNumber": fmt.Sprint(int(b)), "ProductName": r.Name + " Datacenter"} {
 		value := guestapi.RegistryValue{Type: "REG_SZ", Text: text}
-		if err := h.WriteRegistry(x.t.Context(), `HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion`, name, value); err != nil {
-			x.t.Fatal(err)
-		}
+		must(x.t, h.WriteRegistry(x.t.Context(), `HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion`, name, value))
 	}
-	if err := h.Reboot(x.t.Context()); err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, h.Reboot(x.t.Context()))
 }
 
 // apply applies the objects below a heading, unchanged.
 func (x examplesTest) apply(heading string) {
 	x.t.Helper()
 	blocks, err := documents.Blocks("docs/examples.md", x.text)
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, err)
 	var objects []string
 	for _, b := range blocks {
 		if b.Heading == "## "+heading && b.Language == "yaml" && strings.HasPrefix(b.Text, "apiVersion") { // else a part of WindowsConfig
@@ -149,9 +135,7 @@ func (x examplesTest) apply(heading string) {
 		x.t.Fatalf("docs/examples.md has no objects below %q", heading)
 	}
 	file := filepath.Join(x.dir, "example.yaml")
-	if err := os.WriteFile(file, []byte(strings.Join(objects, "---\n")), 0o600); err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, os.WriteFile(file, []byte(strings.Join(objects, "---\n")), 0o600))
 	if err := x.shell.Run(x.t.Context(), x.dir, "kubectl apply -f example.yaml"); err != nil {
 		x.t.Fatalf("docs/examples.md, %s: %v", heading, err)
 	}

@@ -41,9 +41,7 @@ func (p place) expectFlannelRemotes() {
 
 func (p place) flannelNode() {
 	n, err := p.AddFlannelNode(p.t.Context(), "linux-1", "10.99.200.1", "0a:58:64:40:00:01")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.expectFlannelRemotes()
 	if remotes := p.remotes(p.Lab.Hosts()[0], testenv.FlannelNetwork); !slices.Contains(remotes, n.Spec.PodCIDR+" by 10.99.200.1") {
 		p.t.Errorf("the remote subnets are %v", remotes)
@@ -58,9 +56,7 @@ func (p place) flannelRestores() {
 	reasons, stop := p.watchNetwork(h)
 	defer stop()
 	began := time.Now()
-	if err := h.HNS().Restart(p.t.Context(), hns.LoadBalancer, hns.Endpoint, hns.Network); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, h.HNS().Restart(p.t.Context(), hns.LoadBalancer, hns.Endpoint, hns.Network))
 	p.eventually("all is back", func(context.Context) string {
 		if reasons() == "" {
 			return "condition WindowsNetworkUnavailable was not True"
@@ -81,9 +77,7 @@ func (p place) flannelRestores() {
 func (p place) running(h *lab.Host) (found []string) {
 	p.t.Helper()
 	all, err := h.Processes()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	for _, line := range all {
 		if strings.Contains(line, "flanneld.exe") && !strings.Contains(line, "host --windows-service") {
 			found = append(found, line)
@@ -104,12 +98,8 @@ func (p place) flannelDies() {
 		"the service": func() error { return h.KillService(ctx, "flanneld") },
 	} {
 		before, _, err := h.Service(ctx, "flanneld")
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		if err := end(); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
+		must(p.t, end())
 		p.eventually("another flanneld runs after "+what+" was killed", func(ctx context.Context) string {
 			s, _, err := h.Service(ctx, "flanneld")
 			if running := p.running(h); err != nil || s.State != "running" || s.PID == before.PID || len(running) != 1 {

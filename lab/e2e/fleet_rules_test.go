@@ -42,9 +42,7 @@ func TestFleetRules(t *testing.T) {
 		p.bindPods(h.Name, 2)
 	}
 	dir, err := p.AnotherPayload("second", "kubelet.exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.restartWith(dir)
 	p.expectWaiting(api.ReasonMaintenanceWindow, "win-1", "win-2", "win-3", "win-4")
 
@@ -75,9 +73,7 @@ func TestFleetRules(t *testing.T) {
 		node := p.node("win-2")
 		before := node.DeepCopy()
 		delete(node.Annotations, api.AnnotationDesiredVersion)
-		if err := p.Client.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Client.Patch(t.Context(), node, client.MergeFrom(before)))
 		p.expectLeftAlone(30*time.Second, first, "win-2")
 		if wants := p.node("win-2").Annotations[api.AnnotationDesiredVersion]; wants != first {
 			t.Errorf("it is told to have version %q, want %q", wants, first)
@@ -85,9 +81,7 @@ func TestFleetRules(t *testing.T) {
 	})
 	passed = passed && t.Run("a Node that registers again keeps its version", func(t *testing.T) {
 		p := p.in(t)
-		if err := p.Client.Delete(t.Context(), p.node("win-3")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Client.Delete(t.Context(), p.node("win-3")))
 		p.Simulated()[2].Windows().Restart()
 		p.eventually("win-3 is a node again", func(ctx context.Context) string {
 			var node corev1.Node
@@ -124,9 +118,7 @@ func (p place) otherExporter(watch *budgetWatch) (version string) {
 	p.t.Helper()
 	before := p.reported("win-1")
 	dir, err := p.AnotherPayload("exporter", "windows_exporter.exe")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.restartWith(dir)
 	p.expectVersion(func(got string) bool { return got != before })
 	if n := watch.cordons(); n != 0 {
@@ -197,9 +189,7 @@ func (p place) bindPods(node string, n int) {
 // endPods deletes all pods at once.
 func (p place) endPods() {
 	p.t.Helper()
-	if err := p.Client.DeleteAllOf(p.t.Context(), &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault), client.GracePeriodSeconds(0)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.DeleteAllOf(p.t.Context(), &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault), client.GracePeriodSeconds(0)))
 }
 
 // expectWaiting waits until the plans of hosts wait for a reason.
@@ -229,9 +219,7 @@ func (p place) silence(lasts time.Duration, names ...string) {
 					c.Status, c.LastTransitionTime = status, metav1.Now()
 				}
 			}
-			if err := p.Client.Status().Patch(p.t.Context(), node, client.MergeFrom(before)); err != nil {
-				p.t.Fatal(err)
-			}
+			must(p.t, p.Client.Status().Patch(p.t.Context(), node, client.MergeFrom(before)))
 		}
 	}
 	set(corev1.ConditionUnknown)
@@ -260,9 +248,7 @@ func (p place) expectLeftAlone(lasts time.Duration, version string, names ...str
 			}
 		}
 		var pods corev1.PodList
-		if err := p.Client.List(p.t.Context(), &pods, client.InNamespace(metav1.NamespaceDefault)); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, p.Client.List(p.t.Context(), &pods, client.InNamespace(metav1.NamespaceDefault)))
 		for _, pod := range pods.Items {
 			if pod.DeletionTimestamp != nil {
 				found = append(found, "pod "+pod.Name+" was evicted")

@@ -17,9 +17,7 @@ import (
 // restartWith restarts the operator with another payload.
 func (p place) restartWith(dir string) {
 	p.t.Helper()
-	if err := p.Operator.Upgrade(dir); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Operator.Upgrade(dir))
 }
 
 func (p place) reported(node string) string {
@@ -32,9 +30,7 @@ func (p place) annotateNode(name, key, value string) {
 	node := p.node(name)
 	before := node.DeepCopy()
 	node.Annotations[key] = value
-	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(before)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Patch(p.t.Context(), node, client.MergeFrom(before)))
 }
 
 // restartNode requests a restart as users do, and waits until the node is back.

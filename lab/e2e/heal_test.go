@@ -70,9 +70,7 @@ func (w ward) in(t *testing.T) ward {
 func (w ward) connections() int {
 	w.t.Helper()
 	stats, err := w.host.Stats()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return stats.Connections
 }
 
@@ -118,9 +116,7 @@ func (w ward) declarations() map[string]declaration {
 		values := map[string]guestapi.RegistryValue{}
 		for _, value := range []string{"ImagePath", "Start", "DependOnService"} {
 			v, _, err := w.host.ReadRegistry(w.t.Context(), `HKLM\SYSTEM\CurrentControlSet\Services\`+name, value)
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			must(w.t, err)
 			values[value] = v
 		}
 		all[name] = declaration{values["ImagePath"].Text, values["Start"].Number, values["DependOnService"].Texts}
@@ -202,9 +198,7 @@ func (w ward) repair(service string, h harm) {
 	w.t.Helper()
 	before := w.pids()
 	began := time.Now()
-	if err := h.do(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, h.do(w.t.Context()))
 	var same map[string]uint32 // the current processes
 	var since time.Time
 	w.eventually(fmt.Sprintf("service %s, which was %s, is repaired", service, h.name), func(context.Context) string {
@@ -244,18 +238,14 @@ func (w ward) restarts() {
 	w.Lab.ControlPlane.StopAPIServer()
 	noted := len(w.journal())
 	began := time.Now()
-	if err := w.host.Reboot(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.host.Reboot(w.t.Context()))
 	w.eventually("all services run without the API server", func(context.Context) string { _, missing := w.processes(); return missing })
 	w.t.Logf("all services run %.1f s after the restart began", time.Since(began).Seconds())
 	if diff := cmp.Diff(w.declared, w.declarations()); diff != "" {
 		w.t.Errorf("services (-before +after the restart):\n%s", diff)
 	}
 	before := w.pids()
-	if err := w.Lab.ControlPlane.StartAPIServer(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.Lab.ControlPlane.StartAPIServer(w.t.Context()))
 	w.expectBooted("win-1", boot)
 	w.expectReady(w.name)
 	if after := w.pids(); !maps.Equal(before, after) {
@@ -272,14 +262,10 @@ func (w ward) restarts() {
 func (w ward) journal() (entries []wicdapi.JournalEntry) {
 	w.t.Helper()
 	text, err := w.host.ReadFile(`C:\k\state\journal.jsonl`)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	for line := range bytes.Lines(text) {
 		var e wicdapi.JournalEntry
-		if err := json.Unmarshal(line, &e); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, json.Unmarshal(line, &e))
 		entries = append(entries, e)
 	}
 	return entries
@@ -290,9 +276,7 @@ func (w ward) journal() (entries []wicdapi.JournalEntry) {
 func (w ward) registersAgain() {
 	before := w.node("win-1")
 	w.remove(before)
-	if err := w.host.Reboot(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.host.Reboot(w.t.Context()))
 	w.eventually("the instance has another Node", func(context.Context) string {
 		if i := w.instance(w.name); i.Status.NodeRef == nil || i.Status.NodeRef.UID == before.UID {
 			return fmt.Sprintf("its status is %+v", i.Status)

@@ -64,9 +64,7 @@ func TestHelmRelease(t *testing.T) {
 	t.Run("missing permission", func(t *testing.T) { r.in(t).saysWhatIsMissing() })
 	t.Run("upgrade and rollback", func(t *testing.T) {
 		r := r.in(t)
-		if err := r.Pod.Push(t.Context(), r.Payload, "v0.2.0"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Pod.Push(t.Context(), r.Payload, "v0.2.0"))
 		r.must("upgrade", "wmco", r.second, "--wait", "--set", "resources.limits.memory=2Gi")
 		r.expectPod("v0.2.0", "2Gi")
 		r.must("rollback", "wmco", "1", "--wait")
@@ -97,9 +95,7 @@ func (r released) run(args ...string) (string, error) {
 func (r released) must(args ...string) (output string) {
 	r.t.Helper()
 	output, err := r.run(args...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return output
 }
 
@@ -173,9 +169,7 @@ func (r released) uninstalls() {
 	if err == nil {
 		err = manifest.Apply(r.t.Context(), r.Lab.ControlPlane.RESTConfig(), root+"/deploy")
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	if _, err := r.run("install", "wmco", r.second); err == nil {
 		r.t.Error("Helm took over objects of others without being told")
 	}
@@ -188,9 +182,7 @@ func (r released) leaveAll() {
 	r.t.Helper()
 	r.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})
 	for _, i := range r.instances() {
-		if err := client.IgnoreNotFound(r.Client.Delete(r.t.Context(), &i)); err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, client.IgnoreNotFound(r.Client.Delete(r.t.Context(), &i)))
 	}
 	r.eventually("all hosts have left", func(context.Context) string {
 		if n := len(r.instances()); n > 0 {

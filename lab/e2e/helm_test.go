@@ -25,22 +25,16 @@ import (
 func newHelm(t *testing.T) (program *helm.Helm, root string) {
 	t.Helper()
 	root, err := testenv.Repository(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	program, err = helm.New(t.Context(), root, t.TempDir(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return program, root
 }
 
 func chartOf(t *testing.T, h *helm.Helm, version, image string) (folder string) {
 	t.Helper()
 	folder, err := h.Chart(t.Context(), version, image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return folder
 }
 
@@ -153,9 +147,7 @@ func valuesArrive(t *testing.T, h *helm.Helm, folder string) {
 func rendered(t *testing.T, h *helm.Helm, folder string, args ...string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	out, err := h.Run(t.Context(), slices.Concat([]string{"template", "wmco", folder, "--namespace", api.DefaultNamespace}, args)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var objects []*unstructured.Unstructured
 	for document := range strings.SplitSeq(out, "\n---\n") {
 		o := &unstructured.Unstructured{}
@@ -187,9 +179,7 @@ func kustomized(t *testing.T, folders ...string) map[string]*unstructured.Unstru
 	var all []*unstructured.Unstructured
 	for _, folder := range folders {
 		objects, err := manifest.Render(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, objects...)
 	}
 	return byKey(t, all)
@@ -229,7 +219,5 @@ func typed(t *testing.T, from *unstructured.Unstructured, to any) {
 	if from == nil {
 		t.Fatalf("there is no %T", to)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, to); err != nil {
-		t.Fatal(err)
-	}
+	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, to))
 }

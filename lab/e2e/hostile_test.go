@@ -28,9 +28,7 @@ func TestHostile(t *testing.T) {
 	p := newPlace(t, testenv.Options{SimulatedHosts: 10})
 	honest := p.Hosts()
 	evil, at, err := p.AddHostile(20, honest...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, h := range at {
 		p.announce(h, nil)
 	}

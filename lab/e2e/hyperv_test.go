@@ -131,9 +131,7 @@ func (p place) endHyperV() {
 	time.Sleep(5 * time.Second) // nothing must happen
 	p.expectClass(true)
 	p.expectHyperV(pod.Spec.NodeName, corev1.ConditionTrue, api.ReasonHyperVRuns)
-	if err := p.Client.Delete(p.t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Delete(p.t.Context(), pod, client.GracePeriodSeconds(0)))
 	p.expectClass(false)
 	p.expectHyperV("able", corev1.ConditionUnknown, api.ReasonHyperVNotWanted)
 }
@@ -160,9 +158,7 @@ func TestHyperVOnWindows(t *testing.T) {
 	pod.Spec.RuntimeClassName = &class.Name
 	p.create(pod)
 	p.expectPodEvent(pod, "FailedCreatePodSandBox", "hcs::CreateComputeSystem") // Windows made no virtual machine
-	if err := p.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	if !p.noted(pod, "HcsCreateComputeSystem", `"VirtualMachine":`, `"SizeInMB":1536`, `"Processor":{"Count":1`) {
 		t.Error("Windows was not asked for a virtual machine with the memory and processors of WindowsConfig")
 	}

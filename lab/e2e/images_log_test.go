@@ -15,9 +15,7 @@ const containerdLog = `C:\var\log\containerd\containerd.log`
 func (s shelf) fileOf(name string) string {
 	s.t.Helper()
 	text, err := s.host.ReadFile(name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return string(text)
 }
 

@@ -33,9 +33,7 @@ func (s shelf) fromMirrors() {
 	s.expectServed(s.second, tagLater, "1")
 
 	for _, r := range []*lab.Registry{s.first, s.source} {
-		if err := r.Start(s.t.Context()); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, r.Start(s.t.Context()))
 	}
 	s.fromTheSource(copies)
 }

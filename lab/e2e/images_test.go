@@ -29,9 +29,7 @@ import (
 func TestImages(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 1})
-	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Announce(t.Context(), p.Hosts()...))
 	s := newShelf(p)
 	p.expectReady(ours(p.Hosts()[0].Address))
 	// The proxy comes first, because containerd restarts for it. A program on Wine that has verified a certificate does not notice CAs that are
@@ -80,9 +78,7 @@ func (p place) setPullSecret(namespace string, registries ...*lab.Registry) {
 		auths[r.Host] = map[string]string{"username": r.User, "password": r.Password}
 	}
 	text, err := json.Marshal(map[string]any{"auths": auths})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.PullSecret},
 		Type:       corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: text},
@@ -91,9 +87,7 @@ func (p place) setPullSecret(namespace string, registries ...*lab.Registry) {
 	if apierrors.IsAlreadyExists(err) {
 		err = p.Client.Update(p.t.Context(), secret)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 }
 
 // expectSettings waits until the host has the current settings.
@@ -113,13 +107,9 @@ func (s shelf) push(name, path string, registries ...*lab.Registry) app {
 	s.t.Helper()
 	i, err := image.New(fmt.Sprintf("10.0.%d.%d", lab.Build, lab.Revision),
 		map[string]string{name + "/base.txt": "the base of " + name}, map[string]string{name + "/app.txt": name})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	for _, r := range registries {
-		if err := r.Push(s.t.Context(), path+"team/"+name, "1", i); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, r.Push(s.t.Context(), path+"team/"+name, "1", i))
 	}
 	return app{i, name}
 }
@@ -135,9 +125,7 @@ func (a app) byDigest(r *lab.Registry) string {
 func (s shelf) expectPulled(image string, a app) {
 	s.t.Helper()
 	id, err := s.host.Pull(s.t.Context(), image)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if id != a.ID.String() {
 		s.t.Errorf("image %s is %s, want %s", image, id, a.ID)
 	}
@@ -156,22 +144,16 @@ func (s shelf) expectPulled(image string, a app) {
 func (s shelf) unpacked(a app, file string) []string {
 	s.t.Helper()
 	snapshots, err := s.host.Path(`C:\ProgramData\containerd\root\io.containerd.snapshotter.v1.windows\snapshots`)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	found, err := filepath.Glob(filepath.Join(snapshots, "*", "Files", a.name, file))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return found
 }
 
 // expectRemoved removes an image, and waits until its layers are removed.
 func (s shelf) expectRemoved(image string, a app) {
 	s.t.Helper()
-	if err := s.host.RemoveImage(s.t.Context(), image); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.host.RemoveImage(s.t.Context(), image))
 	s.eventually("the layers of "+image+" are removed", func(context.Context) string {
 		if left := append(s.unpacked(a, "base.txt"), s.unpacked(a, "app.txt")...); len(left) > 0 {
 			return fmt.Sprintf("there is %q", left)
@@ -192,9 +174,7 @@ func (s shelf) expectNotPulled(image, reason string) {
 func (s shelf) requests(r *lab.Registry, a app) []lab.RegistryRequest {
 	s.t.Helper()
 	all, err := r.Requests()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return slices.DeleteFunc(all, func(q lab.RegistryRequest) bool { return !strings.Contains(q.Path, "/team/"+a.name+"/") })
 }
 
@@ -244,9 +224,7 @@ func (s shelf) nameOf(r *lab.Registry) string {
 func (s shelf) throughAProxy() {
 	needs(s.t, lab.CanRunForwardProxy())
 	proxy, err := s.Lab.StartForwardProxy(s.t.Context(), map[string]string{beyond: "127.0.0.1"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	far, near, late := s.push("far", "", s.remote), s.push("near", "", s.first), s.push("late", "", s.remote)
 	s.expectNotPulled(far.byTag(s.remote), beyond)
 	s.expectNotPulled(near.byTag(s.first), "x509")

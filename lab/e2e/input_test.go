@@ -64,9 +64,7 @@ func TestBadInput(t *testing.T) {
 func privateKeyFaults(p place) {
 	_, private, _ := ed25519.GenerateKey(rand.Reader)
 	encrypted, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret passphrase"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "key-faults"}})
 	p.key(nil)
 	name := p.announce(h, nil)
@@ -88,9 +86,7 @@ func privateKeyFaults(p place) {
 
 func publicOf(p place, private ed25519.PrivateKey) ssh.PublicKey {
 	key, err := ssh.NewPublicKey(private.Public())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return key
 }
 
@@ -126,9 +122,7 @@ func nothingListens(p place) {
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "refused"}})
 	good := h.Port
 	listener, err := net.Listen("tcp", h.Address+":0")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	h.Port = int32(listener.Addr().(*net.TCPAddr).Port)
 	_ = listener.Close()
 	name := p.announce(h, nil)
@@ -162,9 +156,7 @@ func hostKeyChanged(p place) {
 	pinned := p.instance(name).Status.HostKeyFingerprint
 	_, other, _ := ed25519.GenerateKey(rand.Reader)
 	signer, err := ssh.NewSignerFromKey(other)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{HostKey: signer} })
 	p.expect(name, api.ConditionReachable, api.ReasonHostKeyChanged, pinned, ssh.FingerprintSHA256(signer.PublicKey()), "spec.hostKey")
 	p.expect(name, api.ConditionStalled, api.ReasonHostKeyChanged)

@@ -87,9 +87,7 @@ func (p place) expectInstance(machine *unstructured.Unstructured) *v1alpha1.Wind
 // becomeOpenShift makes the cluster an OpenShift cluster on a platform.
 func (p place) becomeOpenShift(where string) {
 	p.t.Helper()
-	if err := p.BecomeOpenShift(p.t.Context(), where); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.BecomeOpenShift(p.t.Context(), where))
 }
 
 // awsDomain is the suffix of AWS' names of machines.
@@ -110,16 +108,12 @@ func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstruc
 func (p place) machineAt(apiVersion, namespace, name, address string) *unstructured.Unstructured {
 	p.t.Helper()
 	m := openshift.NewMachine(apiVersion, namespace, name, map[string]string{api.LabelMachineOS: "Windows"})
-	if err := unstructured.SetNestedField(m.Object, providerID(name), "spec", "providerID"); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, unstructured.SetNestedField(m.Object, providerID(name), "spec", "providerID"))
 	p.create(m)
 	m.Object["status"] = map[string]any{"phase": "Provisioned", "addresses": []any{
 		map[string]any{"type": "InternalDNS", "address": name + ".example"}, map[string]any{"type": "InternalIP", "address": address},
 	}}
-	if err := p.Client.Status().Update(p.t.Context(), m); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Status().Update(p.t.Context(), m))
 	return m
 }
 
@@ -136,9 +130,7 @@ func (p place) expectNodeOfMachine(cloud *testenv.Cloud, machine *unstructured.U
 	cloud.Set(node, testenv.CloudMachine(id, instance.Spec.Address, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node}))
 	p.expectInitialized(node, id)
 	var nodes corev1.NodeList
-	if err := p.Client.List(p.t.Context(), &nodes); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.List(p.t.Context(), &nodes))
 	var found []string
 	for _, n := range nodes.Items {
 		if n.Spec.ProviderID == id {
@@ -162,9 +154,7 @@ func (p place) initializeLater(cloud *testenv.Cloud, name types.NamespacedName, 
 	cloud.Set(h.Name, testenv.CloudMachine(providerID(h.Name), h.Address))
 	before := node.DeepCopy()
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: api.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
-	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(before)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Patch(p.t.Context(), node, client.MergeFrom(before)))
 	p.expectInitialized(h.Name, providerID(h.Name))
 	p.expectReady(name)
 }
@@ -173,9 +163,7 @@ func (p place) initializeLater(cloud *testenv.Cloud, name types.NamespacedName, 
 func (p place) userDataIsKept() {
 	p.t.Helper()
 	key, err := ssh.ParsePrivateKey(p.Key)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	public := bytes.TrimSpace(ssh.MarshalAuthorizedKey(key.PublicKey()))
 	for _, namespace := range []string{machineAPINamespace, clusterAPINamespace} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.UserDataSecret}}
@@ -190,9 +178,7 @@ func (p place) userDataIsKept() {
 		}
 		p.eventually("there are user data in "+namespace, there)
 		secret.Data = map[string][]byte{"userData": []byte("whoami")}
-		if err := p.Client.Update(p.t.Context(), secret); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, p.Client.Update(p.t.Context(), secret))
 		p.eventually("edited user data are restored in "+namespace, there)
 		p.remove(secret)
 		p.eventually("deleted user data are restored in "+namespace, there)

@@ -97,17 +97,13 @@ func (p place) moveCluster(upgraded func()) {
 	_, err := p.WinWebserver(p.t.Context(), appWeb, 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec = testenv.WebserverPod("GRACE_SECONDS=2")
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appWeb}}
 	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": appWeb}}}
 	p.create(budget)
 	p.expectServing(appWeb, 2)
 
-	if err := p.Lab.ControlPlane.Upgrade(p.t.Context(), next); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Lab.ControlPlane.Upgrade(p.t.Context(), next))
 	upgraded()
 	watch, outages := p.watchBudget(1), p.watchOutages()
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)

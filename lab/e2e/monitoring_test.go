@@ -34,9 +34,7 @@ func TestMonitoring(t *testing.T) {
 	p.startWeb()
 	p.startLimited()
 	prometheus, err := p.StartPrometheus(t.Context(), testenv.PrometheusOptions{Interval: scrapeWine, Rules: impatientRules(t), KubeState: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.expectTargets(prometheus, monitoring.JobOperator, monitoring.JobExporter, monitoring.JobKubelet, testenv.KubeState)
 	t.Run("EveryExpressionHasAResult", func(t *testing.T) { p.in(t).expectResults(prometheus, withoutResult()) })
 	t.Run("EveryRuleIsHealthy", func(t *testing.T) { p.in(t).expectHealthyRules(prometheus) })
@@ -101,13 +99,9 @@ func (w watched) crashLoop() {
 
 func (w watched) exporterDown() {
 	host := w.Lab.Hosts()[0]
-	if err := host.Cut(); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, host.Cut())
 	w.expectAlert("WindowsExporterDown", "instance", "win-1")
-	if err := host.Heal(); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, host.Heal())
 	w.expectResolved("WindowsExporterDown", "instance", "win-1")
 }
 

@@ -20,9 +20,7 @@ const clusterDNS = "10.96.0.10"
 // names uses Services by their names, with CoreDNS as the cluster's DNS.
 func (s servicesTest) names() {
 	needs(s.t, lab.CanRunLinuxNodes())
-	if err := s.StartDNS(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.StartDNS(s.t.Context()))
 	o, pods := s.service("named", nil), s.webPods()
 	s.expect(pods, "http://named", namesOf(pods)...)
 	s.expect(pods, "http://named.default.svc.cluster.local", namesOf(pods)...)

@@ -58,9 +58,7 @@ func (p place) flannelFaults(name types.NamespacedName) {
 	p.create(cm)
 	p.expect(name, api.ConditionReady, api.ReasonFlannelUnsuitable, "Backend.VNI is not set", "Backend.Port is not set", "kubectl -n kube-flannel patch")
 	cm.Data["net-conf.json"] = `{"Network": "10.0.0.0/8", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`
-	if err := p.Client.Update(p.t.Context(), cm); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Update(p.t.Context(), cm))
 	p.expect(name, api.ConditionReady, api.ReasonNetworksOverlap, "10.0.0.0/8")
 }
 

@@ -36,15 +36,11 @@ func (p place) compareNetworks() {
 		slices.SortFunc(all[kind], func(a, b hns.Object) int { return strings.Compare(orderOf(a), orderOf(b)) })
 	}
 	b, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	text := nameWhatDiffers(string(b)) + "\n"
 	golden := filepath.Join("testdata", "networks.golden")
 	if *updateNetworks {
-		if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, os.WriteFile(golden, []byte(text), 0o644))
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil {

@@ -55,9 +55,7 @@ func (p place) loseAndRestore() {
 	for _, loss := range p.losses(h) {
 		reasons, stop := p.watchNetwork(h)
 		began := time.Now()
-		if err := loss.lose(); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, loss.lose())
 		p.eventually(loss.what+" is reported", func(context.Context) string {
 			if reasons() == "" {
 				return "condition WindowsNetworkUnavailable was not True"
@@ -140,9 +138,7 @@ func (p place) watchNetwork(h *lab.Host) (reasons func() string, stop func()) {
 func (p place) repairEvents(h *lab.Host) (n int) {
 	p.t.Helper()
 	var list eventsv1.EventList
-	if err := p.Client.List(p.t.Context(), &list); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.List(p.t.Context(), &list))
 	for _, e := range list.Items {
 		if e.Reason == api.ReasonNetworkRepaired && strings.EqualFold(e.Regarding.Name, h.Name()) {
 			n++
@@ -154,15 +150,11 @@ func (p place) repairEvents(h *lab.Host) (n int) {
 func (p place) restoreAfterRestart() {
 	ctx, h, vips := p.t.Context(), p.Lab.Hosts()[1], p.vips()
 	before, err := h.BootID(ctx)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	if _, err := h.Exec(ctx, "shutdown.exe /r /t 0"); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := h.WaitForReboot(ctx, before); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, h.WaitForReboot(ctx, before))
 	began := time.Now()
 	p.eventually("all is back after the restart", func(context.Context) string { return p.lacks(h, vips) })
 	p.t.Logf("all was back %s after the host", time.Since(began).Round(100*time.Millisecond))

@@ -56,9 +56,7 @@ func (p place) createService(i int) error {
 func (p place) vips() []string {
 	p.t.Helper()
 	var list corev1.ServiceList
-	if err := p.Client.List(p.t.Context(), &list, client.InNamespace(metav1.NamespaceDefault)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.List(p.t.Context(), &list, client.InNamespace(metav1.NamespaceDefault)))
 	var vips []string
 	for _, s := range list.Items {
 		if strings.HasPrefix(s.Name, "many-") {
@@ -89,9 +87,7 @@ func (p place) noServices() {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("many-%d", i)}}
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: s.ObjectMeta}
 		for _, o := range []client.Object{s, slice} {
-			if err := client.IgnoreNotFound(p.Client.Delete(ctx, o)); err != nil {
-				p.t.Fatal(err)
-			}
+			must(p.t, client.IgnoreNotFound(p.Client.Delete(ctx, o)))
 		}
 	}
 	for _, h := range p.Lab.Hosts() {

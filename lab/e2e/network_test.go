@@ -82,9 +82,7 @@ func decode(from, into any) {
 func (p place) objects(h *lab.Host, kind hns.Kind) []hns.Object {
 	p.t.Helper()
 	found, err := h.HNS().List(kind)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return found
 }
 
@@ -131,15 +129,11 @@ func (p place) expectRemotesOf(network string, wayTo func(corev1.Node) string, o
 func (p place) linuxNode() {
 	ctx := p.t.Context()
 	n, err := p.AddLinuxNode(ctx, "linux-1", "10.99.200.1")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.expectRemotes(testenv.LinuxSubnet(n) + " by 10.99.200.1")
 	before := n.DeepCopy()
 	n.Annotations[overlay.LinuxSubnetsAnnotation] = `{"default":["172.20.101.0/24"]}`
-	if err := p.Client.Patch(ctx, n, client.MergeFrom(before)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Patch(ctx, n, client.MergeFrom(before)))
 	p.expectRemotes("172.20.101.0/24 by 10.99.200.1")
 	p.remove(n)
 	p.expectRemotes()

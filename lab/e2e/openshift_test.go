@@ -82,13 +82,9 @@ func (p place) expectCertificates(all []joiner, n int) {
 // registryAuthorities: the machine-config operator copies the certificates that images.config names to ControllerConfig.
 func registryAuthorities(p place, all []joiner) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	authority, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "registry.example"}, key)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	bundle := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: authority.Raw}))
 	const object = "machineconfiguration.openshift.io/v1 ControllerConfig machine-config-controller"
 	p.patch(object, "spec: {imageRegistryBundleUserData: [{file: registry.example..5000, data: "+bundle+"}]}")
@@ -250,18 +246,14 @@ func (p place) checkTLS(host *lab.Host) {
 func (p place) patch(object, change string) {
 	p.t.Helper()
 	o, patch := patchOf(p.t, object, change)
-	if err := p.Client.Patch(p.t.Context(), o, patch); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Patch(p.t.Context(), o, patch))
 }
 
 // patchStatus changes the status of an object, as OpenShift's operators do.
 func (p place) patchStatus(object, change string) {
 	p.t.Helper()
 	o, patch := patchOf(p.t, object, change)
-	if err := p.Client.Status().Patch(p.t.Context(), o, patch); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Status().Patch(p.t.Context(), o, patch))
 }
 
 func patchOf(t *testing.T, object, change string) (*unstructured.Unstructured, client.Patch) {
@@ -272,17 +264,13 @@ func patchOf(t *testing.T, object, change string) (*unstructured.Unstructured, c
 	o.SetKind(words[1])
 	o.SetName(words[2])
 	patch, err := yaml.YAMLToJSON([]byte(change))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o, client.RawPatch(types.MergePatchType, patch)
 }
 
 func parse(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &o.Object))
 	return o
 }

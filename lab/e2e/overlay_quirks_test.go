@@ -31,9 +31,7 @@ func unkindService() hns.Quirks {
 // makeUnkind makes the first host's Host Network Service unkind from the beginning.
 func (x overlayTest) makeUnkind() {
 	x.t.Helper()
-	if err := x.Lab.Hosts()[0].HNS().SetQuirks(unkindService()); err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, x.Lab.Hosts()[0].HNS().SetQuirks(unkindService()))
 }
 
 // keepUnkind makes the other hosts' services unkind, too, as an update of Windows would, and restarts all of them and the programs that use them.
@@ -49,17 +47,11 @@ func (x overlayTest) keepUnkind() {
 		if err == nil {
 			err = errors.Join(h.HNS().SetQuirks(q), os.Remove(made))
 		}
-		if err != nil {
-			x.t.Fatal(err)
-		}
+		must(x.t, err)
 	}
 	for _, h := range hosts {
-		if err := h.HNS().Restart(ctx); err != nil {
-			x.t.Fatal(err)
-		}
-		if err := h.KillService(ctx, desired.OverlayService); err != nil {
-			x.t.Fatal(err)
-		}
+		must(x.t, h.HNS().Restart(ctx))
+		must(x.t, h.KillService(ctx, desired.OverlayService))
 	}
 	// Once the hosts have the subnet of a new node, they have compared all their networks.
 	x.linuxNodeComes()
@@ -73,9 +65,7 @@ func (x overlayTest) keepUnkind() {
 	}
 	for _, h := range hosts {
 		log, err := h.ReadFile(guestapi.HostComputeLog)
-		if err != nil {
-			x.t.Fatal(err)
-		}
+		must(x.t, err)
 		for line := range strings.Lines(string(log)) {
 			if strings.Contains(line, "HcnDeleteNetwork") {
 				x.t.Errorf("%s: %s", h.Name(), line)

@@ -119,9 +119,7 @@ func (x overlayTest) expectTraffic() {
 
 func (x overlayTest) linuxNodeComes() {
 	n, err := x.AddLinuxNode(x.t.Context(), "linux-1", "10.99.200.1")
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, err)
 	x.expectRemotes(testenv.LinuxSubnet(n) + " by 10.99.200.1")
 }
 

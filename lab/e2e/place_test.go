@@ -41,6 +41,14 @@ func needs(t *testing.T, missing ...error) {
 	}
 }
 
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // place is a configured environment to which a test adds hosts.
 type place struct {
 	*testenv.Env
@@ -62,9 +70,7 @@ func newPlace(t *testing.T, o testenv.Options) place {
 		}
 		expectDeclaredReasons(t, env)
 	})
-	if err := env.Configure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, env.Configure(t.Context()))
 	return place{env, t, &sync.Mutex{}}
 }
 
@@ -77,9 +83,7 @@ func (p place) in(t *testing.T) place {
 // joinAll announces all hosts, and waits until each is a Ready node.
 func (p place) joinAll() {
 	p.t.Helper()
-	if err := p.Announce(p.t.Context(), p.Hosts()...); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Announce(p.t.Context(), p.Hosts()...))
 	p.eventually("there is an instance for each host", func(context.Context) string {
 		if n := len(p.instances()); n != len(p.Hosts()) {
 			return fmt.Sprintf("there are %d", n)
@@ -96,9 +100,7 @@ func (p place) host(o sim.Options) (*sim.Host, testenv.Host) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	host, h, err := p.AddSimulated(o)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return host, h
 }
 
@@ -134,23 +136,17 @@ func ours(name string) types.NamespacedName {
 
 func (p place) get(name types.NamespacedName, object client.Object) {
 	p.t.Helper()
-	if err := p.Client.Get(p.t.Context(), name, object); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Get(p.t.Context(), name, object))
 }
 
 func (p place) create(object client.Object) {
 	p.t.Helper()
-	if err := p.Client.Create(p.t.Context(), object); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Create(p.t.Context(), object))
 }
 
 func (p place) remove(object client.Object) {
 	p.t.Helper()
-	if err := p.Client.Delete(p.t.Context(), object); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Delete(p.t.Context(), object))
 }
 
 // eventually waits until check returns "". Check returns what is missing.
@@ -250,9 +246,7 @@ func (p place) key(text []byte) {
 	p.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PrivateKeySecret},
 		Data: map[string][]byte{api.PrivateKeyKey: text}}
-	if err := client.IgnoreNotFound(p.Client.Delete(p.t.Context(), secret)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, client.IgnoreNotFound(p.Client.Delete(p.t.Context(), secret)))
 	if text != nil {
 		p.create(secret)
 	}
@@ -266,9 +260,7 @@ func (p place) noted(pod *corev1.Pod, parts ...string) bool {
 		p.t.Fatalf("pod %s runs on %q", pod.Name, pod.Spec.NodeName)
 	}
 	log, err := p.Lab.Hosts()[i].ReadFile(`C:\lab\hostcompute.log`)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	for line := range strings.Lines(string(log)) {
 		if containsAll(line, parts) {
 			return true

@@ -52,9 +52,7 @@ func TestPlugin(t *testing.T) {
 	})
 	t.Run("a host with another key", func(t *testing.T) {
 		other, _, err := sshserver.NewKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, h := p.in(t).host(sim.Options{Windows: sim.WindowsOptions{Hostname: "locked"}, AuthorizedKeys: []ssh.PublicKey{other.PublicKey()}})
 		run(t, 3, []string{"add", h.Address, "-u", testenv.User}, api.ReasonAuthenticationFailed, "administrators_authorized_keys", "is blocked")
 		run(t, 0, []string{"status"}, api.ReasonAuthenticationFailed, "administrators_authorized_keys")
@@ -92,13 +90,9 @@ func TestPlugin(t *testing.T) {
 		p := p.in(t)
 		p.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: "guest"}})
 		guest, err := p.PluginFor(t.Context(), api.DefaultNamespace, "guest")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r, err := guest.Run(t.Context(), "status")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if missing := r.Says("missing right: list windowsinstances", "guest"); r.Code != 5 || missing != "" {
 			t.Errorf("exit code %d, want 5; %s", r.Code, missing)
 		}

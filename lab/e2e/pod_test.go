@@ -65,9 +65,7 @@ func (p place) checkPodRights() {
 func (p place) container() lab.Container {
 	p.t.Helper()
 	c, err := p.Pod.Container(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return c
 }
 
@@ -88,17 +86,13 @@ func (p place) expectFollowed() {
 func (p place) readyPod() *corev1.Pod {
 	p.t.Helper()
 	pod, err := p.Pod.WaitUntilReady(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return pod
 }
 
 func (p place) killPod() {
 	before := p.container()
-	if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, syscall.Kill(before.PID, syscall.SIGKILL))
 	p.eventually("the kubelet has restarted the operator", func(ctx context.Context) string {
 		pod, err := p.Pod.Running(ctx)
 		if err != nil {
@@ -114,9 +108,7 @@ func (p place) killPod() {
 
 func (p place) restartLinuxNode() {
 	p.Pod.Node.PowerOff()
-	if err := p.Pod.Node.Boot(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Pod.Node.Boot(p.t.Context()))
 	p.readyPod()
 	p.expectFollowed()
 }
@@ -134,9 +126,7 @@ func TestOperatorUpgrade(t *testing.T) {
 	if err == nil {
 		err = p.Pod.Push(t.Context(), dir, "v0.2.0")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	planned := p.expectPlanned("v0.2.0")
 	watch := p.watchBudget(1)
 	p.rollImage("v0.2.0", func(got string) bool { return got != first })
@@ -157,15 +147,11 @@ func TestOperatorUpgrade(t *testing.T) {
 func (p place) expectPlanned(tag string) (version string) {
 	p.t.Helper()
 	plugin, err := p.Plugin(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	_, repository, _ := strings.Cut(testenv.OperatorRepository, "/")
 	image := p.Pod.Registry().Address + "/" + repository + ":" + tag
 	r, err := plugin.Run(p.t.Context(), "plan", "--upgrade", "--image", image, "--insecure-registries", "-o", "json")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	var plan struct {
 		Version string
 		Steps   []struct{ Action, Disruption string }
@@ -190,9 +176,7 @@ func (p place) rollImage(tag string, fits func(version string) bool) {
 	p.t.Helper()
 	before := p.readyPod()
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
-	if err := p.Pod.Upgrade(p.t.Context(), tag); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Pod.Upgrade(p.t.Context(), tag))
 	p.expectVersion(fits)
 	p.expectRolledOut()
 	p.expectNoFailures(traffic)
@@ -238,8 +222,6 @@ func TestThousandInstances(t *testing.T) {
 		t.Errorf("the operator had not enough memory: %+v", last)
 	}
 	peak, err := p.container().Memory("memory.max_usage_in_bytes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("the pod had at most %d MB of memory, which includes files that it read", peak/1e6)
 }

@@ -20,9 +20,7 @@ import (
 func (p place) expectScraped() *lab.Prometheus {
 	p.t.Helper()
 	prometheus, err := p.StartPrometheus(p.t.Context(), testenv.PrometheusOptions{Interval: scrapeWine})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.expectTargets(prometheus, monitoring.JobOperator, monitoring.JobExporter, monitoring.JobKubelet)
 	for _, query := range []string{
 		`wmco_instances{condition="Ready",status="True"} == 1`,

@@ -35,9 +35,7 @@ func TestPrometheusOperator(t *testing.T) {
 	p.serveNode(p.Hosts()[0])
 	p.runPod(p.Hosts()[0].Name)
 	operator, err := p.NewPrometheusOperator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const plain, openShift = "monitoring", "monitoring/openshift"
 	for _, m := range []testenv.Managed{
 		{Version: prometheusoperator.Oldest, Role: "Endpoints", Objects: openShift}, // OpenShift 4.20
@@ -51,9 +49,7 @@ func TestPrometheusOperator(t *testing.T) {
 
 func (p place) expectManaged(operator *testenv.PrometheusOperator, m testenv.Managed) {
 	prometheus, err := operator.Start(p.t.Context(), m)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer prometheus.Stop()
 	p.expectTargets(prometheus, monitoring.JobOperator, monitoring.JobExporter, monitoring.JobKubelet, testenv.KubeState)
 	for _, query := range []string{
@@ -79,15 +75,11 @@ func (p place) expectManaged(operator *testenv.PrometheusOperator, m testenv.Man
 func (p place) serveNode(host testenv.Host) {
 	p.t.Helper()
 	certificate, err := p.KubeletCertificate(host.Name, host.Address)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	config := &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
 	for port, answers := range map[string]struct{ path, text string }{"9182": {"/metrics", exporterTells}, "10250": {"/metrics/resource", kubeletTells}} {
 		listener, err := tls.Listen("tcp", net.JoinHostPort(host.Address, port), config)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET "+answers.path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
@@ -109,9 +101,7 @@ func (p place) runPod(node string) {
 	former := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", ContainerID: "containerd://web", Image: "web", ImageID: "web", Ready: true}}
-	if err := p.Client.Status().Patch(p.t.Context(), pod, client.MergeFrom(former)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Status().Patch(p.t.Context(), pod, client.MergeFrom(former)))
 }
 
 // withoutFault returns expressions without a result on a cluster without faults or pending work.

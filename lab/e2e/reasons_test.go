@@ -40,9 +40,7 @@ func expectDeclaredReasons(t *testing.T, env *testenv.Env) {
 func declaredReasons(t *testing.T) (all []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/reference/reasons.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(string(page), -1) {
 		all = append(all, m[1])
 	}

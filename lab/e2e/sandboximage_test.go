@@ -63,9 +63,7 @@ func newClosedNetwork(p place) closedNetwork {
 		s.Proxy = v1alpha1.ProxySpec{HTTPProxy: c.proxy.URL(), HTTPSProxy: c.proxy.URL()}
 		s.Runtime.SandboxImage = absentPause
 	})
-	if err := p.Announce(p.t.Context(), p.Hosts()...); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Announce(p.t.Context(), p.Hosts()...))
 	return c
 }
 
@@ -124,9 +122,7 @@ func (c closedNetwork) denied() {
 }
 
 func (c closedNetwork) repaired() {
-	if err := c.Lab.AddPause(c.t.Context(), c.closed, desired.DefaultSandboxImage, linux(), lab.HostPlatform()); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, c.Lab.AddPause(c.t.Context(), c.closed, desired.DefaultSandboxImage, linux(), lab.HostPlatform()))
 	c.setPullSecret(api.DefaultNamespace, c.closed)
 	c.expectReady(c.name)
 	c.expectImage(api.ReasonSandboxImagePresent, desired.DefaultSandboxImage)
@@ -137,9 +133,7 @@ func linux() v1.Platform { return v1.Platform{Architecture: "amd64", OS: "linux"
 // documented returns the images in the table of docs/disconnected.md.
 func (c closedNetwork) documented() (repositories []string) {
 	text, err := os.ReadFile("../../docs/disconnected.md")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z.]+)/([^`:]+):[^`]+` \\|").FindAllStringSubmatch(string(text), -1) {
 		repositories = append(repositories, row[2])
 	}
@@ -155,9 +149,7 @@ func (c closedNetwork) onlyDocumented() {
 	requested := 0
 	for _, registry := range []*lab.Registry{c.PodImages(), c.closed} {
 		requests, err := registry.Requests()
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, err)
 		for _, r := range requests {
 			isOf := func(repository string) bool { return strings.HasPrefix(r.Path, "/v2/"+repository+"/") }
 			if requested++; r.Path != "/v2/" && !slices.ContainsFunc(repositories, isOf) {
@@ -179,9 +171,7 @@ func (c closedNetwork) onlyDocumented() {
 // foreign configures an image without an entry for the host: the node keeps its current one.
 func (c closedNetwork) foreign() {
 	old := v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: "10.0.17763.1"}
-	if err := c.Lab.AddPause(c.t.Context(), c.closed, foreignPause, linux(), old); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, c.Lab.AddPause(c.t.Context(), c.closed, foreignPause, linux(), old))
 	if _, err := c.WinWebserver(c.t.Context(), "before", 1, nil); err != nil {
 		c.t.Fatal(err)
 	}
@@ -202,9 +192,7 @@ func (c closedNetwork) foreign() {
 
 // another configures an image that the registry has: containerd restarts with it, and pods continue to run.
 func (c closedNetwork) another() {
-	if err := c.Lab.AddPause(c.t.Context(), c.closed, otherPause, linux(), lab.HostPlatform()); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, c.Lab.AddPause(c.t.Context(), c.closed, otherPause, linux(), lab.HostPlatform()))
 	before := append(c.expectServing("before", 1), c.expectServing("meanwhile", 1)...)
 	c.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Runtime.SandboxImage = otherPause })
 	c.expectImage(api.ReasonSandboxImagePresent, otherPause)

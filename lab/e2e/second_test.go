@@ -34,13 +34,9 @@ func TestSecondOperator(t *testing.T) {
 	p.expectReady(p.announce(first, nil))
 
 	another, err := p.SecondOperator(t.Context(), namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.PrivateKeySecret}, Data: map[string][]byte{api.PrivateKeyKey: p.Key}})
-	if err := another.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, another.Start())
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the log of the second operator:\n%s", another.Log())
@@ -66,9 +62,7 @@ func TestSecondOperator(t *testing.T) {
 		t.Errorf("the second operator works on its instance: %+v", now)
 	}
 
-	if err := p.Uninstall(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Uninstall(t.Context()))
 	p.expectReady(client.ObjectKeyFromObject(i))
 	p.eventually("WindowsConfig says nothing of a second operator", func(ctx context.Context) string {
 		message, err := anotherOperator(ctx, p.Client)

@@ -73,9 +73,7 @@ func connectionsOf(all []joiner) (n int) {
 // configure changes WindowsConfig.
 func (p place) configure(change func(*v1alpha1.WindowsConfigSpec)) {
 	p.t.Helper()
-	if err := p.Change(p.t.Context(), change); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Change(p.t.Context(), change))
 }
 
 func (p place) config() *v1alpha1.WindowsConfig {
@@ -113,9 +111,7 @@ func (p place) expectArrived(all []joiner) {
 func (p place) expectNothingCordoned() {
 	p.t.Helper()
 	var nodes corev1.NodeList
-	if err := p.Client.List(p.t.Context(), &nodes); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.List(p.t.Context(), &nodes))
 	for _, n := range nodes.Items {
 		if n.Spec.Unschedulable {
 			p.t.Errorf("node %s is cordoned", n.Name)
@@ -161,9 +157,7 @@ func proxyChanges(p place, all []joiner) {
 func (p place) expectNoSecret(secret string) {
 	p.t.Helper()
 	var maps corev1.ConfigMapList
-	if err := p.Client.List(p.t.Context(), &maps); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.List(p.t.Context(), &maps))
 	for _, cm := range maps.Items {
 		for key, value := range cm.Data {
 			if strings.Contains(value, secret) {
@@ -270,9 +264,7 @@ func mirrorsChange(p place, all []joiner) {
 func keyOf(p place, j joiner) string {
 	p.t.Helper()
 	text, err := j.Windows().Disk().Read(`C:\k\containerd\wicd-client.pem`)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return keyIn(p.t, string(text))
 }
 
@@ -320,9 +312,7 @@ func publishedRestored(p place, all []joiner) {
 		&rbacv1.Role{ObjectMeta: named(api.WICDRole)}:      p.Client,
 		&corev1.Secret{ObjectMeta: named(api.NodeSecrets)}: p.Client,
 	} {
-		if err := by.Delete(p.t.Context(), object); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, by.Delete(p.t.Context(), object))
 		p.eventually(fmt.Sprintf("%T %s is restored", object, object.GetName()), func(ctx context.Context) string {
 			if err := p.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 				return err.Error()

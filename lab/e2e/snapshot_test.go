@@ -29,9 +29,7 @@ func takeSnapshot(t *testing.T, host *lab.Host) snapshot {
 	t.Helper()
 	s := snapshot{}
 	services, err := host.Services(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, service := range services {
 		s["service "+service.Name] = service.Command
 	}
@@ -40,17 +38,13 @@ func takeSnapshot(t *testing.T, host *lab.Host) snapshot {
 		t.Fatalf("exporting the registry of %s: %+v, %v", host.Name(), result, err)
 	}
 	dump, err := host.ReadFile(registryDump)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.addRegistry(dump)
 	root, err := host.Path(`C:\`)
 	if err == nil {
 		err = s.addFiles(root)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 

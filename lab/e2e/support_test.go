@@ -71,9 +71,7 @@ func (s support) logs() {
 		defer cancel()
 		host := s.Lab.Hosts()[0]
 		time.AfterFunc(2*time.Second, func() { _ = host.WriteFile(`C:\var\log\test\test.log`, []byte("the first\nthe second\n")) })
-		if err := host.WriteFile(`C:\var\log\test\test.log`, []byte("the first\n")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, host.WriteFile(`C:\var\log\test\test.log`, []byte("the first\n")))
 		if _, err := s.plugin.Run(ctx, "logs", "win-1", "test", "-f"); err == nil {
 			t.Error("it ended by itself")
 		}
@@ -82,23 +80,13 @@ func (s support) logs() {
 
 func (s support) largeLog() {
 	path, err := s.Lab.Hosts()[0].Path(`C:\var\log\large\large.log`)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
+	must(s.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	f, err := os.Create(path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	_, err = f.WriteAt([]byte("\nthe last line\n"), 2<<30)
-	if err := f.Close(); err != nil {
-		s.t.Fatal(err)
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, f.Close())
+	must(s.t, err)
 	began := time.Now()
 	if r := s.run(0, []string{"logs", "win-1", "large", "--tail", "1"}); r.Out != "the last line\n" {
 		s.t.Errorf("the last line is %.100q", r.Out)
@@ -128,9 +116,7 @@ func (s support) collect() {
 	}
 	for _, key := range []string{`C:\k\wicd-certs\wicd-client-current.pem`, `C:\var\lib\kubelet\pki\kubelet-client-current.pem`} {
 		text, err := s.Lab.Hosts()[0].ReadFile(key)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 			line := strings.Split(string(pem.EncodeToMemory(block)), "\n")[1]
 			for name, content := range files {
@@ -156,16 +142,12 @@ func (s support) collect() {
 func (s support) unzip(file string) map[string]string {
 	s.t.Helper()
 	r, err := zip.OpenReader(file)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer r.Close()
 	files := map[string]string{}
 	for _, f := range r.File {
 		content, err := f.Open()
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		text, err := io.ReadAll(content)
 		if err != nil {
 			s.t.Fatalf("%s: %v", f.Name, err)
@@ -178,22 +160,16 @@ func (s support) unzip(file string) map[string]string {
 // gone cuts the host off. The archive has the API server's data, and the reason why the rest is missing.
 func (s support) gone() {
 	host := s.Lab.Hosts()[0]
-	if err := host.Cut(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, host.Cut())
 	file := filepath.Join(s.t.TempDir(), "case.zip")
 	s.run(3, []string{"collect", "--all", "-o", file, "--timeout", "3s"}, "WICD did not respond within 3s", "from 0 of 1 hosts")
 	if files := s.unzip(file); !strings.Contains(files["manifest.json"], "WICD did not respond") || !strings.Contains(files["cluster/nodes.json"], "win-1") {
 		s.t.Errorf("the manifest is %s", files["manifest.json"])
 	}
 	r, err := s.plugin.Run(s.t.Context(), "logs", "win-1", "kubelet", "--request-timeout", "5s")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if r.Code != 4 && r.Code != 8 || !strings.Contains(r.Err, "the kubelet") || strings.Count(r.Err, "\n") != 1 { // the network refuses, or is silent
 		s.t.Errorf("exit code %d, %q", r.Code, r.Err)
 	}
-	if err := host.Heal(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, host.Heal())
 }

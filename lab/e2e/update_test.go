@@ -38,14 +38,10 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	p.joinAll()
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Paused = true }) // otherwise the operator returns the node to its own version
 	stats, err := host.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first := p.published(p.reported("win-1"))
 	program, err := host.ReadFile(desired.Root + `\` + payload.WICD)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	second := p.stage(host, first, append(slices.Clone(program), "another version"...))
 	p.order("win-1", second.Version)
 	p.eventually("the other version is reported", func(context.Context) string {
@@ -90,9 +86,7 @@ func (p place) published(version string) desired.Node {
 	var cm corev1.ConfigMap
 	p.get(ours(api.ServicesConfigMapPrefix+version), &cm)
 	node, err := desired.FromData(cm.Data)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return node
 }
 
@@ -101,9 +95,7 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 	p.t.Helper()
 	sum := sha256.Sum256(program)
 	hash := hex.EncodeToString(sum[:])
-	if err := host.WriteFile(desired.Store+`\`+hash, program); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, host.WriteFile(desired.Store+`\`+hash, program))
 	node := base
 	node.Digest, node.Version = hash, "0.0.0-"+hash[:7]
 	node.Payload, node.Services, node.Files = slices.Clone(base.Payload), slices.Clone(base.Services), slices.Clone(base.Files)
@@ -137,15 +129,11 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 func (p place) signed(node desired.Node) map[string]string {
 	p.t.Helper()
 	data, err := node.Data()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	data, err = desired.Sign(data, desired.Statement{
 		Cluster: p.clusterID(), Name: api.ServicesConfigMapPrefix + node.Version, Serial: time.Now().UnixMilli(),
 	}, p.signingKey())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return data
 }
 
@@ -157,9 +145,7 @@ func (p place) order(name, version string) {
 	before := node.DeepCopy()
 	node.Annotations[api.AnnotationDesiredVersion] = version
 	node.Annotations[api.AnnotationVersionOrder] = order.Sign(time.Now().UnixMilli(), p.signingKey())
-	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(before)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Patch(p.t.Context(), node, client.MergeFrom(before)))
 }
 
 // clusterID returns the UID of namespace kube-system.
@@ -180,9 +166,7 @@ func (p place) signingKey() ed25519.PrivateKey {
 		p.t.Fatalf("Secret %s has no key", secret.Name)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return key.(ed25519.PrivateKey)
 }
 
@@ -200,9 +184,7 @@ func (p place) expectGuardGone(host *lab.Host) {
 func (p place) servicesOf(host *lab.Host) map[string]guestapi.Service {
 	p.t.Helper()
 	list, err := host.Services(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	ours := map[string]guestapi.Service{}
 	for _, s := range list {
 		if strings.HasPrefix(s.Name, "windows") || s.Name == "containerd" || s.Name == "kubelet" {

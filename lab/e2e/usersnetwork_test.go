@@ -42,9 +42,7 @@ func TestUsersNetwork(t *testing.T) {
 	if err == nil {
 		err = p.Announce(t.Context(), p.Hosts()...)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	host := p.Lab.Hosts()[0]
 	p.expectLacks(api.ReasonNetworkConfigurationMissing, usersConfigDir+" has no CNI configuration")
 	p.eventually("the instance says what is missing", func(context.Context) string {
@@ -63,9 +61,7 @@ func TestUsersNetwork(t *testing.T) {
 			"IpAddressPrefix": "10.140.0.0/24", "Routes": []fields{{"NextHop": "10.140.0.2", "DestinationPrefix": "0.0.0.0/0"}},
 		}}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.expectAllReady()
 	if _, err := p.WinWebserver(t.Context(), appWeb, 1, nil); err != nil {
 		t.Fatal(err)
@@ -112,9 +108,7 @@ func (p place) installUsersPlugin(host *lab.Host) {
 	if err == nil {
 		err = host.WriteFile(usersConfigDir+`\10-users.conflist`, []byte(usersConfigList))
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 }
 
 // expectEndpoint waits until the user's plugin has given a pod its endpoint.

@@ -70,21 +70,13 @@ func (p place) startVSphere() onVSphere {
 	p.t.Helper()
 	ctx := p.t.Context()
 	root, err := testenv.Repository(ctx)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	cloud, err := vcenter.Start(ctx, openshift.InfrastructureName)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.t.Cleanup(cloud.Close)
-	if err := vsphere.Install(ctx, p.Client, cloud.Address()); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, vsphere.Install(ctx, p.Client, cloud.Address()))
 	for _, h := range p.Hosts() {
-		if err := cloud.Clone(ctx, h.Name); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, cloud.Clone(ctx, h.Name))
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -101,9 +93,7 @@ func (p place) startVSphere() onVSphere {
 		}
 		started.Stop()
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return onVSphere{p, cloud}
 }
 
@@ -138,17 +128,13 @@ func (v onVSphere) uninitialized(n *corev1.Node) (missing string) {
 func (v onVSphere) createMachineSet() {
 	v.t.Helper()
 	plugin, err := v.Plugin(v.t.Context())
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, err)
 	result, err := plugin.Run(v.t.Context(), "machineset", "--image", vsphere.Template, "--name", machineSetName)
 	if err != nil || result.Code != 0 {
 		v.t.Fatalf("kubectl windows machineset: exit code %d, %v:\n%s", result.Code, err, result.All())
 	}
 	made := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict([]byte(result.Out), &made.Object); err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, yaml.UnmarshalStrict([]byte(result.Out), &made.Object))
 	v.create(made)
 }
 
@@ -165,9 +151,7 @@ func (v onVSphere) scale(replicas int64) {
 	set := v.machineSet()
 	now := set.DeepCopy()
 	now.Object["spec"] = map[string]any{"replicas": replicas}
-	if err := v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)); err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)))
 }
 
 // expectMachines waits until there are as many Machines as wanted, each Running with its own virtual machine, instance and Ready node, and nothing is
@@ -261,9 +245,7 @@ func (v onVSphere) differs(ctx context.Context, names []string) string {
 // controller does not find it, and the administrator follows docs/cloud.md.
 func (v onVSphere) ownMachine() {
 	const name = "byo"
-	if err := v.vcenter.Clone(v.t.Context(), name); err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, v.vcenter.Clone(v.t.Context(), name))
 	var hostName, address string
 	v.eventually("VMware Tools report the virtual machine", func(ctx context.Context) (missing string) {
 		var err error

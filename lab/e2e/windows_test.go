@@ -76,9 +76,7 @@ func (p place) checkNode(host *lab.Host) {
 
 func (p place) checkConnections(host *lab.Host) {
 	stats, err := host.Stats()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	if stats.Connections > 1 || stats.ExecChannels > 5 || stats.SFTPChannels > 1 {
 		p.t.Errorf("the join took %d connections, %d commands and %d transfers; at most 1, 5 and 1 are needed",
 			stats.Connections, stats.ExecChannels, stats.SFTPChannels)
@@ -103,9 +101,7 @@ func (p place) checkTokenGone(host *lab.Host, name types.NamespacedName) {
 
 func (p place) checkReboot(host *lab.Host, name types.NamespacedName) {
 	before := p.node("win-1").Status.NodeInfo.BootID
-	if err := host.Reboot(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, host.Reboot(p.t.Context()))
 	p.expectBooted("win-1", before)
 	p.expectReady(name)
 }
@@ -117,9 +113,7 @@ func (p place) checkPlugin(host *lab.Host, name types.NamespacedName) {
 	}
 	const id = "{CCC2A336-D7F3-4818-A213-272B7924213E}"
 	for _, key := range []string{`HKLM\SYSTEM\CurrentControlSet\Control\CCG\COMClasses\` + id, `HKLM\SOFTWARE\Classes\CLSID\` + id} {
-		if err := host.WriteRegistry(p.t.Context(), key, "", guestapi.RegistryValue{Type: "REG_SZ", Text: "a plugin"}); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, host.WriteRegistry(p.t.Context(), key, "", guestapi.RegistryValue{Type: "REG_SZ", Text: "a plugin"}))
 	}
 	p.checkReboot(host, name)
 	p.eventually("the node says that it has a plugin", func(ctx context.Context) string {
@@ -171,9 +165,7 @@ func notReady(node *corev1.Node) string {
 
 func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 	before, err := host.Stats()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	previous := p.node("win-1").UID
 	if err := p.Release(p.t.Context(), p.instance(name)); err != nil { // otherwise the host would be cleaned up
 		p.t.Fatal(err)
@@ -185,9 +177,7 @@ func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 		p.t.Error("the node is the old one")
 	}
 	after, err := host.Stats()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	if sent := after.Sub(before).BytesIn; sent > 1<<20 {
 		p.t.Errorf("%d bytes were sent to a host that had everything", sent)
 	}

@@ -23,20 +23,14 @@ import (
 // anotherKey replaces the SSH key pair.
 func (p place) anotherKey(watch *budgetWatch) {
 	old, err := ssh.ParsePrivateKey(p.Key)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	private, text, err := sshserver.NewKey()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	cordons, before := watch.cordons(), p.untouched()
 	var secret corev1.Secret
 	p.get(ours(api.PrivateKeySecret), &secret)
 	secret.Data[api.PrivateKeyKey] = text
-	if err := p.Client.Update(p.t.Context(), &secret); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Update(p.t.Context(), &secret))
 	began := time.Now()
 	want := sha256.Sum256(bytes.TrimSpace(ssh.MarshalAuthorizedKey(private.PublicKey())))
 	p.eventually("all nodes report that they accept the new key", func(context.Context) string {

@@ -47,9 +47,7 @@ func (p place) leave(host *lab.Host, fresh snapshot) {
 	p.get(ours(api.InstancesConfigMap), &entries)
 	before := entries.DeepCopy()
 	delete(entries.Data, host.Address())
-	if err := p.Client.Patch(p.t.Context(), &entries, client.MergeFrom(before)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Patch(p.t.Context(), &entries, client.MergeFrom(before)))
 	began := time.Now()
 	p.expectGone(ours(host.Address()), &v1alpha1.WindowsInstance{})
 	p.expectGone(types.NamespacedName{Name: host.Name()}, &corev1.Node{})

@@ -62,9 +62,7 @@ func TestWindowsFleet(t *testing.T) {
 	passed := t.Run("another kubelet", func(t *testing.T) {
 		p := p.in(t)
 		dir, err := p.AnotherPayload(mark, "kubelet.exe")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p.roll(dir, watch, outages)
 		p.expectKubelets(isMarked)
 	}) &&
@@ -95,9 +93,7 @@ func (p place) startWeb() {
 		// Clients learn of a pod's end only after its program does: to lose no request, it must serve for a moment longer.
 		d.Spec.Template.Spec = testenv.WebserverPod("GRACE_SECONDS=2")
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	two := intstr.FromInt32(2)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appWeb}}
 	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &two, Selector: labelsOf(appWeb)}
@@ -118,9 +114,7 @@ func (p place) startApps() {
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
 		d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname] = "win-2" // so that it is stopped only once
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appAgent}}
 	daemons.Spec.Selector = labelsOf(appAgent)
 	daemons.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(appAgent).MatchLabels}, Spec: testenv.WebserverPod()}
