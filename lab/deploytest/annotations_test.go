@@ -19,15 +19,11 @@ func (c *cluster) testAnnotationsOfPods(t *testing.T) {
 	pod := windowsPod("told", "r.test/web:1")
 	pod.Annotations, pod.Labels = map[string]string{"theirs": "stays"}, map[string]string{"app": "web"}
 	got, err := c.admin.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pods := c.asOperator(t).CoreV1().Pods(pod.Namespace)
 	patch := func(change map[string]any, subresources ...string) func(context.Context) error {
 		text, err := json.Marshal(change)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return func(ctx context.Context) error {
 			return drop(pods.Patch(ctx, pod.Name, types.MergePatchType, text, metav1.PatchOptions{}, subresources...))
 		}
@@ -57,7 +53,5 @@ func (c *cluster) testAnnotationsOfPods(t *testing.T) {
 			return drop(pods.Create(ctx, windowsPod("made", "a"), metav1.CreateOptions{}))
 		}},
 	})
-	if err := c.admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 }

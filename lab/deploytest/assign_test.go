@@ -17,9 +17,7 @@ import (
 
 // testPodsGetAClass has deploy/workloads give pods a RuntimeClass, which then adds its node selector and tolerations.
 func (c *cluster) testPodsGetAClass(t *testing.T) {
-	if err := manifest.Apply(t.Context(), c.config, deployDir+"/workloads"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, manifest.Apply(t.Context(), c.config, deployDir+"/workloads"))
 	class := func(name string, labels map[string]string, build string) *nodev1.RuntimeClass {
 		class := windowsClass(name)
 		for key, value := range labels {
@@ -33,9 +31,7 @@ func (c *cluster) testPodsGetAClass(t *testing.T) {
 		class("windows2019", map[string]string{api.LabelImages: "ltsc2019"}, "10.0.17763"), class("windows2022", map[string]string{api.LabelImages: "ltsc2022"}, "10.0.20348"),
 		class("fallback", map[string]string{api.LabelDefaultClass: "true"}, "10.0.20348"), theirs,
 	} {
-		if _, err := c.admin.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, drop(c.admin.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{})))
 	}
 	eventually(t, "", func(ctx context.Context) error { // the policy takes effect
 		got, err := c.dryRun(ctx, windowsPod("web", "a:ltsc2022"))
@@ -101,9 +97,7 @@ func (c *cluster) expectClass(t *testing.T, image string, change func(*corev1.Po
 		c.createNamespace(t, pod.Namespace, map[string]string{api.LabelAssignRuntimeClass: "false"})
 	}
 	current, err := c.dryRun(t.Context(), pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := ""
 	if current.Spec.RuntimeClassName != nil {
 		got = *current.Spec.RuntimeClassName

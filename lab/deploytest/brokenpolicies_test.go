@@ -98,9 +98,7 @@ func (c *cluster) testBrokenPolicies(t *testing.T) {
 	var ours []*unstructured.Unstructured
 	for _, dir := range []string{deployDir, deployDir + "/workloads"} {
 		objects, err := manifest.Render(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ours = append(ours, objects...)
 	}
 	for _, b := range breakages() {
@@ -137,9 +135,7 @@ func broken(objects []*unstructured.Unstructured, b breakage, forced bool) (all 
 
 func (c *cluster) apply(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
-	if err := manifest.ApplyObjects(t.Context(), c.config, objects); err != nil {
-		t.Fatal(err)
-	}
+	must(t, manifest.ApplyObjects(t.Context(), c.config, objects))
 }
 
 // createAll creates acceptable pods of all kinds, and returns an error with any warnings or refusals.

@@ -29,9 +29,7 @@ func (c *cluster) testMemoryOfTheCache(t *testing.T) {
 	maps, pods := c.admin.CoreV1().ConfigMaps(namespace), c.admin.CoreV1().Pods("default")
 	for i := range 150 {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"a": strings.Repeat("x", 1_000_000)}}
-		if _, err := maps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, drop(maps.Create(t.Context(), cm, metav1.CreateOptions{})))
 		t.Cleanup(func() { _ = maps.Delete(context.WithoutCancel(t.Context()), cm.Name, metav1.DeleteOptions{}) })
 	}
 	for i := range 50 {
@@ -45,9 +43,7 @@ func (c *cluster) testMemoryOfTheCache(t *testing.T) {
 				Key: strings.Repeat("k", 240) + "/" + strings.Repeat("k", 50) + fmt.Sprintf("%04d", j), Operator: corev1.TolerationOpEqual, Value: strings.Repeat("v", 63), Effect: corev1.TaintEffectNoExecute,
 			})
 		}
-		if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, drop(pods.Create(t.Context(), pod, metav1.CreateOptions{})))
 		t.Cleanup(func() {
 			_ = pods.Delete(context.WithoutCancel(t.Context()), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 		})
@@ -64,9 +60,7 @@ func (c *cluster) readLikeTheOperator(t *testing.T) (held, peak uint64) {
 	t.Helper()
 	scheme := utilruntime.NewScheme()
 	for _, add := range []func(*utilruntime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(scheme))
 	}
 	o := controllers.Informers(namespace).Cache()
 	o.Scheme = scheme
@@ -78,13 +72,9 @@ func (c *cluster) readLikeTheOperator(t *testing.T) (held, peak uint64) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	k, err := cache.New(c.operatorConfig(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, kind := range []client.Object{&corev1.ConfigMap{}, &corev1.Pod{}, &certificatesv1.CertificateSigningRequest{}, &corev1.Node{}} {
-		if _, err := k.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, drop(k.GetInformer(ctx, kind, cache.BlockUntilSynced(false))))
 	}
 	synced := make(chan bool, 1)
 	go func() { _ = k.Start(ctx) }()

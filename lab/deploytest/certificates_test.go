@@ -30,15 +30,11 @@ import (
 func newRequest(t *testing.T, commonName, organization string) (key, request []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: commonName, Organization: []string{organization}},
 	}, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if key, err = keyutil.MarshalPrivateKeyToPEM(private); err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +73,9 @@ func (c *cluster) newHost(t *testing.T) host {
 	seconds := int64(15 * 60)
 	answer, err := c.asOperator(t).CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "windows-node-bootstrapper",
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(answer.Status.Token, ".")[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var claims struct {
 		ID string `json:"jti"`
 	}
@@ -110,15 +102,11 @@ func (c *cluster) obtain(t *testing.T, as clients, known csr.Known, signer, comm
 	t.Helper()
 	key, request := newRequest(t, commonName, organization)
 	made, err := createRequest(t.Context(), as, signer, request, "digital signature", "client auth")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d := csr.Decide(made, known); d.Verdict != csr.Approve {
 		t.Fatalf("the request would not be approved, rule %q: %s", d.Rule, d.Message)
 	}
-	if err := approve(t.Context(), c.asOperator(t), made); err != nil {
-		t.Fatal(err)
-	}
+	must(t, approve(t.Context(), c.asOperator(t), made))
 	config := rest.AnonymousClientConfig(c.config)
 	config.CertData, config.KeyData = waitForCertificate(t, as, made.Name), key
 	return newClients(t, config)

@@ -49,13 +49,9 @@ type clients struct {
 func newClients(t *testing.T, config *rest.Config) clients {
 	t.Helper()
 	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	untyped, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return clients{typed, untyped}
 }
 
@@ -72,15 +68,11 @@ func startClusterOf(t *testing.T, minor string) *cluster {
 		o.Kubernetes = payloadtest.Version(t, "../..", "kubelet-"+minor)
 	}
 	cp, err := lab.StartControlPlane(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(cp.Stop)
 	c := &cluster{minor: minor, control: cp, config: cp.RESTConfig(), admin: newClients(t, cp.RESTConfig())}
 	for range 2 { // the second time, like an upgrade
-		if err := manifest.Apply(t.Context(), c.config, deployDir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, manifest.Apply(t.Context(), c.config, deployDir))
 	}
 	c.createObjects(t)
 	c.waitForRules(t)
@@ -113,28 +105,22 @@ func (c *cluster) asWICD(t *testing.T, node string) clients {
 func (c *cluster) createObjects(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	for name, os := range map[string]string{"win-1": "windows", "win-2": "windows", "linux-1": "linux"} {
-		must(c.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{
+		must(t, drop(c.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
 				Name:        name,
 				Labels:      map[string]string{"kubernetes.io/os": os},
 				Annotations: map[string]string{"example.com/other": "x", group + "/desired-version": "1"},
 			},
 			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "os", Value: "Windows", Effect: corev1.TaintEffectNoSchedule}}},
-		}, metav1.CreateOptions{}))
+		}, metav1.CreateOptions{})))
 	}
-	must(c.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-bare"}}, metav1.CreateOptions{}))
+	must(t, drop(c.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-bare"}}, metav1.CreateOptions{})))
 	for _, name := range []string{"cloud-private-key", "other"} {
-		must(c.admin.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+		must(t, drop(c.admin.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})))
 	}
 	for _, name := range []string{"windows-instances", "other"} {
-		must(c.admin.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+		must(t, drop(c.admin.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})))
 	}
 }
 
@@ -225,6 +211,14 @@ func annotate(key string, value any) map[string]any {
 
 func metadata(field string, value any) map[string]any {
 	return map[string]any{"metadata": map[string]any{field: value}}
+}
+
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // drop returns only the error of a call.

@@ -30,9 +30,7 @@ func (c *cluster) testColumns(t *testing.T) {
 	for i, reason := range reasons(t) {
 		name := fmt.Sprintf("production-x7k2p-windows-us-east-1a-a%03d", i)
 		o := object("WindowsInstance", name, map[string]any{"address": fmt.Sprintf("10.100.200.%d", 1+i), "username": "Administrator"})
-		if _, err := instances(c.admin, in).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, drop(instances(c.admin, in).Create(t.Context(), o, metav1.CreateOptions{})))
 		status := map[string]any{"status": map[string]any{
 			"nodeRef": map[string]any{"name": fmt.Sprintf("ip-10-100-200-%d.us-east-1.compute.internal", 100+i)},
 			"plan":    map[string]any{"action": "Upgrade", "disruption": "Drain", "waitsFor": "VersionSkewUnsupported"},
@@ -42,12 +40,8 @@ func (c *cluster) testColumns(t *testing.T) {
 			}},
 		}}
 		raw, err := json.Marshal(status)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := instances(c.admin, in).Patch(t.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{}, "status"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, drop(instances(c.admin, in).Patch(t.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{}, "status")))
 	}
 	narrow := c.kubectl(t, "get", "winst", "-n", in)
 	for _, line := range narrow {
@@ -74,12 +68,8 @@ func (c *cluster) kubectl(t *testing.T, args ...string) []string {
 	t.Helper()
 	dir := t.TempDir()
 	program, kubeconfig := filepath.Join(dir, "kubectl"), filepath.Join(dir, "kubeconfig")
-	if err := c.control.LinkKubectl(program); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.control.Kubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.control.LinkKubectl(program))
+	must(t, c.control.Kubeconfig(kubeconfig))
 	command := exec.CommandContext(t.Context(), program, args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+dir)
 	var errors bytes.Buffer
@@ -95,9 +85,7 @@ func (c *cluster) kubectl(t *testing.T, args ...string) []string {
 func reasons(t *testing.T) (all []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/reference/reasons.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(string(page), -1) {
 		all = append(all, m[1])
 	}
@@ -114,9 +102,7 @@ func (c *cluster) examplesInSchemas(t *testing.T) map[string][]string {
 	for _, name := range []string{"windowsinstances", "windowsconfigs"} {
 		crd, err := c.admin.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
 			Get(t.Context(), name+"."+group, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		spec := crd.Object["spec"].(map[string]any)
 		version := spec["versions"].([]any)[0].(map[string]any)
 		collectExamples(found, spec["names"].(map[string]any)["kind"].(string), version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any))

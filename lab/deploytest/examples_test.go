@@ -40,20 +40,14 @@ func examples(t *testing.T) (all []example) {
 	files := []string{"../../README.md", "../../deploy/README.md"}
 	for _, pattern := range []string{"../../docs/*.md", "../../docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files = append(files, found...)
 	}
 	for _, name := range files {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		blocks, err := documents.Blocks(strings.TrimPrefix(name, "../../"), string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, b := range blocks {
 			if b.Language == "yaml" {
 				all = append(all, objectsOf(t, b)...)

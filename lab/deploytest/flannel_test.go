@@ -52,9 +52,7 @@ func (c *cluster) testWICDOnFlannel(t *testing.T) {
 		}},
 	})
 	current, err := c.admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := current.Annotations; got[flannels+"public-ip"] != "" || got[flannels+"backend-type"] != "vxlan" || got[flannels+"backend-data"] != `{"VNI":4096,"VtepMAC":"00:15:5d:00:00:01"}` || got[group+"/version"] != "1" {
 		t.Errorf("the node has the annotations %v", got)
 	}

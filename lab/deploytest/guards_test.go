@@ -24,34 +24,24 @@ import (
 // testOperatorSeesThePolicies compares the policies as the API server has completed them with what the operator expects.
 func (c *cluster) testOperatorSeesThePolicies(t *testing.T) {
 	guards, err := deploy.Guards()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := c.asOperator(t).AdmissionregistrationV1()
 	for _, g := range guards {
 		policy, err := o.ValidatingAdmissionPolicies().Get(t.Context(), g.Policy.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		binding, err := o.ValidatingAdmissionPolicyBindings().Get(t.Context(), g.Binding.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if p, b := g.PolicyDiffers(policy), g.BindingDiffers(binding); p != "" || b != "" {
 			t.Errorf("policy %s, as it was applied, differs in %q, its binding in %q", g.Policy.Name, p, b)
 		}
 	}
 	name := guards[0].Policy.Name
 	altered := c.admin.AdmissionregistrationV1()
-	if _, err := altered.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(altered.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`), metav1.PatchOptions{})))
 	if got, err := o.ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{}); err != nil || guards[0].PolicyDiffers(got) != "spec.failurePolicy" {
 		t.Errorf("the policy that fails open differs in %q (%v)", guards[0].PolicyDiffers(got), err)
 	}
-	if _, err := altered.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(altered.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{})))
 	try(t, []attempt{
 		{"reads another policy", forbidden, func(ctx context.Context) error {
 			return drop(o.ValidatingAdmissionPolicies().Get(ctx, "other", metav1.GetOptions{}))
@@ -73,23 +63,17 @@ func (c *cluster) testOperatorSeesThePolicies(t *testing.T) {
 
 // testOperatorAppliesPolicies gives the operator the permissions of the bundle for OLM, and lets it repair its policies.
 func (c *cluster) testOperatorAppliesPolicies(t *testing.T) {
-	if err := manifest.Apply(t.Context(), c.config, deployDir+"/olm"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, manifest.Apply(t.Context(), c.config, deployDir+"/olm"))
 	const role = "windows-machine-config-operator-olm"
 	guards, err := deploy.Guards()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	as := c.asOperator(t).AdmissionregistrationV1()
 	eventually(t, "", func(ctx context.Context) error {
 		return drop(as.ValidatingAdmissionPolicies().List(ctx, byName(guards[0].Policy.Name)))
 	})
 	c.weaken(t, guards)
 	o, err := client.New(c.operatorConfig(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	policies := admission.NewApplying(o, o, kube.NewEvents(events.NewFakeRecorder(100)), guards)
 	for n, p := range []*admission.Policies{policies, admission.New(o, kube.NewEvents(events.NewFakeRecorder(100)), guards)} {
 		finding, err := p.Check(t.Context())
@@ -136,9 +120,7 @@ func (c *cluster) testStrongRights(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"pull-secret", "windows-user-data"} {
-		if _, err := c.admin.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, drop(c.admin.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})))
 	}
 	takeOver := func(ctx context.Context) error {
 		return drop(o.Pods("kube-system").Patch(ctx, "none", types.MergePatchType, []byte(`{"spec":{"containers":null}}`), metav1.PatchOptions{}))
@@ -151,13 +133,9 @@ func (c *cluster) testStrongRights(t *testing.T) {
 		{"annotates pods within limits", "not found", takeOver},
 	})
 	const pods = "windows-machine-config-operator-pods"
-	if err := c.admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), pods, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), pods, metav1.DeleteOptions{}))
 	eventually(t, forbidden, takeOver)
-	if err := manifest.Apply(t.Context(), c.config, deployDir+"/limits"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, manifest.Apply(t.Context(), c.config, deployDir+"/limits"))
 }
 
 // weaken deletes a policy and a binding, and adds to others what server-side apply does not remove.
@@ -172,9 +150,7 @@ func (c *cluster) weaken(t *testing.T, guards []deploy.Guard) {
 		drop(admin.ValidatingAdmissionPolicyBindings().Patch(t.Context(), guards[3].Binding.Name, types.MergePatchType,
 			[]byte(`{"spec":{"validationActions":["Audit"],"matchResources":{"objectSelector":{"matchLabels":{"a":"b"}}}}}`), metav1.PatchOptions{})),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 

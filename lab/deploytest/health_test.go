@@ -69,9 +69,7 @@ func (c *cluster) newNode(t *testing.T, name string) {
 	if err == nil {
 		err = patchStatus(t.Context(), c.admin, name, types.StrategicMergePatchType, map[string]any{"status": fullStatus()})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func (c *cluster) testWICDOnItsCondition(t *testing.T) {
@@ -167,9 +165,7 @@ func (c *cluster) testConditionBesideTheKubelet(t *testing.T) {
 	}
 	work.Wait()
 	node, err := c.admin.CoreV1().Nodes().Get(t.Context(), "win-busy", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	last := fmt.Sprint(writes - 1)
 	messages := map[corev1.NodeConditionType]string{}
 	for _, condition := range node.Status.Conditions {
@@ -237,9 +233,7 @@ func (c *cluster) testWICDOnEvents(t *testing.T) {
 // everything, or nothing.
 func (c *cluster) testPoliciesAreTypeChecked(t *testing.T) {
 	objects, err := manifest.Render(deployDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var want int
 	for _, o := range objects {
 		if o.GetKind() == "ValidatingAdmissionPolicy" {

@@ -231,9 +231,7 @@ func (c *cluster) testBootstrapper(t *testing.T) {
 	}
 	const allowed = "allowed are kubernetes.io/kube-apiserver-client-kubelet, kubernetes.io/kube-apiserver-client"
 	made, err := createRequest(t.Context(), host, certificatesv1.KubeAPIServerClientKubeletSignerName, request, "digital signature", "client auth")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	try(t, []attempt{
 		{"asks for a kubelet's certificate", "", ask(certificatesv1.KubeAPIServerClientKubeletSignerName, "client auth")},
 		{"asks for WICD's certificate", "", ask(certificatesv1.KubeAPIServerClientSignerName, "client auth")},
@@ -296,9 +294,7 @@ func (c *cluster) testRightsAreComplete(t *testing.T) {
 func rightsOf(t *testing.T, as clients) []string {
 	t.Helper()
 	all, err := rights.Of(t.Context(), as, namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 

@@ -59,9 +59,7 @@ func (c *cluster) testWindowsInstance(t *testing.T) {
 		{"more addresses than there may be", "spec.additionalAddresses", with(map[string]any{"additionalAddresses": addressRanges(17)})},
 		{"host key that is none", "spec.hostKey", with(map[string]any{"hostKey": "ssh-dss AAAA"})},
 	})
-	if _, err := all.Create(t.Context(), object("WindowsInstance", "kept", map[string]any{"address": "10.0.0.1", "username": "a"}), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(all.Create(t.Context(), object("WindowsInstance", "kept", map[string]any{"address": "10.0.0.1", "username": "a"}), metav1.CreateOptions{})))
 	patch := func(raw string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			return drop(all.Patch(ctx, "kept", types.MergePatchType, []byte(raw), metav1.PatchOptions{}))

@@ -31,17 +31,13 @@ func (c *cluster) testKubeletByChance(t *testing.T) {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard) // each warning of a gate, for each configuration
 	_, codecs, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := configs(c.admin)
 	seen := map[string]int{}
 	for seed := range uint64(600) {
 		spec := kubeletByChance(rand.New(rand.NewPCG(seed, 42)))
 		var k v1alpha1.KubeletSpec
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &k); err != nil {
-			t.Fatal(err)
-		}
+		must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &k))
 		content, err := renderKubelet(k)
 		if err != nil && !errors.Is(err, desired.ErrSettings) {
 			t.Fatalf("seed %d: %v", seed, err)

@@ -37,13 +37,9 @@ func deleteSeen(ctx context.Context, machines dynamic.ResourceInterface, name st
 
 // testMachines turns the cluster into OpenShift, and tests the operator's permissions for Machines.
 func (c *cluster) testMachines(t *testing.T) {
-	if err := openshift.Install(t.Context(), c.config, "../..", "None"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, openshift.Install(t.Context(), c.config, "../..", "None"))
 	for _, dir := range []string{deployDir + "/openshift", deployDir + "/openshift/cluster-api"} {
-		if err := manifest.Apply(t.Context(), c.config, dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, manifest.Apply(t.Context(), c.config, dir))
 	}
 	for _, in := range []string{machineAPI, "default"} {
 		for name, system := range map[string]string{"m": "Windows", "n": "Windows", "tux": "Linux", "bare": ""} {
@@ -52,15 +48,11 @@ func (c *cluster) testMachines(t *testing.T) {
 				labels = map[string]string{"machine.openshift.io/os-id": system}
 			}
 			machine := openshift.NewMachine(openshift.MachineAPI, in, name, labels)
-			if _, err := machinesOf(c.admin, "machine.openshift.io", "v1beta1", in).Create(t.Context(), machine, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, drop(machinesOf(c.admin, "machine.openshift.io", "v1beta1", in).Create(t.Context(), machine, metav1.CreateOptions{})))
 		}
 	}
 	for _, in := range []string{clusterAPI, "default"} {
-		if _, err := machinesOf(c.admin, "cluster.x-k8s.io", "v1beta2", in).Create(t.Context(), openshift.NewMachine(openshift.ClusterAPI, in, "m", nil), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, drop(machinesOf(c.admin, "cluster.x-k8s.io", "v1beta2", in).Create(t.Context(), openshift.NewMachine(openshift.ClusterAPI, in, "m", nil), metav1.CreateOptions{})))
 	}
 	o := c.asOperator(t)
 	own, foreign := machinesOf(o, "machine.openshift.io", "v1beta1", machineAPI), machinesOf(o, "machine.openshift.io", "v1beta1", "default")
@@ -146,9 +138,7 @@ func (c *cluster) testUserData(t *testing.T, o clients, in string) {
 	data := func(name string, kind corev1.SecretType) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}, Type: kind}
 	}
-	if _, err := c.admin.CoreV1().Secrets(in).Create(t.Context(), data("worker-user-data", ""), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(c.admin.CoreV1().Secrets(in).Create(t.Context(), data("worker-user-data", ""), metav1.CreateOptions{})))
 	const limited = "allowed in openshift-"
 	try(t, []attempt{
 		{"is another's", limited, func(ctx context.Context) error {

@@ -79,20 +79,14 @@ func (c *cluster) testMonitoring(t *testing.T) {
 // these do not have.
 func (c *cluster) testMonitoringKinds(t *testing.T, version prometheusoperator.Version) {
 	definitions, err := version.Definitions(t.Context(), "../..", "servicemonitors", "prometheusrules")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range definitions { // the API server takes its time to forget what the former version had
 		c.removeKind(t, d.GetName())
 	}
-	if err := manifest.ApplyObjects(t.Context(), c.config, definitions); err != nil {
-		t.Fatal(err)
-	}
+	must(t, manifest.ApplyObjects(t.Context(), c.config, definitions))
 	for _, dir := range []string{"/monitoring", "/monitoring/openshift"} {
 		for range 2 { // the second time, like an upgrade
-			if err := manifest.Apply(t.Context(), c.config, deployDir+dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, manifest.Apply(t.Context(), c.config, deployDir+dir))
 		}
 	}
 	monitors := c.admin.dynamic.Resource(schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"}).Namespace(namespace)

@@ -27,18 +27,14 @@ const (
 func inOwnNamespaces(t *testing.T) (inside bool) {
 	t.Helper()
 	if os.Getenv(insideTest) == t.Name() {
-		if err := errors.Join(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""), makeNetwork()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""), makeNetwork()))
 		return true
 	}
 	if os.Getuid() != 0 {
 		t.Skip("namespaces of network and mounts need root")
 	}
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.timeout=5m", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), insideTest+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}

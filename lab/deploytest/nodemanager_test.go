@@ -37,9 +37,7 @@ func (c *cluster) setNode(t *testing.T, name string, providerID string, taints [
 	for _, key := range taints {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 	}
-	if _, err := c.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(c.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})))
 }
 
 // updateNode reads a Node, changes it and replaces it, as the cloud-node-manager does. It changes nothing: the server only tries.
@@ -123,9 +121,7 @@ func (c *cluster) testNodeManagerOnItsNode(t *testing.T) {
 	})
 	c.setNode(t, name, "", nil)
 	try(t, []attempt{{"changes nothing of a Node without taints", "", update(func(*corev1.Node) {})}})
-	if err := c.admin.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.admin.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // testNodeManagerOnItsStatus tries patches of the status.

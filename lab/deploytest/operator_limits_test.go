@@ -235,9 +235,7 @@ func (c *cluster) testOperatorApproves(t *testing.T) {
 					Request: request, SignerName: tc.signer, Usages: []certificatesv1.KeyUsage{"digital signature", tc.usage}, ExpirationSeconds: tc.seconds,
 				},
 			}, metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			approved := approval(made)
 			if tc.change != nil {
 				tc.change(approved)
@@ -252,9 +250,7 @@ func (c *cluster) testOperatorApproves(t *testing.T) {
 			Verb: "approve", Group: "certificates.k8s.io", Resource: "signers", Name: "kubernetes.io/legacy-unknown",
 		}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if review.Status.Allowed {
 		t.Error("the operator can approve requests of signer kubernetes.io/legacy-unknown")
 	}

@@ -225,12 +225,8 @@ func (c *cluster) testNodesThatChangeTheirLabel(t *testing.T) {
 	} {
 		c.newNode(t, node)
 		kubelet := c.as(t, "system:node:"+node, "system:nodes")
-		if err := patchNode(t.Context(), kubelet, node, linux); err != nil {
-			t.Fatal(err)
-		}
-		if err := patchStatus(t.Context(), kubelet, node, types.MergePatchType, map[string]any{"status": map[string]any{"nodeInfo": map[string]any{"operatingSystem": tc.system}}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, patchNode(t.Context(), kubelet, node, linux))
+		must(t, patchStatus(t.Context(), kubelet, node, types.MergePatchType, map[string]any{"status": map[string]any{"nodeInfo": map[string]any{"operatingSystem": tc.system}}}))
 		try(t, []attempt{
 			{node + " is labeled", tc.want, func(ctx context.Context) error {
 				return patchNode(ctx, o, node, metadata("labels", map[string]any{"node-role.kubernetes.io/worker": ""}))

@@ -235,9 +235,7 @@ func (c *cluster) testPlacementPolicy(t *testing.T, w writer) {
 func (c *cluster) createNamespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
 	_, _ = c.admin.CoreV1().ServiceAccounts(name).Create(t.Context(), account, metav1.CreateOptions{}) // or its controller did
 }

@@ -67,13 +67,9 @@ func (c *cluster) testRedirects(t *testing.T) {
 func buildPlugin(t *testing.T) (program string) {
 	t.Helper()
 	root, err := testenv.Repository(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	program = filepath.Join(t.TempDir(), "kubectl-windows")
-	if err := lab.BuildOwn(t.Context(), root, "./cmd/kubectl-windows", program, lab.BuildOptions{}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.BuildOwn(t.Context(), root, "./cmd/kubectl-windows", program, lab.BuildOptions{}, nil))
 	return program
 }
 
@@ -82,9 +78,7 @@ func (c *cluster) serveAsKubelet(t *testing.T, handle http.HandlerFunc) (port in
 	t.Helper()
 	address := ownAddress(t) // the API server connects to no kubelet at a loopback address
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address.String(), "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	node := c.as(t, "system:node:win-1", "system:nodes")
 	kubelet := httptest.NewUnstartedServer(handle)
 	_ = kubelet.Listener.Close()
@@ -93,18 +87,14 @@ func (c *cluster) serveAsKubelet(t *testing.T, handle http.HandlerFunc) (port in
 	t.Cleanup(kubelet.Close)
 	port = listener.Addr().(*net.TCPAddr).Port
 	status := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, address, port)
-	if _, err := node.CoreV1().Nodes().Patch(t.Context(), "win-1", types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(node.CoreV1().Nodes().Patch(t.Context(), "win-1", types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")))
 	return port
 }
 
 func ownAddress(t *testing.T) net.IP {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, a := range all {
 		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
 			return ip.IP
@@ -118,23 +108,15 @@ func ownAddress(t *testing.T) net.IP {
 func (c *cluster) servingCertificate(t *testing.T, node clients, address net.IP) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: "system:node:win-1", Organization: []string{"system:nodes"}}, IPAddresses: []net.IP{address},
 	}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 	made, err := createRequest(t.Context(), node, certificatesv1.KubeletServingSignerName, request, "digital signature", "server auth")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := approve(t.Context(), c.admin, made); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, approve(t.Context(), c.admin, made))
 	block, _ := pem.Decode(waitForCertificate(t, c.admin, made.Name))
 	return tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}
 }
@@ -144,13 +126,9 @@ func (c *cluster) administrator(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	const name = "administrator"
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := c.admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(c.admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), account, metav1.CreateOptions{})))
 	c.bind(t, "", "cluster-admin", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: name})
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := c.control.KubeconfigFor(t.Context(), metav1.NamespaceDefault, name, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.control.KubeconfigFor(t.Context(), metav1.NamespaceDefault, name, kubeconfig))
 	return kubeconfig
 }

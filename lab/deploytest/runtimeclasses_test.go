@@ -41,9 +41,7 @@ func (c *cluster) testRuntimeClasses(t *testing.T) {
 	const onlyOurs, onlyWindows = "changes and deletes only those", "must have label"
 	theirs := windowsClass("theirs")
 	theirs.Labels = nil
-	if _, err := c.admin.NodeV1().RuntimeClasses().Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(c.admin.NodeV1().RuntimeClasses().Create(t.Context(), theirs, metav1.CreateOptions{})))
 	classes := c.asOperator(t).NodeV1().RuntimeClasses()
 	create := func(change func(*nodev1.RuntimeClass)) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -92,9 +90,7 @@ func (c *cluster) testPodOfAClass(t *testing.T) {
 	pod := windowsPod("web", "example.com/web:1")
 	pod.Spec.RuntimeClassName = new("windows2022")
 	got, err := c.dryRun(t.Context(), pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got.Spec.NodeSelector[corev1.LabelWindowsBuild] != "10.0.20348" || got.Spec.NodeSelector[corev1.LabelOSStable] != "windows" {
 		t.Errorf("its node selector is %v", got.Spec.NodeSelector)
 	}
@@ -112,9 +108,7 @@ func (c *cluster) testPodWithHyperV(t *testing.T) {
 	pod := windowsPod("web", "example.com/web:1")
 	pod.Spec.RuntimeClassName = new("windows2022-hyperv")
 	got, err := c.dryRun(t.Context(), pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if memory := got.Spec.Overhead[corev1.ResourceMemory]; memory.String() != "512Mi" || got.Spec.NodeSelector[api.LabelHyperV] != "true" {
 		t.Errorf("its overhead is %v, and its node selector %v", got.Spec.Overhead, got.Spec.NodeSelector)
 	}

@@ -24,9 +24,7 @@ func (c *cluster) testServicesAreTheOperators(t *testing.T) {
 	const refused = "is what Windows nodes obey, and only the operator writes it"
 	const name = "windows-services-9"
 	o := c.asOperator(t).CoreV1().ConfigMaps(namespace)
-	if _, err := o.Create(t.Context(), configMap(name), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(o.Create(t.Context(), configMap(name), metav1.CreateOptions{})))
 	for _, who := range []clients{c.mayWriteConfigMaps(t, "pipeline"), c.admin} {
 		maps := who.CoreV1().ConfigMaps(namespace)
 		try(t, []attempt{
@@ -85,12 +83,8 @@ func (c *cluster) testServicesAreTheOperators(t *testing.T) {
 // testNamespaceCanBeDeleted runs last: it deletes the namespace with the objects that nodes obey.
 func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
 	o := c.asOperator(t).CoreV1().ConfigMaps(namespace)
-	if _, err := o.Create(t.Context(), configMap("windows-services-9"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.admin.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, drop(o.Create(t.Context(), configMap("windows-services-9"), metav1.CreateOptions{})))
+	must(t, c.admin.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
 	eventually(t, "", func(ctx context.Context) error {
 		got, err := c.admin.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

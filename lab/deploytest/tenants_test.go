@@ -59,13 +59,9 @@ func (c *cluster) createEndpoint(t *testing.T, in, service string, port int32, h
 // reserved are the addresses that no host can have, as the operator reads them with its rights.
 func (c *cluster) reserved(t *testing.T) *source.ReservedAddresses {
 	t.Helper()
-	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v1alpha1.AddToScheme(scheme.Scheme))
 	operator, err := client.New(c.operatorConfig(), client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return source.NewReservedAddresses(operator, operator, clusterfacts.Connection{}, source.NewResolver(nil))
 }
 
@@ -78,9 +74,7 @@ func TestAServiceWithTheAddressOfAHost(t *testing.T) {
 	c, dir := startCluster(t), t.TempDir()
 	const host = "203.0.113.50"
 	pod, err := net.Listen("tcp", nodeAddress+":2222")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	go func() {
 		for {
 			conn, err := pod.Accept()
@@ -96,14 +90,10 @@ func TestAServiceWithTheAddressOfAHost(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.control.Kubeconfig(filepath.Join(dir, "kubeconfig")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.control.Kubeconfig(filepath.Join(dir, "kubeconfig")))
 	proxy, err := c.control.StartProxy(filepath.Join(dir, "log"), "--kubeconfig="+filepath.Join(dir, "kubeconfig"), "--hostname-override=cp-1", "--proxy-mode=nftables",
 		"--cluster-cidr=10.244.0.0/16", "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(proxy.Stop)
 	operator := c.reserved(t)
 	refusal := func(ctx context.Context) string {
@@ -142,18 +132,12 @@ func TestServiceNamesAreNotResolvedAsHosts(t *testing.T) {
 	file := func(name, content string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
-	if err := c.control.Kubeconfig(filepath.Join(dir, "kubeconfig")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.control.Kubeconfig(filepath.Join(dir, "kubeconfig")))
 	list := file("resolv.conf", "nameserver 127.0.0.1\nsearch "+namespace+".svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n")
-	if err := syscall.Mount(list, "/etc/resolv.conf", "", syscall.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mount(list, "/etc/resolv.conf", "", syscall.MS_BIND, ""))
 	dns, err := c.control.StartDNS(t.Context(), filepath.Join(dir, "log"), file("Corefile", `cluster.local:53 {
   kubernetes {
     kubeconfig `+filepath.Join(dir, "kubeconfig")+`
@@ -172,17 +156,13 @@ func TestServiceNamesAreNotResolvedAsHosts(t *testing.T) {
   }
 }
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(dns.Stop)
 	tenant := c.tenant(t, "lan")
 	eventually(t, "", func(ctx context.Context) error {
 		return createService(ctx, tenant, "lan", "win1", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "vm.tenant.example"})
 	})
-	if err := createService(t.Context(), tenant, "lan", "corp", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Name: "s", Port: 3128}}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, createService(t.Context(), tenant, "lan", "corp", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Name: "s", Port: 3128}}}))
 	c.createEndpoint(t, "lan", "corp", 3128, ptr.To("proxy"))
 	for name, trap := range map[string]string{"win1.lan": "198.51.100.66", "proxy.corp.lan": nodeAddress} { // else this test would show nothing
 		eventually(t, "", func(ctx context.Context) error {
@@ -197,9 +177,7 @@ func TestServiceNamesAreNotResolvedAsHosts(t *testing.T) {
 		t.Errorf("host win1.lan is %v (%v), want 10.0.0.7", ips, err)
 	}
 	pod, err := net.Listen("tcp", nodeAddress+":3128")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	go func() {
 		_ = http.Serve(pod, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			t.Errorf("the tenant's pod got %s %s with %q", r.Method, r.Host, r.Header.Get("Proxy-Authorization"))

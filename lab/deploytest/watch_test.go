@@ -24,21 +24,15 @@ func (c *cluster) testWICDWatchesSettings(t *testing.T) {
 	publish := func(settings string) {
 		t.Helper()
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "windows-services-1"}, Immutable: new(true), Data: map[string]string{"settings": settings}}
-		if _, err := operators.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, drop(operators.Create(t.Context(), cm, metav1.CreateOptions{})))
 	}
 	withdraw := func() {
 		t.Helper()
-		if err := operators.Delete(t.Context(), "windows-services-1", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, operators.Delete(t.Context(), "windows-services-1", metav1.DeleteOptions{}))
 	}
 	publish("first")
 	w, err := wicd.Watch(t.Context(), byName("windows-services-1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer w.Stop()
 	expectEvent(t, w, watch.Added, "first") // a watch without version starts with the existing objects
 	withdraw()

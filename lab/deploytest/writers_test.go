@@ -43,9 +43,7 @@ func (c *cluster) bind(t *testing.T, in, role string, subject rbacv1.Subject) {
 	} else {
 		_, err = c.admin.RbacV1().RoleBindings(in).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // permit gives a subject rules in a namespace.
@@ -58,9 +56,7 @@ func (c *cluster) permit(t *testing.T, in string, subject rbacv1.Subject, rules 
 			ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}, Subjects: []rbacv1.Subject{subject},
 		}, metav1.CreateOptions{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // testSecretsAreTheOperators has a user who may write Secrets, but not read them, plant, replace and delete Secrets that nodes trust.
@@ -103,9 +99,7 @@ func (c *cluster) testKubeletsCannotSetOperatorLabels(t *testing.T) {
 	c.newNode(t, "win-labeled")
 	kubelet := c.as(t, "system:node:win-labeled", "system:nodes")
 	label := func(key string, value any) map[string]any { return metadata("labels", map[string]any{key: value}) }
-	if err := patchNode(t.Context(), c.admin, "win-labeled", label(group+"/runs.windows2022", "true")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, patchNode(t.Context(), c.admin, "win-labeled", label(group+"/runs.windows2022", "true")))
 	var attempts []attempt
 	for _, key := range []string{group + "/hyperv", group + "/gmsa", group + "/runs.windows2025", group + "/byoh"} {
 		attempts = append(attempts,
@@ -207,12 +201,8 @@ func (c *cluster) testRolesOfOLMWriteNothing(t *testing.T) {
 func (c *cluster) expectTable(t *testing.T) {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(deployDir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rights.Bind(t.Context(), c.config, namespace); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, rights.Bind(t.Context(), c.config, namespace))
 	eventually(t, "", func(ctx context.Context) error {
 		if differences := rights.Differences(ctx, c.config, namespace, string(readme)); len(differences) > 0 {
 			return errors.New(strings.Join(differences, "\n"))
@@ -224,20 +214,12 @@ func (c *cluster) expectTable(t *testing.T) {
 // testAJoiningHostStopsNoUpgrade gives the account of joining hosts what OLM gives each account of a bundle.
 func (c *cluster) testAJoiningHostStopsNoUpgrade(t *testing.T) {
 	chart, err := lab.OLMChart(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := os.ReadFile(filepath.Join(chart, "crds", "0000_50_olm_00-operatorconditions.crd.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kind := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(text, &kind.Object); err != nil {
-		t.Fatal(err)
-	}
-	if err := manifest.ApplyObjects(t.Context(), c.config, []*unstructured.Unstructured{kind}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(text, &kind.Object))
+	must(t, manifest.ApplyObjects(t.Context(), c.config, []*unstructured.Unstructured{kind}))
 	conditions := schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v2", Resource: "operatorconditions"}
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition", "metadata": map[string]any{"name": "wmco"}, "spec": map[string]any{}}}
 	eventually(t, "", func(ctx context.Context) error {
