@@ -18,9 +18,7 @@ func TestAddressesCanBeListenedOn(t *testing.T) {
 	var both []*Addresses
 	for range 2 {
 		a, err := OpenAddresses(t.Context(), os.Stderr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer a.Close()
 		both = append(both, a)
 	}
@@ -33,14 +31,10 @@ func TestAddressesCanBeListenedOn(t *testing.T) {
 		for range 2 {
 			at := a.Next().String()
 			l, err := net.Listen("tcp4", net.JoinHostPort(at, "22"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer l.Close()
 			conn, err := net.DialTimeout("tcp4", l.Addr().String(), 5*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if remote, _, _ := net.SplitHostPort(conn.RemoteAddr().String()); remote != at {
 				t.Errorf("%s answered instead of %s", remote, at)
 			}

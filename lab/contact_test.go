@@ -39,9 +39,7 @@ type contacts struct {
 func newContacts(t *testing.T, o lab.Options) contacts {
 	t.Helper()
 	key, _, err := sshserver.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o.Hosts, o.WithoutControlPlane, o.AuthorizedKeys = []string{"win-1"}, true, ssh.MarshalAuthorizedKey(key.PublicKey())
 	c := contacts{host: lab.Start(t, o).Hosts()[0], key: key}
 	if c.payload, err = testenv.PayloadOf(t.Context(), "", filepath.Join(t.TempDir(), "payload"), os.Stderr, "wicd", "host-local"); err != nil {
@@ -118,9 +116,7 @@ func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
 	// The program that removes everything stays in the home folder, because it is running.
 	for folder, names := range map[string]string{`C:\users\` + testenv.User: "wicd-input-*", `C:\windows`: "wicd-*"} {
 		local, err := c.host.Path(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if left, err := filepath.Glob(filepath.Join(local, names)); err != nil || len(left) > 0 {
 			t.Errorf("%v was left, %v", left, err)
 		}
@@ -133,9 +129,7 @@ func (c contacts) exitStatus(t *testing.T, line string) int {
 	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience(contactPatience))
 	defer cancel()
 	h, err := c.Connect(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer h.Close()
 	err = h.Run(ctx, line, nil, io.Discard)
 	var exit interface{ ExitStatus() int }
@@ -170,21 +164,15 @@ func TestContactWithQuirksOfSSHServers(t *testing.T) {
 	} {
 		passed := t.Run(test.name, func(t *testing.T) {
 			before, err := c.host.Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.host.SetSSHQuirks(test.quirks); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, c.host.SetSSHQuirks(test.quirks))
 			var o join.Observer = untold{}
 			if test.cut {
 				o = cutter{host: c.host, cut: &sync.Once{}}
 			}
 			c.stageAndLeave(t, o, test.cut)
 			after, err := c.host.Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got := slices.ContainsFunc(after.Sub(before).Commands, func(line string) bool { return strings.Contains(line, "--input=") })
 			if got != test.byFiles {
 				t.Errorf("input went by files: %v, want %v", got, test.byFiles)
@@ -206,9 +194,7 @@ func TestContactThroughOpenSSHOfDebian(t *testing.T) {
 	}
 	c := newContacts(t, lab.Options{OpenSSH: true})
 	h, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer h.Close()
 	if version, _ := h.Server(); !strings.HasPrefix(version, "SSH-2.0-OpenSSH_") || strings.Contains(version, "Windows") {
 		t.Errorf("the server identifies itself as %q", version)
@@ -217,8 +203,6 @@ func TestContactThroughOpenSSHOfDebian(t *testing.T) {
 	if code := c.exitStatus(t, "cmd.exe /c exit 7"); code != 7 {
 		t.Errorf("exit code 7 is %d", code)
 	}
-	if err := c.host.Reboot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.host.Reboot(t.Context()))
 	c.stageAndLeave(t, cutter{host: c.host, cut: &sync.Once{}}, true)
 }

@@ -26,9 +26,7 @@ import (
 // TestContainers runs containers on a Windows host: with volumes, with a network for each pod, with limits, and on the host itself.
 func TestContainers(t *testing.T) {
 	p := openPods(t)
-	if err := p.host.WriteFile(`C:\data\host.txt`, []byte("of the host")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.host.WriteFile(`C:\data\host.txt`, []byte("of the host")))
 	t.Run("Volumes", func(t *testing.T) { p.in(t).volumes() })
 	if _, err := p.WinWebserver(t.Context(), "web", 2, nil); err != nil {
 		t.Fatal(err)
@@ -86,9 +84,7 @@ func (p pods) loopback() {
 func (p pods) forward() {
 	pod := p.expectServing("web", 2)[0]
 	port, stop, err := p.Forward(p.t.Context(), &pod, testenv.WebserverPort)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer stop()
 	for range 2 {
 		if answer, err := testenv.CallPort(p.t.Context(), "127.0.0.1", int(port), "/"); err != nil || answer != pod.Name {
@@ -181,9 +177,7 @@ func (p pods) hostProcess() {
 	if text, err := p.host.ReadFile(`C:\data\of-container.txt`); err != nil || string(text) != "of the container" {
 		p.t.Errorf("the host has %q (%v)", text, err)
 	}
-	if err := p.Client.Delete(p.t.Context(), d); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Delete(p.t.Context(), d))
 	p.eventually("the HostProcess container ends", func(ctx context.Context) string {
 		if answer, err := testenv.CallPort(ctx, p.host.Address(), port, "/"); err == nil {
 			return fmt.Sprintf("it answers %q", answer)
@@ -199,9 +193,7 @@ const wineStartFailure = "containerd-shim-runhcs-v1.exe: Internal error."
 // commands uses kubectl windows exec.
 func (p pods) commands() {
 	plugin, err := p.Plugin(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	for _, test := range []struct {
 		command []string
 		output  string
@@ -274,9 +266,7 @@ func (p pods) processorTime() {
 	const seconds = 10
 	before := told()
 	share, err := strconv.Atoi(p.ask(&all[0], "spin", strconv.Itoa(seconds))[0])
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	after := told()
 	used := time.Duration(share) * seconds * time.Second / 100
 	busy, idle := after[0]-before[0], after[1]-before[1]

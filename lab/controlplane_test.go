@@ -24,34 +24,26 @@ import (
 func mustClient(t *testing.T, c *rest.Config) *kubernetes.Clientset {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return client
 }
 
 func mustLoad(t *testing.T, path string) *rest.Config {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if mode := info.Mode().Perm(); mode != 0o600 {
 		t.Errorf("%s has mode %o, want 600: it holds credentials", path, mode)
 	}
 	c, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
 // TestControlPlane runs the control plane without hosts.
 func TestControlPlane(t *testing.T) {
 	cp, err := StartControlPlane(t.Context(), ControlPlaneOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(cp.Stop)
 	t.Run("ReportsTheVersionOfKubernetes", func(t *testing.T) {
 		v, err := mustClient(t, cp.RESTConfig()).Discovery().ServerVersion()
@@ -73,15 +65,11 @@ func TestControlPlane(t *testing.T) {
 func expectRightsOfAccounts(t *testing.T, cp *ControlPlane) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := cp.Kubeconfig(filepath.Join(dir, "admin")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cp.Kubeconfig(filepath.Join(dir, "admin")))
 	if _, err := mustClient(t, mustLoad(t, filepath.Join(dir, "admin"))).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Error("the administrator:", err)
 	}
-	if err := cp.KubeconfigFor(t.Context(), "default", "default", filepath.Join(dir, "account")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cp.KubeconfigFor(t.Context(), "default", "default", filepath.Join(dir, "account")))
 	client := mustClient(t, mustLoad(t, filepath.Join(dir, "account")))
 	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("an account without rights listed nodes: %v", err)
@@ -94,13 +82,9 @@ func expectRightsOfAccounts(t *testing.T, cp *ControlPlane) {
 func expectUnauthorized(t *testing.T, cp *ControlPlane) {
 	t.Helper()
 	other, err := controlplane.NewAuthority()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pair, err := other.Issue(pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := cp.RESTConfig()
 	c.CertData, c.KeyData = pair.Cert, pair.Key
 	if _, err := mustClient(t, c).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {

@@ -28,22 +28,16 @@ func TestTheKubeletTakesTheConfigurationOfItsCredentialProvider(t *testing.T) {
 		}},
 	}
 	rendered, err := desired.Render(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	config := ""
 	for _, f := range rendered.Node.Files {
 		if strings.HasSuffix(f.Path, "credential-provider-config.yaml") {
 			config = filepath.Join(dir, "config.yaml")
-			if err := os.WriteFile(config, []byte(f.Content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(config, []byte(f.Content), 0o600))
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, program), nil, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, program), nil, 0o700))
 	if err := plugin.RegisterCredentialProviderPlugins(config, dir, nil, nil); err != nil {
 		t.Error(err)
 	}

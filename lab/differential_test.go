@@ -63,9 +63,7 @@ func TestKubeProxyMatchesPredictions(t *testing.T) {
 			config := l.ControlPlane.RESTConfig()
 			config.WarningHandler = rest.NoWarnings{} // about external addresses
 			client, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			d := differential{networks{t: t, lab: l, host: l.Hosts()[0], client: client}, rand.New(rand.NewPCG(uint64(seed), 7))}
 			d.makeNode()
 			d.placeOf(minor, "kube-proxy")

@@ -112,9 +112,7 @@ func TestNothingIsLeftAfterAKill(t *testing.T) {
 	}
 	if os.Getenv(childVariable) != "" {
 		l := startAll(t)
-		if err := json.NewEncoder(os.Stdout).Encode(l.traces()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.NewEncoder(os.Stdout).Encode(l.traces()))
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return
 	}
@@ -122,24 +120,16 @@ func TestNothingIsLeftAfterAKill(t *testing.T) {
 	child.Env = append(os.Environ(), childVariable+"=1")
 	child.Stderr = os.Stderr
 	stdin, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stdin.Close()
 	stdout, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, child.Start())
 	var made traces
 	for in := bufio.NewScanner(stdout); made.Link == "" && in.Scan(); {
 		_ = json.Unmarshal(in.Bytes(), &made)
 	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, child.Process.Kill())
 	_ = child.Wait()
 	if made.Link == "" {
 		t.Fatal("the child opened no lab")

@@ -19,12 +19,18 @@ import (
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 )
 
-func mustKey(t *testing.T) ssh.Signer {
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
 	t.Helper()
-	signer, _, err := sshserver.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func mustKey(t *testing.T) ssh.Signer {
+	t.Helper()
+	signer, _, err := sshserver.NewKey()
+	must(t, err)
 	return signer
 }
 
@@ -39,15 +45,11 @@ func mustStart(t *testing.T, user string, names ...string) ([]*Host, ssh.Signer)
 func mustDial(t *testing.T, h *Host, user string, key ssh.Signer) *ssh.Client {
 	t.Helper()
 	hostKey, err := h.HostKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := ssh.Dial("tcp", h.Address()+":22", &ssh.ClientConfig{
 		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(hostKey), Timeout: 20 * time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -56,9 +58,7 @@ func mustDial(t *testing.T, h *Host, user string, key ssh.Signer) *ssh.Client {
 func runSSH(t *testing.T, c *ssh.Client, line string) (string, int) {
 	t.Helper()
 	s, err := c.NewSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	out, err := s.CombinedOutput(line)
 	var exit *ssh.ExitError
@@ -123,9 +123,7 @@ func TestSSHBehavesLikeOpenSSHForWindows(t *testing.T) {
 	} {
 		if line == `.\\tool.exe` {
 			hostname, err := h.ReadFile(`C:\windows\system32\HOSTNAME.EXE`)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			upload(t, c, "tool.exe", hostname)
 		}
 		out, code := runSSH(t, c, line)
@@ -149,28 +147,20 @@ func TestSSHBehavesLikeOpenSSHForWindows(t *testing.T) {
 func upload(t *testing.T, c *ssh.Client, name string, content []byte) {
 	t.Helper()
 	files, err := sftp.NewClient(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer files.Close()
 	w, err := files.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := w.ReadFrom(bytes.NewReader(content)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 }
 
 func expectCounts(t *testing.T, h *Host, key ssh.Signer) {
 	t.Helper()
 	before, err := h.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := mustDial(t, h, "Administrator", key)
 	runSSH(t, c, "ver")
 	upload(t, c, "file", make([]byte, 1<<20))
@@ -178,9 +168,7 @@ func expectCounts(t *testing.T, h *Host, key ssh.Signer) {
 	var got sshserver.Counters
 	waitUntil(t, "bytes received", func() string { // the file has them a moment later
 		after, err := h.Stats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got = after.Sub(before); got.BytesIn < 1<<20 {
 			return fmt.Sprintf("%d, want the file's %d and more", got.BytesIn, 1<<20)
 		}
@@ -200,24 +188,14 @@ func expectCounts(t *testing.T, h *Host, key ssh.Signer) {
 func expectStateAfterReboots(t *testing.T, h *Host, key ssh.Signer) {
 	t.Helper()
 	hostKey, err := h.HostKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const where = `HKLM\SOFTWARE\wmco-lab-test`
 	want := guestapi.RegistryValue{Type: "REG_SZ", Text: `C:\k`}
-	if err := h.WriteRegistry(t.Context(), where, "kept", want); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.WriteFile(`C:\k\state.json`, []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.WriteRegistry(t.Context(), where, "kept", want))
+	must(t, h.WriteFile(`C:\k\state.json`, []byte("{}")))
 	first, err := h.BootID(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Reboot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, h.Reboot(t.Context()))
 	got, _, err := h.ReadRegistry(t.Context(), where, "kept")
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("registry after a reboot: error %v, %s", err, diff)
@@ -226,16 +204,12 @@ func expectStateAfterReboots(t *testing.T, h *Host, key ssh.Signer) {
 	if _, code := runSSH(t, mustDial(t, h, "Administrator", key), `C:\Windows\System32\shutdown.exe /r /t 1`); code != 0 {
 		t.Fatalf("shutdown.exe ended with %d", code)
 	}
-	if err := h.WaitForReboot(t.Context(), first+1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.WaitForReboot(t.Context(), first+1))
 	h.PowerOff()
 	if _, err := h.ReadFile(`C:\k\state.json`); !errors.Is(err, errOff) {
 		t.Errorf("reading a file of a host that is off: %v", err)
 	}
-	if err := h.Boot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Boot(t.Context()))
 	if id, err := h.BootID(t.Context()); err != nil || id != first+3 {
 		t.Errorf("boot id %d after three boots from %d, error %v", id, first, err)
 	}
@@ -251,9 +225,7 @@ func expectStateAfterReboots(t *testing.T, h *Host, key ssh.Signer) {
 func expectTimeToStart(t *testing.T, h *Host) {
 	t.Helper()
 	err := h.must(t.Context(), `sc.exe create slow binPath= "C:\windows\system32\ping.exe -n 14 127.0.0.1"`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	began := time.Now()
 	err = h.StartService(t.Context(), "slow")
 	if took := time.Since(began); err == nil || took < 12*time.Second {
@@ -264,16 +236,12 @@ func expectTimeToStart(t *testing.T, h *Host) {
 func expectNetworkFailures(t *testing.T, h *Host, key ssh.Signer) {
 	t.Helper()
 	c := mustDial(t, h, "Administrator", key)
-	if err := h.CutConnections(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.CutConnections())
 	if _, err := c.NewSession(); err == nil {
 		t.Error("a session opened on a connection that was cut")
 	}
 	c = mustDial(t, h, "Administrator", key)
-	if err := h.Cut(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Cut())
 	answered := make(chan error, 1)
 	go func() {
 		_, _, err := c.SendRequest("keepalive@openssh.com", true, nil)
@@ -287,9 +255,7 @@ func expectNetworkFailures(t *testing.T, h *Host, key ssh.Signer) {
 	if _, err := h.BootID(t.Context()); err != nil {
 		t.Errorf("the lab does not reach a host whose link is disabled: %v", err)
 	}
-	if err := h.Heal(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Heal())
 	select {
 	case err := <-answered:
 		if err != nil {
@@ -310,9 +276,7 @@ func expectSeparateHosts(t *testing.T, a, b *Host) {
 		}
 		ids[v.Text] = true
 		hostKey, err := h.HostKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ids[string(hostKey.Marshal())] = true
 	}
 	if len(ids) != 4 {
@@ -321,9 +285,7 @@ func expectSeparateHosts(t *testing.T, a, b *Host) {
 	if r, err := a.Exec(t.Context(), "ping.exe -n 1 "+b.Address()); err != nil || r.ExitCode != 0 {
 		t.Errorf("pinging one host from the other: %s, error %v", r.Stdout, err)
 	}
-	if err := a.WriteFile(`C:\only-here`, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.WriteFile(`C:\only-here`, nil))
 	if _, err := b.Stat(`C:\only-here`); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file of one host is on the other: %v", err)
 	}

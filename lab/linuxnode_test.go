@@ -20,17 +20,11 @@ func TestLinuxNode(t *testing.T) {
 	}
 	l := Start(t, Options{LinuxNode: true})
 	images, err := l.StartRegistry(t.Context(), RegistryOptions{Open: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n, err := l.StartLinuxNode(t.Context(), "linux-1", images)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client, err := kubernetes.NewForConfig(l.ControlPlane.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "waits"},
 		Spec: corev1.PodSpec{
@@ -45,9 +39,7 @@ func TestLinuxNode(t *testing.T) {
 	}
 	expectRestarts(t, client, 0)
 	n.PowerOff()
-	if err := n.Boot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.Boot(t.Context()))
 	expectRestarts(t, client, 1)
 	cgroup := filepath.Base(n.folder.Path)
 	l.Close()

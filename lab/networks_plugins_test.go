@@ -16,9 +16,7 @@ import (
 // plugins makes win-overlay.exe create and remove the endpoint of a pod.
 func (n networks) plugins() {
 	namespace, err := n.host.HNS().Create(hns.Namespace, fields{"Type": "Host"})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	added := n.plugin("ADD", namespace)
 	var result struct{ Ip4 struct{ IP, Gateway string } }
 	if err := json.Unmarshal([]byte(added), &result); err != nil || result.Ip4.IP != "10.132.7.3/24" || result.Ip4.Gateway != "10.132.7.1" {
@@ -61,9 +59,7 @@ func (n networks) plugin(command string, namespace hns.Object) string {
 			policy("ProviderAddress", fields{"ProviderAddress": n.host.Address()}),
 		},
 	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	n.write(`C:\k\cni.conf`, config)
 	var script strings.Builder
 	for name, value := range map[string]string{

@@ -17,14 +17,10 @@ import (
 // refusals has the network service refuse kube-proxy's first load balancers, as that of Windows does at times.
 func (n networks) refusals() {
 	for i, code := range []hns.Code{hns.Exists, hns.PortExists} { // one call each: the first call counts for both
-		if err := n.host.HNS().Inject(hns.Fault{Call: "HcnCreateLoadBalancer", Code: code, Times: i + 1}); err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, n.host.HNS().Inject(hns.Fault{Call: "HcnCreateLoadBalancer", Code: code, Times: i + 1}))
 	}
 	service, err := testenv.AddService(n.t.Context(), n.client, "app", "10.132.8.2")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	defer n.startProxy()()
 	testenv.Eventually(n.t, networkPatience, "kube-proxy tries again", func(context.Context) string {
 		log := n.log(proxyLogFile)
@@ -46,9 +42,7 @@ func (n networks) startProxy() (stop func()) {
 		"hostnameOverride": n.host.Name(), "mode": "kernelspace", "clusterCIDR": overlayRange,
 		"winkernel": fields{"networkName": overlayName, "enableDSR": true, "sourceVip": sourceVIP},
 	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	n.write(`C:\k\kube-proxy.conf`, config)
 	return n.start("kube-proxy", `C:\k\kube-proxy.exe --config=C:\k\kube-proxy.conf --v=2`, proxyLogFile)
 }
@@ -65,9 +59,7 @@ func loadBalancerOf(t *testing.T, o hns.Object) (lb loadBalancer) {
 	if err == nil {
 		err = json.Unmarshal(raw, &lb)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return lb
 }
 

@@ -37,9 +37,7 @@ const networkPatience = 5 * time.Minute
 func TestNetworks(t *testing.T) {
 	l := lab.Start(t, lab.Options{Hosts: []string{"win-1"}})
 	client, err := kubernetes.NewForConfig(l.ControlPlane.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := networks{t: t, lab: l, host: l.Hosts()[0], client: client}
 	n.makeNode()
 	n.placeOf("", "kube-proxy", "win-overlay", "host-local")
@@ -68,13 +66,9 @@ func (n networks) in(t *testing.T) networks {
 func (n *networks) makeNode() {
 	n.t.Helper()
 	kubeconfig := filepath.Join(n.t.TempDir(), "kubeconfig")
-	if err := n.lab.ControlPlane.Kubeconfig(kubeconfig); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, n.lab.ControlPlane.Kubeconfig(kubeconfig))
 	credentials, err := os.ReadFile(kubeconfig)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	n.write(`C:\k\kubeconfig`, credentials)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.host.Name()}}
 	if _, err := testenv.AddNode(n.t.Context(), n.client, node, n.host.Address()); err != nil {
@@ -86,23 +80,17 @@ func (n *networks) makeNode() {
 func (n *networks) placeOf(minor string, names ...string) {
 	n.t.Helper()
 	dir := n.t.TempDir()
-	if err := testenv.Programs(n.t.Context(), minor, dir, os.Stderr, names...); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, testenv.Programs(n.t.Context(), minor, dir, os.Stderr, names...))
 	for _, name := range names {
 		content, err := os.ReadFile(filepath.Join(dir, name+".exe"))
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, err)
 		n.write(`C:\k\`+name+`.exe`, content)
 	}
 }
 
 func (n *networks) write(path string, content []byte) {
 	n.t.Helper()
-	if err := n.host.WriteFile(path, content); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, n.host.WriteFile(path, content))
 }
 
 type fields = map[string]any
@@ -120,17 +108,13 @@ func (n *networks) makeNetwork() {
 		"Name": overlayName, "Type": "Overlay", "Ipams": []fields{{"Type": "Static", "Subnets": []fields{subnet}}},
 		"Policies": []fields{{"Type": "RemoteSubnetRoute", "Settings": remote}, {"Type": "HostRoute", "Settings": fields{}}},
 	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 }
 
 func (n networks) objects(kind hns.Kind) []hns.Object {
 	n.t.Helper()
 	all, err := n.host.HNS().List(kind)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return all
 }
 
@@ -182,9 +166,7 @@ func (n networks) restarts() {
 		n.t.Fatal(err)
 	}
 	before := len(n.objects(hns.Endpoint))
-	if err := n.host.KillService(n.t.Context(), lab.NetworkService); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, n.host.KillService(n.t.Context(), lab.NetworkService))
 	testenv.Eventually(n.t, networkPatience, "calls fail", func(ctx context.Context) string {
 		result, err := n.host.Exec(ctx, `cmd.exe /c C:\k\cni.cmd`)
 		if err != nil || result.ExitCode == 0 || !strings.Contains(string(result.Stdout), "(0x6ba)") {
@@ -198,9 +180,7 @@ func (n networks) restarts() {
 		}
 		return ""
 	})
-	if err := n.host.HNS().Restart(n.t.Context(), hns.LoadBalancer); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, n.host.HNS().Restart(n.t.Context(), hns.LoadBalancer))
 	s, _, err := n.host.Service(n.t.Context(), lab.NetworkService)
 	if endpoints, left := len(n.objects(hns.Endpoint)), len(n.objects(hns.LoadBalancer)); err != nil || s.State != "running" || endpoints != before || left != 0 {
 		n.t.Errorf("the service is %s (%v), with %d endpoints of %d and %d load balancers", s.State, err, endpoints, before, left)
@@ -211,9 +191,7 @@ func (n networks) forgets() {
 	if _, err := n.host.HNS().Create(hns.Network, fields{"Name": "passing", "Flags": 8}); err != nil {
 		n.t.Fatal(err)
 	}
-	if err := n.host.Reboot(n.t.Context()); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, n.host.Reboot(n.t.Context()))
 	var names []string
 	for _, o := range n.objects(hns.Network) {
 		names = append(names, fmt.Sprint(o["Name"]))

@@ -63,21 +63,15 @@ func openPods(t *testing.T) pods {
 		}
 	}
 	env, err := testenv.Open(t.Context(), testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Log: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(env.Lab.Logs())
 		}
 		env.Close()
 	})
-	if err := env.Configure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := env.Announce(t.Context(), env.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, env.Configure(t.Context()))
+	must(t, env.Announce(t.Context(), env.Hosts()...))
 	return pods{env, t, env.Lab.Hosts()[0]}
 }
 
@@ -140,9 +134,7 @@ func (p pods) endedRestarts() {
 	if err != nil || len(all) != 4 || !slices.Contains(all, id) {
 		p.t.Fatalf("the host has containers %v (%v), want four and %s among them", all, err, id)
 	}
-	if err := p.host.EndContainer(p.t.Context(), id); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.host.EndContainer(p.t.Context(), id))
 	p.expectRestarted(pod, 1067)
 	if err := p.host.EndContainer(p.t.Context(), id); err == nil {
 		p.t.Error("a container could be ended twice")
@@ -171,12 +163,8 @@ func (p pods) outliveContainerd() {
 	before := p.expectServing("win-webserver", 2)
 	traffic := p.StartTraffic(p.t.Context(), "win-webserver", 50*time.Millisecond)
 	previous, _, err := p.host.Service(p.t.Context(), "containerd")
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.host.KillService(p.t.Context(), "containerd"); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
+	must(p.t, p.host.KillService(p.t.Context(), "containerd"))
 	p.eventually("containerd is started again", func(ctx context.Context) string {
 		s, _, err := p.host.Service(ctx, "containerd")
 		if err != nil || s.State != "running" || s.PID == previous.PID {
@@ -203,17 +191,13 @@ func (p pods) outliveContainerd() {
 // agnhost runs Kubernetes' own test program: it sends a request to one of the lab's pods, reports its name, and uses its grace period.
 func (p pods) agnhost() {
 	const grace, says = int64(60), "Sleeping 2 seconds before terminating"
-	if err := p.AddAgnhost(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.AddAgnhost(p.t.Context()))
 	_, err := p.WinWebserver(p.t.Context(), "agnhost", 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec = testenv.AgnhostPod("--delay-shutdown=2")
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = new(grace)
 		d.Spec.Template.Finalizers = []string{"lab.test/check-status"} // keeps the object until its status was checked
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	var pod corev1.Pod
 	p.eventually("agnhost answers", func(ctx context.Context) string {
 		list, err := p.Pods(ctx, "agnhost")
@@ -237,9 +221,7 @@ func (p pods) agnhost() {
 		log <- fmt.Sprint(text, err)
 	}()
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "agnhost"}}
-	if err := p.Client.Delete(p.t.Context(), d); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Delete(p.t.Context(), d))
 	p.expectEnded(pod, 0)
 	if text := <-log; !strings.Contains(text, says) {
 		p.t.Errorf("its log is %q, want %q in it", text, says)
@@ -267,9 +249,7 @@ func (p pods) stopping() {
 			d.Spec.Template.Spec.TerminationGracePeriodSeconds = &test.grace
 			d.Spec.Template.Finalizers = []string{"lab.test/check-status"} // keeps the object until its status was checked
 		})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 	}
 	for _, test := range tests {
 		pod := p.expectServing(test.app, 1)[0]
@@ -279,9 +259,7 @@ func (p pods) stopping() {
 			log <- fmt.Sprint(text, err)
 		}()
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: test.app}}
-		if err := p.Client.Delete(p.t.Context(), d); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, p.Client.Delete(p.t.Context(), d))
 		p.expectEnded(pod, test.code)
 		if text := <-log; !strings.Contains(text, test.says) {
 			p.t.Errorf("the log of %s is %q, want %q in it", test.app, text, test.says)
@@ -305,17 +283,13 @@ func (p pods) expectEnded(pod corev1.Pod, code int32) {
 	})
 	before := pod.DeepCopy()
 	pod.Finalizers = nil
-	if err := p.Client.Patch(p.t.Context(), &pod, client.MergeFrom(before)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Patch(p.t.Context(), &pod, client.MergeFrom(before)))
 }
 
 // comeBack restarts the host and checks that its pods serve again, without objects of the last boot.
 func (p pods) comeBack(restart func(context.Context) error) {
 	before := p.expectServing("win-webserver", 2)
-	if err := restart(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, restart(p.t.Context()))
 	p.eventually("other containers of the same pods serve", func(ctx context.Context) string {
 		now, err := p.Pods(ctx, "win-webserver")
 		if err != nil || len(now) != len(before) {
@@ -336,9 +310,7 @@ func (p pods) comeBack(restart func(context.Context) error) {
 
 func (p pods) nothingStays() {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "win-webserver"}}
-	if err := p.Client.Delete(p.t.Context(), d); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Delete(p.t.Context(), d))
 	p.eventually("all objects of pods are removed", func(ctx context.Context) string { return p.expectOnHost(ctx, 0) })
 }
 

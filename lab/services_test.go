@@ -26,13 +26,9 @@ func skipWithoutServices(t *testing.T) {
 func startServices(t *testing.T, l *Lab) (*Registry, *ForwardProxy) {
 	t.Helper()
 	r, err := l.StartRegistry(t.Context(), RegistryOptions{Listen: "127.0.0.1", Name: "beyond.test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p, err := l.StartForwardProxy(t.Context(), map[string]string{"beyond.test": "127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r, p
 }
 
@@ -41,31 +37,21 @@ func TestRegistryAndProxyLogRequests(t *testing.T) {
 	l := Start(t, Options{Hosts: []string{"win-1"}, WithoutControlPlane: true})
 	r, p := startServices(t, l)
 	i, err := image.New("10.0.20348.1", map[string]string{"a.txt": "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Push(t.Context(), "team/app", "1", i); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, r.Push(t.Context(), "team/app", "1", i))
 	through, err := url.Parse(p.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	transport := l.registryClient("").Transport.(*http.Transport)
 	transport.DialContext, transport.Proxy = nil, http.ProxyURL(through)
 	client := http.Client{Transport: transport}
 	get := func(password string) int {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.Host+"/v2/team/app/manifests/1", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		request.Header.Set("User-Agent", "a test")
 		request.SetBasicAuth(r.User, password)
 		answer, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer answer.Body.Close()
 		return answer.StatusCode
 	}

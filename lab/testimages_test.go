@@ -17,9 +17,7 @@ import (
 func TestImagesAreThoseOfTheSuite(t *testing.T) {
 	source := payloadtest.Source(t, "upstream", "k8s.io/kubernetes")
 	manifest, err := os.ReadFile(filepath.Join(source, "test/utils/image/manifest.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var want []string
 	for _, m := range regexp.MustCompile(`Config\{list\.PromoterE2eRegistry, "([^"]+)", "([^"]+)"\}`).FindAllStringSubmatch(string(manifest), -1) {
 		want = append(want, m[1]+":"+m[2])

@@ -41,9 +41,7 @@ func inDefault(name string) metav1.ObjectMeta {
 func (p pods) create(objects ...client.Object) {
 	p.t.Helper()
 	for _, o := range objects {
-		if err := p.Client.Create(p.t.Context(), o); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, p.Client.Create(p.t.Context(), o))
 	}
 }
 
@@ -164,9 +162,7 @@ func (p pods) changeArrives(pod *corev1.Pod) {
 	p.update(&corev1.ConfigMap{ObjectMeta: inDefault("settings"), Data: map[string]string{"color": "green", "new": "yes"}})
 	before := pod.DeepCopy()
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "lab.test/sync", "now") // the kubelet writes volumes each minute, or when the pod changes
-	if err := p.Client.Patch(p.t.Context(), pod, client.MergeFrom(before)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Patch(p.t.Context(), pod, client.MergeFrom(before)))
 	p.eventually("the container has the new content", func(context.Context) string {
 		for path, want := range map[string]string{`C:\config\color`: "green", `C:\config\new`: "yes", `C:\config\old`: "exit code 1"} {
 			if got := p.read(pod, "web", path); got != want {
@@ -179,18 +175,14 @@ func (p pods) changeArrives(pod *corev1.Pod) {
 
 func (p pods) update(o client.Object) {
 	p.t.Helper()
-	if err := p.Client.Update(p.t.Context(), o); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Update(p.t.Context(), o))
 }
 
 // cost logs the resources that containers use. Each pod has two, and its sandbox container.
 func (p pods) cost() {
 	const count = 3
 	memory, disk, err := p.host.Usage()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	began := time.Now()
 	if _, err := p.WinWebserver(p.t.Context(), "cost", count, withVolumes); err != nil {
 		p.t.Fatal(err)
@@ -198,9 +190,7 @@ func (p pods) cost() {
 	p.expectServing("cost", count)
 	took := time.Since(began)
 	memoryAfter, diskAfter, err := p.host.Usage()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	const containers = 3 * count
 	p.t.Logf("%d pods with %d containers served after %.1f s: %.1f s, %.1f MB of memory and %.1f MB of disk each", count, containers, took.Seconds(),
 		took.Seconds()/containers, float64(memoryAfter-memory)/containers/1e6, float64(diskAfter-disk)/containers/1e6)
@@ -214,12 +204,8 @@ func (p pods) drivesEnd(app string) {
 		p.t.Fatalf("the host has drives %v (%v)", drives, err)
 	}
 	all, err := p.Pods(p.t.Context(), app)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.Client.Delete(p.t.Context(), &appsv1.Deployment{ObjectMeta: inDefault(app)}); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
+	must(p.t, p.Client.Delete(p.t.Context(), &appsv1.Deployment{ObjectMeta: inDefault(app)}))
 	p.eventually("the drives of "+app+" are removed", func(context.Context) string {
 		left, err := p.host.Drives()
 		if err != nil || len(left) != len(drives)-3*len(all) {
