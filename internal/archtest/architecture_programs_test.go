@@ -18,12 +18,8 @@ func TestProgramsOnHostsAreLinkedWithoutUnusedMethods(t *testing.T) {
 		build := exec.Command("go", "build", "-ldflags=-dumpdep", "-o", filepath.Join(t.TempDir(), "program"), program)
 		build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
 		out, err := build.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := build.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, build.Start())
 		lines, found := 0, ""
 		for scanner := bufio.NewScanner(out); scanner.Scan(); lines++ {
 			if strings.Contains(scanner.Text(), "<ReflectMethod>") && found == "" {

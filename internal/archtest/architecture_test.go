@@ -48,10 +48,16 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 		byDir[dir].files[name] = file
 		return nil
 	})
+	must(t, err)
+	return fset, slices.SortedFunc(maps.Values(byDir), func(a, b source) int { return strings.Compare(a.dir, b.dir) })
+}
+
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fset, slices.SortedFunc(maps.Values(byDir), func(a, b source) int { return strings.Compare(a.dir, b.dir) })
 }
 
 func TestImportsPointFromEdgesToCore(t *testing.T) {

@@ -81,9 +81,7 @@ type mutantTest struct {
 func testsOfMutants(t *testing.T) (all []mutantTest) {
 	t.Helper()
 	files, err := filepath.Glob("hack/mutants/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		for _, found := range regexp.MustCompile(`(?m)^test: (\S+) (\S+) (\S+)$`).FindAllStringSubmatch(read(t, file), -1) {
 			all = append(all, mutantTest{path.Join(found[1], found[2]), found[3]})
@@ -111,9 +109,7 @@ func (m mutantTest) selects(t *testing.T, folder, test string) bool {
 func titleOf(t *testing.T, folder, method string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		if found := regexp.MustCompile(`t\.Run\("([^"]+)", \w+\.` + method + `\)`).FindStringSubmatch(read(t, file)); found != nil {
 			return strings.ReplaceAll(found[1], " ", "_")
@@ -126,14 +122,10 @@ func titleOf(t *testing.T, folder, method string) string {
 func hasFunction(t *testing.T, folder, name string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, d := range parsed.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {
 				return true

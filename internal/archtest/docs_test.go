@@ -121,9 +121,7 @@ func TestDependabotKnowsEveryModule(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // TestDocumentsAreWrappedAndPlain limits lines of text, except tables and code, to 120 columns, and rejects words that
@@ -184,9 +182,7 @@ func checkedDocuments(t *testing.T) []string {
 	var names []string
 	for _, pattern := range []string{"docs/*.md", "docs/tasks/*.md", "docs/reference/*.md", "docs/runbooks/*.md"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		names = append(names, found...)
 	}
 	return append(names, "README.md", "CONTRIBUTING.md", "REVIEWING.md", "RELEASE.md", "SECURITY.md",
@@ -196,9 +192,7 @@ func checkedDocuments(t *testing.T) []string {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -237,7 +231,5 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

@@ -125,8 +125,6 @@ func allDocuments(t *testing.T) (names []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }

@@ -110,9 +110,7 @@ func pinnedPrograms(t *testing.T) []pinned {
 		windows = append(windows, fmt.Sprintf("10.0.%d", r.Build))
 	}
 	operators, err := os.ReadDir("lab/prometheusoperator")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range operators {
 		if d.IsDir() {
 			prometheus = append(prometheus, module(path.Join("lab/prometheusoperator", d.Name()), "github.com/prometheus-operator/prometheus-operator")...)

@@ -18,15 +18,11 @@ import (
 func reasonsOfAPI(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("api/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reasons := map[string]string{}
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if !ok || len(spec.Values) != 1 || !isReason(spec.Names[0].Name) {

@@ -65,18 +65,12 @@ func linkedRun(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	hack := filepath.Join(dir, "hack")
-	if err := os.Mkdir(hack, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(hack, 0o700))
 	for _, name := range []string{"run.sh", "step.sh", "failures.awk"} {
 		script, err := filepath.Abs(filepath.Join("hack", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// A copy fails to start ("text file busy") while a test that forks concurrently holds its descriptor open.
-		if err := os.Symlink(script, filepath.Join(hack, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(script, filepath.Join(hack, name)))
 	}
 	const makefile = `
 quick:
@@ -102,12 +96,8 @@ the log of a whole cluster
 --- FAIL: TestBad (1.00s)
 FAIL
 `
-	if err := os.WriteFile(filepath.Join(dir, "output"), []byte(output), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "Makefile"), []byte(makefile), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "output"), []byte(output), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "Makefile"), []byte(makefile), 0o600))
 	return hack
 }
 

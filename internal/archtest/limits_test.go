@@ -46,9 +46,7 @@ func eachGoFile(t *testing.T, folder string, each func(name string, text []byte)
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func TestNothingIsTooLongToReadAtAGlance(t *testing.T) {

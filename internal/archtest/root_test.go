@@ -12,7 +12,5 @@ func inRoot(t *testing.T) {
 	if _, err := os.Stat("go.mod"); err == nil {
 		return
 	}
-	if err := os.Chdir("../.."); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chdir("../.."))
 }

@@ -18,16 +18,12 @@ func TestSiteHasEveryDocument(t *testing.T) {
 	var site struct {
 		Navigation []any `json:"nav"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "mkdocs.yml")), &site); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(read(t, "mkdocs.yml")), &site))
 	listed := pagesOf(site.Navigation)
 	pages := map[string]bool{}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range found {
 			pages[strings.TrimPrefix(filepath.ToSlash(name), "docs/")] = true
 		}

@@ -43,9 +43,7 @@ func TestExportedNamesAreUsed(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(declared) < 300 {
 		t.Fatalf("only %d names were found", len(declared))
 	}

@@ -122,9 +122,7 @@ func TestCommentsAreInPlainEnglish(t *testing.T) {
 	eachGoFile(t, ".", func(name string, text []byte) {
 		fset := token.NewFileSet()
 		file, err := parser.ParseFile(fset, name, text, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		names := map[string]bool{}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if id, ok := n.(*ast.Ident); ok {

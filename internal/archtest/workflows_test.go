@@ -157,9 +157,7 @@ func TestChangedModulesStopARelease(t *testing.T) {
 	for status, fails := range map[string]bool{"0": false, "1": true} {
 		dir := t.TempDir()
 		for name, content := range map[string]string{"go": "#!/bin/sh\nexit " + status + "\n", "go.mod": "module one\n"} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755))
 		}
 		block := exec.CommandContext(t.Context(), "bash", "-e", "-c", steps[i].Run)
 		block.Dir, block.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
@@ -194,9 +192,7 @@ func TestAReleaseBeginsWithTheCatalogOfTheLastOne(t *testing.T) {
 			os.WriteFile(filepath.Join(archive, "catalog", "catalog.yaml"), []byte("schema: olm.package\n"), 0o600),
 			exec.CommandContext(t.Context(), "tar", "-czf", filepath.Join(dir, "olm.tar.gz"), "-C", dir, "wmco-0.1.0-olm").Run(),
 			os.WriteFile(filepath.Join(dir, "gh"), []byte("#!/bin/bash\n"+gh+"\n"), 0o755))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		variables := filepath.Join(dir, "variables")
 		run := exec.CommandContext(t.Context(), "bash", "-e", "-c", block+`
 [ ! -s "$GITHUB_ENV" ] || { . "$GITHUB_ENV"; cat "$PREVIOUS"; }`)
@@ -230,9 +226,7 @@ func TestAReleaseIsBuiltByAGoThatCanBuildIt(t *testing.T) {
 		t.Fatalf("the versions of Go are %q, want the same whole one in both jobs that build", used)
 	}
 	files, err := exec.CommandContext(t.Context(), "git", "ls-files", "*go.mod").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for file := range strings.Lines(string(files)) {
 		file = strings.TrimSpace(file)
 		needs := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, file))

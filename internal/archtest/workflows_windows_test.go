@@ -23,9 +23,7 @@ func TestTheAcceptanceProgramMeetsWindowsOwnSSHServer(t *testing.T) {
 			Steps []step `json:"steps"`
 		} `json:"jobs"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, file)), &w); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(read(t, file)), &w))
 	if image, _ := w.Jobs["build"].Container.(string); !regexp.MustCompile(`^golang:\d+\.\d+\.\d+-`).MatchString(image) {
 		t.Errorf("the programs are built in %q, which is no patch version of Go", image)
 	}

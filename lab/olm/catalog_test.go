@@ -43,23 +43,17 @@ type catalogBundle struct {
 func (p *place) checkCatalog() {
 	ctx := p.t.Context()
 	opm, err := lab.OPM(ctx, os.Stderr)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	folder := filepath.Join(p.out, "0.1.0", "catalog")
 	if out, err := exec.CommandContext(ctx, opm, "validate", folder).CombinedOutput(); err != nil {
 		p.t.Errorf("opm validate: %v: %s", err, out)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "catalog.yaml"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	var want catalogBundle
 	for document := range bytes.SplitSeq(text, []byte("---\n")) {
 		var b catalogBundle
-		if err := yaml.Unmarshal(document, &b); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, yaml.Unmarshal(document, &b))
 		if b.Schema == "olm.bundle" {
 			want = b
 		}
@@ -72,9 +66,7 @@ func (p *place) checkCatalog() {
 		p.t.Fatalf("opm render: %v: %s", err, failure.Bytes())
 	}
 	var got catalogBundle
-	if err := json.Unmarshal(rendered, &got); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, json.Unmarshal(rendered, &got))
 	if got.Name != want.Name || got.Package != want.Package || got.Image != want.Image {
 		p.t.Errorf("opm makes %s of %s, package %s, want %s of %s, package %s", got.Name, got.Image, got.Package, want.Name, want.Image, want.Package)
 	}
@@ -89,9 +81,7 @@ func (p *place) expectSame(what string, got, want any) {
 		all := map[string]int{}
 		for v := reflect.ValueOf(list); v.Len() > 0; v = v.Slice(1, v.Len()) {
 			text, err := json.Marshal(v.Index(0).Interface())
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			must(p.t, err)
 			all[string(text)]++
 		}
 		return all
@@ -162,14 +152,10 @@ func (p *place) rebootNode() {
 	ctx := p.t.Context()
 	p.expectCatalog(channelTag)
 	before, err := p.catalogPod(ctx, channelTag)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.Pod.Node.PowerOff()
 	began := time.Now()
-	if err := p.Pod.Node.Boot(ctx); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Pod.Node.Boot(ctx))
 	p.eventually("the same pod serves the catalog", func(ctx context.Context) string {
 		pod, err := p.catalogPod(ctx, channelTag)
 		if err != nil {

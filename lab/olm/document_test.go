@@ -25,21 +25,13 @@ import (
 // TestTheDocumentIsValid applies each YAML of docs/install-olm.md as a trial, field by field, on an API server with OLM's kinds.
 func TestTheDocumentIsValid(t *testing.T) {
 	cp, err := lab.StartControlPlane(t.Context(), lab.ControlPlaneOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(cp.Stop)
-	if err := manifest.ApplyObjects(t.Context(), cp.RESTConfig(), readKinds(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, manifest.ApplyObjects(t.Context(), cp.RESTConfig(), readKinds(t)))
 	c, err := client.New(cp.RESTConfig(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{catalogNamespace, api.DefaultNamespace} {
-		if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	kinds := map[string]int{}
 	for heading, objects := range readExamples(t) {
@@ -62,27 +54,17 @@ func TestTheDocumentIsValid(t *testing.T) {
 func readKinds(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	chart, err := lab.OLMChart(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v1, err := winbuild.ModuleFolder(t.Context(), "kinds", "github.com/operator-framework/operator-controller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, err := filepath.Glob(filepath.Join(chart, "crds", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []*unstructured.Unstructured
 	for _, file := range append(files, filepath.Join(v1, "helm/olmv1/base/catalogd/crd/standard/olm.operatorframework.io_clustercatalogs.yaml")) {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(text, &o.Object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal(text, &o.Object))
 		all = append(all, o)
 	}
 	return all
@@ -94,13 +76,9 @@ type examples map[string][]*unstructured.Unstructured
 func readExamples(t *testing.T) examples {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "install-olm.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	blocks, err := documents.Blocks("docs/install-olm.md", string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := examples{}
 	for _, b := range blocks {
 		if b.Language != "yaml" {

@@ -28,9 +28,7 @@ func (p *place) faulty() {
 	if err == nil {
 		err = p.move("0.4.0")
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.approve("0.4.0")
 	p.eventually("OLM refuses version 0.4.0", func(ctx context.Context) string {
 		plan, err := p.installPlan(ctx, "0.4.0")
@@ -56,9 +54,7 @@ func (p *place) faulty() {
 	if err == nil {
 		err = p.subscribe(ctx, "0.5.0")
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.mustReach("0.5.0", "Succeeded")
 	p.expectReady()
 }

@@ -67,16 +67,10 @@ func TestInstallation(t *testing.T) {
 	}
 	p := &place{t: t, out: t.TempDir(), docs: readExamples(t)}
 	p.tool = filepath.Join(p.out, "bundle")
-	if err := lab.BuildOwn(t.Context(), filepath.Join(root, "release"), "./bundle/cmd", p.tool, lab.BuildOptions{}, os.Stderr); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.BuildOwn(t.Context(), filepath.Join(root, "release"), "./bundle/cmd", p.tool, lab.BuildOptions{}, os.Stderr))
 	env := testenv.Start(t, testenv.Options{WineHosts: 2, Pod: true, OpenShift: "None", Install: p.install})
-	if err := env.Configure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := env.Announce(t.Context(), env.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, env.Configure(t.Context()))
+	must(t, env.Announce(t.Context(), env.Hosts()...))
 	p.expectReady()
 	t.Run("the policies of hosts are in force", func(t *testing.T) { p.in(t).checkPolicies() })
 	t.Run("new Machines get their user data", func(t *testing.T) { p.in(t).checkUserData() })
@@ -102,6 +96,14 @@ func TestInstallation(t *testing.T) {
 		if !t.Run(step.name, func(t *testing.T) { step.do(p.in(t)) }) {
 			return
 		}
+	}
+}
+
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -261,9 +263,7 @@ func (p *place) expectReady() {
 func (p *place) checkPolicies() {
 	const name = "windows-instance-config-daemon"
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := p.Client.Delete(p.t.Context(), policy); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Delete(p.t.Context(), policy))
 	began := time.Now()
 	p.eventually("the policy is there again", func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: name}, policy); err != nil {
@@ -306,14 +306,10 @@ func (p *place) checkUserData() {
 // checkKubernetesRoles compares the rules that a bundle has in place of references with the API server's roles.
 func (p *place) checkKubernetesRoles() {
 	var roles rbacv1.ClusterRoleList
-	if err := p.Client.List(p.t.Context(), &roles, client.MatchingLabels{"olm.owner": operator + ".v0.1.0"}); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.List(p.t.Context(), &roles, client.MatchingLabels{"olm.owner": operator + ".v0.1.0"}))
 	for _, name := range []string{"system:auth-delegator", "system:node-bootstrapper"} {
 		var want rbacv1.ClusterRole
-		if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: name}, &want); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, p.Client.Get(p.t.Context(), types.NamespacedName{Name: name}, &want))
 		for _, rule := range want.Rules {
 			found := false
 			for _, role := range roles.Items {
@@ -333,9 +329,7 @@ func (p *place) checkKindExamples() {
 	csv := &unstructured.Unstructured{}
 	csv.SetAPIVersion("operators.coreos.com/v1alpha1")
 	csv.SetKind("ClusterServiceVersion")
-	if err := p.Client.Get(p.t.Context(), ours(operator+".v0.1.0"), csv); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Client.Get(p.t.Context(), ours(operator+".v0.1.0"), csv))
 	var all []map[string]any
 	var first map[string]any
 	if err := errors.Join(json.Unmarshal([]byte(csv.GetAnnotations()["alm-examples"]), &all),

@@ -65,9 +65,7 @@ func (p *place) runBlock(block string, replace map[string]string) error {
 func (p *place) upgradeBlocks() (approve, move string) {
 	p.t.Helper()
 	blocks, err := consoleBlocks("## Upgrades", 2)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return blocks[0], blocks[1]
 }
 
@@ -79,9 +77,7 @@ func (p *place) move(version string) error {
 
 // again installs the version that the catalog has by now, after the removal.
 func (p *place) again() {
-	if err := p.subscribe(p.t.Context(), "0.5.0"); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.subscribe(p.t.Context(), "0.5.0"))
 	p.mustReach("0.5.0", "Succeeded")
 }
 

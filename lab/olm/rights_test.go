@@ -24,12 +24,8 @@ import (
 func (p *place) checkPeople() {
 	ctx := p.t.Context()
 	readme, err := os.ReadFile(filepath.Join(root, "deploy", "README.md"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := rights.Bind(ctx, p.config(), api.DefaultNamespace); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
+	must(p.t, rights.Bind(ctx, p.config(), api.DefaultNamespace))
 	editor := rights.Person{Role: "edit", Cluster: true}
 	p.eventually("OLM lets role edit write WindowsConfigs", func(ctx context.Context) string {
 		permits, err := rights.Permits(ctx, p.config(), api.DefaultNamespace, editor, "windowsconfigs")
@@ -50,9 +46,7 @@ func (p *place) checkPeople() {
 func (p *place) checkJoiningHost() {
 	ctx := p.t.Context()
 	got, err := p.rulesOf("windows-node-bootstrapper")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	const requests = "certificates.k8s.io/certificatesigningrequests"
 	condition := "operators.coreos.com/operatorconditions " + operator + ".v0.1.0"
 	want := []string{
@@ -64,9 +58,7 @@ func (p *place) checkJoiningHost() {
 		p.t.Errorf("the account of joining hosts may %q, want %q", got, want)
 	}
 	as, err := client.New(p.as("windows-node-bootstrapper"), client.Options{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	target := &unstructured.Unstructured{}
 	target.SetAPIVersion("operators.coreos.com/v2")
 	target.SetKind("OperatorCondition")

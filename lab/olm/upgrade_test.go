@@ -34,9 +34,7 @@ const channelTag = "stable"
 func (p *place) upgrade() {
 	ctx := p.t.Context()
 	change := func(change func(*v1alpha1.RolloutSpec)) {
-		if err := p.Change(ctx, func(s *v1alpha1.WindowsConfigSpec) { change(&s.Rollout) }); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, p.Change(ctx, func(s *v1alpha1.WindowsConfigSpec) { change(&s.Rollout) }))
 	}
 	change(func(r *v1alpha1.RolloutSpec) { r.Paused, r.ReadinessGates = true, []string{gate} })
 	before := p.versions()
@@ -53,9 +51,7 @@ func (p *place) upgrade() {
 	if err == nil {
 		err = p.release(ctx, "0.2.0", "0.1.0")
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.approve("0.2.0")
 	p.t.Logf("OLM found the new version after %s", time.Since(released).Round(time.Second))
 	began := time.Now()
@@ -86,9 +82,7 @@ func (p *place) expectHeld() {
 	if err == nil {
 		err = p.move("0.3.0")
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.approve("0.3.0")
 	p.eventually("version 0.3.0 waits until the operator is upgradeable", func(ctx context.Context) string {
 		status, err := p.status(ctx, "0.3.0")
@@ -141,9 +135,7 @@ func (p *place) expectRollout(before map[string]string) {
 func (p *place) checkDeployment() {
 	p.t.Helper()
 	pod, err := p.Pod.WaitUntilReady(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	if args, err := p.containerVariable("ARGS"); err != nil || args != "--debugLogging" || pod.Spec.NodeSelector["node-role.kubernetes.io/control-plane"] != "" {
 		p.t.Errorf("ARGS is %q (%v), the node selector is %v", args, err, pod.Spec.NodeSelector)
 	}
@@ -159,9 +151,7 @@ func (p *place) approve(version string) {
 		return ""
 	})
 	approve, _ := p.upgradeBlocks()
-	if err := p.runBlock(approve, nil); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.runBlock(approve, nil))
 }
 
 // installPlan is the one that the Subscription names, which must be of a version. OLM may have made others before it, which it does not act
@@ -194,9 +184,7 @@ func (p *place) installPlan(ctx context.Context, version string) (*unstructured.
 
 func (p *place) mustReach(version, phase string) {
 	p.t.Helper()
-	if err := p.waitForPhase(p.t.Context(), version, phase); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.waitForPhase(p.t.Context(), version, phase))
 }
 
 // catalogOf is the document's CatalogSource with another tag. OLM looks every half minute in place of every half hour.
@@ -216,9 +204,7 @@ func (p *place) versions() map[string]string {
 	all := map[string]string{}
 	for _, h := range p.Hosts() {
 		var node corev1.Node
-		if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: h.Name}, &node); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, p.Client.Get(p.t.Context(), types.NamespacedName{Name: h.Name}, &node))
 		all[h.Name] = node.Annotations[api.AnnotationVersion]
 	}
 	return all

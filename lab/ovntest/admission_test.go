@@ -34,23 +34,17 @@ const (
 
 func TestCertificatesAreApprovedAsRecorded(t *testing.T) {
 	cases, err := story.Certificates()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sides(t, func(t *testing.T, open func() *cluster) {
 		c := open()
 		c.configure(on)
 		c.permitAll("certificatesigningrequests", "certificates.k8s.io", "create")
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var alone []string
 		for _, q := range cases {
 			der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{Organization: q.Organization, CommonName: q.CommonName}}, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r := &certificatesv1.CertificateSigningRequest{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 				Spec: certificatesv1.CertificateSigningRequestSpec{
@@ -93,9 +87,7 @@ func (c *cluster) verdict(name string, want ovn.Verdict) string {
 
 func TestWritesAreAdmittedAsRecorded(t *testing.T) {
 	cases, err := story.Writes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sides(t, func(t *testing.T, open func() *cluster) {
 		c := open()
 		c.permitAll("nodes/status", "", "patch")
@@ -123,9 +115,7 @@ func (c *cluster) write(w story.WriteCase, guard int) {
 		c.t.Fatal(err)
 	}
 	patch, err := json.Marshal(w.Patch)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	_, err = c.as(w.User, w.Groups...).CoreV1().Nodes().Patch(c.t.Context(), w.Node, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if refused := apierrors.IsForbidden(err); refused == w.Admitted[guard] || err != nil && !refused {
 		c.t.Errorf("configuration %d: %s writes %s on Node %s with %v: %v, recorded %t", guard, w.User, patch, w.Node, w.Before, err, w.Admitted[guard])
@@ -145,9 +135,7 @@ func (c *cluster) as(user string, groups ...string) kubernetes.Interface {
 	config := rest.CopyConfig(c.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return clients
 }
 
@@ -164,7 +152,5 @@ func (c *cluster) permitAll(resource, group, verb string) {
 	if err == nil {
 		_, err = c.clients.RbacV1().ClusterRoleBindings().Create(c.t.Context(), binding, metav1.CreateOptions{})
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 }

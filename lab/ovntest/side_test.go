@@ -46,6 +46,14 @@ type cluster struct {
 	upcoming []*story.Step
 }
 
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // sides runs a test with the stand-in, and with the programs where they are. They have a control plane each.
 func sides(t *testing.T, test func(*testing.T, func() *cluster)) {
 	for _, s := range []struct {
@@ -66,24 +74,18 @@ func sides(t *testing.T, test func(*testing.T, func() *cluster)) {
 func open(t *testing.T, programs ovn.Programs) *cluster {
 	t.Helper()
 	cp, err := lab.StartControlPlane(t.Context(), lab.ControlPlaneOptions{NoPodCIDRs: true, Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(cp.Stop)
 	c := &cluster{t: t, config: cp.RESTConfig(), nodes: map[string]map[string]string{}, swapped: map[string]map[string]string{}}
 	if c.clients, err = kubernetes.NewForConfig(c.config); err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cp.Kubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cp.Kubeconfig(kubeconfig))
 	c.side, err = ovn.Open(t.Context(), ovn.Options{
 		ControlPlane: cp, Kubeconfig: kubeconfig, Folder: t.TempDir(), Programs: programs, Log: t.Output(), Retry: time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(c.side.Close)
 	return c
 }
@@ -93,9 +95,7 @@ func TestSubnetsAreGivenAsRecorded(t *testing.T) {
 		c := open()
 		for _, name := range story.Names() {
 			steps, err := story.Steps(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Run(name, func(t *testing.T) {
 				c := c.in(t)
 				c.reset()
@@ -119,9 +119,7 @@ func (c *cluster) reset() {
 	c.t.Helper()
 	clear(c.nodes)
 	clear(c.swapped)
-	if err := c.clients.CoreV1().Nodes().DeleteCollection(c.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, c.clients.CoreV1().Nodes().DeleteCollection(c.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
 // play performs a step, and waits until Nodes have the recorded state.
@@ -130,9 +128,7 @@ func (c *cluster) play(st *story.Step) {
 	nodes := c.clients.CoreV1().Nodes()
 	for _, name := range st.Delete {
 		delete(c.nodes, name)
-		if err := nodes.Delete(c.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, nodes.Delete(c.t.Context(), name, metav1.DeleteOptions{}))
 	}
 	for name, os := range st.Label {
 		c.patch(name, map[string]any{"labels": map[string]string{corev1.LabelOSStable: os}})
@@ -240,9 +236,7 @@ func (c *cluster) patch(name string, meta map[string]any) {
 	if err == nil {
 		_, err = c.clients.CoreV1().Nodes().Patch(c.t.Context(), name, types.MergePatchType, text, metav1.PatchOptions{})
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 }
 
 // difference compares what Nodes have with what was recorded.

@@ -17,14 +17,10 @@ import (
 // testFiles compares the files with those that RELEASE.md lists.
 func (r *released) testFiles(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(r.clone, "RELEASE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var found []string
 	entries, err := os.ReadDir(r.files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		name := strings.ReplaceAll(e.Name(), version, "<version>")
 		if rest, plugin := strings.CutPrefix(name, "kubectl-windows-<version>-"); plugin && strings.Count(rest, "-") == 1 {
@@ -52,9 +48,7 @@ func (r *released) testFiles(t *testing.T) {
 func (r *released) testSBOM(t *testing.T) {
 	library := command(t, ".", nil, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go")
 	text, err := os.ReadFile(filepath.Join(r.files, "wmco-"+version+".cdx.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(string(text), `"specVersion": "1.7"`) {
 		t.Errorf("it is of another version than 1.7: %.300s", text)
 	}
@@ -67,23 +61,15 @@ func (r *released) testSBOM(t *testing.T) {
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
 		}
-		if err := loader.AddSchema("http://cyclonedx.org/schema/"+name+".schema.json", file(filepath.Base(found[0]))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, loader.AddSchema("http://cyclonedx.org/schema/"+name+".schema.json", file(filepath.Base(found[0]))))
 	}
 	// The schema also refers to names of algorithms that are not in the library. Nothing in the list names one.
 	const algorithms = `{"definitions": {"algorithmFamiliesEnum": false, "ellipticCurvesEnum": false}}`
-	if err := loader.AddSchema("http://cyclonedx.org/schema/cryptography-defs.schema.json", gojsonschema.NewStringLoader(algorithms)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, loader.AddSchema("http://cyclonedx.org/schema/cryptography-defs.schema.json", gojsonschema.NewStringLoader(algorithms)))
 	schema, err := loader.Compile(file("bom-1.7.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	result, err := schema.Validate(gojsonschema.NewBytesLoader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, fault := range result.Errors() {
 		t.Errorf("it is not valid: %s", fault)
 	}
@@ -92,9 +78,7 @@ func (r *released) testSBOM(t *testing.T) {
 // testKrew installs the plugin for each platform with krew's validator, from archives that the test serves.
 func (r *released) testKrew(t *testing.T) {
 	released, err := os.ReadFile(filepath.Join(r.files, "windows.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := httptest.NewServer(http.FileServer(http.Dir(r.files)))
 	defer server.Close()
 	published := "https://github.com/windows-machine-config/wmco/releases/download/v" + version
@@ -102,16 +86,12 @@ func (r *released) testKrew(t *testing.T) {
 		t.Errorf("%d archives are published below %s, want 6", n, published)
 	}
 	manifest := filepath.Join(t.TempDir(), "windows.yaml")
-	if err := os.WriteFile(manifest, []byte(strings.ReplaceAll(string(released), published, server.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(manifest, []byte(strings.ReplaceAll(string(released), published, server.URL)), 0o600))
 	bin := filepath.Join(t.TempDir(), "krew")
 	command(t, ".", nil, "go", "build", "-o", bin+"/kubectl-krew", "sigs.k8s.io/krew/cmd/krew")
 	command(t, ".", nil, "go", "build", "-o", bin+"/validate", "sigs.k8s.io/krew/cmd/validate-krew-manifest")
 	kubectl := "#!/bin/sh\n[ \"$1\" = krew ] && shift && exec kubectl-krew \"$@\"\n"
-	if err := os.WriteFile(bin+"/kubectl", []byte(kubectl), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(bin+"/kubectl", []byte(kubectl), 0o755))
 	validate := exec.CommandContext(t.Context(), bin+"/validate", "-manifest", manifest)
 	validate.Env = append(slices.Clone(r.env), "PATH="+bin+":"+os.Getenv("PATH"), "KREW_ROOT="+t.TempDir())
 	if out, err := validate.CombinedOutput(); err != nil || !strings.Contains(string(out), "all 6 spec.platforms installed fine") {

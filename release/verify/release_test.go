@@ -54,6 +54,14 @@ func TestTheWorkflowMakesARelease(t *testing.T) {
 	t.Run("community catalog", r.testCommunity)
 }
 
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newReleased(t *testing.T) *released {
 	t.Helper()
 	r := &released{registry: httptest.NewTLSServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))}
@@ -67,13 +75,9 @@ func newReleased(t *testing.T) *released {
 	}
 	authority := filepath.Join(t.TempDir(), "registry.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.registry.Certificate().Raw})
-	if err := os.WriteFile(authority, block, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(authority, block, 0o600))
 	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "GITHUB_") {
 			r.env = append(r.env, variable)
@@ -95,13 +99,9 @@ func tagged(t *testing.T, r *released, clone string) {
 	}
 	changelog := filepath.Join(clone, "CHANGELOG.md")
 	text, err := os.ReadFile(changelog)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	changed := strings.Replace(string(text), "## Unreleased\n", "## Unreleased\n\n## "+version+" - 2027-01-02\n", 1)
-	if err := os.WriteFile(changelog, []byte(changed), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(changelog, []byte(changed), 0o644))
 	git("commit", "--quiet", "--all", "--message", "release: "+version)
 	git("tag", "--annotate", "v"+version, "--message", version)
 	r.revision = git("rev-parse", "HEAD")
@@ -125,13 +125,9 @@ shift
 for file in "$@"; do [ -s "$file" ]; done
 printf '%s\n' "${@:2}" > "$HOME/published"
 `
-	if err := os.WriteFile(filepath.Join(programs, "gh"), []byte(gh), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(programs, "gh"), []byte(gh), 0o755))
 	der, err := x509.MarshalECPrivateKey(r.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	env := append([]string{}, r.env...)
 	env = append(env, "PATH="+programs+":"+os.Getenv("PATH"), "GITHUB_REF_NAME=v"+version, "GITHUB_REPOSITORY=windows-machine-config/wmco", "GITHUB_REPOSITORY_OWNER=windows-machine-config",
 		"GITHUB_SERVER_URL=https://github.com", "GITHUB_WORKFLOW_REF=windows-machine-config/wmco/.github/workflows/release.yaml@refs/tags/v"+version)
@@ -156,18 +152,14 @@ func (r *released) attest(t *testing.T, clone string, with map[string]string) {
 	}
 	at := r.reference(t, with["subject-name"]+"@"+with["subject-digest"])
 	found, err := remote.Head(at, remote.WithTransport(r.registry.Client().Transport))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.pushForeign(t, at, *found)
 }
 
 func (r *released) reference(t *testing.T, text string) name.Reference {
 	t.Helper()
 	reference, err := name.ParseReference(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return reference
 }
 
@@ -175,17 +167,11 @@ func (r *released) reference(t *testing.T, text string) name.Reference {
 func (r *released) index(t *testing.T, reference name.Reference) (digests []v1.Hash) {
 	t.Helper()
 	index, err := remote.Index(reference, remote.WithTransport(r.registry.Client().Transport))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	digest, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	digests = append(digests, digest)
 	for _, m := range manifest.Manifests {
 		digests = append(digests, m.Digest)

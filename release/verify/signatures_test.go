@@ -32,9 +32,7 @@ import (
 func (r *released) options(t *testing.T, key *ecdsa.PrivateKey) *cosign.CheckOpts {
 	t.Helper()
 	verifier, err := sigstore.LoadVerifier(&key.PublicKey, crypto.SHA256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &cosign.CheckOpts{
 		SigVerifier: verifier, IgnoreTlog: true, Offline: true,
 		RegistryClientOpts: []ociremote.Option{ociremote.WithRemoteOptions(remote.WithTransport(r.registry.Client().Transport))},
@@ -84,17 +82,11 @@ func (r *released) verifyImage(t *testing.T, at name.Reference) {
 func statementOf(t *testing.T, attestation oci.Signature) (kind, text string) {
 	t.Helper()
 	payload, err := attestation.Payload()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var envelope struct{ Payload []byte }
 	var statement struct{ PredicateType string }
-	if err := json.Unmarshal(payload, &envelope); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(envelope.Payload, &statement); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(payload, &envelope))
+	must(t, json.Unmarshal(envelope.Payload, &statement))
 	return statement.PredicateType, string(envelope.Payload)
 }
 
@@ -103,30 +95,20 @@ func (r *released) pushForeign(t *testing.T, at name.Reference, of v1.Descriptor
 	t.Helper()
 	p := signature.Provenance{Source: "https://example.com", Version: version, Revision: r.revision, Builder: "https://example.com/builder"}
 	text, err := signature.SignStatement(p.Statement(signature.Subject{Name: at.Context().Name(), SHA256: of.Digest.Hex}), r.other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), signature.BundleType)
 	one, err := mutate.Append(base, mutate.Addendum{Layer: static.NewLayer(text, signature.BundleType)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	artifact := mutate.Subject(one, v1.Descriptor{MediaType: of.MediaType, Digest: of.Digest, Size: of.Size}).(v1.Image)
 	digest, err := artifact.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(at.Context().Digest(digest.String()), artifact, remote.WithTransport(r.registry.Client().Transport)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, remote.Write(at.Context().Digest(digest.String()), artifact, remote.WithTransport(r.registry.Client().Transport)))
 }
 
 // testSignedFiles verifies the checksums as "cosign verify-blob" does, and the provenance of each file as "cosign verify-blob-attestation".
 func (r *released) testSignedFiles(t *testing.T) {
 	sums, err := os.ReadFile(filepath.Join(r.files, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ofSums := r.bundle(t, signature.ChecksumsBundle)
 	if _, err := cosign.VerifyNewBundle(t.Context(), r.options(t, r.key), verify.WithArtifact(bytes.NewReader(sums)), ofSums); err != nil {
 		t.Errorf("the checksums: %v", err)
@@ -141,9 +123,7 @@ func (r *released) testSignedFiles(t *testing.T) {
 	for line := range strings.Lines(string(sums)) {
 		file := strings.Fields(line)[1]
 		content, err := os.ReadFile(filepath.Join(r.files, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sum := sha256.Sum256(content)
 		result, err := cosign.VerifyNewBundle(t.Context(), r.options(t, r.key), verify.WithArtifactDigest("sha256", sum[:]), provenance)
 		if err != nil || result.Statement.GetPredicateType() != signature.ProvenanceType {
@@ -159,8 +139,6 @@ func (r *released) testSignedFiles(t *testing.T) {
 func (r *released) bundle(t *testing.T, file string) *bundle.Bundle {
 	t.Helper()
 	b, err := bundle.LoadJSONFromPath(filepath.Join(r.files, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }

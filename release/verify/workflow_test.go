@@ -56,9 +56,7 @@ func readWorkflow(t *testing.T, name string) (w workflow) {
 	if err == nil {
 		err = yaml.Unmarshal(text, &w)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return w
 }
 
@@ -147,9 +145,7 @@ func (r *run) runBlock(t *testing.T, s step) {
 	t.Helper()
 	script, output, variables := filepath.Join(r.temp, "block.sh"), filepath.Join(r.temp, "output"), filepath.Join(r.temp, "variables")
 	for name, content := range map[string]string{script: r.expand(t, s.Run.Value), output: "", variables: ""} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 	command := exec.CommandContext(t.Context(), "bash", "-e", script)
 	command.Dir = r.clone
@@ -173,9 +169,7 @@ func (r *run) runBlock(t *testing.T, s step) {
 func linesOf(t *testing.T, file string) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		lines = append(lines, strings.TrimSpace(line))
 	}
@@ -212,9 +206,7 @@ func (r *run) use(t *testing.T, s step) {
 
 func mustCopy(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(to, os.DirFS(from)))
 }
 
 // command runs a program in a folder and returns what it prints.
