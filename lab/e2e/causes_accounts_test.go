@@ -39,11 +39,7 @@ func missingAccount(p teller) {
 	p.leaves(j.name)
 	j = p.joiner("member", func(h *sim.Host) { h.Windows().EditAccounts(func(a *sim.Accounts) { a.Domain = "CONTOSO" }) })
 	p.expectReady(j.name)
-	p.eventually("the node of a host in a domain has the label", func(ctx context.Context) string {
-		var node corev1.Node
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: "member"}, &node); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(p.place, "the node of a host in a domain has the label", types.NamespacedName{Name: "member"}, func(node *corev1.Node) string {
 		if node.Labels[api.LabelGMSA] != "true" {
 			return fmt.Sprintf("the labels are %v, the conditions %+v", node.Labels, node.Status.Conditions)
 		}

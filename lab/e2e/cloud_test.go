@@ -85,11 +85,7 @@ func (p place) checkCloudNames(cloud *testenv.Cloud, host *lab.Host, name types.
 	})
 	p.expectEvent(request, api.EventCertificateRefused, "DNSNameNotOfInstance", internal)
 	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.AdditionalAddresses = []string{internal, external} })
-	p.eventually("the request is approved", func(ctx context.Context) string {
-		var got certificatesv1.CertificateSigningRequest
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: request}, &got); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(p, "the request is approved", types.NamespacedName{Name: request}, func(got *certificatesv1.CertificateSigningRequest) string {
 		if len(got.Status.Certificate) == 0 {
 			return fmt.Sprintf("its conditions are %v", got.Status.Conditions)
 		}
@@ -127,11 +123,7 @@ func (p place) startCloud() *testenv.Cloud {
 // expectCloudProvider waits until the operator has determined what initializes nodes.
 func (p place) expectCloudProvider(want v1alpha1.CloudProvider) {
 	p.t.Helper()
-	p.eventually(fmt.Sprintf("the cloud provider is %s", want), func(ctx context.Context) string {
-		var config v1alpha1.WindowsConfig
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(p, fmt.Sprintf("the cloud provider is %s", want), types.NamespacedName{Name: api.WindowsConfigName}, func(config *v1alpha1.WindowsConfig) string {
 		if got := config.Status.CloudProvider; got == nil || got.Mode != want {
 			return fmt.Sprintf("it is %+v", got)
 		}
@@ -143,15 +135,11 @@ func (p place) expectCloudProvider(want v1alpha1.CloudProvider) {
 func (p place) expectWaitsForCloud(name types.NamespacedName, node string) {
 	p.t.Helper()
 	p.expect(name, api.ConditionReady, api.ReasonWaitingForCloud, api.TaintUninitialized)
-	p.eventually("the kubelet of "+node+" is Ready, and WICD has reported", func(ctx context.Context) string {
-		var n corev1.Node
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(p, "the kubelet of "+node+" is Ready, and WICD has reported", types.NamespacedName{Name: node}, func(n *corev1.Node) string {
 		if n.Annotations[api.AnnotationVersion] == "" {
 			return "WICD has not reported"
 		}
-		return notReady(&n)
+		return notReady(n)
 	})
 	if n := p.node(node); !nodestate.WaitsForCloud(n) || n.Spec.ProviderID != "" {
 		p.t.Errorf("node %s has provider ID %q and taints %v before its cloud has initialized it", node, n.Spec.ProviderID, n.Spec.Taints)
@@ -171,12 +159,8 @@ func (p place) expectInitialized(node, providerID string) {
 // that waits for its cloud.
 func (p place) expectFromCloud(node, providerID, instanceType, zone, region string, hasAddresses func([]corev1.NodeAddress) bool) {
 	p.t.Helper()
-	p.eventually("node "+node+" is initialized", func(ctx context.Context) string {
-		var n corev1.Node
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
-			return err.Error()
-		}
-		if nodestate.WaitsForCloud(&n) || n.Spec.ProviderID != providerID {
+	eventuallyOf(p, "node "+node+" is initialized", types.NamespacedName{Name: node}, func(n *corev1.Node) string {
+		if nodestate.WaitsForCloud(n) || n.Spec.ProviderID != providerID {
 			return fmt.Sprintf("its provider ID is %q, its taints are %v", n.Spec.ProviderID, n.Spec.Taints)
 		}
 		for label, want := range map[string]string{
@@ -202,11 +186,7 @@ func (p place) startPod(name string) {
 		Containers:   []corev1.Container{{Name: name, Image: "example.invalid/none:1"}},
 	}}
 	p.create(pod)
-	p.eventually("the scheduler finds no node for pod "+name, func(ctx context.Context) string {
-		var got corev1.Pod
-		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}, &got); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(p, "the scheduler finds no node for pod "+name, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}, func(got *corev1.Pod) string {
 		for _, c := range got.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
 				return ""
@@ -219,11 +199,7 @@ func (p place) startPod(name string) {
 // expectScheduled waits until a pod is scheduled.
 func (p place) expectScheduled(name string) {
 	p.t.Helper()
-	p.eventually("pod "+name+" has a node", func(ctx context.Context) string {
-		var got corev1.Pod
-		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}, &got); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(p, "pod "+name+" has a node", types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}, func(got *corev1.Pod) string {
 		if got.Spec.NodeName == "" {
 			return fmt.Sprintf("it has none: %v", got.Status.Conditions)
 		}

@@ -83,15 +83,11 @@ func TestFleetRules(t *testing.T) {
 		p := p.in(t)
 		must(t, p.Client.Delete(t.Context(), p.node("win-3")))
 		p.Simulated()[2].Windows().Restart()
-		p.eventually("win-3 is a node again", func(ctx context.Context) string {
-			var node corev1.Node
-			if err := p.Client.Get(ctx, client.ObjectKey{Name: "win-3"}, &node); err != nil {
-				return err.Error()
-			}
+		eventuallyOf(p, "win-3 is a node again", client.ObjectKey{Name: "win-3"}, func(node *corev1.Node) string {
 			if node.Annotations[api.AnnotationVersion] == "" {
 				return "it reports no version"
 			}
-			return notReady(&node)
+			return notReady(node)
 		})
 		p.expectLeftAlone(30*time.Second, first, "win-3")
 	})

@@ -74,12 +74,7 @@ func TestMachines(t *testing.T) {
 func (p place) expectInstance(machine *unstructured.Unstructured) *v1alpha1.WindowsInstance {
 	p.t.Helper()
 	name := ours(machine.GetName())
-	p.eventually("Machine "+name.Name+" has an instance", func(ctx context.Context) string {
-		if err := p.Client.Get(ctx, name, &v1alpha1.WindowsInstance{}); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	eventuallyOf(p, "Machine "+name.Name+" has an instance", name, func(*v1alpha1.WindowsInstance) string { return "" })
 	p.expectReady(name)
 	return p.instance(name)
 }

@@ -53,11 +53,7 @@ func TestOpenShift(t *testing.T) {
 
 // injectedAuthorities: the operator requests the certificates, the network operator writes them.
 func injectedAuthorities(p place, all []joiner) {
-	p.eventually("ConfigMap trusted-ca is filled", func(ctx context.Context) string {
-		var cm corev1.ConfigMap
-		if err := p.Client.Get(ctx, ours(api.TrustedCAConfigMap), &cm); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(p, "ConfigMap trusted-ca is filled", ours(api.TrustedCAConfigMap), func(cm *corev1.ConfigMap) string {
 		if cm.Labels[api.LabelInjectTrustedCA] != "true" || cm.Data[api.TrustedCAKey] == "" {
 			return fmt.Sprintf("it has labels %v and %d bytes", cm.Labels, len(cm.Data[api.TrustedCAKey]))
 		}

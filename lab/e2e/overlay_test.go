@@ -136,11 +136,7 @@ func (x overlayTest) registerAgain() {
 	node := x.node("win-1")
 	before := x.subnet("win-1")
 	x.remove(node)
-	x.eventually("Node win-1 is there again with another subnet", func(ctx context.Context) string {
-		var again corev1.Node
-		if err := x.Client.Get(ctx, client.ObjectKeyFromObject(node), &again); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(x.place, "Node win-1 is there again with another subnet", client.ObjectKeyFromObject(node), func(again *corev1.Node) string {
 		if again.UID == node.UID || again.Annotations[ovn.SubnetAnnotation] == "" {
 			return fmt.Sprintf("it is %s with subnet %q", again.UID, again.Annotations[ovn.SubnetAnnotation])
 		}

@@ -155,6 +155,21 @@ func (p place) eventually(what string, check func(context.Context) (missing stri
 	testenv.Eventually(p.t, patience, what, check)
 }
 
+// eventuallyOf waits until an object is as check wants it. Check returns what is missing.
+func eventuallyOf[O any, P interface {
+	*O
+	client.Object
+}](p place, what string, name types.NamespacedName, check func(P) (missing string)) {
+	p.t.Helper()
+	p.eventually(what, func(ctx context.Context) string {
+		object := P(new(O))
+		if err := p.Client.Get(ctx, name, object); err != nil {
+			return err.Error()
+		}
+		return check(object)
+	})
+}
+
 // repeat calls a function repeatedly until stop is called or the test ends.
 func (p place) repeat(pause time.Duration, do func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -186,11 +201,7 @@ func (p place) expectGone(name types.NamespacedName, object client.Object) {
 // expect waits until a condition has a reason, and its message has the parts.
 func (p place) expect(name types.NamespacedName, condition, reason string, parts ...string) {
 	p.t.Helper()
-	p.eventually(fmt.Sprintf("%s of %s has reason %s", condition, name.Name, reason), func(ctx context.Context) string {
-		var i v1alpha1.WindowsInstance
-		if err := p.Client.Get(ctx, name, &i); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(p, fmt.Sprintf("%s of %s has reason %s", condition, name.Name, reason), name, func(i *v1alpha1.WindowsInstance) string {
 		c := meta.FindStatusCondition(i.Status.Conditions, condition)
 		if c == nil || c.Reason != reason {
 			return fmt.Sprintf("it is %+v", c)

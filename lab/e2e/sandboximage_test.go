@@ -75,11 +75,7 @@ func (c closedNetwork) in(t *testing.T) closedNetwork {
 // expectImage waits until condition SandboxImage of the node has a reason and the parts of a message, and returns whether the node is Ready.
 func (c closedNetwork) expectImage(reason string, parts ...string) (isReady bool) {
 	c.t.Helper()
-	c.eventually("condition SandboxImage of the node has reason "+reason, func(ctx context.Context) string {
-		var node corev1.Node
-		if err := c.Client.Get(ctx, types.NamespacedName{Name: c.Hosts()[0].Name}, &node); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(c.place, "condition SandboxImage of the node has reason "+reason, types.NamespacedName{Name: c.Hosts()[0].Name}, func(node *corev1.Node) string {
 		got := "it has none"
 		for _, condition := range node.Status.Conditions {
 			switch condition.Type {

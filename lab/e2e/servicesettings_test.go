@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -26,11 +25,7 @@ func (c closedNetwork) serviceSettings() {
 	})
 	c.expectArrived([]joiner{{at: c.Hosts()[0]}})
 	c.expectReady(c.name)
-	c.eventually("the node has the other taint", func(ctx context.Context) string {
-		var node corev1.Node
-		if err := c.Client.Get(ctx, types.NamespacedName{Name: c.Hosts()[0].Name}, &node); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(c.place, "the node has the other taint", types.NamespacedName{Name: c.Hosts()[0].Name}, func(node *corev1.Node) string {
 		values := ""
 		for _, t := range node.Spec.Taints {
 			if t.Key == api.TaintKey {

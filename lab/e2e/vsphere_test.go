@@ -100,12 +100,8 @@ func (p place) startVSphere() onVSphere {
 // expectInitialized waits until the cloud-controller-manager has initialized the node of a virtual machine.
 func (v onVSphere) expectInitialized(node string) {
 	v.t.Helper()
-	v.eventually("node "+node+" is initialized", func(ctx context.Context) string {
-		var n corev1.Node
-		if err := v.Client.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
-			return err.Error()
-		}
-		return v.uninitialized(&n)
+	eventuallyOf(v.place, "node "+node+" is initialized", types.NamespacedName{Name: node}, func(n *corev1.Node) string {
+		return v.uninitialized(n)
 	})
 }
 

@@ -116,12 +116,8 @@ func (p place) checkPlugin(host *lab.Host, name types.NamespacedName) {
 		must(p.t, host.WriteRegistry(p.t.Context(), key, "", guestapi.RegistryValue{Type: "REG_SZ", Text: "a plugin"}))
 	}
 	p.checkReboot(host, name)
-	p.eventually("the node says that it has a plugin", func(ctx context.Context) string {
-		var node corev1.Node
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: "win-1"}, &node); err != nil {
-			return err.Error()
-		}
-		c := nodestate.Condition(&node, api.ConditionGMSACapable)
+	eventuallyOf(p, "the node says that it has a plugin", types.NamespacedName{Name: "win-1"}, func(node *corev1.Node) string {
+		c := nodestate.Condition(node, api.ConditionGMSACapable)
 		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != api.ReasonCredentialPlugin || !strings.Contains(c.Message, id) {
 			return fmt.Sprintf("the condition is %+v", c)
 		}
@@ -142,15 +138,11 @@ func (p place) checkPlugin(host *lab.Host, name types.NamespacedName) {
 // expectBooted waits until a node reports another boot and is Ready.
 func (p place) expectBooted(name, before string) {
 	p.t.Helper()
-	p.eventually("node "+name+" reports a new boot and is Ready", func(ctx context.Context) string {
-		var node corev1.Node
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
-			return err.Error()
-		}
+	eventuallyOf(p, "node "+name+" reports a new boot and is Ready", types.NamespacedName{Name: name}, func(node *corev1.Node) string {
 		if node.Status.NodeInfo.BootID == before {
 			return "boot ID is still " + before
 		}
-		return notReady(&node)
+		return notReady(node)
 	})
 }
 
