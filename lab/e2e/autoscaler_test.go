@@ -40,10 +40,9 @@ func (v onVSphere) isScaledByLoad() {
 		running.Stop()
 	})
 	began := time.Now()
-	d, err := v.WinWebserver(v.t.Context(), appWeb, 1, func(d *appsv1.Deployment) {
+	d := v.webserver(appWeb, 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: byHostname(corev1.NodeSelectorOpNotIn, v.Hosts()[0].Name)}
 	})
-	must(v.t, err)
 	v.eventually("the pod is Running", func(ctx context.Context) string {
 		pods, err := v.Pods(ctx, appWeb)
 		if err != nil || len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {

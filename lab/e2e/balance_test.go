@@ -32,9 +32,7 @@ func TestServices(t *testing.T) {
 	needs(t, lab.CanBalance(), lab.CanRunRegistries())
 	s := servicesTest{newPlace(t, testenv.Options{WineHosts: 2, Network: testenv.NetworkHybridOverlay, Pods: true})}
 	s.joinAll()
-	if _, err := s.WinWebserver(t.Context(), "web", 2, onEachHost); err != nil {
-		t.Fatal(err)
-	}
+	s.webserver("web", 2, onEachHost)
 	s.ExpectServing(t, patience, "web", 2)
 	for _, test := range []struct {
 		name string

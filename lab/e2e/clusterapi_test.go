@@ -250,7 +250,7 @@ func (m machinesOf) shrinks() {
 		return
 	}
 	one := intstr.FromInt32(1)
-	_, err := m.WinWebserver(m.t.Context(), appWeb, 2, func(d *appsv1.Deployment) {
+	m.webserver(appWeb, 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Affinity = &corev1.Affinity{
 			NodeAffinity: byHostname(corev1.NodeSelectorOpIn, nodes...),
 			PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
@@ -258,7 +258,6 @@ func (m machinesOf) shrinks() {
 			}}},
 		}
 	})
-	must(m.t, err)
 	m.create(&policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appWeb},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: labelsOf(appWeb)},

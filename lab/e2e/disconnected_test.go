@@ -108,9 +108,7 @@ func (p place) runFrom(name, image string) {
 // deploy creates a Deployment with one pod of an image.
 func (p place) deploy(name, image string) *appsv1.Deployment {
 	p.t.Helper()
-	d, err := p.WinWebserver(p.t.Context(), name, 1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
-	must(p.t, err)
-	return d
+	return p.webserver(name, 1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 }
 
 // expectRequest searches a registry's log for a request whose path has a prefix.

@@ -163,8 +163,6 @@ func TestHyperVOnWindows(t *testing.T) {
 		t.Error("Windows was not asked for a virtual machine with the memory and processors of WindowsConfig")
 	}
 	p.remove(pod)
-	if _, err := p.WinWebserver(t.Context(), "web", 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	p.webserver("web", 1, nil)
 	p.ExpectServing(t, patience, "web", 1)
 }

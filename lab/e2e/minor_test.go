@@ -94,10 +94,9 @@ func (p place) moveCluster(upgraded func()) {
 		p.t.Errorf("the node's version is %q, and must name the minor version", got)
 	}
 
-	_, err := p.WinWebserver(p.t.Context(), appWeb, 2, func(d *appsv1.Deployment) {
+	p.webserver(appWeb, 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec = testenv.WebserverPod("GRACE_SECONDS=2")
 	})
-	must(p.t, err)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appWeb}}
 	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": appWeb}}}
 	p.create(budget)

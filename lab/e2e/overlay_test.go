@@ -98,9 +98,7 @@ func (x overlayTest) expectSubnets() {
 
 // deploy starts a pod on each host, and sends requests from each to the other.
 func (x overlayTest) deploy() {
-	if _, err := x.WinWebserver(x.t.Context(), "web", int32(len(x.Lab.Hosts())), onEachHost); err != nil {
-		x.t.Fatal(err)
-	}
+	x.webserver("web", int32(len(x.Lab.Hosts())), onEachHost)
 	x.expectTraffic()
 }
 

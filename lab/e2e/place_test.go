@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -142,6 +143,14 @@ func (p place) get(name types.NamespacedName, object client.Object) {
 func (p place) create(object client.Object) {
 	p.t.Helper()
 	must(p.t, p.Client.Create(p.t.Context(), object))
+}
+
+// webserver deploys count pods of the web server; change may modify the Deployment first.
+func (p place) webserver(name string, count int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
+	p.t.Helper()
+	d, err := p.WinWebserver(p.t.Context(), name, count, change)
+	must(p.t, err)
+	return d
 }
 
 func (p place) remove(object client.Object) {

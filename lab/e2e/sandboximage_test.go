@@ -168,9 +168,7 @@ func (c closedNetwork) onlyDocumented() {
 func (c closedNetwork) foreign() {
 	old := v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: "10.0.17763.1"}
 	must(c.t, c.Lab.AddPause(c.t.Context(), c.closed, foreignPause, linux(), old))
-	if _, err := c.WinWebserver(c.t.Context(), "before", 1, nil); err != nil {
-		c.t.Fatal(err)
-	}
+	c.webserver("before", 1, nil)
 	before := c.expectServing("before", 1)
 	c.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Runtime.SandboxImage = foreignPause })
 	if !c.expectImage(api.ReasonSandboxImageUnsuitable, foreignPause, "pods start from "+desired.DefaultSandboxImage) {
@@ -179,9 +177,7 @@ func (c closedNetwork) foreign() {
 	c.expect(c.name, api.ConditionSandboxImage, api.ReasonSandboxImageUnsuitable, foreignPause)
 	c.expectReady(c.name)
 	c.expectPinned(desired.DefaultSandboxImage)
-	if _, err := c.WinWebserver(c.t.Context(), "meanwhile", 1, nil); err != nil {
-		c.t.Fatal(err)
-	}
+	c.webserver("meanwhile", 1, nil)
 	c.expectServing("meanwhile", 1)
 	c.expectSameContainers(before)
 }
@@ -194,9 +190,7 @@ func (c closedNetwork) another() {
 	c.expectImage(api.ReasonSandboxImagePresent, otherPause)
 	c.expectPinned(otherPause)
 	c.expectArrived([]joiner{{at: c.Hosts()[0]}})
-	if _, err := c.WinWebserver(c.t.Context(), "after", 1, nil); err != nil {
-		c.t.Fatal(err)
-	}
+	c.webserver("after", 1, nil)
 	c.expectServing("after", 1)
 	c.expectSameContainers(before)
 }

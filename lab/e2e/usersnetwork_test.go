@@ -63,9 +63,7 @@ func TestUsersNetwork(t *testing.T) {
 	})
 	must(t, err)
 	p.expectAllReady()
-	if _, err := p.WinWebserver(t.Context(), appWeb, 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	p.webserver(appWeb, 1, nil)
 	p.expectEndpoint(host, fmt.Sprint(network["ID"]))
 	p.eventually("kube-proxy makes load balancers", func(context.Context) string {
 		if all, err := host.HNS().List(hns.LoadBalancer); err != nil || len(all) == 0 {

@@ -89,11 +89,10 @@ func TestWindowsFleet(t *testing.T) {
 // startWeb starts appWeb with its disruption budget.
 func (p place) startWeb() {
 	p.t.Helper()
-	_, err := p.WinWebserver(p.t.Context(), appWeb, 3, func(d *appsv1.Deployment) {
+	p.webserver(appWeb, 3, func(d *appsv1.Deployment) {
 		// Clients learn of a pod's end only after its program does: to lose no request, it must serve for a moment longer.
 		d.Spec.Template.Spec = testenv.WebserverPod("GRACE_SECONDS=2")
 	})
-	must(p.t, err)
 	two := intstr.FromInt32(2)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appWeb}}
 	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &two, Selector: labelsOf(appWeb)}
@@ -108,13 +107,12 @@ func labelsOf(app string) *metav1.LabelSelector {
 func (p place) startApps() {
 	p.t.Helper()
 	p.startWeb()
-	_, err := p.WinWebserver(p.t.Context(), appSlow, 1, func(d *appsv1.Deployment) {
+	p.webserver(appSlow, 1, func(d *appsv1.Deployment) {
 		grace := int64(60)
 		d.Spec.Template.Spec = testenv.WebserverPod(fmt.Sprintf("GRACE_SECONDS=%d", slowGrace()))
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
 		d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname] = "win-2" // so that it is stopped only once
 	})
-	must(p.t, err)
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appAgent}}
 	daemons.Spec.Selector = labelsOf(appAgent)
 	daemons.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(appAgent).MatchLabels}, Spec: testenv.WebserverPod()}
