@@ -56,10 +56,8 @@ type loadBalancer struct {
 func loadBalancerOf(t *testing.T, o hns.Object) (lb loadBalancer) {
 	t.Helper()
 	raw, err := json.Marshal(o)
-	if err == nil {
-		err = json.Unmarshal(raw, &lb)
-	}
 	must(t, err)
+	must(t, json.Unmarshal(raw, &lb))
 	return lb
 }
 

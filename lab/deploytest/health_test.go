@@ -66,10 +66,8 @@ func (c *cluster) newNode(t *testing.T, name string) {
 	err := drop(c.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{"kubernetes.io/os": "windows"}, Annotations: map[string]string{group + "/version": "1"},
 	}}, metav1.CreateOptions{}))
-	if err == nil {
-		err = patchStatus(t.Context(), c.admin, name, types.StrategicMergePatchType, map[string]any{"status": fullStatus()})
-	}
 	must(t, err)
+	must(t, patchStatus(t.Context(), c.admin, name, types.StrategicMergePatchType, map[string]any{"status": fullStatus()}))
 }
 
 func (c *cluster) testWICDOnItsCondition(t *testing.T) {

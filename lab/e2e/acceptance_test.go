@@ -191,10 +191,8 @@ func (a acceptanceTest) killService() {
 func (a acceptanceTest) makeNetworks() {
 	service := a.host.HNS()
 	others, err := service.List(hns.Network)
-	if err == nil {
-		err = service.Lose(hns.Network)
-	}
 	must(a.t, err)
+	must(a.t, service.Lose(hns.Network))
 	defer func() {
 		for _, network := range others {
 			if _, err := service.Create(hns.Network, network); err != nil {

@@ -74,10 +74,8 @@ func (p place) installAzureFile() {
 	p.t.Helper()
 	objects, err := manifest.ReadModule(p.t.Context(), "../csidriver", lab.AzureFileModule,
 		"deploy/csi-azurefile-driver.yaml", "deploy/rbac-csi-azurefile-node.yaml", "deploy/csi-azurefile-node-windows-hostprocess.yaml")
-	if err == nil {
-		err = manifest.ApplyObjects(p.t.Context(), p.Lab.ControlPlane.RESTConfig(), objects)
-	}
 	must(p.t, err)
+	must(p.t, manifest.ApplyObjects(p.t.Context(), p.Lab.ControlPlane.RESTConfig(), objects))
 	name := types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: azureFilePlugin}
 	var d appsv1.DaemonSet
 	p.eventually("the node plugin has no pods", func(ctx context.Context) string {

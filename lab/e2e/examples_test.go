@@ -73,16 +73,11 @@ func openExamples(t *testing.T) examplesTest {
 	t.Helper()
 	x := examplesTest{place: newPlace(t, testenv.Options{WineHosts: len(builds()), Network: testenv.NetworkHybridOverlay, Pods: true}), dir: t.TempDir()}
 	text, err := os.ReadFile("../../docs/examples.md")
-	if err == nil {
-		x.shell, err = x.NewShell(t.TempDir())
-	}
-	if err == nil {
-		err = x.Lab.AddStandIns(t.Context(), x.PodImages())
-	}
-	if err == nil {
-		err = manifest.Apply(t.Context(), x.Lab.ControlPlane.RESTConfig(), "../../deploy/workloads")
-	}
 	must(t, err)
+	x.shell, err = x.NewShell(t.TempDir())
+	must(t, err)
+	must(t, x.Lab.AddStandIns(t.Context(), x.PodImages()))
+	must(t, manifest.Apply(t.Context(), x.Lab.ControlPlane.RESTConfig(), "../../deploy/workloads"))
 	x.text = string(text)
 	var all []v1.Platform
 	for i, h := range x.Lab.Hosts() {

@@ -166,10 +166,8 @@ func (r released) uninstalls() {
 	}
 	// The release adopts objects that kubectl installed.
 	root, err := testenv.Repository(r.t.Context())
-	if err == nil {
-		err = manifest.Apply(r.t.Context(), r.Lab.ControlPlane.RESTConfig(), root+"/deploy")
-	}
 	must(r.t, err)
+	must(r.t, manifest.Apply(r.t.Context(), r.Lab.ControlPlane.RESTConfig(), root+"/deploy"))
 	if _, err := r.run("install", "wmco", r.second); err == nil {
 		r.t.Error("Helm took over objects of others without being told")
 	}

@@ -44,10 +44,8 @@ func (x overlayTest) keepUnkind() {
 		q := unkindService()
 		q.OmitsAdapter, q.NeedsAdapter, q.ListsLate = true, true, 0
 		made, err := h.Path(madeNetworks)
-		if err == nil {
-			err = errors.Join(h.HNS().SetQuirks(q), os.Remove(made))
-		}
 		must(x.t, err)
+		must(x.t, errors.Join(h.HNS().SetQuirks(q), os.Remove(made)))
 	}
 	for _, h := range hosts {
 		must(x.t, h.HNS().Restart(ctx))

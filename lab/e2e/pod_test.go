@@ -123,10 +123,8 @@ func TestOperatorUpgrade(t *testing.T) {
 	p.expectServing(appWeb, 3)
 	first := p.reported("win-1")
 	dir, err := p.AnotherPayload("another", "kubelet.exe")
-	if err == nil {
-		err = p.Pod.Push(t.Context(), dir, "v0.2.0")
-	}
 	must(t, err)
+	must(t, p.Pod.Push(t.Context(), dir, "v0.2.0"))
 	planned := p.expectPlanned("v0.2.0")
 	watch := p.watchBudget(1)
 	p.rollImage("v0.2.0", func(got string) bool { return got != first })

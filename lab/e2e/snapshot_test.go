@@ -41,10 +41,8 @@ func takeSnapshot(t *testing.T, host *lab.Host) snapshot {
 	must(t, err)
 	s.addRegistry(dump)
 	root, err := host.Path(`C:\`)
-	if err == nil {
-		err = s.addFiles(root)
-	}
 	must(t, err)
+	must(t, s.addFiles(root))
 	return s
 }
 

@@ -39,10 +39,8 @@ func TestUsersNetwork(t *testing.T) {
 			ConfigDir: usersConfigDir, BinDir: `C:\opt\cni\bin`, KubeProxy: v1alpha1.KubeProxyManaged, NetworkName: usersNetwork,
 		}
 	})
-	if err == nil {
-		err = p.Announce(t.Context(), p.Hosts()...)
-	}
 	must(t, err)
+	must(t, p.Announce(t.Context(), p.Hosts()...))
 	host := p.Lab.Hosts()[0]
 	p.expectLacks(api.ReasonNetworkConfigurationMissing, usersConfigDir+" has no CNI configuration")
 	p.eventually("the instance says what is missing", func(context.Context) string {
@@ -97,16 +95,11 @@ func (p place) installUsersPlugin(host *lab.Host) {
 	dir := p.t.TempDir()
 	err := testenv.Programs(p.t.Context(), "", dir, os.Stderr, "win-bridge")
 	var content []byte
-	if err == nil {
-		content, err = os.ReadFile(filepath.Join(dir, "win-bridge.exe"))
-	}
-	if err == nil {
-		err = host.WriteFile(usersPlugin, content)
-	}
-	if err == nil {
-		err = host.WriteFile(usersConfigDir+`\10-users.conflist`, []byte(usersConfigList))
-	}
 	must(p.t, err)
+	content, err = os.ReadFile(filepath.Join(dir, "win-bridge.exe"))
+	must(p.t, err)
+	must(p.t, host.WriteFile(usersPlugin, content))
+	must(p.t, host.WriteFile(usersConfigDir+`\10-users.conflist`, []byte(usersConfigList)))
 }
 
 // expectEndpoint waits until the user's plugin has given a pod its endpoint.

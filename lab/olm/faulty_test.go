@@ -18,17 +18,10 @@ import (
 func (p *place) faulty() {
 	ctx := p.t.Context()
 	deploy := filepath.Join(p.out, "faulty")
-	err := os.CopyFS(deploy, os.DirFS(filepath.Join(root, "deploy")))
-	if err == nil {
-		err = requireField(filepath.Join(deploy, "crds", "windowsmachineconfig.openshift.io_windowsconfigs.yaml"))
-	}
-	if err == nil {
-		err = p.release(ctx, "0.4.0", "0.3.0", "--deploy", deploy)
-	}
-	if err == nil {
-		err = p.move("0.4.0")
-	}
-	must(p.t, err)
+	must(p.t, os.CopyFS(deploy, os.DirFS(filepath.Join(root, "deploy"))))
+	must(p.t, requireField(filepath.Join(deploy, "crds", "windowsmachineconfig.openshift.io_windowsconfigs.yaml")))
+	must(p.t, p.release(ctx, "0.4.0", "0.3.0", "--deploy", deploy))
+	must(p.t, p.move("0.4.0"))
 	p.approve("0.4.0")
 	p.eventually("OLM refuses version 0.4.0", func(ctx context.Context) string {
 		plan, err := p.installPlan(ctx, "0.4.0")
@@ -43,18 +36,11 @@ func (p *place) faulty() {
 	if _, err := p.Pod.Running(ctx); err != nil {
 		p.t.Error(err)
 	}
-	err = p.release(ctx, "0.5.0", "0.3.0", "--withdraw", "0.4.0")
-	if err == nil {
-		err = p.move("0.5.0")
-	}
-	if err == nil {
-		err = p.runBlocks("## When an InstallPlan fails", 1)
-	}
+	must(p.t, p.release(ctx, "0.5.0", "0.3.0", "--withdraw", "0.4.0"))
+	must(p.t, p.move("0.5.0"))
+	must(p.t, p.runBlocks("## When an InstallPlan fails", 1))
 	p.expectCatalog("0.5.0") // otherwise OLM could install 0.4.0 again
-	if err == nil {
-		err = p.subscribe(ctx, "0.5.0")
-	}
-	must(p.t, err)
+	must(p.t, p.subscribe(ctx, "0.5.0"))
 	p.mustReach("0.5.0", "Succeeded")
 	p.expectReady()
 }

@@ -39,19 +39,13 @@ func (p *place) upgrade() {
 	change(func(r *v1alpha1.RolloutSpec) { r.Paused, r.ReadinessGates = true, []string{gate} })
 	before := p.versions()
 	dir, err := p.AnotherPayload("next", "kubelet.exe")
-	for _, version := range []string{"0.2.0", "0.3.0", "0.4.0", "0.5.0"} {
-		if err == nil {
-			err = p.Pod.Push(ctx, dir, "v"+version)
-		}
-	}
-	if err == nil {
-		err = manifest.ApplyObjects(ctx, p.config(), p.docs.under("## Settings of the Deployment"))
-	}
-	released := time.Now()
-	if err == nil {
-		err = p.release(ctx, "0.2.0", "0.1.0")
-	}
 	must(p.t, err)
+	for _, version := range []string{"0.2.0", "0.3.0", "0.4.0", "0.5.0"} {
+		must(p.t, p.Pod.Push(ctx, dir, "v"+version))
+	}
+	must(p.t, manifest.ApplyObjects(ctx, p.config(), p.docs.under("## Settings of the Deployment")))
+	released := time.Now()
+	must(p.t, p.release(ctx, "0.2.0", "0.1.0"))
 	p.approve("0.2.0")
 	p.t.Logf("OLM found the new version after %s", time.Since(released).Round(time.Second))
 	began := time.Now()
@@ -78,11 +72,8 @@ func (p *place) upgrade() {
 // expectHeld has the catalog move to 0.3.0 while the operator verifies a node, which it does until the gate opens.
 func (p *place) expectHeld() {
 	ctx := p.t.Context()
-	err := p.release(ctx, "0.3.0", "0.2.0")
-	if err == nil {
-		err = p.move("0.3.0")
-	}
-	must(p.t, err)
+	must(p.t, p.release(ctx, "0.3.0", "0.2.0"))
+	must(p.t, p.move("0.3.0"))
 	p.approve("0.3.0")
 	p.eventually("version 0.3.0 waits until the operator is upgradeable", func(ctx context.Context) string {
 		status, err := p.status(ctx, "0.3.0")

@@ -149,8 +149,7 @@ func (c *cluster) permitAll(resource, group, verb string) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}},
 	}
 	_, err := c.clients.RbacV1().ClusterRoles().Create(c.t.Context(), role, metav1.CreateOptions{})
-	if err == nil {
-		_, err = c.clients.RbacV1().ClusterRoleBindings().Create(c.t.Context(), binding, metav1.CreateOptions{})
-	}
+	must(c.t, err)
+	_, err = c.clients.RbacV1().ClusterRoleBindings().Create(c.t.Context(), binding, metav1.CreateOptions{})
 	must(c.t, err)
 }

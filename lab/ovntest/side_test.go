@@ -233,9 +233,8 @@ func ownFlags(flags []string) (own []string) {
 func (c *cluster) patch(name string, meta map[string]any) {
 	c.t.Helper()
 	text, err := json.Marshal(map[string]any{"metadata": meta})
-	if err == nil {
-		_, err = c.clients.CoreV1().Nodes().Patch(c.t.Context(), name, types.MergePatchType, text, metav1.PatchOptions{})
-	}
+	must(c.t, err)
+	_, err = c.clients.CoreV1().Nodes().Patch(c.t.Context(), name, types.MergePatchType, text, metav1.PatchOptions{})
 	must(c.t, err)
 }
 

@@ -53,10 +53,8 @@ func (s step) String() string {
 func readWorkflow(t *testing.T, name string) (w workflow) {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err == nil {
-		err = yaml.Unmarshal(text, &w)
-	}
 	must(t, err)
+	must(t, yaml.Unmarshal(text, &w))
 	return w
 }
 
