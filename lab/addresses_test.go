@@ -44,13 +44,11 @@ func TestAddressesCanBeListenedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.Close()
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			if _, err := net.InterfaceByName(a.link); err != nil {
-				break
+		waitUntil(t, "closing a range", func() string {
+			if _, err := net.InterfaceByName(a.link); err == nil {
+				return "it left link " + a.link
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("a range that was closed left link %s", a.link)
-			}
-		}
+			return ""
+		})
 	}
 }
