@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,13 +51,19 @@ type Controller struct {
 	staging kube.Slots // for hosts that are sent another version
 	// bandwidth limits what all of these are sent together, in bytes per second.
 	bandwidth *rate.Limiter
-	readings  *settings.RenderGroup
+	readings  *kube.SharedRead[v1alpha1.WindowsConfigSpec, join.Want]
 	retries   kube.Backoff
-	running   running    // joins
 	stopwatch *stopwatch // of maintenance steps
 	settles   *settling
-	proven    provenKeys
-	strangers strangers // Nodes that other machines registered
+	// running maps instances to a function that ends their join in progress.
+	running sync.Map
+	// proven maps instances to the hash of the SSH key that their host has accepted. A Node, which may be missing or created again, must not be
+	// annotated with a key that was not tried, because WICD removes the others.
+	proven sync.Map
+	// strangers are the UIDs of Nodes with the name of an instance's host that were not proven to be the host's when they were created. Later changes
+	// prove nothing: the host has an identity of that name, too, and may have made them. A managed kubelet registers its Node with its address, or with
+	// its label if Windows has no address yet, as after boot; no other machine has a managed kubelet of that name.
+	strangers sync.Map
 }
 
 // Options are the controller's dependencies and settings.
@@ -104,7 +111,7 @@ func New(o Options) *Controller {
 	return &Controller{
 		Options:   o,
 		metrics:   newMetrics(o.Registry, o.Client),
-		readings:  settings.NewRenderGroup(),
+		readings:  kube.NewSharedRead[v1alpha1.WindowsConfigSpec, join.Want](),
 		stopwatch: newStopwatch(),
 		settles:   newSettling(),
 		// The burst of 1 MiB is more than any single read; each transfer sets the configured rate.
@@ -160,7 +167,9 @@ func (c *Controller) Register(ctx context.Context, m manager.Manager) error {
 func (c *Controller) Deletions() handler.EventHandler {
 	return kube.OnChange(func(_ context.Context, i client.Object, _ kube.Queue) {
 		if i.GetDeletionTimestamp() != nil {
-			c.running.end(client.ObjectKeyFromObject(i))
+			if end, found := c.running.Load(client.ObjectKeyFromObject(i)); found {
+				end.(func())()
+			}
 		}
 	})
 }
@@ -192,7 +201,7 @@ func (c *Controller) forget(name types.NamespacedName) {
 	c.retries.Reset(name)
 	c.stopwatch.forget(name)
 	c.settles.forget(name)
-	c.proven.forget(name)
+	c.proven.Delete(name)
 }
 
 // ofNode returns a request for the instance whose host is the node.

@@ -53,7 +53,9 @@ func (c *Controller) join(ctx context.Context, v *view, status *statusWriter) er
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	status.deleted = func() { cancel(errDeleted) }
-	defer c.running.add(client.ObjectKeyFromObject(v.Instance), status.deleted)()
+	id := client.ObjectKeyFromObject(v.Instance)
+	c.running.Store(id, status.deleted)
+	defer c.running.Delete(id)
 	join.Begin(status.want(), v.Instance.Generation)
 	job := join.Job{
 		Visit: join.Visit{

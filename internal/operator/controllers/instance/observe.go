@@ -57,7 +57,10 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	if v.key, v.KeyFault, err = sshkey.PrivateKey(ctx, c.Client, c.Namespace); err != nil {
 		return nil, err
 	}
-	v.keyProven = v.key != nil && c.proven.has(name, sshkey.Hash(v.key))
+	if v.key != nil {
+		hash, _ := c.proven.Load(name)
+		v.keyProven = hash == sshkey.Hash(v.key)
+	}
 	v.release, v.Unfit = c.Releases.Current()
 	v.Version = v.release.Version
 	if cm, err := c.Store.Cached(ctx, v.Version); err == nil {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -21,34 +19,6 @@ func (c *Controller) proveKey(ctx context.Context, p *pass) (outcome, error) {
 		p.decision.After = c.loginWithNewKey(ctx, p.view, p.status)
 	}
 	return proceed, nil
-}
-
-// provenKeys records which key each host has accepted. A Node, which may be missing or created again, must not be annotated with a key that was not
-// tried, because WICD removes the others.
-type provenKeys struct {
-	mu     sync.Mutex
-	hashes map[types.NamespacedName]string
-}
-
-func (k *provenKeys) has(id types.NamespacedName, hash string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.hashes[id] == hash
-}
-
-func (k *provenKeys) add(id types.NamespacedName, hash string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.hashes == nil {
-		k.hashes = map[types.NamespacedName]string{}
-	}
-	k.hashes[id] = hash
-}
-
-func (k *provenKeys) forget(id types.NamespacedName) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.hashes, id)
 }
 
 // loginWithNewKey logs in to a node whose last login used another or an unknown key. It returns when to retry; zero if the key is, or already was,
@@ -65,7 +35,7 @@ func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *statusWri
 	if err == nil {
 		_ = host.Close() // a successful login is enough
 		c.retries.Reset(id)
-		c.proven.add(id, sshkey.Hash(v.key))
+		c.proven.Store(id, sshkey.Hash(v.key))
 		v.keyProven = true
 		join.Reached(st.want(), v.Instance.Generation, nil)
 		return 0

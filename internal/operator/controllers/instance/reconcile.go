@@ -90,7 +90,7 @@ func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) 
 		noteFailure(p.status.want(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Seen, p.decision.Err)})
 	}
 	if p.decision.Err == nil && p.key != nil {
-		c.proven.add(p.id, sshkey.Hash(p.key))
+		c.proven.Store(p.id, sshkey.Hash(p.key))
 		p.keyProven = true
 	}
 	// The join has identified the host's Node. It exists already if the host was announced again.

@@ -2,11 +2,9 @@ package instance
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -17,39 +15,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// strangers are Nodes with the name of an instance's host that were not proven to be the host's when they were created. Later changes prove nothing:
-// the host has an identity of that name, too, and may have made them. A managed kubelet registers its Node with its address, or with its label if
-// Windows has no address yet, as after boot; no other machine has a managed kubelet of that name.
-type strangers struct {
-	mu   sync.Mutex
-	uids map[types.UID]bool
-}
-
-func (s *strangers) add(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.uids == nil {
-		s.uids = map[types.UID]bool{}
-	}
-	s.uids[uid] = true
-}
-
-func (s *strangers) has(uid types.UID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.uids[uid]
-}
-
-func (s *strangers) forget(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.uids, uid)
-}
-
 // claimOf returns the claim of an instance's host to a Node.
 func (c *Controller) claimOf(i *v1alpha1.WindowsInstance, node *corev1.Node) nodestate.Claim {
 	remembered := i.Status.NodeRef != nil && i.Status.NodeRef.UID == node.UID
-	if c.strangers.has(node.UID) && !remembered {
+	if _, isStranger := c.strangers.Load(node.UID); isStranger && !remembered {
 		return nodestate.Foreign
 	}
 	return nodestate.ClaimOf(i, node)
@@ -72,7 +41,7 @@ func (c *Controller) NodeEvents() handler.EventHandler {
 		},
 		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q kube.Queue) { request(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q kube.Queue) {
-			c.strangers.forget(e.Object.GetUID())
+			c.strangers.Delete(e.Object.GetUID())
 			request(ctx, e.Object, q)
 		},
 	}
@@ -90,7 +59,7 @@ func (c *Controller) meet(ctx context.Context, node *corev1.Node) {
 		isOwn = isOwn || claim == nodestate.Own || claim == nodestate.Unproven && node.Labels[api.LabelOSID] == "Windows"
 	}
 	if len(list.Items) > 0 && !isOwn {
-		c.strangers.add(node.UID)
+		c.strangers.Store(node.UID, true)
 	}
 }
 

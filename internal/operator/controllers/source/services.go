@@ -120,26 +120,18 @@ type services struct {
 	// uncounted is the Service that released, at lostAt, an address that could not be recorded.
 	uncounted string
 	lostAt    time.Time
-	next      *reading // not begun yet
 
-	reads chan struct{} // holds an element while the API server is read, by one goroutine at a time
+	reads *kube.SharedRead[struct{}, claims]
 }
 
 func newServices(cached, live client.Reader) *services {
-	return &services{cached: cached, live: live, reads: make(chan struct{}, 1)}
+	return &services{cached: cached, live: live, reads: kube.NewSharedRead[struct{}, claims]()}
 }
 
 // release is a claim that ended.
 type release struct {
 	by string
 	at time.Time
-}
-
-// reading is one read of the API server, shared by all callers that requested it before it began.
-type reading struct {
-	done  chan struct{}
-	found claims
-	err   error
 }
 
 // watch records which claims end, from the events of the cache.
@@ -214,49 +206,31 @@ func (s *services) addCached(ctx context.Context, to *addresses.Cluster, since t
 
 // addLive adds what Services claim now according to the API server, and what was claimed since a time.
 func (s *services) addLive(ctx context.Context, to *addresses.Cluster, since time.Time) error {
-	s.mu.Lock()
-	wanted := s.next
-	if wanted == nil {
-		wanted = &reading{done: make(chan struct{})}
-		s.next = wanted
-		go s.read(context.WithoutCancel(ctx), wanted)
-	}
-	s.mu.Unlock()
-	select {
-	case <-wanted.done:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if wanted.err != nil {
-		return fmt.Errorf("listing Services: %w", wanted.err)
+	found, err := s.reads.Do(ctx, struct{}{}, 0, s.read)
+	if err != nil {
+		return fmt.Errorf("listing Services: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(wanted.found, to, since)
+	s.put(found, to, since)
 	return nil
 }
 
-func (s *services) read(ctx context.Context, into *reading) {
-	defer close(into.done)
-	s.reads <- struct{}{}
-	defer func() { <-s.reads }()
-	s.mu.Lock()
-	s.next = nil // later callers need a reading that begins later
-	s.mu.Unlock()
+func (s *services) read(ctx context.Context) (claims, error) {
 	ctx, cancel := context.WithTimeout(ctx, servicesWithin)
 	defer cancel()
-	into.found = claims{by: map[netip.Addr]string{}}
+	found := claims{by: map[netip.Addr]string{}}
 	page := client.ListOptions{Limit: servicesPage}
 	for {
 		var list corev1.ServiceList
-		if into.err = s.live.List(ctx, &list, &page); into.err != nil {
-			return
+		if err := s.live.List(ctx, &list, &page); err != nil {
+			return claims{}, err
 		}
 		for i := range list.Items {
-			into.found.add(&list.Items[i])
+			found.add(&list.Items[i])
 		}
 		if page.Continue = list.Continue; page.Continue == "" {
-			return
+			return found, nil
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package settings
+package kube
 
 import (
 	"context"
@@ -6,12 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/operator/join"
 )
 
-// clusterRead simulates a cluster. Its ID is the time at which it was read.
+// clusterRead simulates a cluster, of which the time at which it was read is known.
 type clusterRead struct {
 	began time.Time
 	times int
@@ -19,60 +16,58 @@ type clusterRead struct {
 }
 
 // read takes a second.
-func (c *clusterRead) read(ctx context.Context) (join.Want, error) {
+func (c *clusterRead) read(ctx context.Context) (string, error) {
 	c.times++
-	want := join.Want{}
-	want.Cluster.ID = time.Since(c.began).String()
+	at := time.Since(c.began).String()
 	select {
 	case <-time.After(time.Second):
-		return want, c.err
+		return at, c.err
 	case <-ctx.Done():
-		return join.Want{}, ctx.Err()
+		return "", ctx.Err()
 	}
 }
 
-// TestReadServesOnlyEarlierRequests has joins request reads at different times. None gets a result that was read before its request.
+// TestReadServesOnlyEarlierRequests requests reads at different times. No caller gets a result that was read before its request.
 func TestReadServesOnlyEarlierRequests(t *testing.T) {
 	ask := []struct {
-		at    time.Duration
-		joins int32 // different for another configuration
-		want  string
+		at   time.Duration
+		key  int
+		want string
 	}{
 		{0, 0, "0s"},                      // begins at once
 		{100 * time.Millisecond, 0, "3s"}, // a read is in progress, but began before
 		{900 * time.Millisecond, 0, "3s"},
 		{2 * time.Second, 0, "3s"},
 		{3500 * time.Millisecond, 0, "6s"},
-		{3600 * time.Millisecond, 7, "9s"}, // the result for another configuration is not shared
-		{30 * time.Second, 0, "30s"},       // a single join does not wait
+		{3600 * time.Millisecond, 7, "9s"}, // the result for another key is not shared
+		{30 * time.Second, 0, "30s"},       // a single caller does not wait
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c, r := &clusterRead{began: time.Now()}, NewRenderGroup()
+		c, r := &clusterRead{began: time.Now()}, NewSharedRead[int, string]()
 		for _, a := range ask {
 			go func() {
 				time.Sleep(a.at)
-				config := v1alpha1.WindowsConfigSpec{Rollout: v1alpha1.RolloutSpec{MaxConcurrentJoins: a.joins}}
-				got, err := r.Do(t.Context(), config, 3*time.Second, c.read)
-				if err != nil || got.Cluster.ID != a.want {
-					t.Errorf("who asked at %s got what was read at %s (%v), want %s", a.at, got.Cluster.ID, err, a.want)
+				got, err := r.Do(t.Context(), a.key, 3*time.Second, c.read)
+				if err != nil || got != a.want {
+					t.Errorf("who asked at %s got what was read at %s (%v), want %s", a.at, got, err, a.want)
 				}
 			}()
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if c.times != 5 {
-			t.Errorf("the cluster was read %d times for %d joins, want 5", c.times, len(ask))
+			t.Errorf("the cluster was read %d times for %d callers, want 5", c.times, len(ask))
 		}
 	})
 }
 
-// TestAFailedReadingIsShared: if the cluster does not answer, waiting joins share the error, but not that of a canceled read.
+// TestAFailedReadingIsShared: if the cluster does not answer, waiting callers share the error, but not that of a canceled read.
 func TestAFailedReadingIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no answer")
-		c, r := &clusterRead{began: time.Now(), err: broken}, NewRenderGroup()
+		c, r := &clusterRead{began: time.Now(), err: broken}, NewSharedRead[int, string]()
 		request := func(ctx context.Context) error {
-			_, err := r.Do(ctx, v1alpha1.WindowsConfigSpec{}, 0, c.read)
+			_, err := r.Do(ctx, 0, 0, c.read)
 			return err
 		}
 		stopped, stop := context.WithCancel(t.Context())
