@@ -221,7 +221,7 @@ func mayImport() map[string][]string {
 			"api", "api/v1alpha1", "internal/operator/cluster", "internal/operator/controllers/source", "internal/operator/kubeversions",
 			"internal/operator/machines", "internal/operator/remote", "internal/shared/desired", "internal/shared/nodestate",
 		},
-		"internal/operator/remote":   {"internal/shared/truncate"},
+		"internal/operator/remote":   {"api", "internal/shared/truncate"},
 		"internal/operator/rollout":  {"api", "api/v1alpha1", "internal/shared/nodestate", "internal/shared/truncate"},
 		"internal/operator/userdata": {"internal/shared/platform"},
 		"internal/operator/windowsimage": {

@@ -6,34 +6,35 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// Kind is why a host cannot be reached, or the connection was lost.
+// Kind is why a host cannot be reached, or the connection was lost: a reason of condition Reachable.
 type Kind string
 
 // The kinds of Error.
 const (
 	// Unresolvable: the address is neither an IPv4 address nor a name that resolves to one.
-	Unresolvable Kind = "Unresolvable"
+	Unresolvable Kind = api.ReasonAddressUnresolvable
 	// Refused: the host is up, but nothing listens on the port.
-	Refused Kind = "Refused"
+	Refused Kind = api.ReasonConnectionRefused
 	// Unreachable: there is no route to the host.
-	Unreachable Kind = "Unreachable"
+	Unreachable Kind = api.ReasonNoRoute
 	// Timeout: no answer to TCP, or the handshake was not completed in time.
-	Timeout Kind = "Timeout"
+	Timeout Kind = api.ReasonConnectionTimeout
 	// Protocol: the port is not served by an SSH server, or the server and the operator have no algorithm in common.
-	Protocol Kind = "Protocol"
+	Protocol Kind = api.ReasonNotSSH
 	// Authentication: the host rejects the user or the key.
-	Authentication Kind = "Authentication"
+	Authentication Kind = api.ReasonAuthenticationFailed
 	// HostKeyChanged: the host presents another key than the pinned one.
-	HostKeyChanged Kind = "HostKeyChanged"
+	HostKeyChanged Kind = api.ReasonHostKeyChanged
 	// HostKeyUnknown: the host key is unknown, and trust on first use is disabled.
-	HostKeyUnknown Kind = "HostKeyUnknown"
+	HostKeyUnknown Kind = api.ReasonHostKeyUnknown
 	// HostKeyUnsuitable: the host key is too weak to identify the host.
-	HostKeyUnsuitable Kind = "HostKeyUnsuitable"
+	HostKeyUnsuitable Kind = api.ReasonHostKeyUnsuitable
 	// Lost: the established connection ended.
-	Lost Kind = "Lost"
+	Lost Kind = api.ReasonConnectionLost
 )
 
 // advice returns what the user can do.

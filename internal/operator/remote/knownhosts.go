@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -228,32 +229,12 @@ func (l knownLine) portOf(host string) (port string, ok bool) {
 
 func (h hostPattern) portOf(host string) (port string, ok bool) {
 	if h.salt == nil {
-		return h.port, matches(h.name, host)
+		ok, _ = path.Match(h.name, host) // parseHost admits no character that makes a pattern invalid
+		return h.port, ok
 	}
 	mac := hmac.New(sha1.New, h.salt)
 	mac.Write([]byte(host))
 	return defaultPort, hmac.Equal(mac.Sum(nil), h.sum)
-}
-
-// matches reports whether a name matches a pattern: * matches any text, and ? any character.
-func matches(pattern, name string) bool {
-	star, rest := -1, 0 // position of the last *, and where the name continues after the text that the * matches
-	p, n := 0, 0
-	for n < len(name) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, rest = p, n
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
-			p, n = p+1, n+1
-		case star >= 0: // let the last * match one more character
-			rest++
-			p, n = star+1, rest
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
 }
 
 const defaultPort = "22"

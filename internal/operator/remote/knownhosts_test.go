@@ -103,27 +103,3 @@ func FuzzKnownHosts(f *testing.F) {
 		}
 	})
 }
-
-// FuzzMatches compares with the definition: * matches nothing, or one character followed by *.
-func FuzzMatches(f *testing.F) {
-	f.Add("*a?b*", "xxaybz")
-	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if len(pattern) > 10 || len(name) > 12 {
-			return
-		}
-		if got, want := matches(pattern, name), matchesByDefinition(pattern, name); got != want {
-			t.Errorf("%q matches %q: %v, want %v", pattern, name, got, want)
-		}
-	})
-}
-
-func matchesByDefinition(pattern, name string) bool {
-	switch {
-	case pattern == "":
-		return name == ""
-	case pattern[0] == '*':
-		return matchesByDefinition(pattern[1:], name) || name != "" && matchesByDefinition(pattern, name[1:])
-	default:
-		return name != "" && (pattern[0] == '?' || pattern[0] == name[0]) && matchesByDefinition(pattern[1:], name[1:])
-	}
-}

@@ -4,6 +4,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -52,18 +53,11 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	orDefault := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	orDefault(&o.DialTimeout, 10*time.Second)
-	orDefault(&o.HandshakeTimeout, 15*time.Second)
-	orDefault(&o.KeepAlive, 10*time.Second)
-	orDefault(&o.Grace, 2*time.Second)
-	if o.KeepAliveMisses == 0 {
-		o.KeepAliveMisses = 3
-	}
+	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 15*time.Second)
+	o.KeepAlive = cmp.Or(o.KeepAlive, 10*time.Second)
+	o.KeepAliveMisses = cmp.Or(o.KeepAliveMisses, 3)
+	o.Grace = cmp.Or(o.Grace, 2*time.Second)
 	if o.Lookup == nil {
 		o.Lookup = net.DefaultResolver.LookupNetIP
 	}

@@ -222,20 +222,8 @@ func unreachable(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	reasons := map[remote.Kind]string{
-		remote.Refused:           api.ReasonConnectionRefused,
-		remote.Timeout:           api.ReasonConnectionTimeout,
-		remote.Unreachable:       api.ReasonNoRoute,
-		remote.Unresolvable:      api.ReasonAddressUnresolvable,
-		remote.Authentication:    api.ReasonAuthenticationFailed,
-		remote.Protocol:          api.ReasonNotSSH,
-		remote.Lost:              api.ReasonConnectionLost,
-		remote.HostKeyChanged:    api.ReasonHostKeyChanged,
-		remote.HostKeyUnknown:    api.ReasonHostKeyUnknown,
-		remote.HostKeyUnsuitable: api.ReasonHostKeyUnsuitable,
-	}
 	if e.HostKey != nil {
 		err = fmt.Errorf("%w; to accept it, set spec.hostKey of the WindowsInstance to %q", err, remote.FormatHostKey(e.HostKey))
 	}
-	return &join.Unreachable{Reason: reasons[e.Kind], Err: err}
+	return &join.Unreachable{Reason: string(e.Kind), Err: err}
 }
