@@ -84,18 +84,16 @@ func (c cutter) Progress(p join.Progress) {
 	}
 }
 
-// freeSlots always has a free slot.
-type freeSlots struct{}
-
-func (freeSlots) Take() (io.Closer, error) { return io.NopCloser(nil), nil }
+// freeSlot takes a slot, of which there is always one.
+func freeSlot() (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // stageAndLeave sends all content to the host, and removes everything from it. If retries is true, a failed contact is retried, as the operator does.
 func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience(contactPatience))
 	defer cancel()
-	err := c.visit(o).Stage(ctx, join.Transfer{Slots: freeSlots{}})
-	for ; err != nil && retries && ctx.Err() == nil; err = c.visit(o).Stage(ctx, join.Transfer{Slots: freeSlots{}}) {
+	err := c.visit(o).Stage(ctx, join.Transfer{TakeSlot: freeSlot})
+	for ; err != nil && retries && ctx.Err() == nil; err = c.visit(o).Stage(ctx, join.Transfer{TakeSlot: freeSlot}) {
 		t.Logf("It is tried again: %v", err)
 		select {
 		case <-ctx.Done():

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -42,17 +43,12 @@ func preflight(ctx context.Context, config *rest.Config, namespace string) error
 }
 
 func checkRepeatedly(ctx context.Context, clients kubernetes.Interface, namespace string) error {
-	for end := time.Now().Add(preflightWithin); ; {
-		err := check(ctx, clients, namespace)
-		if err == nil || !time.Now().Before(end) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(preflightPause):
-		}
-	}
+	var failed error
+	_ = wait.PollUntilContextTimeout(ctx, preflightPause, preflightWithin, true, func(context.Context) (bool, error) {
+		failed = check(ctx, clients, namespace)
+		return failed == nil, nil
+	})
+	return failed
 }
 
 // check runs the checks once. Requests that the API server does not answer are ignored: caches and controllers retry theirs.

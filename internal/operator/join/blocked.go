@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
-	"github.com/windows-machine-config/wmco/payload"
 )
 
 // Blocked means that security software, or a policy, does not let the operator's program run on the host.
@@ -83,13 +81,12 @@ func refusal(e *wicdapi.NoAnswerError) string {
 }
 
 // sendProgram sends the plain WICD program.
-func (v *Visit) sendProgram(ctx context.Context, w wicd) error {
-	n := slices.IndexFunc(v.Content.Files, func(f payload.File) bool { return f.Path == payload.WICD })
-	program, err := v.Payload.Content(v.Content.Files[n])
+func (v *Visit) sendProgram(ctx context.Context) error {
+	program, err := v.Payload.Content(v.wicd)
 	if err != nil {
 		return err
 	}
-	if err := v.host.Put(ctx, w.programName(), bytes.NewReader(program), int64(len(program))); err != nil {
+	if err := v.host.Put(ctx, v.programName(), bytes.NewReader(program), int64(len(program))); err != nil {
 		return fmt.Errorf("sending WICD: %w", err)
 	}
 	return nil

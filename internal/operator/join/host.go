@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,20 +28,21 @@ func (v *Visit) connect(ctx context.Context) error {
 }
 
 func (v *Visit) inspect(ctx context.Context) error {
-	wicd, err := v.wicd()
+	at := slices.IndexFunc(v.Content.Files, func(f payload.File) bool { return f.Path == payload.WICD })
+	if at < 0 {
+		return fmt.Errorf("the payload has no %s; run make payload", payload.WICD)
+	}
+	v.wicd = v.Content.Files[at]
+	err := v.call(ctx, v.program(v.factsCommand()), &v.facts)
+	if noAnswer := (*wicdapi.NoAnswerError)(nil); errors.As(err, &noAnswer) || err == nil && v.facts.Program != v.wicd.SHA256 {
+		err = v.deliver(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	err = v.call(ctx, v.program(wicd, v.factsCommand()), &v.facts)
-	if noAnswer := (*wicdapi.NoAnswerError)(nil); errors.As(err, &noAnswer) || err == nil && v.facts.Program != wicd.sha256 {
-		err = v.deliver(ctx, wicd)
-	}
-	if err != nil {
-		return err
-	}
-	if v.facts.Program != wicd.sha256 {
+	if v.facts.Program != v.wicd.SHA256 {
 		return fmt.Errorf("the program on the host has hash %.12s, the operator's WICD has %.12s; "+
-			"something on the host modifies programs", v.facts.Program, wicd.sha256)
+			"something on the host modifies programs", v.facts.Program, v.wicd.SHA256)
 	}
 	if v.Hostname != "" {
 		v.facts.Host.Hostname = v.Hostname // WICD sets it before the host becomes a node
@@ -59,54 +61,54 @@ func (v *Visit) factsCommand() string {
 
 // deliver sends wicd-setup, which unpacks and runs WICD. If an existing wicd-setup does not work, it is damaged and is sent again, once. Some
 // security software treats programs that unpack others as malware; then deliver sends WICD itself.
-func (v *Visit) deliver(ctx context.Context, w wicd) error {
-	err := v.deliverSetup(ctx, w)
-	blocked := v.isBlocked(ctx, w.setupName(), v.Payload.Manifest.Setup.SHA256, err)
+func (v *Visit) deliver(ctx context.Context) error {
+	err := v.deliverSetup(ctx)
+	blocked := v.isBlocked(ctx, v.setupName(), v.Payload.Manifest.Setup.SHA256, err)
 	if blocked == nil {
 		return err
 	}
 	v.progress(StepInspect, "sending WICD without wicd-setup: "+blocked.Error())
-	if err := v.sendProgram(ctx, w); err != nil {
+	if err := v.sendProgram(ctx); err != nil {
 		return err
 	}
-	err = v.ask(ctx, w.programName())
-	if again := v.isBlocked(ctx, w.programName(), w.sha256, err); again != nil {
+	err = v.ask(ctx, v.programName())
+	if again := v.isBlocked(ctx, v.programName(), v.wicd.SHA256, err); again != nil {
 		return again
 	}
 	return err
 }
 
 // deliverSetup sends wicd-setup and runs it.
-func (v *Visit) deliverSetup(ctx context.Context, w wicd) error {
+func (v *Visit) deliverSetup(ctx context.Context) error {
 	v.progress(StepInspect, "sending WICD")
-	sent, err := v.sendSetup(ctx, w)
+	sent, err := v.sendSetup(ctx)
 	if err != nil {
 		return err
 	}
-	err = v.ask(ctx, w.setupName())
+	err = v.ask(ctx, v.setupName())
 	if sent || !isDamagedSetup(err) {
 		return err
 	}
 	v.progress(StepInspect, "sending WICD again: the program on the host is damaged")
 	// A file of the right size is not sent again. An empty file is, even if this transfer is interrupted.
-	if err := v.host.Put(ctx, w.setupName(), strings.NewReader(""), 0); err != nil {
-		return fmt.Errorf("emptying the damaged %s: %w", w.setupName(), err)
+	if err := v.host.Put(ctx, v.setupName(), strings.NewReader(""), 0); err != nil {
+		return fmt.Errorf("emptying the damaged %s: %w", v.setupName(), err)
 	}
-	if _, err := v.sendSetup(ctx, w); err != nil {
+	if _, err := v.sendSetup(ctx); err != nil {
 		return err
 	}
-	return v.ask(ctx, w.setupName())
+	return v.ask(ctx, v.setupName())
 }
 
 // sendSetup sends wicd-setup unless a file of its name and size exists; then sent is false.
-func (v *Visit) sendSetup(ctx context.Context, w wicd) (sent bool, err error) {
+func (v *Visit) sendSetup(ctx context.Context) (sent bool, err error) {
 	setup, err := v.Payload.Setup()
 	if err != nil {
 		return false, err
 	}
 	defer setup.Close()
 	content := &noticed{Reader: setup}
-	if err := v.host.Put(ctx, w.setupName(), content, v.Payload.Manifest.Setup.Size); err != nil {
+	if err := v.host.Put(ctx, v.setupName(), content, v.Payload.Manifest.Setup.Size); err != nil {
 		return false, fmt.Errorf("sending WICD: %w", err)
 	}
 	return content.read, nil
@@ -130,27 +132,13 @@ func isDamagedSetup(err error) bool {
 	return errors.As(err, &noAnswer) || failed != nil && failed.Code == wicdapi.CodeSetupFailed
 }
 
-// wicd names the program on the host. It lies in the home folder of the login user, where Windows lets only that user and administrators write; any
+// programName and setupName return file names in the home folder of the login user, where Windows lets only that user and administrators write; any
 // user could have created C:\k before the first join.
-type wicd struct{ sha256 string }
-
-func (v *Visit) wicd() (wicd, error) {
-	for _, f := range v.Content.Files {
-		if f.Path == payload.WICD {
-			return wicd{f.SHA256}, nil
-		}
-	}
-	return wicd{}, fmt.Errorf("the payload has no %s; run make payload", payload.WICD)
-}
-
-// programName and setupName return file names in the home folder.
-func (w wicd) programName() string { return fmt.Sprintf("wicd-%.16s.exe", w.sha256) }
-func (w wicd) setupName() string   { return fmt.Sprintf("wicd-%.16s-setup.exe", w.sha256) }
+func (v *Visit) programName() string { return fmt.Sprintf("wicd-%.16s.exe", v.wicd.SHA256) }
+func (v *Visit) setupName() string   { return fmt.Sprintf("wicd-%.16s-setup.exe", v.wicd.SHA256) }
 
 // program returns a command line of WICD.
-func (v *Visit) program(w wicd, command string) string {
-	return v.commandLine(w.programName(), command)
-}
+func (v *Visit) program(command string) string { return v.commandLine(v.programName(), command) }
 
 // commandLine returns the command line for a program in the home folder, where shells start. Doubled backslashes mean the same in cmd.exe, PowerShell
 // and bash, whichever is the host's default shell.

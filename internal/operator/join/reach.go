@@ -12,13 +12,9 @@ import (
 // reach has the host connect to the API server as its services will. Without this check, a name that only cluster nodes resolve, or the API server of
 // another cluster, would go unnoticed until everything is installed and no Node registers.
 func (j *Job) reach(ctx context.Context) error {
-	wicd, err := j.wicd()
-	if err != nil {
-		return err
-	}
 	request := wicdapi.ReachRequest{Server: j.known.Server, CA: j.known.CA}
 	var result wicdapi.ReachResult
-	if err := j.callWith(ctx, j.program(wicd, wicdapi.CommandReach), request, &result, StepCheck); err != nil {
+	if err := j.callWith(ctx, j.program(wicdapi.CommandReach), request, &result, StepCheck); err != nil {
 		return err
 	}
 	if result.Failure == "" {

@@ -35,10 +35,6 @@ func (j *Job) check(ctx context.Context) error {
 }
 
 func (j *Job) configure(ctx context.Context) error {
-	wicd, err := j.wicd()
-	if err != nil {
-		return err
-	}
 	want, err := j.Cluster.Desired(ctx)
 	if err != nil {
 		return err
@@ -64,7 +60,7 @@ func (j *Job) configure(ctx context.Context) error {
 		MayReboot: j.unregistered, // without a Node, no workload runs on the host that a restart could hurt
 	}
 	var result wicdapi.JoinResult
-	if err := j.callWith(ctx, j.program(wicd, wicdapi.CommandJoin), request, &result, StepConfigure); err != nil {
+	if err := j.callWith(ctx, j.program(wicdapi.CommandJoin), request, &result, StepConfigure); err != nil {
 		return err
 	}
 	if result.Rebooting != "" {

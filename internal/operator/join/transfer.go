@@ -5,36 +5,23 @@ import (
 	"errors"
 	"io"
 
+	"golang.org/x/time/rate"
+
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
 // Transfer configures how content is sent to hosts.
 type Transfer struct {
-	// Slots limits how many hosts receive content at the same time.
-	Slots Slots
-	// Pace, if set, limits the rate at which content is sent.
-	Pace Pacer
-}
-
-// Slots limits how many hosts work at the same time.
-type Slots interface {
-	// Take acquires a slot; closing the result releases it. Take does not block: it returns ErrNoSlot if no slot is free.
-	Take() (io.Closer, error)
-}
-
-// Pacer limits the rate at which content is sent.
-type Pacer interface {
-	// WaitN blocks until the given number of bytes may be sent.
-	WaitN(ctx context.Context, bytes int) error
+	// TakeSlot takes one of the slots that limit how many hosts receive content at the same time; closing the result releases it. It does not block:
+	// it returns ErrNoSlot if no slot is free.
+	TakeSlot func() (io.Closer, error)
+	// Pace, if set, limits the bytes per second.
+	Pace *rate.Limiter
 }
 
 func (v *Visit) transfer(ctx context.Context, t Transfer) error {
-	wicd, err := v.wicd()
-	if err != nil {
-		return err
-	}
-	slot, err := t.Slots.Take()
+	slot, err := t.TakeSlot()
 	if err != nil {
 		return err
 	}
@@ -56,7 +43,7 @@ func (v *Visit) transfer(ctx context.Context, t Transfer) error {
 		return &paced{ReadCloser: blob, ctx: ctx, pace: t.Pace}, nil
 	}
 	return v.converse(StepTransfer, func(r wicdapi.Runner) error {
-		result, err := wicdapi.Send(ctx, r, v.program(wicd, wicdapi.CommandReceive), content, open, v.onStep(StepTransfer))
+		result, err := wicdapi.Send(ctx, r, v.program(wicdapi.CommandReceive), content, open, v.onStep(StepTransfer))
 		if len(result.Altered) > 0 {
 			v.Observer.Altered(paths(files, result.Altered))
 		}
@@ -64,11 +51,11 @@ func (v *Visit) transfer(ctx context.Context, t Transfer) error {
 	})
 }
 
-// paced is a reader of content that observes a Pacer.
+// paced is a reader of content that observes a limit.
 type paced struct {
 	io.ReadCloser
 	ctx  context.Context // of the transfer
-	pace Pacer
+	pace *rate.Limiter
 }
 
 // pacedBytes is the maximum size of one read.

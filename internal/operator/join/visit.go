@@ -32,6 +32,7 @@ type Visit struct {
 	host     Host
 	home     string // full path of the home folder with a trailing backslash, if the shell starts elsewhere
 	byFiles  bool   // send requests and content as files
+	wicd     payload.File
 	facts    wicdapi.Facts
 	reached  netip.Addr
 	slot     io.Closer
@@ -112,12 +113,8 @@ func (v *Visit) Restart(ctx context.Context, bootID string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
-	wicd, err := v.wicd()
-	if err != nil {
-		return err
-	}
 	request := wicdapi.RestartRequest{BootID: bootID, Comment: "Windows Machine Config Operator: node maintenance"}
-	if err := v.callWith(ctx, v.program(wicd, wicdapi.CommandRestart), request, &wicdapi.RestartResult{}, StepInspect); err != nil {
+	if err := v.callWith(ctx, v.program(wicdapi.CommandRestart), request, &wicdapi.RestartResult{}, StepInspect); err != nil {
 		return fmt.Errorf("restarting the host: %w", err)
 	}
 	return nil
@@ -133,12 +130,7 @@ func (v *Visit) Leave(ctx context.Context, cluster string) (wicdapi.LeaveResult,
 	}
 	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
-	wicd, err := v.wicd()
-	if err != nil {
-		return result, err
-	}
-	err = v.callWith(ctx, v.program(wicd, wicdapi.CommandLeave), wicdapi.LeaveRequest{Cluster: cluster}, &result, StepLeave)
-	if err != nil {
+	if err := v.callWith(ctx, v.program(wicdapi.CommandLeave), wicdapi.LeaveRequest{Cluster: cluster}, &result, StepLeave); err != nil {
 		return result, fmt.Errorf("removing the operator's services and files from the host: %w", err)
 	}
 	return result, nil

@@ -52,25 +52,23 @@ type OptionalKind struct {
 // WatchWhenAvailable adds the watch to a controller in the background, as soon as possible. It calls tried after each attempt.
 func WatchWhenAvailable(m manager.Manager, ctl controller.Controller, kinds func(context.Context) (OptionalKind, error), tried func()) error {
 	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		for last := ""; ; {
+		last := ""
+		_ = wait.PollUntilContextCancel(ctx, DiscoveryInterval, true, func(context.Context) (done bool, _ error) {
 			k, err := kinds(ctx)
 			if err == nil {
 				err = k.watch(ctx, m, ctl)
 			}
 			tried()
 			if err == nil || ctx.Err() != nil {
-				return nil
+				return true, nil
 			}
 			if reported := err.Error(); reported != last { // once, not every minute
 				log.FromContext(ctx).Info("Watching optional kind failed, will be retried", "kind", k.Kind, "group", k.Group, "namespace", k.Namespace, "error", reported)
 				last = reported
 			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(DiscoveryInterval):
-			}
-		}
+			return false, nil
+		})
+		return nil
 	}))
 }
 
@@ -86,14 +84,8 @@ func Follow(m manager.Manager, ctl controller.Controller, kinds func(context.Con
 	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		f := follower{watch: func(ctx context.Context, k OptionalKind) error { return k.watch(ctx, m, ctl) }}
 		defer f.end()
-		for {
-			told(ctx, f.look(ctx, kinds))
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(DiscoveryInterval):
-			}
-		}
+		wait.UntilWithContext(ctx, func(ctx context.Context) { told(ctx, f.look(ctx, kinds)) }, DiscoveryInterval)
+		return nil
 	}))
 }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -125,23 +126,17 @@ func (t trimmer) statuses(all []corev1.ContainerStatus) (list []corev1.Container
 
 // sweep removes annotations from pods that started while no operator was watching.
 func (c *Controller) sweep(ctx context.Context) error {
-	for {
+	_ = wait.PollUntilContextCancel(ctx, sweepInterval, true, func(ctx context.Context) (done bool, _ error) {
 		limited, err := c.Limited(ctx)
 		if err == nil && limited {
 			err = c.sweepOnce(ctx)
 		}
-		if err == nil && limited {
-			return nil
-		}
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Removing annotations of started pods failed, will be retried", "after", sweepInterval.String())
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(sweepInterval):
-		}
-	}
+		return err == nil && limited, nil
+	})
+	return nil
 }
 
 func (c *Controller) sweepOnce(ctx context.Context) error {

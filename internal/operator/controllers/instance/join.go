@@ -62,7 +62,7 @@ func (c *Controller) join(ctx context.Context, v *view, status *statusWriter) er
 			Host: a, Payload: c.Payload, Content: desired.Content(v.release.Content, v.config.Network.Provider), Hostname: v.Instance.Spec.Hostname,
 			Observer: joinObserver{a, ctx}, Now: time.Now,
 		},
-		Transfer:  join.Transfer{Slots: a},
+		Transfer:  join.Transfer{TakeSlot: a.takeSlot},
 		Cluster:   a,
 		Namespace: c.Namespace,
 		Taints:    v.Instance.Spec.NodeTaints,
@@ -193,8 +193,8 @@ func (a *attempt) wasInterrupted() bool {
 	return st.BootstrapCredentialID != "" && st.IdentitySince != nil && a.registered != nil && !a.registered.CreationTimestamp.Before(st.IdentitySince)
 }
 
-// Take takes a join slot, unless the host has one.
-func (a *attempt) Take() (io.Closer, error) {
+// takeSlot takes a join slot, unless the host has one.
+func (a *attempt) takeSlot() (io.Closer, error) {
 	if a.view.slot != nil {
 		return io.NopCloser(nil), nil // released at the end of the pass
 	}

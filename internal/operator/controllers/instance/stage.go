@@ -47,15 +47,11 @@ func (m *maintenance) sendContent(ctx context.Context) error {
 		return fmt.Errorf("rollout.stagingBandwidth: %w", err) // the API server rejects such a value
 	}
 	m.bandwidth.SetLimit(rate.Limit(allowed.AsApproximateFloat64()))
-	return m.visit("sending content").Stage(ctx, join.Transfer{Slots: stagingSlots{&m.staging}, Pace: m.bandwidth})
+	return m.visit("sending content").Stage(ctx, join.Transfer{TakeSlot: m.takeStagingSlot, Pace: m.bandwidth})
 }
 
-// stagingSlots limits the hosts that are sent another version.
-type stagingSlots struct{ *kube.Slots }
-
-// Take takes a staging slot.
-func (s stagingSlots) Take() (io.Closer, error) {
-	slot, ok := s.Slots.Take(stagingHosts)
+func (m *maintenance) takeStagingSlot() (io.Closer, error) {
+	slot, ok := m.staging.Take(stagingHosts)
 	if !ok {
 		return nil, join.ErrNoSlot
 	}

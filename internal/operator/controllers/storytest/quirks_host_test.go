@@ -230,7 +230,7 @@ func (q *quirky) attempt(ctx context.Context) error {
 		Visit: join.Visit{
 			Host: q, Payload: q.content, Content: q.content.Manifest, Observer: unobserved{}, Now: time.Now,
 		},
-		Transfer:  join.Transfer{Slots: q},
+		Transfer:  join.Transfer{TakeSlot: func() (io.Closer, error) { return io.NopCloser(nil), nil }},
 		Cluster:   q,
 		Namespace: api.DefaultNamespace,
 	}
@@ -284,9 +284,6 @@ func (q *quirky) Connect(ctx context.Context) (join.Host, error) {
 	}
 	return host, nil
 }
-
-// Take implements join.Slots.
-func (q *quirky) Take() (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // Known implements join.Cluster.
 func (q *quirky) Known(context.Context) (desired.Cluster, error) { return q.want.Cluster, nil }
