@@ -214,7 +214,7 @@ func mayImport() map[string][]string {
 		},
 		"internal/operator/kube":         {"api", "api/v1alpha1", "internal/shared/mask", "internal/shared/metrics", "internal/shared/nodestate", "internal/shared/truncate"},
 		"internal/operator/kubeversions": {"payload"},
-		"internal/operator/lease":        {"api", "api/v1alpha1"},
+		"internal/operator/lease":        {"api", "internal/operator/kube"},
 		"internal/operator/lifecycle":    {},
 		"internal/operator/machines":     {"api", "api/v1alpha1", "internal/operator/addresses", "internal/shared/platform", "internal/shared/truncate"},
 		"internal/operator/migration": {

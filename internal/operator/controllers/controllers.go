@@ -119,13 +119,13 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published, Kept: o.Informers.ShareOf(&certificatesv1.CertificateSigningRequest{}),
 			Registry: o.Registry,
 		}),
-		runtimeclass.New(runtimeclass.Options{Client: client, Live: live, Events: events}),
+		&runtimeclass.Controller{Client: client, Live: live, Events: events},
 		networkpolicies.New(networkpolicies.Options{Client: client, Live: live, Events: events}),
 		overlayleftovers.New(overlayleftovers.Options{Client: client, Live: live, Events: events}),
 		explain.New(explain.Options{
 			Client: client, Live: live, Events: events, Access: renderer.Access, Ranges: ranges(reserved), Limited: policies.Limited, Registry: o.Registry,
 		}),
-		upgradeable.New(upgradeable.Options{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition}),
+		&upgradeable.Controller{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition},
 	}, nil
 }
 

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
@@ -20,4 +21,11 @@ func OnChange(request func(context.Context, client.Object, Queue)) handler.Event
 		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q Queue) { request(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q Queue) { request(ctx, e.Object, q) },
 	}
+}
+
+// Enqueue returns a handler that requests the same reconcile for every event.
+func Enqueue(namespace, name string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+	})
 }

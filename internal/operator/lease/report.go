@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
 
 // Interval of updates of the condition while this operator stands by, and the time limit of a write.
@@ -59,34 +56,13 @@ func (r *Report) Start(ctx context.Context) error {
 func (r *Report) write(ctx context.Context, first string) {
 	ctx, cancel := context.WithTimeout(ctx, reportWithin)
 	defer cancel()
-	var config v1alpha1.WindowsConfig
-	err := r.Reader.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config)
-	if client.IgnoreNotFound(err) == nil && err != nil {
-		return
+	condition := metav1.Condition{Type: api.ConditionAnotherOperator}
+	if first != "" {
+		condition.Status, condition.Reason = metav1.ConditionTrue, api.ReasonAnotherOperatorInstalled
+		condition.Message = fmt.Sprintf("the operator in namespace %s stands by, because the one in namespace %s manages the Windows nodes of this cluster; uninstall one of them",
+			r.Lock.namespace, first)
 	}
-	if err == nil {
-		before := config.DeepCopy()
-		set(&config.Status.Conditions, r.Lock.namespace, first, config.Generation)
-		if equality.Semantic.DeepEqual(before.Status.Conditions, config.Status.Conditions) {
-			return
-		}
-		// The active operator writes conditions, too: a patch of a stale object must fail, and is retried.
-		err = r.Writer.Status().Patch(ctx, &config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	}
-	if err != nil {
+	if err := kube.WriteCondition(ctx, r.Reader, r.Writer, condition); err != nil {
 		log.FromContext(ctx).Info("Writing condition "+api.ConditionAnotherOperator+" failed", "error", err.Error())
 	}
-}
-
-// set sets the condition of an operator that waits for the one in namespace first, or removes it if first is empty.
-func set(conditions *[]metav1.Condition, namespace, first string, generation int64) {
-	if first == "" {
-		meta.RemoveStatusCondition(conditions, api.ConditionAnotherOperator)
-		return
-	}
-	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: api.ConditionAnotherOperator, Status: metav1.ConditionTrue, Reason: api.ReasonAnotherOperatorInstalled, ObservedGeneration: generation,
-		Message: fmt.Sprintf("the operator in namespace %s stands by, because the one in namespace %s manages the Windows nodes of this cluster; uninstall one of them",
-			namespace, first),
-	})
 }

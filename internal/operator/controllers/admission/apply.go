@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -41,9 +40,7 @@ func NewApplying(writer client.Writer, live client.Reader, events kube.Events, g
 
 // watch makes the manager check the policies when one that is applied changes, and periodically.
 func (p *Policies) watch(m manager.Manager) error {
-	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
-	})
+	enqueue := kube.Enqueue("", "all")
 	first := make(chan ctrlevent.GenericEvent, 1)
 	first <- ctrlevent.GenericEvent{Object: &admissionv1.ValidatingAdmissionPolicy{}}
 	ctl, err := builder.ControllerManagedBy(m).

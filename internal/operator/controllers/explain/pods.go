@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -168,31 +167,20 @@ func (c *Controller) sweepOnce(ctx context.Context) error {
 	}
 }
 
-// count counts pods by annotated reason when it is scraped.
-type count struct {
-	pods client.Reader
-	desc *prometheus.Desc
-}
-
-func newCount(pods client.Reader) count { return count{pods, kube.Desc(api.MetricPodsNotStarted)} }
-
-// Describe implements prometheus.Collector.
-func (c count) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
-
-// Collect implements prometheus.Collector. Users may write annotations too, so only this operator's reasons count.
-func (c count) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var pods corev1.PodList
-	if err := c.pods.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-		to <- prometheus.NewInvalidMetric(c.desc, err)
-		return
-	}
-	found := map[string]int{}
-	for i := range pods.Items {
-		found[podcause.Told(&pods.Items[i]).Reason]++
-	}
-	for _, reason := range api.PodReasons() {
-		to <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(found[reason]), reason)
-	}
+// newCount returns the metric of pods by annotated reason. Users may write annotations too, so only this operator's reasons count.
+func newCount(pods client.Reader) kube.Gauges {
+	return kube.NewGauges(func(ctx context.Context, sample kube.Sample) error {
+		var list corev1.PodList
+		if err := pods.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		found := map[string]int{}
+		for i := range list.Items {
+			found[podcause.Told(&list.Items[i]).Reason]++
+		}
+		for _, reason := range api.PodReasons() {
+			sample(api.MetricPodsNotStarted, float64(found[reason]), reason)
+		}
+		return nil
+	}, api.MetricPodsNotStarted)
 }

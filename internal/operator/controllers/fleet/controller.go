@@ -163,11 +163,11 @@ type fleetSeen struct {
 
 // look gathers the inputs of Decide.
 func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
-	s := fleetSeen{config: &v1alpha1.WindowsConfig{}, instances: map[types.NamespacedName]*v1alpha1.WindowsInstance{}}
+	s := fleetSeen{instances: map[types.NamespacedName]*v1alpha1.WindowsInstance{}}
 	s.Now = time.Now()
-	err := f.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, s.config)
-	if client.IgnoreNotFound(err) != nil {
-		return s, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
+	var err error
+	if s.config, err = kube.GetConfig(ctx, f.Client); err != nil {
+		return s, err
 	}
 	current, finding := f.Releases.Current()
 	version := current.Version

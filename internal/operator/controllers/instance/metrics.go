@@ -24,14 +24,14 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, reader client.Reader) *metrics {
 	channels := kube.NewHistogram(api.MetricJoinChannels, []float64{0, 1, 2, 3, 4, 5, 6, 8, 16})
 	m := &metrics{
-		stepSeconds: kube.NewHistogram(api.MetricJoinStepSeconds, prometheus.ExponentialBuckets(0.1, 2, 14)), // up to 14 minutes
+		stepSeconds: kube.NewHistogram(api.MetricJoinStepSeconds, prometheus.ExponentialBuckets(0.1, 2, 17)), // up to 109 minutes
 		bytes:       kube.NewHistogram(api.MetricJoinBytes, prometheus.ExponentialBuckets(1<<10, 4, 11)),     // up to 1 GiB
 		actions:     kube.NewHistogram(api.MetricActionSeconds, prometheus.ExponentialBuckets(5, 2, 11)),     // up to 85 minutes
 		joins:       kube.NewCounter(api.MetricJoins),
 		connections: kube.NewCounter(api.MetricSSHConnections),
 		channels:    channels.WithLabelValues(),
 	}
-	r.MustRegister(m.stepSeconds, m.joins, m.connections, channels, m.bytes, m.actions, newInstanceCounter(reader))
+	r.MustRegister(m.stepSeconds, m.joins, m.connections, channels, m.bytes, m.actions, newInstanceGauges(reader))
 	return m
 }
 
@@ -50,62 +50,38 @@ func (m *metrics) action(a v1alpha1.PlanAction, failed bool, took time.Duration)
 	m.actions.WithLabelValues(string(a), result).Observe(took.Seconds())
 }
 
-// instanceCounter reads all instances from the cache at each scrape.
-type instanceCounter struct {
-	reader                                      client.Reader
-	instances, problems, failed, rolloutWaiting *prometheus.Desc
-}
-
-func newInstanceCounter(reader client.Reader) instanceCounter {
-	return instanceCounter{
-		reader:    reader,
-		instances: kube.Desc(api.MetricInstances), problems: kube.Desc(api.MetricInstanceProblem),
-		failed: kube.Desc(api.MetricActionFailed), rolloutWaiting: kube.Desc(api.MetricRolloutWaiting),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (c instanceCounter) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.instances, c.problems, c.failed, c.rolloutWaiting} {
-		ch <- desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c instanceCounter) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var list v1alpha1.WindowsInstanceList
-	if err := c.reader.List(ctx, &list); err != nil {
-		ch <- prometheus.NewInvalidMetric(c.instances, err)
-		return
-	}
-	one := func(desc *prometheus.Desc, n int, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), labels...)
-	}
+// newInstanceGauges returns the metrics of the state of all instances.
+func newInstanceGauges(reader client.Reader) kube.Gauges {
 	type state struct{ condition, status, reason string }
 	type wait struct{ action, reason string }
-	states, waits := map[state]int{}, map[wait]int{}
-	for _, i := range list.Items {
-		for _, cond := range i.Status.Conditions {
-			states[state{cond.Type, string(cond.Status), cond.Reason}]++
-			if isProblem(cond) {
-				one(c.problems, 1, i.Name, nodeOf(i), cond.Type, cond.Reason)
+	return kube.NewGauges(func(ctx context.Context, sample kube.Sample) error {
+		var list v1alpha1.WindowsInstanceList
+		if err := reader.List(ctx, &list); err != nil {
+			return err
+		}
+		states, waits := map[state]int{}, map[wait]int{}
+		for _, i := range list.Items {
+			for _, cond := range i.Status.Conditions {
+				states[state{cond.Type, string(cond.Status), cond.Reason}]++
+				if isProblem(cond) {
+					sample(api.MetricInstanceProblem, 1, i.Name, nodeOf(i), cond.Type, cond.Reason)
+				}
+			}
+			if p := i.Status.Plan; p != nil && p.WaitsFor != "" {
+				waits[wait{string(p.Action), p.WaitsFor}]++
+			}
+			if f := i.Status.Failure; f != nil {
+				sample(api.MetricActionFailed, 1, i.Name, nodeOf(i), string(f.Action))
 			}
 		}
-		if p := i.Status.Plan; p != nil && p.WaitsFor != "" {
-			waits[wait{string(p.Action), p.WaitsFor}]++
+		for s, n := range states {
+			sample(api.MetricInstances, float64(n), s.condition, s.status, s.reason)
 		}
-		if f := i.Status.Failure; f != nil {
-			one(c.failed, 1, i.Name, nodeOf(i), string(f.Action))
+		for w, n := range waits {
+			sample(api.MetricRolloutWaiting, float64(n), w.action, w.reason)
 		}
-	}
-	for s, n := range states {
-		one(c.instances, n, s.condition, s.status, s.reason)
-	}
-	for w, n := range waits {
-		one(c.rolloutWaiting, n, w.action, w.reason)
-	}
+		return nil
+	}, api.MetricInstances, api.MetricInstanceProblem, api.MetricActionFailed, api.MetricRolloutWaiting)
 }
 
 func nodeOf(i v1alpha1.WindowsInstance) string {

@@ -12,11 +12,9 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -36,25 +34,15 @@ const (
 
 // Controller maintains the classes.
 type Controller struct {
-	Options
-}
-
-// Options are the controller's dependencies.
-type Options struct {
 	Client client.Client
 	// Live reads pods, which are not cached.
 	Live   client.Reader
 	Events kube.Events
 }
 
-// New returns the controller.
-func New(o Options) *Controller { return &Controller{Options: o} }
-
 // Register adds the controller to the manager.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
-	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
-	})
+	enqueue := kube.Enqueue("", "all")
 	return builder.ControllerManagedBy(m).
 		Named("runtime-classes").
 		Watches(&nodev1.RuntimeClass{}, enqueue).

@@ -32,7 +32,7 @@ type place struct {
 
 func open(t *testing.T, objects ...client.Object) place {
 	p := place{t: t, Client: fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(objects...).Build(), events: &controllertest.Recorder{}}
-	p.controller = New(Options{Client: p.Client, Live: p.Client, Events: kube.NewEvents(p.events)})
+	p.controller = &Controller{Client: p.Client, Live: p.Client, Events: kube.NewEvents(p.events)}
 	return p
 }
 

@@ -77,9 +77,7 @@ func New(o Options) *Controller {
 
 // Register adds the controller to the manager.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
-	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{theSettings()}
-	})
+	enqueue := kube.Enqueue("", api.WindowsConfigName)
 	b := builder.ControllerManagedBy(m).
 		Named("settings").
 		Watches(&v1alpha1.WindowsConfig{}, enqueue, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -89,7 +87,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Watches(&nodev1.RuntimeClass{}, enqueue, builder.WithPredicates(predicate.NewPredicateFuncs(isIsolating))).
 		WatchesRawSource(ctrlsource.Channel(c.Policies.Changed, enqueue)).
 		WatchesRawSource(ctrlsource.Channel(c.Renderer.Releases.Changed(), enqueue)).
-		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, providerIDChanged())))
+		Watches(&corev1.Node{}, enqueueSoon(), builder.WithPredicates(nodeReported()))
 	for _, name := range []string{api.NodeSecrets, api.SigningKeySecret, api.PullSecret} {
 		secret, err := only(m, &corev1.Secret{}, types.NamespacedName{Namespace: c.Namespace, Name: name}, enqueue)
 		if err != nil {
@@ -153,10 +151,9 @@ func theSettings() reconcile.Request {
 
 // Reconcile publishes what the cluster requires now. If that fails, nodes keep what they have.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	config := &v1alpha1.WindowsConfig{}
-	err := c.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, config)
-	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
+	config, err := kube.GetConfig(ctx, c.Client)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	known, rendered, hash, err := c.renew(ctx, config)
 	for _, p := range rendered.Problems {

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,35 +56,25 @@ func lineOf(product, text string) (line lifecycle.Line, known bool, err error) {
 	return line, known, nil
 }
 
-// supportEnds collects when support ends for what nodes report to run. It reads the cache at each scrape.
+// supportEnds is the metric of when support ends for what nodes report to run.
 type supportEnds struct {
-	client client.Reader
-	desc   *prometheus.Desc
+	kube.Gauges
 	// ofKubernetes means that the cluster is known not to be OpenShift, which supports Kubernetes for longer.
 	ofKubernetes atomic.Bool
 }
 
 func newSupportEnds(c client.Reader) *supportEnds {
-	return &supportEnds{client: c, desc: kube.Desc(api.MetricSupportEnd)}
-}
-
-// Describe implements prometheus.Collector.
-func (e *supportEnds) Describe(ch chan<- *prometheus.Desc) { ch <- e.desc }
-
-// Collect implements prometheus.Collector.
-func (e *supportEnds) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	nodes, err := kube.WindowsNodes(ctx, e.client)
-	if err != nil {
-		ch <- prometheus.NewInvalidMetric(e.desc, err)
-		return
-	}
-	for i := range nodes {
-		for _, line := range e.linesOf(&nodes[i]) {
-			ch <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(line.Over().Unix()), nodes[i].Name, line.Product, line.Name)
+	e := &supportEnds{}
+	e.Gauges = kube.NewGauges(func(ctx context.Context, sample kube.Sample) error {
+		nodes, err := kube.WindowsNodes(ctx, c)
+		for i := range nodes {
+			for _, line := range e.linesOf(&nodes[i]) {
+				sample(api.MetricSupportEnd, float64(line.Over().Unix()), nodes[i].Name, line.Product, line.Name)
+			}
 		}
-	}
+		return err
+	}, api.MetricSupportEnd)
+	return e
 }
 
 // linesOf returns the release lines of what a node runs, if their end of support is known.

@@ -9,14 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -152,31 +150,15 @@ func (s *machineSource) reportClusterAPI(ctx context.Context, err error) {
 	default: // OpenShift
 		unwanted = &kube.Unwanted{}
 	}
-	if err := s.writeCondition(ctx, *unwanted); err != nil {
+	condition := metav1.Condition{Type: api.ConditionClusterAPI, Reason: unwanted.Reason, Message: truncate.Text(unwanted.Message, truncate.Reported)}
+	switch unwanted.Reason {
+	case "":
+	case api.ReasonMachinesWatched:
+		condition.Status = metav1.ConditionTrue
+	default:
+		condition.Status = metav1.ConditionFalse
+	}
+	if err := kube.WriteCondition(ctx, s.Client, s.Client, condition); err != nil {
 		log.FromContext(ctx).Info("Writing condition "+api.ConditionClusterAPI+" failed, will be retried", "error", err.Error())
 	}
-}
-
-// writeCondition sets the condition, or removes it if there is nothing to report.
-func (s *machineSource) writeCondition(ctx context.Context, says kube.Unwanted) error {
-	var config v1alpha1.WindowsConfig
-	if err := s.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	before := config.DeepCopy()
-	status := metav1.ConditionFalse
-	if says.Reason == api.ReasonMachinesWatched {
-		status = metav1.ConditionTrue
-	}
-	if says.Reason == "" {
-		meta.RemoveStatusCondition(&config.Status.Conditions, api.ConditionClusterAPI)
-	} else {
-		meta.SetStatusCondition(&config.Status.Conditions, metav1.Condition{Type: api.ConditionClusterAPI, Status: status, Reason: says.Reason,
-			Message: truncate.Text(says.Message, truncate.Reported), ObservedGeneration: config.Generation})
-	}
-	if equality.Semantic.DeepEqual(before.Status.Conditions, config.Status.Conditions) {
-		return nil
-	}
-	// Other controllers write conditions, too: a patch of a stale object must fail, and is retried.
-	return s.Client.Status().Patch(ctx, &config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }

@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
@@ -63,7 +62,7 @@ func (c *configMaps) Register(_ context.Context, m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named("windows-instances").
 		For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(c.isOurs))).
-		Watches(&v1alpha1.WindowsInstance{}, handler.EnqueueRequestsFromMapFunc(c.ofInstance),
+		Watches(&v1alpha1.WindowsInstance{}, kube.Enqueue(c.Namespace, api.InstancesConfigMap), // the instance may have been made from an entry
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(ctrlsource.Channel(c.Hosts.Answered, c.soon())).
 		Complete(c)
@@ -73,17 +72,12 @@ func (c *configMaps) isOurs(o client.Object) bool {
 	return o.GetName() == api.InstancesConfigMap || o.GetName() == api.KnownHostsConfigMap
 }
 
-// ofInstance enqueues the ConfigMap when an instance changes: it may have been made from an entry.
-func (c *configMaps) ofInstance(context.Context, client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: c.name()}}
-}
-
 // answersWithin is how long DNS answers are collected before the ConfigMap is reconciled.
 const answersWithin = 500 * time.Millisecond
 
 // soon enqueues the ConfigMap when DNS has answered for names.
 func (c *configMaps) soon() handler.EventHandler {
-	return handler.Funcs{GenericFunc: func(_ context.Context, _ ctrlevent.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	return handler.Funcs{GenericFunc: func(_ context.Context, _ ctrlevent.GenericEvent, q kube.Queue) {
 		q.AddAfter(reconcile.Request{NamespacedName: c.name()}, answersWithin)
 	}}
 }

@@ -15,6 +15,7 @@ import (
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/windows-machine-config/wmco/internal/operator/addresses"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
 
 // Resolver resolves the names of hosts to IPv4 addresses and remembers them: while DNS does not answer, a name keeps its last addresses.
@@ -163,16 +164,8 @@ func (r *Resolver) resolveUnproven(ctx context.Context, due []string) {
 		r.mu.Lock()
 		r.unproven -= len(due)
 		r.mu.Unlock()
-		r.tell()
+		kube.Notify(r.Answered)
 	}()
-}
-
-// tell signals that something was learned.
-func (r *Resolver) tell() {
-	select {
-	case r.Answered <- ctrlevent.GenericEvent{}:
-	default: // a signal is pending
-	}
 }
 
 // Lookup looks up a name in DNS and falls back on its remembered addresses.
@@ -198,7 +191,7 @@ func (r *Resolver) learn(ctx context.Context, name string) ([]netip.Addr, error)
 		m.failures++
 		if err == nil {
 			if m.ips == nil {
-				r.tell()
+				kube.Notify(r.Answered)
 			}
 			m.ips, m.failures = ips, 0
 		}

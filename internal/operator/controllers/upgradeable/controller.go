@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -39,32 +38,23 @@ const conditionType = "Upgradeable"
 
 // Controller writes condition Upgradeable of the OperatorCondition that OLM has created for this version of the operator.
 type Controller struct {
-	Options
-	written   metav1.Condition // the last one; a single worker reads and writes it
-	writtenAt time.Time
-}
-
-// Options are the controller's dependencies.
-type Options struct {
 	Client client.Client
 	Live   client.Reader
 	// Namespace of the operator and of the OperatorCondition.
 	Namespace string
 	// Name of the OperatorCondition, from environment variable OPERATOR_CONDITION_NAME, which OLM sets; without it, Register does nothing.
 	Name string
-}
 
-// New returns the controller.
-func New(o Options) *Controller { return &Controller{Options: o} }
+	written   metav1.Condition // the last one; a single worker reads and writes it
+	writtenAt time.Time
+}
 
 // Register adds the controller to the manager.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	if c.Name == "" {
 		return nil
 	}
-	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}}}
-	})
+	enqueue := kube.Enqueue(c.Namespace, c.Name)
 	first := make(chan ctrlevent.GenericEvent, 1)
 	first <- ctrlevent.GenericEvent{Object: &v1alpha1.WindowsInstance{}}
 	return builder.ControllerManagedBy(m).

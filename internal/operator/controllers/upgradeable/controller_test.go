@@ -63,7 +63,7 @@ func TestOnlyANodeBetweenActAndVerifyBlocksAnUpgrade(t *testing.T) {
 				writes++
 				return c.Patch(ctx, o, p, opts...)
 			}})
-			controller := New(Options{Client: c, Live: c, Namespace: "ns", Name: version})
+			controller := &Controller{Client: c, Live: c, Namespace: "ns", Name: version}
 			for range 2 {
 				if _, err := controller.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 					t.Fatal(err)
@@ -99,7 +99,7 @@ func TestAMissingOperatorConditionIsNoError(t *testing.T) {
 					return answer
 				},
 			})
-			result, err := New(Options{Client: c, Live: c, Namespace: "ns", Name: version}).Reconcile(t.Context(), reconcile.Request{})
+			result, err := (&Controller{Client: c, Live: c, Namespace: "ns", Name: version}).Reconcile(t.Context(), reconcile.Request{})
 			if err != nil || result.RequeueAfter != checkInterval {
 				t.Errorf("%v, %v", result, err)
 			}

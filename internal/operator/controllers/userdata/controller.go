@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -64,9 +63,7 @@ func New(o Options) *Controller {
 
 // Register adds the controller to the manager.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
-	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: api.UserDataSecret}}}
-	})
+	enqueue := kube.Enqueue("", api.UserDataSecret)
 	ctl, err := builder.ControllerManagedBy(m).
 		Named("user-data").
 		Watches(&corev1.Secret{}, enqueue, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
@@ -81,20 +78,13 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	for _, namespace := range []string{source.MachineAPINamespace, source.ClusterAPINamespace} {
 		secret := kube.OptionalKind{
 			Kind: "Secret", Versions: []string{"v1"}, Namespace: namespace, Name: api.UserDataSecret,
-			Events: enqueue, Found: c.recheck,
+			Events: enqueue, Found: func(schema.GroupVersionKind, client.Reader) { kube.Notify(c.again) },
 		}
 		if err := kube.WatchWhenAvailable(m, ctl, func(context.Context) (kube.OptionalKind, error) { return secret, nil }, func() {}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (c *Controller) recheck(schema.GroupVersionKind, client.Reader) {
-	select {
-	case c.again <- ctrlevent.GenericEvent{Object: &corev1.Secret{}}:
-	default: // one is pending
-	}
 }
 
 // Reconcile writes the Secrets. Without a key, or on a cluster that does not report its platform, existing ones stay.
