@@ -106,8 +106,7 @@ func TestNoStrangerIsConnectedToBeforeTheClusterIsKnown(t *testing.T) {
 func TestKnownHostIsDialedDespiteNodeClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
-		s.announce(s.hosts[0])
-		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.joined()
 		s.must(s.client.Create(s.ctx, controllertest.Node("linux-1", s.hosts[0].address)))
 		dialed := s.counted()
 		s.hosts[0].version = ""
@@ -169,8 +168,7 @@ func TestServiceCreatedDuringJoinGetsNoToken(t *testing.T) {
 func TestAServiceKeepsNoKnownHostAway(t *testing.T) {
 	for name, known := range map[string]func(s *story) string{
 		"a node": func(s *story) string {
-			s.announce(s.hosts[0])
-			s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+			s.joined()
 			return ""
 		},
 		"a host whose key is written down": func(s *story) string { return remote.FormatHostKey(s.hosts[0].key) },

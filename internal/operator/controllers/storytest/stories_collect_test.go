@@ -24,8 +24,7 @@ func (s *story) askToCollect(instance, id string) {
 func TestStoryCollect(t *testing.T) {
 	tell(t, "collect", 2, atMost(1), func(s *story) {
 		asked := func(node string) string { return s.node(node).Annotations[api.AnnotationCollect] }
-		s.announce(s.hosts...)
-		s.until("both hosts are nodes", time.Hour, func() bool { return s.ready() == 2 })
+		s.joined()
 		s.askToCollect("win-1", "case-1")
 		s.until("the node is asked", time.Minute, func() bool { return asked("win-1") == "case-1" })
 		s.askToCollect("win-1", `..\..\k\state`)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,8 +31,7 @@ func TestHostsAreSentWhatTheirNetworkNeeds(t *testing.T) {
 				}))
 				s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Network = v1alpha1.NetworkSpec{Provider: provider} })
 			}
-			s.announce(s.hosts...)
-			s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+			s.joined()
 			offered := s.hosts[0].offered
 			if ok := slices.ContainsFunc(offered, func(c wicdapi.Content) bool { return c.SHA256 == flanneld.SHA256 }); ok != want || len(offered) < 2 {
 				t.Errorf("provider %s: the host was offered %v; flanneld is among it: %v, want %v", provider, offered, ok, want)

@@ -41,8 +41,7 @@ func TestStoryAPodDoesNotEnd(t *testing.T) {
 	r := atMost(1)
 	r.Drain.Timeout, r.Drain.OnTimeout = "10m", v1alpha1.DrainForce
 	tell(t, "pod-does-not-end", 1, r, func(s *story) {
-		s.announce(s.hosts...)
-		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.joined()
 		s.addPod("win-1", "web", func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, "story/stuck") })
 		s.askForReboot("win-1")
 		s.until("it has restarted", time.Hour, func() bool { return s.hosts[0].bootID == 2 && s.ready() == 1 })

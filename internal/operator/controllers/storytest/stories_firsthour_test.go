@@ -129,8 +129,7 @@ func (s *story) mustAdvise(reason, part string) {
 func TestACertificateIsApprovedOnceTheAddressIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
-		s.announce(s.hosts...)
-		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.joined()
 		const address = "203.0.113.9"
 		isApproved := false
 		approving := interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{

@@ -86,8 +86,7 @@ func TestFirstPullsAreMendedAsAdvised(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStory(t, 1, v1alpha1.RolloutSpec{})
 				s.configure(p.configure)
-				s.announce(s.hosts...)
-				s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+				s.joined()
 				said := func() string {
 					want, err := s.store.Read(s.ctx, s.version, controllertest.ClusterID)
 					s.must(err)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -16,8 +15,7 @@ func TestAStaleCacheLetsNoMoreBegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 6, atMost(2))
-		s.announce(s.hosts...)
-		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		s.joined()
 		for _, h := range s.hosts {
 			s.askForReboot(h.name)
 		}

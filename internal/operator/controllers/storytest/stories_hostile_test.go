@@ -102,13 +102,10 @@ func TestAHostCollectsNoNames(t *testing.T) {
 // A user renames a host and accepts the new name: the Node of the old name is removed.
 func TestARenamedHostIsAcceptedByItsUser(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
-		s.announce(host)
-		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.joined()
 		host.name, host.version = "web-1", ""
 		s.until("the operator notices", time.Hour, func() bool { return s.supported("win-1") == api.ReasonHostnameChanged })
-		i := s.instance("win-1")
-		i.Annotations = map[string]string{api.AnnotationAcceptHostname: "web-1"}
-		s.must(s.client.Update(s.ctx, i))
+		s.annotate("win-1", api.AnnotationAcceptHostname, "web-1")
 		s.until("it is a node of its new name", time.Hour, func() bool { return s.ready() == 1 && s.nodes()[0].Name == "web-1" })
 		if n := len(s.nodes()); n != 1 {
 			t.Errorf("%d Nodes, want the new one only", n)

@@ -95,8 +95,7 @@ func (s *story) mustBeUntouched(before *corev1.Node) {
 // When the other machine's Node is gone, the Node that the host registers is its own.
 func TestAConflictEndsWithTheOtherNode(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
-		s.announce(host)
-		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.joined()
 		s.must(s.client.Delete(s.ctx, s.node(host.name)))
 		s.addNode(host.name, "windows", "10.99.99.99")
 		host.unheard = true
@@ -125,9 +124,7 @@ func TestAConflictEndsWithAnotherName(t *testing.T) {
 			return kube.Condition(s.instance("win-1"), api.ConditionReady).Reason == api.ReasonHostnameConflict
 		})
 		host.name, host.version, host.unheard = "web-1", "", false
-		i := s.instance("win-1")
-		i.Annotations = map[string]string{api.AnnotationAcceptHostname: "web-1"}
-		s.must(s.client.Update(s.ctx, i))
+		s.annotate("win-1", api.AnnotationAcceptHostname, "web-1")
 		s.until("it is a node of its new name", time.Hour, func() bool { return s.hasNode("web-1") && s.instance("win-1").Status.NodeRef != nil })
 		if ref := s.instance("win-1").Status.NodeRef; ref.Name != "web-1" || s.instance("win-1").Status.NodeConflict != nil {
 			t.Errorf("the instance's Node is %+v, in conflict with %+v", ref, s.instance("win-1").Status.NodeConflict)

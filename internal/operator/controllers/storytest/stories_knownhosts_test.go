@@ -8,21 +8,12 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
 )
-
-// trust changes spec.trust of WindowsConfig.
-func (s *story) trust(t v1alpha1.Trust) {
-	var config v1alpha1.WindowsConfig
-	s.must(s.client.Get(s.ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config))
-	config.Spec.Trust = t
-	s.must(s.client.Update(s.ctx, &config))
-}
 
 // Copies of an image have the same host key. An event reports hosts that cannot be distinguished by it.
 func TestSharedHostKeysAreReported(t *testing.T) {
@@ -49,7 +40,7 @@ func TestAStrangerGetsNothingWhereKeysMustBeKnown(t *testing.T) {
 		s := newStory(t, 2, v1alpha1.RolloutSpec{})
 		s.announce(s.hosts[1])
 		s.until("a host has joined that was believed at first contact", time.Hour, func() bool { return s.ready() == 1 })
-		s.trust(v1alpha1.TrustPinned)
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Trust = v1alpha1.TrustPinned })
 		stranger := s.hosts[0]
 		s.announce(stranger)
 		s.pass(5 * time.Minute)
@@ -66,9 +57,7 @@ func TestAStrangerGetsNothingWhereKeysMustBeKnown(t *testing.T) {
 		if s.ready() != 1 {
 			t.Error("the host that had joined before is no node any more")
 		}
-		i.Spec.HostKey = remote.FormatHostKey(stranger.key)
-		i.Generation++
-		s.must(s.client.Update(s.ctx, i))
+		s.edit("win-1", func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = remote.FormatHostKey(stranger.key) })
 		s.until("the host has joined that somebody vouched for", time.Hour, func() bool { return s.ready() == 2 })
 	})
 }

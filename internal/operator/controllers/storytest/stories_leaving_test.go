@@ -47,9 +47,7 @@ func TestStoryDeadHostLeaves(t *testing.T) {
 		s.must(s.client.Delete(s.ctx, s.instance("win-2")))
 		s.pass(10 * time.Minute)
 		s.say("the user lets win-1 go")
-		i := s.instance("win-1")
-		i.Annotations = map[string]string{api.AnnotationRelease: "true"}
-		s.must(s.client.Update(s.ctx, i))
+		s.annotate("win-1", api.AnnotationRelease, "true")
 		s.until("win-1 is gone", time.Minute, func() bool { return len(s.allInstances()) == 2 })
 		s.until("win-2 is gone", 2*time.Hour, func() bool { return len(s.allInstances()) == 1 && len(s.nodes()) == 1 })
 	})

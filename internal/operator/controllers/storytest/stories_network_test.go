@@ -1,7 +1,6 @@
 package storytest
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,19 +11,13 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/operator/controllers/instance"
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
-	"github.com/windows-machine-config/wmco/internal/operator/remote"
 )
 
 // TestStoryWrongNetwork: the operator does not connect to hosts while the cluster's network cannot include them.
 func TestStoryWrongNetwork(t *testing.T) {
 	tell(t, "wrong-network", 1, atMost(1), func(s *story) {
-		dials := 0
-		s.dialer = func(ctx context.Context, to remote.Target, o remote.Options) (instance.SSHHost, error) {
-			dials++
-			return s.dial(ctx, to, o)
-		}
+		dialed := s.counted()
 		kubeadm := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"},
 			Data:       map[string]string{"ClusterConfiguration": "networking: {podSubnet: 240.0.0.0/8}"},
@@ -38,9 +31,9 @@ func TestStoryWrongNetwork(t *testing.T) {
 		s.pass(10 * time.Minute)
 		i := s.instance("win-1")
 		configured := kube.Condition(i, api.ConditionConfigured)
-		if dials > 0 || configured.Reason != api.ReasonClusterNetworkReserved || !strings.Contains(configured.Message, "240.0.0.0/8") ||
+		if len(dialed) > 0 || configured.Reason != api.ReasonClusterNetworkReserved || !strings.Contains(configured.Message, "240.0.0.0/8") ||
 			kube.Condition(i, api.ConditionReady).Reason != api.ReasonClusterNetworkReserved || meta.FindStatusCondition(i.Status.Conditions, api.ConditionReachable) != nil {
-			s.t.Errorf("after %d connections: %+v", dials, i.Status.Conditions)
+			s.t.Errorf("after connections %v: %+v", dialed, i.Status.Conditions)
 		}
 		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Network = good })
 		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })

@@ -41,9 +41,7 @@ func holdups() map[string]holdup {
 		}, func(*story) {}},
 		"the rollout is stopped": {atMost(1), func(s *story) { s.firstFails(1) }, func(s *story) {
 			s.hosts[0].refuses = ""
-			i := s.instance("win-1")
-			i.Annotations = map[string]string{api.AnnotationRetry: "true"}
-			s.must(s.client.Update(s.ctx, i))
+			s.annotate("win-1", api.AnnotationRetry, "true")
 		}},
 		"the budget is used up": {atMost(1), func(s *story) { s.settled(1); cordon(true)(s) }, cordon(false)},
 		"all is paused":         {atMost(1), func(s *story) { s.settled(1); pause(true)(s) }, pause(false)},

@@ -9,20 +9,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
 )
 
-// orphansMetric returns the value of the orphan metric.
-func (s *story) orphansMetric() float64 {
-	s.t.Helper()
-	families, err := s.registry.Gather()
-	s.must(err)
-	for _, f := range families {
-		if f.GetName() == api.MetricOrphanNodes {
-			return f.Metric[0].Gauge.GetValue()
-		}
-	}
-	s.t.Fatalf("there is no metric %s", api.MetricOrphanNodes)
-	return 0
-}
-
 // A renamed host leaves a Node behind that never becomes Ready again.
 func TestStoryOrphanNodeDoesNotBlockRollout(t *testing.T) {
 	tell(t, "node-without-an-instance", 2, atMost(1), func(s *story) {
@@ -33,12 +19,12 @@ func TestStoryOrphanNodeDoesNotBlockRollout(t *testing.T) {
 		if got := s.rules().Status.Rollout; got.Orphans != 1 || got.Nodes != 2 || got.OutOfService != 0 || !strings.Contains(got.Message, "no WindowsInstance for Node former-name") {
 			s.t.Errorf("the rollout's status is %+v", got)
 		}
-		if n := s.orphansMetric(); n != 1 {
+		if n := s.emitted(api.MetricOrphanNodes); n != 1 {
 			s.t.Errorf("metric %s is %v", api.MetricOrphanNodes, n)
 		}
 		s.must(s.client.Delete(s.ctx, s.node("former-name")))
 		s.pass(time.Minute)
-		if n := s.orphansMetric(); n != 0 {
+		if n := s.emitted(api.MetricOrphanNodes); n != 0 {
 			s.t.Errorf("without the Node, metric %s is %v", api.MetricOrphanNodes, n)
 		}
 	})

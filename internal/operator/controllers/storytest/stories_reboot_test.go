@@ -24,8 +24,7 @@ func (s *story) askForReboot(names ...string) {
 // In the original operator, the restart command lost its own response, the annotation stayed, and the host restarted forever.
 func TestStoryRestartLosesItsAnswer(t *testing.T) {
 	tell(t, "restart-loses-its-response", 6, atMost(2), func(s *story) {
-		s.announce(s.hosts...)
-		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		s.joined()
 		for _, h := range s.hosts {
 			h.loses = 2 // the facts, and then the restart
 			s.askForReboot(h.name)
@@ -45,8 +44,7 @@ func TestStoryRestartLosesItsAnswer(t *testing.T) {
 // In the original operator, a host was cleaned up over SSH while another process restarted it, and half of the files stayed.
 func TestStoryRemovedDuringReboot(t *testing.T) {
 	tell(t, "removed-during-reboot", 2, atMost(1), func(s *story) {
-		s.announce(s.hosts...)
-		s.until("both hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		s.joined()
 		s.askForReboot("win-1")
 		s.until("win-1 restarts", time.Hour, func() bool { return s.hosts[0].bootID == 2 })
 		s.say("win-1 is removed")
@@ -61,8 +59,7 @@ func TestStoryRemovedDuringReboot(t *testing.T) {
 // Programs that replace files at each start keep a restart pending forever. Such hosts were formerly restarted once a minute.
 func TestStoryRestartDoesNotHelp(t *testing.T) {
 	tell(t, "restart-does-not-help", 1, rebootsAllowed(), func(s *story) {
-		s.announce(s.hosts...)
-		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.joined()
 		h := s.hosts[0]
 		h.pending = api.RebootPendingPrefix + "files in use wait for their replacement"
 		s.pass(48 * time.Hour)
@@ -119,9 +116,7 @@ func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
 		if n := attempts - before; n < 6 || n > 60 {
 			s.t.Errorf("the host was tried %d times in six hours", n)
 		}
-		i := s.instance("win-1")
-		i.Annotations = map[string]string{api.AnnotationRetry: "true"}
-		s.must(s.client.Update(s.ctx, i))
+		s.annotate("win-1", api.AnnotationRetry, "true")
 		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
 	})
 }
@@ -129,8 +124,7 @@ func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
 // After a restart, the kubelet may be Ready before WICD has checked for a pending restart.
 func TestStoryWICDIsLateAfterARestart(t *testing.T) {
 	tell(t, "wicd-is-late-after-restart", 1, rebootsAllowed(), func(s *story) {
-		s.announce(s.hosts...)
-		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.joined()
 		h := s.hosts[0]
 		h.late, h.pending = 3*time.Minute, api.RebootPendingPrefix+"Windows Update installed updates"
 		s.until("it restarts", time.Hour, func() bool { return h.bootID == 2 })
@@ -146,8 +140,7 @@ func TestStoryWICDIsLateAfterARestart(t *testing.T) {
 // the budget. Disabling the managers needs no restart.
 func TestStoryManagersOfTheKubelet(t *testing.T) {
 	tell(t, "kubelet-managers", 6, atMost(2), func(s *story) {
-		s.announce(s.hosts...)
-		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		s.joined()
 		for _, h := range s.hosts {
 			s.addPod(h.name, "web")
 			got, boot := "", h.bootID

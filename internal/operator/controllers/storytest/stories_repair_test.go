@@ -17,8 +17,7 @@ import (
 
 func TestStoryRejoinHasALimit(t *testing.T) {
 	tell(t, "rejoin-has-a-limit", 2, atMost(1), func(s *story) {
-		s.announce(s.hosts...)
-		s.until("all are nodes", time.Hour, func() bool { return s.ready() == 2 })
+		s.joined()
 		s.lines = nil
 		s.askForReboot("win-1")
 		s.until("win-1 restarts", time.Hour, func() bool { return s.hosts[0].bootID == 2 })
@@ -39,8 +38,7 @@ func TestStoryRejoinHasALimit(t *testing.T) {
 
 func TestStoryLostAnswerIsForgotten(t *testing.T) {
 	tell(t, "lost-answer-is-forgotten", 1, atMost(1), func(s *story) {
-		s.announce(s.hosts...)
-		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.joined()
 		s.lines = nil
 		s.askForReboot("win-1")
 		s.hosts[0].loses = 2

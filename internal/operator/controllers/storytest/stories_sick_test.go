@@ -34,9 +34,7 @@ func TestStoryCanaryGetsSick(t *testing.T) {
 		s.say("somebody mends it, and asks to go on")
 		s.hosts[0].sick = ""
 		s.tick()
-		i := s.instance("win-1")
-		i.Annotations = map[string]string{api.AnnotationRetry: "true"}
-		s.must(s.client.Update(s.ctx, i))
+		s.annotate("win-1", api.AnnotationRetry, "true")
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 5 })
 	})
 }
@@ -88,8 +86,7 @@ func TestStoryCanariesDie(t *testing.T) {
 // A repair has failed when the operator is upgraded. When the node works again, it gets the version only in its upgrade.
 func TestStoryRepairAfterAnUpgradeOfTheOperator(t *testing.T) {
 	tell(t, "repair-after-an-upgrade", 3, withCanary(1), func(s *story) {
-		s.announce(s.hosts...)
-		s.until("all are nodes", time.Hour, func() bool { return s.ready() == 3 })
+		s.joined()
 		s.hosts[2].off = true
 		s.pass(15 * time.Minute)
 		s.becomeFormer()

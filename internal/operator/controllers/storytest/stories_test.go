@@ -85,9 +85,7 @@ func TestStoryBadCanary(t *testing.T) {
 		}
 		s.say("the user mends the host and asks to try again")
 		s.hosts[0].refuses, s.hosts[0].refused = "", ""
-		i := s.instance("win-1")
-		i.Annotations = map[string]string{api.AnnotationRetry: "true"}
-		s.must(s.client.Update(s.ctx, i))
+		s.annotate("win-1", api.AnnotationRetry, "true")
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 10 })
 	})
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
@@ -203,10 +204,24 @@ func (s *story) announce(hosts ...*storyHost) {
 	}
 }
 
-// settled announces all hosts, waits until they are nodes, and makes their version the previous one, with pods on each.
-func (s *story) settled(podsEach int) {
+// joined announces all hosts and waits until they are nodes.
+func (s *story) joined() {
+	s.t.Helper()
 	s.announce(s.hosts...)
 	s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+}
+
+// annotate sets an annotation of an instance as a user does.
+func (s *story) annotate(instance, key, value string) {
+	s.t.Helper()
+	i := s.instance(instance)
+	i.Annotations = kube.Merge(i.Annotations, map[string]string{key: value})
+	s.must(s.client.Update(s.ctx, i))
+}
+
+// settled announces all hosts, waits until they are nodes, and makes their version the previous one, with pods on each.
+func (s *story) settled(podsEach int) {
+	s.joined()
 	s.becomeFormer()
 	for _, h := range s.hosts {
 		for range podsEach {

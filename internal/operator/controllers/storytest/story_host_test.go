@@ -208,17 +208,9 @@ func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) e
 	case wicdapi.CommandFacts:
 		s.End(h.facts(), nil)
 	case wicdapi.CommandReach:
-		var request wicdapi.ReachRequest
-		if err := s.Request(&request); err != nil {
-			return err
-		}
-		s.End(h.reach(request), nil)
+		return answer(s, func(r wicdapi.ReachRequest) (wicdapi.ReachResult, error) { return h.reach(r), nil })
 	case wicdapi.CommandRestart:
-		var request wicdapi.RestartRequest
-		if err := s.Request(&request); err != nil {
-			return err
-		}
-		s.End(restarted(h, request), nil)
+		return answer(s, func(r wicdapi.RestartRequest) (wicdapi.RestartResult, error) { return restarted(h, r), nil })
 	case wicdapi.CommandReceive:
 		var request wicdapi.ReceiveRequest
 		_ = s.Request(&request)
@@ -226,20 +218,22 @@ func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) e
 		h.receive(request)
 		s.End(wicdapi.ReceiveResult{}, nil)
 	case wicdapi.CommandJoin:
-		var request wicdapi.JoinRequest
-		if err := s.Request(&request); err != nil {
-			return err
-		}
-		s.End(h.join(request))
+		return answer(s, h.join)
 	case wicdapi.CommandLeave:
-		var request wicdapi.LeaveRequest
-		if err := s.Request(&request); err != nil {
-			return err
-		}
-		s.End(h.leave(request))
+		return answer(s, h.leave)
 	default:
 		return fmt.Errorf("a story knows no command %q", command)
 	}
+	return nil
+}
+
+// answer reads a request and sends the answer.
+func answer[Request, Result any](s *wicdapi.Session, do func(Request) (Result, error)) error {
+	var request Request
+	if err := s.Request(&request); err != nil {
+		return err
+	}
+	s.End(do(request))
 	return nil
 }
 
