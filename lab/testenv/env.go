@@ -63,6 +63,8 @@ type Options struct {
 	Pods bool
 	// Components are the names of additional components for Wine hosts.
 	Components []string
+	// ProgramBytes is the size of each program, except WICD, that simulated hosts get; 64 KiB if 0.
+	ProgramBytes int
 	// OpenShift is the platform of an OpenShift cluster, as in None or AWS; the cluster is plain Kubernetes if empty.
 	OpenShift string
 	// Kubernetes is the version that the control plane reports at first, as in v1.33.13; that of its code if empty.

@@ -3,6 +3,7 @@
 package testenv
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -239,7 +240,7 @@ func (o Options) isOfOtherMinor(c build.Component) bool {
 func (env *Env) payload(ctx context.Context, o Options) (string, error) {
 	dir := filepath.Join(env.folder.Path, "payload")
 	if o.WineHosts == 0 {
-		return dir, simulatedPayload(ctx, dir)
+		return dir, simulatedPayload(ctx, dir, cmp.Or(o.ProgramBytes, wicdBytes))
 	}
 	components, err := o.components()
 	if err != nil {

@@ -72,16 +72,21 @@ func (env *Env) UnusedAddress() string { return env.addresses.Next().String() }
 // Simulated are the simulated hosts.
 func (env *Env) Simulated() []*sim.Host { return env.simulated }
 
+// wicdBytes is the size of WICD on simulated hosts.
+const wicdBytes = 64 << 10
+
 // simulatedPayload writes a small payload: simulated hosts verify its programs but run none. Random content cannot be
 // compressed, so that the sizes are also those of the transfer.
-func simulatedPayload(ctx context.Context, dir string) error {
-	const size = 64 << 10 // of each program
+func simulatedPayload(ctx context.Context, dir string, programBytes int) error {
 	set := build.Set{Stub: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte("stub"))), nil }}
 	for _, path := range []string{
 		"kubelet.exe", "kube-log-runner.exe", "containerd/containerd.exe", "windows_exporter.exe", payload.WICD, "azure-cloud-node-manager.exe",
 	} {
-		group := payload.Base
-		if path == "azure-cloud-node-manager.exe" {
+		size, group := programBytes, payload.Base
+		switch path {
+		case payload.WICD:
+			size = wicdBytes
+		case "azure-cloud-node-manager.exe":
 			group = payload.Azure
 		}
 		content := make([]byte, size)
