@@ -126,8 +126,8 @@ func TestALinkOnTheWayToOurFoldersIsRefused(t *testing.T) {
 			if err == nil {
 				_, err = newWire(w).join(newRequest(c))
 			}
-			if want := "claiming " + trap + ": it is a link"; err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("the join ends with %v, want %q", err, want)
+			if want := "claiming " + trap + ": it is a link"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "remove it") {
+				t.Errorf("the join ends with %v, want %q and what to do", err, want)
 			}
 			if names, _ := d.List(`C:\elsewhere`); !slices.Equal(names, []string{"file"}) {
 				t.Errorf("behind the link there is %q", names)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/daemon"
-	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
@@ -205,39 +204,6 @@ func (m *member) checkRequest(t *testing.T, r *certificatesv1.CertificateSigning
 	}
 }
 
-func TestTheCertificateIsRenewedBeforeItExpires(t *testing.T) {
-	t.Parallel()
-	// The kubelet has such a certificate, too, and checks every second whether it can be Ready: its remaining life when WICD's is renewed must be
-	// longer than that.
-	m := newMember(t, func(c *servers.Cluster) { c.SetCertificateLife(12 * time.Second) })
-	m.await(t, "there is a certificate", func() bool { return m.windows.Disk().Exists(WICDFile) })
-	first, _ := m.windows.Disk().Read(WICDFile)
-	m.cluster.SetCertificateLife(time.Hour)
-	if err := m.windows.Disk().Remove(desired.BootstrapKubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	m.await(t, "there is another certificate", func() bool {
-		now, _ := m.windows.Disk().Read(WICDFile)
-		return len(now) > 0 && !bytes.Equal(now, first)
-	})
-	m.giveRange(t)
-	m.awaitVersion(t)
-}
-
-func TestNothingIsLostWhileTheAPIServerIsAway(t *testing.T) {
-	t.Parallel()
-	m := newMember(t, func(*servers.Cluster) {})
-	m.await(t, "the node is registered", func() bool { return m.node().Name != "" })
-	m.cluster.SetAway(true)
-	m.windows.Crash("containerd")
-	m.await(t, "containerd is started without the API server", func() bool {
-		return m.windows.Service("containerd").State == hostapi.Running
-	})
-	m.cluster.SetAway(false)
-	m.giveRange(t)
-	m.awaitVersion(t)
-}
-
 func TestTheVersionWaitsForTheServices(t *testing.T) {
 	t.Parallel()
 	m := newMember(t, func(*servers.Cluster) {})
@@ -306,29 +272,4 @@ func TestANewTokenIsUsedForNewRequests(t *testing.T) {
 	m.start(t)
 	m.giveRange(t)
 	m.awaitVersion(t)
-}
-
-// TestExpiredIdentityIsRenewedViaKubelet stops the service and removes its certificate, as if it had expired in an outage.
-func TestExpiredIdentityIsRenewedViaKubelet(t *testing.T) {
-	t.Parallel()
-	m := newMember(t, func(*servers.Cluster) {})
-	m.giveRange(t)
-	m.awaitVersion(t)
-	m.stop()
-	disk := m.windows.Disk()
-	if disk.Exists(desired.BootstrapKubeconfig) {
-		t.Fatal("the token is still there")
-	}
-	expired, err := disk.Read(WICDFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := disk.Remove(WICDFile); err != nil { // equivalent to an expired one
-		t.Fatal(err)
-	}
-	m.start(t)
-	m.await(t, "there is a new certificate", func() bool {
-		fresh, err := disk.Read(WICDFile)
-		return err == nil && !bytes.Equal(fresh, expired)
-	})
 }

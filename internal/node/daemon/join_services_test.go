@@ -16,17 +16,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
+// TestOnlyAffectedServicesRestart: TestDiffPredictsRestarts has the other settings.
 func TestOnlyAffectedServicesRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(r *wicdapi.JoinRequest)
 		want   []string
 	}{
-		"nothing":             {func(*wicdapi.JoinRequest) {}, nil},
-		"kubelet.conf":        {func(r *wicdapi.JoinRequest) { r.Desired.Files[0].Content = "{ }" }, []string{"kubelet"}},
-		"containerd's":        {func(r *wicdapi.JoinRequest) { r.Desired.Files[1].Content = "" }, []string{"containerd", "kubelet"}},
+		"containerd's file":   {func(r *wicdapi.JoinRequest) { r.Desired.Files[1].Content = "" }, []string{"containerd", "kubelet"}},
 		"token while waiting": {func(r *wicdapi.JoinRequest) { r.Bootstrap.Token = "newer" }, []string{"kubelet", api.WICDService}},
 		"address":             {func(r *wicdapi.JoinRequest) { r.NodeIP = "192.0.2.11" }, []string{"kubelet"}},
-		"version alone":       {func(r *wicdapi.JoinRequest) { r.Desired.Version = "2.0.0" }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")

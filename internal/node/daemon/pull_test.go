@@ -140,21 +140,6 @@ func TestNodeAppliesPublishedSettings(t *testing.T) {
 	}
 }
 
-func TestOnlyTheServiceThatReadsAFileIsRestarted(t *testing.T) {
-	t.Parallel()
-	m := newFollower(t)
-	before := m.pids()
-	node := m.request.Desired
-	node.Files = slices.Clone(node.Files)
-	node.Files[0].Content = `{"maxPods": 64}`
-	m.publish(t, node)
-	m.awaitSettings(t, node)
-	after := m.pids()
-	if after["containerd"] != before["containerd"] || after["kubelet"] == before["kubelet"] {
-		t.Errorf("kubelet.conf changed, and the processes were %v and are %v", before, after)
-	}
-}
-
 func TestSecretsReachServicesAndFilesOnly(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)
@@ -189,22 +174,6 @@ func TestSecretsReachServicesAndFilesOnly(t *testing.T) {
 	if err != nil || strings.Contains(string(journal), "password") {
 		t.Errorf("a password is in the journal, or there is none: %v", err)
 	}
-}
-
-func TestSecretsOfAnotherVersionAreNotTaken(t *testing.T) {
-	t.Parallel()
-	m := newFollower(t)
-	node := m.changed()
-	node.SecretsVersion = "of-tomorrow"
-	m.publishSecrets(t, desired.Secrets{Environment: map[string]string{"HTTP_PROXY": "x"}})
-	m.publish(t, node)
-	m.await(t, "the secret was read", func() bool { return m.cluster.Count("GET", "/secrets/") > 0 })
-	if m.windows.Disk().Exists(plainFile) {
-		t.Error("a part of the settings was applied without the other")
-	}
-	node.SecretsVersion = m.publishSecrets(t, desired.Secrets{Environment: map[string]string{"HTTP_PROXY": "y"}})
-	m.publish(t, node)
-	m.awaitSettings(t, node)
 }
 
 func TestForeignCertificatesAreKept(t *testing.T) {

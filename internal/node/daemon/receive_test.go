@@ -203,21 +203,6 @@ func TestCutTransferResumes(t *testing.T) {
 	}
 }
 
-func TestRepeatedlyCutTransferConverges(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	wire := newWire(w)
-	wire.cutAfter = 3000
-	for attempt := 1; ; attempt++ {
-		if _, err := wire.send(c); err == nil {
-			break
-		}
-		if attempt > 100 {
-			t.Fatal("a hundred attempts were not enough")
-		}
-	}
-	expectStore(t, w, c)
-}
-
 // TestPowerCutsDoNotHarmTheStore cuts the power at each change that a transfer makes.
 func TestPowerCutsDoNotHarmTheStore(t *testing.T) {
 	c := newCargo("1")
@@ -345,23 +330,5 @@ func TestReplacedFilesAreDeletedLater(t *testing.T) {
 	mustSend(t, w, c)
 	if w.Disk().Exists(`C:\k\kubelet.exe.old0`) || !w.Disk().Exists(`C:\k\cni\config.old`) {
 		t.Error("what stepped aside is still there, or something else is not")
-	}
-}
-
-func TestALinkInPlaceOfOurFolderIsRefused(t *testing.T) {
-	w := newWindows(t, sim.WindowsOptions{})
-	elsewhere := t.TempDir()
-	if err := os.MkdirAll(w.Disk().Local(`C:\`), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(elsewhere, w.Disk().Local(`C:\k`)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := newWire(w).send(newCargo("1"))
-	if e := expectCode(t, err, wicdapi.CodeFailed); !strings.Contains(e.Message, "remove it") {
-		t.Errorf("%q does not say what to do", e.Message)
-	}
-	if entries, _ := os.ReadDir(elsewhere); len(entries) > 0 {
-		t.Errorf("%d files went where the link led", len(entries))
 	}
 }

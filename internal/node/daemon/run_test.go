@@ -50,41 +50,6 @@ func withoutCluster(t *testing.T, o sim.WindowsOptions) (*sim.Windows, wicdapi.J
 	return w, r
 }
 
-func TestServicesAreRestoredWithoutAPIServer(t *testing.T) {
-	for name, harm := range map[string]func(t *testing.T, w *sim.Windows){
-		"stopped with its dependants": func(t *testing.T, w *sim.Windows) {
-			if err := w.Host().Services.Stop(t.Context(), "containerd"); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"crashed": func(_ *testing.T, w *sim.Windows) { w.Crash("kubelet") },
-		"declaration changed": func(t *testing.T, w *sim.Windows) {
-			changed := w.Service("kubelet").Service
-			changed.Command += " --v=9"
-			if _, err := w.Host().Services.Put(t.Context(), changed); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"start fails twice": func(t *testing.T, w *sim.Windows) {
-			w.FailNext("start kubelet")
-			w.Crash("kubelet")
-			time.Sleep(500 * time.Millisecond)
-			w.FailNext("start kubelet")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: 24 * time.Hour})
-				startRun(t, w)
-				time.Sleep(time.Minute)
-				harm(t, w)
-				time.Sleep(servicesLook)
-				expectJoined(t, w, r)
-			})
-		})
-	}
-}
-
 // servicesLook is more than the interval between periodic checks of the services.
 const servicesLook = 6 * time.Minute
 
