@@ -82,6 +82,10 @@ func mayImport() map[string][]string {
 			"internal/shared/truncate", "internal/shared/trust", "internal/shared/wicdapi",
 		},
 		"internal/node/daemon/credentials": {"api", "internal/node/hostapi", "internal/node/identity", "internal/shared/desired", "internal/shared/wicdapi"},
+		"internal/node/daemon/daemontest": {
+			"api", "internal/node/daemon", "internal/node/hostapi", "internal/shared/desired", "internal/shared/nodestate", "internal/shared/wicdapi",
+			"internal/testing/sim", "internal/testing/sim/servers", "payload/compress",
+		},
 		"internal/node/daemon/eventlog": {
 			"internal/node/backoff", "internal/node/daemon/logrotate", "internal/node/daemon/state", "internal/node/hostapi", "internal/shared/desired",
 		},

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 // accountsLook is more than WICD's interval between checks of the support for group Managed Service Accounts.
@@ -21,7 +21,7 @@ const accountsLook = 10*time.Minute + time.Second
 func TestGMSASupportIsReportedOnNode(t *testing.T) {
 	plugin := map[string]bool{"{ccc2a336-d7f3-4818-a213-272b7924213e}": true, "{00000000-0000-4000-8000-000000000001}": false}
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*servers.Cluster) {})
+		m := daemontest.NewIsolated(t, "")
 		for _, step := range []struct {
 			is     sim.Accounts
 			status corev1.ConditionStatus
@@ -35,18 +35,18 @@ func TestGMSASupportIsReportedOnNode(t *testing.T) {
 			{sim.Accounts{Fails: errors.New("not now")}, corev1.ConditionTrue, api.ReasonDomainJoined, `\x1b[31m\n`},
 			{sim.Accounts{}, corev1.ConditionFalse, api.ReasonNotInDomain, "no plugin"},
 		} {
-			m.windows.EditAccounts(func(a *sim.Accounts) { *a = step.is })
+			m.Windows.EditAccounts(func(a *sim.Accounts) { *a = step.is })
 			time.Sleep(accountsLook)
-			c := m.conditionOf(api.ConditionGMSACapable)
+			c := m.Condition(api.ConditionGMSACapable)
 			if c.Status != step.status || c.Reason != step.reason || !strings.Contains(c.Message, step.says) || len(c.Message) > 1024 {
 				t.Errorf("with %.100q, the condition is %+v; want %s, %s, %q", step.is.Domain, c, step.status, step.reason, step.says)
 			}
 		}
-		patches := m.cluster.Count(http.MethodPatch, nodePath+"/status")
-		m.stop()
-		m.start(t)
+		patches := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status")
+		m.Stop()
+		m.Start(t)
 		time.Sleep(time.Hour)
-		if n := m.cluster.Count(http.MethodPatch, nodePath+"/status") - patches; n > 60/5+1 { // those of the kubelet
+		if n := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status") - patches; n > 60/5+1 { // those of the kubelet
 			t.Errorf("the status was patched %d times although nothing changed", n)
 		}
 	})

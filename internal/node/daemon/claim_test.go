@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
@@ -42,16 +43,14 @@ func mustGiveAway(t *testing.T, w *sim.Windows, names ...string) {
 
 // On a real host, users have rights to new folders below C:\ unless the creator restricts them.
 func TestUsersOfTheHostChangeNothingInTheFoldersOfServices(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	mustSend(t, w, c)
-	mustJoin(t, w, newRequest(c))
+	w, r := daemontest.NewNode(t, sim.WindowsOptions{})
 	expectClaimed(t, w)
 	for folder := range claimed() {
 		if err := w.Open(folder); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mustJoin(t, w, newRequest(c))
+	daemontest.MustJoin(t, w, r)
 	expectClaimed(t, w)
 }
 
@@ -63,45 +62,41 @@ func TestUserCreatedFoldersAreMovedAside(t *testing.T) {
 		desired.ContainerdRoot, desired.ContainerdRoot + `\io.containerd.content.v1.content`,
 	} {
 		t.Run(trap, func(t *testing.T) {
-			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-			mustWrite(t, w.Disk(), trap+`\planted`, "by a user")
+			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+			r := daemontest.NewRequest(c)
+			daemontest.MustWrite(t, w.Disk(), trap+`\planted`, "by a user")
 			mustGiveAway(t, w, trap)
-			mustSend(t, w, c)
-			result := mustJoin(t, w, newRequest(c))
-			expectJoined(t, w, newRequest(c))
+			daemontest.MustSend(t, w, c)
+			result := daemontest.MustJoin(t, w, r)
+			daemontest.ExpectJoined(t, w, r)
 			expectClaimed(t, w)
 			if w.Disk().Exists(trap + `\planted`) {
 				t.Error("what a user planted is where services look")
 			}
-			expectContent(t, w.Disk(), trap+`.old0\planted`, "by a user")
-			journal, err := w.Disk().Read(journalFile)
-			if err != nil || !strings.Contains(string(journal), "belonged to") {
-				t.Errorf("the journal says nothing of it, %v", err)
-			}
+			daemontest.ExpectContent(t, w.Disk(), trap+`.old0\planted`, "by a user")
+			daemontest.ExpectContains(t, daemontest.Journal(t, w), "belonged to")
 			if trap != desired.Root && !slices.ContainsFunc(result.Changed, func(s string) bool { return strings.Contains(s, trap+" belonged to ") }) {
 				t.Errorf("the join does not tell of it: %q", result.Changed)
 			}
-			if again := mustJoin(t, w, newRequest(c)); again.Changed != nil {
-				t.Errorf("the next join changed %q", again.Changed)
-			}
+			daemontest.ExpectNoChange(t, w, r)
 		})
 	}
 }
 
 // The original operator's C:\k lets users create folders and files in it.
 func TestPlantedFilesAreMovedAside(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
 	for _, name := range []string{`C:\k\ours\file`, `C:\k\ours\planted`, `C:\k\store\planted`} {
-		mustWrite(t, w.Disk(), name, "x")
+		daemontest.MustWrite(t, w.Disk(), name, "x")
 	}
 	mustGiveAway(t, w, `C:\k\ours\planted`, `C:\k\store`)
 	if err := errors.Join(w.Open(desired.Root), w.Open(`C:\k\ours`)); err != nil {
 		t.Fatal(err)
 	}
-	mustSend(t, w, c)
-	mustJoin(t, w, newRequest(c))
-	expectJoined(t, w, newRequest(c))
-	expectContent(t, w.Disk(), `C:\k\ours\file`, "x")
+	daemontest.MustSend(t, w, c)
+	daemontest.MustJoin(t, w, daemontest.NewRequest(c))
+	daemontest.ExpectJoined(t, w, daemontest.NewRequest(c))
+	daemontest.ExpectContent(t, w.Disk(), `C:\k\ours\file`, "x")
 	for _, name := range []string{`C:\k\ours\planted`, `C:\k\store\planted`} {
 		if w.Disk().Exists(name) {
 			t.Errorf("%s is there", name)
@@ -115,16 +110,16 @@ func TestALinkOnTheWayToOurFoldersIsRefused(t *testing.T) {
 		desired.CNIData, `C:\ProgramData`, desired.ContainerdData, desired.ContainerdState,
 	} {
 		t.Run(trap, func(t *testing.T) {
-			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
 			d := w.Disk()
-			mustWrite(t, d, `C:\elsewhere\file`, "somebody else's")
-			mustWrite(t, d, trap+`\file`, "x")
+			daemontest.MustWrite(t, d, `C:\elsewhere\file`, "somebody else's")
+			daemontest.MustWrite(t, d, trap+`\file`, "x")
 			if err := errors.Join(d.RemoveAll(trap), os.Symlink(d.Local(`C:\elsewhere`), d.Local(trap))); err != nil {
 				t.Fatal(err)
 			}
-			_, err := newWire(w).send(c)
+			_, err := daemontest.NewWire(w).Send(c)
 			if err == nil {
-				_, err = newWire(w).join(newRequest(c))
+				_, err = daemontest.NewWire(w).Join(daemontest.NewRequest(c))
 			}
 			if want := "claiming " + trap + ": it is a link"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "remove it") {
 				t.Errorf("the join ends with %v, want %q and what to do", err, want)
@@ -138,15 +133,14 @@ func TestALinkOnTheWayToOurFoldersIsRefused(t *testing.T) {
 
 // Windows does not rename a folder in which a file is open.
 func TestAFolderThatCannotBePutAsideIsRefused(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	mustSend(t, w, c)
-	mustWrite(t, w.Disk(), `C:\var\planted`, "x")
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
+	daemontest.MustWrite(t, w.Disk(), `C:\var\planted`, "x")
 	mustGiveAway(t, w, `C:\var`)
 	w.FailNext(`rename C:\var.old0`)
-	_, err := newWire(w).join(newRequest(c))
+	_, err := daemontest.NewWire(w).Join(r)
 	if err == nil || !strings.Contains(err.Error(), `renaming C:\var, which belongs to`) || !strings.Contains(err.Error(), `icacls C:\var /setowner`) {
 		t.Errorf("the join ends with %v, want what to do", err)
 	}
-	mustJoin(t, w, newRequest(c))
+	daemontest.MustJoin(t, w, r)
 	expectClaimed(t, w)
 }

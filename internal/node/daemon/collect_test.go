@@ -16,37 +16,37 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	daemonstate "github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/supportbundle"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 // askFor requests a collection as the operator does; an empty id removes the request.
-func (m *member) askFor(id string) {
+func askFor(m *daemontest.Member, id string) {
 	var value any
 	if id != "" {
 		value = id
 	}
-	m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationCollect: value}}})
+	m.Annotate(map[string]any{api.AnnotationCollect: value})
 }
 
-func (m *member) collection() supportbundle.Status {
-	s, _ := supportbundle.ParseStatus(m.node().Annotations[api.AnnotationCollected])
+func collection(m *daemontest.Member) supportbundle.Status {
+	s, _ := supportbundle.ParseStatus(m.Node().Annotations[api.AnnotationCollected])
 	return s
 }
 
-func (m *member) awaitCollection(t *testing.T, id string, want supportbundle.State) supportbundle.Status {
+func awaitCollection(t *testing.T, m *daemontest.Member, id string, want supportbundle.State) supportbundle.Status {
 	t.Helper()
-	m.await(t, "collection "+id+" is "+string(want), func() bool { s := m.collection(); return s.ID == id && s.State == want })
-	return m.collection()
+	daemontest.Await(t, "collection "+id+" is "+string(want), func() bool { s := collection(m); return s.ID == id && s.State == want })
+	return collection(m)
 }
 
 // unzip reads an archive on the host.
-func (m *member) unzip(t *testing.T, id string) map[string]string {
+func unzip(t *testing.T, m *daemontest.Member, id string) map[string]string {
 	t.Helper()
-	b, err := m.windows.Disk().Read(desired.Collections + `\` + id + ".zip")
+	b, err := m.Windows.Disk().Read(desired.Collections + `\` + id + ".zip")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,18 +71,18 @@ func (m *member) unzip(t *testing.T, id string) map[string]string {
 
 func TestANodeCollectsItsState(t *testing.T) {
 	t.Parallel()
-	m := newFollower(t)
-	m.windows.WriteEvent("System", hostapi.Event{Provider: "Service Control Manager", ID: 7031, Level: hostapi.EventError, Message: "kubelet terminated"})
-	m.await(t, "events are copied", func() bool { return m.windows.Disk().Exists(desired.Logs + `\eventlog\System.log`) })
-	m.askFor("one")
-	status := m.awaitCollection(t, "one", supportbundle.Done)
-	info, err := m.windows.Disk().Stat(desired.Collections + `\one.zip`)
+	m := daemontest.NewFollower(t, daemontest.Options{})
+	m.Windows.WriteEvent("System", hostapi.Event{Provider: "Service Control Manager", ID: 7031, Level: hostapi.EventError, Message: "kubelet terminated"})
+	daemontest.Await(t, "events are copied", func() bool { return m.Windows.Disk().Exists(desired.Logs + `\eventlog\System.log`) })
+	askFor(m, "one")
+	status := awaitCollection(t, m, "one", supportbundle.Done)
+	info, err := m.Windows.Disk().Stat(desired.Collections + `\one.zip`)
 	if err != nil || info.Size() != status.Bytes {
 		t.Errorf("the archive has another size than %+v: %v", status, err)
 	}
-	files := m.unzip(t, "one")
+	files := unzip(t, m, "one")
 	for name, want := range map[string]string{
-		"manifest.json": `"node": "win-1"`, "host.json": `"bootID"`, "node.json": m.request.Desired.Version, "services.json": `"name": "kubelet"`,
+		"manifest.json": `"node": "win-1"`, "host.json": `"bootID"`, "node.json": m.Request.Desired.Version, "services.json": `"name": "kubelet"`,
 		"hns.json": `"Networks"`, "routes.json": `"to": "0.0.0.0/0"`, "firewall.json": `"rules"`, "containerd.json": `"networkReady": true`,
 		"certificates.json": `"notAfter"`, "files.json": `"asDeclared": true`, "logs.json": `kubelet.log`, "journal.json": `"change"`,
 		"logs/eventlog/System.log": "kubelet terminated",
@@ -100,72 +100,72 @@ func TestANodeCollectsItsState(t *testing.T) {
 			t.Errorf("%s: %s", one.Name, one.Error)
 		}
 	}
-	m.askFor("two")
-	m.awaitCollection(t, "two", supportbundle.Done)
-	if names, _ := m.windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"two.zip"}) {
+	askFor(m, "two")
+	awaitCollection(t, m, "two", supportbundle.Done)
+	if names, _ := m.Windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"two.zip"}) {
 		t.Errorf("after the second collection, there is %q", names)
 	}
-	m.askFor("")
-	m.await(t, "the report and the archive are removed", func() bool {
-		names, _ := m.windows.Disk().List(desired.Collections)
-		_, reported := m.node().Annotations[api.AnnotationCollected]
+	askFor(m, "")
+	daemontest.Await(t, "the report and the archive are removed", func() bool {
+		names, _ := m.Windows.Disk().List(desired.Collections)
+		_, reported := m.Node().Annotations[api.AnnotationCollected]
 		return len(names) == 0 && !reported
 	})
 }
 
 func TestInterruptedCollectionIsRepeated(t *testing.T) {
 	t.Parallel()
-	m := newFollower(t)
-	mustWrite(t, m.windows.Disk(), desired.Collections+`\one.zip.new`, "half an archive")
-	mustWrite(t, m.windows.Disk(), desired.Collections+`\older.zip`, "of another day")
-	mustWrite(t, m.windows.Disk(), desired.Collections+`\notes.txt`, "somebody's")
-	m.stop()
-	m.askFor("one")
-	m.start(t)
-	m.awaitCollection(t, "one", supportbundle.Done)
-	m.unzip(t, "one")
-	if names, _ := m.windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"notes.txt", "one.zip"}) {
+	m := daemontest.NewFollower(t, daemontest.Options{})
+	daemontest.MustWrite(t, m.Windows.Disk(), desired.Collections+`\one.zip.new`, "half an archive")
+	daemontest.MustWrite(t, m.Windows.Disk(), desired.Collections+`\older.zip`, "of another day")
+	daemontest.MustWrite(t, m.Windows.Disk(), desired.Collections+`\notes.txt`, "somebody's")
+	m.Stop()
+	askFor(m, "one")
+	m.Start(t)
+	awaitCollection(t, m, "one", supportbundle.Done)
+	unzip(t, m, "one")
+	if names, _ := m.Windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"notes.txt", "one.zip"}) {
 		t.Errorf("there is %q", names)
 	}
 }
 
 func TestExpiredCollectionIsNotRepeated(t *testing.T) {
 	t.Parallel()
-	m := newFollower(t)
-	m.stop()
-	m.askFor("one")
+	m := daemontest.NewFollower(t, daemontest.Options{})
+	m.Stop()
+	askFor(m, "one")
 	done := supportbundle.Status{ID: "one", State: supportbundle.Done, Time: time.Now().Add(-2 * supportbundle.Keep), Bytes: 3}
-	m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationCollected: done.Annotation()}}})
-	m.start(t)
-	m.awaitCollection(t, "one", supportbundle.Expired)
-	if m.windows.Disk().Exists(desired.Collections + `\one.zip`) {
+	m.Annotate(map[string]any{api.AnnotationCollected: done.Annotation()})
+	m.Start(t)
+	awaitCollection(t, m, "one", supportbundle.Expired)
+	if m.Windows.Disk().Exists(desired.Collections + `\one.zip`) {
 		t.Error("there is an archive")
 	}
 }
 
 func TestInvalidCollectionIDsAreIgnored(t *testing.T) {
 	t.Parallel()
-	m := newFollower(t)
+	m := daemontest.NewFollower(t, daemontest.Options{})
 	for _, id := range []string{`..\..\k\state\node`, "../x", "CON", strings.Repeat("x", 41)} {
-		m.askFor(id)
+		askFor(m, id)
 	}
-	m.askFor("good")
-	m.awaitCollection(t, "good", supportbundle.Done)
-	if names, _ := m.windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"good.zip"}) {
+	askFor(m, "good")
+	awaitCollection(t, m, "good", supportbundle.Done)
+	if names, _ := m.Windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"good.zip"}) {
 		t.Errorf("there is %q", names)
 	}
 }
 
 func TestACollectionOnAFullDiskFails(t *testing.T) {
 	t.Parallel()
-	m := newFollower(t)
-	m.windows.FailNext("rename " + desired.Collections + `\one.zip`)
-	m.askFor("one")
-	if s := m.awaitCollection(t, "one", supportbundle.Failed); s.Message == "" {
+	m := daemontest.NewFollower(t, daemontest.Options{})
+	m.Windows.FailNext("rename " + desired.Collections + `\one.zip`)
+	askFor(m, "one")
+	if s := awaitCollection(t, m, "one", supportbundle.Failed); s.Message == "" {
 		t.Errorf("the report is %+v", s)
 	}
-	m.askFor("two")
-	m.awaitCollection(t, "two", supportbundle.Done)
+	askFor(m, "two")
+	awaitCollection(t, m, "two", supportbundle.Done)
 }
 
 // TestACollectionHasNoSecret plants secrets in every possible place, and searches the archive.
@@ -173,40 +173,34 @@ func TestACollectionHasNoSecret(t *testing.T) {
 	t.Parallel()
 	const proxy, registry, stranger = "Pr0xyPassw0rd", "Reg1stryPassw0rd", "Str4ngersPassw0rd"
 	auth := base64.StdEncoding.EncodeToString([]byte("me:" + registry))
-	m := newMember(t, func(*servers.Cluster) {})
-	m.giveRange(t)
-	m.awaitVersion(t)
-	node := m.request.Desired
+	m := daemontest.NewFollower(t, daemontest.Options{})
+	node := m.Request.Desired
 	node.Services = slices.Clone(node.Services)
 	node.Services[0].Reads = []string{"HTTP_PROXY"}
 	node.WatchedEnvironment = []string{"HTTP_PROXY"}
-	node.SecretsVersion = m.publishSecrets(t, desired.Secrets{
-		Files:       []desired.File{{Path: credentialFile, Content: `{"auths":{"quay.example":{"auth":"` + auth + `"}}}`}},
+	node.SecretsVersion = m.PublishSecrets(t, desired.Secrets{
+		Files:       []desired.File{{Path: daemontest.CredentialFile, Content: `{"auths":{"quay.example":{"auth":"` + auth + `"}}}`}},
 		Environment: map[string]string{"HTTP_PROXY": "http://me:" + proxy + "@proxy:3128"},
 	})
-	m.publish(t, node)
-	m.awaitSettings(t, node)
+	m.Follow(t, node)
 
-	disk := m.windows.Disk()
-	m.windows.SetVariable("BACKUP_KEY", stranger)
-	sshd := desired.Service{Name: "sshd", Description: "a service of Windows", Command: `C:\Windows\sshd.exe -p ` + stranger}
-	if _, err := m.windows.Host().Services.Put(t.Context(), sshd); err != nil {
-		t.Fatal(err)
-	}
+	disk := m.Windows.Disk()
+	m.Windows.SetVariable("BACKUP_KEY", stranger)
+	daemontest.MustDeclare(t, m.Windows, desired.Service{Name: "sshd", Description: "a service of Windows", Command: `C:\Windows\sshd.exe -p ` + stranger})
 	reported := "level=info msg=pulling proxy=http://me:" + proxy + "@proxy:3128 plain " + proxy + " header " + auth + " pair me:" + registry + "\n" +
 		"Authorization: Bearer " + stranger + "\n--token " + stranger + "\n-----BEGIN PRIVATE KEY-----\n" + stranger + "\n-----END PRIVATE KEY-----\n"
 	for _, name := range []string{`kubelet\kubelet.log`, `containerd\containerd.log`, `wicd\update.log`, `kubelet\unlisted.txt`, `pods\a\0.log`} {
-		mustWrite(t, disk, desired.Logs+`\`+name, reported)
+		daemontest.MustWrite(t, disk, desired.Logs+`\`+name, reported)
 	}
-	mustWrite(t, disk, `C:\k\kubelet.conf`, `{"staticPodURLHeader": {"Authorization": ["`+stranger+`"]}}`)
-	m.windows.WriteEvent("System", hostapi.Event{Provider: "Service Control Manager", ID: 7045, Message: `installed: C:\x.exe --password ` + stranger + " " + proxy})
-	m.await(t, "events are copied", func() bool { return disk.Exists(desired.Logs + `\eventlog\System.log`) })
+	daemontest.MustWrite(t, disk, `C:\k\kubelet.conf`, `{"staticPodURLHeader": {"Authorization": ["`+stranger+`"]}}`)
+	m.Windows.WriteEvent("System", hostapi.Event{Provider: "Service Control Manager", ID: 7045, Message: `installed: C:\x.exe --password ` + stranger + " " + proxy})
+	daemontest.Await(t, "events are copied", func() bool { return disk.Exists(desired.Logs + `\eventlog\System.log`) })
 	daemonstate.RecordChange(disk, slog.New(slog.DiscardHandler), "test", "variable HTTP_PROXY is http://me:"+proxy+"@proxy:3128, and "+auth)
 
-	m.askFor("secrets")
-	m.awaitCollection(t, "secrets", supportbundle.Done)
-	planted := append(privateKeys(t, disk), proxy, registry, stranger, auth, m.cluster.Token)
-	files := m.unzip(t, "secrets")
+	askFor(m, "secrets")
+	awaitCollection(t, m, "secrets", supportbundle.Done)
+	planted := append(privateKeys(t, disk), proxy, registry, stranger, auth, m.Cluster.Token)
+	files := unzip(t, m, "secrets")
 	if !strings.Contains(files["logs/wicd/update.log"], "level=info msg=pulling proxy=*** plain ***") {
 		t.Errorf("update.log is %q", files["logs/wicd/update.log"])
 	}

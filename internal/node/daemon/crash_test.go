@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,15 +12,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
-
-const eventsPath = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 // mortal is a kubelet that crashes on command, and logs why.
 type mortal struct {
@@ -39,23 +38,10 @@ func (m *mortal) program(ctx context.Context, p sim.Process) uint32 {
 	return 255
 }
 
-func (m *member) condition() corev1.NodeCondition {
-	return m.conditionOf(api.ConditionServicesHealthy)
-}
-
-func (m *member) conditionOf(kind corev1.NodeConditionType) (c corev1.NodeCondition) {
-	for _, c := range m.node().Status.Conditions {
-		if c.Type == kind {
-			return c
-		}
-	}
-	return c
-}
-
-// stateOf returns the state of a service according to the Node.
-func (m *member) stateOf(t *testing.T, service string) string {
+// serviceState returns the state of a service according to the Node.
+func serviceState(t *testing.T, m *daemontest.Member, service string) string {
 	t.Helper()
-	node := m.node()
+	node := m.Node()
 	all, err := nodestate.Services(&node)
 	if err != nil {
 		t.Error(err)
@@ -68,47 +54,35 @@ func (m *member) stateOf(t *testing.T, service string) string {
 	return ""
 }
 
-func (m *member) events() (events []eventsv1.Event) {
-	for _, path := range m.cluster.Paths() {
-		var e eventsv1.Event
-		if strings.HasPrefix(path, eventsPath) && m.cluster.Get(path, &e) {
-			events = append(events, e)
-		}
-	}
-	return events
-}
-
 func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 	t.Parallel()
 	kubelet := &mortal{}
-	m := newMemberWith(t, func(*servers.Cluster) {}, kubelet.program)
-	m.giveRange(t)
-	m.awaitVersion(t)
-	m.await(t, "the node says that its services run", func() bool { return m.condition().Status == corev1.ConditionTrue })
-	m.await(t, "the node has their states", func() bool {
-		return m.stateOf(t, "containerd") == api.ServiceRunning && m.stateOf(t, "kubelet") == api.ServiceRunning
+	m := daemontest.NewFollower(t, daemontest.Options{Windows: sim.WindowsOptions{Programs: map[string]sim.Program{"kubelet": kubelet.program}}})
+	daemontest.Await(t, "the node says that its services run", func() bool { return m.Condition(api.ConditionServicesHealthy).Status == corev1.ConditionTrue })
+	daemontest.Await(t, "the node has their states", func() bool {
+		return serviceState(t, m, "containerd") == api.ServiceRunning && serviceState(t, m, "kubelet") == api.ServiceRunning
 	})
 	kubelet.dies.Store(true)
-	m.windows.Crash("kubelet")
-	m.await(t, "the node says that one keeps dying", func() bool { return m.condition().Status == corev1.ConditionFalse })
-	m.await(t, "the node has the state of each", func() bool {
-		return m.stateOf(t, "containerd") == api.ServiceRunning && m.stateOf(t, "kubelet") == api.ServiceCrashLoop
+	m.Windows.Crash("kubelet")
+	daemontest.Await(t, "the node says that one keeps dying", func() bool { return m.Condition(api.ConditionServicesHealthy).Status == corev1.ConditionFalse })
+	daemontest.Await(t, "the node has the state of each", func() bool {
+		return serviceState(t, m, "containerd") == api.ServiceRunning && serviceState(t, m, "kubelet") == api.ServiceCrashLoop
 	})
-	m.await(t, "there is an event", func() bool { return len(m.events()) > 0 })
-	if c := m.condition(); c.Reason != api.ReasonServiceCrashLoop || !strings.Contains(c.Message, "it cannot go on") {
+	daemontest.Await(t, "there is an event", func() bool { return len(m.Events()) > 0 })
+	if c := m.Condition(api.ConditionServicesHealthy); c.Reason != api.ReasonServiceCrashLoop || !strings.Contains(c.Message, "it cannot go on") {
 		t.Errorf("the condition is %+v", c)
 	}
-	if n := len(m.node().Status.Conditions); n < 5 {
+	if n := len(m.Node().Status.Conditions); n < 5 {
 		t.Errorf("the node has %d conditions: those of the kubelet are gone", n)
 	}
-	patches, annotated := m.cluster.Count(http.MethodPatch, nodePath+"/status"), m.cluster.Count(http.MethodPatch, nodePath)
+	patches, annotated := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status"), m.Cluster.Count(http.MethodPatch, daemontest.NodePath)
 	deaths := kubelet.deaths.Load()
-	m.await(t, "it died again, and again", func() bool { return kubelet.deaths.Load() > deaths+2 })
-	events := m.events()
-	if now := m.cluster.Count(http.MethodPatch, nodePath+"/status"); len(events) != 1 || now != patches {
+	daemontest.Await(t, "it died again, and again", func() bool { return kubelet.deaths.Load() > deaths+2 })
+	events := m.Events()
+	if now := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status"); len(events) != 1 || now != patches {
 		t.Errorf("there are %d events, and the status was patched %d times more", len(events), now-patches)
 	}
-	if now := m.cluster.Count(http.MethodPatch, nodePath); now != annotated {
+	if now := m.Cluster.Count(http.MethodPatch, daemontest.NodePath); now != annotated {
 		t.Errorf("the node was patched %d times more", now-annotated)
 	}
 	e := events[0]
@@ -118,42 +92,45 @@ func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 	}
 }
 
-// Roles may be older than the daemon: a report that they do not allow must not stop its work.
-func TestVersionIsReportedWithoutHealth(t *testing.T) {
-	t.Parallel()
-	m := newMember(t, func(c *servers.Cluster) { c.Forbid(api.WICDUserPrefix, http.MethodPatch, nodePath+"/status") })
-	m.giveRange(t)
-	m.awaitVersion(t)
-	if m.condition().Type != "" {
-		t.Error("the refused condition is there")
-	}
-}
-
 // TestAKubeProxyThatEndsForItsNodeIsNoCrash: kube-proxy of Kubernetes 1.37 exits with an error whenever its Node's addresses change.
 func TestAKubeProxyThatEndsForItsNodeIsNoCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOverlaidWith(t, 1, func(o *overlaid) { o.follows = true })
-		o.awaitVersion(t)
+		var m *daemontest.Member
+		var ends atomic.Int64
+		proxy := func(ctx context.Context, _ sim.Process) uint32 {
+			time.Sleep(10 * time.Second)
+			for addresses := m.Node().Status.Addresses; ctx.Err() == nil; time.Sleep(time.Second) {
+				if !slices.Equal(m.Node().Status.Addresses, addresses) {
+					ends.Add(1)
+					return 1
+				}
+			}
+			return 0
+		}
+		o := sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never, Programs: map[string]sim.Program{"kube-proxy": proxy}}
+		daemontest.NewFollower(t, daemontest.Options{Windows: o, Heartbeat: 5 * time.Minute, Prepare: func(joining *daemontest.Member) {
+			m = joining
+			node := &m.Request.Desired
+			node.Services = append(node.Services, daemontest.Service("kube-proxy", desired.VersionFolder(node.Digest)+`\kubelet.exe --v=4`, "kubelet"))
+		}})
 		time.Sleep(5 * time.Minute)
 		for i := range int64(4) { // three crashes within five minutes are a loop
-			o.cluster.Patch(nodePath, map[string]any{"status": map[string]any{"addresses": []any{
+			m.Cluster.Patch(daemontest.NodePath, map[string]any{"status": map[string]any{"addresses": []any{
 				map[string]any{"type": "InternalIP", "address": fmt.Sprintf("192.0.2.%d", 20+i)},
 			}}})
 			time.Sleep(time.Minute)
-			if got := o.ends.Load(); got != i+1 {
+			if got := ends.Load(); got != i+1 {
 				t.Fatalf("after change %d of the addresses, kube-proxy has ended %d times", i+1, got)
 			}
-			if s := o.stateOf(t, "kube-proxy"); s != api.ServiceRunning {
+			if s := serviceState(t, m, "kube-proxy"); s != api.ServiceRunning {
 				t.Errorf("after change %d, kube-proxy is %s", i+1, s)
 			}
-			if c := o.member.condition(); c.Status != corev1.ConditionTrue {
+			if c := m.Condition(api.ConditionServicesHealthy); c.Status != corev1.ConditionTrue {
 				t.Errorf("after change %d, the condition is %+v", i+1, c)
 			}
 		}
-		for _, e := range o.events() {
-			if e.Reason == api.EventServiceCrashLoop {
-				t.Errorf("there is the event %s", e.Note)
-			}
+		if notes := m.Notes(api.EventServiceCrashLoop); len(notes) > 0 {
+			t.Errorf("there are events: %q", notes)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
@@ -63,10 +64,10 @@ func changes() map[string]change {
 		},
 		"operator's version": func(r *wicdapi.JoinRequest) { r.Desired.Version = "2.0.0" },
 		"a service that comes": func(r *wicdapi.JoinRequest) {
-			r.Desired.Services = append(r.Desired.Services, ours("cloud-node-manager", desired.VersionFolder(r.Desired.Digest)+`\kubelet.exe --v=4`))
+			r.Desired.Services = append(r.Desired.Services, daemontest.Service("cloud-node-manager", desired.VersionFolder(r.Desired.Digest)+`\kubelet.exe --v=4`))
 		},
 		"payload": func(r *wicdapi.JoinRequest) {
-			other, folder := newRequest(newExporterCargo("2")), desired.VersionFolder(r.Desired.Digest)
+			other, folder := daemontest.NewRequest(newExporterCargo("2")), desired.VersionFolder(r.Desired.Digest)
 			r.Desired.Digest, r.Desired.Payload = other.Desired.Digest, other.Desired.Payload
 			for i := range r.Desired.Services {
 				s := &r.Desired.Services[i]
@@ -81,22 +82,22 @@ func changes() map[string]change {
 const webConfig = `C:\k\tls\windows-exporter-webconfig.yaml`
 
 // newExporterCargo returns a payload that includes the exporter.
-func newExporterCargo(version string) *cargo {
-	c := newCargo(version)
-	c.add("windows_exporter.exe", []byte("the exporter"))
+func newExporterCargo(version string) *daemontest.Cargo {
+	c := daemontest.NewCargo(version)
+	c.Add("windows_exporter.exe", []byte("the exporter"))
 	return c
 }
 
-// hostRequest returns a request with more than newRequest's: a service without dependents, one that depends on two, and no Windows feature.
+// hostRequest returns a request with more than daemontest.NewRequest's: a service without dependents, one that depends on two, and no Windows feature.
 func hostRequest() wicdapi.JoinRequest {
-	r := newRequest(newExporterCargo("1"))
+	r := daemontest.NewRequest(newExporterCargo("1"))
 	folder := desired.VersionFolder(r.Desired.Digest)
-	exporter := ours("windows_exporter", folder+`\windows_exporter.exe --web.config.file `+webConfig)
-	both := ours("csi-proxy", folder+`\kubelet.exe --v=2`, "containerd", "kubelet")
+	exporter := daemontest.Service("windows_exporter", folder+`\windows_exporter.exe --web.config.file `+webConfig)
+	both := daemontest.Service("csi-proxy", folder+`\kubelet.exe --v=2`, "containerd", "kubelet")
 	r.Desired.Services = slices.Insert(r.Desired.Services, 2, exporter, both)
 	r.Desired.Services[0].Reads = []string{"NO_PROXY"}
 	r.Desired.Features = nil
-	r.Desired.Files = append(r.Desired.Files, desired.File{Path: plainFile, Content: "mirrors"})
+	r.Desired.Files = append(r.Desired.Files, desired.File{Path: daemontest.PlainFile, Content: "mirrors"})
 	return r
 }
 
@@ -104,19 +105,19 @@ func hostRequest() wicdapi.JoinRequest {
 func TestDiffPredictsRestarts(t *testing.T) {
 	for name, change := range changes() {
 		t.Run(name, func(t *testing.T) {
-			w := newWindows(t, sim.WindowsOptions{Features: map[string]wicdapi.FeatureState{
+			w := daemontest.NewWindows(t, sim.WindowsOptions{Features: map[string]wicdapi.FeatureState{
 				"Containers": wicdapi.FeatureDisabled,
 			}})
-			mustSend(t, w, newExporterCargo("1"))
-			mustSend(t, w, newExporterCargo("2"))
+			daemontest.MustSend(t, w, newExporterCargo("1"))
+			daemontest.MustSend(t, w, newExporterCargo("2"))
 			old, new := hostRequest(), hostRequest()
 			change(&new)
-			mustJoin(t, w, old)
-			before := processes(w, old)
-			result := mustJoin(t, w, new)
+			daemontest.MustJoin(t, w, old)
+			before := daemontest.PIDs(w, old)
+			result := daemontest.MustJoin(t, w, new)
 			var restarted []string
 			if result.Rebooting == "" {
-				after := processes(w, old)
+				after := daemontest.PIDs(w, old)
 				for _, s := range new.Desired.Services {
 					if pid := before[s.Name]; pid != 0 && pid != after[s.Name] {
 						restarted = append(restarted, s.Name)
@@ -145,13 +146,4 @@ func mustFill(t *testing.T, r wicdapi.JoinRequest) desired.Node {
 		t.Fatal(err)
 	}
 	return node
-}
-
-// processes returns the processes of the services that a request declares.
-func processes(w *sim.Windows, r wicdapi.JoinRequest) map[string]uint32 {
-	pids := map[string]uint32{}
-	for _, s := range r.Desired.Services {
-		pids[s.Name] = w.Service(s.Name).PID
-	}
-	return pids
 }

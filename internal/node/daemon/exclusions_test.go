@@ -13,10 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 // exclusionsOf returns the exclusions for a payload's containerd.
@@ -33,10 +33,8 @@ func somebodys() desired.Exclusions { return desired.Exclusions{Paths: []string{
 // withExclusions returns a host that already has other exclusions, and a request that wants some.
 func withExclusions(t *testing.T) (*sim.Windows, wicdapi.JoinRequest) {
 	t.Helper()
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	w.EditDefender(func(d *sim.Defender) { d.Set = somebodys() })
-	mustSend(t, w, c)
-	r := newRequest(c)
 	r.Desired.Exclusions = exclusionsOf(r.Desired.Digest)
 	return w, r
 }
@@ -50,45 +48,43 @@ func expectExclusions(t *testing.T, w *sim.Windows, want desired.Exclusions) {
 
 func TestAJoinExcludesContainerdFromScans(t *testing.T) {
 	w, r := withExclusions(t)
-	result := mustJoin(t, w, r)
+	result := daemontest.MustJoin(t, w, r)
 	expectExclusions(t, w, somebodys().And(r.Desired.Exclusions))
 	for _, exclusion := range r.Desired.Exclusions.List() {
 		if want := "Defender exclusion " + exclusion + " added"; !slices.Contains(result.Changed, want) {
 			t.Errorf("%q is not told; told was %q", want, result.Changed)
 		}
 	}
-	if again := mustJoin(t, w, r); again.Changed != nil {
-		t.Errorf("the second join changed %q", again.Changed)
-	}
+	daemontest.ExpectNoChange(t, w, r)
 	if n := w.Defender().Writes; n != 1 {
 		t.Errorf("Defender was changed %d times", n)
 	}
-	next, c := newRequest(newCargo("2")), newCargo("2")
+	next, c := daemontest.NewRequest(daemontest.NewCargo("2")), daemontest.NewCargo("2")
 	next.Desired.Exclusions = exclusionsOf(next.Desired.Digest)
-	mustSend(t, w, c)
-	mustJoin(t, w, next)
+	daemontest.MustSend(t, w, c)
+	daemontest.MustJoin(t, w, next)
 	expectExclusions(t, w, somebodys().And(desired.Exclusions{Paths: next.Desired.Exclusions.Paths}).And(next.Desired.Exclusions))
 	next.Desired.Exclusions = desired.Exclusions{}
-	mustJoin(t, w, next)
+	daemontest.MustJoin(t, w, next)
 	expectExclusions(t, w, somebodys())
-	if result := mustLeave(t, w, next.Cluster); len(result.Remains) > 0 {
+	if result := daemontest.MustLeave(t, w, next.Cluster); len(result.Remains) > 0 {
 		t.Errorf("remains %q", result.Remains)
 	}
 }
 
 func TestRemovedExclusionsAreRestored(t *testing.T) {
 	w, r := withExclusions(t)
-	mustJoin(t, w, r)
+	daemontest.MustJoin(t, w, r)
 	synctest.Test(t, func(t *testing.T) {
-		defer startRun(t, w)()
-		time.Sleep(10 * servicesLook)
+		defer daemontest.StartRun(t, w.Host())()
+		time.Sleep(10 * daemontest.ServicesLook)
 		if n := w.Defender().Writes; n != 1 {
 			t.Errorf("Defender was changed %d times although nothing was missing", n)
 		}
 		w.EditDefender(func(d *sim.Defender) {
 			d.Set = somebodys().And(desired.Exclusions{Paths: r.Desired.Exclusions.Paths[:1]})
 		})
-		time.Sleep(servicesLook)
+		time.Sleep(daemontest.ServicesLook)
 		if missing := r.Desired.Exclusions.Without(w.Defender().Set); !missing.IsEmpty() {
 			t.Errorf("missing are %q", missing.List())
 		}
@@ -104,8 +100,8 @@ func TestForeignExclusionsAreKept(t *testing.T) {
 		d.Policy = desired.Exclusions{Paths: []string{desired.ContainerdState}}
 	})
 	before := w.Defender()
-	mustJoin(t, w, r)
-	mustLeave(t, w, r.Cluster)
+	daemontest.MustJoin(t, w, r)
+	daemontest.MustLeave(t, w, r.Cluster)
 	if diff := cmp.Diff(before, w.Defender(), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("Defender before and after (-want +got):\n%s", diff)
 	}
@@ -115,15 +111,15 @@ func TestForeignExclusionsAreKept(t *testing.T) {
 func TestAHostWithoutDefenderJoins(t *testing.T) {
 	w, r := withExclusions(t)
 	w.EditDefender(func(d *sim.Defender) { d.Stopped = true })
-	mustJoin(t, w, r)
+	daemontest.MustJoin(t, w, r)
 	synctest.Test(t, func(t *testing.T) {
-		defer startRun(t, w)()
-		time.Sleep(10 * servicesLook)
-		if n := strings.Count(journalOf(t, w), "none: setting exclusions of Microsoft Defender: Microsoft Defender does not run"); n != 1 {
-			t.Errorf("the journal says %d times that Defender does not run, want once:\n%s", n, journalOf(t, w))
+		defer daemontest.StartRun(t, w.Host())()
+		time.Sleep(10 * daemontest.ServicesLook)
+		if n := strings.Count(daemontest.Journal(t, w), "none: setting exclusions of Microsoft Defender: Microsoft Defender does not run"); n != 1 {
+			t.Errorf("the journal says %d times that Defender does not run, want once:\n%s", n, daemontest.Journal(t, w))
 		}
 		w.EditDefender(func(d *sim.Defender) { d.Stopped = false })
-		time.Sleep(servicesLook)
+		time.Sleep(daemontest.ServicesLook)
 		expectExclusions(t, w, somebodys().And(r.Desired.Exclusions))
 	})
 }
@@ -146,50 +142,39 @@ func TestIneffectiveExclusionsAreReportedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolated(t, func(*servers.Cluster) {})
-				node := m.request.Desired
+				m := daemontest.NewIsolated(t, "")
+				node := m.Request.Desired
 				node.Exclusions = exclusionsOf(node.Digest)
-				m.windows.EditDefender(test.edit)
-				m.publish(t, node)
-				m.awaitSettings(t, node)
-				m.windows.EditDefender(func(d *sim.Defender) { d.Writes = 0 })
+				m.Windows.EditDefender(test.edit)
+				m.Follow(t, node)
+				m.Windows.EditDefender(func(d *sim.Defender) { d.Writes = 0 })
 				time.Sleep(48 * time.Hour)
-				notes := m.notesOf(api.EventDefenderExclusions)
+				notes := m.Notes(api.EventDefenderExclusions)
 				if len(notes) != 1 || !strings.Contains(notes[0], test.says) || !strings.Contains(notes[0], desired.ContainerdRoot) ||
 					!strings.Contains(notes[0], "spec.runtime.defenderExclusions") {
 					t.Errorf("the events are %q, want one with %q, what to exclude, and how to do without", notes, test.says)
 				}
-				if n := m.windows.Defender().Writes; n > test.writes {
+				if n := m.Windows.Defender().Writes; n > test.writes {
 					t.Errorf("exclusions were changed %d times in two days", n)
 				}
-				c := m.conditionOf(api.ConditionDefenderInterference)
+				c := m.Condition(api.ConditionDefenderInterference)
 				if ok := c.Status == corev1.ConditionTrue; ok != test.interferes || ok && (c.Reason != api.ReasonDefenderExclusionsMissing || c.Message != notes[0]) {
 					t.Errorf("the condition is %+v, and Defender interferes: %v", c, test.interferes)
 				}
-				m.windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Policy: node.Exclusions} })
-				time.Sleep(servicesLook)
-				if c := m.conditionOf(api.ConditionDefenderInterference); test.interferes && (c.Status != corev1.ConditionFalse || c.Reason != api.ReasonDefenderExclusionsInForce) {
+				m.Windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Policy: node.Exclusions} })
+				time.Sleep(daemontest.ServicesLook)
+				if c := m.Condition(api.ConditionDefenderInterference); test.interferes && (c.Status != corev1.ConditionFalse || c.Reason != api.ReasonDefenderExclusionsInForce) {
 					t.Errorf("after a policy has them, the condition is %+v", c)
 				}
-				m.windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Set: somebodys()} })
-				time.Sleep(servicesLook)
-				expectExclusions(t, m.windows, somebodys().And(node.Exclusions))
-				if n := len(m.notesOf(api.EventDefenderExclusions)); n != 1 {
+				m.Windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Set: somebodys()} })
+				time.Sleep(daemontest.ServicesLook)
+				expectExclusions(t, m.Windows, somebodys().And(node.Exclusions))
+				if n := len(m.Notes(api.EventDefenderExclusions)); n != 1 {
 					t.Errorf("there are %d events after exclusions could be set", n)
 				}
 			})
 		})
 	}
-}
-
-// notesOf returns the notes of the node's events with a reason.
-func (m *member) notesOf(reason string) (notes []string) {
-	for _, e := range m.events() {
-		if e.Reason == reason && e.Regarding.Name == "win-1" {
-			notes = append(notes, e.Note)
-		}
-	}
-	return notes
 }
 
 // TestLeaveReportsRemainingExclusions: the result names them, so that an administrator can remove them.
@@ -200,9 +185,9 @@ func TestLeaveReportsRemainingExclusions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := withExclusions(t)
-			mustJoin(t, w, r)
+			daemontest.MustJoin(t, w, r)
 			w.EditDefender(edit)
-			result := mustLeave(t, w, r.Cluster)
+			result := daemontest.MustLeave(t, w, r.Cluster)
 			if len(result.Remains) != 1 || !strings.Contains(result.Remains[0], desired.ContainerdRoot) {
 				t.Errorf("remains %q, want the exclusions", result.Remains)
 			}
@@ -213,9 +198,9 @@ func TestLeaveReportsRemainingExclusions(t *testing.T) {
 // TestALeaveRemovesExclusionsThatAPolicyHides: WICD has a record of those that it added.
 func TestALeaveRemovesExclusionsThatAPolicyHides(t *testing.T) {
 	w, r := withExclusions(t)
-	mustJoin(t, w, r)
+	daemontest.MustJoin(t, w, r)
 	w.EditDefender(func(d *sim.Defender) { d.Hidden = true })
-	if result := mustLeave(t, w, r.Cluster); len(result.Remains) > 0 {
+	if result := daemontest.MustLeave(t, w, r.Cluster); len(result.Remains) > 0 {
 		t.Errorf("remains %q", result.Remains)
 	}
 	expectExclusions(t, w, somebodys())
@@ -223,9 +208,9 @@ func TestALeaveRemovesExclusionsThatAPolicyHides(t *testing.T) {
 
 func TestExclusionsSurviveUnreadableRecord(t *testing.T) {
 	w, r := withExclusions(t)
-	mustJoin(t, w, r)
-	mustWrite(t, w.Disk(), desired.State+`\exclusions.json`, "{")
-	mustJoin(t, w, r)
-	mustLeave(t, w, r.Cluster)
+	daemontest.MustJoin(t, w, r)
+	daemontest.MustWrite(t, w.Disk(), desired.State+`\exclusions.json`, "{")
+	daemontest.MustJoin(t, w, r)
+	daemontest.MustLeave(t, w, r.Cluster)
 	expectExclusions(t, w, somebodys().And(r.Desired.Exclusions))
 }

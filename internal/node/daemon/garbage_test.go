@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 // TestFilesThatAPowerCutDestroyedAreNoObstacle starts WICD with files that a disk which lies about completed writes has damaged. It keeps the
@@ -28,35 +28,34 @@ func TestFilesThatAPowerCutDestroyedAreNoObstacle(t *testing.T) {
 	}
 	files := []string{
 		desired.State + `\node.json`, desired.State + `\certificates.json`, desired.State + `\launches.json`,
-		desired.State + `\journal.jsonl`, WICDFile, PendingFile, desired.BootstrapKubeconfig, metricsFile,
+		desired.State + `\journal.jsonl`, daemontest.WICDFile, daemontest.PendingFile, desired.BootstrapKubeconfig, daemontest.MetricsFile,
 		desired.State + `\command.lock`, desired.State + `\services.lock`, `C:\k\kubelet.conf`,
 	}
 	for _, file := range files {
 		t.Run(file[strings.LastIndexByte(file, '\\')+1:], func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolatedOn(t, func(*servers.Cluster) {}, soon)
-				m.request.Desired.Certificates = otherAuthority(t)
+				m := daemontest.NewIsolated(t, daemontest.Soon)
+				m.Request.Desired.Certificates = daemontest.OtherAuthority(t)
 				for name, content := range left {
-					m.publish(t, m.request.Desired)
-					m.awaitSettings(t, m.request.Desired)
-					m.windows.PowerCut()
-					m.stop()
-					destroy(t, m.windows, file, content)
-					m.windows.PowerOn()
-					m.start(t)
+					m.Follow(t, m.Request.Desired)
+					m.Windows.PowerCut()
+					m.Stop()
+					destroy(t, m.Windows, file, content)
+					m.Windows.PowerOn()
+					m.Start(t)
 					time.Sleep(15 * time.Minute)
-					if m.windows.Crash("containerd"); m.windows.Service("containerd").Name == "" {
+					if m.Windows.Crash("containerd"); m.Windows.Service("containerd").Name == "" {
 						t.Fatal("there is no containerd")
 					}
-					time.Sleep(restoredWithin)
-					expectServices(t, m.windows, m.request)
-					for _, f := range m.request.Desired.Files {
-						expectContent(t, m.windows.Disk(), f.Path, f.Content)
+					time.Sleep(daemontest.RestoredWithin)
+					daemontest.ExpectServices(t, m.Windows, m.Request)
+					for _, f := range m.Request.Desired.Files {
+						daemontest.ExpectContent(t, m.Windows.Disk(), f.Path, f.Content)
 					}
-					m.publish(t, m.changed())
+					m.Publish(t, m.Changed())
 					time.Sleep(5 * time.Minute)
-					if !m.reports(m.changed()) {
+					if !m.Reports(t, m.Changed()) {
 						t.Fatalf("%s is left: the node does not follow", name)
 					}
 				}

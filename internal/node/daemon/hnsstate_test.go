@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
@@ -40,22 +41,18 @@ func TestValuesOfTheHostNetworkServiceAreTakenBackOnLeaving(t *testing.T) {
 		"nothing of anybody is": {joined: map[string]uint32{name: 1}, left: map[string]uint32{}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+			w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 			w.EditHNSState(func(v map[string]uint32) { maps.Copy(v, test.before) })
-			mustSend(t, w, c)
-			r := newRequest(c)
-			result := mustJoin(t, w, r)
+			result := daemontest.MustJoin(t, w, r)
 			expectHNSState(t, w, test.joined)
 			if reported := slices.Contains(result.Changed, "value "+name+" of the Host Network Service set to 1"); reported == maps.Equal(test.before, test.joined) {
 				t.Errorf("told was %q", result.Changed)
 			}
-			if again := mustJoin(t, w, r); again.Changed != nil {
-				t.Errorf("the second join changed %q", again.Changed)
-			}
+			daemontest.ExpectNoChange(t, w, r)
 			if test.meanwhile != nil {
 				w.EditHNSState(test.meanwhile)
 			}
-			if result := mustLeave(t, w, r.Cluster); len(result.Remains) > 0 {
+			if result := daemontest.MustLeave(t, w, r.Cluster); len(result.Remains) > 0 {
 				t.Errorf("remains %q", result.Remains)
 			}
 			expectHNSState(t, w, test.left)
@@ -64,16 +61,14 @@ func TestValuesOfTheHostNetworkServiceAreTakenBackOnLeaving(t *testing.T) {
 }
 
 func TestAHostBecomesANodeWithoutValuesOfTheHostNetworkService(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	w.FailNext("hns value EnableCompartmentNamespace")
-	mustSend(t, w, c)
-	r := newRequest(c)
-	mustJoin(t, w, r)
+	daemontest.MustJoin(t, w, r)
 	expectHNSState(t, w, map[string]uint32{})
-	mustJoin(t, w, r)
+	daemontest.MustJoin(t, w, r)
 	expectHNSState(t, w, map[string]uint32{"EnableCompartmentNamespace": 1})
-	mustWrite(t, w.Disk(), desired.State+`\hns-state.json`, "{")
-	if result := mustLeave(t, w, r.Cluster); len(result.Remains) > 0 {
+	daemontest.MustWrite(t, w.Disk(), desired.State+`\hns-state.json`, "{")
+	if result := daemontest.MustLeave(t, w, r.Cluster); len(result.Remains) > 0 {
 		t.Errorf("remains %q", result.Remains)
 	}
 	expectHNSState(t, w, map[string]uint32{"EnableCompartmentNamespace": 1}) // its owner is unknown

@@ -1,5 +1,3 @@
-//go:build unix
-
 package daemon_test
 
 import (
@@ -12,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/windows-machine-config/wmco/internal/node/daemon"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
@@ -83,7 +82,7 @@ func TestALogCanBeEmptiedWhileTheProgramWrites(t *testing.T) {
 		code, _ := h.call("--", "/bin/sh", "-c", `echo first; while [ ! -e "$0" ]; do sleep 0.01; done; echo second`, goOn)
 		done <- code
 	}()
-	waitFor(t, "the first line is there", func() bool {
+	daemontest.Await(t, "the first line is there", func() bool {
 		b, err := h.disk.Read(hostedLog)
 		return err == nil && string(b) == "first\n"
 	})
@@ -106,7 +105,7 @@ func TestAProgramEndsWithItsService(t *testing.T) {
 		defer stop()
 		ended := make(chan uint32)
 		go func() { ended <- run(ctx) }()
-		waitFor(t, "the program runs", func() bool {
+		daemontest.Await(t, "the program runs", func() bool {
 			b, err := h.disk.Read(hostedLog)
 			return err == nil && string(b) == "runs\n"
 		})

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 // hyperVComputer returns the options of a computer with the given state of the feature.
@@ -56,24 +56,22 @@ func TestAJoinEnablesHyperVWhereTheHostCanHaveIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, c := newWindows(t, test.options), newCargo("1")
-				mustSend(t, w, c)
-				r := newRequest(c)
+				w, r := daemontest.NewHost(t, test.options)
 				r.Desired.Features, r.MayReboot = append(r.Desired.Features, desired.HyperVFeature), test.mayReboot
 				if test.fails != "" {
 					w.FailNext(test.fails)
 				}
-				first := mustJoin(t, w, r)
+				first := daemontest.MustJoin(t, w, r)
 				if restarts := strings.Contains(first.Rebooting, desired.HyperVFeature); restarts != test.restarts {
 					t.Fatalf("the result is %+v, want a restart: %v", first, test.restarts)
 				}
 				if test.restarts {
 					time.Sleep(10 * time.Second)
-					if last := mustJoin(t, w, r); last.Rebooting != "" {
+					if last := daemontest.MustJoin(t, w, r); last.Rebooting != "" {
 						t.Errorf("the result after the restart is %+v", last)
 					}
 				}
-				expectJoined(t, w, r)
+				daemontest.ExpectJoined(t, w, r)
 				if got, runs := stateOfHyperV(t, w); got != test.becomes || runs != (got == wicdapi.FeatureEnabled) {
 					t.Errorf("the feature is %s, and Hyper-V runs: %v; want %s", got, runs, test.becomes)
 				}
@@ -83,61 +81,44 @@ func TestAJoinEnablesHyperVWhereTheHostCanHaveIt(t *testing.T) {
 }
 
 // expectHyperV checks the node's condition for Hyper-V.
-func (m *member) expectHyperV(t *testing.T, when string, status corev1.ConditionStatus, reason, says string) {
+func expectHyperV(t *testing.T, m *daemontest.Member, when string, status corev1.ConditionStatus, reason, says string) {
 	t.Helper()
 	synctest.Wait()
-	c := m.conditionOf(api.ConditionHyperVCapable)
+	c := m.Condition(api.ConditionHyperVCapable)
 	if c.Status != status || c.Reason != reason || !strings.Contains(c.Message, says) || len(c.Message) > 1024 {
 		t.Errorf("%s: the condition is %+v; want %s, %s, %q", when, c, status, reason, says)
 	}
 }
 
-func (m *member) restart(t *testing.T) {
-	t.Helper()
-	m.stop()
-	m.windows.Restart()
-	m.start(t)
-	time.Sleep(time.Minute)
-}
-
 // TestANodeGetsHyperVWithoutARestartOfItsOwn requests Hyper-V isolation after the host has become a node.
 func TestANodeGetsHyperVWithoutARestartOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := servers.NewIsolatedCluster()
-		if err != nil {
-			t.Fatal(err)
-		}
 		o := hyperVComputer(wicdapi.FeatureDisabled, wicdapi.Virtualization{Processor: true})
-		o.Programs = map[string]sim.Program{"kubelet": sim.KubeletOptions{Heartbeat: 5 * time.Minute}.Program()}
-		m := newMemberOf(t, cluster, func(*servers.Cluster) {}, o)
-		m.giveRange(t)
-		m.awaitVersion(t)
-		m.expectHyperV(t, "before it is asked for", "", "", "")
+		m := daemontest.NewFollower(t, daemontest.Options{Windows: o, Heartbeat: 5 * time.Minute})
+		expectHyperV(t, m, "before it is asked for", "", "", "")
 
-		boot, without := m.windows.BootID(), m.request.Desired
+		boot, without := m.Windows.BootID(), m.Request.Desired
 		with := without
 		with.Features = append(slices.Clone(with.Features), desired.HyperVFeature)
-		m.windows.FailNext("feature " + desired.HyperVFeature)
-		m.publish(t, with)
-		m.awaitSettings(t, with)
+		m.Windows.FailNext("feature " + desired.HyperVFeature)
+		m.Follow(t, with)
 		time.Sleep(time.Minute)
-		m.expectHyperV(t, "when Windows fails", corev1.ConditionFalse, api.ReasonHyperVEnablingFailed, "simulated failure")
+		expectHyperV(t, m, "when Windows fails", corev1.ConditionFalse, api.ReasonHyperVEnablingFailed, "simulated failure")
 		time.Sleep(61 * time.Minute)
-		m.expectHyperV(t, "an hour later", corev1.ConditionFalse, api.ReasonHyperVRestartPending, "kubectl windows reboot")
-		if c := m.conditionOf(api.ConditionNodeRebootRequired); c.Status != corev1.ConditionTrue || !strings.Contains(c.Message, desired.HyperVFeature) {
+		expectHyperV(t, m, "an hour later", corev1.ConditionFalse, api.ReasonHyperVRestartPending, "kubectl windows reboot")
+		if c := m.Condition(api.ConditionNodeRebootRequired); c.Status != corev1.ConditionTrue || !strings.Contains(c.Message, desired.HyperVFeature) {
 			t.Errorf("the restart that Windows waits for is told so: %+v", c)
 		}
-		if m.windows.BootID() != boot {
+		if m.Windows.BootID() != boot {
 			t.Error("the host restarted by itself")
 		}
-		m.restart(t)
-		m.expectHyperV(t, "after the restart", corev1.ConditionTrue, api.ReasonHyperVRuns, "Hyper-V is running")
+		m.Restart(t)
+		expectHyperV(t, m, "after the restart", corev1.ConditionTrue, api.ReasonHyperVRuns, "Hyper-V is running")
 
-		m.publish(t, without)
-		m.awaitSettings(t, without)
+		m.Follow(t, without)
 		time.Sleep(time.Minute)
-		m.expectHyperV(t, "when it is asked for no more", corev1.ConditionUnknown, api.ReasonHyperVNotWanted, "not removed")
-		if got, _ := stateOfHyperV(t, m.windows); got != wicdapi.FeatureEnabled {
+		expectHyperV(t, m, "when it is asked for no more", corev1.ConditionUnknown, api.ReasonHyperVNotWanted, "not removed")
+		if got, _ := stateOfHyperV(t, m.Windows); got != wicdapi.FeatureEnabled {
 			t.Errorf("the feature is %s", got)
 		}
 	})
@@ -155,25 +136,18 @@ func TestNodeReportsHyperVState(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster, err := servers.NewIsolatedCluster()
-				if err != nil {
-					t.Fatal(err)
-				}
-				test.options.Programs = map[string]sim.Program{"kubelet": sim.KubeletOptions{}.Program()}
-				m := newMemberOf(t, cluster, func(*servers.Cluster) {}, test.options)
-				m.stop()
-				m.request.Desired.Features = append(m.request.Desired.Features, desired.HyperVFeature)
-				mustJoin(t, m.windows, m.request)
-				m.start(t)
-				m.giveRange(t)
-				m.awaitVersion(t)
+				m := daemontest.NewFollower(t, daemontest.Options{Windows: test.options})
+				m.Stop()
+				m.Request.Desired.Features = append(m.Request.Desired.Features, desired.HyperVFeature)
+				daemontest.MustJoin(t, m.Windows, m.Request)
+				m.Start(t)
 				time.Sleep(time.Minute)
 				reason, _, _ := strings.Cut(reason, " ")
 				status := corev1.ConditionFalse
 				if reason == api.ReasonHyperVRuns {
 					status = corev1.ConditionTrue
 				}
-				m.expectHyperV(t, "then", status, reason, test.says)
+				expectHyperV(t, m, "then", status, reason, test.says)
 			})
 		})
 	}

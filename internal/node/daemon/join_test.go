@@ -2,52 +2,43 @@ package daemon_test
 
 import (
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestAFreshHostBecomesANode(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	mustSend(t, w, c)
-	r := newRequest(c)
-	result := mustJoin(t, w, r)
-	expectJoined(t, w, r)
+func TestAFreshHostBecomesANodeByOneJoin(t *testing.T) {
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
+	result := daemontest.MustJoin(t, w, r)
+	daemontest.ExpectJoined(t, w, r)
 	if result.BootID != w.BootID() || len(result.Changed) == 0 || result.Rebooting != "" {
 		t.Errorf("result %+v", result)
 	}
-}
-
-func TestASecondJoinChangesNothing(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	mustSend(t, w, c)
-	r := newRequest(c)
-	mustJoin(t, w, r)
-	pid := w.Service("kubelet").PID
-	mustSend(t, w, c)
-	if again := mustJoin(t, w, r); again.Changed != nil {
-		t.Errorf("changed: %q", again.Changed)
-	}
-	if w.Service("kubelet").PID != pid {
-		t.Error("the kubelet was started again")
+	before := daemontest.PIDs(w, r)
+	daemontest.MustSend(t, w, daemontest.NewCargo("1"))
+	daemontest.ExpectNoChange(t, w, r)
+	if after := daemontest.PIDs(w, r); !maps.Equal(before, after) {
+		t.Errorf("services were started again: %v, then %v", before, after)
 	}
 }
 
 func TestANewVersionReplacesTheOldAndTwoAreKept(t *testing.T) {
-	w := newWindows(t, sim.WindowsOptions{})
+	w := daemontest.NewWindows(t, sim.WindowsOptions{})
 	var digests []string
 	for _, version := range []string{"1", "2b", "3cc"} {
-		c := newCargo(version)
-		digests = append(digests, desired.ShortDigest(c.digest()))
-		mustSend(t, w, c)
-		mustJoin(t, w, newRequest(c))
-		expectJoined(t, w, newRequest(c))
+		c := daemontest.NewCargo(version)
+		digests = append(digests, desired.ShortDigest(c.Digest()))
+		daemontest.MustSend(t, w, c)
+		daemontest.MustJoin(t, w, daemontest.NewRequest(c))
+		daemontest.ExpectJoined(t, w, daemontest.NewRequest(c))
 	}
 	got, _ := w.Disk().List(desired.Versions)
 	want := slices.Sorted(slices.Values(digests[1:]))
@@ -63,47 +54,45 @@ func TestANewVersionReplacesTheOldAndTwoAreKept(t *testing.T) {
 // where another cluster has left its files.
 func TestAJoinThatIsCutConverges(t *testing.T) {
 	t.Parallel()
-	old, fresh := newCargo("1"), newCargo("2b")
+	old, fresh := daemontest.NewCargo("1"), daemontest.NewCargo("2b")
 	for name, prepare := range map[string]func(w *sim.Windows){
 		"fresh": func(*sim.Windows) {},
 		"upgrade": func(w *sim.Windows) {
-			mustSend(t, w, old)
-			r := newRequest(old)
+			daemontest.MustSend(t, w, old)
+			r := daemontest.NewRequest(old)
 			r.Desired.Files[0].Content = "{\"old\":true}"
-			r.Desired.Files = append(r.Desired.Files, desired.File{Path: plainFile, Content: "old"})
-			mustJoin(t, w, r)
+			r.Desired.Files = append(r.Desired.Files, desired.File{Path: daemontest.PlainFile, Content: "old"})
+			daemontest.MustJoin(t, w, r)
 		},
 		"other cluster": func(w *sim.Windows) {
-			mustSend(t, w, old)
-			r := newRequest(old)
+			daemontest.MustSend(t, w, old)
+			r := daemontest.NewRequest(old)
 			r.Cluster, r.Bootstrap.Server = "another", "https://another.example"
-			mustJoin(t, w, r)
-			mustWrite(t, w.Disk(), desired.KubeletKubeconfig, "https://another.example")
+			daemontest.MustJoin(t, w, r)
+			daemontest.MustWrite(t, w.Disk(), desired.KubeletKubeconfig, "https://another.example")
 		},
 		"same version, other configuration": func(w *sim.Windows) {
-			mustSend(t, w, fresh)
-			r := newRequest(fresh)
+			daemontest.MustSend(t, w, fresh)
+			r := daemontest.NewRequest(fresh)
 			r.Desired.Files[0].Content = "{\"old\":true}"
-			mustJoin(t, w, r)
+			daemontest.MustJoin(t, w, r)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRequest(fresh)
+			r := daemontest.NewRequest(fresh)
 			for at := 0; ; at++ {
-				w := newWindows(t, sim.WindowsOptions{})
+				w := daemontest.NewWindows(t, sim.WindowsOptions{})
 				prepare(w)
-				mustSend(t, w, fresh)
+				daemontest.MustSend(t, w, fresh)
 				w.CutPowerAfter(at)
-				_, err := newWire(w).join(r)
+				_, err := daemontest.NewWire(w).Join(r)
 				w.PowerCut()
 				w.PowerOn()
-				mustJoin(t, w, r)
-				expectJoined(t, w, r)
+				daemontest.MustJoin(t, w, r)
+				daemontest.ExpectJoined(t, w, r)
 				expectNoLeftovers(t, w)
-				if again := mustJoin(t, w, r); again.Changed != nil {
-					t.Errorf("cut at %d: the third join changed %q", at, again.Changed)
-				}
+				daemontest.ExpectNoChange(t, w, r)
 				w.PowerOff()
 				if err == nil {
 					t.Logf("this join makes %d changes", at)
@@ -115,13 +104,12 @@ func TestAJoinThatIsCutConverges(t *testing.T) {
 }
 
 func TestContentThatIsMissingStopsTheJoin(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	r := newRequest(c)
-	last := len(c.contents) - 1
-	c.contents = c.contents[:last]
-	mustSend(t, w, c)
-	_, err := newWire(w).join(r)
-	if e := expectCode(t, err, wicdapi.CodeContentMissing); !strings.Contains(e.Message, `cni\host-local.exe`) {
+	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+	r := daemontest.NewRequest(c)
+	c.Contents = c.Contents[:len(c.Contents)-1]
+	daemontest.MustSend(t, w, c)
+	_, err := daemontest.NewWire(w).Join(r)
+	if e := daemontest.ExpectCode(t, err, wicdapi.CodeContentMissing); !strings.Contains(e.Message, `cni\host-local.exe`) {
 		t.Errorf("%q does not name the file", e.Message)
 	}
 	if w.Disk().Exists(desired.VersionFolder(r.Desired.Digest)) {
@@ -148,27 +136,23 @@ func TestBadRequestsOfJoinAreRefused(t *testing.T) {
 		"probe":        func(r *wicdapi.JoinRequest) { r.Desired.Services[0].Ready = "http://10.0.0.1/" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-			mustSend(t, w, c)
-			r := newRequest(c)
+			w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 			spoil(&r)
-			_, err := newWire(w).join(r)
-			expectCode(t, err, wicdapi.CodeRequestInvalid)
+			_, err := daemontest.NewWire(w).Join(r)
+			daemontest.ExpectCode(t, err, wicdapi.CodeRequestInvalid)
 		})
 	}
 }
 
 func TestTheTokenIsInOneFileOnly(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	mustSend(t, w, c)
-	mustJoin(t, w, newRequest(c))
+	w, _ := daemontest.NewNode(t, sim.WindowsOptions{})
 	var holders []string
 	err := w.Disk().Walk(`C:\`, func(name string, info fs.FileInfo) error {
 		if !info.Mode().IsRegular() {
 			return nil
 		}
 		b, err := w.Disk().Read(name)
-		if strings.Contains(string(b), token) {
+		if strings.Contains(string(b), daemontest.Token) {
 			holders = append(holders, name)
 			if info.Mode().Perm() != 0o600 {
 				t.Errorf("%s: mode %v", name, info.Mode())
@@ -181,19 +165,40 @@ func TestTheTokenIsInOneFileOnly(t *testing.T) {
 	}
 }
 
-func TestStatusIncludesJournal(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	mustSend(t, w, c)
-	mustJoin(t, w, newRequest(c))
-	var status wicdapi.Status
-	if err := wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandStatus, nil, &status, nil); err != nil {
-		t.Fatal(err)
+func expectNoLeftovers(t *testing.T, w *sim.Windows) {
+	t.Helper()
+	err := w.Disk().Walk(`C:\k`, func(name string, _ fs.FileInfo) error {
+		if strings.HasSuffix(name, ".part") || name == daemontest.PlainFile {
+			t.Errorf("%s is there", name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
-	if len(status.Services) != 3 || !status.Services[0].Ours || status.Joined == nil {
-		t.Errorf("status %+v", status)
+}
+
+func TestMissingNodeRestartsOnlyKubelet(t *testing.T) {
+	w, r := daemontest.NewNode(t, sim.WindowsOptions{})
+	before := daemontest.PIDs(w, r)
+	r.Register = true
+	daemontest.MustJoin(t, w, r)
+	for name, pid := range daemontest.PIDs(w, r) {
+		if again := pid != before[name]; again != (name == "kubelet") {
+			t.Errorf("%s was started again: %v", name, again)
+		}
 	}
-	last := status.Journal[len(status.Journal)-1]
-	if want := "joined as node win-1, version " + newRequest(c).Desired.Version; last.Change != want || last.Step != "completing" {
-		t.Errorf("the journal ends with %+v, want %q", last, want)
+	r.Register = false
+	daemontest.ExpectNoChange(t, w, r)
+}
+
+// TestAnUpgradeIsPossibleAlthoughTheListOfAnOldVersionIsLost destroys the file that lists a version's contents.
+func TestAnUpgradeIsPossibleAlthoughTheListOfAnOldVersionIsLost(t *testing.T) {
+	w := daemontest.NewWindows(t, sim.WindowsOptions{})
+	for _, version := range []string{"1", "2b", "3cc"} {
+		c := daemontest.NewCargo(version)
+		daemontest.MustSend(t, w, c)
+		daemontest.MustJoin(t, w, daemontest.NewRequest(c))
+		daemontest.MustWrite(t, w.Disk(), desired.VersionFolder(c.Digest())+`\files.json`, "\x00\x00")
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 const keysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
@@ -62,56 +62,50 @@ func TestKeysAreAddedAndEverythingElseOfTheFileStays(t *testing.T) {
 		"text that is not UTF-8": {"\xff\xfes\x00s\x00h\x00", "\xff\xfes\x00s\x00h\x00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-			mustWrite(t, w.Disk(), keysFile, test.before)
-			mustSend(t, w, c)
-			r := newRequest(c)
+			w, r := daemontest.NewHost(t, sim.WindowsOptions{})
+			daemontest.MustWrite(t, w.Disk(), keysFile, test.before)
 			r.Desired.AuthorizedKeys = []string{keyLine("new") + " operator", keyLine("new")}
-			mustJoin(t, w, r)
-			expectContent(t, w.Disk(), keysFile, test.want)
+			daemontest.MustJoin(t, w, r)
+			daemontest.ExpectContent(t, w.Disk(), keysFile, test.want)
 			got, _ := w.Disk().Stat(keysFile)
-			if again := mustJoin(t, w, r); again.Changed != nil {
-				t.Errorf("the second join changed %q", again.Changed)
-			}
+			daemontest.ExpectNoChange(t, w, r)
 			if now, err := w.Disk().Stat(keysFile); err != nil || !os.SameFile(got, now) {
 				t.Errorf("the second join wrote the file again, %v", err)
 			}
-			mustLeave(t, w, r.Cluster)
-			expectContent(t, w.Disk(), keysFile, test.want)
+			daemontest.MustLeave(t, w, r.Cluster)
+			daemontest.ExpectContent(t, w.Disk(), keysFile, test.want)
 		})
 	}
 }
 
 func TestAHostWithoutOpenSSHGetsNoKeys(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	mustSend(t, w, c)
-	r := newRequest(c)
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	r.Desired.AuthorizedKeys = []string{keyLine("new")}
-	mustJoin(t, w, r)
+	daemontest.MustJoin(t, w, r)
 	if w.Disk().Exists(keysFile) {
 		t.Error("the file is there")
 	}
 }
 
 // newKeyHolder returns a node of a cluster whose operator uses key "old", which the user added to the host, beside a key of the user.
-func newKeyHolder(t *testing.T, authorizedKeys ...string) *isolated {
+func newKeyHolder(t *testing.T, authorizedKeys ...string) *daemontest.Member {
 	t.Helper()
-	m := newIsolated(t, func(*servers.Cluster) {})
-	mustWrite(t, m.windows.Disk(), keysFile, "# the user's\r\n"+keyLine("user")+"\r\n"+keyLine("old")+"\r\n")
-	m.prove("old")
-	m.rotate(t, authorizedKeys)
+	m := daemontest.NewIsolated(t, "")
+	daemontest.MustWrite(t, m.Windows.Disk(), keysFile, "# the user's\r\n"+keyLine("user")+"\r\n"+keyLine("old")+"\r\n")
+	prove(m, "old")
+	rotate(t, m, authorizedKeys)
 	return m
 }
 
 // prove annotates the Node as the operator does after it has logged in with a key.
-func (m *isolated) prove(name string) {
-	m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationPubKeyHash: hashOfKey(name)}}})
+func prove(m *daemontest.Member, name string) {
+	m.Annotate(map[string]any{api.AnnotationPubKeyHash: hashOfKey(name)})
 }
 
 // rotate publishes keys by name, and waits until the node has followed.
-func (m *isolated) rotate(t *testing.T, authorizedKeys []string, retired ...string) {
+func rotate(t *testing.T, m *daemontest.Member, authorizedKeys []string, retired ...string) {
 	t.Helper()
-	node := m.request.Desired
+	node := m.Request.Desired
 	node.AuthorizedKeys, node.RetiredKeys = nil, nil
 	for _, name := range authorizedKeys {
 		node.AuthorizedKeys = append(node.AuthorizedKeys, keyLine(name))
@@ -119,16 +113,16 @@ func (m *isolated) rotate(t *testing.T, authorizedKeys []string, retired ...stri
 	for _, name := range retired {
 		node.RetiredKeys = append(node.RetiredKeys, keyLine(name))
 	}
-	m.publish(t, node)
+	m.Publish(t, node)
 	time.Sleep(settle)
 }
 
 // settle is long enough for WICD to follow, and for the kubelet's next heartbeat.
 const settle = 6 * time.Minute
 
-func (m *isolated) expectKeys(t *testing.T, when string, want ...string) {
+func expectKeys(t *testing.T, m *daemontest.Member, when string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, authorized(t, m.windows, "user", "old", "new", "newer")); diff != "" {
+	if diff := cmp.Diff(want, authorized(t, m.Windows, "user", "old", "new", "newer")); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", when, diff)
 	}
 }
@@ -136,23 +130,23 @@ func (m *isolated) expectKeys(t *testing.T, when string, want ...string) {
 func TestOldKeyStaysUntilNewIsProven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newKeyHolder(t, "old")
-		before := m.pids()
-		m.expectKeys(t, "before", "user", "old")
-		m.rotate(t, []string{"new", "old"})
-		m.expectKeys(t, "both work", "user", "old", "new")
-		m.rotate(t, []string{"new"}, "old")
-		m.expectKeys(t, "the new one is not proven", "user", "old", "new")
-		m.prove("new")
+		before := m.PIDs()
+		expectKeys(t, m, "before", "user", "old")
+		rotate(t, m, []string{"new", "old"})
+		expectKeys(t, m, "both work", "user", "old", "new")
+		rotate(t, m, []string{"new"}, "old")
+		expectKeys(t, m, "the new one is not proven", "user", "old", "new")
+		prove(m, "new")
 		time.Sleep(settle)
-		m.expectKeys(t, "the new one is proven", "user", "new")
-		if b, _ := m.windows.Disk().Read(keysFile); !strings.HasPrefix(string(b), "# the user's\r\n"+keyLine("user")+"\r\n") {
+		expectKeys(t, m, "the new one is proven", "user", "new")
+		if b, _ := m.Windows.Disk().Read(keysFile); !strings.HasPrefix(string(b), "# the user's\r\n"+keyLine("user")+"\r\n") {
 			t.Errorf("the file is %q", b)
 		}
-		m.rotate(t, []string{"newer"})
-		m.prove("newer")
+		rotate(t, m, []string{"newer"})
+		prove(m, "newer")
 		time.Sleep(settle)
-		m.expectKeys(t, "what WICD added goes by itself", "user", "newer")
-		if diff := cmp.Diff(before, m.pids()); diff != "" {
+		expectKeys(t, m, "what WICD added goes by itself", "user", "newer")
+		if diff := cmp.Diff(before, m.PIDs()); diff != "" {
 			t.Errorf("services were started again (-before +after):\n%s", diff)
 		}
 	})
@@ -162,20 +156,20 @@ func TestNoKeyIsRemovedWithoutProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newKeyHolder(t, "old", "new")
 		for when, step := range map[string]func(){
-			"no keys are published": func() { m.rotate(t, nil, "old", "user") },
-			"another key is proven": func() { m.rotate(t, []string{"new"}, "old"); m.prove("newer") },
-			"a retired one is":      func() { m.rotate(t, []string{"new"}, "old"); m.prove("old") },
+			"no keys are published": func() { rotate(t, m, nil, "old", "user") },
+			"another key is proven": func() { rotate(t, m, []string{"new"}, "old"); prove(m, "newer") },
+			"a retired one is":      func() { rotate(t, m, []string{"new"}, "old"); prove(m, "old") },
 		} {
 			step()
 			time.Sleep(settle)
-			m.expectKeys(t, when, "user", "old", "new")
+			expectKeys(t, m, when, "user", "old", "new")
 		}
 		// The proven key is removed while WICD does not notice: WICD must not remove the rest.
-		mustWrite(t, m.windows.Disk(), keysFile, keyLine("old")+"\n")
-		m.prove("new")
-		m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"other": "x"}}})
+		daemontest.MustWrite(t, m.Windows.Disk(), keysFile, keyLine("old")+"\n")
+		prove(m, "new")
+		m.Annotate(map[string]any{"other": "x"})
 		time.Sleep(10 * time.Second)
-		if !slices.Contains(authorized(t, m.windows, "old"), "old") {
+		if !slices.Contains(authorized(t, m.Windows, "old"), "old") {
 			t.Error("the last key is gone")
 		}
 	})
@@ -189,17 +183,17 @@ func TestKeysAreRestoredAndRotationsGoOn(t *testing.T) {
 		t.Run(fails, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newKeyHolder(t, "old")
-				m.windows.FailNext(fails)
-				m.rotate(t, []string{"old", "new"})
-				m.expectKeys(t, "after the upkeep", "user", "old", "new")
-				m.windows.FailNext(fails)
-				m.prove("new")
-				m.rotate(t, []string{"new"}, "old")
+				m.Windows.FailNext(fails)
+				rotate(t, m, []string{"old", "new"})
+				expectKeys(t, m, "after the upkeep", "user", "old", "new")
+				m.Windows.FailNext(fails)
+				prove(m, "new")
+				rotate(t, m, []string{"new"}, "old")
 				time.Sleep(settle)
-				m.expectKeys(t, "after the next event of the Node", "user", "new")
-				mustWrite(t, m.windows.Disk(), keysFile, "")
+				expectKeys(t, m, "after the next event of the Node", "user", "new")
+				daemontest.MustWrite(t, m.Windows.Disk(), keysFile, "")
 				time.Sleep(settle)
-				m.expectKeys(t, "after somebody emptied the file", "new")
+				expectKeys(t, m, "after somebody emptied the file", "new")
 			})
 		})
 	}

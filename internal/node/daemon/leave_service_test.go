@@ -2,74 +2,28 @@ package daemon_test
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/update"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
-	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
-// stuckLeaving returns a node whose leave was interrupted after the host was marked, with WICD's service running.
-func stuckLeaving(t *testing.T) *isolated {
+// mustWriteUpdate writes the file of an update that has begun.
+func mustWriteUpdate(t *testing.T, w *sim.Windows, value map[string]any) {
 	t.Helper()
-	m := newIsolated(t, func(*servers.Cluster) {})
-	m.windows.FailNext("stop " + api.WICDService)
-	if _, err := newWire(m.windows).leave(m.request.Cluster); err == nil {
-		t.Fatal("the leave succeeded")
-	}
-	return m
-}
-
-// TestNothingIsRestoredOrPulledOnAHostThatLeaves: the original daemon worked against its own cleanup, and settings were written to hosts that were
-// being removed.
-func TestNothingIsRestoredOrPulledOnAHostThatLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := stuckLeaving(t)
-		w := m.windows
-		m.publish(t, m.changed())
-		for _, name := range []string{"kubelet", "containerd"} {
-			if err := w.Host().Services.Stop(t.Context(), name); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w.DeleteService("kubelet")
-		mustWrite(t, w.Disk(), `C:\k\kubelet.conf`, "edited")
-		w.SetVariable("HTTP_PROXY", "mine")
-		before := stateOf(t, w)
-		for range 3 {
-			time.Sleep(20 * time.Minute)
-			if diff := cmp.Diff(before, stateOf(t, w)); diff != "" {
-				t.Fatalf("WICD changed a host that leaves (-want +got):\n%s", diff)
-			}
-			m.stop() // the same after a restart of WICD
-			m.start(t)
-		}
-		mustWrite(t, w.Disk(), desired.State+`\node.json`, "{") // lost in a power failure
-		time.Sleep(20 * time.Minute)
-		if status := mustStatus(t, w); status.Joined != nil || w.Service("kubelet").Name != "" {
-			t.Errorf("the kubelet is %+v, joined: %+v", w.Service("kubelet"), status.Joined)
-		}
-		mustJoin(t, w, m.request) // this ends the leave
-		time.Sleep(20 * time.Minute)
-		expectServices(t, w, m.request)
-	})
-}
-
-func mustStatus(t *testing.T, w *sim.Windows) (s wicdapi.Status) {
-	t.Helper()
-	if err := wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandStatus, nil, &s, nil); err != nil {
+	b, err := json.Marshal(value)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	daemontest.MustWrite(t, w.Disk(), desired.State+`\update.json`, string(b))
 }
 
 // TestAnUpdateDoesNotBringBackAHostThatLeaves runs the update service after the host was marked.
@@ -77,19 +31,21 @@ func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
 	for name, failure := range map[string]string{"forward": "", "back": "it does not work"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := stuckLeaving(t)
-				w := m.windows
-				mustWriteJSON(t, w.Disk(), desired.State+`\update.json`, map[string]any{
-					"request": m.request, "former": m.request, "within": "10m0s", "steady": "1m0s", "failure": failure,
-				})
-				if err := w.Host().Services.Stop(t.Context(), "kubelet"); err != nil {
-					t.Fatal(err)
+				m := daemontest.NewIsolated(t, "")
+				w := m.Windows
+				w.FailNext("stop " + api.WICDService)
+				if _, err := daemontest.NewWire(w).Leave(m.Request.Cluster); err == nil {
+					t.Fatal("the leave succeeded")
 				}
+				mustWriteUpdate(t, w, map[string]any{
+					"request": m.Request, "former": m.Request, "within": "10m0s", "steady": "1m0s", "failure": failure,
+				})
+				daemontest.MustStop(t, w, "kubelet")
 				if err := update.Update(context.Background(), w.Host(), slog.New(slog.DiscardHandler)); err != nil {
 					t.Fatal(err)
 				}
-				if mustStatus(t, w).Joined != nil || w.Service("kubelet").State != hostapi.Stopped {
-					t.Errorf("the kubelet is %s, joined: %+v", w.Service("kubelet").State, mustStatus(t, w).Joined)
+				if daemontest.Status(t, w).Joined != nil || w.Service("kubelet").State != hostapi.Stopped {
+					t.Errorf("the kubelet is %s, joined: %+v", w.Service("kubelet").State, daemontest.Status(t, w).Joined)
 				}
 				time.Sleep(time.Hour)
 				if w.Service(api.WICDUpdateService).Name != "" {
@@ -104,20 +60,20 @@ func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
 func TestUpdateGuardIsNotRecreatedDuringLeave(t *testing.T) {
 	for offset := range 10 {
 		synctest.Test(t, func(t *testing.T) {
-			m := newIsolated(t, func(*servers.Cluster) {})
-			mustWriteJSON(t, m.windows.Disk(), desired.State+`\update.json`, map[string]any{"request": m.request, "former": m.request})
+			m := daemontest.NewIsolated(t, "")
+			mustWriteUpdate(t, m.Windows, map[string]any{"request": m.Request, "former": m.Request})
 			time.Sleep(time.Duration(offset) * time.Second)
-			m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationDesiredVersion: "2"}}})
+			m.Annotate(map[string]any{api.AnnotationDesiredVersion: "2"})
 			time.Sleep(time.Second)
-			if m.windows.Service(api.WICDUpdateService).Name == "" {
+			if m.Windows.Service(api.WICDUpdateService).Name == "" {
 				t.Fatal("there is no guard")
 			}
-			m.windows.FailNext("delete kubelet")
-			if _, err := newWire(m.windows).leave(m.request.Cluster); err == nil {
+			m.Windows.FailNext("delete kubelet")
+			if _, err := daemontest.NewWire(m.Windows).Leave(m.Request.Cluster); err == nil {
 				t.Fatal("the leave succeeded")
 			}
 			time.Sleep(time.Minute)
-			if m.windows.Service(api.WICDUpdateService).Name != "" {
+			if m.Windows.Service(api.WICDUpdateService).Name != "" {
 				t.Errorf("with an offset of %d s, WICD made the guard again", offset)
 			}
 		})

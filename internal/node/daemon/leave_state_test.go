@@ -4,20 +4,21 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
 const (
-	journalFile = desired.State + `\journal.jsonl`
-	shim        = `C:\k\containerd\containerd-shim-runhcs-v1.exe`
-	layer       = desired.ContainerdRoot + `\io.containerd.snapshotter.v1.windows\snapshots\7`
-	podNetwork  = "0f1a2b3c-0000-4000-8000-000000000001"
+	shim       = `C:\k\containerd\containerd-shim-runhcs-v1.exe`
+	layer      = desired.ContainerdRoot + `\io.containerd.snapshotter.v1.windows\snapshots\7`
+	podNetwork = "0f1a2b3c-0000-4000-8000-000000000001"
 )
 
 // state is the state of a host that a join could change.
@@ -31,8 +32,8 @@ type state struct {
 	Files       map[string]string
 }
 
-// stateOf returns a host's state without journal, logs and remains.
-func stateOf(t *testing.T, w *sim.Windows, remains ...string) state {
+// stateOf returns a host's state without journal and logs.
+func stateOf(t *testing.T, w *sim.Windows) state {
 	t.Helper()
 	s := state{Services: map[string]desired.Service{}, Environment: w.Environment(), Remnants: w.Remnants(), Rules: w.Rules(), Exclusions: w.Defender().Set, Files: map[string]string{}}
 	services, err := w.Host().Services.List(t.Context(), []string{"backup"})
@@ -48,8 +49,7 @@ func stateOf(t *testing.T, w *sim.Windows, remains ...string) state {
 	disk := w.Disk()
 	walk := func(folder string) {
 		err = errors.Join(err, disk.Walk(folder, func(name string, info fs.FileInfo) error {
-			isLeft := slices.ContainsFunc(remains, func(line string) bool { return strings.HasPrefix(line, name+":") })
-			if isLeft || name == journalFile || strings.HasPrefix(name, desired.Logs+`\`) {
+			if name == daemontest.JournalFile || strings.HasPrefix(name, desired.Logs+`\`) {
 				return nil
 			}
 			content := []byte("a folder")
@@ -70,20 +70,24 @@ func stateOf(t *testing.T, w *sim.Windows, remains ...string) state {
 	return s
 }
 
+func expectState(t *testing.T, w *sim.Windows, want state) {
+	t.Helper()
+	if diff := cmp.Diff(want, stateOf(t, w)); diff != "" {
+		t.Errorf("the state of the host (-want +got):\n%s", diff)
+	}
+}
+
 // newShared returns a host that has other uses, too.
 func newShared(t *testing.T) *sim.Windows {
 	t.Helper()
-	w := newWindows(t, sim.WindowsOptions{})
+	w := daemontest.NewWindows(t, sim.WindowsOptions{})
 	for _, name := range []string{
 		`C:\data\important.txt`, `C:\ProgramData\other\file`, `C:\ProgramData\containerd\other\file`, `C:\var\lib\other\file`, `C:\usr\bin\tool.exe`,
 		`C:\k\state\journal.jsonl`, `C:\var\log\other.log`, `C:\ProgramData\ssh\administrators_authorized_keys`,
 	} {
-		mustWrite(t, w.Disk(), name, "")
+		daemontest.MustWrite(t, w.Disk(), name, "")
 	}
-	foreign := desired.Service{Name: "backup", Description: "Backs up", Command: `C:\usr\bin\tool.exe`}
-	if _, err := w.Host().Services.Put(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
+	daemontest.MustDeclare(t, w, desired.Service{Name: "backup", Description: "Backs up", Command: `C:\usr\bin\tool.exe`})
 	w.SetVariable("OTHER", "somebody's")
 	w.AddRule(sim.Rule{FirewallRule: rules()[0], Group: "somebody's"})
 	w.EditDefender(func(d *sim.Defender) { d.Set = somebodys() })
@@ -103,11 +107,11 @@ func furnish(t *testing.T, w *sim.Windows) {
 		desired.CNIData + `\results\damaged`:                                      `{"kind":`,
 		`C:\k\cni\config\cni.conf`:                                                "{}",
 		desired.KubeletKubeconfig:                                                 "x",
-		WICDFile:                                                                  "x",
+		daemontest.WICDFile:                                                       "x",
 		`C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec\x\` + "plugin.exe": "x",
 		`C:\var\log\kubelet\kubelet.log`:                                          "x",
 	} {
-		mustWrite(t, w.Disk(), name, content)
+		daemontest.MustWrite(t, w.Disk(), name, content)
 	}
 	if err := w.Disk().RemoveAll(`C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec\x`); err != nil {
 		t.Fatal(err)
@@ -124,22 +128,22 @@ func furnish(t *testing.T, w *sim.Windows) {
 }
 
 // leavingRequest declares something of every kind.
-func leavingRequest(t *testing.T, c *cargo) wicdapi.JoinRequest {
+func leavingRequest(t *testing.T, c *daemontest.Cargo) wicdapi.JoinRequest {
 	t.Helper()
-	r := newRequest(c)
+	r := daemontest.NewRequest(c)
 	r.Desired.Environment = map[string]string{"NO_PROXY": ".svc"}
 	r.Desired.WatchedEnvironment = []string{"HTTP_PROXY", "NO_PROXY"}
-	r.Desired.Certificates = otherAuthority(t)
+	r.Desired.Certificates = daemontest.OtherAuthority(t)
 	r.Desired.Firewall = rules()
 	r.Desired.Exclusions = exclusionsOf(r.Desired.Digest)
 	r.Desired.SecretsVersion = "1"
-	r.Secrets = desired.Secrets{Version: "1", Files: []desired.File{{Path: credentialFile, Content: "secret"}, {Path: webConfig, Content: "x"}}}
+	r.Secrets = desired.Secrets{Version: "1", Files: []desired.File{{Path: daemontest.CredentialFile, Content: "secret"}, {Path: webConfig, Content: "x"}}}
 	return r
 }
 
-func mustJoinAndWork(t *testing.T, w *sim.Windows, r wicdapi.JoinRequest, c *cargo) {
+func mustJoinAndWork(t *testing.T, w *sim.Windows, r wicdapi.JoinRequest, c *daemontest.Cargo) {
 	t.Helper()
-	mustSend(t, w, c)
-	mustJoin(t, w, r)
+	daemontest.MustSend(t, w, c)
+	daemontest.MustJoin(t, w, r)
 	furnish(t, w)
 }

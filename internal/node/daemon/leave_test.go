@@ -5,23 +5,22 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
 func TestAHostThatLeftIsWhatItWas(t *testing.T) {
-	w, c := newShared(t), newCargo("1")
+	w, c := newShared(t), daemontest.NewCargo("1")
 	before := stateOf(t, w)
 	r := leavingRequest(t, c)
 	mustJoinAndWork(t, w, r, c)
-	result := mustLeave(t, w, r.Cluster)
-	if diff := cmp.Diff(before, stateOf(t, w)); diff != "" {
-		t.Errorf("before the join and after the leave (-want +got):\n%s", diff)
-	}
+	result := daemontest.MustLeave(t, w, r.Cluster)
+	expectState(t, w, before)
 	if len(result.Remains) != 0 {
 		t.Errorf("remains: %q", result.Remains)
 	}
@@ -34,23 +33,23 @@ func TestAHostThatLeftIsWhatItWas(t *testing.T) {
 			t.Errorf("%q is not told; told was %q", part, result.Removed)
 		}
 	}
-	expectContent(t, w.Disk(), `C:\var\log\kubelet\kubelet.log`, "x")
-	var status wicdapi.Status
-	if err := wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandStatus, nil, &status, nil); err != nil || status.Joined != nil {
-		t.Fatalf("status %+v, %v", status, err)
+	daemontest.ExpectContent(t, w.Disk(), `C:\var\log\kubelet\kubelet.log`, "x")
+	status := daemontest.Status(t, w)
+	if status.Joined != nil {
+		t.Errorf("status %+v", status)
 	}
 	if last := status.Journal[len(status.Journal)-1].Change; !strings.HasPrefix(last, "left cluster "+r.Cluster) {
 		t.Errorf("the journal ends with %q", last)
 	}
 	changes := w.Changes()
-	if again := mustLeave(t, w, r.Cluster); again.Removed != nil || again.Remains != nil || w.Changes() != changes {
+	if again := daemontest.MustLeave(t, w, r.Cluster); again.Removed != nil || again.Remains != nil || w.Changes() != changes {
 		t.Errorf("the second leave made %d changes: %+v", w.Changes()-changes, again)
 	}
 }
 
 // TestALeaveThatIsCutConverges cuts the power, as a restart of Windows does, at each change that a leave makes.
 func TestALeaveThatIsCutConverges(t *testing.T) {
-	c := newCargo("1")
+	c := daemontest.NewCargo("1")
 	for name, prepare := range map[string]func(t *testing.T, w *sim.Windows) string{
 		"joined": func(t *testing.T, w *sim.Windows) string {
 			r := leavingRequest(t, c)
@@ -58,13 +57,13 @@ func TestALeaveThatIsCutConverges(t *testing.T) {
 			return r.Cluster
 		},
 		"without a record": func(t *testing.T, w *sim.Windows) string {
-			mustJoinAndWork(t, w, newRequest(c), c)
+			mustJoinAndWork(t, w, daemontest.NewRequest(c), c)
 			for _, name := range []string{`\node.json`, `\node.copy.json`} {
 				if err := w.Disk().Remove(desired.State + name); err != nil {
 					t.Fatal(err)
 				}
 			}
-			return newRequest(c).Cluster
+			return daemontest.NewRequest(c).Cluster
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,14 +85,12 @@ func cutLeave(t *testing.T, at int, prepare func(t *testing.T, w *sim.Windows) (
 	before := stateOf(t, w)
 	cluster := prepare(t, w)
 	w.CutPowerAfter(at)
-	_, err := newWire(w).leave(cluster)
+	_, err := daemontest.NewWire(w).Leave(cluster)
 	w.PowerCut()
 	w.PowerOn()
-	mustLeave(t, w, cluster)
-	if diff := cmp.Diff(before, stateOf(t, w)); diff != "" {
-		t.Errorf("before the join and after the leave (-want +got):\n%s", diff)
-	}
-	if again := mustLeave(t, w, cluster); again.Removed != nil {
+	daemontest.MustLeave(t, w, cluster)
+	expectState(t, w, before)
+	if again := daemontest.MustLeave(t, w, cluster); again.Removed != nil {
 		t.Errorf("the third leave removed %q", again.Removed)
 	}
 	w.PowerOff()
@@ -101,19 +98,17 @@ func cutLeave(t *testing.T, at int, prepare func(t *testing.T, w *sim.Windows) (
 }
 
 func TestHostLeavesAndJoinsAnotherCluster(t *testing.T) {
-	w, c := newShared(t), newCargo("1")
+	w, c := newShared(t), daemontest.NewCargo("1")
 	before := stateOf(t, w)
 	for _, cluster := range []string{"first", "second", "first"} {
 		r := leavingRequest(t, c)
 		r.Cluster, r.Bootstrap.Server = cluster, "https://"+cluster+".example"
 		mustJoinAndWork(t, w, r, c)
-		mustJoin(t, w, r)
-		expectContent(t, w.Disk(), r.Desired.Files[0].Path, r.Desired.Files[0].Content)
-		expectServices(t, w, r)
-		mustLeave(t, w, cluster)
-		if diff := cmp.Diff(before, stateOf(t, w)); diff != "" {
-			t.Errorf("after leaving %s (-want +got):\n%s", cluster, diff)
-		}
+		daemontest.MustJoin(t, w, r)
+		daemontest.ExpectContent(t, w.Disk(), r.Desired.Files[0].Path, r.Desired.Files[0].Content)
+		daemontest.ExpectServices(t, w, r)
+		daemontest.MustLeave(t, w, cluster)
+		expectState(t, w, before)
 	}
 }
 
@@ -123,19 +118,19 @@ func TestAHostThatBeganToLeaveCanBeJoined(t *testing.T) {
 		for _, fails := range []string{"delete kubelet", "end pause", `remove C:\k\state\node.copy.json`} {
 			t.Run(cluster+", "+fails, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w, c := newShared(t), newCargo("1")
-					r := newRequest(c)
+					w, c := newShared(t), daemontest.NewCargo("1")
+					r := daemontest.NewRequest(c)
 					r.Cluster = "first"
 					mustJoinAndWork(t, w, r, c)
 					w.FailNext(fails)
-					_, _ = newWire(w).leave("first")
+					_, _ = daemontest.NewWire(w).Leave("first")
 					r.Cluster = cluster
-					mustSend(t, w, c)
-					mustJoin(t, w, r)
-					if err := w.Disk().Remove(WICDFile); err != nil {
+					daemontest.MustSend(t, w, c)
+					daemontest.MustJoin(t, w, r)
+					if err := w.Disk().Remove(daemontest.WICDFile); err != nil {
 						t.Fatal(err)
 					}
-					expectJoined(t, w, r)
+					daemontest.ExpectJoined(t, w, r)
 				})
 			})
 		}
@@ -145,24 +140,21 @@ func TestAHostThatBeganToLeaveCanBeJoined(t *testing.T) {
 func TestAHostOfAnotherClusterIsLeftAlone(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, w *sim.Windows){
 		"joined":            func(*testing.T, *sim.Windows) {},
-		"record unreadable": func(t *testing.T, w *sim.Windows) { mustWrite(t, w.Disk(), desired.State+`\node.json`, "{") },
+		"record unreadable": func(t *testing.T, w *sim.Windows) { daemontest.MustWrite(t, w.Disk(), desired.State+`\node.json`, "{") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-			mustSend(t, w, c)
-			r := newRequest(c)
-			mustJoin(t, w, r)
+			w, r := daemontest.NewNode(t, sim.WindowsOptions{})
 			spoil(t, w)
 			changes := w.Changes()
-			_, err := newWire(w).leave("another")
-			if e := expectCode(t, err, wicdapi.CodeOtherCluster); !strings.Contains(e.Message, r.Cluster) {
+			_, err := daemontest.NewWire(w).Leave("another")
+			if e := daemontest.ExpectCode(t, err, wicdapi.CodeOtherCluster); !strings.Contains(e.Message, r.Cluster) {
 				t.Errorf("%q does not name the cluster", e.Message)
 			}
 			if w.Changes() != changes {
 				t.Errorf("%d changes were made", w.Changes()-changes)
 			}
-			_, err = newWire(w).leave("")
-			expectCode(t, err, wicdapi.CodeRequestInvalid)
+			_, err = daemontest.NewWire(w).Leave("")
+			daemontest.ExpectCode(t, err, wicdapi.CodeRequestInvalid)
 		})
 	}
 }
@@ -170,26 +162,55 @@ func TestAHostOfAnotherClusterIsLeftAlone(t *testing.T) {
 // Other installations put their Kubernetes into C:\k, too.
 func TestLeaveIgnoresForeignKubernetes(t *testing.T) {
 	w := newShared(t)
-	mustWrite(t, w.Disk(), `C:\k\kubelet.exe`, "somebody's")
-	mustWrite(t, w.Disk(), desired.KubeletData+`\config.yaml`, "somebody's")
+	daemontest.MustWrite(t, w.Disk(), `C:\k\kubelet.exe`, "somebody's")
+	daemontest.MustWrite(t, w.Disk(), desired.KubeletData+`\config.yaml`, "somebody's")
 	before, changes := stateOf(t, w), w.Changes()
-	result := mustLeave(t, w, "cluster")
+	result := daemontest.MustLeave(t, w, "cluster")
 	if result.Removed != nil || result.Remains != nil || w.Changes() != changes {
 		t.Errorf("%d changes: %+v", w.Changes()-changes, result)
 	}
-	if diff := cmp.Diff(before, stateOf(t, w)); diff != "" {
-		t.Error(diff)
-	}
+	expectState(t, w, before)
 }
 
 // A host that only received content has nothing else of the operator's; a kubelet's data on it belong to another installation.
 func TestAHostThatNeverJoinedLosesWhatItReceived(t *testing.T) {
 	w := newShared(t)
-	mustWrite(t, w.Disk(), desired.KubeletData+`\config.yaml`, "somebody's")
+	daemontest.MustWrite(t, w.Disk(), desired.KubeletData+`\config.yaml`, "somebody's")
 	before := stateOf(t, w)
-	mustSend(t, w, newCargo("1"))
-	mustLeave(t, w, "cluster")
-	if diff := cmp.Diff(before, stateOf(t, w)); diff != "" {
-		t.Error(diff)
-	}
+	daemontest.MustSend(t, w, daemontest.NewCargo("1"))
+	daemontest.MustLeave(t, w, "cluster")
+	expectState(t, w, before)
+}
+
+// TestNothingIsRestoredOrPulledOnAHostThatLeaves: the original daemon worked against its own cleanup, and settings were written to hosts that were
+// being removed.
+func TestNothingIsRestoredOrPulledOnAHostThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := daemontest.NewIsolated(t, "")
+		w := m.Windows
+		w.FailNext("stop " + api.WICDService)
+		if _, err := daemontest.NewWire(w).Leave(m.Request.Cluster); err == nil {
+			t.Fatal("the leave succeeded")
+		}
+		m.Publish(t, m.Changed())
+		daemontest.MustStop(t, w, "kubelet", "containerd")
+		w.DeleteService("kubelet")
+		daemontest.MustWrite(t, w.Disk(), `C:\k\kubelet.conf`, "edited")
+		w.SetVariable("HTTP_PROXY", "mine")
+		before := stateOf(t, w)
+		for range 3 {
+			time.Sleep(20 * time.Minute)
+			expectState(t, w, before)
+			m.Stop() // the same after a restart of WICD
+			m.Start(t)
+		}
+		daemontest.MustWrite(t, w.Disk(), desired.State+`\node.json`, "{") // lost in a power failure
+		time.Sleep(20 * time.Minute)
+		if status := daemontest.Status(t, w); status.Joined != nil || w.Service("kubelet").Name != "" {
+			t.Errorf("the kubelet is %+v, joined: %+v", w.Service("kubelet"), status.Joined)
+		}
+		daemontest.MustJoin(t, w, m.Request) // this ends the leave
+		time.Sleep(20 * time.Minute)
+		daemontest.ExpectServices(t, w, m.Request)
+	})
 }

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -8,27 +9,27 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
 // TestANodeKeepsItsLogsWithinTheirLimits publishes limits: larger logs are reduced, including WICD's own, and no process restarts for that.
 func TestANodeKeepsItsLogsWithinTheirLimits(t *testing.T) {
 	t.Parallel()
-	m := newFollower(t)
-	disk := m.windows.Disk()
+	m := daemontest.NewFollower(t, daemontest.Options{})
+	disk := m.Windows.Disk()
 	const log, old = desired.Logs + `\containerd\containerd.log`, desired.Logs + `\kubelet\kubelet-20060102-150405.log`
-	mustWrite(t, disk, log, strings.Repeat("much\n", 100))
-	mustWrite(t, disk, old, "old")
-	mustWrite(t, disk, desired.Logs+`\kubelet\kubelet-20060102-150406.log`, "newer")
-	before := m.pids()
-	node := m.request.Desired
+	daemontest.MustWrite(t, disk, log, strings.Repeat("much\n", 100))
+	daemontest.MustWrite(t, disk, old, "old")
+	daemontest.MustWrite(t, disk, desired.Logs+`\kubelet\kubelet-20060102-150406.log`, "newer")
+	before := m.PIDs()
+	node := m.Request.Desired
 	node.Logs = desired.LogLimits{Size: 100, Age: metav1.Duration{Duration: time.Hour}, Count: 1}
 	node.Services = slices.Clone(node.Services)
 	node.Services[0].Log = desired.Log{Path: log}
 	node.Services[1].Log = desired.Log{Path: desired.Logs + `\kubelet\kubelet.log`, Rotates: true}
-	m.publish(t, node)
-	m.awaitSettings(t, node)
-	m.await(t, "the full log is put aside", func() bool {
+	m.Follow(t, node)
+	daemontest.Await(t, "the full log is put aside", func() bool {
 		info, err := disk.Stat(log)
 		return err == nil && info.Size() == 0
 	})
@@ -36,13 +37,11 @@ func TestANodeKeepsItsLogsWithinTheirLimits(t *testing.T) {
 	if err != nil || len(names) != 2 || !strings.HasPrefix(names[0], "containerd-20") {
 		t.Errorf("containerd's folder has %q, %v", names, err)
 	}
-	m.await(t, "the surplus log is removed", func() bool { return !disk.Exists(old) })
+	daemontest.Await(t, "the surplus log is removed", func() bool { return !disk.Exists(old) })
 	if !disk.Exists(desired.Logs + `\kubelet\kubelet.log`) {
 		t.Error("the log in use was removed")
 	}
-	for service, pid := range m.pids() {
-		if pid != before[service] {
-			t.Errorf("%s was restarted", service)
-		}
+	if after := m.PIDs(); !maps.Equal(after, before) {
+		t.Errorf("services were restarted: %v, then %v", before, after)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,80 +14,77 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/cri"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 // overlaid is a member whose pods are on a network of a simulated overlay, with Services that a simulated kube-proxy serves.
 type overlaid struct {
-	*member
+	*daemontest.Member
 	hns      *sim.HNS
 	services int
-	// ends counts how often kube-proxy exited because its Node's addresses changed; follows means that it does so.
-	ends    atomic.Int64
-	follows bool
 }
 
 const (
 	overlayName = "OVNKubernetesHybridOverlayNetwork"
-	cniConfig   = `C:\k\cni\config\cni.conf`
 	proxyConfig = `C:\k\kube-proxy.conf`
 	// restored is how long anything that Windows loses may be missing: a single load balancer is missing for 15 seconds before kube-proxy is
 	// restarted, which takes as long.
 	restored = 45 * time.Second
 )
 
-func newOverlaid(t *testing.T, services int) *overlaid {
+// newOverlaid joins a host after a preparation.
+func newOverlaid(t *testing.T, services int, prepare func(*overlaid)) *overlaid {
 	t.Helper()
-	o := newOverlaidWith(t, services, func(*overlaid) {})
-	o.awaitVersion(t)
+	o := &overlaid{services: services}
+	c := daemontest.NewCargo("1")
+	c.Add("kube-proxy.exe", []byte("kube-proxy"))
+	daemontest.NewMember(t, daemontest.Options{
+		Windows: sim.WindowsOptions{
+			Kind: "what WICD notices, and how soon, is measured", RestartDelay: daemontest.Never,
+			Programs: map[string]sim.Program{"hybrid-overlay-node": o.makeNetwork, "kube-proxy": o.serve},
+		},
+		Heartbeat: 5 * time.Minute, Cargo: c,
+		Prepare: func(m *daemontest.Member) {
+			o.Member, o.hns = m, m.Windows.HNS()
+			for i := range services {
+				o.putService(t, i)
+			}
+			declareOverlay(&m.Request.Desired)
+			prepare(o)
+		},
+	})
 	return o
 }
 
-// newOverlaidWith does the same with a preparation before the host joins, and does not wait for the version.
-func newOverlaidWith(t *testing.T, services int, prepare func(*overlaid)) *overlaid {
+// newServing returns a node that serves its Services.
+func newServing(t *testing.T, services int) *overlaid {
 	t.Helper()
-	cluster, err := servers.NewIsolatedCluster()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
-	o := &overlaid{services: services, member: &member{cluster: cluster, stop: func() {}}}
-	for i := range services {
-		o.putService(t, i)
-	}
-	c := newCargo("1")
-	c.add("kube-proxy.exe", []byte("kube-proxy"))
-	o.request = newMemberRequest(cluster, c)
-	o.request.Desired.CNI = nil
-	folder := desired.VersionFolder(c.digest())
-	proxy := ours("kube-proxy", folder+`\kube-proxy.exe --config=`+proxyConfig, "hybrid-overlay-node")
+	o := newOverlaid(t, services, func(*overlaid) {})
+	o.AwaitVersion(t)
+	time.Sleep(time.Minute)
+	return o
+}
+
+// declareOverlay declares the network and the services that create and use it.
+func declareOverlay(n *desired.Node) {
+	folder := desired.VersionFolder(n.Digest)
+	overlay := daemontest.Service("hybrid-overlay-node", folder+`\kubelet.exe --v=4`, "kubelet")
+	proxy := daemontest.Service("kube-proxy", folder+`\kube-proxy.exe --config=`+proxyConfig, "hybrid-overlay-node")
 	proxy.Needs = []string{proxyConfig}
-	own := len(o.request.Desired.Services) - 1
-	o.request.Desired.Services = append(o.request.Desired.Services[:own:own],
-		ours("hybrid-overlay-node", folder+`\kubelet.exe --v=4`, "kubelet"), proxy, o.request.Desired.Services[own])
-	o.request.Desired.Network = &desired.Network{
+	n.Services = slices.Insert(n.Services, len(n.Services)-1, overlay, proxy)
+	n.CNI = nil
+	n.Network = &desired.Network{
 		Name: overlayName, MadeBy: "hybrid-overlay-node", Endpoint: "VIPEndpoint", Proxy: "kube-proxy", ServiceCIDR: "10.96.0.0/16",
 		Files: []desired.File{
-			{Path: cniConfig, Content: `{"name":"{{.Network}}","subnet":"{{.PodCIDR}}","until":"{{.LastPodIP}}","provider":"{{.ManagementIP}}"}`},
+			{Path: daemontest.CNIConfig, Content: `{"name":"{{.Network}}","subnet":"{{.PodCIDR}}","until":"{{.LastPodIP}}","provider":"{{.ManagementIP}}"}`},
 			{Path: proxyConfig, Content: `{"node":"{{.Node}}","vip":"{{.SourceVIP}}"}`},
 		},
 	}
-	o.windows = newWindows(t, sim.WindowsOptions{
-		Kind: "what WICD notices, and how soon, is measured", Dial: cluster.Dial, RestartDelay: never,
-		Programs: map[string]sim.Program{
-			"kubelet": sim.KubeletOptions{Heartbeat: 5 * time.Minute}.Program(), "hybrid-overlay-node": o.makeNetwork, "kube-proxy": o.serve,
-		},
-	})
-	o.hns = o.windows.HNS()
-	prepare(o)
-	mustSend(t, o.windows, c)
-	mustJoin(t, o.windows, o.request)
-	t.Cleanup(func() { o.stop() })
-	o.start(t)
-	return o
 }
 
 func vip(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, 1, byte(i + 1)}) }
@@ -107,8 +103,8 @@ func (o *overlaid) putService(t *testing.T, i int) {
 		"addressType": "IPv4", "ports": []any{map[string]any{"name": "web", "port": 8080}},
 		"endpoints": []any{map[string]any{"addresses": []any{"10.132.9.9"}, "conditions": map[string]any{"ready": true}}},
 	}
-	if err := errors.Join(o.cluster.Put("/api/v1/namespaces/ns/services/"+name, service),
-		o.cluster.Put("/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices/"+name, slice)); err != nil {
+	if err := errors.Join(o.Cluster.Put("/api/v1/namespaces/ns/services/"+name, service),
+		o.Cluster.Put("/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices/"+name, slice)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -130,7 +126,7 @@ func (o *overlaid) makeNetwork(ctx context.Context, _ sim.Process) uint32 {
 	return 0
 }
 
-// serve is a kube-proxy: it creates load balancers after it has started, and never again; that of 1.37 exits when its Node's addresses change.
+// serve is a kube-proxy: it creates load balancers after it has started, and never again.
 func (o *overlaid) serve(ctx context.Context, _ sim.Process) uint32 {
 	_ = o.hns.Remove(ctx, hns.State{LoadBalancers: o.hns.State().LoadBalancers})
 	select {
@@ -143,26 +139,12 @@ func (o *overlaid) serve(ctx context.Context, _ sim.Process) uint32 {
 		all.LoadBalancers = append(all.LoadBalancers, hns.LoadBalancer{VIPs: []netip.Addr{vip(i)}, Protocol: hns.TCP, External: 80, Internal: 8080})
 	}
 	o.hns.Add(all)
-	for addresses := o.node().Status.Addresses; ctx.Err() == nil; {
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-		if o.follows && !slices.Equal(o.node().Status.Addresses, addresses) {
-			o.ends.Add(1)
-			return 1
-		}
-	}
+	<-ctx.Done()
 	return 0
 }
 
-func (o *overlaid) condition() (c corev1.NodeCondition) {
-	for _, c := range o.node().Status.Conditions {
-		if c.Type == api.ConditionWindowsNetworkUnavailable {
-			return c
-		}
-	}
-	return c
+func networkCondition(m *daemontest.Member) corev1.NodeCondition {
+	return m.Condition(api.ConditionWindowsNetworkUnavailable)
 }
 
 // missing returns what is missing of the network; empty when nothing is.
@@ -183,12 +165,12 @@ func (o *overlaid) missing() string {
 func (o *overlaid) restore(t *testing.T, reason string) {
 	t.Helper()
 	began, reported := time.Now(), ""
-	for o.missing() != "" || reported == "" || o.condition().Status != corev1.ConditionFalse {
-		if c := o.condition(); c.Status == corev1.ConditionTrue {
+	for o.missing() != "" || reported == "" || networkCondition(o.Member).Status != corev1.ConditionFalse {
+		if c := networkCondition(o.Member); c.Status == corev1.ConditionTrue {
 			reported += c.Reason + " "
 		}
 		if time.Since(began) > restored {
-			t.Fatalf("after %v %q is missing; the condition is %+v", restored, o.missing(), o.condition())
+			t.Fatalf("after %v %q is missing; the condition is %+v", restored, o.missing(), networkCondition(o.Member))
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
@@ -200,18 +182,17 @@ func (o *overlaid) restore(t *testing.T, reason string) {
 
 func TestTheNetworkIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOverlaid(t, 20)
-		time.Sleep(time.Minute)
+		o := newServing(t, 20)
 		if missing := o.missing(); missing != "" {
 			t.Fatalf("after the join, %s is missing", missing)
 		}
-		disk := o.windows.Disk()
-		expectContent(t, disk, cniConfig, `{"name":"`+overlayName+`","subnet":"10.132.1.0/24","until":"10.132.1.253","provider":"192.0.2.10"}`)
-		expectContent(t, disk, proxyConfig, `{"node":"win-1","vip":"10.132.1.254"}`)
-		if c := o.condition(); c.Status != corev1.ConditionFalse || c.Reason != api.ReasonNetworkWorks {
+		disk := o.Windows.Disk()
+		daemontest.ExpectContent(t, disk, daemontest.CNIConfig, `{"name":"`+overlayName+`","subnet":"10.132.1.0/24","until":"10.132.1.253","provider":"192.0.2.10"}`)
+		daemontest.ExpectContent(t, disk, proxyConfig, `{"node":"win-1","vip":"10.132.1.254"}`)
+		if c := networkCondition(o.Member); c.Status != corev1.ConditionFalse || c.Reason != api.ReasonNetworkWorks {
 			t.Errorf("the condition is %+v", c)
 		}
-		kubelet, overlay := o.windows.Service("kubelet").PID, o.windows.Service("hybrid-overlay-node").PID
+		kubelet, overlay := o.Windows.Service("kubelet").PID, o.Windows.Service("hybrid-overlay-node").PID
 		for _, step := range []struct {
 			what, reason string
 			harm         func()
@@ -231,16 +212,16 @@ func TestTheNetworkIsRestored(t *testing.T) {
 				t.Fatalf("%s is missing again", missing)
 			}
 		}
-		if o.windows.Service("kubelet").PID != kubelet || o.windows.Service("hybrid-overlay-node").PID != overlay {
+		if o.Windows.Service("kubelet").PID != kubelet || o.Windows.Service("hybrid-overlay-node").PID != overlay {
 			t.Error("services were restarted that had nothing to do with it")
 		}
-		if o.cluster.Count("POST", "/events") == 0 {
+		if o.Cluster.Count("POST", "/events") == 0 {
 			t.Error("no event tells of a repair")
 		}
-		writes := o.cluster.Count("PATCH", "") + o.cluster.Count("POST", "")
+		writes := o.Cluster.Count("PATCH", "") + o.Cluster.Count("POST", "")
 		calls := o.hns.Calls()["CreateEndpoint"] + o.hns.Calls()["Remove"]
 		time.Sleep(4 * time.Minute)
-		if more := o.cluster.Count("PATCH", "") + o.cluster.Count("POST", "") - writes; more > 0 {
+		if more := o.Cluster.Count("PATCH", "") + o.Cluster.Count("POST", "") - writes; more > 0 {
 			t.Errorf("%d writes to the cluster while nothing happens", more)
 		}
 		if more := o.hns.Calls()["CreateEndpoint"] + o.hns.Calls()["Remove"] - calls; more > 0 {
@@ -252,67 +233,88 @@ func TestTheNetworkIsRestored(t *testing.T) {
 // TestProxyConfigRequiresHostEndpoint: with a source address that no endpoint has, kube-proxy would create load balancers that lead nowhere.
 func TestProxyConfigRequiresHostEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOverlaid(t, 1)
-		time.Sleep(time.Minute)
-		disk := o.windows.Disk()
+		o := newServing(t, 1)
+		disk := o.Windows.Disk()
 		if err := disk.Remove(proxyConfig); err != nil {
 			t.Fatal(err)
 		}
 		o.hns.Refuse("CreateEndpoint", errors.New("no"))
 		o.hns.Lose(o.hns.State().Endpoints[0].ID)
 		time.Sleep(time.Minute)
-		if disk.Exists(proxyConfig) || o.condition().Reason != api.ReasonHNSEndpointLost {
-			t.Errorf("without the host's endpoint, kube-proxy's configuration is written (%v); the condition is %+v", disk.Exists(proxyConfig), o.condition())
+		if disk.Exists(proxyConfig) || networkCondition(o.Member).Reason != api.ReasonHNSEndpointLost {
+			t.Errorf("without the host's endpoint, kube-proxy's configuration is written (%v); the condition is %+v", disk.Exists(proxyConfig), networkCondition(o.Member))
 		}
 		o.hns.Refuse("CreateEndpoint", nil)
 		time.Sleep(5 * time.Second)
-		expectContent(t, disk, proxyConfig, `{"node":"win-1","vip":"10.132.1.254"}`)
+		daemontest.ExpectContent(t, disk, proxyConfig, `{"node":"win-1","vip":"10.132.1.254"}`)
 	})
 }
 
-func TestLeaveRemovesOwnNetworks(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{Kind: "the networks are added just before the leave, and must be listed"}), newCargo("1")
-	mustSend(t, w, c)
-	r := newRequest(c)
-	r.Desired.Network = &desired.Network{Name: overlayName, Base: "Base" + overlayName, MadeBy: "kubelet", Endpoint: "VIPEndpoint", Proxy: "kube-proxy"}
-	mustJoin(t, w, r)
-	w.HNS().Add(hns.State{
-		Networks:      []hns.Network{{ID: "n1", Name: overlayName}, {ID: "n0", Name: "Base" + overlayName}, {ID: "nat", Name: "nat"}},
-		Endpoints:     []hns.Endpoint{{ID: "e1", Network: "n1"}, {ID: "e2", Network: "n1", Remote: true}, {ID: "others", Network: "nat"}},
-		LoadBalancers: []hns.LoadBalancer{{ID: "b1", Protocol: hns.TCP, External: 80}},
+// If a service creates the pod network, everything is created except for the file that makes the node Ready.
+func TestAnOverlayWaitsForTheSandboxImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const image = "mcr.test/pause:1"
+		o := newOverlaid(t, 1, func(o *overlaid) {
+			o.Request.Desired.SandboxImage = image
+			o.Windows.RefuseImage(image, &cri.Error{Code: cri.NotFound, Message: "not found"})
+		})
+		daemontest.Await(t, "the image is missing", func() bool {
+			return o.Condition(api.ConditionSandboxImage).Reason == api.ReasonSandboxImageNotFound
+		})
+		time.Sleep(10 * time.Minute)
+		disk, node := o.Windows.Disk(), o.Node()
+		if disk.Exists(daemontest.CNIConfig) || !disk.Exists(proxyConfig) || nodestate.IsReady(&node) {
+			t.Errorf("%s is there: %v, %s: %v, the node is Ready: %v", daemontest.CNIConfig, disk.Exists(daemontest.CNIConfig), proxyConfig, disk.Exists(proxyConfig), nodestate.IsReady(&node))
+		}
+		o.Windows.RefuseImage(image, nil)
+		time.Sleep(5 * time.Minute)
+		o.AwaitVersion(t)
 	})
-	mustLeave(t, w, r.Cluster)
-	got := w.HNS().State()
-	if len(got.Networks) != 1 || got.Networks[0].Name != "nat" || len(got.Endpoints) != 1 || len(got.LoadBalancers) != 0 {
-		t.Errorf("there remain %+v", got)
-	}
 }
 
-func TestAddressesOfAnotherClusterAreForgotten(t *testing.T) {
-	const reserved = desired.CNIData + `\networks\` + overlayName + `\10.132.0.2`
-	for name, test := range map[string]struct {
-		prepare func(*sim.Windows)
-		stays   bool
-	}{
-		"nothing runs":        {prepare: func(*sim.Windows) {}},
-		"a container has one": {prepare: func(w *sim.Windows) { w.AddContainer("pause", shim) }, stays: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-			mustWrite(t, w.Disk(), reserved, "x")
-			mustWrite(t, w.Disk(), shim, "a shim")
-			test.prepare(w)
-			mustSend(t, w, c)
-			r := newRequest(c)
-			mustJoin(t, w, r)
-			if w.Disk().Exists(reserved) != test.stays {
-				t.Errorf("the address is there: %v, want %v", !test.stays, test.stays)
-			}
-			mustWrite(t, w.Disk(), reserved, "x")
-			mustJoin(t, w, r)
-			if !w.Disk().Exists(reserved) {
-				t.Error("a repeated join forgot an address of this cluster")
-			}
+// TestNoPodIsEndedForQuirks simulates hours of a node on many kinds of Windows whose Host Network Service restarts, lists objects late or without
+// some fields, or lists removed ones. Nothing was lost, so no pod is ended and nothing is removed.
+func TestNoPodIsEndedForQuirks(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				quirks := sim.QuirksByChance(seed).Network
+				quirks.Ports, quirks.NeedsAdapter = 0, false // these lose load balancers, and the network
+				o := newServing(t, 5)
+				for i := range 6 {
+					o.putPod(t, i)
+				}
+				time.Sleep(time.Minute)
+				before := o.hns.State()
+				process, containers := o.Windows.Service("kube-proxy").PID, len(o.Windows.Remnants())
+				o.hns.SetQuirks(quirks)
+				o.hns.ResetCalls()
+				for range 3 {
+					o.hns.Restart(false)
+					time.Sleep(15 * time.Minute)
+				}
+				after, calls := o.hns.State(), o.hns.Calls()
+				if calls["CreateEndpoint"] > 0 || len(after.Endpoints) != len(before.Endpoints) || len(after.LoadBalancers) != len(before.LoadBalancers) {
+					t.Errorf("calls %v, %d endpoints and %d load balancers of %d and %d; %+v", calls, len(after.Endpoints), len(after.LoadBalancers),
+						len(before.Endpoints), len(before.LoadBalancers), quirks)
+				}
+				if got := o.Windows.Remnants(); len(got) != containers {
+					t.Errorf("there are containers %v, want %d; the condition is %+v; %+v", got, containers, networkCondition(o.Member), quirks)
+				}
+				// A Host Network Service that starts late is more than a quirk for kube-proxy: all its objects seem gone, and it is restarted.
+				if pid := o.Windows.Service("kube-proxy").PID; quirks.StartsLate == 0 && (pid != process || calls["Remove"] > 0) {
+					t.Errorf("kube-proxy was restarted, calls %v; the condition is %+v; %+v", calls, networkCondition(o.Member), quirks)
+				}
+			})
 		})
 	}
+}
+
+// putPod creates a pod with an endpoint.
+func (o *overlaid) putPod(t *testing.T, i int) {
+	t.Helper()
+	name, address := fmt.Sprintf("sandbox-%d", i), fmt.Sprintf("10.132.1.%d", i+10)
+	o.hns.Add(hns.State{Endpoints: []hns.Endpoint{{Network: o.hns.State().Networks[0].ID, Name: name, Address: netip.MustParseAddr(address)}}})
+	daemontest.MustWrite(t, o.Windows.Disk(), desired.CNIResults+`\`+name, fmt.Sprintf(`{"containerId":%q,"result":{"ips":[{"address":"%s/24"}]}}`, name, address))
+	o.Windows.AddContainer(name, "")
 }

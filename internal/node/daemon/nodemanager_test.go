@@ -10,38 +10,24 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/windows-machine-config/wmco/internal/node/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/node/identity"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
-	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 const nodeManagerPending = desired.WICDCertificates + `\cloud-node-manager-client-pending.pem`
 
 // newNodeManagerHost joins a host with the cloud-node-manager to a cluster that approves only some certificate requests at first.
-func newNodeManagerHost(t *testing.T, approve func(*certificatesv1.CertificateSigningRequest) bool) *member {
+func newNodeManagerHost(t *testing.T, approve func(*certificatesv1.CertificateSigningRequest) bool) *daemontest.Member {
 	t.Helper()
-	cluster, err := servers.NewIsolatedCluster()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster.Approve(approve)
-	t.Cleanup(cluster.Close)
-	c := newCargo("1")
-	m := &member{cluster: cluster, request: newMemberRequest(cluster, c), stop: func() {}}
-	service := ours(desired.NodeManagerService, desired.VersionFolder(m.request.Desired.Digest)+`\kubelet.exe --v=4`, "kubelet")
-	service.Needs = []string{desired.NodeManagerIdentity}
-	m.request.Desired.Services = append(m.request.Desired.Services, service)
-	m.windows = newWindows(t, sim.WindowsOptions{
-		Dial: cluster.Dial, RestartDelay: 100 * time.Millisecond,
-		Programs: map[string]sim.Program{"kubelet": sim.KubeletOptions{Heartbeat: time.Minute}.Program()},
-	})
-	mustSend(t, m.windows, c)
-	mustJoin(t, m.windows, m.request)
-	t.Cleanup(func() { m.stop() })
-	m.start(t)
-	m.giveRange(t)
+	m := daemontest.NewMember(t, daemontest.Options{Heartbeat: time.Minute, Prepare: func(m *daemontest.Member) {
+		m.Cluster.Approve(approve)
+		service := daemontest.Service(desired.NodeManagerService, desired.VersionFolder(m.Request.Desired.Digest)+`\kubelet.exe --v=4`, "kubelet")
+		service.Needs = []string{desired.NodeManagerIdentity}
+		m.Request.Desired.Services = append(m.Request.Desired.Services, service)
+	}})
+	m.GiveRange(t)
 	return m
 }
 
@@ -50,8 +36,8 @@ func isForNodeManager(r *certificatesv1.CertificateSigningRequest) bool {
 }
 
 // nodeManagerIdentity returns the program's certificate; nil while it has no valid one.
-func (m *member) nodeManagerIdentity() *identity.Identity {
-	b, err := m.windows.Disk().Read(desired.NodeManagerIdentity)
+func nodeManagerIdentity(m *daemontest.Member) *identity.Identity {
+	b, err := m.Windows.Disk().Read(desired.NodeManagerIdentity)
 	if err != nil {
 		return nil
 	}
@@ -63,10 +49,10 @@ func (m *member) nodeManagerIdentity() *identity.Identity {
 }
 
 // nodeManagerRequests returns the cluster's requests for it.
-func (m *member) nodeManagerRequests() (requests []certificatesv1.CertificateSigningRequest) {
-	for _, path := range m.cluster.Paths() {
+func nodeManagerRequests(m *daemontest.Member) (requests []certificatesv1.CertificateSigningRequest) {
+	for _, path := range m.Cluster.Paths() {
 		var r certificatesv1.CertificateSigningRequest
-		if strings.HasPrefix(path, requestsPath) && m.cluster.Get(path, &r) && isForNodeManager(&r) {
+		if strings.HasPrefix(path, daemontest.RequestsPath) && m.Cluster.Get(path, &r) && isForNodeManager(&r) {
 			requests = append(requests, r)
 		}
 	}
@@ -77,24 +63,26 @@ func (m *member) nodeManagerRequests() (requests []certificatesv1.CertificateSig
 func TestTheCloudNodeManagerRunsWithACertificateOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newNodeManagerHost(t, func(r *certificatesv1.CertificateSigningRequest) bool { return !isForNodeManager(r) })
-		m.await(t, "it is requested", func() bool { return len(m.nodeManagerRequests()) == 1 })
+		daemontest.Await(t, "it is requested", func() bool { return len(nodeManagerRequests(m)) == 1 })
 		time.Sleep(10 * time.Minute)
-		if s := m.windows.Service(desired.NodeManagerService); s.State == hostapi.Running {
+		if s := m.Windows.Service(desired.NodeManagerService); s.State == hostapi.Running {
 			t.Error("the service runs without its certificate")
 		}
-		m.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return true })
-		m.await(t, "the service runs", func() bool { return m.windows.Service(desired.NodeManagerService).State == hostapi.Running })
-		m.awaitVersion(t)
-		if m.nodeManagerIdentity() == nil || m.windows.Disk().Exists(nodeManagerPending) {
+		m.Cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return true })
+		daemontest.Await(t, "the service runs", func() bool { return m.Windows.Service(desired.NodeManagerService).State == hostapi.Running })
+		m.AwaitVersion(t)
+		if nodeManagerIdentity(m) == nil || m.Windows.Disk().Exists(nodeManagerPending) {
 			t.Error("its certificate is not there, or the key of the request still is")
 		}
-		for _, r := range m.nodeManagerRequests() {
+		for _, r := range nodeManagerRequests(m) {
 			if r.Spec.Username != "system:wicd-node:win-1" {
 				t.Errorf("%s requested its certificate", r.Spec.Username)
 			}
-			m.checkRequest(t, &r)
+			if r.Spec.SignerName != "kubernetes.io/kube-apiserver-client" || *r.Spec.ExpirationSeconds != 86400 || len(r.Spec.Usages) != 2 {
+				t.Errorf("the request is %+v", r.Spec)
+			}
 		}
-		if status, err := credentials.ReadCertificate(m.windows.Disk(), credentials.CertificateFiles()[3]); err != nil || status == nil {
+		if status, err := credentials.ReadCertificate(m.Windows.Disk(), credentials.CertificateFiles()[3]); err != nil || status == nil {
 			t.Errorf("it is not among the certificates of the node: %v", err)
 		}
 	})
@@ -104,15 +92,15 @@ func TestTheCloudNodeManagerRunsWithACertificateOfItsOwn(t *testing.T) {
 func TestCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newNodeManagerHost(t, func(*certificatesv1.CertificateSigningRequest) bool { return true })
-		m.await(t, "it has a certificate", func() bool { return m.nodeManagerIdentity() != nil })
+		daemontest.Await(t, "it has a certificate", func() bool { return nodeManagerIdentity(m) != nil })
 		for range 72 {
 			time.Sleep(time.Hour)
-			wicd, err := credentials.ReadIdentity(m.windows.Disk(), "win-1", time.Now())
-			if id := m.nodeManagerIdentity(); id == nil || err != nil || min(time.Until(id.Leaf.NotAfter), time.Until(wicd.Leaf.NotAfter)) < 3*time.Hour {
+			wicd, err := credentials.ReadIdentity(m.Windows.Disk(), "win-1", time.Now())
+			if id := nodeManagerIdentity(m); id == nil || err != nil || min(time.Until(id.Leaf.NotAfter), time.Until(wicd.Leaf.NotAfter)) < 3*time.Hour {
 				t.Fatalf("the certificates are %+v and %+v, %v", id, wicd, err)
 			}
 		}
-		if n := len(m.nodeManagerRequests()); n < 3 || n > 5 {
+		if n := len(nodeManagerRequests(m)); n < 3 || n > 5 {
 			t.Errorf("%d were requested in three days", n)
 		}
 	})
@@ -122,13 +110,13 @@ func TestCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 func TestARejectedCertificateOfTheCloudNodeManagerIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newNodeManagerHost(t, func(*certificatesv1.CertificateSigningRequest) bool { return true })
-		m.awaitVersion(t)
-		before := m.nodeManagerIdentity()
-		m.cluster.SetClock(48 * time.Hour)
-		m.cluster.SetAway(true)
-		m.cluster.SetAway(false)
+		m.AwaitVersion(t)
+		before := nodeManagerIdentity(m)
+		m.Cluster.SetClock(48 * time.Hour)
+		m.Cluster.SetAway(true)
+		m.Cluster.SetAway(false)
 		time.Sleep(time.Hour)
-		if after := m.nodeManagerIdentity(); after == nil || after.Leaf.Equal(before.Leaf) {
+		if after := nodeManagerIdentity(m); after == nil || after.Leaf.Equal(before.Leaf) {
 			t.Error("it has the certificate that the cluster rejects")
 		}
 	})
@@ -138,10 +126,10 @@ func TestARejectedCertificateOfTheCloudNodeManagerIsReplaced(t *testing.T) {
 func TestUnusedNodeManagerCertificateIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newNodeManagerHost(t, func(*certificatesv1.CertificateSigningRequest) bool { return true })
-		m.awaitVersion(t)
-		node := m.request.Desired
+		m.AwaitVersion(t)
+		node := m.Request.Desired
 		node.Services = slices.DeleteFunc(slices.Clone(node.Services), func(s desired.Service) bool { return s.Name == desired.NodeManagerService })
-		m.publish(t, node)
-		m.await(t, "its certificate is removed", func() bool { return !m.windows.Disk().Exists(desired.NodeManagerIdentity) })
+		m.Publish(t, node)
+		daemontest.Await(t, "its certificate is removed", func() bool { return !m.Windows.Disk().Exists(desired.NodeManagerIdentity) })
 	})
 }

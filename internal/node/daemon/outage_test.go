@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -11,88 +12,68 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
-// isolated is a member of a cluster in a test with simulated time.
-type isolated struct {
-	*member
+// separable is a member whose network can be cut, in simulated time.
+type separable struct {
+	*daemontest.Member
 	// cut drops all packets between host and cluster.
 	cut atomic.Bool
 	// dials counts the attempts to connect while cut.
 	dials atomic.Int64
 }
 
-// newIsolated joins a host, and returns when the node has reported.
-func newIsolated(t *testing.T, prepare func(*servers.Cluster)) *isolated {
+// newSeparable returns a node that has reported its version, on a Windows without quirks if kind is the reason for that.
+func newSeparable(t *testing.T, kind string, prepare func(*daemontest.Member)) *separable {
 	t.Helper()
-	return newIsolatedOn(t, prepare, "")
-}
-
-// newIsolatedOn does the same on a Windows without quirks, for the reason given by kind.
-func newIsolatedOn(t *testing.T, prepare func(*servers.Cluster), kind string) *isolated {
-	t.Helper()
-	cluster, err := servers.NewIsolatedCluster()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &isolated{}
-	kubelet := sim.KubeletOptions{Heartbeat: 5 * time.Minute}.Program()
-	m.member = newMemberOf(t, cluster, prepare, sim.WindowsOptions{
-		RestartDelay: never, Kind: kind, Programs: map[string]sim.Program{"kubelet": kubelet},
+	s := &separable{}
+	s.Member = daemontest.NewFollower(t, daemontest.Options{
+		Windows: sim.WindowsOptions{RestartDelay: daemontest.Never, Kind: kind}, Heartbeat: 5 * time.Minute, Prepare: func(m *daemontest.Member) {
+			m.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if s.cut.Load() {
+					s.dials.Add(1)
+					time.Sleep(10 * time.Second) // WICD's timeout
+					return nil, errors.New("no answer")
+				}
+				return m.Cluster.Dial(ctx, network, address)
+			}
+			prepare(m)
+		},
 	})
-	m.giveRange(t)
-	m.awaitVersion(t)
-	m.stop()
-	m.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if m.cut.Load() {
-			m.dials.Add(1)
-			time.Sleep(10 * time.Second) // WICD's timeout
-			return nil, errors.New("no answer")
-		}
-		return cluster.Dial(ctx, network, address)
-	}
-	m.start(t)
-	return m
+	return s
 }
 
-// asked returns how often WICD called the API server, or tried to. Only WICD requests these paths.
-func (m *isolated) asked() (n int) {
-	for method, path := range map[string]string{http.MethodGet: "/configmaps", http.MethodPost: "/certificatesigningrequests"} {
-		n += m.cluster.Count(method, path)
-	}
-	return n + m.cluster.Count(http.MethodGet, "/api/v1/nodes") + int(m.dials.Load())
+// asked returns how often WICD called the API server. Only WICD requests these paths.
+func asked(m *daemontest.Member) int {
+	return m.Cluster.Count(http.MethodGet, "/configmaps") + m.Cluster.Count(http.MethodPost, "/certificatesigningrequests") + m.Cluster.Count(http.MethodGet, "/api/v1/nodes")
 }
 
 // expectKept checks that services and environment are as declared.
-func (m *isolated) expectKept(t *testing.T) {
+func (m *separable) expectKept(t *testing.T) {
 	t.Helper()
-	expectServices(t, m.windows, m.request)
-	for _, s := range m.request.Desired.Services {
-		if m.windows.Disabled(s.Name) {
+	daemontest.ExpectServices(t, m.Windows, m.Request)
+	for _, s := range m.Request.Desired.Services {
+		if m.Windows.Disabled(s.Name) {
 			t.Errorf("service %s does not start with Windows", s.Name)
 		}
 	}
-	if got := m.windows.Environment()["NO_PROXY"]; got != "" {
+	if got := m.Windows.Environment()["NO_PROXY"]; got != "" {
 		t.Errorf("the machine has NO_PROXY=%s", got)
 	}
 }
 
 // harm makes the n-th change to the host's services and settings, in rotation.
-func (m *isolated) harm(t *testing.T, n int) {
+func (m *separable) harm(t *testing.T, n int) {
 	t.Helper()
-	w := m.windows
+	w := m.Windows
 	things := []func(){
 		func() { w.Crash("kubelet") },
 		func() { w.Edit("containerd", func(s *desired.Service) { s.Command += " --log-level debug" }) },
 		func() { w.SetVariable("NO_PROXY", "mine") },
-		func() {
-			if err := w.Host().Services.Stop(t.Context(), "containerd"); err != nil {
-				t.Error(err)
-			}
-		},
+		func() { daemontest.MustStop(t, w, "containerd") },
 		func() { w.DeleteService("kubelet") },
 		func() { w.Disable(api.WICDService) },
 	}
@@ -113,32 +94,31 @@ func TestTheAPIServerMayBeAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolated(t, func(*servers.Cluster) {})
-				m.request.Desired.WatchedEnvironment = []string{"NO_PROXY"}
-				m.publish(t, m.request.Desired)
-				m.awaitSettings(t, m.request.Desired)
-				before := m.asked()
+				m := newSeparable(t, "", func(*daemontest.Member) {})
+				m.Request.Desired.WatchedEnvironment = []string{"NO_PROXY"}
+				m.Follow(t, m.Request.Desired)
+				before := asked(m.Member)
 				m.cut.Store(test.cut)
-				m.cluster.SetAway(true)
+				m.Cluster.SetAway(true)
 				for n := range 6 {
 					m.harm(t, n)
 					time.Sleep(test.away / 6)
 					m.expectKept(t)
 				}
-				m.publish(t, m.changed())
-				requested, most := m.asked()-before, 2*int(test.away/(20*time.Second))+20
+				m.Publish(t, m.Changed())
+				requested, most := asked(m.Member)+int(m.dials.Load())-before, 2*int(test.away/(20*time.Second))+20
 				t.Logf("%d requests, at most %d are allowed", requested, most)
 				if requested > most {
 					t.Error("that is too many")
 				}
-				pids := m.pids()
+				pids := m.PIDs()
 				m.cut.Store(false)
-				m.cluster.SetAway(false)
+				m.Cluster.SetAway(false)
 				time.Sleep(45 * time.Second) // the longest pause between two attempts, and a running one
-				if !m.reports(m.changed()) {
+				if !m.Reports(t, m.Changed()) {
 					t.Error("the node has not followed")
 				}
-				if now := m.pids(); now["kubelet"] != pids["kubelet"] || now["containerd"] != pids["containerd"] {
+				if now := m.PIDs(); !maps.Equal(now, pids) {
 					t.Errorf("services were started again: %v, then %v", pids, now)
 				}
 				m.expectKept(t)
@@ -168,44 +148,25 @@ func TestAClockThatIsWrongHarmsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolatedOn(t, func(c *servers.Cluster) { c.SetClock(-test.joined) }, soon)
-				before := m.cluster.Count(http.MethodPost, requestsPath)
-				m.cluster.SetClock(-test.then)
+				m := newSeparable(t, daemontest.Soon, func(m *daemontest.Member) { m.Cluster.SetClock(-test.joined) })
+				before := m.Cluster.Count(http.MethodPost, daemontest.RequestsPath)
+				m.Cluster.SetClock(-test.then)
 				time.Sleep(test.long)
-				if n := m.cluster.Count(http.MethodPost, requestsPath) - before; n > test.requests {
+				if n := m.Cluster.Count(http.MethodPost, daemontest.RequestsPath) - before; n > test.requests {
 					t.Errorf("%d certificates were asked for within %v, want at most %d", n, test.long, test.requests)
 				}
-				m.publish(t, m.changed())
+				m.Publish(t, m.Changed())
 				time.Sleep(10 * minute)
-				if m.reports(m.changed()) != test.follows {
+				if m.Reports(t, m.Changed()) != test.follows {
 					t.Errorf("the node follows: %v", !test.follows)
 				}
-				m.windows.Crash("kubelet")
-				time.Sleep(restoredWithin)
+				m.Windows.Crash("kubelet")
+				time.Sleep(daemontest.RestoredWithin)
 				m.expectKept(t)
-				m.cluster.SetClock(-test.joined)
+				m.Cluster.SetClock(-test.joined)
 				time.Sleep(6 * minute) // longer than the pause after an unusable certificate
-				m.awaitSettings(t, m.changed())
+				m.AwaitSettings(t, m.Changed())
 			})
 		})
 	}
-}
-
-func TestEachVersionIsReportedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*servers.Cluster) {})
-		annotated := func() int {
-			return m.cluster.Count(http.MethodPatch, nodePath) - m.cluster.Count(http.MethodPatch, nodePath+"/status")
-		}
-		time.Sleep(time.Minute) // until the states of services are reported
-		for _, node := range []desired.Node{m.changed(), m.request.Desired, m.changed()} {
-			before := annotated()
-			m.publish(t, node)
-			m.awaitSettings(t, node)
-			time.Sleep(time.Minute)
-			if n := annotated() - before; n != 1 {
-				t.Errorf("the node was annotated %d times", n)
-			}
-		}
-	})
 }

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 // How long until a problem and its end are reported: WICD checks every minute.
@@ -29,15 +29,19 @@ type problem struct {
 	condition   corev1.NodeConditionType
 	reason      string
 	works       string
-	begin, end  func(*isolated)
+	begin, end  func(*daemontest.Member)
 	told, over  time.Duration
 	says        []string
 	withService string // an existing service of Windows
 }
 
 func problems() map[string]problem {
-	hcs := func(got sim.HCS) func(*isolated) { return func(m *isolated) { m.windows.SetHCS(got) } }
-	clock := func(ahead time.Duration) func(*isolated) { return func(m *isolated) { m.cluster.SetClock(ahead) } }
+	hcs := func(got sim.HCS) func(*daemontest.Member) {
+		return func(m *daemontest.Member) { m.Windows.SetHCS(got) }
+	}
+	clock := func(ahead time.Duration) func(*daemontest.Member) {
+		return func(m *daemontest.Member) { m.Cluster.SetClock(ahead) }
+	}
 	return map[string]problem{
 		"the Host Compute Service hangs": {
 			condition: api.ConditionHostComputeUnavailable, reason: api.ReasonHCSUnavailable, works: api.ReasonHCSWorks, told: problemTold, over: problemOver,
@@ -49,15 +53,15 @@ func problems() map[string]problem {
 		},
 		"memory is committed": {
 			condition: api.ConditionCommitPressure, reason: api.ReasonCommitLimitNear, works: api.ReasonCommitAvailable, told: problemTold, over: problemOver,
-			begin: func(m *isolated) { m.windows.Commit(19 << 30) }, end: func(m *isolated) { m.windows.Commit(0) }, says: []string{"20480 MiB of memory are committed"},
+			begin: func(m *daemontest.Member) { m.Windows.Commit(19 << 30) }, end: func(m *daemontest.Member) { m.Windows.Commit(0) }, says: []string{"20480 MiB of memory are committed"},
 		},
 		"Windows has a known fault": {
 			condition: api.ConditionWindowsUpdateNeeded, reason: api.ReasonWindowsUpdateNeeded, works: api.ReasonWindowsUpToDate, told: problemTold, over: problemOver,
-			begin: func(m *isolated) { m.windows.Update(2582) }, end: func(m *isolated) { m.windows.Update(2762) }, says: []string{"revision 2582", "install KB5044281"},
+			begin: func(m *daemontest.Member) { m.Windows.Update(2582) }, end: func(m *daemontest.Member) { m.Windows.Update(2762) }, says: []string{"revision 2582", "install KB5044281"},
 		},
 		"an update of Windows was removed": {
 			condition: api.ConditionWindowsUpdateNeeded, reason: api.ReasonWindowsUpdateNeeded, works: api.ReasonWindowsUpToDate, told: problemTold, over: problemOver,
-			begin: func(m *isolated) { m.windows.Update(587) }, end: func(m *isolated) { m.windows.Update(681) }, says: []string{"revision 587", "install KB5012637"},
+			begin: func(m *daemontest.Member) { m.Windows.Update(587) }, end: func(m *daemontest.Member) { m.Windows.Update(681) }, says: []string{"revision 587", "install KB5012637"},
 		},
 		"the clock is behind": {
 			condition: api.ConditionClockSkewed, reason: api.ReasonClockOutOfSync, works: api.ReasonClockInSync, told: clockTold, over: clockOver,
@@ -74,47 +78,43 @@ func TestWindowsProblemIsReportedOnNode(t *testing.T) {
 	for name, p := range problems() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolatedOn(t, func(*servers.Cluster) {}, "one problem at a time")
+				m := daemontest.NewIsolated(t, "one problem at a time")
 				if p.withService != "" {
-					mustDeclare(t, m.windows, p.withService)
+					daemontest.MustDeclare(t, m.Windows, desired.Service{Name: p.withService, Description: "Windows'", Command: `C:\Windows\System32\svchost.exe`})
 				}
 				time.Sleep(p.over)
-				m.expectProblem(t, "at first", p, "", "", 0)
+				expectProblem(t, m, "at first", p, "", "", 0)
 				p.begin(m)
 				time.Sleep(p.told)
-				c := m.expectProblem(t, "when it has lasted", p, corev1.ConditionTrue, p.reason, 1)
-				for _, part := range p.says {
-					if !strings.Contains(c.Message, part) {
-						t.Errorf("the message is %q, want %q in it", c.Message, part)
-					}
-				}
-				m.expectMetric(t, p.condition, "1")
-				patches := m.cluster.Count(http.MethodPatch, nodePath+"/status")
+				c := expectProblem(t, m, "when it has lasted", p, corev1.ConditionTrue, p.reason, 1)
+				daemontest.ExpectContains(t, c.Message, p.says...)
+				expectMetric(t, m, p.condition, "1")
+				patches := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status")
 				time.Sleep(time.Hour)
-				if n := m.cluster.Count(http.MethodPatch, nodePath+"/status") - patches; n > 60/5+1 { // those of the kubelet
+				if n := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status") - patches; n > 60/5+1 { // those of the kubelet
 					t.Errorf("the status was patched %d times although nothing changed", n)
 				}
-				m.stop()
-				m.start(t)
+				m.Stop()
+				m.Start(t)
 				time.Sleep(p.told)
-				m.expectProblem(t, "when WICD began again", p, corev1.ConditionTrue, p.reason, 1)
+				expectProblem(t, m, "when WICD began again", p, corev1.ConditionTrue, p.reason, 1)
 				p.end(m)
 				time.Sleep(p.over)
-				m.expectProblem(t, "when it is over", p, corev1.ConditionFalse, p.works, 1)
-				m.expectMetric(t, p.condition, "0")
+				expectProblem(t, m, "when it is over", p, corev1.ConditionFalse, p.works, 1)
+				expectMetric(t, m, p.condition, "0")
 			})
 		})
 	}
 }
 
 // expectProblem checks the node's condition for a problem, and the number of its events.
-func (m *isolated) expectProblem(t *testing.T, when string, p problem, status corev1.ConditionStatus, reason string, events int) corev1.NodeCondition {
+func expectProblem(t *testing.T, m *daemontest.Member, when string, p problem, status corev1.ConditionStatus, reason string, events int) corev1.NodeCondition {
 	t.Helper()
-	c := m.conditionOf(p.condition)
-	if reported := len(m.notesOf(p.reason)); c.Status != status || c.Reason != reason || reported != events {
+	c := m.Condition(p.condition)
+	if reported := len(m.Notes(p.reason)); c.Status != status || c.Reason != reason || reported != events {
 		t.Errorf("%s: status %q, reason %q, %d events; want %q, %q, %d", when, c.Status, c.Reason, reported, status, reason, events)
 	}
-	for _, other := range m.node().Status.Conditions {
+	for _, other := range m.Node().Status.Conditions {
 		if other.Type != p.condition && strings.HasPrefix(string(other.Type), "Windows") && other.Type != api.ConditionServicesHealthy &&
 			other.Type != api.ConditionWindowsNetworkUnavailable {
 			t.Errorf("%s: there is also %+v", when, other)
@@ -123,36 +123,28 @@ func (m *isolated) expectProblem(t *testing.T, when string, p problem, status co
 	return c
 }
 
-func (m *isolated) expectMetric(t *testing.T, condition corev1.NodeConditionType, value string) {
+func expectMetric(t *testing.T, m *daemontest.Member, condition corev1.NodeConditionType, value string) {
 	t.Helper()
 	time.Sleep(15 * time.Second)
-	text, err := m.windows.Disk().Read(metricsFile)
+	text, err := m.Windows.Disk().Read(daemontest.MetricsFile)
 	if want := `wicd_node_problem{condition="` + string(condition) + `"} ` + value + "\n"; err != nil || !strings.Contains(string(text), want) {
 		t.Errorf("the metrics have no line %q, %v:\n%s", want, err, text)
-	}
-}
-
-// mustDeclare declares a Windows service that does not run.
-func mustDeclare(t *testing.T, w *sim.Windows, name string) {
-	t.Helper()
-	if _, err := w.Host().Services.Put(t.Context(), desired.Service{Name: name, Description: "Windows'", Command: `C:\Windows\System32\svchost.exe`}); err != nil {
-		t.Fatal(err)
 	}
 }
 
 // TestTransientProblemIsNotReported: an administrator restarts the Host Compute Service, or a large build runs.
 func TestTransientProblemIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*servers.Cluster) {})
+		m := daemontest.NewIsolated(t, "")
 		for range 5 {
 			time.Sleep(3 * time.Minute)
-			m.windows.SetHCS(sim.HCS{Hangs: true})
-			m.windows.Commit(19 << 30)
+			m.Windows.SetHCS(sim.HCS{Hangs: true})
+			m.Windows.Commit(19 << 30)
 			time.Sleep(90 * time.Second)
-			m.windows.SetHCS(sim.HCS{})
-			m.windows.Commit(0)
+			m.Windows.SetHCS(sim.HCS{})
+			m.Windows.Commit(0)
 		}
-		for _, c := range m.node().Status.Conditions {
+		for _, c := range m.Node().Status.Conditions {
 			if c.Type == api.ConditionHostComputeUnavailable || c.Type == api.ConditionCommitPressure {
 				t.Errorf("the node has condition %+v", c)
 			}
@@ -163,14 +155,14 @@ func TestTransientProblemIsNotReported(t *testing.T) {
 // TestCommittedMemoryNearItsLimitDoesNotFlap: the problem begins at 90 % and ends below 85 %.
 func TestCommittedMemoryNearItsLimitDoesNotFlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*servers.Cluster) {})
+		m := daemontest.NewIsolated(t, "")
 		for _, step := range []struct {
 			percent uint64
 			want    corev1.ConditionStatus
 		}{{89, ""}, {91, corev1.ConditionTrue}, {86, corev1.ConditionTrue}, {84, corev1.ConditionFalse}, {89, corev1.ConditionFalse}} {
-			m.windows.Commit(20<<30/100*step.percent - 1<<30)
+			m.Windows.Commit(20<<30/100*step.percent - 1<<30)
 			time.Sleep(problemOver)
-			if c := m.conditionOf(api.ConditionCommitPressure); c.Status != step.want {
+			if c := m.Condition(api.ConditionCommitPressure); c.Status != step.want {
 				t.Errorf("with %d %% committed, the condition is %q, want %q", step.percent, c.Status, step.want)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
@@ -22,7 +23,7 @@ func reach(t *testing.T, o sim.WindowsOptions, request wicdapi.ReachRequest) (wi
 	t.Cleanup(w.PowerOff)
 	w.CutPowerAfter(0) // at the first change, of which there must be none
 	var result wicdapi.ReachResult
-	err := wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandReach, request, &result, nil)
+	err := wicdapi.Call(t.Context(), daemontest.NewWire(w), wicdapi.CommandReach, request, &result, nil)
 	return result, err
 }
 
@@ -73,11 +74,7 @@ func TestHostReportsAPIServerReachability(t *testing.T) {
 			if err != nil || (got.Failure == "") != (len(test.says) == 0) || !slices.Equal(got.Resolved, test.resolved) {
 				t.Fatalf("%+v, %v; want %v, and a failure that says %q", got, err, test.resolved, test.says)
 			}
-			for _, says := range test.says {
-				if !strings.Contains(got.Failure, says) {
-					t.Errorf("%q does not say %q", got.Failure, says)
-				}
-			}
+			daemontest.ExpectContains(t, got.Failure, test.says...)
 		})
 	}
 	for name, request := range map[string]wicdapi.ReachRequest{"no CA": {Server: ours.URL, CA: "none"}, "no TLS": {Server: "http://127.0.0.1:1", CA: ours.CA}} {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
@@ -21,7 +22,7 @@ import (
 )
 
 // expectStore checks that the store holds exactly the cargo.
-func expectStore(t *testing.T, w *sim.Windows, c *cargo) {
+func expectStore(t *testing.T, w *sim.Windows, c *daemontest.Cargo) {
 	t.Helper()
 	names, err := w.Disk().List(desired.Store)
 	if err != nil {
@@ -36,7 +37,7 @@ func expectStore(t *testing.T, w *sim.Windows, c *cargo) {
 		found[name] = info.Size()
 	}
 	want := map[string]int64{}
-	for _, x := range c.contents {
+	for _, x := range c.Contents {
 		want[x.SHA256] = x.Size
 	}
 	if diff := cmp.Diff(want, found); diff != "" {
@@ -45,31 +46,31 @@ func expectStore(t *testing.T, w *sim.Windows, c *cargo) {
 }
 
 func TestOnlyMissingContentIsSent(t *testing.T) {
-	w := newWindows(t, sim.WindowsOptions{})
-	one, two := newCargo("1"), newCargo("2b")
-	first := mustSend(t, w, one)
-	if want := (wicdapi.ReceiveResult{Files: len(one.contents), Bytes: one.size()}); !cmp.Equal(want, first) {
+	w := daemontest.NewWindows(t, sim.WindowsOptions{})
+	one, two := daemontest.NewCargo("1"), daemontest.NewCargo("2b")
+	first := daemontest.MustSend(t, w, one)
+	if want := (wicdapi.ReceiveResult{Files: len(one.Contents), Bytes: one.Size()}); !cmp.Equal(want, first) {
 		t.Errorf("first result %+v, want %+v", first, want)
 	}
 	expectStore(t, w, one)
-	if again := mustSend(t, w, one); !cmp.Equal(wicdapi.ReceiveResult{}, again) {
+	if again := daemontest.MustSend(t, w, one); !cmp.Equal(wicdapi.ReceiveResult{}, again) {
 		t.Errorf("the second time, %+v was sent", again)
 	}
-	if next := mustSend(t, w, two); next.Files != len(two.contents)-1 {
+	if next := daemontest.MustSend(t, w, two); next.Files != len(two.Contents)-1 {
 		t.Errorf("%d files of the next version were sent, want all but the one that stayed the same", next.Files)
 	}
 }
 
 func TestTheProgramThatRunsIsNotSent(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	others := mustSend(t, w, c)
-	c.add(`windows-instance-config-daemon.exe`, []byte(program))
-	w = newWindows(t, sim.WindowsOptions{})
-	if diff := cmp.Diff(others, mustSend(t, w, c)); diff != "" {
+	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+	others := daemontest.MustSend(t, w, c)
+	c.Add(`windows-instance-config-daemon.exe`, []byte(daemontest.Program))
+	w = daemontest.NewWindows(t, sim.WindowsOptions{})
+	if diff := cmp.Diff(others, daemontest.MustSend(t, w, c)); diff != "" {
 		t.Errorf("result (-without the program +with it):\n%s", diff)
 	}
-	kept := c.contents[len(c.contents)-1].SHA256
-	if b, err := w.Disk().Read(desired.Store + `\` + kept); err != nil || string(b) != program {
+	kept := c.Contents[len(c.Contents)-1].SHA256
+	if b, err := w.Disk().Read(desired.Store + `\` + kept); err != nil || string(b) != daemontest.Program {
 		t.Errorf("the store has %q, %v", b, err)
 	}
 }
@@ -81,9 +82,9 @@ func TestAlteredContentIsReplaced(t *testing.T) {
 		"empty":   func([]byte) []byte { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-			mustSend(t, w, c)
-			victim := c.contents[1].SHA256
+			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+			daemontest.MustSend(t, w, c)
+			victim := c.Contents[1].SHA256
 			local := w.Disk().Local(desired.Store + `\` + victim)
 			b, err := os.ReadFile(local)
 			if err != nil {
@@ -93,12 +94,12 @@ func TestAlteredContentIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.AddProgram(desired.Store + `\` + victim) // it runs, so Windows does not allow removing it
-			result := mustSend(t, w, c)
-			want := wicdapi.ReceiveResult{Files: 1, Bytes: c.contents[1].CompressedSize, Altered: []string{victim}}
+			result := daemontest.MustSend(t, w, c)
+			want := wicdapi.ReceiveResult{Files: 1, Bytes: c.Contents[1].CompressedSize, Altered: []string{victim}}
 			if diff := cmp.Diff(want, result); diff != "" {
 				t.Errorf("result (-want +got):\n%s", diff)
 			}
-			if again := mustSend(t, w, c); again.Files != 0 || again.Altered != nil {
+			if again := daemontest.MustSend(t, w, c); again.Files != 0 || again.Altered != nil {
 				t.Errorf("afterwards %+v was sent", again)
 			}
 		})
@@ -112,16 +113,16 @@ func TestAlteredContentIsRefusedAndResent(t *testing.T) {
 		"end":    func(b []byte) { b[len(b)-1] ^= 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-			victim := c.contents[0].SHA256
-			intact := bytes.Clone(c.compressed[victim])
-			alter(c.compressed[victim])
-			_, err := newWire(w).send(c)
-			if e := expectCode(t, err, wicdapi.CodeContentAltered); !strings.Contains(e.Message, victim[:12]) {
+			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+			victim := c.Contents[0].SHA256
+			intact := bytes.Clone(c.Compressed[victim])
+			alter(c.Compressed[victim])
+			_, err := daemontest.NewWire(w).Send(c)
+			if e := daemontest.ExpectCode(t, err, wicdapi.CodeContentAltered); !strings.Contains(e.Message, victim[:12]) {
 				t.Errorf("%q does not name content %.12s", e.Message, victim)
 			}
-			c.compressed[victim] = intact
-			if result := mustSend(t, w, c); result.Files != 1 || result.Bytes != int64(len(intact)) {
+			c.Compressed[victim] = intact
+			if result := daemontest.MustSend(t, w, c); result.Files != 1 || result.Bytes != int64(len(intact)) {
 				t.Errorf("afterwards %+v was sent, want only the altered content", result)
 			}
 			expectStore(t, w, c)
@@ -130,19 +131,19 @@ func TestAlteredContentIsRefusedAndResent(t *testing.T) {
 }
 
 func TestABombDoesNotFillTheDisk(t *testing.T) {
-	w := newWindows(t, sim.WindowsOptions{})
-	c := &cargo{compressed: map[string][]byte{}}
-	c.add("bomb", make([]byte, 64<<20))
-	c.contents[0].Size = 1000
+	w := daemontest.NewWindows(t, sim.WindowsOptions{})
+	c := &daemontest.Cargo{Compressed: map[string][]byte{}}
+	c.Add("bomb", make([]byte, 64<<20))
+	c.Contents[0].Size = 1000
 	biggest := int64(0)
 	stop := watchBiggest(w, &biggest)
-	_, err := newWire(w).send(c)
+	_, err := daemontest.NewWire(w).Send(c)
 	stop()
-	expectCode(t, err, wicdapi.CodeContentAltered)
+	daemontest.ExpectCode(t, err, wicdapi.CodeContentAltered)
 	if biggest > 1<<20 {
 		t.Errorf("a file of %d bytes was seen", biggest)
 	}
-	expectStore(t, w, &cargo{})
+	expectStore(t, w, &daemontest.Cargo{})
 }
 
 // watchBiggest records the size of the largest file in the store during a test.
@@ -165,9 +166,9 @@ func watchBiggest(w *sim.Windows, biggest *int64) (stop func()) {
 
 // TestCutTransferResumes interrupts at and around every boundary between contents, and at random.
 func TestCutTransferResumes(t *testing.T) {
-	c := newCargo("1")
+	c := daemontest.NewCargo("1")
 	var request int64 = 1 // the newline
-	for _, x := range c.contents {
+	for _, x := range c.Contents {
 		item, err := json.Marshal(x)
 		if err != nil {
 			t.Fatal(err)
@@ -177,7 +178,7 @@ func TestCutTransferResumes(t *testing.T) {
 	request += int64(len(`{"content":[]}`)) - 1
 	cuts := []int64{0, 1, request - 1, request}
 	at := request
-	for _, x := range c.contents {
+	for _, x := range c.Contents {
 		cuts = append(cuts, at+1, at+x.CompressedSize-1, at+x.CompressedSize, at+x.CompressedSize/2)
 		at += x.CompressedSize
 	}
@@ -186,33 +187,33 @@ func TestCutTransferResumes(t *testing.T) {
 		cuts = append(cuts, chance.Int64N(at))
 	}
 	for _, cut := range cuts {
-		w := newWindows(t, sim.WindowsOptions{})
-		wire := newWire(w)
-		wire.cutAfter = cut
-		if _, err := wire.send(c); err == nil && cut < at {
+		w := daemontest.NewWindows(t, sim.WindowsOptions{})
+		wire := daemontest.NewWire(w)
+		wire.CutAfter = cut
+		if _, err := wire.Send(c); err == nil && cut < at {
 			t.Errorf("cut at %d: no error", cut)
 		}
-		wire.cutAfter = -1
-		if _, err := wire.send(c); err != nil {
+		wire.CutAfter = -1
+		if _, err := wire.Send(c); err != nil {
 			t.Errorf("cut at %d: the second time: %v", cut, err)
 		}
 		expectStore(t, w, c)
-		if limit := c.size() + 2*request; wire.sent > limit {
-			t.Errorf("cut at %d: %d bytes were sent in all, want at most %d", cut, wire.sent, limit)
+		if limit := c.Size() + 2*request; wire.Sent > limit {
+			t.Errorf("cut at %d: %d bytes were sent in all, want at most %d", cut, wire.Sent, limit)
 		}
 	}
 }
 
 // TestPowerCutsDoNotHarmTheStore cuts the power at each change that a transfer makes.
 func TestPowerCutsDoNotHarmTheStore(t *testing.T) {
-	c := newCargo("1")
+	c := daemontest.NewCargo("1")
 	for at := 0; ; at++ {
-		w := newWindows(t, sim.WindowsOptions{})
+		w := daemontest.NewWindows(t, sim.WindowsOptions{})
 		w.CutPowerAfter(at)
-		_, err := newWire(w).send(c)
+		_, err := daemontest.NewWire(w).Send(c)
 		w.PowerCut()
 		w.PowerOn()
-		mustSend(t, w, c)
+		daemontest.MustSend(t, w, c)
 		expectStore(t, w, c)
 		if err == nil {
 			t.Logf("a receive makes %d changes", at)
@@ -228,18 +229,12 @@ func TestAPartThatCannotBeRightIsThrownAway(t *testing.T) {
 		"beginning and wrong": func([]byte) []byte { return []byte("other bytes") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-			victim := c.contents[0].SHA256
-			local := w.Disk().Local(desired.Store + `\` + victim + ".part")
-			if err := os.MkdirAll(filepath.Dir(local), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(local, part(c.compressed[victim]), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := newWire(w).send(c); err != nil {
-				expectCode(t, err, wicdapi.CodeContentAltered)
-				mustSend(t, w, c)
+			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+			victim := c.Contents[0].SHA256
+			daemontest.MustWrite(t, w.Disk(), desired.Store+`\`+victim+".part", string(part(c.Compressed[victim])))
+			if _, err := daemontest.NewWire(w).Send(c); err != nil {
+				daemontest.ExpectCode(t, err, wicdapi.CodeContentAltered)
+				daemontest.MustSend(t, w, c)
 			}
 			expectStore(t, w, c)
 		})
@@ -247,17 +242,13 @@ func TestAPartThatCannotBeRightIsThrownAway(t *testing.T) {
 }
 
 func TestADriveThatIsTooFullIsRefusedBeforeTheTransfer(t *testing.T) {
-	w := newWindows(t, sim.WindowsOptions{FreeBytes: 512<<20 + 1000})
-	wire := newWire(w)
-	_, err := wire.send(newCargo("1"))
-	e := expectCode(t, err, wicdapi.CodeFailed)
-	for _, number := range []string{"512 MB free", "needs 0 MB"} {
-		if !strings.Contains(e.Message, number) {
-			t.Errorf("%q does not say %q", e.Message, number)
-		}
-	}
-	if wire.sent > 2000 {
-		t.Errorf("%d bytes were sent", wire.sent)
+	w := daemontest.NewWindows(t, sim.WindowsOptions{FreeBytes: 512<<20 + 1000})
+	wire := daemontest.NewWire(w)
+	_, err := wire.Send(daemontest.NewCargo("1"))
+	e := daemontest.ExpectCode(t, err, wicdapi.CodeFailed)
+	daemontest.ExpectContains(t, e.Message, "512 MB free", "needs 0 MB")
+	if wire.Sent > 2000 {
+		t.Errorf("%d bytes were sent", wire.Sent)
 	}
 }
 
@@ -273,9 +264,9 @@ func TestBadRequestsOfReceiveAreRefused(t *testing.T) {
 		"path as dictionary":    {SHA256: strings.Repeat("a", 64), Size: 1, CompressedSize: 1, Dictionary: `..\..\Windows\win.ini`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWindows(t, sim.WindowsOptions{})
-			_, err := newWire(w).send(&cargo{contents: []wicdapi.Content{content}})
-			expectCode(t, err, wicdapi.CodeRequestInvalid)
+			w := daemontest.NewWindows(t, sim.WindowsOptions{})
+			_, err := daemontest.NewWire(w).Send(&daemontest.Cargo{Contents: []wicdapi.Content{content}})
+			daemontest.ExpectCode(t, err, wicdapi.CodeRequestInvalid)
 			if names, _ := w.Disk().List(`C:\`); len(names) > 0 {
 				t.Errorf("something was made: %q", names)
 			}
@@ -285,21 +276,21 @@ func TestBadRequestsOfReceiveAreRefused(t *testing.T) {
 
 func TestTwoReceivesDoNotRunAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-		mustSend(t, w, &cargo{})
+		w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+		daemontest.MustSend(t, w, &daemontest.Cargo{})
 		release, err := w.Host().System.Lock(desired.State + `\command.lock`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = newWire(w).send(c)
-		expectCode(t, err, wicdapi.CodeBusy)
+		_, err = daemontest.NewWire(w).Send(c)
+		daemontest.ExpectCode(t, err, wicdapi.CodeBusy)
 		time.AfterFunc(time.Second, release) // the earlier command ends while this one waits
-		mustSend(t, w, c)
+		daemontest.MustSend(t, w, c)
 	})
 }
 
 func TestAFolderThatAUserPlantedIsTakenOver(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
 	k, elsewhere := w.Disk().Local(`C:\k`), t.TempDir()
 	planted := filepath.Join(k, "planted.exe")
 	if err := os.MkdirAll(k, 0o777); err != nil {
@@ -311,7 +302,7 @@ func TestAFolderThatAUserPlantedIsTakenOver(t *testing.T) {
 	if err := os.Symlink(elsewhere, filepath.Join(k, "store")); err != nil {
 		t.Fatal(err)
 	}
-	mustSend(t, w, c)
+	daemontest.MustSend(t, w, c)
 	for name, want := range map[string]os.FileMode{k: 0o700, planted: 0o600, filepath.Join(k, "store"): 0o700} {
 		if info, err := os.Lstat(name); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, %v; want %v", name, info.Mode(), err, want)
@@ -324,10 +315,10 @@ func TestAFolderThatAUserPlantedIsTakenOver(t *testing.T) {
 }
 
 func TestReplacedFilesAreDeletedLater(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	mustWrite(t, w.Disk(), `C:\k\kubelet.exe.old0`, "ran once")
-	mustWrite(t, w.Disk(), `C:\k\cni\config.old`, "somebody's own")
-	mustSend(t, w, c)
+	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+	daemontest.MustWrite(t, w.Disk(), `C:\k\kubelet.exe.old0`, "ran once")
+	daemontest.MustWrite(t, w.Disk(), `C:\k\cni\config.old`, "somebody's own")
+	daemontest.MustSend(t, w, c)
 	if w.Disk().Exists(`C:\k\kubelet.exe.old0`) || !w.Disk().Exists(`C:\k\cni\config.old`) {
 		t.Error("what stepped aside is still there, or something else is not")
 	}

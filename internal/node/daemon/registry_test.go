@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
@@ -19,16 +21,16 @@ import (
 const quayHosts = desired.Registries + `\quay.io\hosts.toml`
 
 // mirrored returns a node with all sources of quay.io images blocked.
-func (m *member) mirrored() desired.Node {
-	node := m.request.Desired
+func mirrored(m *daemontest.Member) desired.Node {
+	node := m.Request.Desired
 	node.Registries = &mirrors.Table{Sources: []mirrors.Source{{Prefix: "quay.io", Blocked: true, BlockedBy: "a test"}}}
 	return node
 }
 
 // containerds returns the certificate and key with which the simulated host's containerd calls WICD's registry.
-func (m *member) containerds(t *testing.T) tls.Certificate {
+func containerds(t *testing.T, m *daemontest.Member) tls.Certificate {
 	t.Helper()
-	text, err := m.windows.Disk().Read(desired.RegistryClient)
+	text, err := m.Windows.Disk().Read(desired.RegistryClient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,16 +43,16 @@ func (m *member) containerds(t *testing.T) tls.Certificate {
 
 // askRegistry requests an image from WICD's registry on the simulated host, as its containerd does, and returns the status code; 0 when nothing
 // answers.
-func (m *member) askRegistry(t *testing.T, as ...tls.Certificate) int {
+func askRegistry(t *testing.T, m *daemontest.Member, as ...tls.Certificate) int {
 	t.Helper()
-	certificate, err := m.windows.Disk().Read(desired.RegistryCA)
+	certificate, err := m.Windows.Disk().Read(desired.RegistryCA)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(certificate)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: as}, DisableKeepAlives: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-		return m.windows.DialLoopback(ctx, address)
+		return m.Windows.DialLoopback(ctx, address)
 	}}
 	r, err := http.NewRequest(http.MethodGet, "https://"+desired.RegistryAddress+"/v2/app/manifests/1?ns=quay.io", nil)
 	if err != nil {
@@ -67,47 +69,42 @@ func (m *member) askRegistry(t *testing.T, as ...tls.Certificate) int {
 // TestMirrorsAreServedWhenTheyArePublished: the registry serves only containerd, and no service restarts.
 func TestMirrorsAreServedWhenTheyArePublished(t *testing.T) {
 	t.Parallel()
-	m := newFollower(t)
-	before := m.pids()
-	m.publish(t, m.mirrored())
-	m.awaitSettings(t, m.mirrored())
-	pair := m.containerds(t)
-	endpoint, err := credentials.ReadRegistry(m.windows.Disk())
+	m := daemontest.NewFollower(t, daemontest.Options{})
+	before := m.PIDs()
+	m.Follow(t, mirrored(m))
+	pair := containerds(t, m)
+	endpoint, err := credentials.ReadRegistry(m.Windows.Disk())
 	if err != nil {
 		t.Fatal(err)
 	}
-	hosts, err := m.windows.Disk().Read(quayHosts)
+	hosts, err := m.Windows.Disk().Read(quayHosts)
 	if err != nil || !strings.Contains(string(hosts), desired.RegistryClient) {
 		t.Errorf("%s is %q (%v)", quayHosts, hosts, err)
 	}
 	for _, name := range []string{desired.RegistryClient, credentials.RegistryFile} {
-		if ours, _, err := m.windows.Host().Rights.Look(name, hostapi.Private); err != nil || !ours {
+		if ours, _, err := m.Windows.Host().Rights.Look(name, hostapi.Private); err != nil || !ours {
 			t.Errorf("others may read %s (%v)", name, err)
 		}
 	}
-	m.await(t, "the registry denies what is blocked", func() bool { return m.askRegistry(t, pair) == http.StatusForbidden })
-	if status := m.askRegistry(t); status != http.StatusUnauthorized {
+	daemontest.Await(t, "the registry denies what is blocked", func() bool { return askRegistry(t, m, pair) == http.StatusForbidden })
+	if status := askRegistry(t, m); status != http.StatusUnauthorized {
 		t.Errorf("without the certificate, it answers with %d", status)
 	}
-	m.await(t, "the metrics count it", func() bool {
-		text, err := m.windows.Disk().Read(desired.Metrics + `\wicd.prom`)
+	daemontest.Await(t, "the metrics count it", func() bool {
+		text, err := m.Windows.Disk().Read(daemontest.MetricsFile)
 		return err == nil && strings.Contains(string(text), `wicd_registry_requests_total{result="unauthorized"} 1`)
 	})
-	m.publish(t, m.request.Desired)
-	m.awaitSettings(t, m.request.Desired)
-	if m.windows.Disk().Exists(desired.Registries + `\quay.io`) {
+	m.Follow(t, m.Request.Desired)
+	if m.Windows.Disk().Exists(desired.Registries + `\quay.io`) {
 		t.Error("containerd is still sent to the registry")
 	}
-	m.await(t, "nothing is served any more", func() bool { return m.askRegistry(t, pair) == 0 })
-	after := m.pids()
-	for name := range before {
-		if before[name] != after[name] {
-			t.Errorf("service %s was restarted", name)
-		}
+	daemontest.Await(t, "nothing is served any more", func() bool { return askRegistry(t, m, pair) == 0 })
+	if after := m.PIDs(); !maps.Equal(after, before) {
+		t.Errorf("services were restarted: %v, then %v", before, after)
 	}
 	key := strings.Split(endpoint.Client.PrivateKey, "\n")[1] // the first line of the base64, without the PEM header
-	for _, name := range []string{`C:\k\state\journal.jsonl`, `C:\k\state\node.json`, desired.Metrics + `\wicd.prom`, quayHosts} {
-		if text, err := m.windows.Disk().Read(name); err == nil && strings.Contains(string(text), key) {
+	for _, name := range []string{daemontest.JournalFile, `C:\k\state\node.json`, daemontest.MetricsFile, quayHosts} {
+		if text, err := m.Windows.Disk().Read(name); err == nil && strings.Contains(string(text), key) {
 			t.Errorf("the key is in %s", name)
 		}
 	}
@@ -116,29 +113,19 @@ func TestMirrorsAreServedWhenTheyArePublished(t *testing.T) {
 // TestAnotherProgramHasThePort: an event on the Node reports it, and the registry starts when the port is free.
 func TestAnotherProgramHasThePort(t *testing.T) {
 	t.Parallel()
-	m := newFollower(t)
-	other, err := m.windows.ListenLoopback(desired.RegistryAddress)
+	m := daemontest.NewFollower(t, daemontest.Options{})
+	other, err := m.Windows.ListenLoopback(desired.RegistryAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.publish(t, m.mirrored())
-	m.await(t, "the Node has an event", func() bool { return m.countEvents(api.EventRegistryUnavailable) > 0 })
+	m.Publish(t, mirrored(m))
+	m.AwaitNote(t, api.EventRegistryUnavailable, desired.RegistryAddress)
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	pair := m.containerds(t)
-	m.await(t, "the registry answers", func() bool { return m.askRegistry(t, pair) == http.StatusForbidden })
-	if n := m.countEvents(api.EventRegistryUnavailable); n != 1 {
+	pair := containerds(t, m)
+	daemontest.Await(t, "the registry answers", func() bool { return askRegistry(t, m, pair) == http.StatusForbidden })
+	if n := len(m.Notes(api.EventRegistryUnavailable)); n != 1 {
 		t.Errorf("there are %d events", n)
 	}
-}
-
-// countEvents counts the node's events with a reason that name the registry's port.
-func (m *member) countEvents(reason string) (n int) {
-	for _, e := range m.events() {
-		if e.Reason == reason && strings.Contains(e.Note, desired.RegistryAddress) {
-			n++
-		}
-	}
-	return n
 }

@@ -6,45 +6,34 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func mustFacts(t *testing.T, w *sim.Windows) wicdapi.HostFacts {
-	t.Helper()
-	facts, err := w.Host().System.Facts(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return facts
-}
-
 // TestAHostTakesTheNameItShallHave has a name longer than NetBIOS allows, and also a feature that needs a restart: one restart covers both.
 func TestAHostTakesTheNameItShallHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newWindows(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}}), newCargo("1")
-		mustSend(t, w, c)
-		r, boot := newRequest(c), w.BootID()
+		w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}})
+		boot := w.BootID()
 		r.Hostname = "Win-Machine-7x2qp-abcde"
 		for range 2 { // the second time, before the restart
-			first := mustJoin(t, w, r)
+			first := daemontest.MustJoin(t, w, r)
 			if !strings.Contains(first.Rebooting, r.Hostname) || !strings.Contains(first.Rebooting, "Containers") || first.BootID != boot {
 				t.Errorf("result %+v, want a restart for name and feature", first)
 			}
 		}
 		time.Sleep(10 * time.Second)
-		if facts := mustFacts(t, w); facts.Hostname != r.Hostname || facts.BootID != "2" {
+		if facts := daemontest.Facts(t, w).Host; facts.Hostname != r.Hostname || facts.BootID != "2" {
 			t.Errorf("after the restart, boot %s, the name is %s", facts.BootID, facts.Hostname)
 		}
-		if last := mustJoin(t, w, r); last.Rebooting != "" {
+		if last := daemontest.MustJoin(t, w, r); last.Rebooting != "" {
 			t.Errorf("result after the restart %+v", last)
 		}
-		expectJoined(t, w, r)
+		daemontest.ExpectJoined(t, w, r)
 		r.Hostname = strings.ToUpper(r.Hostname)
-		if again := mustJoin(t, w, r); again.Changed != nil || again.Rebooting != "" {
-			t.Errorf("the last join: %+v", again)
-		}
+		daemontest.ExpectNoChange(t, w, r)
 	})
 }
 
@@ -64,47 +53,60 @@ func TestAHostTakesItsNameInLowerCase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, c := newWindows(t, sim.WindowsOptions{Hostname: "WANTED", Kind: test.kind, Quirks: test.quirks}), newCargo("1")
-				mustSend(t, w, c)
-				r, boot := newRequest(c), w.BootID()
+				w, r := daemontest.NewHost(t, sim.WindowsOptions{Hostname: "WANTED", Kind: test.kind, Quirks: test.quirks})
+				boot := w.BootID()
 				r.Hostname, r.Register, r.MayReboot = "wanted", test.register, test.mayReboot
 				renames := test.register && test.mayReboot
-				if first := mustJoin(t, w, r); (first.Rebooting != "") != renames {
+				if first := daemontest.MustJoin(t, w, r); (first.Rebooting != "") != renames {
 					t.Errorf("result %+v, a restart is wanted: %t", first, renames)
 				}
 				time.Sleep(10 * time.Second)
-				if last := mustJoin(t, w, r); last.Rebooting != "" {
+				if last := daemontest.MustJoin(t, w, r); last.Rebooting != "" {
 					t.Errorf("result of the last join %+v", last)
 				}
-				if facts := mustFacts(t, w); facts.Hostname != test.want || (w.BootID() != boot) != renames {
+				if facts := daemontest.Facts(t, w).Host; facts.Hostname != test.want || (w.BootID() != boot) != renames {
 					t.Errorf("in boot %s, the name is %s, want %s", facts.BootID, facts.Hostname, test.want)
 				}
-				expectJoined(t, w, r)
+				daemontest.ExpectJoined(t, w, r)
 			})
 		})
 	}
 }
 
 func TestAHostIsNotRenamedWhereItMayNotRestart(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	mustSend(t, w, c)
-	r := newRequest(c)
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	r.Hostname, r.MayReboot = "other", false
-	_, err := newWire(w).join(r)
-	expectCode(t, err, wicdapi.CodeRebootNeeded)
-	if waits := mustFacts(t, w).PendingReboot; len(waits) > 0 {
+	_, err := daemontest.NewWire(w).Join(r)
+	daemontest.ExpectCode(t, err, wicdapi.CodeRebootNeeded)
+	if waits := daemontest.Facts(t, w).Host.PendingReboot; len(waits) > 0 {
 		t.Errorf("Windows waits: %q", waits)
 	}
 }
 
 // TestRequestedHostnameIsNotRecorded: an update that joins the host again must not fail, or restart it, because an administrator renamed it.
 func TestRequestedHostnameIsNotRecorded(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{Hostname: "wanted"}), newCargo("1")
-	mustSend(t, w, c)
-	r := newRequest(c)
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{Hostname: "wanted"})
 	r.Hostname = "wanted"
-	mustJoin(t, w, r)
+	daemontest.MustJoin(t, w, r)
 	if b, err := w.Disk().Read(desired.State + `\node.json`); err != nil || strings.Contains(string(b), "wanted") {
 		t.Errorf("the record remembers the name, %v:\n%s", err, b)
 	}
+}
+
+func TestARestartThatIsNotAllowedIsReported(t *testing.T) {
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}})
+	r.MayReboot = false
+	for range 2 {
+		_, err := daemontest.NewWire(w).Join(r)
+		daemontest.ExpectCode(t, err, wicdapi.CodeRebootNeeded)
+	}
+	w.Restart()
+	daemontest.MustJoin(t, w, r)
+	daemontest.ExpectJoined(t, w, r)
+}
+
+func TestAFeatureThatWindowsDoesNotKnowIsPassedOver(t *testing.T) {
+	w, r := daemontest.NewNode(t, sim.WindowsOptions{Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureUnknown}})
+	daemontest.ExpectJoined(t, w, r)
+	daemontest.ExpectNoChange(t, w, r)
 }

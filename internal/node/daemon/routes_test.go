@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
@@ -21,11 +22,9 @@ const metadataRange = "169.254.169.254/32"
 // joinedOnCloud returns a host whose node needs the route to a metadata service.
 func joinedOnCloud(t *testing.T) *sim.Windows {
 	t.Helper()
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-	mustSend(t, w, c)
-	r := newRequest(c)
-	r.Desired.Routes = []desired.Route{{To: metadataRange, Gateway: true}}
-	mustJoin(t, w, r)
+	w, _ := daemontest.NewNode(t, sim.WindowsOptions{}, func(r *wicdapi.JoinRequest) {
+		r.Desired.Routes = []desired.Route{{To: metadataRange, Gateway: true}}
+	})
 	return w
 }
 
@@ -41,15 +40,15 @@ func expectRoute(t *testing.T, w *sim.Windows, when string) {
 func TestLostMetadataRouteIsRestored(t *testing.T) {
 	w := joinedOnCloud(t)
 	synctest.Test(t, func(t *testing.T) {
-		stop := startRun(t, w)
+		stop := daemontest.StartRun(t, w.Host())
 		time.Sleep(time.Second)
 		expectRoute(t, w, "after the start of the service")
 		time.Sleep(time.Minute)
 		w.LoseRoutes()
 		time.Sleep(2 * time.Second)
 		expectRoute(t, w, "after a change")
-		if n := strings.Count(journalOf(t, w), "route to "+metadataRange+" added"); n != 2 {
-			t.Errorf("the journal tells of %d repairs, want 2:\n%s", n, journalOf(t, w))
+		if n := strings.Count(daemontest.Journal(t, w), "route to "+metadataRange+" added"); n != 2 {
+			t.Errorf("the journal tells of %d repairs, want 2:\n%s", n, daemontest.Journal(t, w))
 		}
 		stop()
 	})
@@ -59,7 +58,7 @@ func TestLostMetadataRouteIsRestored(t *testing.T) {
 		t.Fatal("a simulated Windows keeps routes when it starts again")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		defer startRun(t, w)()
+		defer daemontest.StartRun(t, w.Host())()
 		time.Sleep(time.Second)
 		expectRoute(t, w, "after a start of Windows")
 	})
@@ -69,12 +68,12 @@ func TestLostMetadataRouteIsRestored(t *testing.T) {
 func TestRouteRepairBacksOff(t *testing.T) {
 	w := joinedOnCloud(t)
 	synctest.Test(t, func(t *testing.T) {
-		defer startRun(t, w)()
+		defer daemontest.StartRun(t, w.Host())()
 		for range 3000 {
 			time.Sleep(100 * time.Millisecond)
 			w.LoseRoutes()
 		}
-		if n := strings.Count(journalOf(t, w), "route to "+metadataRange+" added"); n < 10 || n > 40 {
+		if n := strings.Count(daemontest.Journal(t, w), "route to "+metadataRange+" added"); n < 10 || n > 40 {
 			t.Errorf("%d repairs in five minutes", n)
 		}
 	})
@@ -86,7 +85,7 @@ func TestTheMetadataRouteWaitsForItsInterface(t *testing.T) {
 	address := netip.MustParsePrefix("192.0.2.10/24")
 	synctest.Test(t, func(t *testing.T) {
 		w.SetInterfaces(wicdapi.Interface{Name: "Ethernet", Index: 4})
-		defer startRun(t, w)()
+		defer daemontest.StartRun(t, w.Host())()
 		time.Sleep(time.Minute)
 		if len(w.Routes()) > 0 {
 			t.Fatalf("routes %v on an interface without the address", w.Routes())
@@ -102,16 +101,16 @@ func TestFailedRouteIsRetried(t *testing.T) {
 	w := joinedOnCloud(t)
 	w.FailNext("route " + metadataRange)
 	synctest.Test(t, func(t *testing.T) {
-		defer startRun(t, w)()
+		defer daemontest.StartRun(t, w.Host())()
 		time.Sleep(5 * time.Second)
 		expectRoute(t, w, "after a failure")
 	})
 }
 
 func TestAHostThatNeedsNoRouteGetsNone(t *testing.T) {
-	w, _ := withoutCluster(t, sim.WindowsOptions{})
+	w, _ := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon})
 	synctest.Test(t, func(t *testing.T) {
-		defer startRun(t, w)()
+		defer daemontest.StartRun(t, w.Host())()
 		time.Sleep(time.Minute)
 		if len(w.Routes()) > 0 {
 			t.Errorf("routes %v", w.Routes())

@@ -12,10 +12,10 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/cri"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 const (
@@ -38,58 +38,41 @@ func withImage(n desired.Node, image string) desired.Node {
 }
 
 // newPodHost joins a host whose pods start from firstImage, which registries refuse with refusal, if not nil.
-func newPodHost(t *testing.T, refusal *cri.Error) *member {
+func newPodHost(t *testing.T, refusal *cri.Error) *daemontest.Member {
 	t.Helper()
 	return newPodHostWith(t, func(w *sim.Windows) { w.RefuseImage(firstImage, refusal) })
 }
 
 // newPodHostWith does the same with another preparation.
-func newPodHostWith(t *testing.T, prepare func(*sim.Windows)) *member {
+func newPodHostWith(t *testing.T, prepare func(*sim.Windows)) *daemontest.Member {
 	t.Helper()
-	cluster, err := servers.NewIsolatedCluster()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
-	c := newCargo("1")
-	m := &member{cluster: cluster, request: newMemberRequest(cluster, c), stop: func() {}}
-	m.request.Desired = withImage(m.request.Desired, firstImage)
-	m.windows = newWindows(t, sim.WindowsOptions{
-		Dial: cluster.Dial, RestartDelay: 100 * time.Millisecond,
-		Programs: map[string]sim.Program{"kubelet": sim.KubeletOptions{Heartbeat: time.Minute}.Program()},
-	})
-	prepare(m.windows)
-	mustSend(t, m.windows, c)
-	mustJoin(t, m.windows, m.request)
-	t.Cleanup(func() { m.stop() })
-	m.start(t)
-	m.giveRange(t)
+	m := daemontest.NewMember(t, daemontest.Options{Heartbeat: time.Minute, Prepare: func(m *daemontest.Member) {
+		m.Request.Desired = withImage(m.Request.Desired, firstImage)
+		prepare(m.Windows)
+	}})
+	m.GiveRange(t)
 	return m
 }
 
-func (m *member) imageCondition() corev1.NodeCondition {
-	node := m.node()
-	if c := nodestate.Condition(&node, api.ConditionSandboxImage); c != nil {
-		return *c
-	}
-	return corev1.NodeCondition{}
+func imageCondition(m *daemontest.Member) corev1.NodeCondition {
+	return m.Condition(api.ConditionSandboxImage)
 }
 
-func (m *member) awaitImageCondition(t *testing.T, reason string) {
+func awaitImageCondition(t *testing.T, m *daemontest.Member, reason string) {
 	t.Helper()
-	m.await(t, "condition SandboxImage has reason "+reason, func() bool { return m.imageCondition().Reason == reason })
+	daemontest.Await(t, "condition SandboxImage has reason "+reason, func() bool { return imageCondition(m).Reason == reason })
 }
 
 func TestNodeWaitsForSandboxImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
-		m.awaitVersion(t)
-		m.awaitImageCondition(t, api.ReasonSandboxImagePresent)
-		if got := m.windows.Images(); !maps.Equal(got, map[string]bool{firstImage: true}) {
+		m.AwaitVersion(t)
+		awaitImageCondition(t, m, api.ReasonSandboxImagePresent)
+		if got := m.Windows.Images(); !maps.Equal(got, map[string]bool{firstImage: true}) {
 			t.Errorf("images, and whether they are pinned: %v", got)
 		}
 		time.Sleep(time.Hour)
-		if pulls := m.windows.Pulls(); len(pulls) != 1 {
+		if pulls := m.Windows.Pulls(); len(pulls) != 1 {
 			t.Errorf("it was pulled %d times", len(pulls))
 		}
 	})
@@ -98,57 +81,57 @@ func TestNodeWaitsForSandboxImage(t *testing.T) {
 func TestANodeWaitsForASandboxImageThatCannotBePulled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, absent())
-		m.awaitImageCondition(t, api.ReasonSandboxImageNotFound)
+		awaitImageCondition(t, m, api.ReasonSandboxImageNotFound)
 		time.Sleep(time.Hour)
-		node, pulls := m.node(), len(m.windows.Pulls())
-		if nodestate.IsReady(&node) || m.windows.Disk().Exists(cniConfig) {
+		node, pulls := m.Node(), len(m.Windows.Pulls())
+		if nodestate.IsReady(&node) || m.Windows.Disk().Exists(daemontest.CNIConfig) {
 			t.Error("the node is Ready without its sandbox image")
 		}
-		if c := m.imageCondition(); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "not Ready until it is pulled") {
+		if c := imageCondition(m); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "not Ready until it is pulled") {
 			t.Errorf("the condition is %+v", c)
 		}
 		if pulls < 20 || pulls > 60 {
 			t.Errorf("%d pulls in an hour, want pauses that grow to two minutes", pulls)
 		}
-		if n := m.cluster.Count("PATCH", "/nodes/win-1/status"); n > 90 { // the kubelet makes one a minute
+		if n := m.Cluster.Count("PATCH", "/nodes/win-1/status"); n > 90 { // the kubelet makes one a minute
 			t.Errorf("the status was patched %d times", n)
 		}
-		m.windows.RefuseImage(firstImage, nil)
+		m.Windows.RefuseImage(firstImage, nil)
 		time.Sleep(5 * time.Minute)
-		m.awaitImageCondition(t, api.ReasonSandboxImagePresent)
-		m.awaitVersion(t)
+		awaitImageCondition(t, m, api.ReasonSandboxImagePresent)
+		m.AwaitVersion(t)
 	})
 }
 
 func TestSandboxImageChangesAfterPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
-		m.awaitVersion(t)
-		before := m.pids()
-		m.windows.RefuseImage(secondImage, &cri.Error{Code: cri.NotFound, Message: "no match for platform in manifest: not found"})
-		wanted := withImage(m.request.Desired, secondImage)
-		m.publish(t, wanted)
-		m.awaitImageCondition(t, api.ReasonSandboxImageUnsuitable)
-		m.awaitSettings(t, wanted)
-		expectContent(t, m.windows.Disk(), containerdFile, "sandbox = '"+firstImage+"'")
-		node := m.node()
-		if !nodestate.IsReady(&node) || !maps.Equal(before, m.pids()) || !strings.Contains(m.imageCondition().Message, "pods start from "+firstImage) {
-			t.Errorf("ready: %v, processes %v, then %v, condition %+v", nodestate.IsReady(&node), before, m.pids(), m.imageCondition())
+		m.AwaitVersion(t)
+		before := m.PIDs()
+		m.Windows.RefuseImage(secondImage, &cri.Error{Code: cri.NotFound, Message: "no match for platform in manifest: not found"})
+		wanted := withImage(m.Request.Desired, secondImage)
+		m.Publish(t, wanted)
+		awaitImageCondition(t, m, api.ReasonSandboxImageUnsuitable)
+		m.AwaitSettings(t, wanted)
+		daemontest.ExpectContent(t, m.Windows.Disk(), containerdFile, "sandbox = '"+firstImage+"'")
+		node := m.Node()
+		if !nodestate.IsReady(&node) || !maps.Equal(before, m.PIDs()) || !strings.Contains(imageCondition(m).Message, "pods start from "+firstImage) {
+			t.Errorf("ready: %v, processes %v, then %v, condition %+v", nodestate.IsReady(&node), before, m.PIDs(), imageCondition(m))
 		}
-		m.stop() // a restart does not forget which image is in use
-		m.start(t)
-		m.windows.RefuseImage(secondImage, nil)
-		m.awaitImageCondition(t, api.ReasonSandboxImagePresent)
-		expectContent(t, m.windows.Disk(), containerdFile, "sandbox = '"+secondImage+"'")
-		after := m.pids()
+		m.Stop() // a restart does not forget which image is in use
+		m.Start(t)
+		m.Windows.RefuseImage(secondImage, nil)
+		awaitImageCondition(t, m, api.ReasonSandboxImagePresent)
+		daemontest.ExpectContent(t, m.Windows.Disk(), containerdFile, "sandbox = '"+secondImage+"'")
+		after := m.PIDs()
 		if after["containerd"] == before["containerd"] || after["kubelet"] == before["kubelet"] {
 			t.Errorf("containerd and kubelet still are %v", after)
 		}
-		m.await(t, "the image is pinned", func() bool { return m.windows.Images()[secondImage] })
-		m.awaitSettings(t, wanted)
+		daemontest.Await(t, "the image is pinned", func() bool { return m.Windows.Images()[secondImage] })
+		m.AwaitSettings(t, wanted)
 		time.Sleep(time.Hour)
-		if !maps.Equal(after, m.pids()) {
-			t.Errorf("services restarted later: %v, then %v", after, m.pids())
+		if !maps.Equal(after, m.PIDs()) {
+			t.Errorf("services restarted later: %v, then %v", after, m.PIDs())
 		}
 	})
 }
@@ -157,16 +140,16 @@ func TestSandboxImageChangesAfterPull(t *testing.T) {
 func TestAJoinKeepsTheSandboxImageInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
-		m.awaitVersion(t)
-		m.windows.RefuseImage(secondImage, absent())
-		m.request.Desired = withImage(m.request.Desired, secondImage)
+		m.AwaitVersion(t)
+		m.Windows.RefuseImage(secondImage, absent())
+		m.Request.Desired = withImage(m.Request.Desired, secondImage)
 		for range 2 {
-			mustJoin(t, m.windows, m.request)
-			expectContent(t, m.windows.Disk(), containerdFile, "sandbox = '"+firstImage+"'")
+			daemontest.MustJoin(t, m.Windows, m.Request)
+			daemontest.ExpectContent(t, m.Windows.Disk(), containerdFile, "sandbox = '"+firstImage+"'")
 		}
-		m.windows.RefuseImage(secondImage, nil)
-		m.await(t, "the other image is in use", func() bool {
-			b, err := m.windows.Disk().Read(containerdFile)
+		m.Windows.RefuseImage(secondImage, nil)
+		daemontest.Await(t, "the other image is in use", func() bool {
+			b, err := m.Windows.Disk().Read(containerdFile)
 			return err == nil && string(b) == "sandbox = '"+secondImage+"'"
 		})
 	})
@@ -176,43 +159,43 @@ func TestAJoinKeepsTheSandboxImageInUse(t *testing.T) {
 func TestAMistypedFirstImageIsCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, absent())
-		m.awaitImageCondition(t, api.ReasonSandboxImageNotFound)
-		m.publish(t, withImage(m.request.Desired, secondImage))
-		m.awaitImageCondition(t, api.ReasonSandboxImagePresent)
-		m.awaitVersion(t)
-		expectContent(t, m.windows.Disk(), containerdFile, "sandbox = '"+secondImage+"'")
+		awaitImageCondition(t, m, api.ReasonSandboxImageNotFound)
+		m.Publish(t, withImage(m.Request.Desired, secondImage))
+		awaitImageCondition(t, m, api.ReasonSandboxImagePresent)
+		m.AwaitVersion(t)
+		daemontest.ExpectContent(t, m.Windows.Disk(), containerdFile, "sandbox = '"+secondImage+"'")
 	})
 }
 
 func TestLostSandboxImageIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
-		m.awaitVersion(t)
-		m.windows.RefuseImage(firstImage, absent())
-		m.windows.RemoveImage(firstImage)
+		m.AwaitVersion(t)
+		m.Windows.RefuseImage(firstImage, absent())
+		m.Windows.RemoveImage(firstImage)
 		time.Sleep(5 * time.Minute)
-		m.await(t, "the loss is told", func() bool { return strings.Contains(m.imageCondition().Message, "was removed from the host") })
-		node := m.node()
+		daemontest.Await(t, "the loss is told", func() bool { return strings.Contains(imageCondition(m).Message, "was removed from the host") })
+		node := m.Node()
 		if !nodestate.IsReady(&node) {
 			t.Error("the node went out of service, with pods that run")
 		}
-		m.windows.RefuseImage(firstImage, nil)
+		m.Windows.RefuseImage(firstImage, nil)
 		time.Sleep(5 * time.Minute)
-		m.awaitImageCondition(t, api.ReasonSandboxImagePresent)
+		awaitImageCondition(t, m, api.ReasonSandboxImagePresent)
 	})
 }
 
 func TestAHostThatRestartsHasItsSandboxImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
-		m.awaitVersion(t)
-		m.stop()
-		m.windows.Restart()
-		m.windows.RefuseImage(firstImage, absent())
-		m.start(t)
+		m.AwaitVersion(t)
+		m.Stop()
+		m.Windows.Restart()
+		m.Windows.RefuseImage(firstImage, absent())
+		m.Start(t)
 		time.Sleep(10 * time.Minute)
-		if c := m.imageCondition(); c.Status != corev1.ConditionTrue || len(m.windows.Pulls()) != 1 {
-			t.Errorf("pulls %q, condition %+v", m.windows.Pulls(), c)
+		if c := imageCondition(m); c.Status != corev1.ConditionTrue || len(m.Windows.Pulls()) != 1 {
+			t.Errorf("pulls %q, condition %+v", m.Windows.Pulls(), c)
 		}
 	})
 }
@@ -222,34 +205,15 @@ func TestSlowPullIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHostWith(t, func(w *sim.Windows) { w.SlowPulls(40 * time.Minute) })
 		time.Sleep(2 * time.Minute)
-		m.awaitImageCondition(t, api.ReasonSandboxImagePulling)
+		awaitImageCondition(t, m, api.ReasonSandboxImagePulling)
 		time.Sleep(29 * time.Minute)
-		m.awaitImageCondition(t, api.ReasonSandboxImagePullFailed)
-		if c := m.imageCondition(); !strings.Contains(c.Message, "longer than 30m0s") {
+		awaitImageCondition(t, m, api.ReasonSandboxImagePullFailed)
+		if c := imageCondition(m); !strings.Contains(c.Message, "longer than 30m0s") {
 			t.Errorf("the condition says %q", c.Message)
 		}
-		m.windows.SlowPulls(0)
+		m.Windows.SlowPulls(0)
 		time.Sleep(40 * time.Minute)
-		m.awaitImageCondition(t, api.ReasonSandboxImagePresent)
-		m.awaitVersion(t)
-	})
-}
-
-// If a service creates the pod network, everything is created except for the file that makes the node Ready.
-func TestAnOverlayWaitsForTheSandboxImage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newOverlaidWith(t, 1, func(o *overlaid) {
-			o.request.Desired = withImage(o.request.Desired, firstImage)
-			o.windows.RefuseImage(firstImage, absent())
-		})
-		o.awaitImageCondition(t, api.ReasonSandboxImageNotFound)
-		time.Sleep(10 * time.Minute)
-		disk, node := o.windows.Disk(), o.node()
-		if disk.Exists(cniConfig) || !disk.Exists(proxyConfig) || nodestate.IsReady(&node) {
-			t.Errorf("%s is there: %v, %s: %v, the node is Ready: %v", cniConfig, disk.Exists(cniConfig), proxyConfig, disk.Exists(proxyConfig), nodestate.IsReady(&node))
-		}
-		o.windows.RefuseImage(firstImage, nil)
-		time.Sleep(5 * time.Minute)
-		o.awaitVersion(t)
+		awaitImageCondition(t, m, api.ReasonSandboxImagePresent)
+		m.AwaitVersion(t)
 	})
 }

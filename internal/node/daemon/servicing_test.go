@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
@@ -35,7 +36,7 @@ func (s *stubborn) join(within time.Duration) (err error) {
 	for began := time.Now(); time.Since(began) < within; time.Sleep(pause) {
 		pause = min(2*pause, 4*time.Minute)
 		var result wicdapi.JoinResult
-		result, err = newWire(s.windows).attempt(s.request)
+		result, err = daemontest.NewWire(s.windows).TryJoin(s.request)
 		if err == nil && result.Rebooting == "" {
 			return nil
 		}
@@ -104,9 +105,8 @@ func TestRestartsOfAJoinHaveAMemoryAndALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, c := newWindows(t, withoutContainers(test.quirks)), newCargo("1")
-				mustSend(t, w, c)
-				s := &stubborn{windows: w, request: newRequest(c)}
+				w, r := daemontest.NewHost(t, withoutContainers(test.quirks))
+				s := &stubborn{windows: w, request: r}
 				s.request.Hostname = test.hostname
 				err := s.join(2 * time.Hour)
 				if (err == nil) != test.joins || err != nil && !strings.Contains(err.Error(), test.says) {
@@ -117,7 +117,7 @@ func TestRestartsOfAJoinHaveAMemoryAndALimit(t *testing.T) {
 				}
 				expectRestarts(t, w, test.restarts)
 				if test.joins {
-					expectJoined(t, w, s.request)
+					daemontest.ExpectJoined(t, w, s.request)
 				}
 			})
 		})
@@ -127,10 +127,9 @@ func TestRestartsOfAJoinHaveAMemoryAndALimit(t *testing.T) {
 // TestUserCanRequestAnotherRestart has a feature that is rolled back once.
 func TestUserCanRequestAnotherRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newWindows(t, withoutContainers(sim.Quirks{Servicing: sim.ServicingQuirks{RolledBack: 1}})), newCargo("1")
-		mustSend(t, w, c)
-		s := &stubborn{windows: w, request: newRequest(c)}
-		expectCode(t, s.join(time.Hour), wicdapi.CodeRebootDidNotHelp)
+		w, r := daemontest.NewHost(t, withoutContainers(sim.Quirks{Servicing: sim.ServicingQuirks{RolledBack: 1}}))
+		s := &stubborn{windows: w, request: r}
+		daemontest.ExpectCode(t, s.join(time.Hour), wicdapi.CodeRebootDidNotHelp)
 		s.request.Retried = "2026-11-26T10:00:00Z"
 		if err := s.join(time.Hour); err != nil {
 			t.Error(err)
@@ -146,17 +145,16 @@ func TestUserCanRequestAnotherRestart(t *testing.T) {
 func TestAJoinRestartsAHostTwiceAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := sim.ServicingQuirks{Refuses: 3017, RefusesIn: 1, PendingFor: 6 * time.Minute}
-		w, c := newWindows(t, withoutContainers(sim.Quirks{Servicing: q})), newCargo("1")
-		mustSend(t, w, c)
-		s := &stubborn{windows: w, request: newRequest(c)}
+		w, r := daemontest.NewHost(t, withoutContainers(sim.Quirks{Servicing: q}))
+		s := &stubborn{windows: w, request: r}
 		requested := 0
 		for began := time.Now(); requested < 2 && time.Since(began) < time.Hour; time.Sleep(time.Minute) {
-			_, _ = newWire(w).join(s.request) // it needs another restart
+			_, _ = daemontest.NewWire(w).Join(s.request) // it needs another restart
 			requested, _ = w.RestartsRequested()
 		}
 		expectRestarts(t, w, 2)
 		s.request.Hostname = "wanted"
-		expectCode(t, s.join(time.Hour), wicdapi.CodeRebootDidNotHelp)
+		daemontest.ExpectCode(t, s.join(time.Hour), wicdapi.CodeRebootDidNotHelp)
 		expectRestarts(t, w, 2)
 		s.request.Retried = "2026-11-26T10:00:00Z"
 		if err := s.join(time.Hour); err != nil {
@@ -169,13 +167,12 @@ func TestAJoinRestartsAHostTwiceAtMost(t *testing.T) {
 // TestAJoinWithoutAMemoryRestartsNothing fills the disk, so that restarts cannot be recorded.
 func TestAJoinWithoutAMemoryRestartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newWindows(t, withoutContainers(sim.Quirks{})), newCargo("1")
-		mustSend(t, w, c)
-		if _, err := newWire(w).join(wicdapi.JoinRequest{}); err == nil { // this creates its folders
+		w, r := daemontest.NewHost(t, withoutContainers(sim.Quirks{}))
+		if _, err := daemontest.NewWire(w).Join(wicdapi.JoinRequest{}); err == nil { // this creates its folders
 			t.Error("an empty request is good")
 		}
 		w.FillDisk(0)
-		if result, err := newWire(w).join(newRequest(c)); err == nil {
+		if result, err := daemontest.NewWire(w).Join(r); err == nil {
 			t.Errorf("the join ends with %+v", result)
 		}
 		expectRestarts(t, w, 0)
@@ -189,30 +186,24 @@ func TestANodeNeedsNoDISM(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
-				mustSend(t, w, c)
+				w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 				w.SetServicing(q) // Containers is part of the image
-				r := newRequest(c)
-				mustJoin(t, w, r)
-				expectJoined(t, w, r)
+				daemontest.MustJoin(t, w, r)
 				began := time.Now()
-				var facts wicdapi.Facts
-				if err := wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandFacts, nil, &facts, nil); err != nil || facts.Joined == nil {
-					t.Errorf("facts: %+v, %v", facts, err)
-				}
+				daemontest.ExpectJoined(t, w, r)
 				r.MayReboot = false
-				mustJoin(t, w, r)
+				daemontest.MustJoin(t, w, r)
 				var restarted wicdapi.RestartResult
 				request := wicdapi.RestartRequest{BootID: w.BootID(), Comment: "maintenance"}
-				if err := wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandRestart, request, &restarted, nil); err != nil || !restarted.Restarting {
+				if err := wicdapi.Call(t.Context(), daemontest.NewWire(w), wicdapi.CommandRestart, request, &restarted, nil); err != nil || !restarted.Restarting {
 					t.Errorf("restart: %+v, %v", restarted, err)
 				}
 				if took := time.Since(began); took > time.Minute {
 					t.Errorf("it took %s", took)
 				}
 				time.Sleep(time.Minute)
-				mustJoin(t, w, r)
-				mustLeave(t, w, r.Cluster)
+				daemontest.MustJoin(t, w, r)
+				daemontest.MustLeave(t, w, r.Cluster)
 			})
 		})
 	}
@@ -223,104 +214,29 @@ func TestHyperVAloneIsNotEnoughForPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := withoutContainers(sim.Quirks{})
 		o.Features[desired.HyperVFeature] = wicdapi.FeatureEnabled
-		w, c := newWindows(t, o), newCargo("1")
-		mustSend(t, w, c)
-		if first := mustJoin(t, w, newRequest(c)); !strings.Contains(first.Rebooting, desired.ContainersFeature) {
+		w, r := daemontest.NewHost(t, o)
+		if first := daemontest.MustJoin(t, w, r); !strings.Contains(first.Rebooting, desired.ContainersFeature) {
 			t.Errorf("the join ends with %+v, want a restart for the feature", first)
 		}
 	})
-}
-
-func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWindows(t, sim.WindowsOptions{Kind: "each restart is expected"})
-		request := func(boot string) (wicdapi.RestartResult, error) {
-			var result wicdapi.RestartResult
-			return result, wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandRestart, wicdapi.RestartRequest{BootID: boot, Comment: "maintenance"}, &result, nil)
-		}
-		first := w.BootID()
-		for range 2 { // the answer may get lost
-			if _, err := request(first); err != nil {
-				t.Error(err)
-			}
-		}
-		if w.BootID() != first {
-			t.Error("the host restarts before its answer has arrived")
-		}
-		time.Sleep(time.Minute)
-		if _, err := request(first); err != nil || w.BootID() != "2" {
-			t.Errorf("boot %s, %v", w.BootID(), err)
-		}
-		time.Sleep(time.Minute)
-		expectRestarts(t, w, 1)
-		if _, err := request(""); err == nil {
-			t.Error("a restart without a boot ID is granted")
-		}
-	})
-}
-
-// TestARestartDoesNotInterruptWindows: setup or servicing that has not finished long after the start is stuck, and does not block a restart.
-func TestARestartDoesNotInterruptWindows(t *testing.T) {
-	for name, test := range map[string]struct {
-		quirks  sim.Quirks
-		refused wicdapi.Code
-		within  time.Duration
-		stuck   bool
-	}{
-		"Windows sets itself up":   {quirks: sim.Quirks{Setup: sim.SetupQuirks{For: 9 * time.Minute}}, refused: wicdapi.CodeWaitingForSetup, within: 9 * time.Minute},
-		"setup is stuck":           {quirks: sim.Quirks{Setup: sim.SetupQuirks{For: 24 * time.Hour}}, refused: wicdapi.CodeWaitingForSetup, within: 30 * time.Minute, stuck: true},
-		"servicing is under way":   {quirks: sim.Quirks{Servicing: sim.ServicingQuirks{ServicingFor: 10 * time.Minute}}, refused: wicdapi.CodeServicing, within: 10 * time.Minute},
-		"servicing is stuck":       {quirks: sim.Quirks{Servicing: sim.ServicingQuirks{ServicingFor: 24 * time.Hour}}, refused: wicdapi.CodeServicing, within: 15 * time.Minute, stuck: true},
-		"DISM answers nothing":     {quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Hangs: true}}},
-		"nothing is to be awaited": {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWindows(t, sim.WindowsOptions{Quirks: test.quirks, Kind: "the test says what Windows does"})
-				began := time.Now()
-				query := func() error {
-					request := wicdapi.RestartRequest{BootID: w.BootID(), Comment: "maintenance"}
-					return wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandRestart, request, &wicdapi.RestartResult{}, nil)
-				}
-				if test.refused != "" {
-					expectCode(t, query(), test.refused)
-					time.Sleep(time.Until(began.Add(test.within - time.Minute)))
-					expectCode(t, query(), test.refused)
-					expectRestarts(t, w, 0)
-				}
-				time.Sleep(time.Until(began.Add(test.within + time.Second)))
-				if err := query(); err != nil {
-					t.Error(err)
-				}
-				if all, disturbed := w.RestartsRequested(); all != 1 || disturbed > 0 != test.stuck {
-					t.Errorf("the host was told to restart %d times, %d of them in the middle of setup or servicing", all, disturbed)
-				}
-			})
-		})
-	}
 }
 
 // TestUnreadableFactsAreSkipped has a computer that does not report its memory, boot ID and interfaces.
 func TestUnreadableFactsAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := sim.Quirks{Servicing: sim.ServicingQuirks{Unread: []string{wicdapi.FactMemory, wicdapi.FactBootID, wicdapi.FactInterfaces}}}
-		w, c := newWindows(t, sim.WindowsOptions{Quirks: q}), newCargo("1")
-		var facts wicdapi.Facts
-		if err := wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandFacts, nil, &facts, nil); err != nil || facts.Host.Hostname == "" {
-			t.Errorf("facts: %+v, %v", facts, err)
-		}
+		w, r := daemontest.NewHost(t, sim.WindowsOptions{Quirks: q})
+		facts := daemontest.Facts(t, w)
 		if err := facts.Host.Must(wicdapi.FactHostname); err != nil {
 			t.Error(err)
 		}
 		if err := facts.Host.Must(wicdapi.FactHostname, wicdapi.FactBootID); err == nil || !strings.Contains(err.Error(), wicdapi.FactBootID) {
 			t.Errorf("Must() = %v, want what is missing", err)
 		}
-		mustSend(t, w, c)
-		mustJoin(t, w, newRequest(c)) // it needs no restart
-		mustLeave(t, w, newRequest(c).Cluster)
-		w = newWindows(t, withoutContainers(q))
-		mustSend(t, w, c)
-		if _, err := newWire(w).join(newRequest(c)); err == nil {
+		daemontest.MustJoin(t, w, r) // it needs no restart
+		daemontest.MustLeave(t, w, r.Cluster)
+		w, r = daemontest.NewHost(t, withoutContainers(q))
+		if _, err := daemontest.NewWire(w).Join(r); err == nil {
 			t.Error("a host is restarted whose boots cannot be told apart")
 		}
 		expectRestarts(t, w, 0)
@@ -334,9 +250,8 @@ func TestJoinsByChanceRestartNoHostForEver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				drawn := sim.QuirksByChance(seed)
 				q := sim.Quirks{Servicing: drawn.Servicing, Setup: drawn.Setup}
-				w, c := newWindows(t, withoutContainers(q)), newCargo("1")
-				mustSend(t, w, c)
-				s := &stubborn{windows: w, request: newRequest(c)}
+				w, r := daemontest.NewHost(t, withoutContainers(q))
+				s := &stubborn{windows: w, request: r}
 				s.request.Hostname = []string{"", "wanted"}[seed%2]
 				err := s.join(3 * time.Hour)
 				if all, disturbed := w.RestartsRequested(); all > 2 || disturbed > 0 {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
@@ -14,19 +15,14 @@ import (
 
 const deviceLess = "DeviceLessNicDisabled"
 
-// withAddress returns a computer whose only address is static, or from DHCP.
-func withAddress(t *testing.T, build int, static bool) *sim.Windows {
-	t.Helper()
-	address := netip.MustParsePrefix("192.0.2.10/24")
-	return newWindows(t, sim.WindowsOptions{Kind: "what is found at the join decides", Build: build, Interfaces: []wicdapi.Interface{{
-		Name: "Ethernet", Index: 4, DefaultRoute: true, DHCP: !static, Addresses: []netip.Prefix{address},
-		States: []wicdapi.AddressState{{Address: address.Addr(), Static: static, State: "Preferred"}},
-	}}})
+func overlay() *desired.Network {
+	return &desired.Network{Name: hybridOverlay, MadeBy: "hybrid-overlay-node", Proxy: "kube-proxy", ServiceCIDR: "10.96.0.0/16"}
 }
 
 // TestAStaticAddressIsKept: the value of the Host Network Service is set before the first network, and reset when the host leaves, unless a user
 // had set it.
 func TestAStaticAddressIsKept(t *testing.T) {
+	address := netip.MustParsePrefix("192.0.2.10/24")
 	for name, test := range map[string]struct {
 		build            int
 		static           bool
@@ -44,33 +40,29 @@ func TestAStaticAddressIsKept(t *testing.T) {
 			w.HNS().Add(hns.State{Networks: []hns.Network{{Name: "nat", Type: "NAT"}}})
 		}, kept: true},
 		"the network is there": {build: 17763, static: true, prepare: func(w *sim.Windows) {
-			w.HNS().Add(hns.State{Networks: []hns.Network{{Name: overlayName, Type: hns.Overlay}}})
+			w.HNS().Add(hns.State{Networks: []hns.Network{{Name: hybridOverlay, Type: hns.Overlay}}})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := withAddress(t, test.build, test.static)
+			// its only address is static, or from DHCP
+			w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "what is found at the join decides", Build: test.build, Interfaces: []wicdapi.Interface{{
+				Name: "Ethernet", Index: 4, DefaultRoute: true, DHCP: !test.static, Addresses: []netip.Prefix{address},
+				States: []wicdapi.AddressState{{Address: address.Addr(), Static: test.static, State: "Preferred"}},
+			}}})
 			if test.prepare != nil {
 				test.prepare(w)
 			}
 			const program = `C:\Windows\System32\svchost.exe`
-			if _, err := w.Disk().WriteFile(program, "x"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.Host().Services.Put(t.Context(), desired.Service{Name: "hns", Description: "Host Network Service", Command: program}); err != nil {
-				t.Fatal(err)
-			}
+			daemontest.MustWrite(t, w.Disk(), program, "x")
+			daemontest.MustDeclare(t, w, desired.Service{Name: "hns", Description: "Host Network Service", Command: program})
 			if err := w.Host().Services.Start(t.Context(), "hns"); err != nil {
 				t.Fatal(err)
 			}
 			before := w.Service("hns").PID
-			c := newCargo("1")
-			r := newRequest(c)
-			r.NodeIP = "192.0.2.10"
 			if !test.noNet {
-				r.Desired.Network = &desired.Network{Name: overlayName, MadeBy: "hybrid-overlay-node", Proxy: "kube-proxy", ServiceCIDR: "10.96.0.0/16"}
+				r.Desired.Network = overlay()
 			}
-			mustSend(t, w, c)
-			mustJoin(t, w, r)
+			daemontest.MustJoin(t, w, r)
 			if got := w.HNSState()[deviceLess] == 1; got != test.kept {
 				t.Errorf("kept: %v, want %v", got, test.kept)
 			}
@@ -78,13 +70,13 @@ func TestAStaticAddressIsKept(t *testing.T) {
 				t.Errorf("service hns restarted: %v, want %v", got, test.restarted)
 			}
 			for range 2 { // a second join finds the value set, and a leave must still restore the former one
-				mustJoin(t, w, r)
+				daemontest.MustJoin(t, w, r)
 			}
-			mustLeave(t, w, r.Cluster)
+			daemontest.MustLeave(t, w, r.Cluster)
 			if got := w.HNSState()[deviceLess] == 1; got != test.after {
 				t.Errorf("kept after the host has left: %v, want %v", got, test.after)
 			}
-			if journal := journalOf(t, w); strings.Contains(journal, "value "+deviceLess+" of the Host Network Service set to 1") != (test.kept && !test.after) {
+			if journal := daemontest.Journal(t, w); strings.Contains(journal, "value "+deviceLess+" of the Host Network Service set to 1") != (test.kept && !test.after) {
 				t.Errorf("the journal: %s", journal)
 			}
 		})
@@ -109,19 +101,15 @@ func TestSmallMTUIsReportedDuringJoin(t *testing.T) {
 		"a network of the user's own": {adapter: "Ethernet", mtu: 1460, noNet: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWindows(t, sim.WindowsOptions{Kind: "what is found at the join decides", Interfaces: []wicdapi.Interface{
+			w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "what is found at the join decides", Interfaces: []wicdapi.Interface{
 				{Name: "Management", Index: 3, MTU: 1300, Addresses: []netip.Prefix{netip.MustParsePrefix("198.51.100.1/24")}},
 				{Name: test.adapter, Index: 4, DefaultRoute: true, DHCP: true, MTU: test.mtu, Addresses: []netip.Prefix{address}},
 			}})
-			c := newCargo("1")
-			r := newRequest(c)
-			r.NodeIP = "192.0.2.10"
 			if !test.noNet {
-				r.Desired.Network = &desired.Network{Name: overlayName, MadeBy: "hybrid-overlay-node", Proxy: "kube-proxy", ServiceCIDR: "10.96.0.0/16"}
+				r.Desired.Network = overlay()
 			}
-			mustSend(t, w, c)
-			mustJoin(t, w, r)
-			if journal := journalOf(t, w); strings.Contains(journal, want) != test.reported || strings.Contains(journal, "has an MTU of") != test.reported {
+			daemontest.MustJoin(t, w, r)
+			if journal := daemontest.Journal(t, w); strings.Contains(journal, want) != test.reported || strings.Contains(journal, "has an MTU of") != test.reported {
 				t.Errorf("told: %v, want %v; the journal: %s", !test.reported, test.reported, journal)
 			}
 		})
@@ -131,23 +119,19 @@ func TestSmallMTUIsReportedDuringJoin(t *testing.T) {
 // TestConflictingProgramsAreReportedDuringJoin: the host has Docker on no port of the node, and programs on ports of the node.
 func TestConflictingProgramsAreReportedDuringJoin(t *testing.T) {
 	at := netip.IPv4Unspecified()
-	w := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{Quirks: sim.Quirks{
 		Setup: sim.SetupQuirks{Docker: true},
 		Adapter: sim.AdapterQuirks{Listeners: []wicdapi.Listener{
 			{Port: 10250, Address: at, PID: 812, Program: `C:\x\agent.exe`}, {Port: 10256, Address: at, PID: 813, Program: `C:\k\kube-proxy.exe`},
 			{Port: 4789, Address: at, PID: 814, Program: `C:\x\tunnel.exe`, UDP: true}, {Port: 10250, Address: at, PID: 815, Program: `C:\x\game.exe`, UDP: true},
 		}},
 	}})
-	var facts wicdapi.Facts
-	if err := wicdapi.Call(t.Context(), newWire(w), wicdapi.CommandFacts, nil, &facts, nil); err != nil || len(facts.Engines) != 1 || len(facts.Host.Listeners) != 4 {
-		t.Errorf("%v: engines %+v, listeners %+v", err, facts.Engines, facts.Host.Listeners)
+	if facts := daemontest.Facts(t, w); len(facts.Engines) != 1 || len(facts.Host.Listeners) != 4 {
+		t.Errorf("engines %+v, listeners %+v", facts.Engines, facts.Host.Listeners)
 	}
-	c := newCargo("1")
-	r := newRequest(c)
 	r.Desired.Firewall = []desired.FirewallRule{{Name: "services", Protocol: desired.TCP, Ports: []uint16{10250, 10256}}, {Name: "VXLAN", Protocol: desired.UDP, Ports: []uint16{4789}}}
-	mustSend(t, w, c)
-	mustJoin(t, w, r)
-	journal := journalOf(t, w)
+	daemontest.MustJoin(t, w, r)
+	journal := daemontest.Journal(t, w)
 	for text, isTold := range map[string]bool{
 		"none: service docker is running": true, "agent.exe (process 812) at 0.0.0.0:10250": true, "tunnel.exe (process 814)": true, "kube-proxy.exe (process": false, "game.exe": false,
 	} {
@@ -159,14 +143,10 @@ func TestConflictingProgramsAreReportedDuringJoin(t *testing.T) {
 
 // TestExcludedPortsAreReportedDuringJoin: Windows may exclude other ports after its next start, so the host joins anyway.
 func TestExcludedPortsAreReportedDuringJoin(t *testing.T) {
-	w := newWindows(t, sim.WindowsOptions{Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{Excluded: []hostapi.PortRange{{First: 10200, Last: 10299}, {First: 50000, Last: 50099}}}}})
-	c := newCargo("1")
-	r := newRequest(c)
-	r.Desired.Firewall = rules()
-	mustSend(t, w, c)
-	mustJoin(t, w, r)
+	excluded := []hostapi.PortRange{{First: 10200, Last: 10299}, {First: 50000, Last: 50099}}
+	w, _ := daemontest.NewNode(t, sim.WindowsOptions{Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{Excluded: excluded}}}, withRules)
 	const want = "none: ports are excluded by Windows, so that no program can listen on them: 10250 (range 10200-10299), 10280 (range 10200-10299);"
-	if journal := journalOf(t, w); !strings.Contains(journal, want) || !strings.Contains(journal, "netsh interface ipv4 add excludedportrange tcp") {
+	if journal := daemontest.Journal(t, w); !strings.Contains(journal, want) || !strings.Contains(journal, "netsh interface ipv4 add excludedportrange tcp") {
 		t.Errorf("the journal does not say %q: %s", want, journal)
 	}
 }

@@ -2,11 +2,11 @@ package daemon_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
@@ -14,38 +14,26 @@ import (
 )
 
 func TestServicesStartWhenWhatTheyDependOnWorks(t *testing.T) {
-	const startup = 20 * time.Second
-	// run checks that the kubelet was started only after containerd worked.
-	run := func(t *testing.T, w *sim.Windows) {
-		if since := w.Since("kubelet"); since.Before(w.Since("containerd").Add(startup)) {
-			t.Errorf("the kubelet was started at %v, containerd at %v", since, w.Since("containerd"))
+	synctest.Test(t, func(t *testing.T) {
+		const startup = 20 * time.Second
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never, Startup: map[string]time.Duration{"containerd": startup}})
+		expect := func(when string) {
+			t.Helper()
+			daemontest.ExpectJoined(t, w, r)
+			if since := w.Since("kubelet"); since.Before(w.Since("containerd").Add(startup)) {
+				t.Errorf("%s, the kubelet was started at %v, containerd at %v", when, since, w.Since("containerd"))
+			}
 		}
-	}
-	t.Run("join", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w, r := withoutCluster(t, sim.WindowsOptions{Startup: map[string]time.Duration{"containerd": startup}})
-			expectJoined(t, w, r)
-			run(t, w)
-		})
-	})
-	t.Run("later", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never, Startup: map[string]time.Duration{"containerd": startup}})
-			startRun(t, w)
-			time.Sleep(time.Hour)
-			for _, name := range []string{"containerd", "kubelet"} { // the kubelet is stopped first, and WICD may start it before containerd stops
-				if err := w.Host().Services.Stop(t.Context(), name); err != nil {
-					t.Fatal(err)
-				}
-			}
-			time.Sleep(startup / 2)
-			if w.Service("kubelet").State != hostapi.Stopped {
-				t.Error("the kubelet was started while containerd did not answer")
-			}
-			time.Sleep(startup/2 + restoredWithin)
-			expectJoined(t, w, r)
-			run(t, w)
-		})
+		expect("by the join")
+		daemontest.StartRun(t, w.Host())
+		time.Sleep(time.Hour)
+		daemontest.MustStop(t, w, "containerd", "kubelet") // the kubelet is stopped first, and WICD may start it before containerd stops
+		time.Sleep(startup / 2)
+		if w.Service("kubelet").State != hostapi.Stopped {
+			t.Error("the kubelet was started while containerd did not answer")
+		}
+		time.Sleep(startup/2 + daemontest.RestoredWithin)
+		expect("later")
 	})
 }
 
@@ -57,12 +45,12 @@ func TestJoinNamesFailingService(t *testing.T) {
 		want    []string
 	}{
 		"never answers": {
-			sim.WindowsOptions{Startup: map[string]time.Duration{"containerd": never}}, 2 * time.Minute,
+			sim.WindowsOptions{Startup: map[string]time.Duration{"containerd": daemontest.Never}}, 2 * time.Minute,
 			[]string{"containerd", "kubelet is waiting for it", "npipe://./pipe/containerd-containerd", "the last line"},
 		},
 		"dies meanwhile": {
 			sim.WindowsOptions{
-				RestartDelay: never, Startup: map[string]time.Duration{"containerd": never},
+				RestartDelay: daemontest.Never, Startup: map[string]time.Duration{"containerd": daemontest.Never},
 				Programs: map[string]sim.Program{"containerd": func(context.Context, sim.Process) uint32 { return 7 }},
 			}, 10 * time.Second,
 			[]string{"containerd", "exited with code 7", "the last line"},
@@ -70,18 +58,13 @@ func TestJoinNamesFailingService(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				test.options.Kind = soon
-				w, c := newWindows(t, test.options), newCargo("1")
-				mustSend(t, w, c)
-				mustWrite(t, w.Disk(), log, "the first line\nthe last line\n")
+				test.options.Kind = daemontest.Soon
+				w, r := daemontest.NewHost(t, test.options)
+				daemontest.MustWrite(t, w.Disk(), log, "the first line\nthe last line\n")
 				began := time.Now()
-				_, err := newWire(w).join(newRequest(c))
-				e := expectCode(t, err, wicdapi.CodeServiceFailed)
-				for _, want := range test.want {
-					if !strings.Contains(e.Message, want) {
-						t.Errorf("%q does not say %q", e.Message, want)
-					}
-				}
+				_, err := daemontest.NewWire(w).Join(r)
+				e := daemontest.ExpectCode(t, err, wicdapi.CodeServiceFailed)
+				daemontest.ExpectContains(t, e.Message, test.want...)
 				if took := time.Since(began); took > test.within {
 					t.Errorf("the join took %v", took)
 				}
@@ -95,15 +78,13 @@ func TestJoinNamesFailingService(t *testing.T) {
 
 func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newWindows(t, sim.WindowsOptions{Kind: soon, RestartDelay: never}), newCargo("1")
-		mustSend(t, w, c)
-		r := newRequest(c)
-		exporter := ours("windows_exporter", r.Desired.Services[0].Command)
+		w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
+		exporter := daemontest.Service("windows_exporter", r.Desired.Services[0].Command)
 		exporter.Needs = []string{`C:\k\first.pem`, `C:\k\second.pem`}
-		above := ours("cloud-node-manager", r.Desired.Services[0].Command, "windows_exporter")
+		above := daemontest.Service("cloud-node-manager", r.Desired.Services[0].Command, "windows_exporter")
 		r.Desired.Services = append(r.Desired.Services, exporter, above)
-		mustJoin(t, w, r) // the join does not wait for the files
-		startRun(t, w)
+		daemontest.MustJoin(t, w, r) // the join does not wait for the files
+		daemontest.StartRun(t, w.Host())
 		for _, file := range exporter.Needs {
 			time.Sleep(time.Hour)
 			for _, name := range []string{"windows_exporter", "cloud-node-manager"} {
@@ -111,10 +92,10 @@ func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
 					t.Errorf("%s was started before %s was there", name, file)
 				}
 			}
-			mustWrite(t, w.Disk(), file, "a certificate")
+			daemontest.MustWrite(t, w.Disk(), file, "a certificate")
 		}
-		time.Sleep(restoredWithin)
-		expectJoined(t, w, r)
+		time.Sleep(daemontest.RestoredWithin)
+		daemontest.ExpectJoined(t, w, r)
 	})
 }
 
@@ -129,23 +110,20 @@ func TestServicesStopAndStartInDependencyOrder(t *testing.T) {
 				return 0
 			}
 		}
-		w, c := newWindows(t, sim.WindowsOptions{
-			Kind:         soon,
-			RestartDelay: never,
-			Startup:      map[string]time.Duration{"containerd": time.Second, "kubelet": time.Second},
+		w, r := daemontest.NewHost(t, sim.WindowsOptions{
+			Kind: daemontest.Soon, RestartDelay: daemontest.Never,
+			Startup: map[string]time.Duration{"containerd": time.Second, "kubelet": time.Second},
 			Programs: map[string]sim.Program{
 				"containerd": report("containerd"), "kubelet": report("kubelet"), "kube-proxy": report("kube-proxy"),
 			},
-		}), newCargo("1")
-		mustSend(t, w, c)
-		r := newRequest(c)
+		})
 		// Declared in the wrong order.
-		r.Desired.Services = append([]desired.Service{ours("kube-proxy", r.Desired.Services[0].Command, "kubelet")}, r.Desired.Services...)
-		mustJoin(t, w, r)
-		startRun(t, w)
+		r.Desired.Services = append([]desired.Service{daemontest.Service("kube-proxy", r.Desired.Services[0].Command, "kubelet")}, r.Desired.Services...)
+		daemontest.MustJoin(t, w, r)
+		daemontest.StartRun(t, w.Host())
 		time.Sleep(time.Minute)
 		w.Edit("containerd", func(s *desired.Service) { s.Command += " x" })
-		time.Sleep(restoredWithin)
+		time.Sleep(daemontest.RestoredWithin)
 		for _, want := range []string{
 			"start containerd", "start kubelet", "start kube-proxy", "stop kube-proxy", "stop kubelet", "stop containerd",
 			"start containerd", "start kubelet", "start kube-proxy",
@@ -160,9 +138,7 @@ func TestServicesStopAndStartInDependencyOrder(t *testing.T) {
 // A service that cannot be stopped, and therefore not restored, keeps running as it is; others do not wait for it.
 func TestUnstoppableServiceDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
-		startRun(t, w)
-		time.Sleep(time.Hour)
+		w, r := newSupervised(t, nil)
 		pid := w.Service("kubelet").PID
 		w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" })
 		w.Crash("containerd")
@@ -174,7 +150,7 @@ func TestUnstoppableServiceDoesNotBlockOthers(t *testing.T) {
 			t.Errorf("containerd is %s", got.State)
 		}
 		time.Sleep(time.Minute) // until the longer pauses have passed
-		expectJoined(t, w, r)
+		daemontest.ExpectJoined(t, w, r)
 		if w.Service("kubelet").PID == pid {
 			t.Error("the kubelet runs as it was edited")
 		}

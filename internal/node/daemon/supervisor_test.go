@@ -8,40 +8,30 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// never is longer than any test: the simulated service manager restarts nothing on its own.
-const never = 24 * 365 * time.Hour
-
-// restoredWithin is how soon a manual change to a service must be reverted.
-const restoredWithin = 5 * time.Second
-
 // harms returns manual changes to services.
 func harms() map[string]func(t *testing.T, w *sim.Windows, service string) {
 	edit := func(change func(*desired.Service)) func(*testing.T, *sim.Windows, string) {
 		return func(_ *testing.T, w *sim.Windows, service string) { w.Edit(service, change) }
 	}
-	stop := func(t *testing.T, w *sim.Windows, service string) {
-		if err := w.Host().Services.Stop(t.Context(), service); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return map[string]func(*testing.T, *sim.Windows, string){
-		"stopped": stop,
+		"stopped": func(t *testing.T, w *sim.Windows, service string) { daemontest.MustStop(t, w, service) },
 		"killed":  func(_ *testing.T, w *sim.Windows, service string) { w.Crash(service) },
 		"deleted": func(_ *testing.T, w *sim.Windows, service string) { w.DeleteService(service) },
 		"stopped and deleted": func(t *testing.T, w *sim.Windows, service string) {
-			stop(t, w, service)
+			daemontest.MustStop(t, w, service)
 			w.DeleteService(service)
 		},
 		"disabled": func(_ *testing.T, w *sim.Windows, service string) { w.Disable(service) },
 		"disabled and stopped": func(t *testing.T, w *sim.Windows, service string) {
 			w.Disable(service)
-			stop(t, w, service)
+			daemontest.MustStop(t, w, service)
 		},
 		"program":      edit(func(s *desired.Service) { s.Command = `C:\other.exe` }),
 		"arguments":    edit(func(s *desired.Service) { s.Command += " --v=9" }),
@@ -56,17 +46,24 @@ func harms() map[string]func(t *testing.T, w *sim.Windows, service string) {
 	}
 }
 
+// newSupervised returns a node whose services WICD has supervised for an hour. Windows restarts none of them.
+func newSupervised(t *testing.T, programs map[string]sim.Program) (*sim.Windows, wicdapi.JoinRequest) {
+	t.Helper()
+	w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never, Programs: programs})
+	daemontest.StartRun(t, w.Host())
+	time.Sleep(time.Hour)
+	return w, r
+}
+
 func TestManualServiceChangesAreReverted(t *testing.T) {
 	for name, harm := range harms() {
 		for _, service := range []string{"containerd", "kubelet"} {
 			t.Run(name+" "+service, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
-					startRun(t, w)
-					time.Sleep(time.Hour)
+					w, r := newSupervised(t, nil)
 					harm(t, w, service)
-					time.Sleep(restoredWithin)
-					expectJoined(t, w, r)
+					time.Sleep(daemontest.RestoredWithin)
+					daemontest.ExpectJoined(t, w, r)
 					if w.Disabled(service) {
 						t.Error("it does not start with Windows")
 					}
@@ -92,20 +89,18 @@ func TestAServiceIsRestoredWhileAnotherKeepsDying(t *testing.T) {
 			}
 			return 1
 		}
-		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never, Programs: map[string]sim.Program{"kubelet": program}})
-		startRun(t, w)
-		time.Sleep(time.Minute)
+		w, r := newSupervised(t, map[string]sim.Program{"kubelet": program})
 		dies.Store(true)
 		w.Crash("kubelet")
 		time.Sleep(10 * time.Minute)
 		w.Edit("containerd", func(s *desired.Service) { s.Command += " --log-level debug" })
-		time.Sleep(restoredWithin)
-		if got, want := w.Service("containerd"), known(r.Desired.Services[0]); got.Command != want.Command || got.State != hostapi.Running {
+		time.Sleep(daemontest.RestoredWithin)
+		if got := w.Service("containerd"); got.Command != r.Desired.Services[0].Command || got.State != hostapi.Running {
 			t.Errorf("containerd is %s, with command %q", got.State, got.Command)
 		}
 		dies.Store(false)
 		time.Sleep(2 * time.Minute)
-		expectJoined(t, w, r)
+		daemontest.ExpectJoined(t, w, r)
 	})
 }
 
@@ -120,30 +115,30 @@ func (s slowServices) List(ctx context.Context, names []string) ([]hostapi.Servi
 // The pause after the second crash ends while a check of the services is still running.
 func TestAPauseThatEndsDuringALookIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
 		h := w.Host()
 		h.Services = slowServices{h.Services}
-		runOn(t, h)
+		daemontest.StartRun(t, h)
 		time.Sleep(time.Hour)
 		for range 2 {
 			w.Crash("kubelet")
 			time.Sleep(30 * time.Second)
 		}
-		expectJoined(t, w, r)
+		daemontest.ExpectJoined(t, w, r)
 	})
 }
 
 func TestNothingIsWrittenAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := withoutCluster(t, sim.WindowsOptions{})
-		startRun(t, w)
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon})
+		daemontest.StartRun(t, w.Host())
 		time.Sleep(time.Minute)
 		changes := w.Changes()
 		time.Sleep(24 * time.Hour)
 		if n := w.Changes(); n != changes {
 			t.Errorf("%d changes were made within a day", n-changes)
 		}
-		expectJoined(t, w, r)
+		daemontest.ExpectJoined(t, w, r)
 	})
 }
 
@@ -152,16 +147,14 @@ func TestTheSameDeclarationInOtherWordsIsNoDrift(t *testing.T) {
 	for name, dependsOn := range map[string][]string{"empty": {}, "none": nil, "other order and case": {"CSI-proxy", "containerd"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, c := newWindows(t, sim.WindowsOptions{Kind: soon, RestartDelay: never}), newCargo("1")
-				mustSend(t, w, c)
-				r := newRequest(c)
-				r.Desired.Services = append(r.Desired.Services, ours("csi-proxy", r.Desired.Services[0].Command))
+				w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
+				r.Desired.Services = append(r.Desired.Services, daemontest.Service("csi-proxy", r.Desired.Services[0].Command))
 				r.Desired.Services[1].DependsOn = dependsOn
 				if len(dependsOn) > 0 {
 					r.Desired.Services[1].DependsOn = []string{"containerd", "csi-proxy"}
 				}
-				mustJoin(t, w, r)
-				startRun(t, w)
+				daemontest.MustJoin(t, w, r)
+				daemontest.StartRun(t, w.Host())
 				time.Sleep(time.Minute)
 				pid := w.Service("kubelet").PID
 				w.Edit("kubelet", func(s *desired.Service) { s.DependsOn = dependsOn })
@@ -176,14 +169,12 @@ func TestTheSameDeclarationInOtherWordsIsNoDrift(t *testing.T) {
 
 func TestOurOwnServiceIsRestoredWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
-		startRun(t, w)
-		time.Sleep(time.Minute)
+		w, r := newSupervised(t, nil)
 		pid := w.Service(api.WICDService).PID
 		w.Edit(api.WICDService, func(s *desired.Service) { s.Command = `C:\other.exe` })
 		w.Disable(api.WICDService)
-		time.Sleep(restoredWithin)
-		expectJoined(t, w, r)
+		time.Sleep(daemontest.RestoredWithin)
+		daemontest.ExpectJoined(t, w, r)
 		if w.Service(api.WICDService).PID != pid || w.Disabled(api.WICDService) {
 			t.Error("it was stopped, or does not start with Windows")
 		}
@@ -199,13 +190,11 @@ func TestFailedServiceActionIsRetriedInSeconds(t *testing.T) {
 	} {
 		t.Run(operation, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
-				startRun(t, w)
-				time.Sleep(time.Hour)
+				w, r := newSupervised(t, nil)
 				w.FailNext(operation)
 				harm(w)
-				time.Sleep(restoredWithin)
-				expectJoined(t, w, r)
+				time.Sleep(daemontest.RestoredWithin)
+				daemontest.ExpectJoined(t, w, r)
 			})
 		})
 	}
@@ -214,26 +203,25 @@ func TestFailedServiceActionIsRetriedInSeconds(t *testing.T) {
 // There is no notification for a service that did not run before and does not start.
 func TestFailedInitialStartIsRetriedInSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
-		if err := w.Host().Services.Stop(t.Context(), "kubelet"); err != nil {
-			t.Fatal(err)
-		}
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
+		daemontest.MustStop(t, w, "kubelet")
 		w.FailNext("start kubelet")
-		startRun(t, w)
-		time.Sleep(restoredWithin)
-		expectJoined(t, w, r)
+		daemontest.StartRun(t, w.Host())
+		time.Sleep(daemontest.RestoredWithin)
+		daemontest.ExpectJoined(t, w, r)
 	})
 }
 
-func TestFailedServiceWatchIsRetried(t *testing.T) {
+// TestAServiceIsStartedAtOnce: also after WICD's first attempt to watch the services has failed.
+func TestAServiceIsStartedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
 		w.FailNext("watch")
-		startRun(t, w)
-		time.Sleep(time.Minute)
+		daemontest.StartRun(t, w.Host())
+		time.Sleep(time.Hour)
 		w.Crash("kubelet")
-		time.Sleep(restoredWithin)
-		expectJoined(t, w, r)
+		time.Sleep(10 * time.Millisecond)
+		daemontest.ExpectJoined(t, w, r)
 	})
 }
 
@@ -258,16 +246,14 @@ func TestNodeWorksWithoutWICD(t *testing.T) {
 		},
 		"deleted until a join": {
 			func(_ *testing.T, w *sim.Windows) { w.DeleteService(api.WICDService) },
-			func(t *testing.T, w *sim.Windows, r wicdapi.JoinRequest) { mustJoin(t, w, r) },
+			func(t *testing.T, w *sim.Windows, r wicdapi.JoinRequest) { daemontest.MustJoin(t, w, r) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, r := withoutCluster(t, sim.WindowsOptions{Programs: map[string]sim.Program{api.WICDService: sim.WICD}})
+				w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, Programs: map[string]sim.Program{api.WICDService: sim.WICD}})
 				time.Sleep(time.Minute)
-				if err := w.Host().Services.Stop(t.Context(), api.WICDService); err != nil {
-					t.Fatal(err)
-				}
+				daemontest.MustStop(t, w, api.WICDService)
 				test.stop(t, w)
 				kubelet := w.Service("kubelet").PID
 				time.Sleep(time.Hour)
@@ -281,9 +267,41 @@ func TestNodeWorksWithoutWICD(t *testing.T) {
 				}
 				w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" })
 				test.back(t, w, r)
-				time.Sleep(restoredWithin)
-				expectJoined(t, w, r)
+				time.Sleep(daemontest.RestoredWithin)
+				daemontest.ExpectJoined(t, w, r)
 			})
 		})
 	}
+}
+
+func TestAServiceThatAlwaysDiesIsStartedWithPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var starts atomic.Int64
+		dies := func(context.Context, sim.Process) uint32 {
+			starts.Add(1)
+			return 1
+		}
+		w, _ := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: 24 * time.Hour, Programs: map[string]sim.Program{"kubelet": dies}})
+		daemontest.StartRun(t, w.Host())
+		time.Sleep(10 * time.Minute)
+		if n := starts.Load(); n < 10 || n > 60 {
+			t.Errorf("it was started %d times in ten minutes", n)
+		}
+	})
+}
+
+func TestAJoinAndTheServiceDoNotDisturbEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: 24 * time.Hour})
+		daemontest.StartRun(t, w.Host())
+		for n := range 20 {
+			r.Desired.Files[0].Content += " "
+			r.Desired.Version = string(rune('a' + n))
+			daemontest.MustJoin(t, w, r)
+			daemontest.ExpectJoined(t, w, r)
+			time.Sleep(time.Duration(n) * time.Second)
+		}
+		time.Sleep(daemontest.ServicesLook)
+		daemontest.ExpectJoined(t, w, r)
+	})
 }

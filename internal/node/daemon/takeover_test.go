@@ -10,9 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
@@ -23,13 +22,13 @@ import (
 func originals() []desired.Service {
 	const runner = `C:\k\kube-log-runner.exe -log-file=C:\var\log\`
 	return []desired.Service{
-		ours("containerd", `C:\k\containerd\containerd.exe --config C:\k\containerd\containerd_conf.toml --run-service`),
-		ours("kubelet", runner+`kubelet\kubelet.log C:\k\kubelet.exe --config=C:\k\kubelet.conf --bootstrap-kubeconfig=C:\k\bootstrap-kubeconfig --kubeconfig=C:\k\kubeconfig`, "containerd"),
-		ours("hybrid-overlay-node", `C:\k\hybrid-overlay-node.exe --node win-1 --windows-service`, "kubelet"),
-		ours("kube-proxy", runner+`kube-proxy\kube-proxy.log C:\k\kube-proxy.exe --config C:\k\kube-proxy.conf`, "hybrid-overlay-node"),
-		ours("csi-proxy", `C:\k\csi-proxy.exe -windows-service`),
-		ours("windows_exporter", `C:\k\windows_exporter.exe --web.config.file C:\k\tls\windows-exporter-webconfig.yaml`),
-		ours(api.WICDService, `C:\k\windows-instance-config-daemon.exe controller --windows-service --kubeconfig C:\k\wicd-kubeconfig`),
+		daemontest.Service("containerd", `C:\k\containerd\containerd.exe --config C:\k\containerd\containerd_conf.toml --run-service`),
+		daemontest.Service("kubelet", runner+`kubelet\kubelet.log C:\k\kubelet.exe --config=C:\k\kubelet.conf --bootstrap-kubeconfig=C:\k\bootstrap-kubeconfig --kubeconfig=C:\k\kubeconfig`, "containerd"),
+		daemontest.Service("hybrid-overlay-node", `C:\k\hybrid-overlay-node.exe --node win-1 --windows-service`, "kubelet"),
+		daemontest.Service("kube-proxy", runner+`kube-proxy\kube-proxy.log C:\k\kube-proxy.exe --config C:\k\kube-proxy.conf`, "hybrid-overlay-node"),
+		daemontest.Service("csi-proxy", `C:\k\csi-proxy.exe -windows-service`),
+		daemontest.Service("windows_exporter", `C:\k\windows_exporter.exe --web.config.file C:\k\tls\windows-exporter-webconfig.yaml`),
+		daemontest.Service(api.WICDService, `C:\k\windows-instance-config-daemon.exe controller --windows-service --kubeconfig C:\k\wicd-kubeconfig`),
 	}
 }
 
@@ -58,17 +57,17 @@ func newOriginal(t *testing.T) *original {
 	counted := func(n *atomic.Int64) sim.Program {
 		return func(ctx context.Context, _ sim.Process) uint32 { n.Add(1); <-ctx.Done(); return 0 }
 	}
-	o.Windows = newWindows(t, sim.WindowsOptions{RestartDelay: never, Startup: map[string]time.Duration{"containerd": 20 * time.Second}, Programs: map[string]sim.Program{
+	o.Windows = daemontest.NewWindows(t, sim.WindowsOptions{RestartDelay: daemontest.Never, Startup: map[string]time.Duration{"containerd": 20 * time.Second}, Programs: map[string]sim.Program{
 		"kubelet": counted(&o.kubelets), "containerd": counted(&o.containerds), api.WICDService: originalsDaemon,
 	}})
 	files := append(originalsFiles(), `C:\k\kubelet.exe`, `C:\k\kube-log-runner.exe`, `C:\k\containerd\containerd.exe`, `C:\k\windows-instance-config-daemon.exe`,
 		`C:\k\kubeconfig`, `C:\k\bootstrap-kubeconfig`, `C:\k\cni\config\cni.conf`, `C:\k\containerd\registries\quay.io\hosts.toml`,
 		`C:\var\log\hybrid-overlay\hybrid-overlay.log`, `C:\data\important.txt`)
 	for _, name := range files {
-		mustWrite(t, o.Disk(), name, "the original's")
+		daemontest.MustWrite(t, o.Disk(), name, "the original's")
 	}
-	authority := otherAuthority(t)
-	mustWrite(t, o.Disk(), `C:\k\imported-certs.pem`, authority)
+	authority := daemontest.OtherAuthority(t)
+	daemontest.MustWrite(t, o.Disk(), `C:\k\imported-certs.pem`, authority)
 	block, _ := pem.Decode([]byte(authority))
 	h := o.Host()
 	if _, err := h.Certificates.Add(t.Context(), block.Bytes); err != nil {
@@ -115,10 +114,10 @@ func originalsDaemon(ctx context.Context, p sim.Process) uint32 {
 }
 
 // takeOverRequest returns the join request for such a host.
-func takeOverRequest(c *cargo) wicdapi.JoinRequest {
-	r := newRequest(c)
+func takeOverRequest(c *daemontest.Cargo) wicdapi.JoinRequest {
+	r := daemontest.NewRequest(c)
 	r.Desired.WatchedEnvironment = []string{"HTTP_PROXY"}
-	r.Desired.Files = append(r.Desired.Files, desired.File{Path: plainFile, Content: "mirrors"})
+	r.Desired.Files = append(r.Desired.Files, desired.File{Path: daemontest.PlainFile, Content: "mirrors"})
 	return r
 }
 
@@ -126,7 +125,7 @@ func takeOverRequest(c *cargo) wicdapi.JoinRequest {
 func (o *original) expectTakenOver(t *testing.T, r wicdapi.JoinRequest) {
 	t.Helper()
 	time.Sleep(time.Minute)
-	expectJoined(t, o.Windows, r)
+	daemontest.ExpectJoined(t, o.Windows, r)
 	services, err := o.Host().Services.List(t.Context(), nil)
 	if err != nil || len(services) != len(r.Desired.Services) {
 		t.Errorf("there are %d services, %v", len(services), err)
@@ -153,14 +152,14 @@ func (o *original) expectTakenOver(t *testing.T, r wicdapi.JoinRequest) {
 // TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch has a running original daemon, which reverts changes.
 func TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, c := newOriginal(t), newCargo("1")
+		o, c := newOriginal(t), daemontest.NewCargo("1")
 		time.Sleep(10 * time.Second)
 		if o.kubelets.Load() != 1 || o.containerds.Load() != 1 || o.Service("kube-proxy").State != hostapi.Running {
 			t.Fatalf("the original's kubelet started %d times, containerd %d times", o.kubelets.Load(), o.containerds.Load())
 		}
-		mustSend(t, o.Windows, c)
+		daemontest.MustSend(t, o.Windows, c)
 		r := takeOverRequest(c)
-		result := mustJoin(t, o.Windows, r)
+		result := daemontest.MustJoin(t, o.Windows, r)
 		o.expectTakenOver(t, r)
 		if o.kubelets.Load() != 2 || o.containerds.Load() != 2 {
 			t.Errorf("the kubelet started %d times, containerd %d times, want twice: once before, once after", o.kubelets.Load(), o.containerds.Load())
@@ -168,10 +167,8 @@ func TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch(t *testing.T) {
 		if !slices.ContainsFunc(result.Changed, func(line string) bool { return strings.HasPrefix(line, "the original operator configured this host") }) {
 			t.Errorf("the take-over is not told: %q", result.Changed)
 		}
-		if again := mustJoin(t, o.Windows, r); again.Changed != nil {
-			t.Errorf("the second join changed %q", again.Changed)
-		}
-		mustLeave(t, o.Windows, r.Cluster)
+		daemontest.ExpectNoChange(t, o.Windows, r)
+		daemontest.MustLeave(t, o.Windows, r.Cluster)
 		if left, _ := o.Disk().List(`C:\k`); !slices.Equal(left, []string{"state"}) {
 			t.Errorf("after the leave, C:\\k has %q", left)
 		}
@@ -179,21 +176,21 @@ func TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch(t *testing.T) {
 }
 
 func TestATakeOverThatIsCutConverges(t *testing.T) {
-	c := newCargo("1")
+	c := daemontest.NewCargo("1")
 	r := takeOverRequest(c)
 	for at := 0; ; at++ {
 		isCut := false
 		synctest.Test(t, func(t *testing.T) {
 			o := newOriginal(t)
 			time.Sleep(time.Millisecond)
-			mustSend(t, o.Windows, c)
+			daemontest.MustSend(t, o.Windows, c)
 			o.CutPowerAfter(at)
-			_, err := newWire(o.Windows).join(r)
+			_, err := daemontest.NewWire(o.Windows).Join(r)
 			isCut = err != nil
 			o.PowerCut()
 			o.PowerOn()
 			time.Sleep(10 * time.Second) // the original's daemon runs meanwhile
-			mustJoin(t, o.Windows, r)
+			daemontest.MustJoin(t, o.Windows, r)
 			o.expectTakenOver(t, r)
 			o.PowerOff()
 		})
@@ -210,10 +207,10 @@ func TestATakeOverThatIsCutConverges(t *testing.T) {
 // TestTheOriginalsDaemonIsStoppedBeforeAnythingElse fails the first change of the join after the stop.
 func TestTheOriginalsDaemonIsStoppedBeforeAnythingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, c := newOriginal(t), newCargo("1")
-		mustSend(t, o.Windows, c)
+		o, c := newOriginal(t), daemontest.NewCargo("1")
+		daemontest.MustSend(t, o.Windows, c)
 		o.FailNext("mkdir " + desired.Versions)
-		if _, err := newWire(o.Windows).join(takeOverRequest(c)); err == nil {
+		if _, err := daemontest.NewWire(o.Windows).Join(takeOverRequest(c)); err == nil {
 			t.Fatal("the join succeeded")
 		}
 		if s := o.Service(api.WICDService); s.State != hostapi.Stopped {
@@ -227,24 +224,19 @@ func TestTheOriginalsDaemonIsStoppedBeforeAnythingElse(t *testing.T) {
 
 // After a takeover, files with these names may belong to others.
 func TestFilesWithNamesOfTheOriginalsStayOnOtherHosts(t *testing.T) {
-	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	names := []string{`C:\Temp\hns.psm1`, `C:\k\cloud.conf`}
 	for _, name := range names {
-		mustWrite(t, w.Disk(), name, "somebody's")
+		daemontest.MustWrite(t, w.Disk(), name, "somebody's")
 	}
-	mustSend(t, w, c)
-	mustJoin(t, w, newRequest(c))
-	r := newRequest(c)
-	r.Desired.Services = append(r.Desired.Services, ours("csi-proxy", desired.VersionFolder(c.digest())+`\kubelet.exe`))
-	mustJoin(t, w, r)
-	mustJoin(t, w, newRequest(c))
-	var found []string
+	daemontest.MustJoin(t, w, r)
+	more := r
+	withCSIProxy(&more)
+	daemontest.MustJoin(t, w, more)
+	daemontest.MustJoin(t, w, r)
 	for _, name := range names {
-		if w.Disk().Exists(name) {
-			found = append(found, name)
+		if !w.Disk().Exists(name) {
+			t.Errorf("%s is gone", name)
 		}
-	}
-	if diff := cmp.Diff(names, found); diff != "" {
-		t.Errorf("files of others (-want +got):\n%s", diff)
 	}
 }

@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
 // staysAtItsVersion fails if an update begins.
 func (u *updatable) staysAtItsVersion(t *testing.T) {
 	t.Helper()
-	if u.windows.Service(api.WICDUpdateService).Name != "" || u.windows.Disk().Exists(desired.State+`\update.json`) {
+	if u.Windows.Service(api.WICDUpdateService).Name != "" || u.Windows.Disk().Exists(desired.State+`\update.json`) {
 		t.Fatal("an update begins")
 	}
-	expectJoined(t, u.windows, u.request)
+	daemontest.ExpectJoined(t, u.Windows, u.Request)
 }
 
 // TestAHostLeavesItsVersionOnlyForAnOrder: the Node's kubelet, and every user who may patch Nodes, may write its annotations.
@@ -27,36 +28,36 @@ func TestAHostLeavesItsVersionOnlyForAnOrder(t *testing.T) {
 	}{
 		"no order":    {"is missing", func(*updatable) any { return nil }},
 		"no order's":  {"serial", func(*updatable) any { return "yes" }},
-		"another key": {"not signed with key", func(u *updatable) any { return u.order(u.next.Version).Sign(99, signingKey(2)) }},
+		"another key": {"not signed with key", func(u *updatable) any { return u.order(u.next.Version).Sign(99, daemontest.SigningKey(2)) }},
 		"for another version": {"not signed with key", func(u *updatable) any {
-			return u.order(u.request.Desired.Version).Sign(99, signingKey(1))
+			return u.order(u.Request.Desired.Version).Sign(99, daemontest.SigningKey(1))
 		}},
 		"for another node": {"not signed with key", func(u *updatable) any {
 			o := u.order(u.next.Version)
 			o.Node += "x"
-			return o.Sign(99, signingKey(1))
+			return o.Sign(99, daemontest.SigningKey(1))
 		}},
 		"for the Node that was deleted": {"not signed with key", func(u *updatable) any {
-			order := u.order(u.next.Version).Sign(99, signingKey(1))
-			u.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"uid": "another"}})
+			order := u.order(u.next.Version).Sign(99, daemontest.SigningKey(1))
+			u.Cluster.Patch(daemontest.NodePath, map[string]any{"metadata": map[string]any{"uid": "another"}})
 			return order
 		}},
 		"for another cluster": {"not signed with key", func(u *updatable) any {
 			o := u.order(u.next.Version)
 			o.Cluster = "another"
-			return o.Sign(99, signingKey(1))
+			return o.Sign(99, daemontest.SigningKey(1))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := newUpdatable(t, nil, "", time.Minute)
 			u.annotate(u.next.Version, test.order(u))
-			u.awaitEvent(t, api.EventVersionRefused, test.says)
-			u.awaitLog(t, "Version refused")
+			u.AwaitNote(t, api.EventVersionRefused, test.says)
+			u.AwaitLog(t, "Version refused")
 			u.staysAtItsVersion(t)
-			u.annotate(u.request.Desired.Version, nil) // its current version needs no order
-			u.awaitVersion(t)
-			u.serial = 100
+			u.annotate(u.Request.Desired.Version, nil) // its current version needs no order
+			u.AwaitVersion(t)
+			u.Serial = 100
 			u.wish(u.next.Version)
 			u.awaitNext(t)
 		})
@@ -69,31 +70,29 @@ func TestAnOrderIsObeyedOnce(t *testing.T) {
 	own := desired.State + `\version-order.json`
 	for name, lose := range map[string]func(*testing.T, *updatable){
 		"as it is":         func(*testing.T, *updatable) {},
-		"one file is cut":  func(t *testing.T, u *updatable) { mustWrite(t, u.windows.Disk(), own, `{"uid":`) },
+		"one file is cut":  func(t *testing.T, u *updatable) { daemontest.MustWrite(t, u.Windows.Disk(), own, `{"uid":`) },
 		"one file is gone": func(t *testing.T, u *updatable) { mustRemove(t, u, own) },
 		"the other is empty": func(t *testing.T, u *updatable) {
-			mustWrite(t, u.windows.Disk(), desired.State+`\version-order.copy.json`, "")
+			daemontest.MustWrite(t, u.Windows.Disk(), desired.State+`\version-order.copy.json`, "")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := newUpdatable(t, nil, "", time.Minute)
-			u.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"uid": "one"}})
-			u.serial = 10
+			u.Cluster.Patch(daemontest.NodePath, map[string]any{"metadata": map[string]any{"uid": "one"}})
+			u.Serial = 10
 			u.wish(u.next.Version)
-			found := u.node().Annotations[api.AnnotationVersionOrder]
+			found := u.Node().Annotations[api.AnnotationVersionOrder]
 			u.awaitNext(t)
-			u.wish(u.request.Desired.Version)
-			u.publish(t, u.request.Desired)
-			u.await(t, "the former version is reported again", func() bool {
-				return u.node().Annotations[api.AnnotationVersion] == u.request.Desired.Version
-			})
+			u.wish(u.Request.Desired.Version)
+			u.Publish(t, u.Request.Desired)
+			u.AwaitVersion(t)
 			u.awaitQuiet(t)
 			lose(t, u)
-			u.windows.Restart()
-			u.awaitVersion(t)
+			u.Windows.Restart()
+			u.AwaitVersion(t)
 			u.annotate(u.next.Version, found)
-			u.awaitEvent(t, api.EventVersionRefused, "not newer than the last one applied")
+			u.AwaitNote(t, api.EventVersionRefused, "not newer than the last one applied")
 			u.staysAtItsVersion(t)
 			u.wish(u.next.Version)
 			u.awaitNext(t)
@@ -105,20 +104,20 @@ func TestAnOrderIsObeyedOnce(t *testing.T) {
 func TestAnOrderForTheOwnVersionEndsOlderOnes(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
-	older := u.order(u.next.Version).Sign(50, signingKey(1))
-	u.annotate(u.request.Desired.Version, u.order(u.request.Desired.Version).Sign(51, signingKey(1)))
-	u.await(t, "the order is noted", func() bool {
-		b, err := u.windows.Disk().Read(desired.State + `\version-order.json`)
+	older := u.order(u.next.Version).Sign(50, daemontest.SigningKey(1))
+	u.annotate(u.Request.Desired.Version, u.order(u.Request.Desired.Version).Sign(51, daemontest.SigningKey(1)))
+	daemontest.Await(t, "the order is noted", func() bool {
+		b, err := u.Windows.Disk().Read(desired.State + `\version-order.json`)
 		return err == nil && strings.Contains(string(b), "51")
 	})
 	u.annotate(u.next.Version, older)
-	u.awaitEvent(t, api.EventVersionRefused, "not newer than the last one applied")
+	u.AwaitNote(t, api.EventVersionRefused, "not newer than the last one applied")
 	u.staysAtItsVersion(t)
 }
 
 func mustRemove(t *testing.T, u *updatable, name string) {
 	t.Helper()
-	if err := u.windows.Disk().Remove(name); err != nil {
+	if err := u.Windows.Disk().Remove(name); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -128,17 +127,17 @@ func mustRemove(t *testing.T, u *updatable, name string) {
 func TestOldSettingsOfFormerVersionAreRefused(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
-	own, changed := u.request.Desired.Version, u.changed()
-	u.publishAs(t, own, u.sign(t, own, changed, 1, 40))
-	u.awaitSettings(t, changed)
-	u.serial = 50
+	own, changed := u.Request.Desired.Version, u.Changed()
+	u.PublishAs(t, own, u.Sign(t, own, changed, 1, 40))
+	u.AwaitSettings(t, changed)
+	u.Serial = 50
 	u.wish(u.next.Version)
-	u.await(t, "the other version is reported", func() bool { return u.node().Annotations[api.AnnotationVersion] == u.next.Version })
+	u.AwaitAnnotation(t, api.AnnotationVersion, u.next.Version)
 	u.awaitQuiet(t)
-	u.publishAs(t, own, u.sign(t, own, u.request.Desired, 1, 39))
+	u.PublishAs(t, own, u.Sign(t, own, u.Request.Desired, 1, 39))
 	u.wish(own)
-	u.awaitEvent(t, api.EventSettingsRefused, "older than the settings that the host last had")
-	u.publishAs(t, own, u.sign(t, own, changed, 1, 40))
+	u.AwaitNote(t, api.EventSettingsRefused, "older than the settings that the host last had")
+	u.PublishAs(t, own, u.Sign(t, own, changed, 1, 40))
 	u.wish(own)
-	u.await(t, "the former version is reported again", func() bool { return u.node().Annotations[api.AnnotationVersion] == own })
+	u.AwaitVersion(t)
 }

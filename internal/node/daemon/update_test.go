@@ -13,16 +13,15 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/daemon"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
-	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
-	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
 // updatable is a member whose services run their own programs, so that another version's can replace them.
 type updatable struct {
-	*member
+	*daemontest.Member
 	// next is the declaration of the next version.
 	next desired.Node
 }
@@ -31,13 +30,8 @@ type updatable struct {
 // are options of sim.WindowsOptions and daemon.RunOptions.
 func newUpdatable(t *testing.T, programs map[string]sim.Program, damaged string, within time.Duration) *updatable {
 	t.Helper()
-	cluster, err := servers.NewCluster()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
-	one, two := newCargo("1"), newCargo("2")
-	u := &updatable{member: &member{cluster: cluster, request: newMemberRequest(cluster, one)}, next: newMemberRequest(cluster, two).Desired}
+	next := daemontest.NewCargo("2")
+	u := &updatable{next: daemontest.NewRequest(next).Desired}
 	all := map[string]sim.Program{
 		"kubelet":             sim.KubeletOptions{}.Program(),
 		api.WICDUpdateService: sim.WICD,
@@ -50,22 +44,13 @@ func newUpdatable(t *testing.T, programs map[string]sim.Program, damaged string,
 	for name, program := range programs {
 		all[name] = whenNew(u.next, program, all[name])
 	}
-	u.windows = newWindows(t, sim.WindowsOptions{RestartDelay: 100 * time.Millisecond, Programs: all, Damaged: damaged})
-	mustSend(t, u.windows, one)
-	mustJoin(t, u.windows, u.request)
-	u.giveRange(t)
-	u.awaitVersion(t)
-	mustSend(t, u.windows, two)
-	u.publishFor(t, u.next.Version, u.next)
+	daemontest.NewFollower(t, daemontest.Options{
+		Windows: sim.WindowsOptions{Programs: all, Damaged: damaged},
+		Prepare: func(m *daemontest.Member) { u.Member = m },
+	})
+	daemontest.MustSend(t, u.Windows, next)
+	u.PublishFor(t, u.next.Version, u.next)
 	return u
-}
-
-// newMemberRequest returns a request to join the cluster.
-func newMemberRequest(cluster *servers.Cluster, c *cargo) wicdapi.JoinRequest {
-	r := newRequest(c)
-	r.Bootstrap = wicdapi.Bootstrap{Server: cluster.URL, CA: cluster.CA, Token: cluster.Token}
-	r.Desired.Services[1].Command += ` --cert-dir=` + desired.KubeletCertificates
-	return r
 }
 
 // versionIn returns the version folder in a command line.
@@ -87,29 +72,27 @@ func whenNew(version desired.Node, program, otherwise sim.Program) sim.Program {
 
 // wish requests another version for the Node, as the operator does.
 func (u *updatable) wish(version string) {
-	u.serial++
-	u.annotate(version, u.order(version).Sign(u.serial, signingKey(1)))
+	u.Serial++
+	u.annotate(version, u.order(version).Sign(u.Serial, daemontest.SigningKey(1)))
 }
 
 // order returns the order to go to a version.
 func (u *updatable) order(version string) desired.VersionOrder {
-	node := u.node()
-	return desired.VersionOrder{Cluster: u.request.Cluster, Node: node.Name, UID: string(node.UID), Version: version}
+	node := u.Node()
+	return desired.VersionOrder{Cluster: u.Request.Cluster, Node: node.Name, UID: string(node.UID), Version: version}
 }
 
 // annotate writes the Node's annotations, as every user with that permission may.
 func (u *updatable) annotate(version string, order any) {
-	u.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-		api.AnnotationDesiredVersion: version, api.AnnotationVersionOrder: order,
-	}}})
+	u.Annotate(map[string]any{api.AnnotationDesiredVersion: version, api.AnnotationVersionOrder: order})
 }
 
 // awaitQuiet waits until the update is over.
 func (u *updatable) awaitQuiet(t *testing.T) {
 	t.Helper()
-	u.await(t, "the update is over", func() bool { return u.windows.Service(api.WICDUpdateService).Name == "" })
+	daemontest.Await(t, "the update is over", func() bool { return u.Windows.Service(api.WICDUpdateService).Name == "" })
 	for _, name := range []string{"update.json", "update-confirmed"} {
-		if u.windows.Disk().Exists(desired.State + `\` + name) {
+		if u.Windows.Disk().Exists(desired.State + `\` + name) {
 			t.Errorf("%s is still there", name)
 		}
 	}
@@ -117,14 +100,14 @@ func (u *updatable) awaitQuiet(t *testing.T) {
 
 func (u *updatable) awaitNext(t *testing.T) {
 	t.Helper()
-	u.await(t, "the other version is reported", func() bool { return u.node().Annotations[api.AnnotationVersion] == u.next.Version })
+	u.AwaitAnnotation(t, api.AnnotationVersion, u.next.Version)
 	u.awaitQuiet(t)
-	u.await(t, "the services run", func() bool { // after a power cut, WICD starts those that missed the boot
-		return !slices.ContainsFunc(u.next.Services, func(s desired.Service) bool { return u.windows.Service(s.Name).State != hostapi.Running })
+	daemontest.Await(t, "the services run", func() bool { // after a power cut, WICD starts those that missed the boot
+		return !slices.ContainsFunc(u.next.Services, func(s desired.Service) bool { return u.Windows.Service(s.Name).State != hostapi.Running })
 	})
-	r := u.request
+	r := u.Request
 	r.Desired = u.next
-	expectJoined(t, u.windows, r)
+	daemontest.ExpectJoined(t, u.Windows, r)
 }
 
 func TestNodeUpdatesItself(t *testing.T) {
@@ -133,23 +116,21 @@ func TestNodeUpdatesItself(t *testing.T) {
 	u.wish(u.next.Version)
 	u.awaitNext(t)
 	for _, name := range []string{"kubelet", api.WICDService} {
-		if got := versionIn(u.windows.Service(name).Command); got != desired.ShortDigest(u.next.Digest) {
+		if got := versionIn(u.Windows.Service(name).Command); got != desired.ShortDigest(u.next.Digest) {
 			t.Errorf("service %s is of version %s", name, got)
 		}
 	}
-	if !u.windows.Disk().Exists(desired.VersionFolder(u.request.Desired.Digest) + `\kubelet.exe`) {
+	if !u.Windows.Disk().Exists(desired.VersionFolder(u.Request.Desired.Digest) + `\kubelet.exe`) {
 		t.Error("the former version is gone")
 	}
-	if c := u.conditionOf(api.ConditionUpdated); c.Type != "" {
+	if c := u.Condition(api.ConditionUpdated); c.Type != "" {
 		t.Errorf("a condition tells of an update that went well: %+v", c)
 	}
-	u.wish(u.request.Desired.Version)
-	u.publish(t, u.request.Desired)
-	u.await(t, "the former version is reported again", func() bool {
-		return u.node().Annotations[api.AnnotationVersion] == u.request.Desired.Version
-	})
+	u.wish(u.Request.Desired.Version)
+	u.Publish(t, u.Request.Desired)
+	u.AwaitVersion(t)
 	u.awaitQuiet(t)
-	expectJoined(t, u.windows, u.request)
+	daemontest.ExpectJoined(t, u.Windows, u.Request)
 }
 
 func endsAtOnce(context.Context, sim.Process) uint32 { return 3 }
@@ -161,7 +142,7 @@ func doesNothing(ctx context.Context, _ sim.Process) uint32 {
 
 func TestFailedUpdateIsRolledBack(t *testing.T) {
 	t.Parallel()
-	folder := desired.VersionFolder(newCargo("2").digest())
+	folder := desired.VersionFolder(daemontest.NewCargo("2").Digest())
 	for name, test := range map[string]struct {
 		programs map[string]sim.Program
 		damaged  string
@@ -182,30 +163,23 @@ func TestFailedUpdateIsRolledBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := newUpdatable(t, test.programs, test.damaged, 4*time.Second)
-			u.windows.Silence(test.silent, true)
-			before := u.pids()
+			u.Windows.Silence(test.silent, true)
+			before := u.PIDs()
 			u.wish(u.next.Version)
-			u.await(t, "the node says that the update failed", func() bool { return u.conditionOf(api.ConditionUpdated).Status == corev1.ConditionFalse })
+			daemontest.Await(t, "the node says that the update failed", func() bool { return u.Condition(api.ConditionUpdated).Status == corev1.ConditionFalse })
 			u.awaitQuiet(t)
-			expectJoined(t, u.windows, u.request)
-			if after := u.pids(); test.untouched && !maps.Equal(after, before) {
+			daemontest.ExpectJoined(t, u.Windows, u.Request)
+			if after := u.PIDs(); test.untouched && !maps.Equal(after, before) {
 				t.Errorf("services were %v and are %v", before, after)
 			}
-			c := u.conditionOf(api.ConditionUpdated)
+			c := u.Condition(api.ConditionUpdated)
 			if c.Reason != api.ReasonUpdateFailed || !strings.Contains(c.Message, test.says) || !strings.Contains(c.Message, u.next.Version) {
 				t.Errorf("the condition is %+v, want it to say %q", c, test.says)
 			}
-			u.await(t, "there is an event", func() bool {
-				for _, e := range u.events() {
-					if e.Reason == api.EventUpdateFailed {
-						return true
-					}
-				}
-				return false
-			})
-			u.awaitVersion(t) // the next version may have been reported between two crashes
-			u.wish(u.request.Desired.Version)
-			u.await(t, "the node says that it is up to date", func() bool { return u.conditionOf(api.ConditionUpdated).Status == corev1.ConditionTrue })
+			u.AwaitNote(t, api.EventUpdateFailed, "")
+			u.AwaitVersion(t) // the next version may have been reported between two crashes
+			u.wish(u.Request.Desired.Version)
+			daemontest.Await(t, "the node says that it is up to date", func() bool { return u.Condition(api.ConditionUpdated).Status == corev1.ConditionTrue })
 		})
 	}
 }
@@ -214,27 +188,20 @@ func TestAVersionThatWasRefusedAndJoinedAfterAllIsForgiven(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
 	refused := desired.State + `\update-refused.json`
-	mustWrite(t, u.windows.Disk(), refused, `{"version": "`+u.request.Desired.Version+`", "reason": "it was too early"}`)
-	u.wish(u.request.Desired.Version)
-	u.await(t, "the refusal is gone", func() bool { return !u.windows.Disk().Exists(refused) })
-	u.awaitVersion(t)
+	daemontest.MustWrite(t, u.Windows.Disk(), refused, `{"version": "`+u.Request.Desired.Version+`", "reason": "it was too early"}`)
+	u.wish(u.Request.Desired.Version)
+	daemontest.Await(t, "the refusal is gone", func() bool { return !u.Windows.Disk().Exists(refused) })
+	u.AwaitVersion(t)
 }
 
 func TestAnUpdateWaitsForItsContent(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
-	lost := desired.Store + `\` + u.next.Payload[0].SHA256
-	if err := u.windows.Disk().Remove(lost); err != nil {
-		t.Fatal(err)
-	}
+	mustRemove(t, u, desired.Store+`\`+u.next.Payload[0].SHA256)
 	u.wish(u.next.Version)
-	u.await(t, "it waits", func() bool {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		return strings.Contains(u.log.String(), "1 of 5 files are missing")
-	})
-	expectJoined(t, u.windows, u.request)
-	mustSend(t, u.windows, newCargo("2"))
+	u.AwaitLog(t, "1 of 5 files are missing")
+	daemontest.ExpectJoined(t, u.Windows, u.Request)
+	daemontest.MustSend(t, u.Windows, daemontest.NewCargo("2"))
 	u.wish("")
 	u.wish(u.next.Version)
 	u.awaitNext(t)
@@ -245,19 +212,19 @@ func TestAnUpdateSurvivesPowerCuts(t *testing.T) {
 	t.Parallel()
 	for cut := 0; ; cut += 13 {
 		u := newUpdatable(t, nil, "", time.Minute)
-		before := u.windows.BootID()
-		u.windows.CutPowerAfter(cut)
+		before := u.Windows.BootID()
+		u.Windows.CutPowerAfter(cut)
 		u.wish(u.next.Version)
-		off := func() bool { _, err := u.windows.Host().Services.List(t.Context(), nil); return err != nil }
-		u.await(t, "the power goes, or the update is over", func() bool {
-			return off() || u.windows.Service(api.WICDUpdateService).Name == "" && u.node().Annotations[api.AnnotationVersion] == u.next.Version
+		off := func() bool { _, err := u.Windows.Host().Services.List(t.Context(), nil); return err != nil }
+		daemontest.Await(t, "the power goes, or the update is over", func() bool {
+			return off() || u.Windows.Service(api.WICDUpdateService).Name == "" && u.Node().Annotations[api.AnnotationVersion] == u.next.Version
 		})
 		if off() {
-			u.windows.PowerOn()
+			u.Windows.PowerOn()
 		}
-		u.windows.CutPowerAfter(-1)
+		u.Windows.CutPowerAfter(-1)
 		u.awaitNext(t)
-		if u.windows.BootID() == before {
+		if u.Windows.BootID() == before {
 			t.Logf("the update makes about %d changes", cut)
 			return
 		}
@@ -268,16 +235,38 @@ func TestAJoinOvertakesAnUpdate(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, map[string]sim.Program{api.WICDService: doesNothing}, "", time.Minute)
 	u.wish(u.next.Version)
-	u.await(t, "the new version's services run", func() bool {
-		got := u.windows.Service(api.WICDService)
+	daemontest.Await(t, "the new version's services run", func() bool {
+		got := u.Windows.Service(api.WICDService)
 		return versionIn(got.Command) == desired.ShortDigest(u.next.Digest) && got.State == hostapi.Running
 	})
-	third := u.request
+	third := u.Request
 	third.Desired.Version += ".1"
-	u.await(t, "the join takes place", func() bool { _, err := newWire(u.windows).join(third); return err == nil })
+	daemontest.Await(t, "the join takes place", func() bool { _, err := daemontest.NewWire(u.Windows).Join(third); return err == nil })
 	u.awaitQuiet(t)
-	expectJoined(t, u.windows, third)
-	if u.windows.Disk().Exists(desired.State + `\update-refused.json`) {
+	daemontest.ExpectJoined(t, u.Windows, third)
+	if u.Windows.Disk().Exists(desired.State + `\update-refused.json`) {
 		t.Error("the version that was overtaken counts as refused")
 	}
+}
+
+// TestUnsignedVersionIsNotInstalled: another version includes another WICD.
+func TestUnsignedVersionIsNotInstalled(t *testing.T) {
+	t.Parallel()
+	u := newUpdatable(t, nil, "", time.Minute)
+	for name, data := range map[string]map[string]string{
+		"unsigned":            desired.Unsigned(u.Sign(t, u.next.Version, u.next, 1, 99)),
+		"another key":         u.Sign(t, u.next.Version, u.next, 2, 99),
+		"for another version": u.Sign(t, "0.9.0", u.next, 1, 99),
+	} {
+		u.PublishAs(t, u.next.Version, data)
+		u.wish(u.next.Version)
+		u.AwaitLog(t, "Starting an update failed")
+		u.wish(u.Request.Desired.Version)
+		if u.Windows.Service(api.WICDUpdateService).Name != "" || u.Windows.Disk().Exists(desired.State+`\update.json`) {
+			t.Fatalf("%s: an update begins", name)
+		}
+	}
+	u.PublishFor(t, u.next.Version, u.next)
+	u.wish(u.next.Version)
+	u.awaitNext(t)
 }
