@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -56,11 +55,7 @@ func unzip(t *testing.T, m *daemontest.Member, id string) map[string]string {
 	}
 	files := map[string]string{}
 	for _, f := range r.File {
-		content, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(content)
+		text, err := fs.ReadFile(r, f.Name)
 		if err != nil {
 			t.Fatal(err)
 		}

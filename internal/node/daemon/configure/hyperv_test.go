@@ -25,15 +25,11 @@ func hyperVComputer(feature wicdapi.FeatureState, got wicdapi.Virtualization) si
 
 func stateOfHyperV(t *testing.T, w *sim.Windows) (wicdapi.FeatureState, bool) {
 	t.Helper()
-	facts, err := w.Host().System.Facts(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	got, err := w.Host().System.Feature(t.Context(), desired.HyperVFeature)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got, facts.Virtualization.HyperV
+	return got, daemontest.Facts(t, w).Host.Virtualization.HyperV
 }
 
 func TestAJoinEnablesHyperVWhereTheHostCanHaveIt(t *testing.T) {

@@ -13,30 +13,20 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// metrics reads the metrics file: one value per certificate, by file and subject.
-func metrics(t *testing.T, w *sim.Windows) map[string]time.Time {
+// expiries returns when the certificates in the metrics expire, by file and subject.
+func expiries(t *testing.T, w *sim.Windows) map[string]time.Time {
 	t.Helper()
-	content, err := w.Disk().Read(daemontest.MetricsFile)
-	if err != nil {
-		return nil
-	}
-	line := regexp.MustCompile(`^wicd_certificate_expiration_timestamp_seconds\{file="(.*)",serial="[0-9a-f]+",subject="(.*)"\} ([0-9]+)$`)
-	expiries := map[string]time.Time{}
-	for text := range strings.Lines(string(content)) {
-		if !strings.HasPrefix(text, "wicd_certificate_expiration_") {
-			continue
-		}
-		parts := line.FindStringSubmatch(strings.TrimSuffix(text, "\n"))
-		if parts == nil {
-			t.Fatalf("the line is %q", text)
-		}
-		seconds, err := strconv.ParseInt(parts[3], 10, 64)
+	content, _ := w.Disk().Read(daemontest.MetricsFile) // it is written after a while
+	line := regexp.MustCompile(`(?m)^wicd_certificate_expiration_timestamp_seconds\{file="(.*)",serial="[0-9a-f]+",subject="(.*)"\} ([0-9]+)$`)
+	all := map[string]time.Time{}
+	for _, m := range line.FindAllStringSubmatch(string(content), -1) {
+		seconds, err := strconv.ParseInt(m[3], 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		expiries[strings.ReplaceAll(parts[1], `\\`, `\`)+" "+parts[2]] = time.Unix(seconds, 0)
+		all[strings.ReplaceAll(m[1], `\\`, `\`)+" "+m[2]] = time.Unix(seconds, 0)
 	}
-	return expiries
+	return all
 }
 
 func TestEveryCertificateOfTheNodeIsInAMetric(t *testing.T) {
@@ -55,8 +45,8 @@ func TestEveryCertificateOfTheNodeIsInAMetric(t *testing.T) {
 		`LocalMachine\Root CN=simulated CA`:            authority,
 		desired.KubeletKubeconfig + ` CN=simulated CA`: authority,
 	}
-	daemontest.Await(t, "the certificates are told", func() bool { return len(metrics(t, m.Windows)) == len(want) })
-	for name, expiry := range metrics(t, m.Windows) {
+	daemontest.Await(t, "the certificates are told", func() bool { return len(expiries(t, m.Windows)) == len(want) })
+	for name, expiry := range expiries(t, m.Windows) {
 		if away := expiry.Sub(want[name]).Abs(); away > time.Minute {
 			t.Errorf("%s expires at %v, want %v", name, expiry, want[name])
 		}

@@ -20,24 +20,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// mortal is a kubelet that crashes on command, and logs why.
-type mortal struct {
-	dies   atomic.Bool
-	deaths atomic.Int64
-}
-
-func (m *mortal) program(ctx context.Context, p sim.Process) uint32 {
-	if !m.dies.Load() {
-		return sim.KubeletOptions{}.Program()(ctx, p)
-	}
-	if f, _, err := p.Host.Disk.Append(`C:\var\log\kubelet\kubelet.log`); err == nil {
-		_, _ = f.WriteString("E1121 it cannot go on\n")
-		_ = f.Close()
-	}
-	m.deaths.Add(1)
-	return 255
-}
-
 // serviceState returns the state of a service according to the Node.
 func serviceState(t *testing.T, m *daemontest.Member, service string) string {
 	t.Helper()
@@ -56,13 +38,25 @@ func serviceState(t *testing.T, m *daemontest.Member, service string) string {
 
 func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 	t.Parallel()
-	kubelet := &mortal{}
-	m := daemontest.NewFollower(t, daemontest.Options{Windows: sim.WindowsOptions{Programs: map[string]sim.Program{"kubelet": kubelet.program}}})
+	var dies atomic.Bool
+	var deaths atomic.Int64
+	kubelet := func(ctx context.Context, p sim.Process) uint32 {
+		if !dies.Load() {
+			return sim.KubeletOptions{}.Program()(ctx, p)
+		}
+		if f, _, err := p.Host.Disk.Append(`C:\var\log\kubelet\kubelet.log`); err == nil {
+			_, _ = f.WriteString("E1121 it cannot go on\n")
+			_ = f.Close()
+		}
+		deaths.Add(1)
+		return 255
+	}
+	m := daemontest.NewFollower(t, daemontest.Options{Windows: sim.WindowsOptions{Programs: map[string]sim.Program{"kubelet": kubelet}}})
 	daemontest.Await(t, "the node says that its services run", func() bool { return m.Condition(api.ConditionServicesHealthy).Status == corev1.ConditionTrue })
 	daemontest.Await(t, "the node has their states", func() bool {
 		return serviceState(t, m, "containerd") == api.ServiceRunning && serviceState(t, m, "kubelet") == api.ServiceRunning
 	})
-	kubelet.dies.Store(true)
+	dies.Store(true)
 	m.Windows.Crash("kubelet")
 	daemontest.Await(t, "the node says that one keeps dying", func() bool { return m.Condition(api.ConditionServicesHealthy).Status == corev1.ConditionFalse })
 	daemontest.Await(t, "the node has the state of each", func() bool {
@@ -76,8 +70,8 @@ func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 		t.Errorf("the node has %d conditions: those of the kubelet are gone", n)
 	}
 	patches, annotated := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status"), m.Cluster.Count(http.MethodPatch, daemontest.NodePath)
-	deaths := kubelet.deaths.Load()
-	daemontest.Await(t, "it died again, and again", func() bool { return kubelet.deaths.Load() > deaths+2 })
+	before := deaths.Load()
+	daemontest.Await(t, "it died again, and again", func() bool { return deaths.Load() > before+2 })
 	events := m.Events()
 	if now := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status"); len(events) != 1 || now != patches {
 		t.Errorf("there are %d events, and the status was patched %d times more", len(events), now-patches)

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +43,9 @@ func TestKubeProxyIsExpectedToEndWhenTheAddressesOfItsNodeChange(t *testing.T) {
 			if got := !s.expectedEnd(desired.KubeProxyService).IsZero(); got != test.want {
 				t.Errorf("kube-proxy is expected to end: %t, want %t", got, test.want)
 			}
+			if woken := len(s.restartRequested) > 0; woken != test.want {
+				t.Errorf("the supervisor is woken: %t, want %t", woken, test.want)
+			}
 			if !s.expectedEnd(desired.KubeletService).IsZero() {
 				t.Error("the kubelet is expected to end")
 			}
@@ -75,24 +77,4 @@ func TestAnExpectedEndIsNoCrash(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestUnexpectedExitCountsAsCrash(t *testing.T) {
-	c := lived(1, time.Minute)
-	if c.excuse(time.Time{}); len(c.crashes) != 1 {
-		t.Errorf("%d crashes, want 1", len(c.crashes))
-	}
-}
-
-func TestExpectedEndTriggersSupervisorCheck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &Supervisor{restartRequested: state.NewSignal(), expected: map[string]time.Time{}}
-		s.Follow(nodeWith("10.0.0.1"))
-		s.Follow(nodeWith("10.0.0.2"))
-		select {
-		case <-s.restartRequested:
-		default:
-			t.Error("it does not look")
-		}
-	})
 }

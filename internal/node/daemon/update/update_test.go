@@ -262,9 +262,8 @@ func TestUnsignedVersionIsNotInstalled(t *testing.T) {
 		u.wish(u.next.Version)
 		u.AwaitLog(t, "Starting an update failed")
 		u.wish(u.Request.Desired.Version)
-		if u.Windows.Service(api.WICDUpdateService).Name != "" || u.Windows.Disk().Exists(desired.State+`\update.json`) {
-			t.Fatalf("%s: an update begins", name)
-		}
+		t.Log(name)
+		u.staysAtItsVersion(t)
 	}
 	u.PublishFor(t, u.next.Version, u.next)
 	u.wish(u.next.Version)
