@@ -281,7 +281,8 @@ func IsAside(name string) bool {
 	return end >= 0 && strings.HasSuffix(name[:end], replacedSuffix) && name[end] >= '0' && name[end] < '0'+asides
 }
 
-// StepAside appends .old and a digit to the name of a file.
+// StepAside appends .old and a digit to the name of a file. The file may be in use, or belong to a stranger (state.Displace), so it stays; WICD's own in
+// C:\k are removed by the next command (state.Claim).
 func (d Disk) StepAside(name string) (aside string, err error) {
 	for n := range asides {
 		aside = fmt.Sprintf("%s%s%d", name, replacedSuffix, n)
@@ -293,7 +294,7 @@ func (d Disk) StepAside(name string) (aside string, err error) {
 }
 
 // Clear frees the name of a file: it removes the file, or renames it while it is in use. Windows refuses to remove a running program by any of its
-// names but allows renaming it.
+// names but allows renaming it. The next command removes what is no longer in use.
 func (d Disk) Clear(name string) error {
 	return patiently(func() error {
 		err := d.remove(name)

@@ -30,7 +30,7 @@ type Identity struct {
 	Leaf        *x509.Certificate
 }
 
-// Parse reads certificate and key from PEM, and checks that they are for of and have not expired.
+// Parse reads certificate and key from PEM, and checks them as CheckLeaf does.
 func Parse(b []byte, of Name, now time.Time) (Identity, error) {
 	pair, err := tls.X509KeyPair(b, b)
 	if err != nil {
@@ -49,7 +49,8 @@ func Parse(b []byte, of Name, now time.Time) (Identity, error) {
 	return Identity{Certificate: pair, Leaf: leaf}, nil
 }
 
-// CheckLeaf checks that a certificate is for a user and has not expired.
+// CheckLeaf checks that a certificate is for a user and has not expired. One that is not valid yet is accepted: a host whose clock is behind would
+// otherwise refuse every certificate that the cluster issues, and request them forever. The API server decides by its own clock.
 func CheckLeaf(leaf *x509.Certificate, user string, now time.Time) error {
 	if leaf.Subject.CommonName != user {
 		return fmt.Errorf("the certificate is for %q, and should be for %q", leaf.Subject.CommonName, user)

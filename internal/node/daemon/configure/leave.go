@@ -103,10 +103,7 @@ func (l *leaving) mark(ctx context.Context) error {
 	if r.Cluster == "" {
 		r.Cluster, r.Node = l.cluster, "unknown"
 	}
-	l.former.Record = r
-	if l.former.wanted, err = r.Wanted(); err != nil {
-		l.former.wanted = r.Desired
-	}
+	l.former = formerOf(r)
 	r.Complete, r.Pulled, r.Leaving = false, false, true
 	changed, err := r.Write(l.Disk)
 	if changed {

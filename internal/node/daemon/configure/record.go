@@ -24,15 +24,19 @@ type former struct {
 	wanted desired.Node
 }
 
-// readFormer reads the host's record. A record that cannot be interpreted counts as empty: the host is configured from scratch.
-func readFormer(d hostapi.Disk) (f former, err error) {
-	if f.Record, err = state.ReadFormer(d); err != nil {
-		return former{}, err
+// readFormer reads the host's record. An unreadable one counts as empty: the host is configured from scratch.
+func readFormer(d hostapi.Disk) (former, error) {
+	r, err := state.ReadFormer(d)
+	return formerOf(r), err
+}
+
+// formerOf returns a record with its wanted state; if that cannot be resolved for this host, with what the record declares.
+func formerOf(r state.Record) former {
+	wanted, err := r.Wanted()
+	if err != nil {
+		wanted = r.Desired
 	}
-	if f.wanted, err = f.Wanted(); err != nil {
-		return former{}, nil
-	}
-	return f, nil
+	return former{r, wanted}
 }
 
 // remember writes the request, so that the service on the host and the next join know it.

@@ -147,7 +147,7 @@ func (w *windows) rename(ctx context.Context) error {
 	}
 	reason := fmt.Sprintf("changing the host's name from %s to %s needs a restart", w.facts.Hostname, w.hostname)
 	if !w.mayReboot {
-		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: reason + ", which is not allowed; rename and restart the host, or allow it"}
+		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: reason + "; a join does not restart a host that has a Node: rename and restart the host"}
 	}
 	key := hostnameCause(w.hostname)
 	if before := w.made.Since(key, w.facts.BootID); before != nil {
@@ -175,7 +175,7 @@ func (w *windows) restart(ctx context.Context) error {
 	}
 	reason := w.why()
 	if !w.mayReboot {
-		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: reason + "; restart the host, or allow it"}
+		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: reason + "; a join does not restart a host that has a Node: restart the host"}
 	}
 	if err := w.facts.Must(wicdapi.FactBootID); err != nil {
 		return fmt.Errorf("restarting the host: its boot ID is needed: %w", err)

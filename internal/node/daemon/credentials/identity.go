@@ -29,7 +29,7 @@ const (
 	KubeletPendingFile = desired.KubeletCertificates + `\kubelet-client.key.tmp`
 )
 
-// ReadIdentity returns WICD's certificate if it is the node's and valid now.
+// ReadIdentity returns WICD's certificate if it is the node's and has not expired.
 func ReadIdentity(d hostapi.Disk, node string, now time.Time) (identity.Identity, error) {
 	b, err := d.Read(WICDFile)
 	if err != nil {
@@ -38,7 +38,7 @@ func ReadIdentity(d hostapi.Disk, node string, now time.Time) (identity.Identity
 	return identity.Parse(b, NameOf(node), now)
 }
 
-// ReadKubeletIdentity returns the kubelet's certificate if it is the node's and valid now.
+// ReadKubeletIdentity returns the kubelet's certificate if it is the node's and has not expired.
 func ReadKubeletIdentity(d hostapi.Disk, node string, now time.Time) (identity.Identity, error) {
 	b, err := d.Read(KubeletClientFile)
 	if err != nil {

@@ -123,8 +123,8 @@ func (f *Follower) see(ctx context.Context, client *apiclient.Client, event kube
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s: %w", cm.Name, err)
 	}
-	if node.Version != f.Record.Desired.Version || node.Digest != f.Record.Desired.Digest {
-		return fmt.Errorf("ConfigMap %s is for version %q, want %q", cm.Name, node.Version, f.Record.Desired.Version)
+	if current := f.Record.Desired; node.Version != current.Version || node.Digest != current.Digest {
+		return fmt.Errorf("ConfigMap %s is for version %q with digest %.80q, want %q with %q", cm.Name, node.Version, node.Digest, current.Version, current.Digest)
 	}
 	current, errIs := f.Record.Desired.Hash()
 	want, errWant := node.Hash()

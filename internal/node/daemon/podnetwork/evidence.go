@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,9 +178,12 @@ func firstOf(node string, own corev1.NodeCondition, others map[string]corev1.Nod
 	return ""
 }
 
+// omitsSome matches the end of a list that does not name all losses (truncate.List).
+var omitsSome = regexp.MustCompile(` and \d+ more`)
+
 // namesOneOf reports whether a message names one of the load balancers. A message that names only some of its losses may mean any.
 func namesOneOf(message string, lost map[kubeproxy.Frontend]types.NamespacedName) bool {
-	if strings.Contains(message, " more") {
+	if omitsSome.MatchString(message) {
 		return true
 	}
 	for front, service := range lost {

@@ -7,13 +7,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/node/kubeproxy"
 	"github.com/windows-machine-config/wmco/internal/node/overlaystatus"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
 // TestMissingNetworkReportsOverlayProblem: if the network is missing, the message begins with what its service waits for.
@@ -76,5 +79,22 @@ func TestAServiceThatIsNotProgrammedIsNoFaultOfTheNetwork(t *testing.T) {
 	c, change := networkOf(time.Now(), networkState{known: true, reason: reason, message: message, isFault: isFault}, nil)
 	if c.Status != corev1.ConditionFalse || c.Reason != api.ReasonServiceNotProgrammed || c.Message != p.notices[0].message || !change {
 		t.Errorf("condition %+v, changed %v", c, change)
+	}
+}
+
+func TestALossIsSharedIfAMessageMayNameIt(t *testing.T) {
+	front := kubeproxy.Frontend{Port: 80, Protocol: hns.TCP}
+	lost := map[kubeproxy.Frontend]types.NamespacedName{front: {Namespace: "shop", Name: "web"}}
+	const begin = "2 of 9 Service ports have no load balancer: "
+	for message, want := range map[string]bool{
+		begin + nameOf(front, lost[front]):                                 true,
+		begin + "shop/cart (*:81/TCP)":                                     false,
+		begin + truncate.List([]string{"a", "b", "c"}, 2, ", "):            true,
+		begin + "shop/cart (*:81/TCP); the cause: no more connections":     false,
+		begin + "shop/cart (*:81/TCP); there are more than 100000 objects": false,
+	} {
+		if got := namesOneOf(message, lost); got != want {
+			t.Errorf("%q: got %v", message, got)
+		}
 	}
 }

@@ -163,8 +163,8 @@ func (r *Requester) plan(ctx context.Context, client *apiclient.Client, version 
 	if err != nil {
 		return attempt{}, fmt.Errorf("ConfigMap %s: %w", apiclient.ServicesConfigMap(version), err)
 	}
-	if outline.Version != version || !store.IsHash(outline.Digest) {
-		return attempt{}, fmt.Errorf("ConfigMap %s is for version %q", apiclient.ServicesConfigMap(version), outline.Version)
+	if err := checkOutline(outline, version); err != nil {
+		return attempt{}, fmt.Errorf("ConfigMap %s %w", apiclient.ServicesConfigMap(version), err)
 	}
 	if err := r.checkStore(ctx, outline.Payload); err != nil {
 		return attempt{}, err
@@ -180,6 +180,16 @@ func (r *Requester) plan(ctx context.Context, client *apiclient.Client, version 
 		Within: metav1.Duration{Duration: cmp.Or(r.limits.Within, updateWithin)},
 		Steady: metav1.Duration{Duration: cmp.Or(r.limits.Steady, updateSteady)},
 	}, nil
+}
+
+func checkOutline(outline desired.Node, version string) error {
+	switch {
+	case outline.Version != version:
+		return fmt.Errorf("is for version %q, want %q", outline.Version, version)
+	case !store.IsHash(outline.Digest):
+		return fmt.Errorf("has the digest %.80q; 64 lower-case hexadecimal digits are needed", outline.Digest)
+	}
+	return nil
 }
 
 // checkStore reads all contents of a version: each must be present and match its hash.
