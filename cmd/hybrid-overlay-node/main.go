@@ -28,7 +28,9 @@ func main() {
 		HNS:      networks,
 		Routes:   routes{},
 		Adapters: adapters{},
-		Serve:    func(run func(context.Context)) error { return scm.Serve(service, run) },
+		Serve: func(run func(context.Context)) error {
+			return scm.Serve(service, func(ctx context.Context) uint32 { run(ctx); return 0 })
+		},
 	})
 	stop()
 	os.Exit(code)

@@ -31,7 +31,7 @@ func main() {
 		Stderr:  os.Stderr,
 		Host:    machine,
 		Program: openProgram,
-		Serve:   func(run func(context.Context) uint32) error { return scm.ServeCode(api.WICDService, run) },
+		Serve:   func(run func(context.Context) uint32) error { return scm.Serve(api.WICDService, run) },
 		Contain: win.Contain,
 	})
 	stop()

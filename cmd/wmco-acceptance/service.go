@@ -54,7 +54,7 @@ func serve() error {
 		return err
 	}
 	var failure error
-	err = scm.ServeCode(acceptance.ServiceName, func(ctx context.Context) uint32 {
+	err = scm.Serve(acceptance.ServiceName, func(ctx context.Context) uint32 {
 		failure = acceptance.Serve(ctx, m, restarting, run)
 		return 0
 	})

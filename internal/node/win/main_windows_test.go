@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		os.Exit(vanish())
 	}
 	if len(os.Args) > 2 && os.Args[1] == asService && os.Args[2] == "ends" {
-		if scm.ServeCode("", func(context.Context) uint32 { return endsWith }) != nil {
+		if scm.Serve("", func(context.Context) uint32 { return endsWith }) != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)

@@ -10,9 +10,6 @@ import (
 )
 
 // Serve returns errors.ErrUnsupported: only Windows has services.
-func Serve(service string, _ func(context.Context)) error { return ServeCode(service, nil) }
-
-// ServeCode returns errors.ErrUnsupported: only Windows has services.
-func ServeCode(service string, _ func(context.Context) uint32) error {
+func Serve(service string, _ func(context.Context) uint32) error {
 	return fmt.Errorf("running service %s on %s: %w", service, runtime.GOOS, errors.ErrUnsupported)
 }

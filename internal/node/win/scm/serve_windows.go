@@ -9,53 +9,38 @@ import (
 // stopHint is how many milliseconds the service manager waits for the service to stop.
 const stopHint = 20_000
 
-// Serve runs a program as the Windows service of that name. The service manager stops it by canceling its context.
-func Serve(service string, run func(context.Context)) error {
-	return ServeCode(service, func(ctx context.Context) uint32 {
-		run(ctx)
-		return 0
-	})
-}
-
-// ServeCode is Serve for a program with an exit code, which becomes the service's if the program exits on its own.
-func ServeCode(service string, run func(context.Context) (exitCode uint32)) error {
+// Serve runs a program as the Windows service of that name. The service manager stops it by canceling its context. If the program exits on its own, its
+// exit code becomes the service's.
+func Serve(service string, run func(context.Context) (exitCode uint32)) error {
 	return svc.Run(service, handler(run))
 }
 
-// handler translates between the service manager and serve.
+// handler is a program that is run as a service.
 type handler func(context.Context) uint32
 
-// Execute is called by the service manager.
-func (h handler) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
-	controls := make(chan control)
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case r := <-requests:
-				c := controlStop
-				if r.Cmd == svc.Interrogate {
-					c = controlReport
-				}
-				select {
-				case controls <- c:
-				case <-ended:
-					return
-				}
+// Execute is called by the service manager. It reports every state, and cancels the program's context at a stop, shutdown or preshutdown. If the program
+// exits on its own, the exit code is never 0, so that the service manager restarts it.
+func (h handler) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (isSpecific bool, exitCode uint32) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	status <- svc.Status{State: svc.StartPending}
+	ended := make(chan uint32, 1)
+	go func() { ended <- h(ctx) }()
+	current := svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown | svc.AcceptPreShutdown}
+	status <- current
+	for {
+		select {
+		case code := <-ended:
+			if current.State == svc.Running {
+				return true, max(code, 1)
 			}
+			return false, 0
+		case r := <-requests:
+			if r.Cmd != svc.Interrogate {
+				current = svc.Status{State: svc.StopPending, WaitHint: stopHint}
+				cancel()
+			}
+			status <- current
 		}
-	}()
-	code := serve(controls, func(s serviceState) { status <- translate(s) }, h)
-	return code != 0, code
-}
-
-func translate(s serviceState) svc.Status {
-	return map[serviceState]svc.Status{
-		startPending: {State: svc.StartPending},
-		running:      {State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown | svc.AcceptPreShutdown},
-		stopPending:  {State: svc.StopPending, WaitHint: stopHint},
-	}[s]
+	}
 }
