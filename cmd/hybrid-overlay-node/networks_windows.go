@@ -17,27 +17,18 @@ func networks() (overlay.HNS, error) { return network.NewHNS(scm.NewChanges()), 
 type routes struct{}
 
 // Routes implements overlay.Routes.
-func (routes) Routes(_ context.Context, address netip.Addr) ([]overlay.Route, error) {
-	found, err := network.StaticRoutes(address)
-	return converted(found), err
+func (routes) Routes(_ context.Context, address netip.Addr) ([]hostnetwork.Route, error) {
+	return network.StaticRoutes(address)
 }
 
 // PersistentRoutes implements overlay.Routes.
-func (routes) PersistentRoutes(ctx context.Context, address netip.Addr) ([]overlay.Route, error) {
-	found, err := network.PersistentRoutes(ctx, address)
-	return converted(found), err
-}
-
-func converted(found []network.StaticRoute) (all []overlay.Route) {
-	for _, r := range found {
-		all = append(all, overlay.Route(r))
-	}
-	return all
+func (routes) PersistentRoutes(ctx context.Context, address netip.Addr) ([]hostnetwork.Route, error) {
+	return network.PersistentRoutes(ctx, address)
 }
 
 // AddRoute implements overlay.Routes.
-func (routes) AddRoute(_ context.Context, address netip.Addr, r overlay.Route) error {
-	return network.AddStaticRoute(address, network.StaticRoute(r))
+func (routes) AddRoute(_ context.Context, address netip.Addr, r hostnetwork.Route) error {
+	return network.AddStaticRoute(address, r)
 }
 
 // adapters manages the network interfaces of the local host.

@@ -135,7 +135,7 @@ func (o *overlays) start(ctx context.Context, i int) *overlayHost {
 		defer close(done)
 		overlay.Run(ctx, overlay.Options{
 			Node: h.name, BootstrapKubeconfig: o.kubeconfig, CertDir: filepath.Join(o.dir, h.name), CertDuration: 24 * time.Hour,
-			HNS: h.hns, Watcher: h.hns, Log: slog.New(slog.DiscardHandler),
+			HNS: h.hns, Log: slog.New(slog.DiscardHandler),
 		})
 	}()
 	h.stop = func() { cancel(); <-done }

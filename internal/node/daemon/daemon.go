@@ -217,7 +217,7 @@ func (p *parts) awaitNewRecord(ctx context.Context) {
 // runInCluster does what needs the API server: it obtains a certificate, follows the node with it, and starts over with each new certificate.
 func (p *parts) runInCluster(ctx context.Context) {
 	manager := newCertificateManager(p.Session, credentials.NameOf(p.Record.Node), credentials.WICDFiles(p.Host.Disk))
-	manager.Prefix, manager.Bootstrap = credentials.RequestPrefix, apiclient.Bootstrap{Session: p.Session}
+	manager.Prefix, manager.Bootstrap = credentials.RequestPrefix, apiclient.Bootstrap{Session: p.Session}.Request
 	var rejected *x509.Certificate
 	for ctx.Err() == nil {
 		id, err := manager.Identify(ctx, rejected)

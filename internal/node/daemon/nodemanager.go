@@ -27,7 +27,9 @@ func (n nodeManager) run(ctx context.Context, client *apiclient.Client, again bo
 		return
 	}
 	manager := newCertificateManager(n.Session, credentials.NodeManagerName(n.Record.Node), files)
-	manager.Prefix, manager.Bootstrap = credentials.NodeManagerRequestPrefix, asWICD{client}
+	manager.Prefix, manager.Bootstrap = credentials.NodeManagerRequestPrefix, func(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
+		return m.Request(ctx, client)
+	}
 	var rejected *x509.Certificate
 	if again {
 		rejected, _ = credentials.ReadCertificate(n.Host.Disk, credentials.NodeManagerFile) // may be nil
@@ -40,12 +42,4 @@ func (n nodeManager) run(ctx context.Context, client *apiclient.Client, again bo
 		manager.Renew(ctx, client, id)
 		rejected = nil
 	}
-}
-
-// asWICD requests certificates with WICD's identity.
-type asWICD struct{ client *apiclient.Client }
-
-// Bootstrap implements identity.Bootstrapper.
-func (a asWICD) Bootstrap(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
-	return m.Request(ctx, a.client)
 }

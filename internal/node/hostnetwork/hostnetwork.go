@@ -35,6 +35,14 @@ type Address struct {
 	SkipAsSource bool `json:"skipAsSource,omitempty"`
 }
 
+// Route is a static IPv4 route. Routes to the interface's own subnets, which Windows creates, are not included.
+type Route struct {
+	To netip.Prefix
+	// Gateway is 0.0.0.0 if the destination is on the link.
+	Gateway netip.Addr
+	Metric  uint32
+}
+
 // With returns the interface that has an address.
 func With(all []Adapter, a netip.Addr) (Adapter, bool) {
 	i := slices.IndexFunc(all, func(existing Adapter) bool { return existing.has(a) })

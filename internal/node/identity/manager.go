@@ -35,19 +35,14 @@ type Requester interface {
 	Issue(ctx context.Context, p Pending) (certificate []byte, err error)
 }
 
-// Bootstrapper obtains a certificate for a program without one, by its other credentials.
-type Bootstrapper interface {
-	// Bootstrap calls m.Request.
-	Bootstrap(ctx context.Context, m *Manager) (Identity, error)
-}
-
 // Manager obtains and renews a program's certificate.
 type Manager struct {
 	Name Name
 	// Prefix is the prefix of request names.
-	Prefix    string
-	Store     Store
-	Bootstrap Bootstrapper
+	Prefix string
+	Store  Store
+	// Bootstrap calls Request with the other credentials of a program without a certificate.
+	Bootstrap func(ctx context.Context, m *Manager) (Identity, error)
 	Log       *slog.Logger
 	// Issued is called with each new certificate.
 	Issued func(Identity)
@@ -63,7 +58,7 @@ func (m *Manager) Identify(ctx context.Context, rejected *x509.Certificate) (Ide
 		if err == nil && !id.Leaf.Equal(rejected) {
 			return id, nil
 		}
-		if id, err = m.Bootstrap.Bootstrap(ctx, m); err == nil {
+		if id, err = m.Bootstrap(ctx, m); err == nil {
 			return id, nil
 		}
 		if ctx.Err() != nil {

@@ -66,7 +66,7 @@ func TestRequestsThatAreRefusedAndRequestsThatFail(t *testing.T) {
 				defer cancel()
 				m := &memory{answers: []error{test.answer}}
 				manager := &identity.Manager{
-					Name: identity.Name{User: "system:somebody:win-1", Group: "system:somebodies"}, Prefix: "somebody-", Store: m, Bootstrap: m,
+					Name: identity.Name{User: "system:somebody:win-1", Group: "system:somebodies"}, Prefix: "somebody-", Store: m, Bootstrap: m.Bootstrap,
 					Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Issued: func(identity.Identity) {}, Pauses: func() func() time.Duration { return backoff.New().Next },
 				}
 				if _, err := manager.Identify(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/identity"
 	"github.com/windows-machine-config/wmco/internal/node/kubeapi"
@@ -29,11 +30,11 @@ type apiSession struct {
 // newManager returns the manager of the node's certificate.
 func (s *apiSession) newManager() *identity.Manager {
 	return &identity.Manager{
-		Name: nameOf(s.options.Node), Prefix: "hybrid-overlay-node-", Store: certificateFiles{s.options.CertDir}, Bootstrap: s,
+		Name: nameOf(s.options.Node), Prefix: "hybrid-overlay-node-", Store: certificateFiles{s.options.CertDir}, Bootstrap: s.bootstrap,
 		Log:    s.options.Log,
 		Pauses: func() func() time.Duration { return newRetry().Next },
 		Issued: func(id identity.Identity) {
-			s.report.setCertificate("")
+			s.report.setOne(api.ReasonOverlayCertificatePending, "")
 			s.options.Log.Info("Certificate issued", "expires", id.Leaf.NotAfter.UTC().Format(time.RFC3339))
 		},
 	}
@@ -112,8 +113,8 @@ func (s *apiSession) clientAs(c credentials) (*kubeapi.Client, error) {
 	})
 }
 
-// Bootstrap implements identity.Bootstrapper: it requests a certificate as the kubelet.
-func (s *apiSession) Bootstrap(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
+// bootstrap requests a certificate as the kubelet.
+func (s *apiSession) bootstrap(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
 	kubelet, err := readKubeconfig(s.options.BootstrapKubeconfig)
 	if err != nil {
 		return identity.Identity{}, fmt.Errorf("reading the kubelet's identity: %w", err)
@@ -128,7 +129,7 @@ func (s *apiSession) Bootstrap(ctx context.Context, m *identity.Manager) (identi
 
 func (s *apiSession) requester(c *kubeapi.Client) requester {
 	pending := func(name string, isApproved bool) {
-		s.report.setCertificate(waitsFor(name, s.options.Node, isApproved))
+		s.report.setOne(api.ReasonOverlayCertificatePending, waitsFor(name, s.options.Node, isApproved))
 	}
 	return requester{Requester: kubeapi.Requester{Client: c, Duration: s.options.CertDuration, Pending: pending}, node: s.options.Node, report: s.report}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/identity"
 	"github.com/windows-machine-config/wmco/internal/node/kubeapi"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
@@ -25,7 +26,7 @@ func (r requester) Issue(ctx context.Context, p identity.Pending) ([]byte, error
 		err = fmt.Errorf("%w: %w", identity.ErrRejected, err)
 	}
 	if errors.Is(err, identity.ErrRefused) {
-		r.report.setCertificate("OVN-Kubernetes has refused the certificate request of " + r.node + ": " + truncate.Printable(err.Error(), maxAnswered))
+		r.report.setOne(api.ReasonOverlayCertificatePending, "OVN-Kubernetes has refused the certificate request of "+r.node+": "+truncate.Printable(err.Error(), maxAnswered))
 	}
 	return issued, err
 }

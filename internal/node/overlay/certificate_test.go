@@ -66,8 +66,7 @@ func (e *env) requested() (all []certificatesv1.CertificateSigningRequest) {
 
 func TestTheRequestIsOneThatOVNKubernetesApproves(t *testing.T) {
 	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		h := e.overlaid(0)
 		all := e.requested()
 		if len(all) != 1 {
 			t.Fatalf("%d requests, want 1", len(all))
@@ -130,8 +129,7 @@ func TestADeniedRequestIsRepeatedWithAnotherKey(t *testing.T) {
 
 func TestCertificatesAreRenewed(t *testing.T) {
 	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		h := e.overlaid(0)
 		first := h.certificate()
 		e.passes(17 * time.Hour)
 		if !h.certificate().Equal(first) {
@@ -157,8 +155,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 
 func TestAnExpiredOrForeignCertificateIsReplaced(t *testing.T) {
 	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		h := e.overlaid(0)
 		first := h.certificate()
 		h.stop()
 		other := e.windows(2, sim.HNSOptions{}).start()
@@ -189,8 +186,7 @@ func TestAnExpiredOrForeignCertificateIsReplaced(t *testing.T) {
 // TestARejectedCertificateIsReplaced: a cluster with a new CA rejects a certificate that has not expired.
 func TestARejectedCertificateIsReplaced(t *testing.T) {
 	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		h := e.overlaid(0)
 		h.stop()
 		first := h.certificate()
 		e.cluster.SetClock(30 * time.Hour)
@@ -202,8 +198,7 @@ func TestARejectedCertificateIsReplaced(t *testing.T) {
 
 func TestCertificatesOfTheOriginalProgramAreRemoved(t *testing.T) {
 	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		h := e.overlaid(0)
 		h.stop()
 		first := h.certificate()
 		// client-go's store names certificates by their dates, and links to the last one.

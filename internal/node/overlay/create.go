@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
@@ -38,7 +39,7 @@ func (r *networkReconciler) see(networks []hns.Network) {
 // isUnlisted reports whether one of these networks exists although it is not listed, or whether that is unknown: a service that has just started may
 // not list all. Creating it again could create a second switch. After a while, the list decides.
 func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Network) bool {
-	if r.finder == nil || !r.missingSince.IsZero() && time.Since(r.missingSince) > unlistedTimeout {
+	if !r.missingSince.IsZero() && time.Since(r.missingSince) > unlistedTimeout {
 		return false
 	}
 	for _, n := range missing {
@@ -47,7 +48,7 @@ func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Networ
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		exists, err := r.finder.HasNetwork(ctx, id)
+		exists, err := r.hns.HasNetwork(ctx, id)
 		cancel()
 		if err == nil && !exists {
 			continue
@@ -124,12 +125,12 @@ func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.N
 // addHostRoute adds the host's own route to the network of pods, if Windows refused it. Pods can use the network without it.
 func (r *networkReconciler) addHostRoute(ctx context.Context) {
 	n := named(r.have, Network)
-	if n == nil || r.hostRouter == nil {
+	if n == nil {
 		return
 	}
 	_, known := r.made.have[n.ID]
 	if n.HostRoute || !known && len(n.Remotes) > 0 { // created by an earlier version, which added the route before the remote subnets
-		r.report.setHostRoute("")
+		r.report.setOne(api.ReasonOverlayHostRouteRefused, "")
 		return
 	}
 	if time.Since(r.routedAt) < hostRouteEvery {
@@ -137,16 +138,16 @@ func (r *networkReconciler) addHostRoute(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := r.hostRouter.AddHostRoute(ctx, n.ID)
+	err := r.hns.AddHostRoute(ctx, n.ID)
 	if err != nil && !errors.Is(err, hns.ErrExists) {
 		r.routedAt = time.Now()
-		r.report.setHostRoute(fmt.Sprintf("the host cannot reach the pods of this node, and probes of the kubelet fail: Windows rejects a route to network %s: %v", n.Name, err))
+		r.report.setOne(api.ReasonOverlayHostRouteRefused, fmt.Sprintf("the host cannot reach the pods of this node, and probes of the kubelet fail: Windows rejects a route to network %s: %v", n.Name, err))
 		return
 	}
 	n.HostRoute = true
 	r.made.note(*n)
 	r.log.Info("Route of the host to its pods added", "network", n.Name)
-	r.report.setHostRoute("")
+	r.report.setOne(api.ReasonOverlayHostRouteRefused, "")
 }
 
 // isElsewhere reports whether a network is on another adapter than the one with an address of the node. It is false if that is unknown.

@@ -120,7 +120,7 @@ func (e *env) windows(i int, o sim.HNSOptions) *host {
 	}
 	h.options = overlay.Options{
 		Node: h.node, BootstrapKubeconfig: kubeconfig, CertDir: filepath.Join(folder, "config"), CertDuration: 24 * time.Hour,
-		HNS: h.service, Watcher: h.service, HostRouter: h.service, Finder: h.service, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Dial: e.cluster.Dial,
+		HNS: h.service, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Dial: e.cluster.Dial,
 	}
 	e.node(h.node, "windows", ip.String(), map[string]string{overlay.SubnetAnnotation: fmt.Sprintf("10.132.%d.0/24", i)})
 	return h
@@ -133,6 +133,17 @@ func (h *host) start() *host {
 	done.Go(func() { overlay.Run(ctx, h.options) })
 	h.stop = func() { cancel(); done.Wait() }
 	h.env.ends = append(h.env.ends, h.stop)
+	return h
+}
+
+// overlaid returns a host on which the overlay is complete, in a cluster with this many Linux nodes.
+func (e *env) overlaid(linux int) *host {
+	e.Helper()
+	for i := range linux {
+		e.linux(1 + i)
+	}
+	h := e.windows(1, sim.HNSOptions{}).start()
+	e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemotes(linux + 1)[1:]...) })
 	return h
 }
 

@@ -19,10 +19,7 @@ func TestChangesOfNodesDuringAnOutageAreApplied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, func(e *env) {
-				e.linux(1)
-				e.linux(2)
-				h := e.windows(1, sim.HNSOptions{}).start()
-				e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1), linuxRemote(2)) })
+				h := e.overlaid(2)
 				h.service.ResetCalls()
 				test.before(e.cluster)
 				e.passes(10 * time.Minute)

@@ -51,8 +51,6 @@ func (h *holdersFile) learn(found holders) {
 	h.known = true
 }
 
-func (h *holdersFile) set(have holders) { h.have = have }
-
 // save writes the file if it is due.
 func (h *holdersFile) save() {
 	if time.Since(h.savedAt) >= saveInterval {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/node/overlay"
-	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
 // restartWindows restarts the host: the network of pods is lost with its remote subnets, and meanwhile is called while the host is down.
@@ -31,10 +30,7 @@ func TestANodeKeepsItsSubnetWhenWindowsRestarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, func(e *env) {
-				e.linux(1)
-				e.linux(2)
-				h := e.windows(1, sim.HNSOptions{}).start()
-				e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1), linuxRemote(2)) })
+				h := e.overlaid(2)
 				h.restartWindows(func() {
 					if err := test.file(h.file("subnet-holders")); err != nil {
 						t.Fatal(err)
@@ -60,9 +56,7 @@ func TestANodeKeepsItsSubnetWhenWindowsRestarts(t *testing.T) {
 
 func TestANodeThatLeftHasNoSubnetAnyMore(t *testing.T) {
 	story(t, func(e *env) {
-		e.linux(1)
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		h := e.overlaid(1)
 		h.restartWindows(func() {
 			e.cluster.Delete(nodePath("linux-1"))
 			e.node("linux-9", "linux", "192.0.100.2", linuxAnnotations(1))
@@ -73,8 +67,7 @@ func TestANodeThatLeftHasNoSubnetAnyMore(t *testing.T) {
 
 func TestTheLastNodeBeforeTheEndIsRemembered(t *testing.T) {
 	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		h := e.overlaid(0)
 		e.linux(1)
 		e.awaits(time.Second, "a node joined", func() bool { return h.has(linuxRemote(1)) })
 		h.restartWindows(func() {
@@ -87,8 +80,7 @@ func TestTheLastNodeBeforeTheEndIsRemembered(t *testing.T) {
 // TestTheFileOfHoldersIsNotWrittenForEachNode: many nodes may join within seconds.
 func TestTheFileOfHoldersIsNotWrittenForEachNode(t *testing.T) {
 	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		h := e.overlaid(0)
 		var written []time.Time
 		for i := range 50 {
 			e.linux(i)

@@ -21,7 +21,7 @@ type Call struct {
 	// Args are the flags, without the name of the program.
 	Args           []string
 	Stdout, Stderr io.Writer
-	// HNS opens the Host Network Service. If the result is a Watcher, it reports restarts, too.
+	// HNS opens the Host Network Service.
 	HNS func() (HNS, error)
 	// Routes accesses the routes of this host.
 	Routes Routes
@@ -94,13 +94,7 @@ func parse(call Call) (command, error) {
 	o := &c.options
 	flags := flag.NewFlagSet("hybrid-overlay-node", flag.ContinueOnError)
 	flags.SetOutput(call.Stderr)
-	if wantsHelp(call.Args) {
-		flags.SetOutput(call.Stdout)
-	}
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "hybrid-overlay-node connects the pods of this Windows host with those of other nodes through the hybrid overlay of OVN-Kubernetes.\n\nFlags:\n")
-		flags.PrintDefaults()
-	}
+	flags.Usage = func() {} // see below
 	flags.StringVar(&o.Node, "node", "", "name of this host's Node")
 	flags.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig of the kubelet, whose identity requests the first certificate")
 	flags.StringVar(&o.CertDir, "cert-dir", "", "folder for the certificate and the state of the program")
@@ -116,6 +110,11 @@ func parse(call Call) (command, error) {
 	flags.StringVar(&c.logFile, "logfile", "", "file for the log; default: standard error")
 	flags.IntVar(&c.logLevel, "loglevel", 4, fmt.Sprintf("log level; from %d, details are logged", debugLevel))
 	if err := flags.Parse(call.Args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(call.Stdout)
+		}
+		fmt.Fprint(flags.Output(), "hybrid-overlay-node connects the pods of this Windows host with those of other nodes through the hybrid overlay of OVN-Kubernetes.\n\nFlags:\n")
+		flags.PrintDefaults()
 		return c, err
 	}
 	if flags.NArg() > 0 {
@@ -133,15 +132,6 @@ func parse(call Call) (command, error) {
 		return c, fmt.Errorf("flag --hybrid-overlay-cluster-subnets: %w", err)
 	}
 	return c, o.check()
-}
-
-func wantsHelp(args []string) bool {
-	for _, a := range args {
-		if name := strings.TrimLeft(a, "-"); a != name && (name == "h" || name == "help") {
-			return true
-		}
-	}
-	return false
 }
 
 // run works in this console, or as a service.
@@ -166,9 +156,6 @@ func (c command) run(ctx context.Context, call Call) error {
 		return err
 	}
 	c.options.HNS, c.options.Routes, c.options.Adapters, c.options.Dial = networks, call.Routes, call.Adapters, call.Dial
-	c.options.Watcher, _ = networks.(Watcher)
-	c.options.HostRouter, _ = networks.(HostRouter)
-	c.options.Finder, _ = networks.(Finder)
 	if !c.asService {
 		Run(ctx, c.options)
 		return nil

@@ -3,8 +3,6 @@ package overlay
 import (
 	"encoding/json"
 	"fmt"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // readNode reads the fields of a Node that the overlay needs. All others are skipped, so that the memory use does not depend on the size of Nodes.
@@ -43,21 +41,3 @@ func readNode(text json.RawMessage) (Node, error) {
 	}
 	return n, nil
 }
-
-// nodeStore stores Nodes in the state. It implements kubeapi.Store.
-type nodeStore struct{ *state }
-
-// Replace implements kubeapi.Store.
-func (s nodeStore) Replace(all map[types.NamespacedName]Node) {
-	byName := make(map[string]Node, len(all))
-	for key, n := range all {
-		byName[key.Name] = n
-	}
-	s.replace(byName)
-}
-
-// Put implements kubeapi.Store.
-func (s nodeStore) Put(_ types.NamespacedName, n Node) { s.put(n) }
-
-// Remove implements kubeapi.Store.
-func (s nodeStore) Remove(key types.NamespacedName) { s.remove(key.Name) }

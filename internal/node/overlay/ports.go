@@ -11,6 +11,18 @@ import (
 // HNS is the part of Windows' Host Network Service that an overlay needs. Calls return the errors of package hns where one of them
 // applies. A service that does not answer is hns.ErrUnavailable, never an empty list of networks.
 type HNS interface {
+	Networks
+	// AddHostRoute adds the host's own route to the endpoints of a network, which Windows may have refused when the network was created.
+	AddHostRoute(ctx context.Context, network string) error
+	// HasNetwork finds a network by ID independently of Networks, with the first generation of the API.
+	HasNetwork(ctx context.Context, id string) (bool, error)
+	// Watch sends a message each time the service has stopped or started, until ctx is done; then it closes the channel. The service may have lost its
+	// networks.
+	Watch(ctx context.Context) (<-chan struct{}, error)
+}
+
+// Networks are the networks of the service.
+type Networks interface {
 	// Networks returns all networks with their remote subnets, including those of other programs.
 	Networks(ctx context.Context) ([]hns.Network, error)
 	// CreateNetwork creates a network and returns it. Windows sets RouterMAC and ManagementIP a while later; after an error there may be a network
@@ -26,22 +38,6 @@ type HNS interface {
 	// be as in Network.Remotes, and a missing one is no error. A network that does not exist is hns.ErrNotFound.
 	AddRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
 	RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
-}
-
-// HostRouter adds the host's own route to the endpoints of a network, which Windows may have refused when the network was created.
-type HostRouter interface {
-	AddHostRoute(ctx context.Context, network string) error
-}
-
-// Finder finds a network by ID independently of Networks, with the first generation of the API.
-type Finder interface {
-	HasNetwork(ctx context.Context, id string) (bool, error)
-}
-
-// Watcher reports when the Host Network Service has stopped or started: then it may have lost its networks.
-type Watcher interface {
-	// Watch sends a message each time, until ctx is done; then it closes the channel.
-	Watch(ctx context.Context) (<-chan struct{}, error)
 }
 
 // Adapters are the network interfaces of this host.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/kubeapi"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
@@ -28,7 +29,7 @@ func publishRouterMAC(ctx context.Context, s *state, c *kubeapi.Client, report *
 	for ctx.Err() == nil {
 		mac, differs := s.unpublishedMAC()
 		if !differs {
-			report.setAnnotation("")
+			report.setOne(api.ReasonOverlayAnnotationDenied, "")
 			retry = newRetry()
 			select {
 			case <-ctx.Done():
@@ -41,7 +42,7 @@ func publishRouterMAC(ctx context.Context, s *state, c *kubeapi.Client, report *
 				log.Warn("Annotating the Node with the address of this host's router failed", "error", err.Error())
 			}
 			if kubeapi.HasCode(err, http.StatusForbidden) {
-				report.setAnnotation(deniedAnnotation(err))
+				report.setOne(api.ReasonOverlayAnnotationDenied, deniedAnnotation(err))
 			}
 			_ = backoff.Sleep(ctx, retry.Next())
 			continue

@@ -234,8 +234,7 @@ func TestUnlistedNetworkIsNotRecreated(t *testing.T) {
 // TestAListDecidesWhereNothingElseDoes: if it is unknown whether a network exists, the list decides after two minutes.
 func TestAListDecidesWhereNothingElseDoes(t *testing.T) {
 	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		h := e.overlaid(0)
 		h.service.Refuse("HasNetwork", errors.New("no answer"))
 		h.service.ResetCalls()
 		h.service.Restart(true)

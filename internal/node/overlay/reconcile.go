@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
@@ -51,11 +52,9 @@ type networkReconciler struct {
 	routeMove routeMove
 
 	// have are the networks as read at readAt, with all changes made since. They are valid while fresh is true.
-	have       []hns.Network
-	fresh      bool
-	readAt     time.Time
-	hostRouter HostRouter
-	finder     Finder
+	have   []hns.Network
+	fresh  bool
+	readAt time.Time
 	// made are the networks that this program created. used are the IDs of networks that had addresses or remote subnets when they were first seen.
 	made *madeFile
 	used map[string]bool
@@ -151,7 +150,7 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 	if wait > 0 || err != nil {
 		return wait, err
 	}
-	r.report.setAdapter(adapterProblem(r.have, own.addresses()))
+	r.report.setOne(api.ReasonOverlayAdapterUnexpected, adapterProblem(r.have, own.addresses()))
 	r.addHostRoute(ctx)
 	if err := r.reconcileRemotes(ctx, own, all, d); err != nil {
 		return 0, err

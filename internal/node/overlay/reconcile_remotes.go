@@ -20,7 +20,7 @@ func (r *networkReconciler) reconcileRemotes(ctx context.Context, own Node, all 
 		r.holders.learn(r.settings.holdersOf(n.Remotes, own, all))
 		d = r.settings.decide(own, all, r.holders.have)
 	}
-	r.holders.set(d.holders)
+	r.holders.have = d.holders
 	r.logNeighbors(d)
 	wanted := d.remotes
 	remove, add := changeRemotes(n.Remotes, wanted)
@@ -38,14 +38,13 @@ func (r *networkReconciler) reconcileRemotes(ctx context.Context, own Node, all 
 }
 
 func (r *networkReconciler) removeRemotes(ctx context.Context, n *hns.Network, remove []hns.RemoteSubnet) error {
-	err := inBatches(ctx, remove, func(ctx context.Context, some []hns.RemoteSubnet) error {
+	return inBatches(ctx, remove, func(ctx context.Context, some []hns.RemoteSubnet) error {
 		if err := r.hns.RemoveRemotes(ctx, n.ID, some); err != nil {
 			return fmt.Errorf("removing remote subnets %s from network %s: %w", subnetsOf(some), n.Name, err)
 		}
 		n.Remotes = slices.DeleteFunc(slices.Clone(n.Remotes), func(r hns.RemoteSubnet) bool { return slices.Contains(some, r) })
 		return nil
 	})
-	return err
 }
 
 func (r *networkReconciler) addRemotes(ctx context.Context, n *hns.Network, add []hns.RemoteSubnet) error {

@@ -7,14 +7,11 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/node/overlay"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
-	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
 func TestNetworksAreRestoredAfterHNSLostThem(t *testing.T) {
 	story(t, func(e *env) {
-		e.linux(1)
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		h := e.overlaid(1)
 		e.passes(20 * time.Second)
 		h.service.ResetCalls()
 		h.service.Restart(true)
@@ -26,9 +23,7 @@ func TestNetworksAreRestoredAfterHNSLostThem(t *testing.T) {
 
 func TestARestartOfHNSWithItsNetworksChangesNothing(t *testing.T) {
 	story(t, func(e *env) {
-		e.linux(1)
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		h := e.overlaid(1)
 		before := h.service.State()
 		h.service.ResetCalls()
 		h.service.Stop()
@@ -51,9 +46,7 @@ func TestARestartOfHNSWithItsNetworksChangesNothing(t *testing.T) {
 
 func TestALossIsNoticedWhileNodesChange(t *testing.T) {
 	story(t, func(e *env) {
-		e.linux(1)
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		h := e.overlaid(1)
 		n, _ := h.network(overlay.Network)
 		h.service.Edit(n.ID, func(n *hns.Network) { n.Remotes = nil })
 		for i := range 6 {
@@ -69,9 +62,7 @@ func TestALossIsNoticedWhileNodesChange(t *testing.T) {
 // TestReappearingNetworkIsNotRecreated: a service that has just started may not have read its networks yet.
 func TestReappearingNetworkIsNotRecreated(t *testing.T) {
 	story(t, func(e *env) {
-		e.linux(1)
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		h := e.overlaid(1)
 		before := h.service.State()
 		h.service.ResetCalls()
 		h.service.Restart(true)
@@ -105,10 +96,7 @@ func TestLostNetworksAndRemotesAreRestoredWithin30Seconds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, func(e *env) {
-				e.linux(1)
-				e.linux(2)
-				h := e.windows(1, sim.HNSOptions{}).start()
-				e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1), linuxRemote(2)) })
+				h := e.overlaid(2)
 				e.passes(time.Minute)
 				h.service.ResetCalls()
 				base, _ := h.network(overlay.BaseNetwork)

@@ -29,9 +29,7 @@ const (
 )
 
 // problem is why the overlay does not work. There can be several with one reason, for different Nodes.
-type problem struct {
-	reason, node, message string
-}
+type problem struct{ node, message string }
 
 // reporter publishes lasting problems in the log and in the status file.
 type reporter struct {
@@ -199,7 +197,7 @@ func (r *reporter) write(s overlaystatus.Status) (written bool) {
 func nodeProblems(own Node, all []Node, d decision) map[string][]problem {
 	found := map[string][]problem{}
 	add := func(reason, node, message string) {
-		found[reason] = append(found[reason], problem{reason, node, message})
+		found[reason] = append(found[reason], problem{node, message})
 	}
 	switch {
 	case d.own != nil:
@@ -255,21 +253,6 @@ func (r *reporter) setNodes(found map[string][]problem) {
 	}
 }
 
-// setCertificate replaces the problem of the certificate request; none if the message is empty.
-func (r *reporter) setCertificate(message string) {
-	r.setOne(api.ReasonOverlayCertificatePending, message)
-}
-
-// setAnnotation replaces the problem of the router's address; none if the message is empty.
-func (r *reporter) setAnnotation(message string) {
-	r.setOne(api.ReasonOverlayAnnotationDenied, message)
-}
-
-// setHostRoute replaces the problem of the host's route to its pods, setAdapter that of the adapter; none if the message is empty.
-func (r *reporter) setHostRoute(message string) { r.setOne(api.ReasonOverlayHostRouteRefused, message) }
-
-func (r *reporter) setAdapter(message string) { r.setOne(api.ReasonOverlayAdapterUnexpected, message) }
-
 // setNetworks replaces the problem of networks that are not as requested; none if there are none.
 func (r *reporter) setNetworks(unexpected []string) {
 	if len(unexpected) == 0 {
@@ -286,10 +269,11 @@ func (r *reporter) setHost(lost, changed string) {
 	r.setOne(api.ReasonHostNetworkChanged, changed)
 }
 
+// setOne replaces the problem of a reason that does not concern other Nodes; none if the message is empty.
 func (r *reporter) setOne(reason, message string) {
 	if message == "" {
 		r.set(reason)
 		return
 	}
-	r.set(reason, problem{reason: reason, message: strings.TrimSpace(message)})
+	r.set(reason, problem{message: strings.TrimSpace(message)})
 }

@@ -6,25 +6,20 @@ import (
 	"net/netip"
 	"slices"
 	"time"
-)
 
-// Route is a static IPv4 route. Routes to the interface's own subnets, which Windows creates, are not included.
-type Route struct {
-	To      netip.Prefix
-	Gateway netip.Addr
-	Metric  uint32
-}
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
+)
 
 // Routes reads and changes the routes of this host. Once there is an overlay network, another interface has the host's address.
 type Routes interface {
 	// Routes returns the routes of the interface with an address. It fails if no interface has it.
-	Routes(ctx context.Context, address netip.Addr) ([]Route, error)
+	Routes(ctx context.Context, address netip.Addr) ([]hostnetwork.Route, error)
 	// PersistentRoutes returns the routes that Windows keeps across restarts, except default routes, and that may belong to the interface with an
 	// address: their gateway is in its subnet. Those without a gateway are included if no other interface has them. With an error, some may be
 	// missing.
-	PersistentRoutes(ctx context.Context, address netip.Addr) ([]Route, error)
+	PersistentRoutes(ctx context.Context, address netip.Addr) ([]hostnetwork.Route, error)
 	// AddRoute adds a route, until the next restart of Windows, to the interface with an address.
-	AddRoute(ctx context.Context, address netip.Addr, r Route) error
+	AddRoute(ctx context.Context, address netip.Addr, r hostnetwork.Route) error
 }
 
 // routeMove moves static routes to the virtual adapter that the first overlay network creates, and keeps them when a network is recreated. Windows
@@ -37,9 +32,9 @@ type routeMove struct {
 	routes  Routes
 	address netip.Addr
 	// left contains the routes that the interface had before a change.
-	left []Route
+	left []hostnetwork.Route
 	// persistent contains the persistent routes after they have been read.
-	persistent     []Route
+	persistent     []hostnetwork.Route
 	persistentRead bool
 	// until is when advance gives up; zero before the first start.
 	until time.Time
@@ -48,9 +43,9 @@ type routeMove struct {
 
 // routeChange contains the added routes.
 type routeChange struct {
-	moved, restored []Route
+	moved, restored []hostnetwork.Route
 	// unknown are persistent routes without a gateway that no interface has: it is unknown whose they are.
-	unknown []Route
+	unknown []hostnetwork.Route
 	// reading is why not all persistent routes could be read.
 	reading error
 }
@@ -112,7 +107,7 @@ func (m *routeMove) addMissing(ctx context.Context) (change routeChange, err err
 		m.persistentRead = true
 	}
 	for _, r := range m.left {
-		if !slices.ContainsFunc(existing, func(t Route) bool { return t.To == r.To && t.Gateway == r.Gateway }) {
+		if !slices.ContainsFunc(existing, func(t hostnetwork.Route) bool { return t.To == r.To && t.Gateway == r.Gateway }) {
 			if err := m.routes.AddRoute(ctx, m.address, r); err != nil {
 				return change, err
 			}
@@ -120,7 +115,7 @@ func (m *routeMove) addMissing(ctx context.Context) (change routeChange, err err
 		}
 	}
 	for _, r := range m.persistent {
-		if slices.ContainsFunc(existing, func(t Route) bool { return t.To == r.To }) { // also by another gateway, which was set later
+		if slices.ContainsFunc(existing, func(t hostnetwork.Route) bool { return t.To == r.To }) { // also by another gateway, which was set later
 			continue
 		}
 		if r.Gateway.IsUnspecified() {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
 	"github.com/windows-machine-config/wmco/internal/node/overlay"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
@@ -20,12 +21,12 @@ type adapters struct {
 	overlay.HNS
 	takes    time.Duration
 	mu       sync.Mutex
-	physical []overlay.Route
-	virtual  []overlay.Route
+	physical []hostnetwork.Route
+	virtual  []hostnetwork.Route
 	moved    time.Time
 	refuses  error
 	// persistent are the routes that Windows keeps. unlisted is why they cannot be read.
-	persistent []overlay.Route
+	persistent []hostnetwork.Route
 	unlisted   error
 }
 
@@ -46,7 +47,7 @@ func (a *adapters) DeleteNetwork(ctx context.Context, id string) error {
 }
 
 // Routes implements overlay.Routes.
-func (a *adapters) Routes(_ context.Context, address netip.Addr) ([]overlay.Route, error) {
+func (a *adapters) Routes(_ context.Context, address netip.Addr) ([]hostnetwork.Route, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -61,21 +62,21 @@ func (a *adapters) Routes(_ context.Context, address netip.Addr) ([]overlay.Rout
 }
 
 // PersistentRoutes implements overlay.Routes.
-func (a *adapters) PersistentRoutes(context.Context, netip.Addr) ([]overlay.Route, error) {
+func (a *adapters) PersistentRoutes(context.Context, netip.Addr) ([]hostnetwork.Route, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.persistent), a.unlisted
 }
 
 // restart simulates a restart of Windows: the base network keeps the virtual adapter, which only has the routes that Windows adds itself.
-func (a *adapters) restart(usual ...overlay.Route) {
+func (a *adapters) restart(usual ...hostnetwork.Route) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.virtual = usual
 }
 
 // AddRoute implements overlay.Routes.
-func (a *adapters) AddRoute(_ context.Context, _ netip.Addr, r overlay.Route) error {
+func (a *adapters) AddRoute(_ context.Context, _ netip.Addr, r hostnetwork.Route) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.refuses != nil {
@@ -100,24 +101,24 @@ func TestNetworksAreCreatedWithoutReadableRoutes(t *testing.T) {
 }
 
 func TestStaticRoutesMoveWithTheAddress(t *testing.T) {
-	usual := overlay.Route{To: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 5}
-	storage := overlay.Route{To: netip.MustParsePrefix("10.9.0.0/16"), Gateway: netip.MustParseAddr("192.0.2.253"), Metric: 7}
+	usual := hostnetwork.Route{To: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 5}
+	storage := hostnetwork.Route{To: netip.MustParsePrefix("10.9.0.0/16"), Gateway: netip.MustParseAddr("192.0.2.253"), Metric: 7}
 	for name, test := range map[string]struct {
 		takes   time.Duration
 		refuses error
-		want    []overlay.Route
+		want    []hostnetwork.Route
 		says    string
 	}{
-		"at once":        {0, nil, []overlay.Route{usual, storage}, "Routes moved"},
-		"after a while":  {50 * time.Second, nil, []overlay.Route{usual, storage}, "Routes moved"},
-		"never":          {time.Hour, nil, []overlay.Route{usual}, "are lost"},
-		"not on Windows": {0, errors.ErrUnsupported, []overlay.Route{usual}, "are lost"},
+		"at once":        {0, nil, []hostnetwork.Route{usual, storage}, "Routes moved"},
+		"after a while":  {50 * time.Second, nil, []hostnetwork.Route{usual, storage}, "Routes moved"},
+		"never":          {time.Hour, nil, []hostnetwork.Route{usual}, "are lost"},
+		"not on Windows": {0, errors.ErrUnsupported, []hostnetwork.Route{usual}, "are lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, func(e *env) {
 				e.linux(1)
 				h := e.windows(1, sim.HNSOptions{})
-				a := &adapters{HNS: h.service, takes: test.takes, refuses: test.refuses, physical: []overlay.Route{usual, storage}, virtual: []overlay.Route{usual}}
+				a := &adapters{HNS: h.service, takes: test.takes, refuses: test.refuses, physical: []hostnetwork.Route{usual, storage}, virtual: []hostnetwork.Route{usual}}
 				h.options.HNS, h.options.Routes = a, a
 				h.start()
 				e.awaits(5*time.Second, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
@@ -141,21 +142,21 @@ func TestStaticRoutesMoveWithTheAddress(t *testing.T) {
 }
 
 func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
-	route := func(to, gateway string) overlay.Route {
-		return overlay.Route{To: netip.MustParsePrefix(to), Gateway: netip.MustParseAddr(gateway), Metric: 5}
+	route := func(to, gateway string) hostnetwork.Route {
+		return hostnetwork.Route{To: netip.MustParsePrefix(to), Gateway: netip.MustParseAddr(gateway), Metric: 5}
 	}
 	usual, storage, onLink := route("0.0.0.0/0", "192.0.2.254"), route("10.9.0.0/16", "192.0.2.253"), route("10.7.0.0/16", "0.0.0.0")
 	temporary := route("169.254.169.250/32", "192.0.2.254") // EC2Launch adds such routes at each start
 	for name, test := range map[string]struct {
 		meanwhile func(a *adapters)
-		want      []overlay.Route // in addition to the usual one
+		want      []hostnetwork.Route // in addition to the usual one
 		says      string
 	}{
-		"none was removed":          {func(*adapters) {}, []overlay.Route{storage}, "Persistent routes added to the virtual adapter"},
-		"it is there":               {func(a *adapters) { a.virtual = append(a.virtual, storage) }, []overlay.Route{storage}, ""},
+		"none was removed":          {func(*adapters) {}, []hostnetwork.Route{storage}, "Persistent routes added to the virtual adapter"},
+		"it is there":               {func(a *adapters) { a.virtual = append(a.virtual, storage) }, []hostnetwork.Route{storage}, ""},
 		"it was removed for good":   {func(a *adapters) { a.persistent = nil }, nil, ""},
-		"another gateway is set":    {func(a *adapters) { a.virtual = append(a.virtual, route("10.9.0.0/16", "192.0.2.252")) }, []overlay.Route{route("10.9.0.0/16", "192.0.2.252")}, ""},
-		"one without a gateway":     {func(a *adapters) { a.persistent = []overlay.Route{onLink} }, nil, "Persistent routes without a gateway are not added"},
+		"another gateway is set":    {func(a *adapters) { a.virtual = append(a.virtual, route("10.9.0.0/16", "192.0.2.252")) }, []hostnetwork.Route{route("10.9.0.0/16", "192.0.2.252")}, ""},
+		"one without a gateway":     {func(a *adapters) { a.persistent = []hostnetwork.Route{onLink} }, nil, "Persistent routes without a gateway are not added"},
 		"Windows does not list any": {func(a *adapters) { a.persistent, a.unlisted = nil, errors.New("no netsh") }, nil, "Reading the persistent routes of this host failed; some may be missing"},
 		"it cannot be added":        {func(a *adapters) { a.refuses = errors.New("access denied") }, nil, "Adding the static routes of this host failed"},
 	} {
@@ -163,12 +164,12 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 			story(t, func(e *env) {
 				e.linux(1)
 				h := e.windows(1, sim.HNSOptions{})
-				a := &adapters{HNS: h.service, physical: []overlay.Route{usual, storage, temporary}, virtual: []overlay.Route{usual}, persistent: []overlay.Route{storage}}
+				a := &adapters{HNS: h.service, physical: []hostnetwork.Route{usual, storage, temporary}, virtual: []hostnetwork.Route{usual}, persistent: []hostnetwork.Route{storage}}
 				h.options.HNS, h.options.Routes = a, a
 				h.start()
 				e.awaits(5*time.Second, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				e.passes(time.Minute)
-				if want := []overlay.Route{usual, storage, temporary}; !slices.Equal(a.virtual, want) {
+				if want := []hostnetwork.Route{usual, storage, temporary}; !slices.Equal(a.virtual, want) {
 					t.Fatalf("before the restart, routes %v, want %v", a.virtual, want)
 				}
 				h.restartWindows(func() {
@@ -177,7 +178,7 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 				})
 				e.awaits(5*time.Second, "the overlay is there again", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				e.passes(10 * time.Minute)
-				if want := append([]overlay.Route{usual}, test.want...); !slices.Equal(a.virtual, want) {
+				if want := append([]hostnetwork.Route{usual}, test.want...); !slices.Equal(a.virtual, want) {
 					t.Errorf("routes %v, want %v", a.virtual, want)
 				}
 				if test.says != "" && h.log.count(test.says) != 1 {
@@ -190,11 +191,11 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 
 // TestPersistentRoutesAreAddedWhenNoNetworkChanges: the networks exist if the program starts after Windows has restored them.
 func TestPersistentRoutesAreAddedWhenNoNetworkChanges(t *testing.T) {
-	usual := overlay.Route{To: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 5}
-	storage := overlay.Route{To: netip.MustParsePrefix("10.9.0.0/16"), Gateway: netip.MustParseAddr("192.0.2.253"), Metric: 7}
+	usual := hostnetwork.Route{To: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 5}
+	storage := hostnetwork.Route{To: netip.MustParsePrefix("10.9.0.0/16"), Gateway: netip.MustParseAddr("192.0.2.253"), Metric: 7}
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{})
-		a := &adapters{HNS: h.service, virtual: []overlay.Route{usual}, persistent: []overlay.Route{storage}}
+		a := &adapters{HNS: h.service, virtual: []hostnetwork.Route{usual}, persistent: []hostnetwork.Route{storage}}
 		h.options.HNS, h.options.Routes = a, a
 		h.start()
 		e.awaits(time.Minute, "the overlay is there", h.published)
@@ -204,24 +205,24 @@ func TestPersistentRoutesAreAddedWhenNoNetworkChanges(t *testing.T) {
 		h.start()
 		e.passes(10 * time.Second)
 		h.wantChanges(map[string]int{})
-		if want := []overlay.Route{usual, storage}; !slices.Equal(a.virtual, want) {
+		if want := []hostnetwork.Route{usual, storage}; !slices.Equal(a.virtual, want) {
 			t.Errorf("routes %v, want %v", a.virtual, want)
 		}
 		// A route that is removed while the program runs is not added again until its next start.
 		a.restart(usual)
 		e.passes(10 * time.Minute)
-		if want := []overlay.Route{usual}; !slices.Equal(a.virtual, want) {
+		if want := []hostnetwork.Route{usual}; !slices.Equal(a.virtual, want) {
 			t.Errorf("routes %v, want %v", a.virtual, want)
 		}
 	})
 }
 
 func TestRoutesSurviveNetworkReplacement(t *testing.T) {
-	usual := overlay.Route{To: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 5}
-	temporary := overlay.Route{To: netip.MustParsePrefix("169.254.169.250/32"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 7}
+	usual := hostnetwork.Route{To: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 5}
+	temporary := hostnetwork.Route{To: netip.MustParsePrefix("169.254.169.250/32"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 7}
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{})
-		a := &adapters{HNS: h.service, physical: []overlay.Route{usual, temporary}, virtual: []overlay.Route{usual}}
+		a := &adapters{HNS: h.service, physical: []hostnetwork.Route{usual, temporary}, virtual: []hostnetwork.Route{usual}}
 		h.options.HNS, h.options.Routes = a, a
 		h.start()
 		e.awaits(time.Minute, "the overlay is there", h.published)
@@ -233,7 +234,7 @@ func TestRoutesSurviveNetworkReplacement(t *testing.T) {
 		})
 		e.passes(time.Minute)
 		h.wantChanges(map[string]int{"DeleteNetwork": 1, "CreateNetwork": 1})
-		if want := []overlay.Route{usual, temporary}; !slices.Equal(a.virtual, want) {
+		if want := []hostnetwork.Route{usual, temporary}; !slices.Equal(a.virtual, want) {
 			t.Errorf("routes %v, want %v", a.virtual, want)
 		}
 	})

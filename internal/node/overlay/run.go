@@ -32,12 +32,7 @@ type Options struct {
 	Routes Routes
 	// Adapters accesses the network interfaces of this host, whose settings must survive the first network; nil if they need no protection.
 	Adapters Adapters
-	// Watcher reports restarts of the service. Without one, they are noticed at the next resync.
-	Watcher Watcher
-	// HostRouter and Finder are optional features of the Host Network Service; nil if it lacks them.
-	HostRouter HostRouter
-	Finder     Finder
-	Log        *slog.Logger
+	Log      *slog.Logger
 	// Dial connects to the API server; nil means the network of this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -48,16 +43,13 @@ func Run(ctx context.Context, o Options) {
 	report := newReporter(o.StatusFile, o.Log)
 	session := &apiSession{options: o, state: s, report: report, follower: newFollower(s, o.Log), cuts: make(chan struct{}, 1)}
 	r := &networkReconciler{
-		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, onCut: func() { wake(session.cuts) }, hostRouter: o.HostRouter,
-		finder: o.Finder, report: report, holders: readHolders(o.CertDir, o.Log), made: readMade(o.CertDir, o.Log), retry: newRetry(), used: map[string]bool{}, guard: newHostGuard(o, report),
+		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, onCut: func() { wake(session.cuts) },
+		report: report, holders: readHolders(o.CertDir, o.Log), made: readMade(o.CertDir, o.Log), retry: newRetry(), used: map[string]bool{}, guard: newHostGuard(o, report),
 	}
-	var restarted <-chan struct{}
-	if o.Watcher != nil {
-		var err error
-		if restarted, err = o.Watcher.Watch(ctx); err != nil {
-			o.Log.Warn("Watching the Host Network Service failed; its restarts are noticed at the next resync", "error", err.Error())
-			restarted = nil
-		}
+	restarted, err := o.HNS.Watch(ctx)
+	if err != nil {
+		o.Log.Warn("Watching the Host Network Service failed; its restarts are noticed at the next resync", "error", err.Error())
+		restarted = nil
 	}
 	o.Log.Info("Starting", "node", o.Node, "vxlanPort", o.Settings.VXLANPort, "interface", o.Settings.Adapter,
 		"clusterSubnets", fmt.Sprint(o.Settings.Ranges.Cluster), "hybridClusterSubnets", fmt.Sprint(o.Settings.Ranges.Hybrid))
@@ -70,7 +62,7 @@ func Run(ctx context.Context, o Options) {
 }
 
 func newFollower(s *state, log *slog.Logger) *kubeapi.Follower[Node] {
-	return &kubeapi.Follower[Node]{Path: "/api/v1/nodes", Kind: "Nodes", Read: readNode, Store: nodeStore{s}, Log: log}
+	return &kubeapi.Follower[Node]{Path: "/api/v1/nodes", Kind: "Nodes", Read: readNode, Store: s, Log: log}
 }
 
 // check reports missing flags.

@@ -15,9 +15,7 @@ import (
 
 func TestRestartOfTheProgramChangesNothing(t *testing.T) {
 	story(t, func(e *env) {
-		e.linux(1)
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		h := e.overlaid(1)
 		h.stop()
 		h.service.ResetCalls()
 		h.start()
@@ -49,9 +47,7 @@ func TestNetworkWithoutAddressesIsRecreated(t *testing.T) {
 		for _, wasUsed := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", used before: ", wasUsed), func(t *testing.T) {
 				story(t, func(e *env) {
-					e.linux(1)
-					h := e.windows(1, sim.HNSOptions{}).start()
-					e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+					h := e.overlaid(1)
 					h.stop()
 					before, _ := h.network(overlay.Network)
 					h.service.Edit(before.ID, loses)
@@ -82,8 +78,7 @@ func TestNetworkWithoutAddressesIsRecreated(t *testing.T) {
 
 func TestAnUnreadableRouterAddressIsLogged(t *testing.T) {
 	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		h := e.overlaid(0)
 		h.stop()
 		n, _ := h.network(overlay.Network)
 		h.service.Edit(n.ID, func(n *hns.Network) { n.RouterMAC = "nonsense" })

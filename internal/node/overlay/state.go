@@ -4,16 +4,18 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// state contains the Nodes of the cluster, and what this host must publish. Three goroutines share it: one follows Nodes, one reconciles the
-// networks, one publishes.
+// state contains the Nodes of the cluster, and what this host must publish. It implements kubeapi.Store. Three goroutines share it: one follows Nodes,
+// one reconciles the networks, one publishes.
 type state struct {
 	own string
 
 	mu sync.Mutex
 	// nodes are all Nodes, or empty until all are known. A Node that it lacks does not exist.
-	nodes map[string]Node
+	nodes map[types.NamespacedName]Node
 	// mac is the address of this host's router; empty until it is known.
 	mac string
 
@@ -22,7 +24,7 @@ type state struct {
 }
 
 func newState(own string) *state {
-	return &state{own: own, nodes: map[string]Node{}, changed: make(chan struct{}, 1), macChanged: make(chan struct{}, 1)}
+	return &state{own: own, nodes: map[types.NamespacedName]Node{}, changed: make(chan struct{}, 1), macChanged: make(chan struct{}, 1)}
 }
 
 // wake sends a message, unless one is pending.
@@ -33,46 +35,50 @@ func wake(c chan struct{}) {
 	}
 }
 
-// put stores a Node. A Node without relevant changes is ignored: most events of Nodes are heartbeats.
-func (s *state) put(n Node) {
+// key returns the key of the own Node.
+func (s *state) key() types.NamespacedName { return types.NamespacedName{Name: s.own} }
+
+// Put implements kubeapi.Store. A Node without relevant changes is ignored: most events of Nodes are heartbeats.
+func (s *state) Put(key types.NamespacedName, n Node) {
 	n.Windows = n.Windows || n.Name == s.own
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if previous, known := s.nodes[n.Name]; known && same(previous, n) {
+	if previous, known := s.nodes[key]; known && same(previous, n) {
 		return
 	}
-	s.nodes[n.Name] = n
-	s.notify(n.Name)
+	s.nodes[key] = n
+	s.notify(key)
 }
 
-func (s *state) remove(name string) {
+// Remove implements kubeapi.Store.
+func (s *state) Remove(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.nodes[name]; known {
-		delete(s.nodes, name)
-		s.notify(name)
+	if _, known := s.nodes[key]; known {
+		delete(s.nodes, key)
+		s.notify(key)
 	}
 }
 
-// replace stores all Nodes at once.
-func (s *state) replace(nodes map[string]Node) {
+// Replace implements kubeapi.Store.
+func (s *state) Replace(nodes map[types.NamespacedName]Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if own, exists := nodes[s.own]; exists {
+	if own, exists := nodes[s.key()]; exists {
 		own.Windows = true // regardless of its label
-		nodes[s.own] = own
+		nodes[s.key()] = own
 	}
 	if maps.EqualFunc(s.nodes, nodes, same) {
 		return
 	}
 	s.nodes = nodes
-	s.notify(s.own)
+	s.notify(s.key())
 }
 
 // notify sends the messages about a Node. The caller holds the lock.
-func (s *state) notify(name string) {
+func (s *state) notify(key types.NamespacedName) {
 	wake(s.changed)
-	if name == s.own {
+	if key == s.key() {
 		wake(s.macChanged)
 	}
 }
@@ -86,7 +92,7 @@ func same(a, b Node) bool {
 func (s *state) known() (own Node, all []Node, exists bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own, exists = s.nodes[s.own]
+	own, exists = s.nodes[s.key()]
 	return own, slices.Collect(maps.Values(s.nodes)), exists
 }
 
@@ -104,7 +110,7 @@ func (s *state) setMAC(mac string) {
 func (s *state) unpublishedMAC() (mac string, differs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own, exists := s.nodes[s.own]
+	own, exists := s.nodes[s.key()]
 	return s.mac, exists && s.mac != "" && !sameMAC(own.RouterMAC, s.mac)
 }
 
@@ -112,8 +118,8 @@ func (s *state) unpublishedMAC() (mac string, differs bool) {
 func (s *state) setPublished(mac string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if own, exists := s.nodes[s.own]; exists {
+	if own, exists := s.nodes[s.key()]; exists {
 		own.RouterMAC = mac
-		s.nodes[s.own] = own
+		s.nodes[s.key()] = own
 	}
 }

@@ -1,10 +1,14 @@
 package overlay
 
-import "testing"
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // TestAHeartbeatIsNoChange: a cluster of a thousand nodes has several heartbeats a second.
 func TestAHeartbeatIsNoChange(t *testing.T) {
-	s := newState("win-1")
+	s, key := newState("win-1"), types.NamespacedName{Name: "win-2"}
 	changed := func() bool {
 		select {
 		case <-s.changed:
@@ -14,15 +18,15 @@ func TestAHeartbeatIsNoChange(t *testing.T) {
 		}
 	}
 	n := windowsNode("win-2", "192.0.2.2", "10.132.2.0/24", "00-15-5D-00-00-02")
-	s.replace(map[string]Node{"win-2": n})
+	s.Replace(map[types.NamespacedName]Node{key: n})
 	if !changed() {
 		t.Error("new Nodes are no change")
 	}
 	again := n
 	again.InternalIPs = []string{"192.0.2.2"}
-	s.put(again)
-	s.replace(map[string]Node{"win-2": again})
-	s.remove("win-3")
+	s.Put(key, again)
+	s.Replace(map[types.NamespacedName]Node{key: again})
+	s.Remove(types.NamespacedName{Name: "win-3"})
 	if changed() {
 		t.Error("the same Nodes are a change")
 	}
@@ -33,16 +37,16 @@ func TestAHeartbeatIsNoChange(t *testing.T) {
 		"router":  func(n *Node) { n.RouterMAC = "" },
 		"address": func(n *Node) { n.InternalIPs = nil },
 	} {
-		s.put(n)
+		s.Put(key, n)
 		changed()
 		other := n
 		change(&other)
-		s.put(other)
+		s.Put(key, other)
 		if !changed() {
 			t.Errorf("%s: another one is no change", name)
 		}
 	}
-	s.remove("win-2")
+	s.Remove(key)
 	if !changed() {
 		t.Error("a Node that is gone is no change")
 	}

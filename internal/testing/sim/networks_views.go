@@ -113,7 +113,7 @@ func (h *HNS) ReadObjects(ctx context.Context, _ []string) (hns.State, error) {
 	return h.echoed(h.State()), nil
 }
 
-// HasNetwork implements overlay.Finder.
+// HasNetwork implements overlay.HNS.
 func (h *HNS) HasNetwork(ctx context.Context, id string) (bool, error) {
 	if err := h.begin(ctx, "HasNetwork"); err != nil {
 		return false, err
@@ -124,7 +124,7 @@ func (h *HNS) HasNetwork(ctx context.Context, id string) (bool, error) {
 	return exists, nil
 }
 
-// AddHostRoute implements overlay.HostRouter.
+// AddHostRoute implements overlay.HNS.
 func (h *HNS) AddHostRoute(ctx context.Context, network string) error {
 	if err := h.begin(ctx, "AddHostRoute"); err != nil {
 		return err

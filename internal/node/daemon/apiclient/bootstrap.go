@@ -17,12 +17,12 @@ import (
 // Bootstrap requests WICD's first certificate.
 type Bootstrap struct{ state.Session }
 
-// Bootstrap implements identity.Bootstrapper with WICD's other credentials: the token of the join, or, if that is gone or expired, the kubelet's
+// Request requests the certificate with WICD's other credentials: the token of the join, or, if that is gone or expired, the kubelet's
 // certificate. So a host whose cluster was unreachable for longer than WICD's certificate lived recovers on its own.
-func (b Bootstrap) Bootstrap(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
+func (b Bootstrap) Request(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
 	token, err := credentials.BootstrapToken(b.Host.Disk)
 	if err == nil {
-		id, err := b.requestAs(ctx, m, Credentials{token: token})
+		id, err := b.requestAs(ctx, m, credential{token: token})
 		if !kubeapi.HasCode(err, http.StatusUnauthorized) {
 			return id, err
 		}
@@ -31,13 +31,13 @@ func (b Bootstrap) Bootstrap(ctx context.Context, m *identity.Manager) (identity
 	if errKubelet != nil {
 		return identity.Identity{}, fmt.Errorf("neither the bootstrap token (%w) nor the kubelet's certificate (%w) can be used; the operator joins this host again", cmp.Or(err, errExpiredToken), errKubelet)
 	}
-	return b.requestAs(ctx, m, Credentials{certificate: &kubelet.Certificate})
+	return b.requestAs(ctx, m, credential{certificate: &kubelet.Certificate})
 }
 
 // errExpiredToken is the reason why an existing token cannot be used.
 var errExpiredToken = errors.New("the API server rejects it")
 
-func (b Bootstrap) requestAs(ctx context.Context, m *identity.Manager, c Credentials) (identity.Identity, error) {
+func (b Bootstrap) requestAs(ctx context.Context, m *identity.Manager, c credential) (identity.Identity, error) {
 	client, err := newClient(b.Host, b.Record.Bootstrap, c, nil)
 	if err != nil {
 		return identity.Identity{}, err

@@ -24,7 +24,7 @@ func (n *Cache) Get(h hostapi.Host, server wicdapi.Bootstrap, id identity.Identi
 	if n.client != nil && n.server == server && n.leaf.Equal(id.Leaf) {
 		return n.client, nil
 	}
-	client, err := newClient(h, server, Credentials{certificate: &id.Certificate}, &n.Clock)
+	client, err := newClient(h, server, credential{certificate: &id.Certificate}, &n.Clock)
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// Credentials are WICD's certificate or the bootstrap token.
-type Credentials struct {
+// credential is WICD's certificate or the bootstrap token.
+type credential struct {
 	token       string
 	certificate *tls.Certificate
 }
@@ -31,7 +31,7 @@ type Client struct{ *kubeapi.Client }
 const nodesPath = "/api/v1/nodes"
 
 // newClient returns a client, which connects with its first request. clock, if not nil, receives the time of answers.
-func newClient(h hostapi.Host, b wicdapi.Bootstrap, c Credentials, clock *Clock) (*Client, error) {
+func newClient(h hostapi.Host, b wicdapi.Bootstrap, c credential, clock *Clock) (*Client, error) {
 	options := kubeapi.Options{
 		Server: identity.Server{
 			Address: b.Server, CA: []byte(b.CA), Dial: h.Dial, Pings: http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},

@@ -6,22 +6,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// StaticRoute is a static IPv4 route. Windows itself creates the routes to the subnets of an interface.
-type StaticRoute struct {
-	To netip.Prefix
-	// Gateway is 0.0.0.0 if the destination is on the link.
-	Gateway netip.Addr
-	Metric  uint32
-}
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
+)
 
 // maxRoutes limits what is read of other programs' routes.
 const maxRoutes = 1000
 
 // parseRouteNames parses the names of the values in which Windows stores the routes of "route -p": destination, mask, gateway and
 // metric, separated by commas. Others are ignored.
-func parseRouteNames(names []string) (all []StaticRoute) {
+func parseRouteNames(names []string) (all []hostnetwork.Route) {
 	for _, name := range names {
 		fields := strings.Split(name, ",")
 		if len(fields) != 4 {
@@ -38,14 +32,14 @@ func parseRouteNames(names []string) (all []StaticRoute) {
 		if bits == 0 || len(all) == maxRoutes {
 			continue
 		}
-		all = append(all, StaticRoute{netip.PrefixFrom(to, length).Masked(), gateway, uint32(max(metric, 0))})
+		all = append(all, hostnetwork.Route{To: netip.PrefixFrom(to, length).Masked(), Gateway: gateway, Metric: uint32(max(metric, 0))})
 	}
 	return all
 }
 
 // parseNetshRoutes parses the table of "netsh interface ipv4 show route". Its words depend on the language of Windows; metric, prefix,
 // index and gateway, which follow each other, do not. A route without a gateway has the name of its interface instead.
-func parseNetshRoutes(text string) (all []StaticRoute) {
+func parseNetshRoutes(text string) (all []hostnetwork.Route) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		at := slices.IndexFunc(fields, func(f string) bool { p, err := netip.ParsePrefix(f); return err == nil && p.Addr().Is4() })
@@ -61,17 +55,17 @@ func parseNetshRoutes(text string) (all []StaticRoute) {
 		if err != nil || !gateway.Is4() || at+3 != len(fields) {
 			gateway = netip.IPv4Unspecified()
 		}
-		all = append(all, StaticRoute{netip.MustParsePrefix(fields[at]).Masked(), gateway, uint32(metric)})
+		all = append(all, hostnetwork.Route{To: netip.MustParsePrefix(fields[at]).Masked(), Gateway: gateway, Metric: uint32(metric)})
 	}
 	return all
 }
 
 // ofInterface returns the persistent routes that may belong to an interface with these subnets: their gateway is in one of them. For a route without
 // a gateway, that is unknown. Default routes belong to the configuration of the interface, which Windows moves itself.
-func ofInterface(persistent []StaticRoute, subnets []netip.Prefix) (all []StaticRoute) {
+func ofInterface(persistent []hostnetwork.Route, subnets []netip.Prefix) (all []hostnetwork.Route) {
 	for _, r := range persistent {
 		near := slices.ContainsFunc(subnets, func(s netip.Prefix) bool { return s.Contains(r.Gateway) })
-		known := slices.ContainsFunc(all, func(o StaticRoute) bool { return o.To == r.To && o.Gateway == r.Gateway })
+		known := slices.ContainsFunc(all, func(o hostnetwork.Route) bool { return o.To == r.To && o.Gateway == r.Gateway })
 		if r.To.Bits() > 0 && !r.To.Addr().IsMulticast() && !known && (near || r.Gateway.IsUnspecified()) {
 			all = append(all, r)
 		}

@@ -4,10 +4,12 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
 )
 
-func staticRoute(to, gateway string, metric uint32) StaticRoute {
-	return StaticRoute{netip.MustParsePrefix(to), netip.MustParseAddr(gateway), metric}
+func staticRoute(to, gateway string, metric uint32) hostnetwork.Route {
+	return hostnetwork.Route{To: netip.MustParsePrefix(to), Gateway: netip.MustParseAddr(gateway), Metric: metric}
 }
 
 func TestRoutesOfTheRegistryAreRead(t *testing.T) {
@@ -15,14 +17,14 @@ func TestRoutesOfTheRegistryAreRead(t *testing.T) {
 		"10.9.0.0,255.255.0.0,192.0.2.253,7", "10.8.0.0,255.255.0.0,192.0.2.253,-1", "0.0.0.0,0.0.0.0,192.0.2.254,1",
 		"10.9.0.0,255.0.255.0,192.0.2.253,7", "10.9.0.0,255.255.0.0,192.0.2.253", "fd00::,255.255.0.0,192.0.2.253,1", "", "10.9.0.0,255.255.0.0,gateway,1",
 	})
-	want := []StaticRoute{staticRoute("10.9.0.0/16", "192.0.2.253", 7), staticRoute("10.8.0.0/16", "192.0.2.253", 0), staticRoute("0.0.0.0/0", "192.0.2.254", 1)}
+	want := []hostnetwork.Route{staticRoute("10.9.0.0/16", "192.0.2.253", 7), staticRoute("10.8.0.0/16", "192.0.2.253", 0), staticRoute("0.0.0.0/0", "192.0.2.254", 1)}
 	if !slices.Equal(got, want) {
 		t.Errorf("routes %v, want %v", got, want)
 	}
 }
 
 func TestTheTableOfNetshIsReadInAnyLanguage(t *testing.T) {
-	want := []StaticRoute{staticRoute("0.0.0.0/0", "192.0.2.254", 1), staticRoute("10.9.0.0/16", "192.0.2.253", 256), staticRoute("10.7.0.0/16", "0.0.0.0", 0)}
+	want := []hostnetwork.Route{staticRoute("0.0.0.0/0", "192.0.2.254", 1), staticRoute("10.9.0.0/16", "192.0.2.253", 256), staticRoute("10.7.0.0/16", "0.0.0.0", 0)}
 	for name, text := range map[string]string{
 		"English": "\r\nPublish  Type      Met  Prefix                    Idx  Gateway/Interface Name\r\n" +
 			"-------  --------  ---  ------------------------  ---  ------------------------\r\n" +
@@ -46,9 +48,9 @@ func TestTheTableOfNetshIsReadInAnyLanguage(t *testing.T) {
 
 func TestPersistentRoutesOfAnInterface(t *testing.T) {
 	near, far, onLink := staticRoute("10.9.0.0/16", "192.0.2.253", 7), staticRoute("10.8.0.0/16", "198.51.100.1", 7), staticRoute("10.7.0.0/16", "0.0.0.0", 7)
-	got := ofInterface([]StaticRoute{staticRoute("0.0.0.0/0", "192.0.2.254", 1), near, far, staticRoute("10.9.0.0/16", "192.0.2.253", 256), onLink, staticRoute("224.0.0.0/4", "192.0.2.1", 1)},
+	got := ofInterface([]hostnetwork.Route{staticRoute("0.0.0.0/0", "192.0.2.254", 1), near, far, staticRoute("10.9.0.0/16", "192.0.2.253", 256), onLink, staticRoute("224.0.0.0/4", "192.0.2.1", 1)},
 		[]netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")})
-	if want := []StaticRoute{near, onLink}; !slices.Equal(got, want) {
+	if want := []hostnetwork.Route{near, onLink}; !slices.Equal(got, want) {
 		t.Errorf("routes %v, want %v", got, want)
 	}
 }

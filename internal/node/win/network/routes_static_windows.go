@@ -11,19 +11,21 @@ import (
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
 )
 
 // StaticRoutes returns the routes of the interface with an address. If there is none, the error is fs.ErrNotExist.
-func StaticRoutes(address netip.Addr) ([]StaticRoute, error) {
+func StaticRoutes(address netip.Addr) ([]hostnetwork.Route, error) {
 	index, err := InterfaceWith(address)
 	if err != nil {
 		return nil, err
 	}
-	var found []StaticRoute
+	var found []hostnetwork.Route
 	err = EachRoute(func(row *windows.MibIpForwardRow2) {
 		if row.InterfaceIndex == index && row.Protocol == windows.MIB_IPPROTO_NETMGMT {
 			to := netip.PrefixFrom(IPv4(row.DestinationPrefix.Prefix), int(row.DestinationPrefix.PrefixLength))
-			found = append(found, StaticRoute{To: to, Gateway: IPv4(row.NextHop), Metric: row.Metric})
+			found = append(found, hostnetwork.Route{To: to, Gateway: IPv4(row.NextHop), Metric: row.Metric})
 		}
 	})
 	return found, err
@@ -31,7 +33,7 @@ func StaticRoutes(address netip.Addr) ([]StaticRoute, error) {
 
 // AddStaticRoute adds a route to the interface with an address. It lasts until the next start of Windows. An existing one is no
 // error.
-func AddStaticRoute(address netip.Addr, r StaticRoute) error {
+func AddStaticRoute(address netip.Addr, r hostnetwork.Route) error {
 	index, err := InterfaceWith(address)
 	if err != nil {
 		return err
@@ -45,7 +47,7 @@ const persistentWithin = 15 * time.Second
 
 // PersistentRoutes returns the routes that Windows keeps across restarts and that can be those of the interface with an address. Windows
 // has bound them to another interface if the address has moved since. Those that another interface has are not included.
-func PersistentRoutes(ctx context.Context, address netip.Addr) ([]StaticRoute, error) {
+func PersistentRoutes(ctx context.Context, address netip.Addr) ([]hostnetwork.Route, error) {
 	adapter, err := adapterWith(address)
 	if err != nil {
 		return nil, err
@@ -54,7 +56,7 @@ func PersistentRoutes(ctx context.Context, address netip.Addr) ([]StaticRoute, e
 	found := ofInterface(all, Addresses(adapter))
 	err = errors.Join(err, EachRoute(func(row *windows.MibIpForwardRow2) {
 		to := netip.PrefixFrom(IPv4(row.DestinationPrefix.Prefix), int(row.DestinationPrefix.PrefixLength))
-		found = slices.DeleteFunc(found, func(r StaticRoute) bool {
+		found = slices.DeleteFunc(found, func(r hostnetwork.Route) bool {
 			return row.InterfaceIndex != adapter.IfIndex && r.To == to && r.Gateway == IPv4(row.NextHop)
 		})
 	}))
@@ -62,7 +64,7 @@ func PersistentRoutes(ctx context.Context, address netip.Addr) ([]StaticRoute, e
 }
 
 // readPersistentRoutes reads the routes that route.exe and New-NetRoute have stored. No call of iphlpapi.dll returns them.
-func readPersistentRoutes(ctx context.Context) (all []StaticRoute, err error) {
+func readPersistentRoutes(ctx context.Context) (all []hostnetwork.Route, err error) {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\PersistentRoutes`, registry.QUERY_VALUE)
 	if err == nil {
 		var names []string

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
 )
 
 func TestStaticRoutesAreThoseOfOneInterface(t *testing.T) {
@@ -57,8 +59,8 @@ func TestPersistentRoutesAreOnlyThose(t *testing.T) {
 }
 
 // addedRoute is the route of the tests (RFC 5737).
-func addedRoute() StaticRoute {
-	return StaticRoute{To: netip.MustParsePrefix("198.51.100.0/28"), Gateway: netip.IPv4Unspecified(), Metric: 77}
+func addedRoute() hostnetwork.Route {
+	return hostnetwork.Route{To: netip.MustParsePrefix("198.51.100.0/28"), Gateway: netip.IPv4Unspecified(), Metric: 77}
 }
 
 func removeAddedRoute() error {
@@ -71,7 +73,7 @@ func TestKilledRunLeftoversAreRemoved(t *testing.T) {
 		t.Skip("this Windows (Wine) has no route.exe, and can add no routes")
 	}
 	found, err := StaticRoutes(mustAddress(t))
-	if err != nil || slices.ContainsFunc(found, func(r StaticRoute) bool { return r.To == addedRoute().To }) {
+	if err != nil || slices.ContainsFunc(found, func(r hostnetwork.Route) bool { return r.To == addedRoute().To }) {
 		t.Errorf("routes %v, %v", found, err)
 	}
 }

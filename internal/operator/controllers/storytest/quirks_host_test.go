@@ -21,6 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
 	"github.com/windows-machine-config/wmco/internal/node/overlay"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/instance"
 	"github.com/windows-machine-config/wmco/internal/operator/join"
@@ -339,8 +340,8 @@ func quirksPayload(t *testing.T) *payload.Payload {
 // noRoutes implements the route functions for a host without configured routes.
 type noRoutes struct{}
 
-func (noRoutes) Routes(context.Context, netip.Addr) ([]overlay.Route, error) { return nil, nil }
-func (noRoutes) PersistentRoutes(context.Context, netip.Addr) ([]overlay.Route, error) {
+func (noRoutes) Routes(context.Context, netip.Addr) ([]hostnetwork.Route, error) { return nil, nil }
+func (noRoutes) PersistentRoutes(context.Context, netip.Addr) ([]hostnetwork.Route, error) {
 	return nil, nil
 }
-func (noRoutes) AddRoute(context.Context, netip.Addr, overlay.Route) error { return nil }
+func (noRoutes) AddRoute(context.Context, netip.Addr, hostnetwork.Route) error { return nil }
