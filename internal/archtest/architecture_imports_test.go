@@ -101,7 +101,7 @@ func mayImport() map[string][]string {
 		},
 		"internal/node/daemon/podnetwork": {
 			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/daemon/apiclient", "internal/node/daemon/nodestatus", "internal/node/daemon/state",
-			"internal/node/hostapi", "internal/node/kubeapi", "internal/node/kubeproxy", "internal/node/overlaystatus", "internal/shared/desired",
+			"internal/node/daemon/supervisor", "internal/node/hostapi", "internal/node/kubeapi", "internal/node/kubeproxy", "internal/node/overlaystatus", "internal/shared/desired",
 			"internal/shared/hns", "internal/shared/nodestate", "internal/shared/truncate",
 		},
 		"internal/node/daemon/registry": {
@@ -110,9 +110,9 @@ func mayImport() map[string][]string {
 		},
 		"internal/node/daemon/sandboximage": {
 			"api", "internal/node/backoff", "internal/node/cri", "internal/node/daemon/nodestatus", "internal/node/daemon/state", "internal/shared/desired",
-			"internal/shared/mirrors", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/wicdapi",
+			"internal/shared/mirrors", "internal/shared/truncate", "internal/shared/wicdapi",
 		},
-		"internal/node/daemon/state": {"internal/node/hostapi", "internal/shared/desired", "internal/shared/wicdapi"},
+		"internal/node/daemon/state": {"internal/node/backoff", "internal/node/hostapi", "internal/shared/desired", "internal/shared/wicdapi"},
 		"internal/node/daemon/store": {
 			"internal/node/daemon/state", "internal/node/hostapi", "internal/shared/desired", "internal/shared/wicdapi", "payload/compress",
 		},

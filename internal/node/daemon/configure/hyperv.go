@@ -168,5 +168,5 @@ func (h *HyperV) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev
 			return nil
 		}
 	}
-	return w.KeepCondition(ctx, node, next)
+	return w.SetCondition(ctx, node, next)
 }

@@ -102,5 +102,5 @@ func (a *Accounts) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) e
 	if current.reason == "" || next.Status == corev1.ConditionFalse && nodestate.Condition(node, next.Type) == nil {
 		return nil
 	}
-	return w.KeepCondition(ctx, node, next)
+	return w.SetCondition(ctx, node, next)
 }

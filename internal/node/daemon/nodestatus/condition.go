@@ -26,19 +26,19 @@ func (w *Writer) ReportProblem(ctx context.Context, node *corev1.Node, c Conditi
 		if current == nil {
 			return nil
 		}
-		return w.KeepCondition(ctx, node, corev1.NodeCondition{Type: c.Type, Status: corev1.ConditionFalse, Reason: c.Works, Message: c.Message})
+		return w.SetCondition(ctx, node, corev1.NodeCondition{Type: c.Type, Status: corev1.ConditionFalse, Reason: c.Works, Message: c.Message})
 	}
 	p.Message = truncate.Text(w.masked(p.Message), truncate.Note)
-	if current == nil || current.Status != corev1.ConditionTrue { // before the condition, which marks the event as created
-		if err := w.CreateEvents(ctx, node, []Problem{p}); err != nil {
-			return err
-		}
+	var begins []Problem
+	if current == nil || current.Status != corev1.ConditionTrue {
+		begins = append(begins, p)
 	}
-	return w.KeepCondition(ctx, node, corev1.NodeCondition{Type: c.Type, Status: corev1.ConditionTrue, Reason: p.Reason, Message: p.Message})
+	return w.SetCondition(ctx, node, corev1.NodeCondition{Type: c.Type, Status: corev1.ConditionTrue, Reason: p.Reason, Message: p.Message}, begins...)
 }
 
-// KeepCondition sets a condition that has no times yet, unless the Node already has it.
-func (w *Writer) KeepCondition(ctx context.Context, node *corev1.Node, next corev1.NodeCondition) error {
+// SetCondition sets a condition of the Node with its times, unless the Node already has it. It first creates an event for each problem, because the
+// condition marks them as reported.
+func (w *Writer) SetCondition(ctx context.Context, node *corev1.Node, next corev1.NodeCondition, problems ...Problem) error {
 	now := metav1.NewTime(time.Now())
 	next.LastHeartbeatTime, next.LastTransitionTime = now, now
 	next.Message = w.masked(next.Message) // before the comparison with the masked message on the Node
@@ -48,5 +48,14 @@ func (w *Writer) KeepCondition(ctx context.Context, node *corev1.Node, next core
 		}
 		next.LastTransitionTime = current.LastTransitionTime
 	}
-	return w.SetCondition(ctx, node, next)
+	if err := w.CreateEvents(ctx, node, problems); err != nil {
+		return err
+	}
+	current, err := w.client.SetCondition(ctx, node.Name, next)
+	if err != nil {
+		return err
+	}
+	w.memory.node = current
+	w.RecordChange("condition %s is %s, %s", next.Type, next.Status, next.Reason)
+	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/shared/mask"
-	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
 // Source is a part of the daemon that reports to the Node.
@@ -39,21 +38,6 @@ type written struct {
 
 // masked returns a text without secrets: it may contain the output of the host's programs, and everyone who may read Nodes can see it.
 func (w *Writer) masked(text string) string { return w.masker.Text(text) }
-
-// SetCondition sets a condition of the node.
-func (w *Writer) SetCondition(ctx context.Context, node *corev1.Node, c corev1.NodeCondition) error {
-	c.Message = w.masked(c.Message)
-	if current := nodestate.Condition(node, c.Type); current != nil && current.Status == c.Status && current.Reason == c.Reason && current.Message == c.Message {
-		return nil // it differs only in what was masked
-	}
-	current, err := w.client.SetCondition(ctx, node.Name, c)
-	if err != nil {
-		return err
-	}
-	w.memory.node = current
-	w.RecordChange("condition %s is %s, %s", c.Type, c.Status, c.Reason)
-	return nil
-}
 
 // Annotate sets an annotation of the Node, or removes it if the value is empty.
 func (w *Writer) Annotate(ctx context.Context, node *corev1.Node, key, value string) error {

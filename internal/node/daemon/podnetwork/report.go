@@ -11,12 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/node/overlaystatus"
-	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
 // repaired reports a repair in the log, the journal, a metric and an event of the Node.
@@ -97,8 +95,8 @@ func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 	r.mu.Lock()
 	current, repairs := r.network, slices.Clone(r.repairs)
 	r.mu.Unlock()
-	if c, change := networkOf(time.Now(), current, nodestate.Condition(node, api.ConditionWindowsNetworkUnavailable)); change {
-		if err := w.SetCondition(ctx, node, c); err != nil {
+	if current.known {
+		if err := w.SetCondition(ctx, node, current.condition()); err != nil {
 			return err
 		}
 	}
@@ -111,12 +109,11 @@ func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 	return nil
 }
 
-// networkOf returns condition WindowsNetworkUnavailable and whether to write it; found is nil if the Node has none. It is not written before the
-// network was first checked.
-func networkOf(now time.Time, s networkState, found *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
-	c = corev1.NodeCondition{
+// condition returns condition WindowsNetworkUnavailable.
+func (s networkState) condition() corev1.NodeCondition {
+	c := corev1.NodeCondition{
 		Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionFalse, Reason: api.ReasonNetworkWorks,
-		Message: "networks, endpoints and load balancers work", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+		Message: "networks, endpoints and load balancers work",
 	}
 	if s.reason != "" {
 		c.Reason, c.Message = s.reason, s.message
@@ -124,8 +121,5 @@ func networkOf(now time.Time, s networkState, found *corev1.NodeCondition) (c co
 	if s.isFault {
 		c.Status = corev1.ConditionTrue
 	}
-	if found != nil && found.Status == c.Status {
-		c.LastTransitionTime = found.LastTransitionTime
-	}
-	return c, s.known && (found == nil || found.Status != c.Status || found.Reason != c.Reason || found.Message != c.Message)
+	return c
 }

@@ -10,14 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/cri"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
-	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
@@ -124,35 +122,20 @@ func answerOf(message string) (registry, status string) {
 	return u.Host, strings.TrimSpace(found[2])
 }
 
-// conditionOf returns the new condition SandboxImage; current is nil when the Node has none.
-func conditionOf(now time.Time, f finding, current *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
-	c = corev1.NodeCondition{
-		Type: api.ConditionSandboxImage, Status: corev1.ConditionTrue, Reason: api.ReasonSandboxImagePresent,
-		Message: "sandbox image " + f.image + " is on the host", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
-	}
-	if f.reason != "" {
-		c.Status, c.Reason, c.Message = corev1.ConditionFalse, f.reason, f.message
-	}
-	if current != nil && current.Status == c.Status {
-		c.LastTransitionTime = current.LastTransitionTime
-	}
-	return c, f.known && (current == nil || current.Status != c.Status || current.Reason != c.Reason || current.Message != c.Message)
-}
-
 // ReportTo reports whether the sandbox image is present by a condition, and each reason why not by an event.
 func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	r.mu.Lock()
 	f := r.is
 	r.mu.Unlock()
-	c, change := conditionOf(time.Now(), f, nodestate.Condition(node, api.ConditionSandboxImage))
-	if !change {
+	c := corev1.NodeCondition{
+		Type: api.ConditionSandboxImage, Status: corev1.ConditionTrue, Reason: api.ReasonSandboxImagePresent, Message: "sandbox image " + f.image + " is on the host",
+	}
+	switch {
+	case !f.known:
 		return nil
+	case f.reason == "":
+		return w.SetCondition(ctx, node, c)
 	}
-	if f.reason != "" { // before the condition, which marks the problem as reported
-		p := nodestatus.Problem{Service: "sandbox-image", Reason: f.reason, Message: f.message, Since: f.since}
-		if err := w.CreateEvents(ctx, node, []nodestatus.Problem{p}); err != nil {
-			return err
-		}
-	}
-	return w.SetCondition(ctx, node, c)
+	c.Status, c.Reason, c.Message = corev1.ConditionFalse, f.reason, f.message
+	return w.SetCondition(ctx, node, c, nodestatus.Problem{Service: "sandbox-image", Reason: f.reason, Message: f.message, Since: f.since})
 }

@@ -5,9 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/cri"
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
@@ -114,38 +111,6 @@ func FuzzJudge(f *testing.F) {
 			t.Errorf("%q becomes %+v", message, found)
 		}
 	})
-}
-
-func TestTheConditionIsWrittenWhenSomethingIsNew(t *testing.T) {
-	found := finding{known: true, image: wantedImage}
-	away := finding{known: true, image: wantedImage, reason: api.ReasonSandboxImageDenied, message: "denied"}
-	condition := func(status corev1.ConditionStatus, reason, message string) *corev1.NodeCondition {
-		return &corev1.NodeCondition{Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(0))}
-	}
-	isTrue := condition(corev1.ConditionTrue, api.ReasonSandboxImagePresent, "sandbox image "+wantedImage+" is on the host")
-	isFalse := condition(corev1.ConditionFalse, api.ReasonSandboxImageDenied, "denied")
-	for name, test := range map[string]struct {
-		f     finding
-		is    *corev1.NodeCondition
-		want  corev1.ConditionStatus // "" when it does not change
-		since time.Duration
-	}{
-		"nothing known":   {finding{}, nil, "", 0},
-		"there":           {found, nil, corev1.ConditionTrue, time.Hour},
-		"there, told":     {found, isTrue, "", 0},
-		"another one":     {finding{known: true, image: formerImage}, isTrue, corev1.ConditionTrue, 0},
-		"denied":          {away, isTrue, corev1.ConditionFalse, time.Hour},
-		"denied, told":    {away, isFalse, "", 0},
-		"another failure": {finding{known: true, reason: api.ReasonSandboxImageNotFound, message: "x"}, isFalse, corev1.ConditionFalse, 0},
-		"there again":     {found, isFalse, corev1.ConditionTrue, time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, change := conditionOf(at(time.Hour), test.f, test.is)
-			if change != (test.want != "") || change && (got.Status != test.want || !got.LastTransitionTime.Time.Equal(at(test.since))) {
-				t.Errorf("conditionOf() = %+v, %v, want %q since %v", got, change, test.want, at(test.since))
-			}
-		})
-	}
 }
 
 func TestTheLongestEntryOfThePullSecretIsTaken(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/logrotate"
@@ -73,31 +72,21 @@ func message(d hostapi.Disk, cause, log string) string {
 	return cause + logrotate.Tail(d, log, int64(truncate.Note-len(cause)))
 }
 
-// conditionOf returns the new condition of the Node for a session that began at began; current is nil when the Node has none yet. change is false when
-// the condition must stay as it is.
-func conditionOf(now, began time.Time, h health, current *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+// conditionOf returns the condition of the Node for a session that began at began; current is nil when the Node has none yet. isKnown is false when the
+// condition must stay as it is.
+func conditionOf(now, began time.Time, h health, current *corev1.NodeCondition) (c corev1.NodeCondition, isKnown bool) {
 	c = corev1.NodeCondition{
-		Type: api.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: api.ReasonServicesRunning,
-		Message: "all services are running", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+		Type: api.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: api.ReasonServicesRunning, Message: "all services are running",
 	}
-	if len(h.problems) > 0 {
-		c.Status, c.Reason = corev1.ConditionFalse, h.problems[0].Reason
-		var messages []string
-		for _, p := range h.problems {
-			messages = append(messages, p.Message)
-		}
-		c.Message = strings.Join(messages, "\n\n")
+	if len(h.problems) == 0 {
+		recovers := current != nil && current.Status != corev1.ConditionTrue
+		return c, h.running && !(recovers && now.Before(later(h.stable, began.Add(loopWithin))))
 	}
-	if current != nil && current.Status == c.Status {
-		c.LastTransitionTime = current.LastTransitionTime
+	var messages []string
+	for _, p := range h.problems {
+		messages = append(messages, p.Message)
 	}
-	recovers := current != nil && current.Status != corev1.ConditionTrue && c.Status == corev1.ConditionTrue
-	switch {
-	case c.Status == corev1.ConditionTrue && !h.running, recovers && now.Before(later(h.stable, began.Add(loopWithin))):
-		return corev1.NodeCondition{}, false
-	case current != nil && current.Status == c.Status && current.Reason == c.Reason && current.Message == c.Message:
-		return corev1.NodeCondition{}, false
-	}
+	c.Status, c.Reason, c.Message = corev1.ConditionFalse, h.problems[0].Reason, strings.Join(messages, "\n\n")
 	return c, true
 }
 
@@ -128,7 +117,7 @@ func (s *Supervisor) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 	s.mu.Lock()
 	h := s.health
 	s.mu.Unlock()
-	if c, change := conditionOf(time.Now(), s.began, h, nodestate.Condition(node, api.ConditionServicesHealthy)); change {
+	if c, isKnown := conditionOf(time.Now(), s.began, h, nodestate.Condition(node, api.ConditionServicesHealthy)); isKnown {
 		if err := w.SetCondition(ctx, node, c); err != nil {
 			return err
 		}

@@ -305,34 +305,20 @@ func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *co
 	if err != nil {
 		return err
 	}
-	if c, change := updatedOf(time.Now(), failed, r.Record.Desired.Version, nodestate.Condition(node, api.ConditionUpdated)); change {
-		if err := w.SetCondition(ctx, node, c); err != nil {
-			return err
-		}
-	}
+	own := r.Record.Desired.Version
+	c := corev1.NodeCondition{Type: api.ConditionUpdated, Status: corev1.ConditionTrue, Reason: api.ReasonUpToDate, Message: "the node has version " + own}
 	if failed.Version == "" {
-		return nil
+		if nodestate.Condition(node, api.ConditionUpdated) == nil { // a Node first gets it when an update is undone
+			return nil
+		}
+		return w.SetCondition(ctx, node, c)
 	}
-	p := nodestatus.Problem{Service: api.WICDUpdateService, Reason: api.ReasonUpdateFailed, Message: failed.message(r.Record.Desired.Version), Since: failed.Time}
-	return w.CreateEvents(ctx, node, []nodestatus.Problem{p})
+	p := nodestatus.Problem{Service: api.WICDUpdateService, Reason: api.ReasonUpdateFailed, Message: failed.message(own), Since: failed.Time}
+	c.Status, c.Reason, c.Message = corev1.ConditionFalse, p.Reason, p.Message
+	return w.SetCondition(ctx, node, c, p)
 }
 
 // message is limited like those of problems.
 func (f failedUpdate) message(own string) string {
 	return truncate.Text(fmt.Sprintf("version %s failed on this host, which was rolled back to %s: %s", f.Version, own, f.Reason), truncate.Note)
-}
-
-// updatedOf returns condition WindowsUpdated of a node with version own, and whether to write it. A Node first gets it when an update is undone.
-func updatedOf(now time.Time, failed failedUpdate, own string, current *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
-	c = corev1.NodeCondition{
-		Type: api.ConditionUpdated, Status: corev1.ConditionTrue, Reason: api.ReasonUpToDate, Message: "the node has version " + own,
-		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
-	}
-	if failed.Version != "" {
-		c.Status, c.Reason, c.Message = corev1.ConditionFalse, api.ReasonUpdateFailed, failed.message(own)
-	}
-	if current == nil {
-		return c, c.Status == corev1.ConditionFalse
-	}
-	return c, current.Status != c.Status || c.Status == corev1.ConditionFalse && current.Message != c.Message
 }
