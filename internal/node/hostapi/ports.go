@@ -157,21 +157,16 @@ type Probes interface {
 	Probe(ctx context.Context, address string) error
 }
 
-// Images are the pod images of the container runtime.
-type Images interface {
-	// Look returns an image by its full name, with registry and tag or digest, if the runtime has it with all its layers. It is quick. It fails if
-	// the runtime does not answer.
+// Runtime is the container runtime with the images of pods. If it does not answer, calls fail.
+type Runtime interface {
+	// NetworkReady reports whether the runtime has loaded a configuration of the pod network. It is quick.
+	NetworkReady(ctx context.Context) (bool, error)
+	// Look returns an image by its full name, with registry and tag or digest, if the runtime has it with all its layers. It is quick.
 	Look(ctx context.Context, name string) (image cri.Image, found bool, err error)
 	// Pull pulls an image from its registry or a mirror, and unpacks it, even if it is already present. It ends with ctx. If the runtime cannot pull
 	// the image, the error is a *cri.Error; if the runtime does not answer, it is another error, or one with code cri.Unavailable or cri.Canceled. A
 	// pull pins the image that the runtime is configured to use for sandboxes.
 	Pull(ctx context.Context, name string, l cri.Login) error
-}
-
-// Runtime is the container runtime.
-type Runtime interface {
-	// NetworkReady reports whether the runtime has loaded a configuration of the pod network. It is quick. It fails if the runtime does not answer.
-	NetworkReady(ctx context.Context) (bool, error)
 }
 
 // Containers are the Windows objects that containerd, its shims and its network plugins create. They outlive the processes that created them.
@@ -214,7 +209,6 @@ type Host struct {
 	Programs     wicdapi.Runner
 	Probes       Probes
 	Runtime      Runtime
-	Images       Images
 	Environment  Environment
 	Certificates Certificates
 	Containers   Containers
@@ -223,12 +217,10 @@ type Host struct {
 	HNSState     HNSState
 	Firewall     Firewall
 	Defender     Defender
-	Memory       Memory
 	Accounts     Accounts
 	Routes       Routes
 	EventLogs    EventLogs
 	Inventory    Inventory
-	HostNetwork  HostNetwork
 	Disk         Disk
 	// Dial connects to the API server, the metadata service of a cloud, and registries. Default: this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

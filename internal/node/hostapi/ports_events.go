@@ -40,7 +40,7 @@ const (
 	EventVerbose     EventLevel = "Verbose"
 )
 
-// Inventory returns what reports include about Windows in addition to the other ports.
+// Inventory returns what reports include about Windows, and what is checked, in addition to the other ports.
 type Inventory interface {
 	// Routes returns the host's IPv4 routes in the order of Windows.
 	Routes(ctx context.Context) ([]RouteEntry, error)
@@ -48,6 +48,10 @@ type Inventory interface {
 	FirewallRules(ctx context.Context) ([]FirewallEntry, error)
 	// Version returns the build of Windows and its revision: 20348 and 2402 for 10.0.20348.2402. The revision is 0 if it cannot be read. It is quick.
 	Version(ctx context.Context) (build, revision int, err error)
+	// Commit returns how much memory is committed to programs, and how much Windows can commit: physical memory and paging files. It is quick.
+	Commit(ctx context.Context) (Commit, error)
+	// Ports returns the port ranges that Windows assigns itself or reserves.
+	Ports(ctx context.Context) (Ports, error)
 }
 
 // RouteEntry is a row of the routing table.

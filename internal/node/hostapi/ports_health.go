@@ -2,12 +2,6 @@ package hostapi
 
 import "context"
 
-// Memory reads the memory use of the machine.
-type Memory interface {
-	// Commit returns how much memory is committed to programs, and how much Windows can commit: physical memory and paging files. It is quick.
-	Commit(ctx context.Context) (Commit, error)
-}
-
 // Commit is the commit charge of Windows and its limit, in bytes. The limit grows with the paging file.
 type Commit struct{ Used, Limit uint64 }
 

@@ -31,12 +31,6 @@ type Networks interface {
 	Watch(ctx context.Context) (<-chan struct{}, error)
 }
 
-// HostNetwork is the configuration of the host's own network, as opposed to the pod network.
-type HostNetwork interface {
-	// Ports returns the port ranges that Windows assigns itself or reserves.
-	Ports(ctx context.Context) (Ports, error)
-}
-
 // Ports are TCP ports over IPv4.
 type Ports struct {
 	// Dynamic is the range from which Windows assigns ports to programs that request any port.

@@ -7,11 +7,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/win/network"
 )
 
-// hostNetwork is the host's own network.
-type hostNetwork struct{}
-
-// Ports implements hostapi.HostNetwork.
-func (hostNetwork) Ports(ctx context.Context) (hostapi.Ports, error) {
+// Ports implements hostapi.Inventory.
+func (inventory) Ports(ctx context.Context) (hostapi.Ports, error) {
 	dynamic, excluded, err := network.Ports(ctx)
 	p := hostapi.Ports{Dynamic: hostapi.PortRange(dynamic)}
 	for _, r := range excluded {

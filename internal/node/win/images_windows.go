@@ -6,26 +6,26 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/cri"
 )
 
-// images is the image service of the container runtime on a pipe.
-type images struct{ pipe string }
+// containerRuntime is the container runtime on a pipe.
+type containerRuntime struct{ pipe string }
 
-// Look implements hostapi.Images.
-func (i images) Look(ctx context.Context, name string) (image cri.Image, found bool, err error) {
-	runtime, end := dialRuntime(i.pipe)
+// Look implements hostapi.Runtime.
+func (r containerRuntime) Look(ctx context.Context, name string) (image cri.Image, found bool, err error) {
+	runtime, end := dialRuntime(r.pipe)
 	defer end()
 	return runtime.ImageStatus(ctx, name)
 }
 
 // NetworkReady implements hostapi.Runtime.
-func (i images) NetworkReady(ctx context.Context) (bool, error) {
-	runtime, end := dialRuntime(i.pipe)
+func (r containerRuntime) NetworkReady(ctx context.Context) (bool, error) {
+	runtime, end := dialRuntime(r.pipe)
 	defer end()
 	return runtime.NetworkReady(ctx)
 }
 
-// Pull implements hostapi.Images.
-func (i images) Pull(ctx context.Context, name string, l cri.Login) error {
-	runtime, end := dialRuntime(i.pipe)
+// Pull implements hostapi.Runtime.
+func (r containerRuntime) Pull(ctx context.Context, name string, l cri.Login) error {
+	runtime, end := dialRuntime(r.pipe)
 	defer end()
 	_, err := runtime.PullImage(ctx, name, l)
 	return err

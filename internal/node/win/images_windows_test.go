@@ -14,7 +14,7 @@ func TestImagesKeepTheirPromises(t *testing.T) {
 	const good = "registry.test/good:1"
 	contract.Images(t, func(t *testing.T) contract.ImagesFixture {
 		r := &imageServer{t: t, good: []byte(good)}
-		return contract.ImagesFixture{Images: images{pipe: testPipe}, Runtime: images{pipe: testPipe}, Good: good, Absent: "registry.test/absent:1", Stop: servePipe(t, r)}
+		return contract.ImagesFixture{Runtime: containerRuntime{pipe: testPipe}, Good: good, Absent: "registry.test/absent:1", Stop: servePipe(t, r)}
 	})
 }
 

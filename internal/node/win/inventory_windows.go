@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/win/network"
 )
 
-// inventory reads what reports include about this Windows.
+// inventory reads what reports include about this Windows, and what is checked.
 type inventory struct{}
 
 // Routes implements hostapi.Inventory.

@@ -10,9 +10,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
-// memory reads the memory use of this machine.
-type memory struct{}
-
 // performance is PERFORMANCE_INFORMATION, which golang.org/x/sys lacks. Sizes are in pages.
 type performance struct {
 	length                                                                            uint32
@@ -21,8 +18,8 @@ type performance struct {
 	handles, processes, threads                                                       uint32
 }
 
-// Commit implements hostapi.Memory. The kubelet's memory.available is the difference of the same numbers.
-func (memory) Commit(ctx context.Context) (hostapi.Commit, error) {
+// Commit implements hostapi.Inventory. The kubelet's memory.available is the difference of the same numbers.
+func (inventory) Commit(ctx context.Context) (hostapi.Commit, error) {
 	if err := ctx.Err(); err != nil {
 		return hostapi.Commit{}, err
 	}

@@ -11,7 +11,7 @@ import (
 func TestMemoryKeepsItsPromises(t *testing.T) {
 	h := mustHost(t)
 	contract.Memory(t, func(*testing.T) contract.MemoryFixture {
-		f := contract.MemoryFixture{Memory: h.Memory, System: h.System, Commit: mustAllocate}
+		f := contract.MemoryFixture{Inventory: h.Inventory, System: h.System, Commit: mustAllocate}
 		if onWine() {
 			f.Commit, f.NoCommit = nil, "Wine counts the memory that Linux uses, and not what programs committed"
 		}

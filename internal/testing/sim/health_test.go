@@ -12,7 +12,7 @@ func TestTheSimulatedMemoryKeepsTheContract(t *testing.T) {
 	contract.Memory(t, func(t *testing.T) contract.MemoryFixture {
 		w := mustNewComputer(t, nil)
 		return contract.MemoryFixture{
-			Memory: w.Host().Memory, System: w.Host().System, Commit: func(_ *testing.T, bytes uint64) { w.Commit(bytes) },
+			Inventory: w.Host().Inventory, System: w.Host().System, Commit: func(_ *testing.T, bytes uint64) { w.Commit(bytes) },
 		}
 	})
 }

@@ -10,15 +10,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// hostNetwork is the host's own network.
-type hostNetwork struct{ boot *boot }
-
-// Ports implements hostapi.HostNetwork.
-func (n hostNetwork) Ports(ctx context.Context) (hostapi.Ports, error) {
-	w := n.boot.w
+// Ports implements hostapi.Inventory.
+func (i inventory) Ports(ctx context.Context) (hostapi.Ports, error) {
+	w := i.boot.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n.boot.off {
+	if i.boot.off {
 		return hostapi.Ports{}, ErrPower
 	}
 	p := hostapi.Ports{Dynamic: hostapi.PortRange{First: 49152, Last: 65535}, Excluded: w.options.Quirks.Adapter.Excluded}

@@ -16,7 +16,7 @@ import (
 // images is the image service of the simulated containerd. Every registry has every image, unless RefuseImage was called.
 type images struct{ boot *boot }
 
-// Look implements hostapi.Images.
+// Look implements hostapi.Runtime.
 func (i images) Look(ctx context.Context, name string) (image cri.Image, found bool, err error) {
 	w := i.boot.w
 	w.mu.Lock()
@@ -63,7 +63,7 @@ func (w *Windows) MissNetwork() {
 	w.missed = true
 }
 
-// Pull implements hostapi.Images.
+// Pull implements hostapi.Runtime.
 func (i images) Pull(ctx context.Context, name string, _ cri.Login) error {
 	w := i.boot.w
 	w.mu.Lock()

@@ -9,18 +9,15 @@ import (
 // ownCommit is what Windows and its own services commit.
 const ownCommit = 1 << 30
 
-// memory is the computer's memory in one boot. The paging file is a quarter of its size.
-type memory struct{ boot *boot }
-
-// Commit implements hostapi.Memory.
-func (m memory) Commit(ctx context.Context) (hostapi.Commit, error) {
-	w := m.boot.w
+// Commit implements hostapi.Inventory. The paging file is a quarter of the memory's size.
+func (i inventory) Commit(ctx context.Context) (hostapi.Commit, error) {
+	w := i.boot.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
 		return hostapi.Commit{}, ctx.Err()
-	case m.boot.off:
+	case i.boot.off:
 		return hostapi.Commit{}, ErrPower
 	}
 	limit := w.options.MemoryBytes / 4 * 5

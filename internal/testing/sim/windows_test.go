@@ -145,7 +145,7 @@ func TestSimulatedImagesKeepTheContract(t *testing.T) {
 		const absent = "registry.test/absent:1"
 		w.RefuseImage(absent, &cri.Error{Code: cri.NotFound, Message: "not found"})
 		return contract.ImagesFixture{
-			Images: h.Images, Runtime: h.Runtime, Good: "registry.test/good:1", Absent: absent,
+			Runtime: h.Runtime, Good: "registry.test/good:1", Absent: absent,
 			Stop: func() {
 				if err := h.Services.Stop(t.Context(), desired.ContainerdService); err != nil {
 					t.Error(err)

@@ -190,7 +190,7 @@ func (c *Collector) containerd(ctx context.Context) (any, error) {
 	ready, err := c.Host.Runtime.NetworkReady(ctx)
 	note("networkReady", ready, err)
 	if c.Wanted.SandboxImage != "" {
-		_, found, err := c.Host.Images.Look(ctx, c.Wanted.SandboxImage)
+		_, found, err := c.Host.Runtime.Look(ctx, c.Wanted.SandboxImage)
 		note("hasSandboxImage", found, err)
 	}
 	return report, nil

@@ -60,7 +60,7 @@ func (n hostNetwork) prepare(ctx context.Context) error {
 
 // checkPorts warns of ports that the node's programs cannot use. The host joins anyway: the ports that Windows excludes change at its next start.
 func (n hostNetwork) checkPorts(ctx context.Context) error {
-	current, err := n.HostNetwork.Ports(ctx)
+	current, err := n.Inventory.Ports(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -149,7 +149,7 @@ func (p *Problems) hostCompute(ctx context.Context, _ bool) (wrong string, isKno
 }
 
 func (p *Problems) commit(ctx context.Context, wasFailing bool) (wrong string, isKnown bool) {
-	c, err := p.Host.Memory.Commit(ctx)
+	c, err := p.Host.Inventory.Commit(ctx)
 	if err != nil || c.Limit == 0 {
 		return "", false
 	}

@@ -16,7 +16,7 @@ func (n *reconciliation) readPorts(ctx context.Context) {
 		return
 	}
 	n.portsAt = time.Now()
-	current, err := n.Host.HostNetwork.Ports(ctx)
+	current, err := n.Host.Inventory.Ports(ctx)
 	if err != nil {
 		n.Log.Info("Reading the port ranges of Windows failed", "error", err.Error())
 		return

@@ -7,13 +7,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
-// login returns the credentials in the pull secret for an image's registry; empty if there are none. containerd reads those of mirrors with its
-// mirror configuration.
-func (r *Reconciler) login(image string) cri.Login {
-	return loginOf(r.Wanted.PullSecret(), image)
-}
-
-// loginOf returns the credentials for an image by the rules of pull secrets (mirrors.Keyring).
+// loginOf returns the credentials in a pull secret for an image's registry, by the rules of pull secrets (mirrors.Keyring); empty if there are none.
+// containerd reads those of mirrors with its mirror configuration.
 func loginOf(config []byte, image string) cri.Login {
 	registry, repository, _ := strings.Cut(image, "/")
 	repository, _, _ = strings.Cut(repository, "@")

@@ -121,7 +121,7 @@ func (r *Reconciler) look(ctx context.Context) error {
 func (r *Reconciler) status(ctx context.Context, name string) (cri.Image, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	return r.Host.Images.Look(ctx, name)
+	return r.Host.Runtime.Look(ctx, name)
 }
 
 // pull pulls an image, then verifies that it is present.
@@ -131,7 +131,7 @@ func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
 	defer cancel()
 	slow := time.AfterFunc(slowPull, func() { r.tell(pullTakesLong(began, name, r.Wanted.SandboxImage, r.IsPresent())) })
 	defer slow.Stop()
-	if err := r.Host.Images.Pull(pulling, name, r.login(name)); err != nil {
+	if err := r.Host.Runtime.Pull(pulling, name, loginOf(r.Wanted.PullSecret(), name)); err != nil {
 		if pulling.Err() != nil && ctx.Err() == nil {
 			return cri.Image{}, &cri.Error{Code: codeDeadline, Message: "the pull took longer than " + pullTimeout.String()}
 		}

@@ -11,7 +11,6 @@ import (
 
 // ImagesFixture is a container runtime without images, and without a network.
 type ImagesFixture struct {
-	Images  hostapi.Images
 	Runtime hostapi.Runtime
 	// Good can be pulled. Absent is in no registry.
 	Good, Absent string
@@ -19,13 +18,13 @@ type ImagesFixture struct {
 	Stop func()
 }
 
-// Images checks the contract of hostapi.Images.
+// Images checks the contract of hostapi.Runtime.
 func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 	t.Run("an image that is pulled is there", func(t *testing.T) {
 		f := fixture(t)
 		expectImage(t, f, f.Good, false)
 		for range 2 {
-			if err := f.Images.Pull(deadline(t), f.Good, cri.Login{}); err != nil {
+			if err := f.Runtime.Pull(deadline(t), f.Good, cri.Login{}); err != nil {
 				t.Fatal(err)
 			}
 			expectImage(t, f, f.Good, true)
@@ -34,7 +33,7 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 	t.Run("what the runtime says is an error of its own kind", func(t *testing.T) {
 		f := fixture(t)
 		var refused *cri.Error
-		if err := f.Images.Pull(deadline(t), f.Absent, cri.Login{}); !errors.As(err, &refused) || refused.Code != cri.NotFound || refused.Message == "" {
+		if err := f.Runtime.Pull(deadline(t), f.Absent, cri.Login{}); !errors.As(err, &refused) || refused.Code != cri.NotFound || refused.Message == "" {
 			t.Errorf("Pull() = %v", err)
 		}
 		expectImage(t, f, f.Absent, false)
@@ -43,8 +42,8 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 		f := fixture(t)
 		f.Stop()
 		ctx := deadline(t)
-		_, _, errLook := f.Images.Look(ctx, f.Good)
-		errPull := f.Images.Pull(ctx, f.Good, cri.Login{})
+		_, _, errLook := f.Runtime.Look(ctx, f.Good)
+		errPull := f.Runtime.Pull(ctx, f.Good, cri.Login{})
 		_, errReady := f.Runtime.NetworkReady(ctx)
 		for _, err := range []error{errLook, errPull, errReady} {
 			if err == nil || errors.As(err, new(*cri.Error)) {
@@ -61,7 +60,7 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 		f := fixture(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := f.Images.Pull(ctx, f.Good, cri.Login{}); err == nil {
+		if err := f.Runtime.Pull(ctx, f.Good, cri.Login{}); err == nil {
 			t.Error("Pull() returned no error after the end of its context")
 		}
 	})
@@ -69,7 +68,7 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 
 func expectImage(t *testing.T, f ImagesFixture, name string, want bool) {
 	t.Helper()
-	if image, found, err := f.Images.Look(deadline(t), name); err != nil || found != want || found && image.ID == "" {
+	if image, found, err := f.Runtime.Look(deadline(t), name); err != nil || found != want || found && image.ID == "" {
 		t.Errorf("Look(%s) = %+v, %v, %v, want it there: %v", name, image, found, err, want)
 	}
 }

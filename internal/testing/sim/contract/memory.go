@@ -9,14 +9,14 @@ import (
 
 // MemoryFixture is a computer for one test.
 type MemoryFixture struct {
-	Memory hostapi.Memory
-	System hostapi.System
+	Inventory hostapi.Inventory
+	System    hostapi.System
 	// Commit makes programs commit this much more memory, until the test ends; nil if a test cannot, and NoCommit is the reason.
 	Commit   func(t *testing.T, bytes uint64)
 	NoCommit string
 }
 
-// Memory checks the contract of hostapi.Memory.
+// Memory checks the contract of hostapi.Inventory about memory.
 func Memory(t *testing.T, fixture func(t *testing.T) MemoryFixture) {
 	for _, test := range []struct {
 		name string
@@ -32,7 +32,7 @@ func Memory(t *testing.T, fixture func(t *testing.T) MemoryFixture) {
 
 func mustCommit(t *testing.T, f MemoryFixture) hostapi.Commit {
 	t.Helper()
-	c, err := f.Memory.Commit(deadline(t))
+	c, err := f.Inventory.Commit(deadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func whatProgramsCommitIsCounted(t *testing.T, f MemoryFixture) {
 func aCommitIsNotReadLate(t *testing.T, f MemoryFixture) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := f.Memory.Commit(ctx); err == nil {
+	if _, err := f.Inventory.Commit(ctx); err == nil {
 		t.Error("a call whose context has ended succeeded")
 	}
 }
