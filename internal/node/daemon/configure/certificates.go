@@ -2,7 +2,6 @@ package configure
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -52,31 +51,15 @@ func (c certificates) trust(ctx context.Context) error {
 		}
 		c.recordChange("certificate %.12s (%s) is trusted", m.SHA256, m.Subject)
 	}
-	for _, hash := range surplus {
-		removed, err := c.Certificates.Remove(ctx, hash)
-		if err != nil {
-			return fmt.Errorf("removing certificate %.12s: %w", hash, err)
-		}
-		if removed {
-			c.recordChange("certificate %.12s is no longer trusted", hash)
-		}
+	if err := c.remove(ctx, surplus); err != nil {
+		return err
 	}
 	return c.note(slices.DeleteFunc(ours, func(hash string) bool { return slices.Contains(surplus, hash) }))
 }
 
-// ours returns the hashes of the certificates that WICD added to the store. An unreadable list counts as empty: certificates in the store could
-// belong to others, and stay.
+// ours returns the hashes of the certificates that WICD added to the store.
 func (c certificates) ours() ([]string, error) {
-	b, err := c.Disk.Read(trustedFile)
-	if err != nil {
-		return nil, state.IgnoreAbsent(err)
-	}
-	var ours []string
-	if err := json.Unmarshal(b, &ours); err != nil {
-		c.recordChange("%s was unreadable and has been reset: certificates that are trusted now stay trusted", trustedFile)
-		return nil, nil
-	}
-	return ours, nil
+	return readOurs[[]string](c.work, trustedFile, "certificates that are trusted now stay trusted")
 }
 
 func (c certificates) note(ours []string) error {
@@ -84,12 +67,7 @@ func (c certificates) note(ours []string) error {
 		return nil
 	}
 	slices.Sort(ours)
-	b, err := json.MarshalIndent(slices.Compact(ours), "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = c.Disk.WriteFile(trustedFile, string(b)+"\n")
-	return err
+	return state.WriteJSON(c.Disk, trustedFile, slices.Compact(ours))
 }
 
 // adopt records certificates of others as WICD's.
@@ -106,7 +84,11 @@ func (c certificates) untrust(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, hash := range ours {
+	return c.remove(ctx, ours)
+}
+
+func (c certificates) remove(ctx context.Context, hashes []string) error {
+	for _, hash := range hashes {
 		removed, err := c.Certificates.Remove(ctx, hash)
 		if err != nil {
 			return fmt.Errorf("removing certificate %.12s: %w", hash, err)

@@ -7,7 +7,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/supervisor"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
@@ -19,23 +21,12 @@ const (
 	settingsSoon  = 10 * time.Second
 )
 
-// Restarter restarts services.
-type Restarter interface {
-	// Restart requests a restart of a service, giving the reason. It does not wait for it.
-	Restart(name, why string)
-}
-
-// MetricsWriter writes the metrics of the node.
-type MetricsWriter interface {
-	Write() error
-}
-
 // Drift repairs files, programs, SSH keys, the machine's environment, trusted certificates and firewall rules, writes the node's metrics, and
 // removes replaced certificates.
 type Drift struct {
 	state.Session
-	Services Restarter
-	Metrics  MetricsWriter
+	Services *supervisor.Supervisor
+	Metrics  *nodestatus.Metrics
 }
 
 // Run corrects drift until ctx is done.

@@ -25,12 +25,9 @@ func (e environment) set(ctx context.Context) error {
 
 // clear removes the operator's variables: the watched ones and those with a value.
 func (e environment) clear(ctx context.Context) error {
-	names := slices.Sorted(maps.Keys(e.values))
-	for _, name := range e.watched {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
+	names := slices.AppendSeq(slices.Clone(e.watched), maps.Keys(e.values))
+	slices.Sort(names)
+	names = slices.Compact(names)
 	changed, err := e.Environment.Set(ctx, nil, names)
 	for _, name := range changed {
 		e.recordChange("variable %s of the machine removed", name)

@@ -2,7 +2,6 @@ package configure
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -102,29 +101,21 @@ func (e exclusions) recordExclusions(changed desired.Exclusions, what string) {
 }
 
 // remove removes the exclusions that WICD added.
-func (e exclusions) remove(ctx context.Context, r *remains) error {
+func (e exclusions) remove(ctx context.Context) error {
 	ours, err := e.ours()
 	if err == nil {
 		err = e.drop(ctx, ours, desired.Exclusions{})
 	}
 	if errors.Is(err, errExclusions) && ctx.Err() == nil {
-		r.note("%v", err)
+		e.remains.note("%v", err)
 		return nil
 	}
 	return err
 }
 
-// ours returns the exclusions that WICD added. An unreadable list counts as empty: Defender's exclusions could belong to others, and stay.
-func (e exclusions) ours() (ours desired.Exclusions, err error) {
-	b, err := e.Disk.Read(excludedFile)
-	if err != nil {
-		return desired.Exclusions{}, state.IgnoreAbsent(err)
-	}
-	if err := json.Unmarshal(b, &ours); err != nil {
-		e.recordChange("%s was unreadable and has been reset: exclusions that Defender has now stay", excludedFile)
-		return desired.Exclusions{}, nil
-	}
-	return ours, nil
+// ours returns the exclusions that WICD added.
+func (e exclusions) ours() (desired.Exclusions, error) {
+	return readOurs[desired.Exclusions](e.work, excludedFile, "exclusions that Defender has now stay")
 }
 
 func (e exclusions) note(ours desired.Exclusions) error {

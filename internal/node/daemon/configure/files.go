@@ -56,14 +56,12 @@ func (f files) writeOne(file desired.File) (changed bool, err error) {
 func (f files) correct() error {
 	var errs []error
 	for _, file := range f.wanted.Files {
-		if b, err := f.Disk.Read(file.Path); err == nil && string(b) == file.Content {
-			continue
-		}
-		if _, err := f.writeOne(file); err != nil {
+		changed, err := f.writeOne(file)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("writing %s: %w", file.Path, err))
-			continue
+		} else if changed {
+			f.recordChange("%s restored: it was modified", file.Path)
 		}
-		f.recordChange("%s restored: it was modified", file.Path)
 	}
 	return errors.Join(errs...)
 }

@@ -41,7 +41,7 @@ func (f firewall) set(ctx context.Context) error {
 
 // close removes the operator's rules. The operator could connect without them before the host joined; if only they admit it now, everything else
 // has been removed when the connection ends.
-func (f firewall) close(ctx context.Context, r *remains) error {
+func (f firewall) close(ctx context.Context) error {
 	changed, err := f.Firewall.Set(ctx, nil)
 	for _, name := range changed {
 		f.recordChange("firewall rule %q removed", name)
@@ -50,7 +50,7 @@ func (f firewall) close(ctx context.Context, r *remains) error {
 		return err
 	}
 	if len(f.rules) > len(changed) {
-		r.note("firewall rules in group %q: %v", hostapi.FirewallGroup, err)
+		f.remains.note("firewall rules in group %q: %v", hostapi.FirewallGroup, err)
 	}
 	return nil
 }

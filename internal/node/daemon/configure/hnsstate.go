@@ -2,7 +2,6 @@ package configure
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -111,7 +110,7 @@ func (s hnsState) setOne(ctx context.Context, notes map[string]hnsNote, v hnsVal
 }
 
 // restore gives all values that WICD set their former numbers.
-func (s hnsState) restore(ctx context.Context, r *remains) error {
+func (s hnsState) restore(ctx context.Context) error {
 	notes, err := s.notes()
 	if err != nil {
 		return err
@@ -121,7 +120,7 @@ func (s hnsState) restore(ctx context.Context, r *remains) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			r.note("%v", err)
+			s.remains.note("%v", err)
 		}
 	}
 	return nil
@@ -148,16 +147,11 @@ func (s hnsState) restoreOne(ctx context.Context, notes map[string]hnsNote, name
 	return state.WriteJSON(s.Disk, hnsStateFile, notes)
 }
 
-// notes reads hnsStateFile. An unreadable file counts as empty: values stay as they are.
+// notes reads hnsStateFile.
 func (s hnsState) notes() (map[string]hnsNote, error) {
-	notes := map[string]hnsNote{}
-	b, err := s.Disk.Read(hnsStateFile)
-	if err != nil {
-		return notes, state.IgnoreAbsent(err)
+	notes, err := readOurs[map[string]hnsNote](s.work, hnsStateFile, "values of the Host Network Service stay unchanged")
+	if notes == nil {
+		notes = map[string]hnsNote{}
 	}
-	if err := json.Unmarshal(b, &notes); err != nil || notes == nil {
-		s.recordChange("%s was unreadable and has been reset: values of the Host Network Service stay unchanged", hnsStateFile)
-		return map[string]hnsNote{}, nil
-	}
-	return notes, nil
+	return notes, err
 }

@@ -41,9 +41,7 @@ type launches struct {
 // the key files of certificate requests that were made with a former bootstrap token.
 func (l launches) read(all []desired.Service) (now map[string]launch, outdated []string, err error) {
 	before := map[string]launch{}
-	if b, err := l.disk.Read(launchesFile); err == nil {
-		_ = json.Unmarshal(b, &before) // unreadable: all services restart
-	} else if state.IgnoreAbsent(err) != nil {
+	if _, err := state.ReadJSON(l.disk, launchesFile, &before); err != nil { // if its content is invalid, all services restart
 		return nil, nil, err
 	}
 	now = map[string]launch{}

@@ -21,11 +21,11 @@ func (l *leaving) leaveSteps() []step {
 		{"stopping containers", run.end},
 		{"removing networks of pods", run.removeNetworks},
 		{"removing networks", l.removeNetworks},
-		{"restoring values of the Host Network Service", l.restoreHNSState},
+		{"restoring values of the Host Network Service", hnsState{work: l.work}.restore},
 		{"untrusting certificates", certificates{work: l.work}.untrust},
 		{"clearing the environment", l.clearEnvironment},
 		{"removing images", run.removeLayers},
-		{"removing exclusions of Microsoft Defender", l.removeExclusions},
+		{"removing exclusions of Microsoft Defender", exclusions{work: l.work}.remove},
 		{"removing files", disk.remove},
 		{"closing the firewall", l.closeFirewall},
 		{"completing", l.end},
@@ -141,21 +141,13 @@ func (l *leaving) noteFeatures() {
 }
 
 func (l *leaving) removeNetworks(ctx context.Context) error {
-	return networks{work: l.work, former: l.former.wanted.Network}.removeAll(ctx, &l.remains)
-}
-
-func (l *leaving) restoreHNSState(ctx context.Context) error {
-	return hnsState{work: l.work}.restore(ctx, &l.remains)
+	return networks{work: l.work, former: l.former.wanted.Network}.removeAll(ctx)
 }
 
 func (l *leaving) clearEnvironment(ctx context.Context) error {
 	return environment{work: l.work, values: l.former.wanted.Environment, watched: l.former.wanted.WatchedEnvironment}.clear(ctx)
 }
 
-func (l *leaving) removeExclusions(ctx context.Context) error {
-	return exclusions{work: l.work}.remove(ctx, &l.remains)
-}
-
 func (l *leaving) closeFirewall(ctx context.Context) error {
-	return firewall{work: l.work, rules: l.former.wanted.Firewall}.close(ctx, &l.remains)
+	return firewall{work: l.work, rules: l.former.wanted.Firewall}.close(ctx)
 }

@@ -8,7 +8,6 @@ type leaving struct {
 	program string
 	// isOurs is true when the host has joined or has the operator's services: then the data of containerd and the kubelet belong to the operator,
 	// too.
-	isOurs  bool
-	former  former
-	remains remains
+	isOurs bool
+	former former
 }

@@ -69,7 +69,7 @@ func (n networks) removeFormer(ctx context.Context) error {
 }
 
 // removeAll removes the networks that the operator's services created. This may cut the caller's connection; the next leave continues.
-func (n networks) removeAll(ctx context.Context, r *remains) error {
+func (n networks) removeAll(ctx context.Context) error {
 	if n.former == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (n networks) removeAll(ctx context.Context, r *remains) error {
 		return err
 	}
 	if err != nil {
-		r.note("pod networks: %v", err)
+		n.remains.note("pod networks: %v", err)
 	}
 	for _, name := range removed {
 		n.recordChange("network %s removed", name)

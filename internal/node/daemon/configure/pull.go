@@ -27,25 +27,18 @@ func pullSteps(p parts) []step {
 	}
 }
 
-// Pull brings the host to the cluster's current settings.
-type Pull struct {
-	host   hostapi.Host
-	target target
-}
-
-// NewPull rejects requests that could not make a node, as a join does. It changes nothing yet.
-func NewPull(h hostapi.Host, request wicdapi.JoinRequest) (Pull, error) {
+// Pull brings the host to the cluster's current settings. It rejects requests that could not make a node, as a join does. The caller holds the command
+// lock.
+func Pull(ctx context.Context, h hostapi.Host, request wicdapi.JoinRequest) error {
 	t, err := newTarget(request)
-	return Pull{h, t}, err
-}
-
-// Run runs the steps of a pull. The caller holds the command lock.
-func (p Pull) Run(ctx context.Context) (err error) {
-	if p.target.former, err = readFormer(p.host.Disk); err != nil {
+	if err != nil {
 		return err
 	}
-	w := newWork(p.host, func(wicdapi.Step) {})
-	all := newParts(w, p.target)
+	if t.former, err = readFormer(h.Disk); err != nil {
+		return err
+	}
+	w := newWork(h, func(wicdapi.Step) {})
+	all := newParts(w, t)
 	all.record.pulls = true
 	return w.run(ctx, pullSteps(all))
 }

@@ -89,6 +89,9 @@ func (r registries) removeOthers(files map[string]string) (removed int, err erro
 	return removed, errors.Join(errs...)
 }
 
+// formerCA matches the names of the certificates that former versions wrote.
+var formerCA = regexp.MustCompile(`^ca-[0-9a-f]{12}\.pem$`)
+
 // removeFolder removes hosts.toml, the certificates beside it that former versions wrote, and the folder if it is then empty.
 func (r registries) removeFolder(folder string) error {
 	names, err := r.Disk.List(folder)
@@ -97,7 +100,7 @@ func (r registries) removeFolder(folder string) error {
 	}
 	slices.Reverse(names) // containerd rejects a hosts.toml whose certificates are missing: remove it first
 	for _, name := range names {
-		if name != "hosts.toml" && !regexp.MustCompile(`^ca-[0-9a-f]{12}\.pem$`).MatchString(name) {
+		if name != "hosts.toml" && !formerCA.MatchString(name) {
 			continue
 		}
 		if err := r.Disk.Remove(folder + `\` + name); err != nil {

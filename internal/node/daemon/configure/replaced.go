@@ -19,11 +19,13 @@ const (
 // replacedCertificates removes obsolete certificate files of the kubelet and WICD.
 type replacedCertificates struct{ work }
 
+// datedPEM matches a name with a time, such as kubelet-client-2006-01-02-15-04-05.pem.
+var datedPEM = regexp.MustCompile(`^(.+)-\d{4}(-\d{2}){5}\.pem$`)
+
 // remove removes the certificates that client-go's certificate store leaves behind whenever it creates a new one:
 // kubelet-client-2006-01-02-15-04-05.pem (k8s.io/client-go, util/certificate/certificate_store.go). WICD replaces its own in place; a former
 // operator did not.
 func (r replacedCertificates) remove() error {
-	dated := regexp.MustCompile(`^(.+)-\d{4}(-\d{2}){5}\.pem$`)
 	for _, folder := range []string{desired.KubeletCertificates, desired.WICDCertificates} {
 		names, err := r.Disk.List(folder)
 		if err != nil {
@@ -32,7 +34,7 @@ func (r replacedCertificates) remove() error {
 		slices.Reverse(names) // the newest first
 		seen := map[string]int{}
 		for _, name := range names {
-			match := dated.FindStringSubmatch(name)
+			match := datedPEM.FindStringSubmatch(name)
 			if match == nil {
 				continue
 			}

@@ -2,6 +2,7 @@ package configure
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -19,6 +20,8 @@ type report struct {
 	step    string
 	began   time.Time
 	changed []string
+	// remains describes what a leave could not remove.
+	remains remains
 }
 
 func (r *report) begin(step string) { r.step, r.began = step, time.Now() }
@@ -41,7 +44,7 @@ func (r *report) recordFailure(err error) {
 	state.Note(r.disk, wicdapi.JournalEntry{Time: r.began.UTC(), Step: r.step, Error: err.Error(), Duration: time.Since(r.began)})
 }
 
-// remains describes what a leave could not remove.
+// remains is a list of descriptions.
 type remains []string
 
 func (r *remains) note(format string, args ...any) { *r = append(*r, fmt.Sprintf(format, args...)) }
@@ -54,6 +57,21 @@ type work struct {
 
 func newWork(h hostapi.Host, notify func(wicdapi.Step)) work {
 	return work{Host: h, report: &report{disk: h.Disk, tell: notify}}
+}
+
+// readOurs reads a file in which WICD recorded what it changed on the host. An unreadable one counts as empty: what is there could belong to others, and
+// stays.
+func readOurs[T any](w work, name, stays string) (ours T, err error) {
+	b, err := w.Disk.Read(name)
+	if err != nil {
+		return ours, state.IgnoreAbsent(err)
+	}
+	if err := json.Unmarshal(b, &ours); err != nil {
+		w.recordChange("%s was unreadable and has been reset: %s", name, stays)
+		var none T
+		return none, nil
+	}
+	return ours, nil
 }
 
 // step is one step. It changes only what is not as wanted.
