@@ -53,6 +53,25 @@ func (d Disk) Allow(op, name string) error {
 // Read returns the content of a file, or fs.ErrNotExist if it is absent.
 func (d Disk) Read(name string) ([]byte, error) { return os.ReadFile(d.Local(name)) }
 
+// ReadAtMost returns the content of a regular file of at most this many bytes.
+func (d Disk) ReadAtMost(name string, most int64) ([]byte, error) {
+	info, err := d.Stat(name)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
+		err = fmt.Errorf("%s is not a regular file of at most %d bytes", name, most)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content := make([]byte, info.Size())
+	_, err = io.ReadFull(f, content)
+	return content, err
+}
+
 // Open opens a file for reading.
 func (d Disk) Open(name string) (*os.File, error) { return os.Open(d.Local(name)) }
 

@@ -3,6 +3,7 @@ package hostapi
 import (
 	"fmt"
 	"math/bits"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -79,16 +80,8 @@ func lengthOf(mask string) (int, bool) {
 	if err != nil {
 		return 0, false
 	}
-	length, ended := 0, false
-	for _, b := range a.AsSlice() {
-		ones := bits.LeadingZeros8(^b)
-		if ended && b != 0 || b<<ones != 0 {
-			return 0, false // ones after a zero
-		}
-		length += ones
-		ended = ended || ones < 8
-	}
-	return length, true
+	length, size := net.IPMask(a.AsSlice()).Size()
+	return length, size > 0 // otherwise there are ones after a zero
 }
 
 // prefixOfEnds returns the prefix with this first and last address.
@@ -111,9 +104,9 @@ func prefixOfEnds(first, last string) (netip.Prefix, bool) {
 	if err != nil {
 		return netip.Prefix{}, false
 	}
+	mask := net.CIDRMask(length, a.BitLen())
 	for i := range x {
-		host := min(max(8*(i+1)-length, 0), 8)
-		if ones := byte(1<<host - 1); x[i]&ones != 0 || y[i]&ones != ones {
+		if x[i]&^mask[i] != 0 || y[i]|mask[i] != 0xff {
 			return netip.Prefix{}, false // not exactly one prefix
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -222,7 +223,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		read, endpoints := kubeproxy.ReadService(&s), kubeproxy.ReadEndpointSlice(&e, node)
-		if !read.Equal(kubeproxy.ReadService(&s)) || !endpoints.Equal(kubeproxy.ReadEndpointSlice(&e, node)) {
+		if !reflect.DeepEqual(read, kubeproxy.ReadService(&s)) || !reflect.DeepEqual(endpoints, kubeproxy.ReadEndpointSlice(&e, node)) {
 			t.Error("the same object reads differently")
 		}
 		all := read.Balancers([]kubeproxy.EndpointSlice{endpoints}, onHost())

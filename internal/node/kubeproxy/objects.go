@@ -155,15 +155,3 @@ func parse4(texts []string) []netip.Addr {
 	}
 	return all
 }
-
-// Equal compares all fields.
-func (s Service) Equal(other Service) bool {
-	return s.ClusterIP == other.ClusterIP && s.InternalLocal == other.InternalLocal && s.ExternalLocal == other.ExternalLocal &&
-		s.PreserveDestination == other.PreserveDestination && s.Disputed == other.Disputed && slices.Equal(s.Ports, other.Ports) && slices.Equal(s.ExternalIPs, other.ExternalIPs) &&
-		slices.Equal(s.Ingress, other.Ingress) && slices.Equal(s.Addresses, other.Addresses)
-}
-
-// Equal compares all fields.
-func (s EndpointSlice) Equal(other EndpointSlice) bool {
-	return s.Service == other.Service && s.Disputed == other.Disputed && slices.Equal(s.Ports, other.Ports) && slices.Equal(s.Endpoints, other.Endpoints)
-}

@@ -80,6 +80,9 @@ func parseEvent(text string) (e hostapi.Event, provider string, err error) {
 	return e, x.System.Provider.Name, nil
 }
 
+// reference matches a numeric character reference.
+var reference = regexp.MustCompile(`&#(?:x([0-9a-fA-F]+)|([0-9]+));`)
+
 // sanitize replaces characters that XML 1.0 forbids, and references to them. Windows does not escape them in event data.
 func sanitize(text string) string {
 	allowed := func(r rune) bool {
@@ -91,7 +94,6 @@ func sanitize(text string) string {
 		}
 		return utf8.RuneError
 	}, text)
-	reference := regexp.MustCompile(`&#(?:x([0-9a-fA-F]+)|([0-9]+));`)
 	return reference.ReplaceAllStringFunc(text, func(whole string) string {
 		m := reference.FindStringSubmatch(whole)
 		n, err := strconv.ParseUint(m[1], 16, 32)

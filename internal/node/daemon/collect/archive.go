@@ -48,27 +48,21 @@ func (c *Collector) write(ctx context.Context, id, file string) (size int64, sum
 	if free := parts.free(); free > 0 && free < minFree {
 		return 0, "", fmt.Errorf("drive C: has %d MB free; %d are needed", free>>20, minFree>>20)
 	}
-	hash, count := sha256.New(), &counter{}
+	hash := sha256.New()
 	err = c.Host.Disk.Replace(file, func(beside string) error {
 		f, err := c.Host.Disk.Create(beside)
 		if err != nil {
 			return err
 		}
-		if err := c.fill(ctx, io.MultiWriter(f, hash, count), id, parts); err != nil {
+		if err := c.fill(ctx, io.MultiWriter(f, hash), id, parts); err != nil {
+			return errors.Join(err, f.Close())
+		}
+		if size, err = f.Seek(0, io.SeekCurrent); err != nil {
 			return errors.Join(err, f.Close())
 		}
 		return c.Host.Disk.Finish(f, beside)
 	})
-	return count.n, hex.EncodeToString(hash.Sum(nil)), err
-}
-
-// counter counts bytes.
-type counter struct{ n int64 }
-
-// Write implements io.Writer.
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	return len(p), nil
+	return size, hex.EncodeToString(hash.Sum(nil)), err
 }
 
 // fill writes all files of the archive, and the manifest.

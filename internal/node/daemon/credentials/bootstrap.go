@@ -13,51 +13,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// kubeconfig is the part of a kubeconfig that the bootstrap needs. JSON is valid YAML, so the kubelet reads it.
-type kubeconfig struct {
-	APIVersion     string         `json:"apiVersion"`
-	Kind           string         `json:"kind"`
-	Clusters       []namedCluster `json:"clusters"`
-	Users          []namedUser    `json:"users"`
-	Contexts       []namedContext `json:"contexts"`
-	CurrentContext string         `json:"current-context"`
-}
-
-type namedCluster struct {
-	Name    string `json:"name"`
-	Cluster struct {
-		Server string `json:"server"`
-		CA     []byte `json:"certificate-authority-data,omitempty"`
-	} `json:"cluster"`
-}
-
-type namedUser struct {
-	Name string `json:"name"`
-	User struct {
-		Token string `json:"token"`
-	} `json:"user"`
-}
-
-type namedContext struct {
-	Name    string `json:"name"`
-	Context struct {
-		Cluster string `json:"cluster"`
-		User    string `json:"user"`
-	} `json:"context"`
-}
-
-// BootstrapKubeconfig renders the kubelet's bootstrap kubeconfig.
+// BootstrapKubeconfig renders the kubelet's bootstrap kubeconfig. It is JSON, which is valid YAML.
 func BootstrapKubeconfig(b wicdapi.Bootstrap) (string, error) {
+	type object = map[string]any
 	const name = "bootstrap"
-	c := namedCluster{Name: name}
-	c.Cluster.Server, c.Cluster.CA = b.Server, []byte(b.CA)
-	u := namedUser{Name: name}
-	u.User.Token = b.Token
-	x := namedContext{Name: name}
-	x.Context.Cluster, x.Context.User = name, name
-	out, err := json.Marshal(kubeconfig{
-		APIVersion: "v1", Kind: "Config", CurrentContext: name,
-		Clusters: []namedCluster{c}, Users: []namedUser{u}, Contexts: []namedContext{x},
+	out, err := json.Marshal(object{
+		"apiVersion": "v1", "kind": "Config", "current-context": name,
+		"clusters": []object{{"name": name, "cluster": object{"server": b.Server, "certificate-authority-data": []byte(b.CA)}}},
+		"users":    []object{{"name": name, "user": object{"token": b.Token}}},
+		"contexts": []object{{"name": name, "context": object{"cluster": name, "user": name}}},
 	})
 	return string(out) + "\n", err
 }
@@ -68,7 +32,9 @@ func BootstrapToken(d hostapi.Disk) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var k kubeconfig
+	var k struct {
+		Users []struct{ User struct{ Token string } }
+	}
 	if err := json.Unmarshal(b, &k); err != nil || len(k.Users) == 0 || k.Users[0].User.Token == "" {
 		return "", fmt.Errorf("%s holds no token; join the host again", desired.BootstrapKubeconfig)
 	}

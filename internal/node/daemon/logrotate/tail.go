@@ -24,22 +24,14 @@ func Tail(d hostapi.Disk, name string, limit int64) string {
 	if name == "" {
 		return "(it declares no log)"
 	}
-	text, err := tailOf(d, name, limit)
+	text, err := ReadEnd(d, name, tailReads)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "(" + name + " does not exist)"
 	}
 	if err != nil {
 		return fmt.Sprintf("(reading %s: %v)", name, err)
 	}
-	return text
-}
-
-func tailOf(d hostapi.Disk, name string, limit int64) (string, error) {
-	text, err := ReadEnd(d, name, tailReads)
-	if err != nil {
-		return "", err
-	}
-	return lastLines(mask.New().Text(strings.ToValidUTF8(text, "")), int(limit)), nil
+	return lastLines(mask.New().Text(strings.ToValidUTF8(text, "")), int(limit))
 }
 
 // ReadEnd reads the last lines of a file, at most limit bytes. If the file is longer, the first line is omitted, because it is incomplete and may

@@ -174,14 +174,10 @@ func (f *Follower) Apply(ctx context.Context, request wicdapi.JoinRequest) error
 func (f *Follower) renew() { f.renewOnce.Do(func() { close(f.renewed) }) }
 
 func (f *Follower) apply(ctx context.Context, request wicdapi.JoinRequest) error {
-	c, err := configure.NewPull(f.Host, request)
-	if err != nil {
-		return err
-	}
 	return f.WhileCurrent(ctx, func() error {
 		f.applying.Store(true)
 		defer f.applying.Store(false)
-		return c.Run(ctx)
+		return configure.Pull(ctx, f.Host, request)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"regexp"
 	"slices"
@@ -35,11 +34,11 @@ func (p *Problems) hiddenAdapters(context.Context, bool) (wrong string, isKnown 
 	if p.Wanted.Network == nil || adapter == "" || !p.Host.Disk.Exists(vmwareTools) {
 		return "", true
 	}
-	text, err := p.readToolsConf()
-	if err != nil {
+	text, err := p.Host.Disk.ReadAtMost(vmwareToolsConf, maxToolsConf)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", false
 	}
-	excluded, isSet, isValid := excludedAdapters(text)
+	excluded, isSet, isValid := excludedAdapters(string(text))
 	if !isValid {
 		return "", false
 	}
@@ -53,30 +52,6 @@ func (p *Problems) hiddenAdapters(context.Context, bool) (wrong string, isKnown 
 	}
 	return fmt.Sprintf("VMware Tools do not report the virtual adapter with the node's address to vSphere: %s; "+
 		"set exclude-nics= with an empty value in section [guestinfo] of that file", because), true
-}
-
-// readToolsConf returns the file's content; empty if it does not exist.
-func (p *Problems) readToolsConf() (string, error) {
-	info, err := p.Host.Disk.Stat(vmwareToolsConf)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a regular file", vmwareToolsConf)
-	}
-	f, err := p.Host.Disk.Open(vmwareToolsConf)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxToolsConf+1))
-	if err == nil && len(b) > maxToolsConf {
-		err = fmt.Errorf("%s has more than %d bytes", vmwareToolsConf, maxToolsConf)
-	}
-	return string(b), err
 }
 
 // excludedAdapters parses a tools.conf: groups in brackets, keys with values, and comments. Of several values the last one counts.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -275,7 +276,7 @@ func (f *frontends) readSlice(o *discoveryv1.EndpointSlice, now time.Time) {
 // putService stores a Service, or removes it if it is nil.
 func (f *frontends) putService(name types.NamespacedName, s *kubeproxy.Service, version string, now time.Time) {
 	c := f.at(name)
-	if c.service != nil && s != nil && c.service.Equal(*s) && c.versions[""] == version {
+	if c.service != nil && s != nil && reflect.DeepEqual(c.service, s) && c.versions[""] == version {
 		return
 	}
 	c.versions[""] = version
@@ -312,7 +313,7 @@ func (f *frontends) putSlice(slice types.NamespacedName, s kubeproxy.EndpointSli
 	f.owners[slice] = s.Service
 	c := f.at(s.Service)
 	old, exists := c.slices[slice.Name]
-	if exists && old.Equal(s) && c.versions[slice.Name] == version {
+	if exists && reflect.DeepEqual(old, s) && c.versions[slice.Name] == version {
 		return
 	}
 	c.versions[slice.Name] = version

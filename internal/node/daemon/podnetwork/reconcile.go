@@ -16,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/supervisor"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
@@ -33,18 +34,12 @@ const (
 	networkAnswers = 30 * time.Second
 )
 
-// Restarter restarts services.
-type Restarter interface {
-	// Restart requests a restart of a service, for a reason, without waiting for it.
-	Restart(name, why string)
-}
-
 // Reconciler waits for the pod network, which another service creates, writes the files that depend on it, and restores what Windows has lost.
 // It needs the API server only to know the required load balancers.
 type Reconciler struct {
 	state.Session
 	wake      state.Signal
-	services  Restarter
+	services  *supervisor.Supervisor
 	metrics   *nodestatus.Metrics
 	frontends *frontends
 	sandbox   Sandbox
@@ -58,7 +53,7 @@ type Reconciler struct {
 }
 
 // New returns a Reconciler, which sends wake when there is something to report.
-func New(s state.Session, wake state.Signal, services Restarter, metrics *nodestatus.Metrics, image Sandbox) *Reconciler {
+func New(s state.Session, wake state.Signal, services *supervisor.Supervisor, metrics *nodestatus.Metrics, image Sandbox) *Reconciler {
 	return &Reconciler{Session: s, wake: wake, services: services, metrics: metrics, frontends: newFrontends(s.Record.Node), sandbox: image}
 }
 

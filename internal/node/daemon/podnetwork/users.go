@@ -15,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/supervisor"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
@@ -25,7 +26,7 @@ import (
 type UsersNetwork struct {
 	state.Session
 	wake     state.Signal
-	services Restarter
+	services *supervisor.Supervisor
 
 	mu sync.Mutex
 	// known is true once the network was checked.
@@ -35,7 +36,7 @@ type UsersNetwork struct {
 }
 
 // NewUsersNetwork returns a UsersNetwork, which sends wake when there is something to report.
-func NewUsersNetwork(s state.Session, wake state.Signal, services Restarter) *UsersNetwork {
+func NewUsersNetwork(s state.Session, wake state.Signal, services *supervisor.Supervisor) *UsersNetwork {
 	return &UsersNetwork{Session: s, wake: wake, services: services}
 }
 
@@ -134,14 +135,7 @@ func firstCNIFile(s state.Session, folder string) (name string, err error) {
 		return "", nil
 	}
 	name = folder + `\` + names[i]
-	info, err := s.Host.Disk.Stat(name)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxCNIFile) {
-		err = fmt.Errorf("%s is not a regular file, or is larger than %d bytes", name, maxCNIFile)
-	}
-	if err != nil {
-		return name, err
-	}
-	content, err := s.Host.Disk.Read(name)
+	content, err := s.Host.Disk.ReadAtMost(name, maxCNIFile)
 	if err == nil && !json.Valid(content) {
 		err = fmt.Errorf("%s is not JSON", name)
 	}

@@ -136,7 +136,7 @@ func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o 
 		return false, nil
 	}
 	if q.part == manifests {
-		s.memory.remember(content{q.name, digest}, o)
+		s.memory.remember(content{q.name, digest}, o, maxDepth)
 	}
 	h := w.Header()
 	h.Set("Content-Type", answer.Header.Get("Content-Type"))
@@ -168,7 +168,8 @@ func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o
 			s.memory.damaged.Put(damage{content{q.name, q.reference}, a.Name}, true)
 			return errDamaged
 		}
-		s.memory.knows(content{q.name, digest}, childrenOf(text), o)
+		s.memory.children.Put(content{q.name, digest}, childrenOf(text))
+		s.memory.remember(content{q.name, digest}, o, maxDepth)
 		h.Set("Docker-Content-Digest", digest)
 	} else if filters := answer.Header.Get("OCI-Filters-Applied"); filters != "" {
 		h.Set("OCI-Filters-Applied", filters)

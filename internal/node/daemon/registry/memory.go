@@ -56,24 +56,16 @@ func newMemory() *memory {
 // maxDepth is the maximum nesting of images: an index, the manifest of a platform, its layers.
 const maxDepth = 4
 
-// remember remembers where a content and its parts came from.
-func (m *memory) remember(c content, o origin) { m.rememberAt(c, o, 0) }
-
-func (m *memory) rememberAt(c content, o origin, depth int) {
-	if depth == maxDepth {
+// remember remembers where a content and its parts came from, down to a depth.
+func (m *memory) remember(c content, o origin, depth int) {
+	if depth == 0 {
 		return
 	}
 	m.origins.Put(c, o)
 	children, _ := m.children.Get(c)
 	for _, child := range children {
-		m.rememberAt(content{c.name, child}, o, depth+1)
+		m.remember(content{c.name, child}, o, depth-1)
 	}
-}
-
-// knows remembers the parts of a content.
-func (m *memory) knows(c content, children []string, o origin) {
-	m.children.Put(c, children)
-	m.remember(c, o)
 }
 
 // route returns the places to query, in order: first the one that answered before, then those after it, then those before it, and finally those
@@ -104,9 +96,6 @@ func (s *serving) route(q request) (mirrors.Route, mirrors.Kind) {
 	return route, kind
 }
 
-// failures are the messages of failed HEAD requests, which have no room for them; containerd repeats such a request with GET.
-type failures struct{ *recent[failedRequest, string] }
-
 // failedRequest identifies a request.
 type failedRequest struct {
 	name            mirrors.Name
@@ -115,7 +104,3 @@ type failedRequest struct {
 
 // failureLasts is how long the message of a HEAD request is kept for the GET.
 const failureLasts = 5 * time.Second
-
-func newFailures() *failures {
-	return &failures{newRecent[failedRequest, string](failureLasts)}
-}

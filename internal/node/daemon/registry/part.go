@@ -22,16 +22,11 @@ const (
 	keyEvery      = time.Second
 )
 
-// MetricsWriter writes the metrics of the node.
-type MetricsWriter interface {
-	Write() error
-}
-
 // Part makes the server work as a session requires, and reports its state to the Node.
 type Part struct {
 	state.Session
 	Server  *Server
-	Metrics MetricsWriter
+	Metrics *nodestatus.Metrics
 	// Wake wakes the reporter.
 	Wake state.Signal
 }
@@ -76,20 +71,12 @@ func (p Part) configure(ctx context.Context) bool {
 
 // useConfig passes on the settings, and the current certificates.
 func (p Part) useConfig() error {
-	c, err := p.config()
-	if err != nil {
-		return err
-	}
-	return p.Server.Use(c)
-}
-
-func (p Part) config() (Config, error) {
 	if p.Wanted.Registries == nil {
-		return Config{}, nil
+		return p.Server.Use(Config{})
 	}
 	endpoint, err := credentials.ReadRegistry(p.Host.Disk)
 	if err != nil {
-		return Config{}, err
+		return err
 	}
 	c := Config{Table: p.Wanted.Registries, Keyring: p.Wanted.PullSecret(), Certificates: p.Wanted.Certificates, Endpoint: endpoint}
 	for _, s := range p.Wanted.Services {
@@ -97,7 +84,7 @@ func (p Part) config() (Config, error) {
 			c.Proxy = s.Environment
 		}
 	}
-	return c, nil
+	return p.Server.Use(c)
 }
 
 // ReportTo reports by an event of the Node that nothing is served.

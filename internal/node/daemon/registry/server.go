@@ -85,7 +85,6 @@ func NewServer(listen func(context.Context, string, string) (net.Listener, error
 
 // serving is shared by the requests of one configuration. It is immutable, except for its memory.
 type serving struct {
-	config Config
 	router *mirrors.Router
 	client *registryclient.Client
 	memory *memory
@@ -93,16 +92,13 @@ type serving struct {
 	// containerd is the certificate of containerd, the only client.
 	containerd []byte
 
-	log     *slog.Logger
-	failed  *failures
+	log *slog.Logger
+	// failed are the messages of failed HEAD requests, which have no room for them; containerd repeats such a request with GET.
+	failed  *recent[failedRequest, string]
 	request func(Result)
 	limits  limits
 	// gathering is the server's.
 	gathering chan struct{}
-}
-
-func newClient(c Config, dial registryclient.Dial) *registryclient.Client {
-	return registryclient.New(registryclient.Options{Agent: "wicd", Keyring: c.Keyring, Proxy: c.Proxy, Certificates: c.Certificates, Dial: dialWide(dial)})
 }
 
 // limits are timeouts.
@@ -133,9 +129,10 @@ func (s *Server) Use(c Config) error {
 		if err != nil || containerd == nil {
 			return errors.New("the certificates of the registry and of containerd cannot be read") // the cause might quote a key
 		}
+		options := registryclient.Options{Agent: "wicd", Keyring: c.Keyring, Proxy: c.Proxy, Certificates: c.Certificates, Dial: dialWide(s.Dial)}
 		next = &serving{
-			config: c, router: mirrors.NewRouter(*c.Table), client: newClient(c, s.Dial), memory: newMemory(), pair: pair,
-			containerd: containerd.Bytes, log: s.Log, failed: newFailures(), limits: s.limits, gathering: s.gathering, request: func(r Result) { s.counts[r].Add(1) },
+			router: mirrors.NewRouter(*c.Table), client: registryclient.New(options), memory: newMemory(), pair: pair,
+			containerd: containerd.Bytes, log: s.Log, failed: newRecent[failedRequest, string](failureLasts), limits: s.limits, gathering: s.gathering, request: func(r Result) { s.counts[r].Add(1) },
 		}
 	}
 	if s.state != nil {

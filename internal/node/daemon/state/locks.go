@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
@@ -98,10 +99,8 @@ func lock(ctx context.Context, s hostapi.System, name string, patience time.Dura
 		if !errors.Is(err, hostapi.ErrLocked) {
 			return release, err
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, 100*time.Millisecond) != nil {
 			return nil, fmt.Errorf("waiting for %s: %w", name, err)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -122,7 +121,7 @@ func (u *unpacker) content(c wicdapi.Content) ([]byte, error) {
 		}
 		defer r.release()
 	}
-	frame, err := u.read(u.part(c.SHA256), c.CompressedSize)
+	frame, err := u.disk.ReadAtMost(u.part(c.SHA256), c.CompressedSize)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +137,7 @@ func (u *unpacker) content(c wicdapi.Content) ([]byte, error) {
 
 // verified reads and verifies a dictionary from the store, because otherwise its errors would be attributed to the part.
 func (u *unpacker) verified(name string) ([]byte, error) {
-	program, err := u.read(u.Path(name), compress.MaxSize)
+	program, err := u.disk.ReadAtMost(u.Path(name), compress.MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("reading its dictionary: %w", err)
 	}
@@ -183,25 +182,6 @@ func (r *related) release() {
 	if r.users--; r.users == 0 {
 		r.dictionary, r.loaded = compress.Dictionary{}, false
 	}
-}
-
-// read reads a file of at most this many bytes.
-func (u *unpacker) read(name string, most int64) ([]byte, error) {
-	f, err := u.disk.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := u.disk.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > most {
-		return nil, fmt.Errorf("%s has %d bytes, at most %d are expected", name, info.Size(), most)
-	}
-	b := make([]byte, info.Size())
-	_, err = io.ReadFull(f, b)
-	return b, err
 }
 
 // write writes a content to a temporary file, renames it, and removes the part.

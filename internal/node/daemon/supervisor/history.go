@@ -66,13 +66,11 @@ func (h *restartHistory) forget(now time.Time) {
 	h.loops = h.loops && len(h.crashes) > 0
 }
 
+// end records that the service ended, or had to be stopped and declared again.
 func (h *restartHistory) end(now time.Time) {
 	h.ends = append(h.ends, now)
 	h.total++
 }
-
-// restored records that the service had to be stopped and declared again.
-func (h *restartHistory) restored(now time.Time) { h.end(now) }
 
 // failed records that the service could not be stopped, declared or started, which counts as a crash.
 func (h *restartHistory) failed(now time.Time, err error) {

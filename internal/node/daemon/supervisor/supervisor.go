@@ -190,7 +190,7 @@ func (v *supervision) stopEdited(ctx context.Context, now time.Time, found map[s
 			v.supervisor.restartDone(s.Name)
 		}
 		if len(stopped) > 0 {
-			v.histories[s.Name].restored(now)
+			v.histories[s.Name].end(now)
 		}
 	}
 }

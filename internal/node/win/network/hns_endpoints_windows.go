@@ -18,32 +18,12 @@ import (
 
 // Look implements hostapi.Networks.
 func (h *HNS) Look(ctx context.Context) (hns.State, error) {
-	var s hns.State
-	err := h.look(ctx, "looking at the Host Network Service", func() (err error) {
-		s, err = stateNow()
-		return err
-	})
-	if err != nil {
-		return hns.State{}, unlessNone(err)
-	}
-	return s, nil
-}
-
-// unlessNone drops the error of a Windows without the service: it has no objects.
-func unlessNone(err error) error {
-	if errors.Is(err, errNoHNS) {
-		return nil
-	}
-	return err
+	return read(ctx, h, "looking at the Host Network Service", stateNow)
 }
 
 func stateNow() (s hns.State, err error) {
-	networks, err := listed(hcn.ListNetworks)
-	if err != nil {
+	if s.Networks, err = networksNow(); err != nil {
 		return s, err
-	}
-	for _, n := range networks {
-		s.Networks = append(s.Networks, networkOf(n))
 	}
 	host, err := hostSpaces()
 	if err != nil {
@@ -70,8 +50,8 @@ func stateNow() (s hns.State, err error) {
 	return s, nil
 }
 
+// sortByID sorts endpoints and load balancers, as networksNow does with networks.
 func sortByID(s hns.State) {
-	slices.SortFunc(s.Networks, func(a, b hns.Network) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Endpoints, func(a, b hns.Endpoint) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortStableFunc(s.LoadBalancers, func(a, b hns.LoadBalancer) int { return cmp.Compare(a.ID, b.ID) })
 }
@@ -127,11 +107,7 @@ func closeState(ids []string) (s hns.State, err error) {
 func loadBalancersOf(from hcn.HostComputeLoadBalancer) (all []hns.LoadBalancer) {
 	b := hns.LoadBalancer{ID: strings.ToLower(from.Id), DSR: from.Flags&hcn.LoadBalancerFlagsDSR != 0}
 	b.SourceVIP, _ = netip.ParseAddr(from.SourceVIP)
-	for _, text := range from.FrontendVIPs {
-		if vip, err := netip.ParseAddr(text); err == nil {
-			b.VIPs = append(b.VIPs, vip)
-		}
-	}
+	b.VIPs = addressesOf(from.FrontendVIPs)
 	for _, e := range from.HostComputeEndpoints {
 		b.Endpoints = append(b.Endpoints, strings.ToLower(e))
 	}
@@ -264,17 +240,12 @@ func (h *HNS) remove(ctx context.Context, what string, call func() error) error 
 
 // RemoveNamespace removes a namespace and the endpoints in it.
 func (h *HNS) RemoveNamespace(ctx context.Context, id string) (removed bool, err error) {
-	var space *hcn.HostComputeNamespace
-	err = h.look(ctx, "looking for namespace "+id, func() error {
-		all, err := listed(hcn.ListNamespaces) // reading an absent one has no specific error
-		if i := slices.IndexFunc(all, func(n hcn.HostComputeNamespace) bool { return same(n.Id, id) }); i >= 0 {
-			space = &all[i]
-		}
-		return err
-	})
-	if err != nil || space == nil {
-		return false, unlessNone(err)
+	all, err := read(ctx, h, "looking for namespace "+id, func() ([]hcn.HostComputeNamespace, error) { return listed(hcn.ListNamespaces) })
+	i := slices.IndexFunc(all, func(n hcn.HostComputeNamespace) bool { return same(n.Id, id) }) // reading an absent one has no specific error
+	if err != nil || i < 0 {
+		return false, err
 	}
+	space := &all[i]
 	for _, r := range space.Resources {
 		var endpoint hcn.HostComputeEndpoint
 		if r.Type != hcn.NamespaceResourceTypeEndpoint || json.Unmarshal(r.Data, &endpoint) != nil {

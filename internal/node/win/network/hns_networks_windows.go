@@ -16,15 +16,7 @@ import (
 
 // Networks implements the port of the overlay: it returns the networks, ordered by ID.
 func (h *HNS) Networks(ctx context.Context) ([]hns.Network, error) {
-	var networks []hns.Network
-	err := h.look(ctx, "looking at networks", func() (err error) {
-		networks, err = networksNow()
-		return err
-	})
-	if err != nil {
-		return nil, unlessNone(err)
-	}
-	return networks, nil
+	return read(ctx, h, "looking at networks", networksNow)
 }
 
 func networksNow() ([]hns.Network, error) {
@@ -128,17 +120,11 @@ func (h *HNS) AddHostRoute(ctx context.Context, network string) error {
 }
 
 // HasNetwork implements the port of the overlay, by the first generation of the API.
-func (h *HNS) HasNetwork(ctx context.Context, id string) (exists bool, err error) {
-	var found bool
-	err = h.look(ctx, "looking for network "+id, func() error {
+func (h *HNS) HasNetwork(ctx context.Context, id string) (bool, error) {
+	return read(ctx, h, "looking for network "+id, func() (bool, error) {
 		all, err := hcsshim.HNSListNetworkRequest("GET", "", "")
-		found = slices.ContainsFunc(all, func(n hcsshim.HNSNetwork) bool { return same(n.Id, id) })
-		return err
+		return slices.ContainsFunc(all, func(n hcsshim.HNSNetwork) bool { return same(n.Id, id) }), err
 	})
-	if err != nil {
-		return false, unlessNone(err)
-	}
-	return found, nil
 }
 
 // canHavePort rejects a VXLAN port if the service would ignore it (VxlanPortVersion in hcn).

@@ -137,12 +137,17 @@ func listedLoadBalancer(from hcsshim.PolicyList) (b hns.LoadBalancer, ok bool) {
 		ok, b.DSR = true, p.DSR
 		b.SourceVIP, _ = netip.ParseAddr(p.SourceVIP)
 		b.Protocol, b.External, b.Internal = hns.Protocol(p.Protocol), p.ExternalPort, p.InternalPort
-		b.VIPs = nil
-		for _, text := range p.VIPs {
-			if vip, err := netip.ParseAddr(text); err == nil {
-				b.VIPs = append(b.VIPs, vip)
-			}
-		}
+		b.VIPs = addressesOf(p.VIPs)
 	}
 	return b, ok
+}
+
+// addressesOf returns the addresses that can be read.
+func addressesOf(texts []string) (all []netip.Addr) {
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil {
+			all = append(all, a)
+		}
+	}
+	return all
 }

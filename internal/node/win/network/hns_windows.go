@@ -56,6 +56,27 @@ func (h *HNS) look(ctx context.Context, what string, call func() error) error {
 	return h.run(ctx, h.looks, what, call)
 }
 
+// read returns what calls that change nothing return; nothing if this Windows has no such service.
+func read[T any](ctx context.Context, h *HNS, what string, call func() (T, error)) (T, error) {
+	var found, none T
+	err := h.look(ctx, what, func() (err error) {
+		found, err = call()
+		return err
+	})
+	if err != nil {
+		return none, unlessNone(err)
+	}
+	return found, nil
+}
+
+// unlessNone drops the error of a Windows without the service: it has no objects.
+func unlessNone(err error) error {
+	if errors.Is(err, errNoHNS) {
+		return nil
+	}
+	return err
+}
+
 // change runs calls that change something.
 func (h *HNS) change(ctx context.Context, what string, call func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, h.longPatience)
