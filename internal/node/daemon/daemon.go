@@ -102,55 +102,59 @@ func awaitRecord(ctx context.Context, h hostapi.Host, log *slog.Logger) (r state
 type parts struct {
 	state.Session
 	// clients are connections to the API server, which the next session may reuse.
-	clients *apiclient.Cache
-
-	supervisor *supervisor.Supervisor
-	metrics    *nodestatus.Metrics
-	network    *podnetwork.Reconciler
-	users      *podnetwork.UsersNetwork
-	reboot     *nodestatus.RebootPending
-	problems   *nodestatus.Problems
-	accounts   *nodestatus.Accounts
-	verifier   *nodesettings.Verifier
-	follower   *nodesettings.Follower
-	sandbox    *sandboximage.Reconciler
-	updates    *update.Requester
-	registry   registry.Part
-	exclusions *configure.Exclusions
-	hyperV     *configure.HyperV
-	kubelet    *configure.Kubelet
-	collector  *collect.Collector
-	reporter   *nodestatus.Reporter
+	clients  *apiclient.Cache
+	network  *podnetwork.Reconciler
+	follower *nodesettings.Follower
+	updates  *update.Requester
+	reporter *nodestatus.Reporter
+	// runs are the parts that need no API server.
+	runs []func(context.Context)
 }
 
 func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server, o RunOptions) *parts {
 	wake := state.NewSignal() // wakes the reporter
-	p := &parts{Session: s, clients: clients, supervisor: supervisor.New(s, wake), reboot: nodestatus.NewRebootPending(s, wake)}
-	p.metrics = &nodestatus.Metrics{Session: s, Registry: pulls, Services: p.supervisor, Reboot: p.reboot}
-	p.problems = nodestatus.NewProblems(s, wake, p.metrics, &clients.Clock)
-	p.accounts = nodestatus.NewAccounts(s, wake)
-	p.verifier = nodesettings.NewVerifier(s, wake)
-	p.follower = nodesettings.NewFollower(s, p.verifier)
-	p.sandbox = sandboximage.New(s, wake, p.follower)
-	p.network = podnetwork.New(s, wake, p.supervisor, p.metrics, p.sandbox)
-	p.users = podnetwork.NewUsersNetwork(s, wake, p.supervisor)
-	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
-	p.registry = registry.Part{Session: s, Server: pulls, Metrics: p.metrics, Wake: wake}
-	p.exclusions = configure.NewExclusions(s, wake, p.metrics)
-	p.hyperV = configure.NewHyperV(s, wake, p.reboot)
-	p.kubelet = configure.NewKubelet(s, p.follower)
-	p.collector = collect.New(s, wake)
+	p := &parts{Session: s, clients: clients}
+	services, reboot := supervisor.New(s, wake), nodestatus.NewRebootPending(s, wake)
+	metrics := &nodestatus.Metrics{Session: s, Registry: pulls, Services: services, Reboot: reboot}
+	problems, accounts := nodestatus.NewProblems(s, wake, metrics, &clients.Clock), nodestatus.NewAccounts(s, wake)
+	verifier := nodesettings.NewVerifier(s, wake)
+	p.follower = nodesettings.NewFollower(s, verifier)
+	sandbox := sandboximage.New(s, wake, p.follower)
+	p.network = podnetwork.New(s, wake, services, metrics, sandbox)
+	users, cni := podnetwork.NewUsersNetwork(s, wake, services), podnetwork.CNI{Session: s, Sandbox: sandbox}
+	p.updates = update.NewRequester(s, verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
+	mirrors := registry.Part{Session: s, Server: pulls, Metrics: metrics, Wake: wake}
+	exclusions, hyperV, kubelet := configure.NewExclusions(s, wake, metrics), configure.NewHyperV(s, wake, reboot), configure.NewKubelet(s, p.follower)
+	collector := collect.New(s, wake)
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
 		Sources: []nodestatus.Source{
-			p.supervisor, p.updates, p.reboot, p.problems, p.accounts, p.network, p.users, p.verifier, p.sandbox, p.registry, p.exclusions, p.hyperV, p.kubelet, p.collector,
+			services, p.updates, reboot, problems, accounts, p.network, users, verifier, sandbox, mirrors, exclusions, hyperV, kubelet, collector,
 		},
-		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: p.cni(),
+		Services: services, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: cni,
+	}
+	p.runs = []func(context.Context){
+		services.Run,
+		configure.Drift{Session: s, Services: services, Metrics: metrics}.Run,
+		p.network.Run,
+		users.Run,
+		podnetwork.Loading{CNI: cni}.Run,
+		sandbox.Run,
+		logrotate.Rotator{Disk: s.Host.Disk, Services: s.Wanted.Services, Limits: s.Wanted.Logs, Log: s.Log}.Run,
+		(&eventlog.Copier{Session: s}).Run,
+		podnetwork.Routes{Session: s}.Run,
+		reboot.Run,
+		problems.Run,
+		accounts.Run,
+		metrics.Run,
+		mirrors.Run,
+		exclusions.Run,
+		hyperV.Run,
+		kubelet.Run,
+		collector.Run,
 	}
 	return p
 }
-
-func (p *parts) cni() podnetwork.CNI { return podnetwork.CNI{Session: p.Session, Sandbox: p.sandbox} }
 
 // run runs the parts until the record changes or ctx is done.
 func (p *parts) run(ctx context.Context) {
@@ -158,27 +162,7 @@ func (p *parts) run(ctx context.Context) {
 	defer end()
 	p.Log.Info("Session started", "Node", p.Record.Node, "version", p.Record.Desired.Version, "complete", p.Record.Complete)
 	var work sync.WaitGroup
-	for _, run := range []func(context.Context){
-		p.supervisor.Run,
-		configure.Drift{Session: p.Session, Services: p.supervisor, Metrics: p.metrics}.Run,
-		p.network.Run,
-		p.users.Run,
-		podnetwork.Loading{CNI: p.cni()}.Run,
-		p.sandbox.Run,
-		p.runInCluster,
-		logrotate.Rotator{Disk: p.Host.Disk, Services: p.Wanted.Services, Limits: p.Wanted.Logs, Log: p.Log}.Run,
-		(&eventlog.Copier{Session: p.Session}).Run,
-		podnetwork.Routes{Session: p.Session}.Run,
-		p.reboot.Run,
-		p.problems.Run,
-		p.accounts.Run,
-		p.metrics.Run,
-		p.registry.Run,
-		p.exclusions.Run,
-		p.hyperV.Run,
-		p.kubelet.Run,
-		p.collector.Run,
-	} {
+	for _, run := range append(p.runs, p.runInCluster) {
 		work.Go(func() { run(ctx) })
 	}
 	p.awaitNewRecord(ctx)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/node/overlay"
-	"github.com/windows-machine-config/wmco/internal/testing/sim"
 	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
 )
 
@@ -38,25 +37,10 @@ func TestChangesOfNodesDuringAnOutageAreApplied(t *testing.T) {
 	}
 }
 
-func TestNodesAreListedInPagesWithoutSendInitialEvents(t *testing.T) {
-	story(t, func(e *env) {
-		e.cluster.ListOnly()
-		want := linuxRemotes(600)
-		for i := range 600 {
-			e.linux(i)
-		}
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "all remote subnets are there", func() bool { return h.has(want...) && h.published() })
-		e.linux(600)
-		e.awaits(time.Second, "a node joined", func() bool { return h.has(append(want, linuxRemote(600))...) })
-	})
-}
-
 // TestRouterAddressIsRepublished: other nodes need the address of this host's router, and another program may have changed or removed it.
 func TestRouterAddressIsRepublished(t *testing.T) {
 	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the address is published", h.published)
+		h := e.overlaid(0)
 		e.annotate(h.node, overlay.RouterMACAnnotation, "00-15-5D-FF-FF-FF")
 		e.awaits(5*time.Second, "it is published again", h.published)
 		written := e.cluster.Count("PATCH", nodePath(h.node))

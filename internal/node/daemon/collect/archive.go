@@ -45,8 +45,8 @@ func (c *Collector) write(ctx context.Context, id, file string) (size int64, sum
 		return 0, "", err
 	}
 	parts := c.gather(ctx)
-	if free := parts.free(); free > 0 && free < minFree {
-		return 0, "", fmt.Errorf("drive C: has %d MB free; %d are needed", free>>20, minFree>>20)
+	if host, ok := parts[0].value.(hostReport); ok && parts[0].err == nil && host.FreeBytes > 0 && host.FreeBytes < minFree {
+		return 0, "", fmt.Errorf("drive C: has %d MB free; %d are needed", host.FreeBytes>>20, minFree>>20)
 	}
 	hash := sha256.New()
 	err = c.Host.Disk.Replace(file, func(beside string) error {
@@ -66,7 +66,7 @@ func (c *Collector) write(ctx context.Context, id, file string) (size int64, sum
 }
 
 // fill writes all files of the archive, and the manifest.
-func (c *Collector) fill(ctx context.Context, w io.Writer, id string, parts parts) error {
+func (c *Collector) fill(ctx context.Context, w io.Writer, id string, parts []part) error {
 	a := &archive{zip: zip.NewWriter(w), masker: mask.New(c.secrets()...), now: time.Now().UTC(), left: maxTotal}
 	for _, p := range parts {
 		if err := a.addJSON(p.name, p.value, p.err); err != nil {

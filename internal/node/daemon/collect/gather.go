@@ -25,28 +25,13 @@ type part struct {
 	err   error
 }
 
-type parts []part
-
-// hostFile is the part with the facts of the host.
-const hostFile = "host.json"
-
-// free returns the free space of drive C:; 0 if unknown.
-func (p parts) free() uint64 {
-	for _, part := range p {
-		if facts, ok := part.value.(hostReport); ok && part.err == nil {
-			return facts.FreeBytes
-		}
-	}
-	return 0
-}
-
-// gather queries everything at once. A part that does not answer in time gets an error.
-func (c *Collector) gather(ctx context.Context) parts {
+// gather queries everything at once, the facts of the host first. A part that does not answer in time gets an error.
+func (c *Collector) gather(ctx context.Context) []part {
 	asks := []struct {
 		name    string
 		request func(context.Context) (any, error)
 	}{
-		{hostFile, c.host},
+		{"host.json", c.host},
 		{"node.json", c.node},
 		{"services.json", c.services},
 		{"hns.json", func(ctx context.Context) (any, error) { return c.Host.Networks.Look(ctx) }},
@@ -58,7 +43,7 @@ func (c *Collector) gather(ctx context.Context) parts {
 		{"logs.json", c.logFiles},
 		{"journal.json", func(context.Context) (any, error) { return state.LastNotes(c.Host.Disk, maxNotes) }},
 	}
-	found := make(parts, len(asks))
+	found := make([]part, len(asks))
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var work sync.WaitGroup
