@@ -14,6 +14,7 @@ func networks() (overlay.HNS, error) {
 	return nil, fmt.Errorf("hybrid-overlay-node runs on Windows only: %w", errors.ErrUnsupported)
 }
 
-type routes struct{ overlay.Routes }
-
-type adapters struct{ overlay.Adapters }
+var (
+	routes   overlay.Routes
+	adapters overlay.Adapters
+)

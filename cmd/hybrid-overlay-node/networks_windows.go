@@ -13,33 +13,38 @@ import (
 // networks opens the local Host Network Service.
 func networks() (overlay.HNS, error) { return network.NewHNS(scm.NewChanges()), nil }
 
-// routes manages the routes of the local host.
-type routes struct{}
+var (
+	routes   hostRoutes
+	adapters hostAdapters
+)
+
+// hostRoutes manages the routes of the local host.
+type hostRoutes struct{}
 
 // Routes implements overlay.Routes.
-func (routes) Routes(_ context.Context, address netip.Addr) ([]hostnetwork.Route, error) {
+func (hostRoutes) Routes(_ context.Context, address netip.Addr) ([]hostnetwork.Route, error) {
 	return network.StaticRoutes(address)
 }
 
 // PersistentRoutes implements overlay.Routes.
-func (routes) PersistentRoutes(ctx context.Context, address netip.Addr) ([]hostnetwork.Route, error) {
+func (hostRoutes) PersistentRoutes(ctx context.Context, address netip.Addr) ([]hostnetwork.Route, error) {
 	return network.PersistentRoutes(ctx, address)
 }
 
 // AddRoute implements overlay.Routes.
-func (routes) AddRoute(_ context.Context, address netip.Addr, r hostnetwork.Route) error {
+func (hostRoutes) AddRoute(_ context.Context, address netip.Addr, r hostnetwork.Route) error {
 	return network.AddStaticRoute(address, r)
 }
 
-// adapters manages the network interfaces of the local host.
-type adapters struct{}
+// hostAdapters manages the network interfaces of the local host.
+type hostAdapters struct{}
 
 // Adapters implements overlay.Adapters.
-func (adapters) Adapters(context.Context) ([]hostnetwork.Adapter, error) {
+func (hostAdapters) Adapters(context.Context) ([]hostnetwork.Adapter, error) {
 	return network.HostAdapters()
 }
 
 // Restore implements overlay.Adapters.
-func (adapters) Restore(_ context.Context, address netip.Addr, l hostnetwork.Loss) error {
+func (hostAdapters) Restore(_ context.Context, address netip.Addr, l hostnetwork.Loss) error {
 	return network.Restore(address, l)
 }
