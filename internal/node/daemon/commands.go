@@ -113,23 +113,18 @@ func parse(call Call, flags *flag.FlagSet) (code int, done bool) {
 
 // parseFlags does the same, but allows further arguments.
 func parseFlags(call Call, flags *flag.FlagSet) (code int, done bool) {
-	if wantsHelp(call.Args[1:]) {
-		flags.SetOutput(call.Stdout)
-	}
+	usage := flags.Usage
+	flags.Usage = func() {} // it goes where the result says
 	err := flags.Parse(call.Args[1:])
+	if err == nil {
+		return 0, false
+	}
+	defer usage()
 	if errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(call.Stdout)
 		return 0, true
 	}
-	return 1, err != nil
-}
-
-func wantsHelp(args []string) bool {
-	for _, a := range args {
-		if name := strings.TrimLeft(a, "-"); a != name && (name == "h" || name == "help") {
-			return true
-		}
-	}
-	return false
+	return 1, true
 }
 
 // converse runs a command of the protocol with the operator.
