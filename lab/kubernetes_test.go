@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/windows-machine-config/wmco/payload/build"
+	payloadbuild "github.com/windows-machine-config/wmco/payload/build"
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
 // The newest minor version is that of the lab's own module.
 func TestControlPlanesHaveTheVersionsOfTheKubelets(t *testing.T) {
-	minors := build.Minors()
+	minors := payloadbuild.Minors()
 	for i, minor := range minors {
 		module := filepath.Join("kubernetes", minor)
 		if i == len(minors)-1 {

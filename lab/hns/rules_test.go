@@ -28,7 +28,9 @@ func TestWindowsCompletesOverlays(t *testing.T) {
 				Ranges []struct{ StartMacAddress, EndMacAddress string }
 			}
 		}
-		n.into(&have)
+		if err := n.Into(&have); err != nil {
+			t.Fatal(err)
+		}
 		if len(have.MacPool.Ranges) != 1 || !strings.HasPrefix(have.MacPool.Ranges[0].StartMacAddress, "00-15-5D-") {
 			t.Errorf("%s: its MAC addresses are %v", name, have.MacPool)
 		}
