@@ -61,7 +61,10 @@ func (n Node) checkCounts() error {
 }
 
 func (n Node) checkServices() error {
-	for _, s := range n.Services {
+	for i, s := range n.Services {
+		if slices.Contains(NamesOf(n.Services[:i]), s.Name) {
+			return fmt.Errorf("service %.64q is declared twice", s.Name)
+		}
 		if err := n.checkService(s); err != nil {
 			return fmt.Errorf("service %.64q: %w", s.Name, err)
 		}
@@ -74,6 +77,9 @@ func (n Node) checkService(s Service) error {
 		if !slices.Contains(Services(), name) {
 			return fmt.Errorf("%.64q is not a service of a node; allowed are %s", name, strings.Join(Services(), ", "))
 		}
+	}
+	if slices.Contains(s.DependsOn, api.WICDService) {
+		return fmt.Errorf("it depends on %s, which must be able to stop without it", api.WICDService)
 	}
 	if s.Description != ServiceDescription(s.Name) {
 		return fmt.Errorf("description is %.64q, want %q", s.Description, ServiceDescription(s.Name))

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
@@ -96,6 +97,8 @@ func TestNothingBeyondTheBoundsIsTaken(t *testing.T) {
 		"a service of Windows":               func(n *desired.Node) { n.Services[0].Name = "Spooler" },
 		"a service in another case":          func(n *desired.Node) { n.Services[0].Name = "Kubelet" },
 		"a service that waits for another's": func(n *desired.Node) { n.Services[0].DependsOn = []string{"WinDefend"} },
+		"a service twice":                    func(n *desired.Node) { n.Services = append(n.Services, n.Services[0]) },
+		"a service that waits for WICD":      func(n *desired.Node) { n.Services[0].DependsOn = []string{api.WICDService} },
 		"a service that hides":               func(n *desired.Node) { n.Services[0].Description = "Windows Update" },
 		"a probe of another host":            func(n *desired.Node) { n.Services[0].Ready = "http://169.254.169.254/latest/meta-data" },
 		"a probe of another pipe":            func(n *desired.Node) { n.Services[0].Ready = "npipe://./pipe/lsass" },
