@@ -44,7 +44,7 @@ func mayImport() map[string][]string {
 		"internal/shared/mask":              {},
 		"internal/shared/mask/masktest":     {},
 		"internal/shared/metrics":           {"api"},
-		"internal/shared/mirrors":           {},
+		"internal/shared/mirrors":           {"internal/shared/trust"},
 		"internal/shared/nodestate":         {"api", "api/v1alpha1", "internal/shared/windowsbuild"},
 		"internal/shared/platform":          {"api/v1alpha1"},
 		"internal/shared/platform/metadata": {"internal/shared/platform", "internal/shared/truncate"},

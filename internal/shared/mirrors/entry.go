@@ -1,12 +1,11 @@
 package mirrors
 
 import (
-	"bytes"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/shared/trust"
 )
 
 // entry is a parsed Entry.
@@ -117,29 +116,12 @@ func (r *report) readScopes(a Access) []string {
 	return scopes
 }
 
-// readCA accepts only certificates. Text between them is dropped, so that a comment does not make a different
-// bundle.
+// readCA accepts only certificates, whenever they are valid. Text between them is dropped, so that a comment does not make a different bundle.
 func readCA(text string) (string, error) {
-	const wanted = "only PEM blocks of type CERTIFICATE are allowed"
-	var out strings.Builder
-	rest := []byte(text)
-	for n := 1; len(bytes.TrimSpace(rest)) > 0; n++ {
-		block, after := pem.Decode(rest)
-		switch {
-		case block == nil && out.Len() == 0:
-			return "", errors.New("it contains no certificate; " + wanted)
-		case block == nil && bytes.Contains(rest, []byte("-----BEGIN")):
-			return "", fmt.Errorf("block %d is truncated or damaged; %s", n, wanted)
-		case block == nil:
-			return out.String(), nil
-		case block.Type != "CERTIFICATE":
-			return "", fmt.Errorf("block %d is not a certificate; %s", n, wanted)
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return "", fmt.Errorf("block %d cannot be parsed as a certificate; %s", n, wanted)
-		}
-		out.Write(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
-		rest = after
+	list := trust.Collect(time.Time{}, trust.Bundle{PEM: text})
+	if len(list.Problems) > 0 {
+		p := list.Problems[0]
+		return "", fmt.Errorf("line %d: %s", p.Line, p.Message)
 	}
-	return out.String(), nil
+	return trust.Encode(list.Certificates), nil
 }

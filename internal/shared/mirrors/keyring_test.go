@@ -18,11 +18,11 @@ func TestCAsThatCannotBeUsedAreRefused(t *testing.T) {
 		ca   string
 		says string
 	}{
-		"text":                {"no certificate", "it contains no certificate"},
-		"key":                 {"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "block 1 is not a certificate;"},
-		"good, then key":      {good + "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "block 2 is not a certificate;"},
-		"good, then cut":      {good + good[:len(good)/2], "block 2 is truncated or damaged"},
-		"no DER":              {"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "block 1 cannot be parsed as a certificate"},
+		"text":                {"no certificate", "line 1: no certificate found"},
+		"key":                 {"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "line 1: private key found"},
+		"good, then key":      {good + "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "private key found"},
+		"good, then cut":      {good + good[:len(good)/2], "its END line is missing"},
+		"no DER":              {"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "line 1: parsing a certificate"},
 		"good, then a remark": {good + "\nthe end\n", ""},
 	}
 	for name, test := range tests {
