@@ -76,7 +76,7 @@ func mayImport() map[string][]string {
 			"internal/shared/supportbundle", "internal/shared/wicdapi",
 		},
 		"internal/node/daemon/configure": {
-			"api", "internal/node/backoff", "internal/node/daemon/credentials", "internal/node/daemon/logrotate", "internal/node/daemon/nodestatus",
+			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/daemon/credentials", "internal/node/daemon/logrotate", "internal/node/daemon/nodestatus",
 			"internal/node/daemon/state", "internal/node/daemon/store", "internal/node/daemon/supervisor", "internal/node/hostapi", "internal/node/hostnetwork",
 			"internal/shared/desired", "internal/shared/hns", "internal/shared/mask", "internal/shared/mirrors", "internal/shared/nodestate",
 			"internal/shared/truncate", "internal/shared/trust", "internal/shared/wicdapi",

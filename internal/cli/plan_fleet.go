@@ -96,23 +96,11 @@ func (v *versionCosts) from(ctx context.Context, version string) v1alpha1.PlanDi
 	d := v1alpha1.DisruptionDrain // as the operator assumes for versions that are no longer published
 	if previous := v.published(ctx, version); previous != nil {
 		if current := v.to(*previous); current != nil {
-			d = disruptionOf(desired.Diff(*previous, *current).Disruption)
+			d = desired.DisruptionOf(*previous, *current)
 		}
 	}
 	v.known[version] = d
 	return d
-}
-
-func disruptionOf(d desired.Disruption) v1alpha1.PlanDisruption {
-	switch d {
-	case desired.None:
-		return v1alpha1.DisruptionNone
-	case desired.Restart:
-		return v1alpha1.DisruptionRestart
-	case desired.Drain:
-		return v1alpha1.DisruptionDrain
-	}
-	return v1alpha1.DisruptionReboot
 }
 
 // published returns the settings for nodes of a version; nil if they cannot be read.

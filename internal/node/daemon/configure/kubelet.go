@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
@@ -61,7 +62,8 @@ func hasStarted(since, boot string) bool { return since != "" && boot != "" && s
 
 // isDrainedFor reports whether programs change for which the operator drains the node.
 func isDrainedFor(current, next desired.Node) bool {
-	return desired.Diff(current, next).Disruption >= desired.Drain
+	d := desired.DisruptionOf(current, next)
+	return d == v1alpha1.DisruptionDrain || d == v1alpha1.DisruptionReboot
 }
 
 // kubeletStateOf is a file with the resources that the kubelet's state files belong to (desired.KubeletResources.State).

@@ -89,15 +89,7 @@ func compareVersions(previous, current *corev1.ConfigMap, private ed25519.Privat
 	if errors.Join(err1, err2) != nil {
 		return v1alpha1.DisruptionDrain
 	}
-	switch desired.Diff(old, wanted).Disruption {
-	case desired.None:
-		return v1alpha1.DisruptionNone
-	case desired.Restart:
-		return v1alpha1.DisruptionRestart
-	case desired.Drain:
-		return v1alpha1.DisruptionDrain
-	}
-	return v1alpha1.DisruptionReboot
+	return desired.DisruptionOf(old, wanted)
 }
 
 // estimate returns when the first node went to the version, and when the last one will have arrived at the average rate so far. While no node is
