@@ -340,7 +340,7 @@ func TestThePlanAndBadFlags(t *testing.T) {
 	if output := mustEnd(t, misused, "--join", "--image-port", "80"); !strings.Contains(output, "--image-port is 80") {
 		t.Errorf("--image-port without an image says %s", output)
 	}
-	if output := mustEnd(t, failed, "--join"); !strings.Contains(output, "refused, nothing was changed: ") {
+	if output := mustEnd(t, failed, "--join", "--out", outFolder(t)); !strings.Contains(output, "refused, nothing was changed: ") {
 		t.Errorf("--join without what it needs says %s", output)
 	}
 	for _, args := range [][]string{{"--joined"}, {"more"}} {
