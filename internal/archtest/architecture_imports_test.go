@@ -273,12 +273,14 @@ func mayImport() map[string][]string {
 		"internal/testing/controlplane": {},
 		"internal/testing/documents":    {},
 		"internal/testing/sim": {
-			"api", "api/v1alpha1", "internal/node/cri", "internal/node/daemon", "internal/node/hostapi", "internal/node/hostnetwork", "internal/shared/desired",
-			"internal/shared/hns", "internal/shared/httpclient", "internal/shared/wicdapi", "internal/shared/windowsbuild", "internal/testing/sim/hnsquirks",
-			"internal/testing/sim/lies", "internal/testing/sim/servers", "internal/testing/sshserver", "payload", "payload/compress", "payload/selfextract",
+			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/cri", "internal/node/daemon", "internal/node/hostapi", "internal/node/hostnetwork",
+			"internal/shared/desired", "internal/shared/hns", "internal/shared/httpclient", "internal/shared/wicdapi", "internal/shared/windowsbuild",
+			"internal/testing/sim/hnsquirks", "internal/testing/sim/lies", "internal/testing/sim/servers", "internal/testing/sshserver", "payload",
+			"payload/compress", "payload/selfextract",
 		},
 		"internal/testing/sim/contract": {
-			"api", "api/v1alpha1", "internal/node/cri", "internal/node/hostapi", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi",
+			"api", "api/v1alpha1", "internal/node/cri", "internal/node/hostapi", "internal/node/overlay", "internal/shared/desired", "internal/shared/hns",
+			"internal/shared/wicdapi",
 		},
 		"internal/testing/sim/hnsquirks": {},
 		"internal/testing/sim/lies":      {},

@@ -20,7 +20,7 @@ import (
 // kubeletPendingFile is the kubelet's pending key.
 const kubeletPendingFile = desired.KubeletCertificates + `\kubelet-client.key.tmp`
 
-// TestOnlyAffectedServicesRestart: TestDiffPredictsRestarts has the other settings.
+// TestOnlyAffectedServicesRestart: TestDisruptionsArePredicted has the other settings.
 func TestOnlyAffectedServicesRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(r *wicdapi.JoinRequest)

@@ -23,17 +23,12 @@ type AccountsFixture struct {
 
 // Accounts checks the contract of hostapi.Accounts.
 func Accounts(t *testing.T, fixture func(t *testing.T) AccountsFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f AccountsFixture)
-	}{
+	run(t, fixture, []test[AccountsFixture]{
 		{"ADomainIsToldWhileTheHostIsJoined", aDomainIsToldWhileTheHostIsJoined},
 		{"PluginsAreThoseWithAClass", pluginsAreThoseWithAClass},
 		{"ManyPluginsAreCut", manyPluginsAreCut},
 		{"WhatAccountsNeedIsNotReadLate", whatAccountsNeedIsNotReadLate},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 func expectDomain(t *testing.T, f AccountsFixture, want string) {
@@ -92,8 +87,7 @@ func manyPluginsAreCut(t *testing.T, f AccountsFixture) {
 }
 
 func whatAccountsNeedIsNotReadLate(t *testing.T, f AccountsFixture) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ctx := canceled(t)
 	_, errDomain := f.Accounts.Domain(ctx)
 	_, errPlugins := f.Accounts.Plugins(ctx)
 	for _, err := range []error{errDomain, errPlugins} {

@@ -28,19 +28,14 @@ type CertificatesFixture struct {
 
 // Certificates checks the contract of hostapi.Certificates.
 func Certificates(t *testing.T, fixture func(t *testing.T) CertificatesFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f CertificatesFixture)
-	}{
+	run(t, fixture, []test[CertificatesFixture]{
 		{"AddedCertificatesAreListed", addedCertificatesAreListed},
 		{"AddingTwiceChangesNothing", addingTwiceChangesNothing},
 		{"RemovedCertificatesAreGoneAndOthersStay", removedCertificatesAreGoneAndOthersStay},
 		{"RemovingWhatIsNotThereIsNoError", removingWhatIsNotThereIsNoError},
 		{"OneNameCanHaveTwoCertificates", oneNameCanHaveTwoCertificates},
 		{"WhatIsNoCertificateIsRefused", whatIsNoCertificateIsRefused},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 // mustMake creates a self-signed certificate. All certificates of one name have the same serial number.

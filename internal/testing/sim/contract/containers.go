@@ -34,10 +34,7 @@ type ContainersFixture struct {
 
 // Containers checks the contract of hostapi.Containers.
 func Containers(t *testing.T, fixture func(t *testing.T) ContainersFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f ContainersFixture)
-	}{
+	run(t, fixture, []test[ContainersFixture]{
 		{"ProgramsBelowAFolderEndAndOthersGoOn", programsBelowAFolderEndAndOthersGoOn},
 		{"EndingNoProgramsIsNoError", endingNoProgramsIsNoError},
 		{"WhatIsNotThereIsNoError", whatIsNotThereIsNoError},
@@ -45,9 +42,7 @@ func Containers(t *testing.T, fixture func(t *testing.T) ContainersFixture) {
 		{"AListEndsWithItsContext", aListEndsWithItsContext},
 		{"NetworksOfPodsAreRemovedOnce", networksOfPodsAreRemovedOnce},
 		{"LayersAreRemoved", layersAreRemoved},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 func programsBelowAFolderEndAndOthersGoOn(t *testing.T, f ContainersFixture) {

@@ -12,6 +12,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
+// test is one test of a contract. It gets its own fixture.
+type test[F any] struct {
+	name string
+	run  func(t *testing.T, f F)
+}
+
+func run[F any](t *testing.T, fixture func(t *testing.T) F, tests []test[F]) {
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
+	}
+}
+
 // patience is the timeout of the tests. A healthy host needs a fraction of it.
 const patience = 30 * time.Second
 
@@ -110,5 +122,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 func deadline(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
+	return ctx
+}
+
+// canceled returns a context that has ended.
+func canceled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
 	return ctx
 }

@@ -31,26 +31,22 @@ type DefenderFixture struct {
 
 // Defender checks the contract of hostapi.Defender.
 func Defender(t *testing.T, fixture func(t *testing.T) DefenderFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f DefenderFixture)
-	}{
+	withExclusions := func(t *testing.T) DefenderFixture {
+		f := fixture(t)
+		if f.NoExclusions != "" {
+			t.Skip(f.NoExclusions)
+		}
+		return f
+	}
+	run(t, withExclusions, []test[DefenderFixture]{
 		{"ExclusionsAreAdded", exclusionsAreAdded},
 		{"ExclusionsAreRemoved", exclusionsAreRemoved},
 		{"ExclusionsOfAPolicyStay", exclusionsOfAPolicyStay},
 		{"HiddenExclusionsAreTold", hiddenExclusionsAreTold},
 		{"RealTimeProtectionIsTold", realTimeProtectionIsTold},
 		{"CallsEndWithTheirContext", callsEndWithTheirContext},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			f := fixture(t)
-			if f.NoExclusions != "" {
-				t.Skip(f.NoExclusions)
-			}
-			test.run(t, f)
-		})
-	}
-	t.Run("AStoppedDefenderIsTold", func(t *testing.T) { aStoppedDefenderIsTold(t, fixture(t)) })
+	})
+	run(t, fixture, []test[DefenderFixture]{{"AStoppedDefenderIsTold", aStoppedDefenderIsTold}})
 }
 
 func someExclusions() desired.Exclusions {
@@ -123,8 +119,7 @@ func realTimeProtectionIsTold(t *testing.T, f DefenderFixture) {
 }
 
 func callsEndWithTheirContext(t *testing.T, f DefenderFixture) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ctx := canceled(t)
 	_, err := f.Defender.Exclusions(ctx)
 	_, errScans := f.Defender.Scans(ctx)
 	for _, err := range []error{err, errScans, f.Defender.Add(ctx, someExclusions()), f.Defender.Remove(ctx, someExclusions())} {

@@ -33,10 +33,7 @@ type EnvironmentFixture struct {
 
 // Environment checks the contract of hostapi.Environment.
 func Environment(t *testing.T, fixture func(t *testing.T) EnvironmentFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f EnvironmentFixture)
-	}{
+	run(t, fixture, []test[EnvironmentFixture]{
 		{"SetGivesExactlyTheseValues", setGivesExactlyTheseValues},
 		{"SettingTwiceChangesNothing", settingTwiceChangesNothing},
 		{"SetChangesWhatDiffers", setChangesWhatDiffers},
@@ -44,9 +41,7 @@ func Environment(t *testing.T, fixture func(t *testing.T) EnvironmentFixture) {
 		{"VariablesOfOthersStay", variablesOfOthersStay},
 		{"NamesHaveNoCase", namesHaveNoCase},
 		{"BadVariablesChangeNothing", badVariablesChangeNothing},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 // values contains values that programs have damaged: lists with commas, percent-encoded characters that look like the name of a variable, characters

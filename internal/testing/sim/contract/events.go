@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,26 +27,24 @@ type EventLogsFixture struct {
 
 // EventLogs checks the contracts of hostapi.EventLogs and hostapi.Inventory.
 func EventLogs(t *testing.T, fixture func(t *testing.T) EventLogsFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f EventLogsFixture)
-	}{
+	withEvents := func(t *testing.T) EventLogsFixture {
+		f := fixture(t)
+		if f.NoEvents != "" {
+			t.Skip(f.NoEvents)
+		}
+		return f
+	}
+	run(t, withEvents, []test[EventLogsFixture]{
 		{"NewerEventsAreRead", newerEventsAreRead},
 		{"TheNewestEventsAreReadFirst", theNewestEventsAreReadFirst},
 		{"AClearedLogBeginsAgain", aClearedLogBeginsAgain},
 		{"AnAbsentChannelIsTold", anAbsentChannelIsTold},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			f := fixture(t)
-			if f.NoEvents != "" {
-				t.Skip(f.NoEvents)
-			}
-			test.run(t, f)
-		})
-	}
-	t.Run("EventsThatCannotBeReadAreUnsupported", func(t *testing.T) { unreadableEventsAreUnsupported(t, fixture(t)) })
-	t.Run("RoutesAreListed", func(t *testing.T) { routesAreListed(t, fixture(t)) })
-	t.Run("AReadEndsWithItsContext", func(t *testing.T) { aReadEndsWithItsContext(t, fixture(t)) })
+	})
+	run(t, fixture, []test[EventLogsFixture]{
+		{"EventsThatCannotBeReadAreUnsupported", unreadableEventsAreUnsupported},
+		{"RoutesAreListed", routesAreListed},
+		{"AReadEndsWithItsContext", aReadEndsWithItsContext},
+	})
 }
 
 // mustReadEvents reads until there are as many events of the fixture's provider as wanted: Windows writes some moments later.
@@ -168,9 +165,7 @@ func routesAreListed(t *testing.T, f EventLogsFixture) {
 }
 
 func aReadEndsWithItsContext(t *testing.T, f EventLogsFixture) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if events, err := f.EventLogs.Read(ctx, "System", 0, 10); err == nil {
+	if events, err := f.EventLogs.Read(canceled(t), "System", 0, 10); err == nil {
 		t.Errorf("Read() = %v, without an error", events)
 	}
 }

@@ -44,18 +44,13 @@ type FirewallFixture struct {
 
 // Firewall checks the contract of hostapi.Firewall.
 func Firewall(t *testing.T, fixture func(t *testing.T) FirewallFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f FirewallFixture)
-	}{
+	run(t, fixture, []test[FirewallFixture]{
 		{"RulesBecomeThose", rulesBecomeThose},
 		{"BrokenRulesAreRestored", brokenRulesAreRestored},
 		{"RulesOfOthersStay", rulesOfOthersStay},
 		{"BadRulesChangeNothing", badRulesChangeNothing},
 		{"AStoppedFirewallIsTold", aStoppedFirewallIsTold},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 func firstRule() desired.FirewallRule {

@@ -23,8 +23,7 @@ func HNSState(t *testing.T, fixture func(t *testing.T) HNSStateFixture) {
 	t.Run("NumbersAreKept", func(t *testing.T) { numbersAreKept(t, fixture(t).State) })
 	t.Run("CallsEndWithTheirContext", func(t *testing.T) {
 		f := fixture(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
+		ctx := canceled(t)
 		_, err := f.State.Get(ctx, HNSValue)
 		for _, err := range []error{err, f.State.Set(ctx, HNSValue, 1), f.State.Remove(ctx, HNSValue)} {
 			if !errors.Is(err, context.Canceled) {

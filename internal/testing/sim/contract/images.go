@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -58,9 +57,7 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 	})
 	t.Run("a call ends with its context", func(t *testing.T) {
 		f := fixture(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := f.Runtime.Pull(ctx, f.Good, cri.Login{}); err == nil {
+		if err := f.Runtime.Pull(canceled(t), f.Good, cri.Login{}); err == nil {
 			t.Error("Pull() returned no error after the end of its context")
 		}
 	})

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"context"
 	"testing"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
@@ -18,16 +17,11 @@ type MemoryFixture struct {
 
 // Memory checks the contract of hostapi.Inventory about memory.
 func Memory(t *testing.T, fixture func(t *testing.T) MemoryFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f MemoryFixture)
-	}{
+	run(t, fixture, []test[MemoryFixture]{
 		{"TheLimitIsBeyondWhatIsCommitted", theLimitIsBeyondWhatIsCommitted},
 		{"WhatProgramsCommitIsCounted", whatProgramsCommitIsCounted},
 		{"ACommitIsNotReadWhenItsContextHasEnded", aCommitIsNotReadLate},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 func mustCommit(t *testing.T, f MemoryFixture) hostapi.Commit {
@@ -62,9 +56,7 @@ func whatProgramsCommitIsCounted(t *testing.T, f MemoryFixture) {
 }
 
 func aCommitIsNotReadLate(t *testing.T, f MemoryFixture) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := f.Inventory.Commit(ctx); err == nil {
+	if _, err := f.Inventory.Commit(canceled(t)); err == nil {
 		t.Error("a call whose context has ended succeeded")
 	}
 }

@@ -14,20 +14,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/node/overlay"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// Overlay is the overlay's port for the Host Network Service.
+// Overlay has the overlay's ports for the Host Network Service. Its networks are ordered by ID.
 type Overlay interface {
-	// Networks returns all networks, ordered by ID.
-	Networks(ctx context.Context) ([]hns.Network, error)
-	// CreateNetwork creates a network and returns it with its ID, router MAC and management IP.
-	CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, error)
-	// DeleteNetwork deletes a network, with the endpoints on it.
-	DeleteNetwork(ctx context.Context, id string) error
-	// AddRemotes adds remote subnets to an overlay, RemoveRemotes removes them.
-	AddRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
-	RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
+	overlay.HNS
+	overlay.Finder
+	overlay.HostRouter
 }
 
 // NetworksFixture is a running Host Network Service for one test, without networks. The fixture cleans up after the test.
@@ -43,10 +38,7 @@ type NetworksFixture struct {
 
 // Networks checks the contracts of hostapi.Networks and Overlay.
 func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f NetworksFixture)
-	}{
+	run(t, fixture, []test[NetworksFixture]{
 		{"ANetworkIsAsItWasAskedForAndHasItsAddresses", aNetworkIsAsItWasAskedFor},
 		{"ANameHasOneNetwork", aNameHasOneNetwork},
 		{"AnOverlayCanHaveAPortOfItsOwn", anOverlayCanHaveAPortOfItsOwn},
@@ -64,9 +56,7 @@ func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
 		{"ALateAnswerIsNoAnswer", aLateAnswerIsNoAnswer},
 		{"WatchTellsOfStopAndStart", watchTellsOfStopAndStart},
 		{"WatchEndsWithItsContext", networkWatchEnds},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 // overlayNetwork is the network of the tests.
@@ -354,6 +344,37 @@ func aStoppedServiceIsNeverAnEmptyOne(t *testing.T, f NetworksFixture) {
 	}
 }
 
+func aCloseLookHasTheSame(t *testing.T, f NetworksFixture) {
+	want := mustBalance(t, f)
+	got, err := f.Networks.ReadObjects(deadline(t), []string{want.Endpoints[0].ID, absent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, equal()...); diff != "" {
+		t.Errorf("a close look (-want +got):\n%s", diff)
+	}
+}
+
+// aNetworkIsFoundByItsID also adds the host's route later, more than once.
+func aNetworkIsFoundByItsID(t *testing.T, f NetworksFixture) {
+	wanted := overlayNetwork()
+	wanted.HostRoute = false
+	n := mustCreateNetwork(t, f, wanted)
+	for id, want := range map[string]bool{n.ID: true, absent: false} {
+		if got, err := f.Overlay.HasNetwork(deadline(t), id); got != want || err != nil {
+			t.Errorf("network %s is there: %t, %v; want %t", id, got, err, want)
+		}
+	}
+	for range 2 {
+		if err := f.Overlay.AddHostRoute(deadline(t), n.ID); err != nil {
+			t.Errorf("adding the host's route: %v", err)
+		}
+	}
+	n.HostRoute = true
+	expectNetworks(t, f, n)
+	expectError(t, "a route to a network that is not there", f.Overlay.AddHostRoute(deadline(t), absent), hns.ErrNotFound)
+}
+
 func aLateAnswerIsNoAnswer(t *testing.T, f NetworksFixture) {
 	mustCreateNetwork(t, f, overlayNetwork())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
@@ -367,32 +388,4 @@ func aLateAnswerIsNoAnswer(t *testing.T, f NetworksFixture) {
 	}
 	_, err = f.Overlay.CreateNetwork(ctx, overlayNetwork())
 	expectError(t, "CreateNetwork", err, hns.ErrUnavailable)
-}
-
-func watchTellsOfStopAndStart(t *testing.T, f NetworksFixture) {
-	if f.Stop == nil {
-		t.Skip(f.NoStop)
-	}
-	changes, err := f.Networks.Watch(deadline(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		drain(changes)
-		f.Stop(t)
-		expectMessage(t, changes, "stop")
-		drain(changes)
-		f.Start(t)
-		expectMessage(t, changes, "start")
-	}
-}
-
-func networkWatchEnds(t *testing.T, f NetworksFixture) {
-	ctx, cancel := context.WithCancel(t.Context())
-	changes, err := f.Networks.Watch(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	expectEnd(t, changes)
 }

@@ -23,18 +23,13 @@ type NextStartFixture struct {
 
 // NextStart checks the contract of hostapi.NextStart.
 func NextStart(t *testing.T, fixture func(t *testing.T) NextStartFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f NextStartFixture)
-	}{
+	run(t, fixture, []test[NextStartFixture]{
 		{"WhatWindowsWaitsForIsTold", whatWindowsWaitsForIsTold},
 		{"WhatIsUnfinishedIsTold", whatIsUnfinishedIsTold},
 		{"TheStartIsThatOfTheFacts", theStartIsThatOfTheFacts},
 		{"BadNamesAreRefused", badNamesAreRefused},
 		{"ANameTakesEffectWithTheNextStart", aNameTakesEffectWithTheNextStart},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 func mustWaits(t *testing.T, f NextStartFixture) []string {

@@ -29,10 +29,7 @@ type RightsFixture struct {
 
 // Rights checks the contract of hostapi.Rights.
 func Rights(t *testing.T, fixture func(t *testing.T) RightsFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f RightsFixture)
-	}{
+	run(t, fixture, []test[RightsFixture]{
 		{"FoldersHaveTheirRightsFromTheBeginning", foldersHaveTheirRightsFromTheBeginning},
 		{"AFolderThatIsThereStaysAsItIs", aFolderThatIsThereStaysAsItIs},
 		{"ProtectedFoldersAreUsable", protectedFoldersAreUsable},
@@ -40,9 +37,7 @@ func Rights(t *testing.T, fixture func(t *testing.T) RightsFixture) {
 		{"WhatIsNotThereIsNotFound", whatIsNotThereIsNotFound},
 		{"StrangersAreTold", strangersAreTold},
 		{"LinksAreNotFollowed", linksAreNotFollowed},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 func accesses() []hostapi.Access {

@@ -1,11 +1,9 @@
 package contract
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
@@ -26,17 +24,12 @@ type RoutesFixture struct {
 
 // Routes checks the contract of hostapi.Routes.
 func Routes(t *testing.T, fixture func(t *testing.T) RoutesFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f RoutesFixture)
-	}{
+	run(t, fixture, []test[RoutesFixture]{
 		{"ARouteIsAddedOnce", aRouteIsAddedOnce},
 		{"AnUnknownAddressHasNoRoute", anUnknownAddressHasNoRoute},
 		{"ALostRouteIsTold", aLostRouteIsTold},
 		{"TheWatchOfRoutesEndsWithItsContext", theWatchOfRoutesEndsWithItsContext},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 func (f RoutesFixture) route(gateway bool) hostapi.Route {
@@ -87,20 +80,5 @@ func aLostRouteIsTold(t *testing.T, f RoutesFixture) {
 }
 
 func theWatchOfRoutesEndsWithItsContext(t *testing.T, f RoutesFixture) {
-	ctx, cancel := context.WithCancel(t.Context())
-	changes, err := f.Routes.Watch(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	for end := time.After(patience); ; {
-		select {
-		case _, open := <-changes:
-			if !open {
-				return
-			}
-		case <-end:
-			t.Fatal("the channel is still open")
-		}
-	}
+	expectEnd(t, f.Routes.Watch)
 }

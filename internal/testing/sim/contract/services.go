@@ -16,10 +16,7 @@ import (
 
 // Services checks the contract of hostapi.Services.
 func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f ServicesFixture)
-	}{
+	run(t, fixture, []test[ServicesFixture]{
 		{"AbsentServicesAreNotListed", absentServicesAreNotListed},
 		{"PutCreatesAStoppedService", putCreatesAStoppedService},
 		{"PuttingTwiceChangesNothing", puttingTwiceChangesNothing},
@@ -49,9 +46,7 @@ func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 		{"WhatEndsWithoutAnErrorStaysStopped", whatEndsWithoutAnErrorStaysStopped},
 		{"AServiceHasTheMachinesEnvironment", aServiceHasTheMachinesEnvironment},
 		{"AServiceHasItsEnvironmentAtTheNextStart", aServiceHasItsEnvironmentAtTheNextStart},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 func absentServicesAreNotListed(t *testing.T, f ServicesFixture) {

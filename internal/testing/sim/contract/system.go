@@ -25,10 +25,7 @@ type SystemFixture struct {
 
 // System checks the contract of hostapi.System, without a restart.
 func System(t *testing.T, fixture func(t *testing.T) SystemFixture) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, f SystemFixture)
-	}{
+	run(t, fixture, []test[SystemFixture]{
 		{"FactsAreWhole", factsAreWhole},
 		{"FactsStayWhileWindowsRuns", factsStayWhileWindowsRuns},
 		{"WhatIsThereForHyperVIsTold", whatIsThereForHyperVIsTold},
@@ -36,9 +33,7 @@ func System(t *testing.T, fixture func(t *testing.T) SystemFixture) {
 		{"EnablingAFeatureTwiceIsHarmless", enablingAFeatureTwiceIsHarmless},
 		{"ALockExcludesOthers", aLockExcludesOthers},
 		{"LocksOfDifferentNamesAreDifferent", locksOfDifferentNamesAreDifferent},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
-	}
+	})
 }
 
 func mustFacts(t *testing.T, f SystemFixture) wicdapi.HostFacts {

@@ -94,18 +94,38 @@ func drain(changes <-chan struct{}) {
 }
 
 func watchEndsWithItsContext(t *testing.T, f ServicesFixture) {
+	expectEnd(t, func(ctx context.Context) (<-chan struct{}, error) { return f.Changes.Watch(ctx, []string{First}) })
+}
+
+func watchTellsOfStopAndStart(t *testing.T, f NetworksFixture) {
+	if f.Stop == nil {
+		t.Skip(f.NoStop)
+	}
+	changes, err := f.Networks.Watch(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		drain(changes)
+		f.Stop(t)
+		expectMessage(t, changes, "stop")
+		drain(changes)
+		f.Start(t)
+		expectMessage(t, changes, "start")
+	}
+}
+
+func networkWatchEnds(t *testing.T, f NetworksFixture) { expectEnd(t, f.Networks.Watch) }
+
+// expectEnd starts a watch, and waits until it closes its channel because its context has ended.
+func expectEnd(t *testing.T, watch func(context.Context) (<-chan struct{}, error)) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	changes, err := f.Changes.Watch(ctx, []string{First})
+	changes, err := watch(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cancel()
-	expectEnd(t, changes)
-}
-
-// expectEnd waits until a watch has closed its channel.
-func expectEnd(t *testing.T, changes <-chan struct{}) {
-	t.Helper()
 	for end := time.After(patience); ; {
 		select {
 		case _, open := <-changes:
