@@ -52,7 +52,7 @@ func newHost(t testing.TB, l net.Listener, change ...func(*sshserver.Options)) *
 	key, hostKey := newKey(t, "ed25519"), newKey(t, "ed25519")
 	o := sshserver.Options{
 		HostKeys: []ssh.Signer{hostKey},
-		Users:    map[string][]ssh.PublicKey{user: {key.PublicKey()}},
+		Keys:     func(name string) []ssh.PublicKey { return map[string][]ssh.PublicKey{user: {key.PublicKey()}}[name] },
 		Home:     t.TempDir(),
 		Exec:     shell,
 	}

@@ -60,7 +60,7 @@ func TestShellMisbehaviorIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := newSigner(t)
 			server, err := sshserver.New(sshserver.Options{
-				HostKeys: []ssh.Signer{newSigner(t)}, Users: map[string][]ssh.PublicKey{"Administrator": {key.PublicKey()}}, Home: t.TempDir(), Exec: test.serve,
+				HostKeys: []ssh.Signer{newSigner(t)}, Keys: func(string) []ssh.PublicKey { return []ssh.PublicKey{key.PublicKey()} }, Home: t.TempDir(), Exec: test.serve,
 			})
 			if err != nil {
 				t.Fatal(err)

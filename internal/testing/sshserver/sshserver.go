@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,9 +27,7 @@ const loginGrace = 2 * time.Minute
 type Options struct {
 	// HostKeys identify the host. Each key is offered, the client chooses by type. At least one is needed.
 	HostKeys []ssh.Signer
-	// Users maps user names to the keys they may log in with. Names are compared as Windows does, without case.
-	Users map[string][]ssh.PublicKey
-	// Keys, if set, returns additional keys of a user at each login.
+	// Keys returns the keys that a user may log in with, at each login. If nil, nobody may.
 	Keys func(user string) []ssh.PublicKey
 	// Home is an existing folder of this machine: commands start there, and relative names of file transfers are resolved there.
 	Home string
@@ -210,16 +207,7 @@ func (s *Server) config(f Fault, version string) *ssh.ServerConfig {
 }
 
 func (s *Server) authorized(user string, key ssh.PublicKey) bool {
-	var keys []ssh.PublicKey
-	for name, theirs := range s.options.Users {
-		if strings.EqualFold(name, user) {
-			keys = append(keys, theirs...)
-		}
-	}
-	if s.options.Keys != nil {
-		keys = append(keys, s.options.Keys(user)...)
-	}
-	return slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), key.Marshal()) })
+	return s.options.Keys != nil && slices.ContainsFunc(s.options.Keys(user), func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), key.Marshal()) })
 }
 
 // ParseKeys returns the keys in the content of an authorized_keys file.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -33,8 +32,10 @@ func start(t testing.TB, change func(*Options)) *running {
 	key := newKey(t)
 	o := Options{
 		HostKeys: []ssh.Signer{newKey(t)},
-		Users:    map[string][]ssh.PublicKey{"Administrator": {newKey(t).PublicKey(), key.PublicKey()}},
-		Home:     t.TempDir(),
+		Keys: func(user string) []ssh.PublicKey {
+			return map[string][]ssh.PublicKey{"administrator": {newKey(t).PublicKey(), key.PublicKey()}}[strings.ToLower(user)]
+		},
+		Home: t.TempDir(),
 	}
 	if change != nil {
 		change(&o)
@@ -297,55 +298,6 @@ func TestStalledConnectionIsNeverAnswered(t *testing.T) {
 		t.Error("got an answer, want the end")
 	}
 }
-
-func TestManyIdleServersAreCheap(t *testing.T) {
-	const servers = 1000
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel()
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	goroutines := runtime.NumGoroutine()
-	keys := []ssh.Signer{newKey(t)}
-	for range servers {
-		s, err := New(Options{HostKeys: keys})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := &idle{closed: make(chan struct{})}
-		all.Go(func() { _ = s.Serve(ctx, l) })
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if n := runtime.NumGoroutine() - goroutines; n > servers {
-		t.Errorf("%d goroutines for %d servers, want one each", n, servers)
-	}
-	each := (int64(after.HeapInuse+after.StackInuse) - int64(before.HeapInuse+before.StackInuse)) / servers
-	t.Logf("%d bytes for each server", each)
-	if each > 16<<10 {
-		t.Errorf("%d bytes for each server, want at most 16 KiB", each)
-	}
-}
-
-// idle is a listener without clients.
-type idle struct {
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *idle) Accept() (net.Conn, error) {
-	<-l.closed
-	return nil, net.ErrClosed
-}
-
-func (l *idle) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *idle) Addr() net.Addr { return &net.TCPAddr{} }
 
 func TestFailedListenerEndsServe(t *testing.T) {
 	s, err := New(Options{HostKeys: []ssh.Signer{newKey(t)}})
