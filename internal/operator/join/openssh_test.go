@@ -38,9 +38,7 @@ const asOpenSSHShell = "WMCO_TEST_SHELL"
 // TestMain also makes the test program a Windows shell.
 func TestMain(m *testing.M) {
 	if root := os.Getenv(asOpenSSHShell); root != "" {
-		os.Exit(sim.RunCommand(context.Background(), sim.WindowsOptions{Root: root}, sim.Command{
-			User: "Administrator", Line: os.Getenv("SSH_ORIGINAL_COMMAND"), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		}))
+		os.Exit(sim.RunCommand(context.Background(), sim.WindowsOptions{Root: root}, "Administrator", os.Getenv("SSH_ORIGINAL_COMMAND")))
 	}
 	os.Exit(m.Run())
 }

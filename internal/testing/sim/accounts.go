@@ -44,14 +44,11 @@ func (a accounts) Plugins(ctx context.Context) (plugins []string, err error) {
 
 func (a accounts) get(ctx context.Context) (Accounts, error) {
 	w := a.boot.w
-	w.mu.Lock()
+	if err := a.boot.lock(ctx); err != nil {
+		return Accounts{}, err
+	}
 	defer w.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		return Accounts{}, ctx.Err()
-	case a.boot.off:
-		return Accounts{}, ErrPower
-	case w.accounts.Fails != nil:
+	if w.accounts.Fails != nil {
 		return Accounts{}, w.accounts.Fails
 	}
 	return Accounts{Domain: w.accounts.Domain, Plugins: maps.Clone(w.accounts.Plugins)}, nil

@@ -34,13 +34,13 @@ type boot struct {
 	exits   map[string]uint32
 	lastPID uint32
 	locks   map[string]bool
-	watches map[*watcher]bool
+	watches watches // of services
 	reboot  bool
 	// virtualization follows from the features that are enabled at its start.
 	virtualization wicdapi.Virtualization
-	// routes are the added routes, routeWatches the channels to notify.
+	// routes are the added routes.
 	routes       []hostapi.Route
-	routeWatches map[chan struct{}]bool
+	routeWatches watches
 }
 
 // newBoot starts the computer. The caller holds the lock.
@@ -48,7 +48,7 @@ func newBoot(w *Windows, id string) *boot {
 	ctx, end := context.WithCancel(context.Background())
 	return &boot{
 		w: w, id: id, began: time.Now(), ctx: ctx, end: end, environment: maps.Clone(w.environment), lastPID: 1000,
-		running: map[string]*process{}, exits: map[string]uint32{}, locks: map[string]bool{}, watches: map[*watcher]bool{}, routeWatches: map[chan struct{}]bool{},
+		running: map[string]*process{}, exits: map[string]uint32{}, locks: map[string]bool{}, watches: watches{}, routeWatches: watches{},
 	}
 }
 
@@ -60,6 +60,19 @@ func (b *boot) host() hostapi.Host {
 		Dial: b.w.options.Dial, Resolve: b.w.options.Resolve, Listen: b.w.loopback.listen,
 		Disk: hostapi.Disk{Root: b.w.options.Root, Before: b.changeFile},
 	}
+}
+
+// lock locks the computer for a call of one of its programs. If it returns an error, because the power is off or ctx has ended, the lock is not held.
+func (b *boot) lock(ctx context.Context) error {
+	b.w.mu.Lock()
+	err := ctx.Err()
+	if b.off {
+		err = ErrPower
+	}
+	if err != nil {
+		b.w.mu.Unlock()
+	}
+	return err
 }
 
 func (b *boot) isOff() bool {

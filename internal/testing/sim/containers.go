@@ -41,14 +41,10 @@ func (c containers) List(ctx context.Context) ([]string, error) {
 	if silent {
 		<-ctx.Done()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case c.boot.off:
-		return nil, ErrPower
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
+	if err := c.boot.lock(ctx); err != nil {
+		return nil, err
 	}
+	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.containers)), fails
 }
 

@@ -97,15 +97,11 @@ func (d defender) use(ctx context.Context, use func(*Defender) error) error {
 			return errors.New("no answer within 30s")
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := d.boot.lock(ctx); err != nil {
 		return err
 	}
-	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case d.boot.off:
-		return ErrPower
-	case w.defender.Stopped:
+	if w.defender.Stopped {
 		return fmt.Errorf("%w: its service is stopped", hostapi.ErrNoDefender)
 	}
 	return use(&w.defender)

@@ -30,13 +30,11 @@ type eventLogs struct{ boot *boot }
 // Read implements hostapi.EventLogs.
 func (l eventLogs) Read(ctx context.Context, channel string, after uint64, limit int) ([]hostapi.Event, error) {
 	w := l.boot.w
-	w.mu.Lock()
+	if err := l.boot.lock(ctx); err != nil {
+		return nil, err
+	}
 	defer w.mu.Unlock()
 	switch {
-	case l.boot.off:
-		return nil, ErrPower
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
 	case w.events == nil:
 		return nil, fmt.Errorf("reading events: %w", errors.ErrUnsupported)
 	case w.events[channel] == nil:
@@ -92,11 +90,10 @@ type inventory struct{ boot *boot }
 // Routes implements hostapi.Inventory.
 func (i inventory) Routes(ctx context.Context) (entries []hostapi.RouteEntry, err error) {
 	w := i.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if i.boot.off {
-		return nil, ErrPower
+	if err := i.boot.lock(ctx); err != nil {
+		return nil, err
 	}
+	defer w.mu.Unlock()
 	for _, f := range w.options.Interfaces {
 		if f.DefaultRoute {
 			entries = append(entries, hostapi.RouteEntry{
@@ -107,18 +104,17 @@ func (i inventory) Routes(ctx context.Context) (entries []hostapi.RouteEntry, er
 	for _, r := range i.boot.routes {
 		entries = append(entries, hostapi.RouteEntry{To: r.To, Gateway: netip.IPv4Unspecified()})
 	}
-	return entries, ctx.Err()
+	return entries, nil
 }
 
 // FirewallRules implements hostapi.Inventory.
 func (i inventory) FirewallRules(ctx context.Context) (entries []hostapi.FirewallEntry, err error) {
 	w := i.boot.w
-	w.mu.Lock()
+	if err := i.boot.lock(ctx); err != nil {
+		return nil, err
+	}
 	defer w.mu.Unlock()
-	switch {
-	case i.boot.off:
-		return nil, ErrPower
-	case w.firewallStopped:
+	if w.firewallStopped {
 		return nil, fmt.Errorf("%w: its service is stopped", hostapi.ErrNoFirewall)
 	}
 	for _, r := range w.rules {
@@ -133,16 +129,14 @@ func (i inventory) FirewallRules(ctx context.Context) (entries []hostapi.Firewal
 			Name: r.Name, Enabled: !r.Disabled, Protocol: r.Protocol, LocalPorts: strings.Join(ports, ","), RemoteAddresses: strings.Join(r.From, ","),
 		})
 	}
-	return entries, ctx.Err()
+	return entries, nil
 }
 
 // Version implements hostapi.Inventory.
 func (i inventory) Version(ctx context.Context) (build, revision int, err error) {
-	w := i.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if i.boot.off {
-		return 0, 0, ErrPower
+	if err := i.boot.lock(ctx); err != nil {
+		return 0, 0, err
 	}
-	return w.options.Build, w.options.UBR, ctx.Err()
+	defer i.boot.w.mu.Unlock()
+	return i.boot.w.options.Build, i.boot.w.options.UBR, nil
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -27,16 +26,15 @@ type firewall struct{ boot *boot }
 
 // Set implements hostapi.Firewall. Each rule is a separate change.
 func (f firewall) Set(ctx context.Context, rules []desired.FirewallRule) (changed []string, err error) {
-	if err := errors.Join(ctx.Err(), hostapi.CheckRules(rules)); err != nil {
+	if err := hostapi.CheckRules(rules); err != nil {
 		return nil, err
 	}
 	w := f.boot.w
-	w.mu.Lock()
+	if err := f.boot.lock(ctx); err != nil {
+		return nil, err
+	}
 	defer w.mu.Unlock()
-	switch {
-	case f.boot.off:
-		return nil, ErrPower
-	case w.firewallStopped:
+	if w.firewallStopped {
 		return nil, fmt.Errorf("%w: its service is stopped", hostapi.ErrNoFirewall)
 	}
 	names := map[string]bool{}

@@ -54,16 +54,11 @@ func (s hnsState) Remove(ctx context.Context, name string) error {
 }
 
 func (s hnsState) use(ctx context.Context, use func(map[string]uint32) error) error {
-	if err := ctx.Err(); err != nil {
+	if err := s.boot.lock(ctx); err != nil {
 		return err
 	}
-	w := s.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if s.boot.off {
-		return ErrPower
-	}
-	return use(w.hnsNumbers)
+	defer s.boot.w.mu.Unlock()
+	return use(s.boot.w.hnsNumbers)
 }
 
 // EditHNSState changes the values of the Host Network Service in the registry, like an administrator.

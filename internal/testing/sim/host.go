@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
@@ -162,10 +163,8 @@ func (h *Host) relisten(ctx context.Context) (net.Listener, error) {
 		if err == nil {
 			return l, nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if err := backoff.Sleep(ctx, 100*time.Millisecond); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim/lies"
 	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
@@ -220,13 +221,9 @@ func (u *until) forever(what []byte) int {
 
 func (u *until) trickle() int {
 	for {
-		if _, err := u.Write([]byte("{")); err != nil {
+		_, err := u.Write([]byte("{"))
+		if err != nil || backoff.Sleep(u.ctx, time.Second) != nil {
 			return 1
-		}
-		select {
-		case <-u.ctx.Done():
-			return 1
-		case <-time.After(time.Second):
 		}
 	}
 }

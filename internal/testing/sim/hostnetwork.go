@@ -12,17 +12,16 @@ import (
 
 // Ports implements hostapi.Inventory.
 func (i inventory) Ports(ctx context.Context) (hostapi.Ports, error) {
-	w := i.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if i.boot.off {
-		return hostapi.Ports{}, ErrPower
+	if err := i.boot.lock(ctx); err != nil {
+		return hostapi.Ports{}, err
 	}
-	p := hostapi.Ports{Dynamic: hostapi.PortRange{First: 49152, Last: 65535}, Excluded: w.options.Quirks.Adapter.Excluded}
-	if d := w.options.Quirks.Adapter.Dynamic; d.First != 0 {
-		p.Dynamic = d
+	defer i.boot.w.mu.Unlock()
+	q := i.boot.w.options.Quirks.Adapter
+	p := hostapi.Ports{Dynamic: hostapi.PortRange{First: 49152, Last: 65535}, Excluded: q.Excluded}
+	if q.Dynamic.First != 0 {
+		p.Dynamic = q.Dynamic
 	}
-	return p, ctx.Err()
+	return p, nil
 }
 
 // Interfaces returns the computer's interfaces as Windows reports them: the one with the default route has the quirks.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/cri"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
@@ -19,11 +20,10 @@ type images struct{ boot *boot }
 // Look implements hostapi.Runtime.
 func (i images) Look(ctx context.Context, name string) (image cri.Image, found bool, err error) {
 	w := i.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := i.answersLocked(ctx); err != nil {
+	if err := i.lock(ctx); err != nil {
 		return cri.Image{}, false, err
 	}
+	defer w.mu.Unlock()
 	pinned, found := w.images[name]
 	return cri.Image{ID: "sha256:of " + name, Pinned: pinned}, found, nil
 }
@@ -31,11 +31,10 @@ func (i images) Look(ctx context.Context, name string) (image cri.Image, found b
 // NetworkReady implements hostapi.Runtime.
 func (i images) NetworkReady(ctx context.Context) (bool, error) {
 	w := i.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := i.answersLocked(ctx); err != nil {
+	if err := i.lock(ctx); err != nil {
 		return false, err
 	}
+	defer w.mu.Unlock()
 	names, err := w.Disk().List(w.cniFolder())
 	if err != nil {
 		return false, nil
@@ -70,16 +69,12 @@ func (i images) Pull(ctx context.Context, name string, _ cri.Login) error {
 	takes := w.pullTakes
 	w.mu.Unlock()
 	if takes > 0 {
-		select {
-		case <-ctx.Done():
-		case <-time.After(takes):
-		}
+		_ = backoff.Sleep(ctx, takes)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := i.answersLocked(ctx); err != nil {
+	if err := i.lock(ctx); err != nil {
 		return err
 	}
+	defer w.mu.Unlock()
 	w.pulls = append(w.pulls, name)
 	if err := w.refused[name]; err != nil {
 		return err
@@ -88,15 +83,16 @@ func (i images) Pull(ctx context.Context, name string, _ cri.Login) error {
 	return nil
 }
 
-// answersLocked returns an error when containerd does not answer. The caller holds the lock.
-func (i images) answersLocked(ctx context.Context) error {
-	if i.boot.off {
-		return ErrPower
+// lock is boot.lock, with an error when containerd does not run.
+func (i images) lock(ctx context.Context) error {
+	if err := i.boot.lock(ctx); err != nil {
+		return err
 	}
 	if p := i.boot.running[desired.ContainerdService]; p == nil || p.asked {
+		i.boot.w.mu.Unlock()
 		return fmt.Errorf("connecting to the runtime: %s does not run", desired.ContainerdService)
 	}
-	return ctx.Err()
+	return nil
 }
 
 // RefuseImage makes pulls of an image fail with err; nil lets them succeed again.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
@@ -134,26 +135,14 @@ func (k *kubelet) retry(ctx context.Context, try func(context.Context) error) er
 			return err
 		}
 		k.log(err.Error())
-		if !sleep(ctx, wait) {
-			return ctx.Err()
+		if err := backoff.Sleep(ctx, wait); err != nil {
+			return err
 		}
 	}
 }
 
 // errPermanent marks errors after which a kubelet exits.
 var errPermanent = errors.New("the kubelet cannot continue")
-
-// sleep waits; it returns false when ctx is done before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
 
 // register creates the node, or updates the existing one.
 func (k *kubelet) register(ctx context.Context) error {
@@ -211,7 +200,7 @@ func (k *kubelet) beat(ctx context.Context) {
 		if !reported {
 			wait = min(wait, time.Second)
 		}
-		if !sleep(ctx, wait) {
+		if backoff.Sleep(ctx, wait) != nil {
 			return
 		}
 	}

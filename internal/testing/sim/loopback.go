@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"sync"
+
+	"google.golang.org/grpc/test/bufconn"
 )
 
 // errPortTaken is the error of Windows for a port that another program uses (WSAEADDRINUSE).
@@ -17,7 +19,13 @@ type loopback struct {
 	ports map[string]*loopbackPort
 }
 
-// listen opens a port. Connections to it are pipes.
+// loopbackPort is one port. Connections to it are in memory.
+type loopbackPort struct {
+	*bufconn.Listener
+	all     *loopback
+	address string
+}
+
 func (l *loopback) listen(_ context.Context, network, address string) (net.Listener, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,9 +35,19 @@ func (l *loopback) listen(_ context.Context, network, address string) (net.Liste
 	if l.ports == nil {
 		l.ports = map[string]*loopbackPort{}
 	}
-	p := &loopbackPort{all: l, address: address, incoming: make(chan net.Conn), closed: make(chan struct{})}
+	p := &loopbackPort{Listener: bufconn.Listen(64 << 10), all: l, address: address}
 	l.ports[address] = p
 	return p, nil
+}
+
+// Close implements net.Listener.
+func (p *loopbackPort) Close() error {
+	p.all.mu.Lock()
+	defer p.all.mu.Unlock()
+	if p.all.ports[p.address] == p { // otherwise it was closed before
+		delete(p.all.ports, p.address)
+	}
+	return p.Listener.Close()
 }
 
 // ListenLoopback opens a port of the simulated Windows, as any of its programs may.
@@ -45,54 +63,5 @@ func (w *Windows) DialLoopback(ctx context.Context, address string) (net.Conn, e
 	if p == nil {
 		return nil, fmt.Errorf("connecting to %s: no program listens", address)
 	}
-	near, far := net.Pipe()
-	select {
-	case p.incoming <- far:
-		return near, nil
-	case <-p.closed:
-	case <-ctx.Done():
-	}
-	_, _ = near.Close(), far.Close()
-	return nil, fmt.Errorf("connecting to %s: refused", address)
+	return p.DialContext(ctx)
 }
-
-// loopbackPort is one port. It implements net.Listener.
-type loopbackPort struct {
-	all      *loopback
-	address  string
-	incoming chan net.Conn
-	closed   chan struct{}
-	once     sync.Once
-}
-
-// Accept implements net.Listener.
-func (p *loopbackPort) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.incoming:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (p *loopbackPort) Close() error {
-	p.once.Do(func() {
-		close(p.closed)
-		p.all.mu.Lock()
-		defer p.all.mu.Unlock()
-		delete(p.all.ports, p.address)
-	})
-	return nil
-}
-
-// Addr implements net.Listener.
-func (p *loopbackPort) Addr() net.Addr { return loopbackAddress(p.address) }
-
-type loopbackAddress string
-
-// Network implements net.Addr.
-func (loopbackAddress) Network() string { return "tcp" }
-
-// String implements net.Addr.
-func (a loopbackAddress) String() string { return string(a) }

@@ -12,14 +12,10 @@ const ownCommit = 1 << 30
 // Commit implements hostapi.Inventory. The paging file is a quarter of the memory's size.
 func (i inventory) Commit(ctx context.Context) (hostapi.Commit, error) {
 	w := i.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		return hostapi.Commit{}, ctx.Err()
-	case i.boot.off:
-		return hostapi.Commit{}, ErrPower
+	if err := i.boot.lock(ctx); err != nil {
+		return hostapi.Commit{}, err
 	}
+	defer w.mu.Unlock()
 	limit := w.options.MemoryBytes / 4 * 5
 	return hostapi.Commit{Used: min(ownCommit+w.committed, limit), Limit: limit}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
@@ -39,10 +40,9 @@ type HNS struct {
 	made      int // number of created objects, for unique IDs and MACs
 	stopped   bool
 	slow      time.Duration
-	failures  []error          // of the next calls, in order
 	refused   map[string]error // by the name of the call
 	calls     map[string]int
-	watches   map[chan struct{}]bool
+	watches   watches
 	// startedAt is when the service was last started; zero if it has been running from the beginning. startsAt is when a service that starts late
 	// answers.
 	startedAt, startsAt time.Time
@@ -58,7 +58,7 @@ func NewHNS(o HNSOptions) *HNS {
 	o.Build = cmp.Or(o.Build, 20348)
 	h := &HNS{
 		options: o, networks: map[string]hns.Network{}, endpoints: map[string]hns.Endpoint{}, balancers: map[string]hns.LoadBalancer{},
-		refused: map[string]error{}, calls: map[string]int{}, watches: map[chan struct{}]bool{},
+		refused: map[string]error{}, calls: map[string]int{}, watches: watches{},
 	}
 	h.hostSpace = h.newID()
 	return h
@@ -71,10 +71,7 @@ func (h *HNS) begin(ctx context.Context, call string) error {
 	slow := h.slow
 	h.mu.Unlock()
 	if slow > 0 {
-		select {
-		case <-time.After(slow):
-		case <-ctx.Done():
-		}
+		_ = backoff.Sleep(ctx, slow)
 	}
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%s: %w: %w", call, hns.ErrUnavailable, err)
@@ -87,11 +84,6 @@ func (h *HNS) begin(ctx context.Context, call string) error {
 		return fmt.Errorf("%s: %w", call, hns.ErrUnavailable)
 	}
 	if err := h.refused[call]; err != nil {
-		return fmt.Errorf("%s: %w", call, err)
-	}
-	if len(h.failures) > 0 {
-		err := h.failures[0]
-		h.failures = h.failures[1:]
 		return fmt.Errorf("%s: %w", call, err)
 	}
 	return nil
@@ -330,15 +322,7 @@ func idsOf(s hns.State) []string {
 func (h *HNS) Watch(ctx context.Context) (<-chan struct{}, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	changes := make(chan struct{}, 1)
-	h.watches[changes] = true
-	context.AfterFunc(ctx, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.watches, changes)
-		close(changes)
-	})
-	return changes, nil
+	return h.watches.add(ctx, &h.mu, nil), nil
 }
 
 // State returns all objects of the service, even if it is stopped. It does not count as a call.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -121,12 +120,7 @@ func (h *HNS) run(runs bool) {
 	if runs {
 		h.startedAt = time.Now()
 	}
-	for changes := range h.watches {
-		select {
-		case changes <- struct{}{}:
-		default:
-		}
-	}
+	h.watches.notify("")
 }
 
 // Slow delays every call from now on.
@@ -134,13 +128,6 @@ func (h *HNS) Slow(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.slow = d
-}
-
-// FailNext makes the next calls fail with these errors, one each, without a change.
-func (h *HNS) FailNext(failures ...error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.failures = slices.Clone(failures)
 }
 
 // Refuse makes all calls of a name fail with an error from now on, without a change; nil ends that.

@@ -1,14 +1,9 @@
 package sim_test
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
@@ -95,58 +90,6 @@ func TestPowerCanBeCutDuringChangesOfNetworks(t *testing.T) {
 	}
 }
 
-func TestANetworkGetsItsAddressesLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := sim.NewHNS(sim.HNSOptions{Settle: time.Minute})
-		start := time.Now()
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := h.CreateNetwork(impatient, pods("one")); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("CreateNetwork() = %v, want that the time is over", err)
-		}
-		if n := h.State().Networks[0]; n.RouterMAC != "" || n.ManagementIP.IsValid() {
-			t.Errorf("%+v has addresses already", n)
-		}
-		two := mustMakeNetwork(t, h, pods("two"))
-		if took := time.Since(start); took != time.Minute+time.Second || two.RouterMAC == "" || !two.ManagementIP.IsValid() {
-			t.Errorf("%+v was made in %v", two, took)
-		}
-		if one := h.State().Networks[0]; one.RouterMAC == "" || one.RouterMAC == two.RouterMAC {
-			t.Errorf("routers have %q and %q, want two different ones", one.RouterMAC, two.RouterMAC)
-		}
-	})
-}
-
-func TestTheServiceCanBeSlowAndFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := sim.NewHNS(sim.HNSOptions{})
-		h.Slow(time.Minute)
-		start := time.Now()
-		if _, err := h.Look(t.Context()); err != nil || time.Since(start) != time.Minute {
-			t.Errorf("Look() = %v in %v, want it to take a minute", err, time.Since(start))
-		}
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := h.Look(impatient); !errors.Is(err, hns.ErrUnavailable) || time.Since(start) != time.Minute+time.Second {
-			t.Errorf("Look() = %v, %v after the start, want it to give up after a second", err, time.Since(start))
-		}
-		h.Slow(0)
-		h.FailNext(hns.ErrExists, hns.ErrUnavailable)
-		for _, want := range []error{hns.ErrExists, hns.ErrUnavailable, nil} {
-			if _, err := h.Networks(t.Context()); !errors.Is(err, want) {
-				t.Errorf("Networks() = %v, want %v", err, want)
-			}
-		}
-		if diff := cmp.Diff(map[string]int{"Look": 2, "Networks": 3}, h.Calls()); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
-		}
-		h.ResetCalls()
-		if len(h.Calls()) > 0 {
-			t.Errorf("afterwards there are calls %v", h.Calls())
-		}
-	})
-}
-
 func TestAnOldWindowsSupportsOnlyTheDefaultVXLANPort(t *testing.T) {
 	h := sim.NewHNS(sim.HNSOptions{Build: 17763})
 	n := pods("pods")
@@ -156,26 +99,4 @@ func TestAnOldWindowsSupportsOnlyTheDefaultVXLANPort(t *testing.T) {
 	}
 	n.VXLANPort = hns.DefaultVXLANPort
 	mustMakeNetwork(t, h, n)
-}
-
-func TestARestartedServiceCanHaveLostAllObjects(t *testing.T) {
-	h := sim.NewHNS(sim.HNSOptions{})
-	n := mustMakeNetwork(t, h, pods("pods"))
-	e, err := h.CreateEndpoint(t.Context(), hns.Endpoint{Network: n.ID, Name: "one"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.CreateEndpoint(t.Context(), hns.Endpoint{Network: n.ID, Name: "two"}); err != nil {
-		t.Fatal(err)
-	}
-	h.Edit(n.ID, func(n *hns.Network) { n.ManagementIP = netip.Addr{} })
-	h.Lose(e.ID)
-	h.Restart(false)
-	if s := h.State(); len(s.Networks) != 1 || s.Networks[0].ManagementIP.IsValid() || len(s.Endpoints) != 1 || s.Endpoints[0].Name != "two" {
-		t.Errorf("after the first restart there is %+v", s)
-	}
-	h.Restart(true)
-	if diff := cmp.Diff(hns.State{}, h.State()); diff != "" {
-		t.Errorf("after the second restart (-want +got):\n%s", diff)
-	}
 }

@@ -16,22 +16,20 @@ type nextStart struct{ boot *boot }
 
 // Waits implements hostapi.NextStart.
 func (n nextStart) Waits(ctx context.Context) (hostapi.Waits, error) {
-	n.boot.w.mu.Lock()
-	defer n.boot.w.mu.Unlock()
-	if n.boot.off {
-		return hostapi.Waits{}, ErrPower
+	if err := n.boot.lock(ctx); err != nil {
+		return hostapi.Waits{}, err
 	}
-	return n.boot.waitsLocked(), ctx.Err()
+	defer n.boot.w.mu.Unlock()
+	return n.boot.waitsLocked(), nil
 }
 
 // Unfinished implements hostapi.NextStart.
 func (n nextStart) Unfinished(ctx context.Context) (hostapi.Unfinished, error) {
-	n.boot.w.mu.Lock()
-	defer n.boot.w.mu.Unlock()
-	if n.boot.off {
-		return hostapi.Unfinished{}, ErrPower
+	if err := n.boot.lock(ctx); err != nil {
+		return hostapi.Unfinished{}, err
 	}
-	return n.boot.unfinishedLocked(), ctx.Err()
+	defer n.boot.w.mu.Unlock()
+	return n.boot.unfinishedLocked(), nil
 }
 
 // Boot implements hostapi.NextStart.

@@ -16,17 +16,15 @@ type routes struct{ boot *boot }
 // Ensure implements hostapi.Routes.
 func (r routes) Ensure(ctx context.Context, want hostapi.Route) (changed bool, err error) {
 	w := r.boot.w
-	w.mu.Lock()
+	if err := r.boot.lock(ctx); err != nil {
+		return false, err
+	}
 	defer w.mu.Unlock()
 	has := func(i wicdapi.Interface) bool {
 		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == want.From })
 	}
 	isSame := func(got hostapi.Route) bool { return got.To == want.To && got.From == want.From }
 	switch {
-	case r.boot.off:
-		return false, ErrPower
-	case ctx.Err() != nil:
-		return false, ctx.Err()
 	case !slices.ContainsFunc(w.options.Interfaces, has):
 		return false, fmt.Errorf("an interface with address %s: %w", want.From, hostapi.ErrNotFound)
 	case slices.ContainsFunc(r.boot.routes, isSame):
@@ -36,36 +34,17 @@ func (r routes) Ensure(ctx context.Context, want hostapi.Route) (changed bool, e
 		return false, err
 	}
 	r.boot.routes = append(r.boot.routes, want)
-	r.boot.notifyRoutesLocked()
+	r.boot.routeWatches.notify("")
 	return true, nil
 }
 
 // Watch implements hostapi.Routes.
 func (r routes) Watch(ctx context.Context) (<-chan struct{}, error) {
-	w := r.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if r.boot.off {
-		return nil, ErrPower
+	if err := r.boot.lock(ctx); err != nil {
+		return nil, err
 	}
-	changes := make(chan struct{}, 1)
-	r.boot.routeWatches[changes] = true
-	context.AfterFunc(ctx, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(r.boot.routeWatches, changes)
-		close(changes)
-	})
-	return changes, nil
-}
-
-func (b *boot) notifyRoutesLocked() {
-	for changes := range b.routeWatches {
-		select {
-		case changes <- struct{}{}:
-		default: // a message is already pending
-		}
-	}
+	defer r.boot.w.mu.Unlock()
+	return r.boot.routeWatches.add(ctx, &r.boot.w.mu, nil), nil
 }
 
 // Routes returns the routes added since the computer started.
@@ -80,7 +59,7 @@ func (w *Windows) LoseRoutes() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.boot.routes = nil
-	w.boot.notifyRoutesLocked()
+	w.boot.routeWatches.notify("")
 }
 
 // SetInterfaces replaces the computer's interfaces.
@@ -88,5 +67,5 @@ func (w *Windows) SetInterfaces(list ...wicdapi.Interface) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.options.Interfaces = list
-	w.boot.notifyRoutesLocked()
+	w.boot.routeWatches.notify("")
 }

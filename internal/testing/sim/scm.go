@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
@@ -36,12 +37,6 @@ type process struct {
 	asked, crashed bool
 	// config is the content of the file after --config when the process started.
 	config string
-}
-
-// watcher is one call of Watch.
-type watcher struct {
-	names   []string
-	changes chan struct{}
 }
 
 // describe returns the state of a declared service. The caller holds the lock.
@@ -107,7 +102,7 @@ func (b *boot) Put(_ context.Context, s desired.Service) (changed bool, err erro
 		return false, err
 	}
 	b.w.declared[s.Name] = &declaration{Service: kept(s), ready: s.Ready, silent: old != nil && old.silent}
-	b.notify(s.Name)
+	b.watches.notify(s.Name)
 	return true, nil
 }
 
@@ -124,10 +119,8 @@ func kept(s desired.Service) desired.Service {
 // Start implements hostapi.Services.
 func (b *boot) Start(ctx context.Context, name string) error {
 	if takes := b.w.options.Quirks.Setup.SlowServices.StartTakes; takes > 0 {
-		select {
-		case <-time.After(takes):
-		case <-ctx.Done():
-			return fmt.Errorf("starting service %s: %w", name, ctx.Err())
+		if err := backoff.Sleep(ctx, takes); err != nil {
+			return fmt.Errorf("starting service %s: %w", name, err)
 		}
 	}
 	return b.start(name)
@@ -237,7 +230,7 @@ func (b *boot) launch(s desired.Service) {
 		p.config = string(content)
 	}
 	b.running[s.Name] = p
-	b.notify(s.Name)
+	b.watches.notify(s.Name)
 	program := b.w.options.Programs[s.Name]
 	if program == nil {
 		program = func(ctx context.Context, _ Process) uint32 {
@@ -274,7 +267,7 @@ func (b *boot) ended(name string, p *process, code uint32) {
 	if d := b.w.declared[name]; d != nil && d.deleted {
 		delete(b.w.declared, name)
 	}
-	b.notify(name)
+	b.watches.notify(name)
 	close(p.done)
 	if code != 0 && !b.off {
 		time.AfterFunc(b.w.options.RestartDelay, func() { _ = b.start(name) })
@@ -312,7 +305,7 @@ func (b *boot) stop(ctx context.Context, name string) error {
 	}
 	b.w.mu.Lock()
 	p.asked = true
-	b.notify(name)
+	b.watches.notify(name)
 	b.w.mu.Unlock()
 	p.end()
 	select {
@@ -333,26 +326,5 @@ func (b *boot) Watch(ctx context.Context, names []string) (<-chan struct{}, erro
 	if err := b.faultLocked("watch"); err != nil {
 		return nil, err
 	}
-	v := &watcher{names: slices.Clone(names), changes: make(chan struct{}, 1)}
-	b.watches[v] = true
-	context.AfterFunc(ctx, func() {
-		b.w.mu.Lock()
-		defer b.w.mu.Unlock()
-		delete(b.watches, v)
-		close(v.changes)
-	})
-	return v.changes, nil
-}
-
-// notify notifies watches of a service. The caller holds the lock.
-func (b *boot) notify(name string) {
-	for v := range b.watches {
-		if !slices.Contains(v.names, name) {
-			continue
-		}
-		select {
-		case v.changes <- struct{}{}:
-		default:
-		}
-	}
+	return b.watches.add(ctx, &b.w.mu, append([]string{}, names...)), nil
 }

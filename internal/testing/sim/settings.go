@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,15 +18,14 @@ type environment struct{ boot *boot }
 
 // Set implements hostapi.Environment. Each variable is a separate change.
 func (e environment) Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error) {
-	if err := errors.Join(ctx.Err(), hostapi.CheckVariables(variables)); err != nil {
+	if err := hostapi.CheckVariables(variables); err != nil {
 		return nil, fmt.Errorf("setting the environment of the machine: %w", err)
 	}
 	w := e.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if e.boot.off {
-		return nil, ErrPower
+	if err := e.boot.lock(ctx); err != nil {
+		return nil, err
 	}
+	defer w.mu.Unlock()
 	wanted := slices.Sorted(maps.Keys(variables))
 	for _, name := range wanted {
 		key, found := spelled(w.environment, name)
@@ -97,13 +95,11 @@ type certificates struct{ boot *boot }
 
 // List implements hostapi.Certificates.
 func (c certificates) List(ctx context.Context) ([]string, error) {
-	w := c.boot.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c.boot.off {
-		return nil, ErrPower
+	if err := c.boot.lock(ctx); err != nil {
+		return nil, err
 	}
-	return slices.Sorted(maps.Keys(w.trusted)), ctx.Err()
+	defer c.boot.w.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.boot.w.trusted)), nil
 }
 
 // Add implements hostapi.Certificates.
@@ -122,13 +118,12 @@ func (c certificates) Remove(ctx context.Context, hash string) (removed bool, er
 
 func (c certificates) set(ctx context.Context, hash string, trusted bool) (changed bool, err error) {
 	w := c.boot.w
-	w.mu.Lock()
+	if err := c.boot.lock(ctx); err != nil {
+		return false, err
+	}
 	defer w.mu.Unlock()
-	switch {
-	case c.boot.off:
-		return false, ErrPower
-	case ctx.Err() != nil || w.trusted[hash] == trusted:
-		return false, ctx.Err()
+	if w.trusted[hash] == trusted {
+		return false, nil
 	}
 	if err := c.boot.changeLocked("certificate " + hash); err != nil {
 		return false, err

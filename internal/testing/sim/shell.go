@@ -31,20 +31,14 @@ const windowsFolder = `C:\Windows`
 
 func (s *shell) local(name string) string { return hostapi.Disk{Root: s.root}.Local(name) }
 
-// Command is a command line that arrived over another SSH server.
-type Command struct {
-	User, Line     string
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-}
-
-// RunCommand runs a command on a new simulated computer whose drives are in an existing folder: each command may be in another process.
-func RunCommand(ctx context.Context, o WindowsOptions, c Command) int {
+// RunCommand runs a command line that arrived over another SSH server, with the streams of this process, on a new simulated computer whose drives are
+// in an existing folder: each command may be in another process.
+func RunCommand(ctx context.Context, o WindowsOptions, user, line string) int {
 	o.unkind()
 	w := NewWindows(o)
 	defer w.PowerOff()
-	s := &shell{host: &Host{windows: w}, home: `C:\Users\` + c.User, root: o.Root, quirks: o.Quirks}
-	return sshserver.WithQuirks(s.exec)(ctx, sshserver.Command{Line: c.Line, User: c.User, Quirks: o.Quirks.Shell}, c.Stdin, c.Stdout, c.Stderr)
+	s := &shell{host: &Host{windows: w}, home: `C:\Users\` + user, root: o.Root, quirks: o.Quirks}
+	return sshserver.WithQuirks(s.exec)(ctx, sshserver.Command{Line: line, User: user, Quirks: o.Quirks.Shell}, os.Stdin, os.Stdout, os.Stderr)
 }
 
 // exec implements sshserver.Handler.

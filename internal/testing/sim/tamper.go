@@ -46,7 +46,7 @@ func (w *Windows) Edit(service string, edit func(*desired.Service)) {
 		edited := kept(d.Service)
 		edit(&edited)
 		d.Service = kept(edited)
-		w.boot.notify(service)
+		w.boot.watches.notify(service)
 	}
 }
 
@@ -56,7 +56,7 @@ func (w *Windows) Disable(service string) {
 	defer w.mu.Unlock()
 	if d := w.declared[service]; d != nil {
 		d.disabled = true
-		w.boot.notify(service)
+		w.boot.watches.notify(service)
 	}
 }
 
@@ -73,7 +73,7 @@ func (w *Windows) DeleteService(service string) {
 	default:
 		d.deleted = true
 	}
-	w.boot.notify(service)
+	w.boot.watches.notify(service)
 }
 
 // Disabled reports whether a service is disabled.

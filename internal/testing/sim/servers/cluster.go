@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/test/bufconn"
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
@@ -33,7 +34,7 @@ type Cluster struct {
 	URL, CA, Token string
 
 	server   *httptest.Server
-	listener *pipeListener // nil on this machine's network
+	listener *bufconn.Listener // nil on this machine's network
 	key      *ecdsa.PrivateKey
 	ca       *x509.Certificate
 
@@ -69,10 +70,10 @@ type change struct {
 func NewCluster() (*Cluster, error) { return newCluster(nil) }
 
 // NewIsolatedCluster is NewCluster for tests with simulated time (testing/synctest): only its Dial connects to it.
-func NewIsolatedCluster() (*Cluster, error) { return newCluster(newPipeListener()) }
+func NewIsolatedCluster() (*Cluster, error) { return newCluster(bufconn.Listen(buffer)) }
 
 // newCluster starts an API server on a listener, or on this machine's network if it is nil.
-func newCluster(on *pipeListener) (*Cluster, error) {
+func newCluster(on *bufconn.Listener) (*Cluster, error) {
 	c := &Cluster{
 		Token: "bootstrap-token", objects: map[string]map[string]any{}, changed: make(chan struct{}), counts: map[string]int{},
 		approve: func(*certificatesv1.CertificateSigningRequest) bool { return true }, listener: on,
@@ -100,7 +101,22 @@ func newCluster(on *pipeListener) (*Cluster, error) {
 	}
 	c.server.StartTLS()
 	c.URL = c.server.URL
+	if on != nil {
+		c.URL = "https://127.0.0.1:6443" // for which it has a certificate
+	}
 	return c, nil
+}
+
+// buffer is the size of the buffers of a connection in memory, in bytes.
+const buffer = 64 << 10
+
+// Dial connects to the API server. It is the only way to reach that of NewIsolatedCluster. Use it as WindowsOptions.Dial of
+// hosts.
+func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if c.listener == nil {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	return c.listener.DialContext(ctx)
 }
 
 func (c *Cluster) makeCA() (err error) {
@@ -287,22 +303,5 @@ func (c *Cluster) Delete(path string) {
 	if object, found := c.objects[path]; found {
 		delete(c.objects, path)
 		c.notify(path, "DELETED", object)
-	}
-}
-
-// Await returns when the condition holds; it is checked after each change. The error is that of ctx.
-func (c *Cluster) Await(ctx context.Context, holds func() bool) error {
-	for {
-		c.mu.Lock()
-		changed := c.changed
-		c.mu.Unlock()
-		if holds() {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
 	}
 }

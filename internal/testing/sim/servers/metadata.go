@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/test/bufconn"
+
 	"github.com/windows-machine-config/wmco/internal/shared/platform"
 )
 
@@ -32,7 +34,7 @@ type MetadataOptions struct {
 // Metadata is the metadata service of a cloud for one machine.
 type Metadata struct {
 	options  MetadataOptions
-	listener *pipeListener
+	listener *bufconn.Listener
 	server   *http.Server
 
 	mu       sync.Mutex
@@ -45,7 +47,7 @@ const metadataToken = "a-token"
 
 // NewMetadata starts a service that runs until Close. It is only reachable by Dial.
 func NewMetadata(o MetadataOptions) *Metadata {
-	m := &Metadata{options: o, listener: newPipeListener(), failures: o.Failures}
+	m := &Metadata{options: o, listener: bufconn.Listen(buffer), failures: o.Failures}
 	m.server = &http.Server{Handler: http.HandlerFunc(m.answer)}
 	go func() { _ = m.server.Serve(m.listener) }() // ends with Close
 	return m
@@ -55,7 +57,7 @@ func NewMetadata(o MetadataOptions) *Metadata {
 func (m *Metadata) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	switch {
 	case address == platform.MetadataAddress+":80":
-		return m.listener.dial(ctx)
+		return m.listener.DialContext(ctx)
 	case m.options.Else != nil:
 		return m.options.Else(ctx, network, address)
 	}
