@@ -102,6 +102,12 @@ func (s *session) commandOutput(ctx context.Context, command string) (string, er
 // powerShell makes PowerShell print UTF-8, where it is allowed to set that.
 const powerShell = `WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive -Command [Console]::OutputEncoding=[Text.Encoding]::UTF8;`
 
+// powerShell runs a command of PowerShell and returns its output without white space around it.
+func (s *session) powerShell(ctx context.Context, command string) (string, error) {
+	output, err := s.commandOutput(ctx, powerShell+command)
+	return strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")), err
+}
+
 // cmdlet returns a question that PowerShell answers with a JSON list of objects, possibly empty, with these fields. The words of command are
 // separated by one space and contain no quotation marks.
 func cmdlet(name, command string, fields ...string) question {
@@ -156,7 +162,7 @@ type renameEntry struct {
 
 // pendingRenames reads PendingFileRenameOperations.
 func pendingRenames(ctx context.Context, s *session) (string, error) {
-	output, err := s.commandOutput(ctx, powerShell+
+	output, err := s.powerShell(ctx,
 		"ConvertTo-Json -Compress @((Get-ItemProperty -LiteralPath 'HKLM:\\SYSTEM\\CurrentControlSet\\Control\\Session Manager').PendingFileRenameOperations)")
 	if err != nil {
 		return "", err
@@ -172,7 +178,7 @@ func pendingRenames(ctx context.Context, s *session) (string, error) {
 // parseRenames parses the list, which has two strings per file: its path, and its new path or an empty string. An absent list is empty.
 func parseRenames(output string) ([]renameEntry, error) {
 	var list []*string
-	if err := json.Unmarshal([]byte(strings.TrimSpace(output)), &list); err != nil {
+	if err := json.Unmarshal([]byte(output), &list); err != nil {
 		return nil, fmt.Errorf("reading PendingFileRenameOperations: %w", err)
 	}
 	entries := []renameEntry{}

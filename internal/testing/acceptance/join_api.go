@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 )
@@ -124,10 +125,8 @@ func await(ctx context.Context, what string, check func(context.Context) (missin
 		if ctx.Err() == nil { // otherwise the error only repeats that ctx ended
 			last = missing
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w: %s", what, ctx.Err(), last)
-		case <-time.After(pollInterval):
+		if err := backoff.Sleep(ctx, pollInterval); err != nil {
+			return fmt.Errorf("%s: %w: %s", what, err, last)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
@@ -116,26 +117,12 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 	if err := j.api.remove(ctx, ofOperator+"/configmaps/"+api.InstancesConfigMap); err != nil {
 		return "", untriedf("%w", err)
 	}
-	gone := func(what, path string) error {
-		return j.await(ctx, what+" does not go", func(ctx context.Context) (string, error) {
-			err := j.api.get(ctx, path, nil)
-			switch {
-			case errors.Is(err, errAbsent):
-				return "", nil
-			case err != nil:
-				return err.Error(), nil
-			}
-			if path == ofInstances+j.address {
-				return j.missing(ctx, api.ConditionReady)
-			}
-			return "it is there", nil
-		})
-	}
 	node, err := j.node(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(gone("the instance", ofInstances+j.address), gone("the node", "/api/v1/nodes/"+node.Name)); err != nil {
+	if err := errors.Join(j.awaitGone(ctx, "the instance does not go", ofInstances+j.address),
+		j.awaitGone(ctx, "the node does not go", "/api/v1/nodes/"+node.Name)); err != nil {
 		return "", err
 	}
 	took := time.Since(began)
@@ -231,10 +218,8 @@ func (s *session) takeOffNode(ctx context.Context, cluster string) error {
 		if left = s.takeOffOnce(ctx, cluster); left == nil {
 			break
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(left, ctx.Err())
-		case <-time.After(takeOffPause):
+		if err := backoff.Sleep(ctx, takeOffPause); err != nil {
+			return errors.Join(left, err)
 		}
 	}
 	if left != nil {

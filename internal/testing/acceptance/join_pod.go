@@ -51,25 +51,30 @@ func (j *joining) runPod(ctx context.Context, _ *session) (string, error) {
 	if err := j.canGetImages(ctx, node); err != nil {
 		return "", err
 	}
-	pod := j.windowsPod(triedPod)
 	began := time.Now()
-	if err := errors.Join(j.api.create(ctx, ofPods, pod, nil), j.api.create(ctx, ofServices, serviceOf(triedPod, 80), nil)); err != nil {
+	if err := errors.Join(j.api.create(ctx, ofPods, j.windowsPod(triedPod), nil), j.api.create(ctx, ofServices, serviceOf(triedPod, 80), nil)); err != nil {
 		return "", err
 	}
-	failure := j.await(ctx, "the pod does not run", func(ctx context.Context) (string, error) {
-		if err := j.api.get(ctx, ofPods+"/"+triedPod, &pod); err != nil {
-			return err.Error(), nil
-		}
-		return j.whyNotReady(ctx, pod), nil
-	})
+	pod, err := j.awaitPod(ctx, "the pod", triedPod)
 	ran := time.Since(began)
-	if failure != nil {
-		return "", errors.Join(failure, j.removePod(ctx)) // otherwise it stays for the steps that restart services below it
+	if err != nil {
+		return "", errors.Join(err, j.removePod(ctx)) // otherwise it stays for the steps that restart services below it
 	}
 	if ip, err := netip.ParseAddr(pod.Status.PodIP); err != nil || !inRange(podRange(node), ip) {
 		return "", fmt.Errorf("its address is %q, and the node's range %s", pod.Status.PodIP, podRange(node))
 	}
 	return fmt.Sprintf("%s ran after %.0f s, at %s; %s", j.image(), ran.Seconds(), pod.Status.PodIP, j.awaitBalancer(ctx)), nil
+}
+
+// awaitPod waits until a pod is Ready. what names it in an error.
+func (j *joining) awaitPod(ctx context.Context, what, name string) (pod corev1.Pod, err error) {
+	err = j.await(ctx, what+" does not run", func(ctx context.Context) (string, error) {
+		if err := j.api.get(ctx, ofPods+"/"+name, &pod); err != nil {
+			return err.Error(), nil
+		}
+		return j.whyNotReady(ctx, pod), nil
+	})
+	return pod, err
 }
 
 // windowsPod returns a pod with the image.
@@ -190,14 +195,5 @@ func (j *joining) removeNamedPod(ctx context.Context, name string) error {
 	if err := j.api.remove(ctx, ofPods+"/"+name); err != nil {
 		return err
 	}
-	return j.await(ctx, "pod "+name+" does not end", func(ctx context.Context) (string, error) {
-		err := j.api.get(ctx, ofPods+"/"+name, nil)
-		switch {
-		case errors.Is(err, errAbsent):
-			return "", nil
-		case err != nil:
-			return err.Error(), nil
-		}
-		return "it is there", nil
-	})
+	return j.awaitGone(ctx, "pod "+name+" does not end", ofPods+"/"+name)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 )
 
@@ -95,19 +95,18 @@ func (j *joining) failure() error {
 }
 
 func (j *joining) endOfLog(name string) string {
-	f, err := os.Open(j.path(name + ".log"))
-	if err != nil {
-		return err.Error()
+	return strings.TrimSpace(endOf(j.path(name+".log"), logTail))
+}
+
+// kubectl runs kubectl as a cluster administrator. Its default cache would stay in the user's home folder.
+func (j *joining) kubectl(ctx context.Context, arguments ...string) error {
+	arguments = append([]string{"kubectl", "--kubeconfig=" + j.path("admin.conf"), "--cache-dir=" + j.path("cache")}, arguments...)
+	command := exec.CommandContext(ctx, j.path(controlPlaneProgram), arguments...)
+	command.Dir = j.path("")
+	if output, err := outputOf(command); err != nil {
+		return fmt.Errorf("%w: %s", err, tail(output))
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > logTail {
-		_, _ = f.Seek(-logTail, io.SeekEnd)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, logTail))
-	if err != nil {
-		return err.Error()
-	}
-	return strings.TrimSpace(string(text))
+	return nil
 }
 
 // startControlPlane is a step of the join.
@@ -129,14 +128,8 @@ func (j *joining) startControlPlane(ctx context.Context, _ *session) (string, er
 	}
 	j.credentials = credentials
 	began := time.Now()
-	if err := j.startParts(controlplane.Etcd, controlplane.APIServer); err != nil {
-		return "", err
-	}
-	if err := j.await(ctx, "the API server is not ready", j.exists("/readyz")); err != nil {
-		return "", err
-	}
-	served := time.Since(began)
-	if err := j.startParts(controlplane.ControllerManager, controlplane.Scheduler); err != nil {
+	served, err := j.startParts(ctx)
+	if err != nil {
 		return "", err
 	}
 	// Only the controllers create it.
@@ -146,14 +139,21 @@ func (j *joining) startControlPlane(ctx context.Context, _ *session) (string, er
 	return fmt.Sprintf("the API server was ready after %.0f s, the controllers after %.0f s", served.Seconds(), time.Since(began).Seconds()), nil
 }
 
-// startParts starts programs of the control plane.
-func (j *joining) startParts(names ...string) error {
-	for _, name := range names {
+// startParts starts the programs of the control plane. It returns how long the API server took to be ready, which the last two need.
+func (j *joining) startParts(ctx context.Context) (served time.Duration, err error) {
+	began := time.Now()
+	for _, name := range []string{controlplane.Etcd, controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
+		if name == controlplane.ControllerManager {
+			if err := j.await(ctx, "the API server is not ready", j.exists("/readyz")); err != nil {
+				return 0, err
+			}
+			served = time.Since(began)
+		}
 		if err := j.start(name, controlPlaneProgram, append([]string{name}, j.config.Flags(name)...)...); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return served, nil
 }
 
 // await polls like the function await, and fails as soon as a program has ended.
@@ -178,4 +178,20 @@ func (j *joining) exists(path string) func(context.Context) (string, error) {
 		}
 		return "", nil
 	}
+}
+
+// awaitGone waits until an object does not exist. Meanwhile, the condition Ready of an instance tells what it waits for.
+func (j *joining) awaitGone(ctx context.Context, what, path string) error {
+	return j.await(ctx, what, func(ctx context.Context) (string, error) {
+		err := j.api.get(ctx, path, nil)
+		switch {
+		case errors.Is(err, errAbsent):
+			return "", nil
+		case err != nil:
+			return err.Error(), nil
+		case strings.HasPrefix(path, ofInstances):
+			return j.missing(ctx, api.ConditionReady)
+		}
+		return "it is there", nil
+	})
 }

@@ -75,13 +75,7 @@ func (s *session) resumeNode(ctx context.Context, o JoinOptions, r *Report, afte
 
 // restartPrograms starts the programs that ended with Windows.
 func (j *joining) restartPrograms(ctx context.Context) error {
-	if err := j.startParts(controlplane.Etcd, controlplane.APIServer); err != nil {
-		return err
-	}
-	if err := j.await(ctx, "the API server is not ready", j.exists("/readyz")); err != nil {
-		return err
-	}
-	if err := j.startParts(controlplane.ControllerManager, controlplane.Scheduler); err != nil {
+	if _, err := j.startParts(ctx); err != nil {
 		return err
 	}
 	if j.ownSSH {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
@@ -113,10 +114,8 @@ func (j *joining) restartService(ctx context.Context, s *session, service string
 	restarted := time.Now()
 	history := []string{how}
 	for _, after := range s.moments() {
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, time.Until(restarted.Add(after))) != nil {
 			return "", untriedf("it was interrupted")
-		case <-time.After(time.Until(restarted.Add(after))):
 		}
 		state := listed(j.notBack(ctx, boot), before)
 		if state == "" {

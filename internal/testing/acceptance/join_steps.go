@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -46,12 +45,8 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 	if err := j.publish(ctx); err != nil {
 		return "", untriedf("%w", err)
 	}
-	// See deploy/README.md. The default cache would stay in the user's home folder.
-	kubectl := exec.CommandContext(ctx, j.path(controlPlaneProgram), "kubectl", "--kubeconfig="+j.path("admin.conf"), "--cache-dir="+j.path("cache"),
-		"apply", "--server-side", "-k", j.path("deploy"))
-	kubectl.Dir = j.path("")
-	if output, err := outputOf(kubectl); err != nil {
-		return "", fmt.Errorf("kubectl apply -k deploy: %w: %s", err, tail(output))
+	if err := j.kubectl(ctx, "apply", "--server-side", "-k", j.path("deploy")); err != nil { // see deploy/README.md
+		return "", fmt.Errorf("kubectl apply -k deploy: %w", err)
 	}
 	seconds := int64((24 * time.Hour).Seconds())
 	token := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}

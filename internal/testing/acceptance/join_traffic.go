@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os/exec"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,28 +47,23 @@ func (j *joining) tryTraffic(ctx context.Context, s *session) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, j.removeWebPods(ctx))
 	}
-	var seen, wrong []string
+	var all findings
 	for _, w := range j.ways(service, pods) {
 		result, err := j.send(ctx, w)
-		text := w.what + ": " + result
 		switch {
 		case err != nil && w.mayFail:
-			seen = append(seen, fmt.Sprintf("%s: %v; Windows does not promise it", w.what, err))
+			all.seen = append(all.seen, fmt.Sprintf("%s: %v; Windows does not promise it", w.what, err))
 		case err != nil:
-			wrong = append(wrong, fmt.Sprintf("%s: %v", w.what, err))
+			all.wrong = append(all.wrong, fmt.Sprintf("%s: %v", w.what, err))
 		default:
-			seen = append(seen, text)
+			all.seen = append(all.seen, w.what+": "+result)
 		}
 		s.say("  %s: %s", w.what, map[bool]string{true: "answers", false: "does not answer"}[err == nil])
 	}
 	if err := j.removeWebPods(ctx); err != nil {
-		wrong = append(wrong, err.Error())
+		all.wrong = append(all.wrong, err.Error())
 	}
-	text := strings.Join(seen, "\n")
-	if len(wrong) > 0 {
-		return "", errors.New(strings.Join(append(wrong, text), "\n"))
-	}
-	return text, nil
+	return all.result()
 }
 
 // startWebPods starts the pods and a Service of type NodePort, and waits until the pods are Ready.
@@ -88,13 +81,8 @@ func (j *joining) startWebPods(ctx context.Context) (service corev1.Service, pod
 		}
 	}
 	for _, name := range webPodNames() {
-		var pod corev1.Pod
-		if err := j.await(ctx, "pod "+name+" does not run", func(ctx context.Context) (string, error) {
-			if err := j.api.get(ctx, ofPods+"/"+name, &pod); err != nil {
-				return err.Error(), nil
-			}
-			return j.whyNotReady(ctx, pod), nil
-		}); err != nil {
+		pod, err := j.awaitPod(ctx, "pod "+name, name)
+		if err != nil {
 			return service, nil, err
 		}
 		pods = append(pods, pod)
@@ -151,13 +139,7 @@ func (j *joining) call(ctx context.Context, w way) error {
 	defer cancel()
 	url := "http://" + w.address + "/"
 	if w.from != "" {
-		kubectl := exec.CommandContext(ctx, j.path(controlPlaneProgram), "kubectl", "--kubeconfig="+j.path("admin.conf"), "--cache-dir="+j.path("cache"),
-			"exec", w.from, "--", "curl.exe", "-s", "-S", "-m", strconv.Itoa(callSeconds), url)
-		kubectl.Dir = j.path("")
-		if output, err := outputOf(kubectl); err != nil {
-			return fmt.Errorf("%w: %s", err, tail(output))
-		}
-		return nil
+		return j.kubectl(ctx, "exec", w.from, "--", "curl.exe", "-s", "-S", "-m", strconv.Itoa(callSeconds), url)
 	}
 	transport := httpclient.Transport(nil)
 	transport.Proxy, transport.DisableKeepAlives = nil, true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Line is one thing that could not be tried on a real Windows. Exactly one of Try, Tests and Reason is set.
@@ -34,6 +35,18 @@ func Lines() []Line {
 }
 
 var errUntried = errors.New("could not be tried")
+
+// findings are what a probe with several checks saw, and what contradicts its claim.
+type findings struct{ seen, wrong []string }
+
+// result returns the findings as Line.Try does.
+func (f findings) result() (string, error) {
+	text := strings.Join(f.seen, "\n")
+	if len(f.wrong) > 0 {
+		return "", errors.New(strings.Join(append(f.wrong, text), "\n"))
+	}
+	return text, nil
+}
 
 // untriedf returns the error of a probe that cannot determine whether its claim holds.
 func untriedf(format string, values ...any) error {

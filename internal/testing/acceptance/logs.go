@@ -70,27 +70,27 @@ func (s *session) addFolder(r *Report, prefix, folder string) {
 		}
 		count++
 		if relative, err := filepath.Rel(top, path); err == nil {
-			r.logs[prefix+"/"+filepath.ToSlash(relative)] = s.hide.text(endOf(path))
+			r.logs[prefix+"/"+filepath.ToSlash(relative)] = s.hide.text(endOf(path, lastBytes))
 		}
 		return nil
 	})
 }
 
 func (s *session) addLog(r *Report, name, file string) {
-	r.logs[name] = s.hide.text(endOf(s.Host.Disk.Local(file)))
+	r.logs[name] = s.hide.text(endOf(s.Host.Disk.Local(file), lastBytes))
 }
 
-// endOf returns the end of a file, or why it cannot be read.
-func endOf(name string) string {
+// endOf returns the end of a file, up to a number of bytes and lastLines, or why it cannot be read.
+func endOf(name string, most int64) string {
 	f, err := os.Open(name)
 	if err != nil {
 		return err.Error()
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > lastBytes {
-		_, _ = f.Seek(-lastBytes, io.SeekEnd)
+	if info, err := f.Stat(); err == nil && info.Size() > most {
+		_, _ = f.Seek(-most, io.SeekEnd)
 	}
-	content, err := io.ReadAll(io.LimitReader(f, lastBytes))
+	content, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {
 		return err.Error()
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
@@ -46,8 +47,7 @@ type networkTrial struct {
 	address  netip.Addr
 	pods     hns.Network
 	endpoint hns.Endpoint
-	seen     []string
-	wrong    []string
+	findings
 }
 
 var errCutOff = errors.New("the machine had no network for 3 minutes")
@@ -98,11 +98,7 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	if err := errors.Join(err, removal); err != nil {
 		n.fail("deleting the networks: %v", err)
 	}
-	text := strings.Join(n.seen, "\n")
-	if len(n.wrong) > 0 {
-		return "", errors.New(strings.Join(n.wrong, "\n") + "\n" + text)
-	}
-	return text, nil
+	return n.result()
 }
 
 // try creates all objects. It stops early when ctx ends.
@@ -255,10 +251,8 @@ func (n *networkTrial) restartService(ctx context.Context) {
 	}
 	began := time.Now()
 	for _, after := range n.moments() {
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, time.Until(began.Add(after))) != nil {
 			return
-		case <-time.After(time.Until(began.Add(after))):
 		}
 		state, err := n.Host.Networks.Look(ctx)
 		if err != nil {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"strings"
+	"slices"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 )
 
 // guard monitors the machine's network until ctx ends, and calls stop if the network is missing for too long. It sends the longest outage.
@@ -25,11 +25,9 @@ func (n *networkTrial) guard(ctx context.Context, stop context.CancelCauseFunc) 
 			if time.Since(last) >= cutPatience {
 				stop(errCutOff)
 			}
-			select {
-			case <-ctx.Done():
+			if backoff.Sleep(ctx, probeInterval) != nil {
 				done <- longest
 				return
-			case <-time.After(probeInterval):
 			}
 		}
 	}()
@@ -56,10 +54,8 @@ func (n *networkTrial) awaitAddress(ctx context.Context) {
 			n.fail("the address of the machine is not back %.0f s after the networks were deleted", time.Since(began).Seconds())
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, probeInterval) != nil {
 			return
-		case <-time.After(probeInterval):
 		}
 	}
 	n.note("the machine has its address %.0f s after the networks were deleted", time.Since(began).Seconds())
@@ -83,26 +79,17 @@ func (s *session) hasAddress(want netip.Addr) bool {
 // adapterOf returns the name of the interface with an address.
 func (s *session) adapterOf(address netip.Addr) string {
 	for _, i := range s.facts.Interfaces {
-		if hasAddressOf(i, address) {
+		if slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == address }) {
 			return i.Name
 		}
 	}
 	return ""
 }
 
-func hasAddressOf(i wicdapi.Interface, address netip.Addr) bool {
-	for _, a := range i.Addresses {
-		if a.Addr() == address {
-			return true
-		}
-	}
-	return false
-}
-
 // gateway returns the default gateway; empty if it is unknown.
 func (s *session) gateway(ctx context.Context) string {
-	output, err := s.commandOutput(ctx, powerShell+"(Get-NetRoute -DestinationPrefix 0.0.0.0/0 | Sort-Object RouteMetric | Select-Object -First 1).NextHop")
-	address, parsing := netip.ParseAddr(strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")))
+	output, err := s.powerShell(ctx, "(Get-NetRoute -DestinationPrefix 0.0.0.0/0 | Sort-Object RouteMetric | Select-Object -First 1).NextHop")
+	address, parsing := netip.ParseAddr(output)
 	if err != nil || parsing != nil || !address.Is4() {
 		return ""
 	}

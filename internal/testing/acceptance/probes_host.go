@@ -118,10 +118,10 @@ func tryHyperV(ctx context.Context, s *session) (string, error) {
 // hasVirtualizationBasedSecurity reports whether Windows uses its hypervisor for its own security. Credential Guard does so by default on Windows
 // Server 2025 in a domain (https://learn.microsoft.com/windows/security/identity-protection/credential-guard/).
 func (s *session) hasVirtualizationBasedSecurity(ctx context.Context) bool {
-	output, err := s.commandOutput(ctx, powerShell+`Get-CimInstance -Namespace root\Microsoft\Windows\DeviceGuard -ClassName Win32_DeviceGuard`+
+	output, err := s.powerShell(ctx, `Get-CimInstance -Namespace root\Microsoft\Windows\DeviceGuard -ClassName Win32_DeviceGuard`+
 		" | ForEach-Object VirtualizationBasedSecurityStatus")
 	const running = "2"
-	if err == nil && strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")) == running {
+	if err == nil && output == running {
 		return true
 	}
 	output, err = s.commandOutput(ctx, `reg.exe query HKLM\SYSTEM\CurrentControlSet\Control\DeviceGuard /v EnableVirtualizationBasedSecurity`)

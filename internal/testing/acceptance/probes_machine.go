@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 )
 
 func tryRevision(_ context.Context, s *session) (string, error) {
@@ -66,9 +68,9 @@ func tryAdapter(ctx context.Context, s *session) (string, error) {
 			"Get-NetAdapter -IncludeHidden -InterfaceIndex " + number + " | Select-Object HardwareInterface,Virtual,InterfaceDescription",
 			"Get-NetIPInterface -AddressFamily IPv4 -InterfaceIndex " + number + " | Select-Object Dhcp,NlMtu",
 		} {
-			output, err := s.commandOutput(ctx, powerShell+command+" | ConvertTo-Json -Compress")
+			output, err := s.powerShell(ctx, command+" | ConvertTo-Json -Compress")
 			if err == nil {
-				err = json.Unmarshal([]byte(strings.TrimSpace(strings.TrimPrefix(output, "\ufeff"))), &state)
+				err = json.Unmarshal([]byte(output), &state)
 			}
 			if err != nil {
 				return "", untriedf("PowerShell does not tell of adapter %q: %w", i.Name, err)
@@ -134,10 +136,8 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	if s.Wine {
 		patience = time.Second
 	}
-	select {
-	case <-ctx.Done():
-		return "", untriedf("%w", ctx.Err())
-	case <-time.After(patience):
+	if err := backoff.Sleep(ctx, patience); err != nil {
+		return "", untriedf("%w", err)
 	}
 	if _, err := os.Stat(file); err != nil {
 		return "", fmt.Errorf("it is gone %.0f s later: %w", patience.Seconds(), err)
@@ -152,8 +152,7 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 
 // detections returns how many threats Defender has detected, or that the number is unknown.
 func (s *session) detections(ctx context.Context) string {
-	output, err := s.commandOutput(ctx, powerShell+"@(Get-MpThreatDetection).Count")
-	if count := strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")); err == nil && count != "" {
+	if count, err := s.powerShell(ctx, "@(Get-MpThreatDetection).Count"); err == nil && count != "" {
 		return count
 	}
 	return "unknown"

@@ -65,7 +65,7 @@ func tryOpenSSH(ctx context.Context, s *session) (string, error) {
 		return "", untriedf("%w", err)
 	}
 	target := remote.Target{Address: "127.0.0.1", User: s.user, Key: signer}
-	var seen, wrong []string
+	var all findings
 	for _, sh := range loginShells() {
 		if sh.path != "" && !s.Host.Disk.Exists(sh.path) {
 			continue
@@ -75,20 +75,16 @@ func tryOpenSSH(ctx context.Context, s *session) (string, error) {
 		}
 		l := login{target: target, program: s.Program, shell: sh.name}
 		l.try(ctx)
-		seen, wrong = append(seen, l.seen...), append(wrong, l.wrong...)
+		all.seen, all.wrong = append(all.seen, l.seen...), append(all.wrong, l.wrong...)
 	}
-	text := strings.Join(seen, "\n")
-	if len(wrong) > 0 {
-		return "", errors.New(strings.Join(append(wrong, text), "\n"))
-	}
-	return text, nil
+	return all.result()
 }
 
 // login is one login with one shell, and what it found.
 type login struct {
 	target         remote.Target
 	program, shell string
-	seen, wrong    []string
+	findings
 }
 
 func (l *login) check(what string, err error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
@@ -156,10 +157,8 @@ func (s *session) awaitContainers(ctx context.Context, requested time.Time) (str
 			s.facts, s.factsFailure = s.Host.System.Facts(ctx)
 			return fmt.Sprintf("the program started %.0f s after it had asked for the restart; then DISM said: %s", began.Sub(requested).Seconds(), strings.Join(history, ", ")), nil
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pollPause) != nil {
 			return "", fmt.Errorf("%.0f s after the start, the feature is not enabled; DISM said: %s", time.Since(began).Seconds(), strings.Join(history, ", "))
-		case <-time.After(pollPause):
 		}
 	}
 }
