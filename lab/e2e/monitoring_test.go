@@ -153,7 +153,7 @@ func (p place) expectResults(prometheus *lab.Prometheus, without map[string]stri
 // expectHealthyRules waits until Prometheus has evaluated every rule and alert without an error.
 func (p place) expectHealthyRules(prometheus *lab.Prometheus) {
 	p.eventually("every rule was evaluated", func(ctx context.Context) string {
-		result, err := prometheus.Rules(ctx)
+		result, err := prometheus.Rules(ctx, nil)
 		if err != nil || len(result.Groups) == 0 {
 			return fmt.Sprintf("there are %d groups of rules (%v)", len(result.Groups), err)
 		}

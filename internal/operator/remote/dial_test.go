@@ -351,7 +351,9 @@ func TestLoginWorksWithEveryKindOfKey(t *testing.T) {
 	for _, kind := range []string{"ed25519", "ecdsa", "rsa"} {
 		t.Run(kind, func(t *testing.T) {
 			key := newKey(t, kind)
-			host := startHost(t, func(o *sshserver.Options) { o.Keys = func(string) []ssh.PublicKey { return []ssh.PublicKey{key.PublicKey()} } })
+			host := startHost(t, func(o *sshserver.Options) {
+				o.Keys = func(string) []ssh.PublicKey { return []ssh.PublicKey{key.PublicKey()} }
+			})
 			host.target.Key = key
 			host.dial(t, Options{})
 		})

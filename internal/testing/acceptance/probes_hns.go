@@ -98,7 +98,7 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	if err := errors.Join(err, removal); err != nil {
 		n.fail("deleting the networks: %v", err)
 	}
-	return n.result()
+	return n.findings.result()
 }
 
 // try creates all objects. It stops early when ctx ends.

@@ -18,17 +18,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// Overlay has the overlay's ports for the Host Network Service. Its networks are ordered by ID.
-type Overlay interface {
-	overlay.HNS
-	overlay.Finder
-	overlay.HostRouter
-}
-
 // NetworksFixture is a running Host Network Service for one test, without networks. The fixture cleans up after the test.
 type NetworksFixture struct {
 	Networks hostapi.Networks
-	Overlay  Overlay
+	// Overlay orders its networks by ID.
+	Overlay overlay.HNS
 	// Balance creates a load balancer like kube-proxy, and returns its ID.
 	Balance func(t *testing.T, b hns.LoadBalancer) (id string)
 	// Stop stops the service, Start starts it with the same objects; nil if NoStop is the reason why it cannot be stopped.
@@ -36,7 +30,7 @@ type NetworksFixture struct {
 	NoStop      string
 }
 
-// Networks checks the contracts of hostapi.Networks and Overlay.
+// Networks checks the contracts of hostapi.Networks and overlay.HNS.
 func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
 	run(t, fixture, []test[NetworksFixture]{
 		{"ANetworkIsAsItWasAskedForAndHasItsAddresses", aNetworkIsAsItWasAskedFor},
