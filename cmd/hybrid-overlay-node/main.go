@@ -26,8 +26,8 @@ func main() {
 		Stdout:   os.Stdout,
 		Stderr:   os.Stderr,
 		HNS:      networks,
-		Routes:   routes,
-		Adapters: adapters,
+		Routes:   routes(),
+		Adapters: adapters(),
 		Serve: func(run func(context.Context)) error {
 			return scm.Serve(service, func(ctx context.Context) uint32 { run(ctx); return 0 })
 		},

@@ -14,7 +14,6 @@ func networks() (overlay.HNS, error) {
 	return nil, fmt.Errorf("hybrid-overlay-node runs on Windows only: %w", errors.ErrUnsupported)
 }
 
-var (
-	routes   overlay.Routes
-	adapters overlay.Adapters
-)
+func routes() overlay.Routes { return nil }
+
+func adapters() overlay.Adapters { return nil }

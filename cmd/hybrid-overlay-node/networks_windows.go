@@ -13,10 +13,9 @@ import (
 // networks opens the local Host Network Service.
 func networks() (overlay.HNS, error) { return network.NewHNS(scm.NewChanges()), nil }
 
-var (
-	routes   hostRoutes
-	adapters hostAdapters
-)
+func routes() overlay.Routes { return hostRoutes{} }
+
+func adapters() overlay.Adapters { return hostAdapters{} }
 
 // hostRoutes manages the routes of the local host.
 type hostRoutes struct{}

@@ -180,7 +180,7 @@ func (j *joining) exists(path string) func(context.Context) (string, error) {
 	}
 }
 
-// awaitGone waits until an object does not exist. Meanwhile, the condition Ready of an instance tells what it waits for.
+// awaitGone waits until an object does not exist. Meanwhile, an instance's condition Ready names what it waits for.
 func (j *joining) awaitGone(ctx context.Context, what, path string) error {
 	return j.await(ctx, what, func(ctx context.Context) (string, error) {
 		err := j.api.get(ctx, path, nil)

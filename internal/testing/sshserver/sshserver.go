@@ -27,7 +27,7 @@ const loginGrace = 2 * time.Minute
 type Options struct {
 	// HostKeys identify the host. Each key is offered, the client chooses by type. At least one is needed.
 	HostKeys []ssh.Signer
-	// Keys returns the keys that a user may log in with, at each login. If nil, nobody may.
+	// Keys returns the keys that a user may log in with, at each login. If nil, none.
 	Keys func(user string) []ssh.PublicKey
 	// Home is an existing folder of this machine: commands start there, and relative names of file transfers are resolved there.
 	Home string
