@@ -10,9 +10,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -117,18 +115,4 @@ func checkURL(value string) (hasUser bool, err error) {
 		return false, errors.New("has something after host and port; write http://host:port, and %-encode special characters of user and password")
 	}
 	return u.User != nil, nil
-}
-
-// Changed returns the sorted names of the variables that differ: changed, added or removed. Callers merge plain and
-// secret variables first.
-func Changed(from, to map[string]string) []string {
-	names := map[string]bool{}
-	for _, pair := range [][2]map[string]string{{from, to}, {to, from}} {
-		for name, value := range pair[0] {
-			if other, found := pair[1][name]; !found || other != value {
-				names[name] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }

@@ -185,42 +185,35 @@ func TestInvalidProxyErrorsHideSecrets(t *testing.T) {
 		want []string
 	}{
 		"socks5":                 {settings("socks5://user:hunter2@proxy:1080", "", ""), []string{"Proxy cluster: status.httpProxy does not begin with http:// or https://"}},
-		"no scheme":              {settings("proxy.example.com:3128", "", ""), []string{"status.httpProxy does not begin with"}},
 		"user of a domain":       {settings(`http://CORP\svc-user:hunter2@proxy:8080`, "", ""), []string{"status.httpProxy"}},
 		"no scheme and user":     {settings("user:hunter2@proxy:3128", "", ""), []string{"status.httpProxy does not begin with"}},
 		"line break":             {settings("", "http://user:hunter2@proxy:3128\nX=1", ""), []string{"status.httpsProxy is not a URL"}},
-		"line break at the end":  {settings("", plainURL+"\n", ""), []string{"status.httpsProxy is not a URL"}},
 		"NUL":                    {settings("", "http://user:hunter2@proxy\x00:3128", ""), []string{"status.httpsProxy is not a URL"}},
-		"space":                  {settings("http://pro xy:3128", "", ""), []string{"status.httpProxy is not a URL"}},
 		"no host":                {settings("http://user:hunter2@:3128", "", ""), []string{"no valid host"}},
 		"no host, no slashes":    {settings("http:hunter2", "", ""), []string{"no valid host"}},
 		"host of other letters":  {settings("http://pröxy:3128", "", ""), []string{"no valid host"}},
-		"half an address":        {settings("http://10.0.300:3128", "", ""), []string{"no valid host"}},
 		"address with a zone":    {settings("http://[fe80::1%25eth0]:3128", "", ""), []string{"no valid host"}},
 		"forgotten @":            {settings("http://user:hunter2", "", ""), []string{"is not a URL"}},
 		"port out of range":      {settings("http://proxy:70000", "", ""), []string{"no valid port"}},
-		"empty port":             {settings("http://proxy:", "", ""), []string{"no valid port"}},
 		"password with slash":    {settings("http://user:1/hunter2@proxy:3128", "", ""), []string{"%-encode"}},
 		"password with hash":     {settings("http://user:1#hunter2@proxy:3128", "", ""), []string{"%-encode"}},
 		"password with question": {settings("http://user:1?hunter2@proxy:3128", "", ""), []string{"%-encode"}},
+		"empty port":             {settings("http://proxy:", "", ""), []string{"no valid port"}},
+		"long entry":             {settings(plainURL, "", strings.Repeat("x;", 5000)), []string{`"x;x;`}},
+		"wrong without use":      {settings("", "", "a;b"), []string{`"a;b"`}},
 		"path":                   {settings("http://proxy:3128/hunter2", "", ""), []string{"after host and port"}},
 		"semicolons":             {settings(plainURL, "", "a.com;b.com"), []string{`Proxy cluster: status.noProxy has invalid entries (1): "a.com;b.com"; allowed are`, "commas"}},
-		"spaces between":         {settings(plainURL, "", "a.com b.com"), []string{`"a.com b.com"`}},
 		"line break between":     {settings(plainURL, "", "a.com\nHTTP_PROXY=x"), []string{`"a.com\nHTTP_PROXY=x"`}},
-		"star in the middle":     {settings(plainURL, "", "*example.com,10.0.*,a.*.com"), []string{`"*example.com", "10.0.*", "a.*.com"`}},
 		"beginning of an address": {settings(plainURL, "", "10.0.,192.168.1.300,10.0.0.0/33,1:2"),
 			[]string{`"10.0.", "192.168.1.300", "10.0.0.0/33", "1:2"`}},
-		"ports":             {settings(plainURL, "", "a.com:0,a.com:,a.com:70000,a.com:080,10.0.0.1:0,:80"), []string{`"a.com:0", "a.com:", "a.com:70000", "a.com:080", "10.0.0.1:0", ":80"`}},
-		"brackets":          {settings(plainURL, "", "[fd00::1],fe80::1%eth0"), []string{`"[fd00::1]", "fe80::1%eth0"`}},
-		"only dots":         {settings(plainURL, "", ".,*.,..,a..b"), []string{`".", "*.", "..", "a..b"`}},
-		"quotes":            {settings(plainURL, "", `"a.com"`), []string{"has invalid entries (1)"}},                      // https://issues.redhat.com/browse/OCPBUGS-43570
-		"URL without user":  {settings(plainURL, "", "https://registry.example.com"), []string{"has invalid entries (1)"}}, // https://github.com/openshift/openshift-docs/issues/25195
-		"URL as entry":      {settings(plainURL, "", "http://user:hunter2@host"), []string{"invalid entries (1): an entry with @"}},
-		"long entry":        {settings(plainURL, "", strings.Repeat("x;", 5000)), []string{`"x;x;`}},
-		"many":              {settings(plainURL, "", strings.Repeat("a;b,", 500)), []string{"invalid entries (500)", `"a;b"`}},
-		"wrong without use": {settings("", "", "a;b"), []string{`"a;b"`}},
-		"all at once":       {settings("ftp://hunter2", "http://", "a;b"), []string{"status.httpProxy", "status.httpsProxy", "status.noProxy"}},
-		"too long":          {settings(plainURL, "", many()), []string{"status.noProxy and the cluster's own entries have", "32767"}},
+		"ports":            {settings(plainURL, "", "a.com:0,a.com:,a.com:70000,a.com:080,10.0.0.1:0,:80"), []string{`"a.com:0", "a.com:", "a.com:70000", "a.com:080", "10.0.0.1:0", ":80"`}},
+		"brackets":         {settings(plainURL, "", "[fd00::1],fe80::1%eth0"), []string{`"[fd00::1]", "fe80::1%eth0"`}},
+		"quotes":           {settings(plainURL, "", `"a.com"`), []string{"has invalid entries (1)"}},                      // https://issues.redhat.com/browse/OCPBUGS-43570
+		"URL without user": {settings(plainURL, "", "https://registry.example.com"), []string{"has invalid entries (1)"}}, // https://github.com/openshift/openshift-docs/issues/25195
+		"URL as entry":     {settings(plainURL, "", "http://user:hunter2@host"), []string{"invalid entries (1): an entry with @"}},
+		"many":             {settings(plainURL, "", strings.Repeat("a;b,", 500)), []string{"invalid entries (500)", `"a;b"`}},
+		"all at once":      {settings("ftp://hunter2", "http://", "a;b"), []string{"status.httpProxy", "status.httpsProxy", "status.noProxy"}},
+		"too long":         {settings(plainURL, "", many()), []string{"status.noProxy and the cluster's own entries have", "32767"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -259,27 +252,6 @@ func TestInvalidClusterValuesAreNamed(t *testing.T) {
 			_, _, err := Render(settings(plainURL, "", ""), in)
 			if err == nil || !strings.Contains(err.Error(), `10.0.0.0/99", which belongs to the cluster`) {
 				t.Error(err)
-			}
-		})
-	}
-}
-
-func TestChangedNamesWhatDiffers(t *testing.T) {
-	before := map[string]string{HTTPProxy: "a", HTTPSProxy: "b", "EMPTY": ""}
-	for name, test := range map[string]struct {
-		from, to map[string]string
-		want     []string
-	}{
-		"nothing":       {before, maps.Clone(before), nil},
-		"all goes":      {before, nil, []string{"EMPTY", HTTPSProxy, HTTPProxy}},
-		"all comes":     {map[string]string{}, before, []string{"EMPTY", HTTPSProxy, HTTPProxy}},
-		"one is other":  {before, map[string]string{HTTPProxy: "a", HTTPSProxy: "c", "EMPTY": ""}, []string{HTTPSProxy}},
-		"one and other": {before, map[string]string{HTTPProxy: "a", "EMPTY": "", NoProxy: "c"}, []string{HTTPSProxy, NoProxy}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want := slices.Sorted(slices.Values(test.want))
-			if got := Changed(test.from, test.to); !slices.Equal(got, want) {
-				t.Errorf("got %v, want %v", got, want)
 			}
 		})
 	}
