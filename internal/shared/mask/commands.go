@@ -47,7 +47,7 @@ func tools() map[string]tool {
 		"certutil": {flags: []string{"-p"}}, "openssl": {flags: []string{"-k", "-K"}, attached: []string{"pass:"}},
 		"smbclient": {flags: []string{"-U"}}, "rpcclient": {flags: []string{"-U"}}, "net": {position: after("user", "use")}, "net1": {position: after("user", "use")},
 		"setx": {position: named}, "set": {position: named}, "env": {position: named}, "htpasswd": {position: lastOf("-b")}, "vault": {position: after("login")},
-		"reg": {position: registryData}, "ntlmrelayx": ldap, "mongo": shell, "mongosh": shell, "psql": {}, "wmic": {}, "etcdctl": {flags: []string{"--user"}, attached: []string{"--user="}},
+		"reg": {position: registryData}, "ntlmrelayx": ldap, "mongo": shell, "mongosh": shell, "etcdctl": {flags: []string{"--user"}, attached: []string{"--user="}},
 	}
 }
 
