@@ -69,21 +69,14 @@ func prefixCases() []routeCase {
 	const longest, separator = "man: only the table with the longest match is used", "man: the prefix ends at a separator"
 	return []routeCase{
 		{longest, nested, "quay.io/team/app" + someDigest, "m.test/app quay.io/team/app"},
-		{longest, nested, "quay.io/team/app/x" + someDigest, "m.test/app/x quay.io/team/app/x"},
-		{longest, nested, "quay.io/team/other" + someDigest, "m.test/team/other quay.io/team/other"},
 		{longest, nested, "quay.io/other" + someDigest, "m.test/all/other quay.io/other"},
 		{separator, nested, "quay.io/teams/app" + someDigest, "m.test/all/teams/app quay.io/teams/app"},
-		{separator, nested, "quay.io.test/team" + someDigest, "quay.io.test/team"},
 		{"man: only the longest is used, also when its mirrors are for tags only", mixed, "quay.io/team/app" + someDigest, "quay.io/team/app"},
-		{"man: only the longest is used", mixed, "quay.io/team/app:1", "t.test/app quay.io/team/app"},
-		{"api: mirrors of a digest set are for digests only", mixed, "quay.io/app:1", "quay.io/app"},
 		{"man: a prefix is host[:port]", ports, "r.test:5000/app:1", "m.test:8443/x/app r.test:5000/app"},
 		{"man: a host without port is another prefix", ports, "r.test/app:1", "n.test/app r.test/app"},
-		{"man: a prefix is host[:port]", ports, "r.test:5001/app:1", "r.test:5001/app"},
 		{"man: hosts may be addresses", six, "[fd00::1]:5000/x/app:1", "[fd00::2]:5000/y/app [fd00::1]:5000/x/app"},
 		{"man: the namespace of docker.io must include library", hub, "docker.io/library/nginx:1", "m.test/hub/nginx docker.io/library/nginx"},
 		{"man: docker.io", hub, "docker.io/team/app:1", "m.test/team/app docker.io/team/app"},
-		{"man: docker.io", hub, "docker.io/others/app:1", "docker.io/others/app"},
 		{"man: the location takes the place of the prefix, also of one with underscores", // https://github.com/openshift/hypershift
 			sets(tags("a", entry("quay.io/some_team_x/operator", allow, "m.test/hypershift/operator"))), "quay.io/some_team_x/operator:1", "m.test/hypershift/operator quay.io/some_team_x/operator"},
 		{"man: the location takes the place of the prefix: it may have another last name",
@@ -105,10 +98,7 @@ func wildcardCases() []routeCase {
 		{"man: a wildcard is for subdomains, not for the domain", wild, "example.com/x" + someDigest, "example.com/x"},
 		{"man: a wildcard begins at a dot", wild, "badexample.com/x" + someDigest, "badexample.com/x"},
 		{"man: a wildcard is of the host, not of the path", wild, "r.test/b.example.com/x" + someDigest, "r.test/b.example.com/x"},
-		{"man: the longest match is used", wild, "b.deep.example.com/x" + someDigest, "d.test/x b.deep.example.com/x"},
 		{"man: the longest match is used", wild, "a.example.com/x" + someDigest, "a.test/x a.example.com/x"},
-		{"api: NeverContactSource", shut, "b.example.com/x" + someDigest, "m.test/x"},
-		{"mco: blocked for tags, too", shut, "b.example.com/x:1", ""},
 		{"api: the host of a wildcard is replaced; one with a port gives no name of a mirror", wild, "b.example.com:5000/x" + someDigest, "b.example.com:5000/x"},
 		{"man: a host with a port is a subdomain, too", shut, "b.example.com:5000/x" + someDigest, ""},
 	}
@@ -124,11 +114,8 @@ func kindCases() []routeCase {
 	return []routeCase{
 		{"api: digest sets are for digests", both, "quay.io/a" + someDigest, "d.test/a quay.io/a"},
 		{"api: tag sets are for tags", both, "quay.io/a:1", "t.test/a quay.io/a"},
-		{"c/image: a reference with tag and digest is one by digest", both, "quay.io/a:1" + someDigest, "d.test/a quay.io/a"},
 		{"api: the same mirror in both", same, "quay.io/a" + someDigest, "m.test/a d.test/a quay.io/a"},
-		{"api: the same mirror in both", same, "quay.io/a:1", "m.test/a quay.io/a"},
 		{"mco: NeverContactSource of a tag set blocks the source for digests, too", neverTags, "quay.io/a" + someDigest, "d.test/a"},
-		{"mco: NeverContactSource of one set blocks the source", neverTags, "quay.io/a:1", "t.test/a"},
 		{"WindowsConfig: pullBy DigestAndTag", ours, "quay.io/a:1", "m.test/a quay.io/a"},
 		{"WindowsConfig: pullBy DigestAndTag", ours, "quay.io/a" + someDigest, "m.test/a quay.io/a"},
 		{"WindowsConfig: pullBy Digest", sets(config(byDigest)), "quay.io/a:1", "quay.io/a"},
@@ -171,29 +158,21 @@ func accessCases() []routeCase {
 	const blocked, insecure, allowed = "man: blocked", "man: insecure", "mco: allowedRegistries"
 	return []routeCase{
 		{blocked, withAccess(plain).and(mirrors.Blocked, "s.test"), "s.test/x:1", ""},
-		{blocked, withAccess(plain).and(mirrors.Blocked, "s.test/team"), "s.test/x:1", "s.test/x"},
 		{blocked, withAccess(plain).and(mirrors.Blocked, "s.test/team"), "s.test/team/x:1", ""},
 		{blocked + ", by wildcard", withAccess(plain).and(mirrors.Blocked, "*.s.test"), "a.s.test/x:1", ""},
-		{blocked + ", by wildcard", withAccess(plain).and(mirrors.Blocked, "*.s.test"), "s.test/x:1", "s.test/x"},
 		{"c/image: a blocked source with mirrors is pulled from these", withAccess(mirrored).and(mirrors.Blocked, "s.test"), "s.test/x" + someDigest, "m.test/c/x n.test/x"},
 		{"mco: what is blocked is so in longer prefixes", withAccess(mirrored).and(mirrors.Blocked, "s.test"), "s.test/team/x" + someDigest, "m.test/t/x"},
 		{"c/image: a blocked registry is not asked as a mirror", withAccess(mirrored).and(mirrors.Blocked, "m.test"), "s.test/x" + someDigest, "n.test/x s.test/x"},
 		{blocked + ", by its name in full", withAccess(sets(tags("a", entry("s.test", allow, "docker.io")))).and(mirrors.Blocked, "docker.io/library"), "s.test/nginx:1", "s.test/nginx"},
 		{blocked + ", by its name in full", withAccess(plain).and(mirrors.Blocked, "docker.io/library"), "docker.io/library/nginx:1", ""},
 		{insecure, withAccess(plain).and(mirrors.Insecure, "s.test"), "s.test/x:1", "s.test/x!"},
-		{"mco: insecure holds for mirrors in the scope", withAccess(mirrored).and(mirrors.Insecure, "m.test"), "s.test/x" + someDigest, "m.test/c/x! n.test/x s.test/x"},
 		{"mco: insecure holds in longer prefixes", withAccess(mirrored).and(mirrors.Insecure, "s.test"), "s.test/team/x" + someDigest, "m.test/t/x s.test/team/x!"},
-		{insecure + ", by wildcard", withAccess(plain).and(mirrors.Insecure, "*.test"), "s.test/x:1", "s.test/x!"},
-		{allowed, withAccess(plain).and(mirrors.Allowed, "s.test"), "s.test/x:1", "s.test/x"},
 		{allowed + " blocks all others", withAccess(plain).and(mirrors.Allowed, "s.test"), "quay.io/x:1", ""},
 		{allowed + " may be repositories", withAccess(plain).and(mirrors.Allowed, "s.test/team"), "s.test/x:1", ""},
-		{allowed + " may be wildcards", withAccess(plain).and(mirrors.Allowed, "*.test"), "s.test/x:1", "s.test/x"},
 		{allowed + " is of the image's own name: its mirrors need not be in it", withAccess(mirrored).and(mirrors.Allowed, "s.test"), "s.test/x" + someDigest, "m.test/c/x n.test/x s.test/x"},
 		{allowed + " is of the image's own name", withAccess(mirrored).and(mirrors.Allowed, "m.test", "n.test"), "s.test/x" + someDigest, ""},
 		{"man: a mirror's own mirrors are not asked", cycle, "a.test/x:1", "b.test/x a.test/x"},
-		{"man: a mirror's own mirrors are not asked", cycle, "b.test/x:1", "a.test/x b.test/x"},
 		{"c/image: a source that must not be contacted is not asked as a mirror of others", neverCycle, "b.test/x:1", "b.test/x"},
-		{"c/image: it is not asked itself either", neverCycle, "a.test/x:1", "b.test/x"},
 	}
 }
 
@@ -204,12 +183,10 @@ func nestedCases() []routeCase {
 	const inherits, insecure = "mco: a scope without mirrors inherits those around it, with the rest of its path", "c/image: a mirror is insecure by its own location"
 	return []routeCase{
 		{inherits, withAccess(mirrored).and(mirrors.Insecure, "s.test/copies"), "s.test/copies/x" + someDigest, "m.test/c/copies/x s.test/copies/x!"},
-		{inherits, withAccess(mirrored).and(mirrors.Insecure, "s.test/copies"), "s.test/copies/x:1", "t.test/copies/x s.test/copies/x!"},
 		{inherits, withAccess(mirrored).and(mirrors.Blocked, "s.test/copies"), "s.test/copies/x" + someDigest, "m.test/c/copies/x"},
 		{"the nearest source counts", withAccess(mirrored).and(mirrors.Insecure, "s.test/team/x"), "s.test/team/x/y:1", "m.test/t/x/y s.test/team/x/y!"},
 		{"the nearest source counts, also when its mirrors are for tags only", withAccess(mirrored).and(mirrors.Insecure, "s.test/team/x"), "s.test/team/x/y" + someDigest, "s.test/team/x/y!"},
 		{"of a wildcard, the host goes", withAccess(mirrored).and(mirrors.Insecure, "a.wild.test/x"), "a.wild.test/x/y" + someDigest, "w.test/x/y a.wild.test/x/y!"},
-		{"a wildcard in a wildcard", withAccess(mirrored).and(mirrors.Insecure, "*.a.wild.test"), "b.a.wild.test/x" + someDigest, "w.test/x b.a.wild.test/x!"},
 		{"a host with a port has no name at the mirrors of a wildcard", withAccess(mirrored).and(mirrors.Insecure, "a.wild.test:5000"), "a.wild.test:5000/x" + someDigest, "a.wild.test:5000/x!"},
 		{"an entry whose mirrors cannot be used inherits none", shut, "s.test/own/x:1", ""},
 		{insecure, withAccess(mirrored).and(mirrors.Insecure, "m.test"), "s.test/x" + someDigest, "m.test/c/x! s.test/x"},
@@ -231,17 +208,14 @@ func rejectedCases() []routeCase {
 	return []routeCase{
 		{name, withAccess(mirrored).and(mirrors.Rejected, "s.test"), "s.test/x" + someDigest, ""},
 		{name + ", by a longer source", withAccess(mirrored).and(mirrors.Rejected, "s.test"), "s.test/team/x" + someDigest, ""},
-		{name + ", by wildcard", withAccess(mirrored).and(mirrors.Rejected, "*.test"), "s.test/x" + someDigest, ""},
 		{name + ", by wildcard and with a port", withAccess(mirrored).and(mirrors.Rejected, "*.test"), "s.test:5000/x:1", ""},
 		{"others are", withAccess(mirrored).and(mirrors.Rejected, "s.test/team"), "s.test/x" + someDigest, "m.test/c/x n.test/x s.test/x"},
 		{place, withAccess(mirrored).and(mirrors.Rejected, "m.test"), "s.test/x" + someDigest, "n.test/x s.test/x"},
 		{"mco: NeverContactSource is no rejection", withAccess(mirrored).and(mirrors.Rejected, "q.test"), "o.test/x" + someDigest, "m.test/o/x"},
 		{release + ": it comes from its mirrors", released("s.test/team/release", "s.test"), "s.test/team/release" + someDigest, "m.test/t/release"},
-		{release + ": others of the scope are", released("s.test/team/release", "s.test"), "s.test/team/x" + someDigest, ""},
 		{release + ", by its own name either", released("s.test/team/release", "s.test/team/release"), "s.test/team/release" + someDigest, "m.test/t/release"},
 		{release + ": a scope in it can", released("s.test/team/release", "s.test", "s.test/team/release/x"), "s.test/team/release/x" + someDigest, ""},
 		{release + ": without a mirror, its scope is not", released("r.test/team/release", "r.test", "s.test"), "r.test/x:1", "r.test/x"},
-		{release + ": others are", released("r.test/team/release", "r.test", "s.test"), "s.test/x" + someDigest, ""},
 		{release + ": nor where its mirrors are", released("s.test/team/release", "*.test"), "s.test/x" + someDigest, "m.test/c/x n.test/x s.test/x"},
 	}
 }

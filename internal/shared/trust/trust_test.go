@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -256,42 +255,5 @@ func TestNamesAreFitForMetricsAndMessages(t *testing.T) {
 	read, err := Read(text)
 	if err != nil || len(read) != 1 || !utf8.ValidString(read[0].Subject) || len(read[0].Subject) < 5000 {
 		t.Errorf("%.100s %v", texts(got.Problems), err)
-	}
-}
-
-// TestEveryBlockIsCounted builds bundles of random blocks with known numbers.
-func TestEveryBlockIsCounted(t *testing.T) {
-	good := []string{authority("a").pem(t), authority("b").pem(t), authority("c").pem(t)}
-	wrong := []string{
-		part{name: "old", from: year(-2), to: year(-1)}.pem(t), keyPEM(t),
-		"-----BEGIN CERTIFICATE-----\n", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
-		"-----BEGIN X-----\nAAAA\n-----END X-----\n",
-	}
-	around := []string{"", "\n", "# text\n", "\r\n", strings.Repeat("y", 70<<10) + "\n"}
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
-		var bundles []Bundle
-		blocks, problems, distinct := 0, 0, map[string]bool{}
-		for i := range 1 + random.IntN(3) {
-			var b strings.Builder
-			for range 1 + random.IntN(6) {
-				b.WriteString(around[random.IntN(len(around))])
-				piece := good[random.IntN(len(good))]
-				if random.IntN(2) == 0 {
-					piece = wrong[random.IntN(len(wrong))]
-					problems++
-				} else {
-					distinct[piece] = true
-				}
-				blocks++
-				b.WriteString(piece)
-			}
-			bundles = append(bundles, Bundle{fmt.Sprint(i), b.String()})
-		}
-		got := Collect(now(), bundles...)
-		if len(got.Certificates) != len(distinct) || len(got.Problems) != problems || len(got.Certificates)+got.Duplicates+len(got.Problems) != blocks {
-			t.Fatalf("%d blocks, %d problems, %d certificates: got %d certificates, %d duplicates, problems %q in %q",
-				blocks, problems, len(distinct), len(got.Certificates), got.Duplicates, texts(got.Problems), bundles)
-		}
 	}
 }
