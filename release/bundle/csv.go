@@ -1,10 +1,9 @@
 package bundle
 
 import (
-	"encoding/json"
-
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // container returns the only container of the only Deployment.
@@ -14,14 +13,7 @@ func container(c *v1alpha1.ClusterServiceVersion) *corev1.Container {
 
 // manifest returns the CSV as an object without the fields that only a cluster writes.
 func manifest(c *v1alpha1.ClusterServiceVersion) (map[string]any, error) {
-	text, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
-	var content map[string]any
-	if err := json.Unmarshal(text, &content); err != nil {
-		return nil, err
-	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
 	delete(content, "status")
-	return content, nil
+	return content, err
 }
