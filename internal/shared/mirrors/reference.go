@@ -3,7 +3,7 @@ package mirrors
 import (
 	"errors"
 	"net/netip"
-	"slices"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -54,7 +54,7 @@ func parseScope(text string) (scope, error) {
 		return scope{}, errors.New("a wildcard can only stand before a domain, as in *.example.com")
 	}
 	r, err := parseRepository(text)
-	if err == nil && isDevice(folderOf(r.host)) {
+	if err == nil && device.MatchString(folderOf(r.host)) {
 		return scope{}, errors.New("Windows reserves this name for a device, so containerd cannot have a folder for it; use another name for the registry")
 	}
 	return scope{repository: r}, err
@@ -160,15 +160,9 @@ func folderOf(host string) string {
 	return strings.ReplaceAll(host, ":", "")
 }
 
-// isDevice reports whether Windows takes a name for a device: CON and others, with any extension (learn.microsoft.com,
-// "Naming Files, Paths, and Namespaces").
-func isDevice(folder string) bool {
-	name, _, _ := strings.Cut(folder, ".")
-	if slices.Contains([]string{"con", "prn", "aux", "nul"}, name) {
-		return true
-	}
-	return len(name) == 4 && (strings.HasPrefix(name, "com") || strings.HasPrefix(name, "lpt")) && name[3] >= '0' && name[3] <= '9'
-}
+// device matches names that Windows takes for a device: CON and others, with any extension (learn.microsoft.com, "Naming Files, Paths,
+// and Namespaces").
+var device = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 
 // registryOf returns the host to contact for images of a host.
 func registryOf(host string) string {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -15,27 +16,20 @@ const maxID = 40
 
 // CheckID rejects an invalid name of a collection. The error describes what is allowed.
 func CheckID(id string) error {
-	ok := id != "" && len(id) <= maxID && id[0] != '-' && id[len(id)-1] != '-'
-	for _, r := range id {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-')
-	}
-	if !ok {
+	if len(id) > maxID || !validID.MatchString(id) {
 		return fmt.Errorf("%.64q cannot name a collection; allowed are 1 to %d lower-case letters, digits and hyphens, with no hyphen at either end", id, maxID)
 	}
-	if isDevice(id) {
+	if device.MatchString(id) {
 		return fmt.Errorf("%q cannot name a collection: it is the name of a Windows device; add a digit", id)
 	}
 	return nil
 }
 
-// isDevice reports whether Windows reserves a name for a device, whatever its extension.
-func isDevice(id string) bool {
-	switch id {
-	case "con", "prn", "aux", "nul":
-		return true
-	}
-	return len(id) == 4 && (strings.HasPrefix(id, "com") || strings.HasPrefix(id, "lpt")) && id[3] >= '0' && id[3] <= '9'
-}
+var (
+	validID = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	// device matches the names that Windows reserves for devices, whatever the extension.
+	device = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
+)
 
 // Folder is the folder of archives, below the log folder and below the kubelet's /logs/; FileName is the name of an archive in it.
 const Folder = "collect"
