@@ -30,13 +30,10 @@ type compiler struct {
 	scratch  string // a subfolder that is removed after the build
 }
 
-// plan determines version, flags and path of each component with a module.
+// plan determines version, flags and path of each component.
 func (c compiler) plan(ctx context.Context, components []Component) ([]program, error) {
 	var programs []program
 	for _, component := range components {
-		if component.Module == "" {
-			continue
-		}
 		p, err := c.planOne(ctx, component)
 		if err != nil {
 			return nil, fmt.Errorf("preparing %s: %w", component.Name, err)
@@ -49,12 +46,11 @@ func (c compiler) plan(ctx context.Context, components []Component) ([]program, 
 func (c compiler) planOne(ctx context.Context, component Component) (program, error) {
 	p := program{Component: component, version: c.Version}
 	if !p.own() {
-		const format = "{{with .Module}}{{if and .Replace .Replace.Version}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}{{end}}"
-		version, err := c.goCommand(ctx, p.Module, "list", "-f", format, p.Package)
+		pin, err := PinOf(c.Root, component)
 		if err != nil {
 			return program{}, err
 		}
-		p.version = version
+		p.version = pin.Version
 	}
 	p.flags = []string{"-ldflags=" + linkerFlags(p.Stamp, p.version)}
 	if c.Flags != nil {
