@@ -110,11 +110,12 @@ func TestTreesAreMasked(t *testing.T) {
 		"data":        map[string]any{"token": "hunter2", "notes": "fine", ".dockerconfigjson": `{"auths":{"q":{"auth":"aHVudGVyMg=="}}}`},
 		"args":        []any{"--token=hunter2", "--v=2", "--password", "hunter2", "--user=x"},
 		"command":     []any{"sqlcmd", "-P", "hunter2"},
+		"logins":      []any{map[string]any{"password": 770041.0}, map[string]any{"password": json.Number("770041")}},
 		"annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": `{"kind":"Secret","data":{"x":"hunter2"}}`},
 		"list":        map[string]any{"kind": "SecretList", "items": []any{map[string]any{"data": map[string]any{"x": "hunter2"}}}},
 	}
 	got, err := json.Marshal(mask.New().Tree(tree))
-	if err != nil || strings.Contains(string(got), "hunter2") || strings.Contains(string(got), "aHVudGVyMg") {
+	if err != nil || strings.Contains(string(got), "hunter2") || strings.Contains(string(got), "aHVudGVyMg") || strings.Contains(string(got), "770041") {
 		t.Errorf("got %s, %v", got, err)
 	}
 	for _, stays := range []string{"proxy:3128", "fine", "--v=2", "DB_PASS", "wmco", "sqlcmd", "--password", "--user=x"} {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -149,6 +150,8 @@ func (m *Masker) tree(key string, value any, depth int) any {
 		if classOf(key) == password && !isHonest(key, v.String()) {
 			return Mark
 		}
+	case float64: // the same without UseNumber
+		return m.tree(key, json.Number(strconv.FormatFloat(v, 'f', -1, 64)), depth)
 	case []any:
 		return m.list(key, v, depth)
 	case object:
