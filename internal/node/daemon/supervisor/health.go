@@ -79,8 +79,8 @@ func conditionOf(now, began time.Time, h health, current *corev1.NodeCondition) 
 		Type: api.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: api.ReasonServicesRunning, Message: "all services are running",
 	}
 	if len(h.problems) == 0 {
-		recovers := current != nil && current.Status != corev1.ConditionTrue
-		return c, h.running && !(recovers && now.Before(later(h.stable, began.Add(loopWithin))))
+		isEarly := current != nil && current.Status != corev1.ConditionTrue && now.Before(later(h.stable, began.Add(loopWithin)))
+		return c, h.running && !isEarly
 	}
 	var messages []string
 	for _, p := range h.problems {
