@@ -194,10 +194,11 @@ e2e-core: ## Ring 3: each capability once, with a real API server and real Windo
 E2E_1 := e2e-whole
 E2E_2 := e2e-lab e2e-acceptance e2e-olm e2e-conformance e2e-docs e2e-rights e2e-rights-oldest e2e-page
 
-e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test; SHARD=1 and SHARD=2 each run a half of it, for two machines.
+e2e: ## Ring 4: the whole lab. SHARD=1 and SHARD=2 each run a half of it, for two machines. ONLY=TestNetwork selects tests of Go; other steps still run.
 	$(RUN) prepare -- e2e-build -- $(if $(SHARD),$(or $(E2E_$(SHARD)),$(error SHARD=$(SHARD) is no shard of make e2e: it is 1 or 2)),$(E2E_1) $(E2E_2))
 
-e2e-ovn: ## The tests of the hybrid overlay with OVN-Kubernetes' own programs: OVNKUBE=path OVNKUBE_IDENTITY=path (lab/README.md). A test without them is skipped.
+e2e-ovn: ## The tests of the hybrid overlay with OVN-Kubernetes' own programs: OVNKUBE=path OVNKUBE_IDENTITY=path (docs/development.md).
+	$(if $(and $(WMCO_OVNKUBE),$(WMCO_OVNKUBE_IDENTITY)),,$(error make e2e-ovn needs OVNKUBE=path and OVNKUBE_IDENTITY=path: see docs/development.md))
 	$(RUN) prepare -- e2e-build -- e2e-ovn-tests
 
 gate: ## What CI runs: rings 1 and 2 without the race detector, and of ring 3 each capability once. It skips no step.

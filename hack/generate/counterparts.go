@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +38,10 @@ type counterpart struct {
 	Version string   `json:"version,omitempty"`
 	// Ran describes which part of it ran, and against what.
 	Ran string `json:"ran"`
-	// Tests are the names of test functions, Last the day of their last green run.
-	Tests []string `json:"tests"`
+	// Tests are the names of test functions, and Steps targets of the Makefile that run it without one. Last is the day of
+	// their last green run.
+	Tests []string `json:"tests,omitempty"`
+	Steps []string `json:"steps,omitempty"`
 	Last  string   `json:"last"`
 }
 
@@ -75,15 +78,16 @@ func counterpartsPage(root string, text []byte) ([]byte, error) {
 	if err := yaml.UnmarshalStrict(text, &all); err != nil {
 		return nil, err
 	}
-	places, err := testsIn(root)
-	if err != nil {
+	places, errTests := testsIn(root)
+	steps, errSteps := stepsIn(root)
+	if err := errors.Join(errTests, errSteps); err != nil {
 		return nil, err
 	}
 	page := bytes.NewBufferString(aboutCounterparts)
 	var faults error
 	for n, c := range all.Counterparts {
 		version, err := c.version(root)
-		links, errTests := c.links(places)
+		links, errTests := c.links(places, steps)
 		_, errLast := time.Parse(time.DateOnly, c.Last)
 		if err := errors.Join(err, errTests, errLast); err != nil {
 			faults = errors.Join(faults, fmt.Errorf("counterparts[%d] (%s): %w", n, c.Name, err))
@@ -116,24 +120,40 @@ func (c counterpart) version(root string) (string, error) {
 	return strings.Join(versions, ", "), nil
 }
 
-// links returns links to the files of the tests.
-func (c counterpart) links(places map[string]string) (links []string, err error) {
-	if len(c.Tests) == 0 {
-		return nil, errors.New("tests is empty; a counterpart without a test has not run")
+// links returns links to the files of the tests, and the commands of the steps.
+func (c counterpart) links(places map[string][]string, steps []string) (links []string, err error) {
+	if len(c.Tests)+len(c.Steps) == 0 {
+		return nil, errors.New("tests and steps are empty; a counterpart without a test has not run")
 	}
 	for _, name := range c.Tests {
-		file, found := places[name]
-		if !found {
-			err = errors.Join(err, fmt.Errorf("there is no test %s", name))
+		files := places[name]
+		if len(files) != 1 {
+			err = errors.Join(err, fmt.Errorf("there is no test %s, or more than one: %q", name, files))
+			continue
 		}
-		links = append(links, fmt.Sprintf("[%s](../%s)", strings.TrimPrefix(name, "Test"), file))
+		links = append(links, fmt.Sprintf("[%s](../%s)", strings.TrimPrefix(name, "Test"), files[0]))
+	}
+	for _, step := range c.Steps {
+		if !slices.Contains(steps, step) {
+			err = errors.Join(err, fmt.Errorf("the Makefile has no target %s", step))
+		}
+		links = append(links, "`make "+step+"`")
 	}
 	return links, err
 }
 
+// stepsIn returns the targets of the repository's Makefile.
+func stepsIn(root string) (steps []string, err error) {
+	content, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	for _, found := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllSubmatch(content, -1) {
+		steps = append(steps, string(found[1]))
+	}
+	return steps, err
+}
+
 // testsIn returns the files of the repository's test functions, by name.
-func testsIn(root string) (map[string]string, error) {
-	places := map[string]string{}
+func testsIn(root string) (map[string][]string, error) {
+	places := map[string][]string{}
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -154,7 +174,7 @@ func testsIn(root string) (map[string]string, error) {
 			return err
 		}
 		for _, found := range function.FindAllSubmatch(content, -1) {
-			places[string(found[1])] = filepath.ToSlash(name)
+			places[string(found[1])] = append(places[string(found[1])], filepath.ToSlash(name))
 		}
 		return nil
 	})

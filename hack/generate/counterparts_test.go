@@ -8,7 +8,9 @@ import (
 func TestFaultsOfTheTableAreNamed(t *testing.T) {
 	for name, test := range map[string]struct{ row, want string }{
 		"unknown test":       {`{name: a, version: "1", ran: x, tests: [TestOfNobody], last: "2026-11-27"}`, "counterparts[0] (a): there is no test TestOfNobody"},
-		"no test":            {`{name: a, version: "1", ran: x, tests: [], last: "2026-11-27"}`, "tests is empty"},
+		"no test":            {`{name: a, version: "1", ran: x, tests: [], last: "2026-11-27"}`, "tests and steps are empty"},
+		"unknown step":       {`{name: a, version: "1", ran: x, steps: [e2e-none], last: "2026-11-27"}`, "the Makefile has no target e2e-none"},
+		"two tests":          {`{name: a, version: "1", ran: x, tests: [TestRender], last: "2026-11-27"}`, "more than one"},
 		"no version":         {`{name: a, ran: x, tests: [TestFaultsOfTheTableAreNamed], last: "2026-11-27"}`, "either pins and package, or version"},
 		"no package":         {`{name: a, pins: [payload/cni], ran: x, tests: [TestFaultsOfTheTableAreNamed], last: "2026-11-27"}`, "either pins and package, or version"},
 		"package not pinned": {`{name: a, pins: [payload/cni], package: example.com/x, ran: x, tests: [TestFaultsOfTheTableAreNamed], last: "2026-11-27"}`, "example.com/x"},

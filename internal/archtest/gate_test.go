@@ -173,3 +173,15 @@ func outcomes(output string) (lines string) {
 	}
 	return lines
 }
+
+// TestMakeRefusesOVNTestsWithoutPrograms: their tests would be skipped, and make would pass without having run one.
+func TestMakeRefusesOVNTestsWithoutPrograms(t *testing.T) {
+	inRoot(t)
+	for _, args := range [][]string{{}, {"OVNKUBE=/bin/true"}, {"OVNKUBE_IDENTITY=/bin/true"}} {
+		command := exec.Command("make", append([]string{"-n", "e2e-ovn"}, args...)...)
+		command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "WMCO_OVNKUBE") || strings.HasPrefix(v, "MAKE") })
+		if out, err := command.CombinedOutput(); err == nil || !strings.Contains(string(out), "make e2e-ovn needs") {
+			t.Errorf("make e2e-ovn %q: %v\n%s", args, err, out)
+		}
+	}
+}

@@ -24,7 +24,7 @@ const autoscalerVariable = "WMCO_CLUSTER_AUTOSCALER"
 func (v onVSphere) isScaledByLoad() {
 	program := os.Getenv(autoscalerVariable)
 	if program == "" {
-		v.t.Skipf("SKIPPED: %s is not set: make e2e ONLY=TestVSphere AUTOSCALER=<path> (lab/README.md)", autoscalerVariable)
+		v.t.Skipf("SKIPPED: %s is not set: make e2e SHARD=1 ONLY=TestVSphere AUTOSCALER=<path> (lab/README.md)", autoscalerVariable)
 	}
 	v.limit(0, 2)
 	log := filepath.Join(v.t.TempDir(), "autoscaler.log")

@@ -29,8 +29,8 @@ func releaseOf(t *testing.T, minor string) string {
 	return payloadtest.Version(t, "../..", "kubelet-"+minor)
 }
 
-// TestEachKubernetes joins a host to a cluster of each minor version of Kubernetes in the payload, with its kubelet and kube-proxy. The control plane
-// has the same version. It runs if WMCO_KUBERNETES is "all": clusters of the other tests begin with the oldest or the newest version.
+// TestEachKubernetes joins a host to a cluster of each minor version of Kubernetes in the payload, with its kubelet. The control plane has the
+// same version. It runs if WMCO_KUBERNETES is "all": clusters of the other tests begin with the oldest or the newest version.
 func TestEachKubernetes(t *testing.T) {
 	if os.Getenv("WMCO_KUBERNETES") != "all" {
 		t.Skip("SKIPPED: WMCO_KUBERNETES is not \"all\"")
