@@ -2,9 +2,9 @@
 // pkg/proxy/winkernel, pkg/proxy/endpointslicecache.go and cmd/kube-proxy/app/server.go of Kubernetes 1.33 to 1.36. Where these versions differ,
 // the result is uncertain. It does no I/O. lab/differential_test.go compares it with the real kube-proxy.exe of each version in the payload.
 //
-// It covers an overlay network with direct server return and IPv4, as WICD configures kube-proxy. Source ranges, session affinity, topology
-// hints and health check ports do not affect load balancers there: the first three are settings of Linux proxies or of the load balancer itself,
-// and the last needs winkernel.forwardHealthCheckVIP, which is not set.
+// It covers an overlay network with direct server return and IPv4, as WICD configures kube-proxy. Source ranges, session affinity and topology
+// hints do not affect load balancers there: they are settings of Linux proxies or of the load balancer itself. The load balancers of health checks
+// (winkernel.forwardHealthCheckVip, on GCP) are not computed; those that exist are left alone.
 package kubeproxy
 
 import (

@@ -226,6 +226,9 @@ func renderProxyConfig(in Inputs) string {
 func winkernel(in Inputs, settings object) object {
 	if platform.Of(in.Cluster.Network.Platform).ForwardsVIP {
 		settings["forwardHealthCheckVip"] = strings.Trim(markForwardsVIP, `"`)
+		if settings["sourceVip"] != nil { // an overlay's endpoint of the host has our name; kube-proxy's default is the name on GKE
+			settings["rootHnsEndpointName"] = hostEndpoint
+		}
 	}
 	return settings
 }

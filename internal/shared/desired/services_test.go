@@ -169,8 +169,8 @@ func TestBoundsOfLogsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// TestKubeProxyAnswersPlatformHealthChecks: load balancers of GCP send health checks to the address of the Service. Windows Server 2019
-// rejects what kube-proxy needs for them.
+// TestKubeProxyAnswersPlatformHealthChecks: load balancers of GCP send health checks to the address of the Service, which kube-proxy forwards to
+// the host's endpoint, if it finds it by its name. Windows Server 2019 rejects what kube-proxy needs for that.
 func TestKubeProxyAnswersPlatformHealthChecks(t *testing.T) {
 	for _, test := range []struct {
 		platform string
@@ -209,6 +209,13 @@ func TestKubeProxyAnswersPlatformHealthChecks(t *testing.T) {
 			}
 			if err != nil || got.Winkernel["forwardHealthCheckVip"] != test.want {
 				t.Errorf("%s on %q, build %d: %v, %v, want %v", name, test.platform, test.build, got.Winkernel, err, test.want)
+			}
+			var endpoint any // of a bridge of the user's, kube-proxy's default
+			if name == "overlay" && test.want != nil {
+				endpoint = on.Network.Endpoint
+			}
+			if got.Winkernel["rootHnsEndpointName"] != endpoint {
+				t.Errorf("%s on %q: %v, want endpoint %v", name, test.platform, got.Winkernel, endpoint)
 			}
 		}
 	}
