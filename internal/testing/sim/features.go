@@ -163,15 +163,21 @@ func (b *boot) unfinishedLocked() hostapi.Unfinished {
 	return u
 }
 
+// VirtualMachinePlatform is the feature of Windows Subsystem for Linux, which is installed with it.
+const VirtualMachinePlatform = "VirtualMachinePlatform"
+
 // servicesOfFeatures returns the services that features install. The caller holds the lock.
 func (b *boot) servicesOfFeatures() (names []string) {
 	b.completeLocked()
-	hyperV := b.w.features[desired.HyperVFeature] == wicdapi.FeatureEnabled
-	if hyperV || b.w.features[desired.ContainersFeature] == wicdapi.FeatureEnabled {
+	isOn := func(name string) bool { return b.w.features[name] == wicdapi.FeatureEnabled }
+	if isOn(desired.ContainersFeature) || isOn(desired.HyperVFeature) || isOn(VirtualMachinePlatform) {
 		names = append(names, "hns", "vmcompute")
 	}
-	if hyperV {
+	if isOn(desired.HyperVFeature) {
 		names = append(names, "vmms")
+	}
+	if isOn(VirtualMachinePlatform) {
+		names = append(names, "WSLService")
 	}
 	return names
 }

@@ -209,16 +209,18 @@ func TestANodeNeedsNoDISM(t *testing.T) {
 	}
 }
 
-// TestHyperVAloneIsNotEnoughForPods: Hyper-V also installs some of the services of Containers.
-func TestHyperVAloneIsNotEnoughForPods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := withoutContainers(sim.Quirks{})
-		o.Features[desired.HyperVFeature] = wicdapi.FeatureEnabled
-		w, r := daemontest.NewHost(t, o)
-		if first := daemontest.MustJoin(t, w, r); !strings.Contains(first.Rebooting, desired.ContainersFeature) {
-			t.Errorf("the join ends with %+v, want a restart for the feature", first)
-		}
-	})
+// TestOtherFeaturesAreNotEnoughForPods: they also install some of the services of Containers.
+func TestOtherFeaturesAreNotEnoughForPods(t *testing.T) {
+	for _, feature := range []string{desired.HyperVFeature, sim.VirtualMachinePlatform} {
+		synctest.Test(t, func(t *testing.T) {
+			o := withoutContainers(sim.Quirks{})
+			o.Features[feature] = wicdapi.FeatureEnabled
+			w, r := daemontest.NewHost(t, o)
+			if first := daemontest.MustJoin(t, w, r); !strings.Contains(first.Rebooting, desired.ContainersFeature) {
+				t.Errorf("with %s, the join ends with %+v, want a restart for the feature", feature, first)
+			}
+		})
+	}
 }
 
 // TestUnreadableFactsAreSkipped has a computer that does not report its memory, boot ID and interfaces.

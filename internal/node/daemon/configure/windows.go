@@ -102,20 +102,21 @@ func (w *windows) lacking(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// hasContainers reports whether the services of feature Containers are installed. If Hyper-V's service is installed, too, it reports false, because
-// they may belong to Hyper-V.
+// hasContainers reports whether the services of feature Containers are installed. It reports false if they may belong to another feature: to
+// Hyper-V, or to the Virtual Machine Platform, which Windows Subsystem for Linux needs (services WSLService and LxssManager).
 func (w *windows) hasContainers(ctx context.Context) (bool, error) {
-	services, hyperV := []string{"hns", "vmcompute"}, "vmms"
-	list, err := w.Services.List(ctx, append(services, hyperV))
+	services, others := []string{"hns", "vmcompute"}, []string{"vmms", "WSLService", "LxssManager"}
+	list, err := w.Services.List(ctx, slices.Concat(services, others))
 	if err != nil {
 		return false, fmt.Errorf("listing the services of feature %s: %w", desired.ContainersFeature, err)
 	}
 	found := 0
 	for _, s := range list {
-		if strings.EqualFold(s.Name, hyperV) {
+		is := func(name string) bool { return strings.EqualFold(name, s.Name) }
+		if slices.ContainsFunc(others, is) {
 			return false, nil
 		}
-		if slices.ContainsFunc(services, func(name string) bool { return strings.EqualFold(name, s.Name) }) {
+		if slices.ContainsFunc(services, is) {
 			found++
 		}
 	}
