@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
@@ -110,7 +111,7 @@ func (h *HNS) ReadObjects(ctx context.Context, _ []string) (hns.State, error) {
 	if err := h.begin(ctx, "LookClosely"); err != nil {
 		return hns.State{}, err
 	}
-	return h.echoed(h.State()), nil
+	return h.echoed(h.found()), nil
 }
 
 // HasNetwork implements overlay.HNS.
@@ -118,10 +119,7 @@ func (h *HNS) HasNetwork(ctx context.Context, id string) (bool, error) {
 	if err := h.begin(ctx, "HasNetwork"); err != nil {
 		return false, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, exists := h.networks[id]
-	return exists, nil
+	return slices.ContainsFunc(h.found().Networks, func(n hns.Network) bool { return n.ID == id }), nil
 }
 
 // AddHostRoute implements overlay.HNS.
@@ -141,6 +139,17 @@ func (h *HNS) AddHostRoute(ctx context.Context, network string) error {
 	n.HostRoute = true
 	h.networks[network] = n
 	return nil
+}
+
+// found returns the objects that the service finds by ID.
+func (h *HNS) found() hns.State {
+	h.mu.Lock()
+	late := h.options.Quirks.FindsLate
+	h.mu.Unlock()
+	if late {
+		return h.listed(h.State())
+	}
+	return h.State()
 }
 
 // SetQuirks replaces the quirks of the service, as an update of Windows does.

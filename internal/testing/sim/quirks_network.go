@@ -29,5 +29,6 @@ func networkByChance(r *rand.Rand) NetworkQuirks {
 	if !q.NeedsAdapter && one(2) {
 		q.Adapters = []string{"Ethernet", "Ethernet 2"}
 	}
+	q.FindsLate = q.ListsLate > 0 && one(2)
 	return q
 }

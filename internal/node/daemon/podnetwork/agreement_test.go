@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
@@ -147,6 +148,41 @@ func TestNothingIsLostSoonAfterTheServiceHasStarted(t *testing.T) {
 			}
 			if ended < 40*time.Second+steadyAfter || ended > 2*time.Minute {
 				t.Errorf("a pod is ended %v after the service started, want a minute after the last endpoint came back", ended)
+			}
+		})
+	}
+}
+
+// TestTheHostsEndpointIsCreatedAgainOnlyAsARepair: not with repairs disabled, and not as long as the service may still find it.
+func TestTheHostsEndpointIsCreatedAgainOnlyAsARepair(t *testing.T) {
+	other := hns.Endpoint{ID: "other", Network: "n1", Address: addr("10.132.1.254")}
+	for repair, isCreated := range map[v1alpha1.NetworkRepair]bool{v1alpha1.RepairFull: true, v1alpha1.RepairReport: false, v1alpha1.RepairOff: false} {
+		t.Run(string(repair), func(t *testing.T) {
+			want := overlayWanted()
+			want.Repair = repair
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(0), told: cluster(0), proxy: 100, service: 7}
+			judge := func() networkPlan {
+				v.evidence, v.close = nil, nil
+				return m.decide(want, &v, answers{
+					ask: confirmed, closely: func([]string) *closeView { return &closeView{second: v.state, after: v.state} }, now: func() time.Time { return v.now },
+				})
+			}
+			_ = judge()
+			v.now, v.service = v.now.Add(time.Hour), 8
+			v.state.Endpoints = append(slices.DeleteFunc(v.state.Endpoints, func(e hns.Endpoint) bool { return e.Name == want.Endpoint }), other)
+			for began := v.now; v.now.Sub(began) < time.Minute; v.now = v.now.Add(5 * time.Second) {
+				p := judge()
+				if wantCreated := isCreated && v.now.Sub(began) >= incompleteFor; (p.create != nil) != wantCreated || (len(p.remove.Endpoints) > 0) != wantCreated {
+					t.Errorf("after %v: create %+v, remove %+v; want any: %v", v.now.Sub(began), p.create, p.remove, wantCreated)
+				}
+				if reason, message, _ := p.message(); reason != api.ReasonHNSEndpointLost ||
+					!isCreated && v.now.Sub(began) >= incompleteFor && !strings.Contains(message, "repairs are disabled (spec.network.repair)") {
+					t.Errorf("after %v: told %s: %s", v.now.Sub(began), reason, message)
+				}
+			}
+			want.Repair = v1alpha1.RepairFull
+			if p := judge(); p.create == nil {
+				t.Errorf("with repairs enabled, the endpoint is not created: %v", p.problems)
 			}
 		})
 	}

@@ -20,6 +20,8 @@ const (
 	makerStarts = 3 * time.Minute
 	// awaitedEvery is the check interval while the network is being created: a joining host waits for nothing else.
 	awaitedEvery = 500 * time.Millisecond
+	// incompleteFor is how long the Host Network Service may not have read all its objects after it has started. Windows documents no limit.
+	incompleteFor = 30 * time.Second
 )
 
 // networkMemory is what is remembered between passes. All its phases use one table.
@@ -38,11 +40,13 @@ type networkMemory struct {
 	// unsteadySince is when the Host Network Service last started or failed to answer, the network was last missing or replaced, or a missing
 	// object last came back on its own.
 	unsteadySince time.Time
-	// service is the process of the Host Network Service.
+	// service is the process of the Host Network Service, and startedAt when it was first seen.
 	service   uint32
+	startedAt time.Time
 	agreement agreement
-	// endpoint is the host's own endpoint, as last seen.
-	endpoint hns.Endpoint
+	// endpoint is the host's own endpoint, as last seen. endpointLost means that it is certainly lost, and stays so because repairs are disabled.
+	endpoint     hns.Endpoint
+	endpointLost bool
 }
 
 func newNetworkMemory() *networkMemory {
@@ -135,7 +139,7 @@ func (m *networkMemory) judgeParts(j *judgement) {
 // notification counts as a start.
 func (m *networkMemory) seeService(j *judgement) {
 	if m.unsteadySince.IsZero() || j.service != m.service || j.service == 0 && j.restarted {
-		m.unsteadySince, m.agreement = j.now, agreement{}
+		m.unsteadySince, m.startedAt, m.agreement = j.now, j.now, agreement{}
 	}
 	m.service = j.service
 }
@@ -191,36 +195,38 @@ func (m *networkMemory) miss(j *judgement, what string) {
 }
 
 // patience returns how long the service that creates the network has, and whether that is limited. Before the first network the service may be
-// waiting for something, unless it creates the network only at start, as flanneld does.
+// waiting for something, unless it creates the network only at start, as flanneld does: it then creates a network that Windows does not list a second
+// time.
 func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited bool) {
 	switch {
 	case len(j.maker) > 0: // it runs and reports what it waits for; a restart would only hide that for a while
 		return 0, false
 	case j.want.Once && (m.network == networkPresent || m.network == networkLost):
 		j.plan.soon()
-		return networkSoon, true
+		return max(networkSoon, m.startedAt.Add(incompleteFor).Sub(m.since)), true
 	case m.network == networkAwaited:
 		return makerStarts, j.want.Once
 	}
 	return makerStarts, true
 }
 
-// planEndpoint plans the host's own endpoint and the values of the network's files. It reports whether the endpoint exists; without it, nothing else can be done. An endpoint that existed is
-// re-created only if both generations of the API lack it.
+// planEndpoint plans the host's own endpoint and the values of the network's files. It reports whether the endpoint exists; without it, nothing else can
+// be done. An endpoint that existed is re-created only if repairs are enabled and both generations of the API lack it.
 func (m *networkMemory) planEndpoint(j *judgement, network *hns.Network) bool {
 	subnet := network.Subnets[0].Prefix
 	endpoint := m.hostEndpoint(j, network.ID)
-	if endpoint == nil && j.close != nil && j.close.err == nil {
-		m.endpoint = hns.Endpoint{} // it is certainly lost
-	}
+	isLost := m.isEndpointLost(j, endpoint, network.ID)
 	wasThere := m.endpoint.Network == network.ID
-	isUnknown := endpoint == nil && wasThere || endpoint != nil && !endpoint.Address.IsValid()
+	isUnknown := endpoint == nil && wasThere && !isLost || endpoint != nil && !endpoint.Address.IsValid()
 	if isUnknown && j.close == nil {
 		j.plan.ask.closely = true
 		j.plan.soon()
 	}
 	switch {
-	case endpoint == nil && wasThere && (j.close == nil || j.close.err != nil):
+	case isLost && !j.repairs():
+		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s does not exist; repairs are disabled (spec.network.repair)", j.want.Endpoint, j.want.Name)
+		return false
+	case endpoint == nil && wasThere:
 		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s is not listed", j.want.Endpoint, j.want.Name)
 		return false
 	case endpoint == nil:
@@ -238,6 +244,17 @@ func (m *networkMemory) planEndpoint(j *judgement, network *hns.Network) bool {
 		SourceVIP: endpoint.Address.String(), LastPodIP: lastOf(subnet).Prev().String(),
 	}
 	return j.plan.create == nil
+}
+
+// isEndpointLost reports whether the host's own endpoint existed and is certainly lost. If repairs are enabled, it is forgotten, so that it is created.
+func (m *networkMemory) isEndpointLost(j *judgement, found *hns.Endpoint, network string) bool {
+	isConfirmed := j.close != nil && j.close.err == nil && j.now.Sub(m.startedAt) >= incompleteFor
+	isLost := found == nil && m.endpoint.Network == network && (m.endpointLost || isConfirmed)
+	m.endpointLost = isLost && !j.repairs()
+	if isLost && j.repairs() {
+		m.endpoint = hns.Endpoint{}
+	}
+	return isLost
 }
 
 // hostEndpoint returns the host's own endpoint, from the lists or a close look; nil if there is none. If its address is not listed, the endpoint

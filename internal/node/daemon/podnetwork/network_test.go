@@ -273,14 +273,18 @@ func TestAnOverlayWaitsForTheSandboxImage(t *testing.T) {
 }
 
 // TestNoPodIsEndedForQuirks simulates hours of a node on many kinds of Windows whose Host Network Service restarts, lists objects late or without
-// some fields, or lists removed ones. Nothing was lost, so no pod is ended and nothing is removed.
+// some fields, or lists removed ones. Nothing was lost, so no pod is ended, nothing is removed, and a service that creates the network only at its
+// start is not restarted.
 func TestNoPodIsEndedForQuirks(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				quirks := sim.QuirksByChance(seed).Network
 				quirks.Ports, quirks.NeedsAdapter = 0, false // these lose load balancers, and the network
-				o := newServing(t, 5)
+				o := newOverlaid(t, 5, func(o *overlaid) { o.Request.Desired.Network.Once = seed%2 == 0 })
+				o.AwaitVersion(t)
+				time.Sleep(time.Minute)
+				maker := o.Windows.Service("hybrid-overlay-node").PID
 				for i := range 6 {
 					o.putPod(t, i)
 				}
@@ -300,6 +304,9 @@ func TestNoPodIsEndedForQuirks(t *testing.T) {
 				}
 				if got := o.Windows.Remnants(); len(got) != containers {
 					t.Errorf("there are containers %v, want %d; the condition is %+v; %+v", got, containers, networkCondition(o.Member), quirks)
+				}
+				if pid := o.Windows.Service("hybrid-overlay-node").PID; pid != maker {
+					t.Errorf("the service that creates the network was restarted; %+v", quirks)
 				}
 				// A Host Network Service that starts late is more than a quirk for kube-proxy: all its objects seem gone, and it is restarted.
 				if pid := o.Windows.Service("kube-proxy").PID; quirks.StartsLate == 0 && (pid != process || calls["Remove"] > 0) {

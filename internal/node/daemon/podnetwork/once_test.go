@@ -12,6 +12,7 @@ func TestAMakerThatMakesItsNetworkOnceIsRestarted(t *testing.T) {
 	gone := func(v *networkView) { v.state = hns.State{} }
 	bare := func(v *networkView) { v.state.Networks[0].RouterMAC = "" }
 	back := func(v *networkView) { v.state = healthy(0) }
+	starts := func(v *networkView) { v.service++; gone(v) }
 	type step struct {
 		after   time.Duration
 		change  func(*networkView)
@@ -26,6 +27,13 @@ func TestAMakerThatMakesItsNetworkOnceIsRestarted(t *testing.T) {
 			{}, {after: time.Minute, change: gone}, {after: time.Second}, {after: time.Second, restart: missing},
 			{after: 2 * time.Second}, {after: time.Minute}, {after: 2 * time.Minute, restart: missing},
 			{after: time.Second, change: back}, {after: time.Hour, change: gone}, {after: networkSoon, restart: missing},
+		}},
+		"Windows starts its service, and lists the network late": {true, []step{
+			{}, {after: time.Minute, change: starts}, {after: 20 * time.Second}, {after: time.Second, change: back}, {after: time.Hour},
+			{after: time.Minute, change: gone}, {after: networkSoon, restart: missing},
+		}},
+		"Windows starts its service, which has lost the network": {true, []step{
+			{}, {after: time.Minute, change: starts}, {after: incompleteFor - time.Second}, {after: time.Second, restart: missing}, {after: time.Minute},
 		}},
 		"it was lost before we looked":  {true, []step{{change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: missing}, {after: 2 * time.Minute}}},
 		"another makes it by itself":    {false, []step{{}, {after: time.Minute, change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: missing}}},

@@ -26,8 +26,11 @@ type Quirks struct {
 	// RefusesHostRoute rejects policy HostRoute, as builds before 18321 may (flannel, device_windows.go).
 	RefusesHostRoute bool
 	// ListsLate is how long lists lack every second object after the service has started, because it is still reading HNS.data: in the second
-	// generation of the API the list of networks, in the first one those of endpoints and of load balancers.
+	// generation of the API the list of networks, in the first one all lists.
 	ListsLate time.Duration
+	// FindsLate means that, as long as that, the other lists of the second generation lack every second object, too, and that no generation finds
+	// those by their IDs. lab/hns does not have it: its objects are found by ID.
+	FindsLate bool
 	// OmitsAddresses and OmitsVIPs remove the addresses of endpoints and load balancers from the results of the first generation of the API.
 	OmitsAddresses, OmitsVIPs bool
 	// ListsStale makes the first generation of the API list a removed pod endpoint: a second endpoint with the same address, on another host
