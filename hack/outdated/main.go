@@ -1,13 +1,19 @@
-// Command outdated compares the programs on hosts with the versions on the Go module proxy: the next patches and the next minor version
-// of each. It requests them by name, because the proxy's lists are incomplete. It exits with code 3 if a program has to be upgraded.
+// Command outdated compares the programs on hosts, and the libraries that the operator and the lab require, with the versions on the Go
+// module proxy: the next patches and the next minor versions of each. It requests them by name, because the proxy's lists are incomplete.
+// It exits with code 3 if one has to be upgraded, and with 1 if it could not compare.
 package main
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,29 +23,40 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	programs, err := read(".")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "outdated:", err)
-		os.Exit(1)
-	}
-	now := time.Now()
-	fmt.Fprintf(os.Stderr, "asking for newer versions of %d programs...\n", len(programs))
-	rows := compare(ctx, newProxy(os.Getenv("GOPROXY")), programs)
-	if write(os.Stdout, rows, now) > 0 {
-		os.Exit(3)
-	}
+	os.Exit(run(".", goproxy(), time.Now(), os.Stdout, os.Stderr))
 }
 
-// program is a set of programs with the same pin: all programs of one module in one folder.
+// goproxy returns the setting that the Go command uses, which may come from go env -w; empty if there is no Go command.
+func goproxy() string {
+	out, _ := exec.Command("go", "env", "GOPROXY").Output()
+	return strings.TrimSpace(string(out))
+}
+
+// run compares the pins of the repository in root and returns the exit code.
+func run(root, goproxy string, now time.Time, stdout, stderr io.Writer) int {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	p, err := newProxy(goproxy)
+	programs, unreadable := read(root)
+	if err := errors.Join(err, unreadable); err != nil {
+		fmt.Fprintln(stderr, "outdated:", err)
+		return 1
+	}
+	fmt.Fprintf(stderr, "asking for newer versions of %d programs and libraries...\n", len(programs))
+	if write(stdout, compare(ctx, p, programs), now) > 0 {
+		return 3
+	}
+	return 0
+}
+
+// program is a set of programs with the same pin: all programs of one module in one folder; or a library.
 type program struct {
 	names  []string
 	pin    build.Pin
 	newest bool // no other folder has a later minor version of the module
 }
 
-// read returns the third-party programs in the payload.
+// read returns the third-party programs in the payload, then the libraries.
 func read(root string) ([]program, error) {
 	var programs []program
 	for _, c := range build.Components() {
@@ -59,13 +76,44 @@ func read(root string) ([]program, error) {
 			programs = append(programs, program{names: []string{c.FullName()}, pin: pin, newest: true})
 		}
 	}
+	for _, folder := range []string{".", "lab"} {
+		required, err := libraries(filepath.Join(root, folder))
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range required {
+			if !slices.ContainsFunc(programs, func(p program) bool { return p.pin == l.pin }) {
+				programs = append(programs, l)
+			}
+		}
+	}
 	return programs, nil
+}
+
+// libraries returns the modules that the go.mod of a folder requires directly, in their releases. Others, such as commits and modules of
+// this repository, have no later release to compare with.
+func libraries(folder string) (all []program, err error) {
+	text, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	for _, required := range regexp.MustCompile(`(?m)^(?:require)?[ \t]+(\S+) v\S+$`).FindAllSubmatch(text, -1) { // without "// indirect"
+		module := string(required[1])
+		pin, err := build.PinIn(folder, module)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := parse(pin.Version); err == nil {
+			all = append(all, program{names: []string{module}, pin: pin, newest: true})
+		}
+	}
+	return all, nil
 }
 
 // write prints the table and returns the number of red rows.
 func write(to io.Writer, rows []row, now time.Time) (red int) {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "PROGRAM\tPINNED\tPATCH\tDAYS BEHIND\tMINOR\tFIXES UNTIL\tSTATE")
+	_, _ = fmt.Fprintln(w, "PROGRAM OR LIBRARY\tPINNED\tPATCH\tDAYS BEHIND\tMINOR\tFIXES UNTIL\tSTATE")
 	for _, r := range rows {
 		state := "current"
 		if kept, of := r.kept(now); of {
@@ -99,7 +147,7 @@ type row struct {
 	err        error
 }
 
-// patience is how long a patch may wait.
+// patience is how long a patch may wait after its release. A pin may be older: some projects release less often.
 const patience = 60 * 24 * time.Hour
 
 func (r row) daysBehind(now time.Time) int { return int(now.Sub(r.patchSince).Hours() / 24) }

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +14,9 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// has returns a proxy that serves versions with the day of their release, and rejects all others, as a proxy with a
+// serve returns the address of a proxy that serves versions with the day of their release, and rejects all others, as a proxy with a
 // partial mirror does.
-func has(t *testing.T, released map[string]string) proxy {
+func serve(t *testing.T, released map[string]string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		day, found := released[strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/"), ".info")]
@@ -28,7 +30,41 @@ func has(t *testing.T, released map[string]string) proxy {
 		}
 	}))
 	t.Cleanup(server.Close)
-	return newProxy("off," + server.URL + ",direct")
+	return server.URL
+}
+
+func has(t *testing.T, released map[string]string) proxy {
+	t.Helper()
+	p, err := newProxy(serve(t, released) + ",direct")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestExitCodeSaysWhatToDo uses the pins of the repository.
+func TestExitCodeSaysWhatToDo(t *testing.T) {
+	nothingNewer, late := serve(t, nil), time.Date(2040, time.January, 1, 0, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		root, goproxy string
+		now           time.Time
+		want          int
+		says          string // on stderr
+	}{
+		"nothing to upgrade":           {"../..", nothingNewer, time.Date(2026, time.November, 28, 0, 0, 0, 0, time.UTC), 0, "asking for newer versions of "},
+		"a line without fixes":         {"../..", nothingNewer, late, 3, "asking for newer versions of "},
+		"another folder":               {t.TempDir(), nothingNewer, late, 1, "go.mod: no such file"},
+		"no module proxy":              {"../..", "off", late, 1, `GOPROXY is "off", which begins with no module proxy`},
+		"a proxy that may not be used": {"../..", "direct," + nothingNewer, late, 1, "which begins with no module proxy"},
+		"no Go command":                {"../..", "", late, 1, `GOPROXY is ""`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			if got := run(test.root, test.goproxy, test.now, io.Discard, &stderr); got != test.want || !strings.Contains(stderr.String(), test.says) {
+				t.Errorf("the exit code is %d, want %d; it says %q, want %q", got, test.want, &stderr, test.says)
+			}
+		})
+	}
 }
 
 func TestTableListsOutdatedVersions(t *testing.T) {
@@ -52,7 +88,7 @@ func TestTableListsOutdatedVersions(t *testing.T) {
 		{names: []string{"win-overlay"}, pin: build.Pin{Module: "github.com/containernetworking/plugins", Version: "v1.10.0"}, newest: true},
 		{names: []string{"candidate"}, pin: build.Pin{Module: "example.com/x", Version: "v1.0.0-rc.1"}, newest: true},
 	}), now)
-	const want = `PROGRAM                        PINNED       PATCH    DAYS BEHIND  MINOR    FIXES UNTIL  STATE
+	const want = `PROGRAM OR LIBRARY             PINNED       PATCH    DAYS BEHIND  MINOR    FIXES UNTIL  STATE
 kubelet-1.36, kube-proxy-1.36  v1.36.3      v1.36.8  72           v1.37.0  2027-06-28   RED: a patch has been there for 72 days, allowed are 60
 kubelet-1.33                   v1.33.13     -        -            -        2026-06-28   kept for OpenShift 4.20 until 2027-04-21
 shim                           v0.14.1      -        -            v0.15.0  -            current
@@ -83,8 +119,13 @@ func TestEachPinHasARow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newest := 0
+	newest, seen := 0, map[string]bool{}
 	for _, p := range programs {
+		if key := p.pin.Module + p.pin.Version; seen[key] {
+			t.Errorf("%v: %s %s has two rows", p.names, p.pin.Module, p.pin.Version)
+		} else {
+			seen[key] = true
+		}
 		if _, err := parse(p.pin.Version); err != nil {
 			t.Errorf("%v: %v", p.names, err)
 		}
@@ -94,5 +135,10 @@ func TestEachPinHasARow(t *testing.T) {
 	}
 	if newest != 1 {
 		t.Errorf("%d folders of Kubernetes count as the newest, want 1", newest)
+	}
+	for _, library := range []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "go.etcd.io/etcd/server/v3", "github.com/Microsoft/hcsshim"} {
+		if !slices.ContainsFunc(programs, func(p program) bool { return slices.Equal(p.names, []string{library}) || p.pin.Module == library }) {
+			t.Errorf("%s has no row", library)
+		}
 	}
 }

@@ -22,15 +22,18 @@ type proxy struct {
 	client *http.Client
 }
 
-// newProxy returns the first proxy in a value of GOPROXY.
-func newProxy(value string) proxy {
-	client := httpclient.New(httpclient.Transport(nil), 20*time.Second)
+// newProxy returns the first proxy in a value of GOPROXY. Where that is "off" or "direct" before any proxy, it is an error: no other
+// proxy may learn what is asked.
+func newProxy(value string) (proxy, error) {
 	for url := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == '|' }) {
 		if strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://") {
-			return proxy{strings.TrimSuffix(url, "/"), client}
+			return proxy{strings.TrimSuffix(url, "/"), httpclient.New(httpclient.Transport(nil), 20*time.Second)}, nil
+		}
+		if url == "off" || url == "direct" {
+			break // the Go command does not read on, either
 		}
 	}
-	return proxy{"https://proxy.golang.org", client}
+	return proxy{}, fmt.Errorf("GOPROXY is %q, which begins with no module proxy: run this command with one, as in GOPROXY=https://proxy.golang.org", value)
 }
 
 var errNoAnswer = errors.New("the module proxy does not answer")
