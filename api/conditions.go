@@ -56,9 +56,9 @@ const (
 	// False, the message names what is missing; existing nodes stay. Absent on OpenShift and where Cluster API is not
 	// used. Good when True.
 	ConditionClusterAPI = "ClusterAPIReady"
-	// ConditionKubernetesUnsupported is True while nodes run a minor version of Kubernetes that no longer receives fixes.
-	// The message contains the date. Absent otherwise, and on OpenShift, which continues to fix its own versions. Bad when
-	// True.
+	// ConditionKubernetesUnsupported is True while nodes run a minor version of Kubernetes that no longer receives fixes. On
+	// OpenShift, what counts is the version of OpenShift with that Kubernetes. The message contains the date. Absent
+	// otherwise. Bad when True.
 	ConditionKubernetesUnsupported = "KubernetesUnsupported"
 	// ConditionContainerdUnsupported is True while nodes get a release line of containerd that no longer receives fixes. The
 	// message contains the date. Absent otherwise. Bad when True.
@@ -92,8 +92,8 @@ const (
 
 // Reasons of condition KubernetesUnsupported.
 const (
-	// ReasonEndOfSupport means that the last day with fixes for the cluster's minor version of Kubernetes is over. Defects
-	// found in the kubelets of its nodes are no longer fixed.
+	// ReasonEndOfSupport means that the last day with fixes for the cluster's minor version of Kubernetes, or for its
+	// version of OpenShift, is over. Defects found in the kubelets of its nodes are no longer fixed.
 	ReasonEndOfSupport = "EndOfSupport"
 )
 

@@ -22,7 +22,8 @@ type Line struct {
 // Ended reports whether the last day is over.
 func (l Line) Ended(now time.Time) bool { return !now.Before(l.Over()) }
 
-// Lines returns the known release lines, by product and then oldest first.
+// Lines returns the known release lines, by product and then oldest first. Those of OpenShift end with maintenance support: Extended Update
+// Support, a subscription of its own for even versions, lasts for longer, and does not fix the kubelets of this operator.
 func Lines() []Line {
 	const (
 		openShift = "https://access.redhat.com/support/policy/updates/openshift"

@@ -88,8 +88,8 @@ func Operator() []Metric {
 		{api.MetricOrphanNodes, Gauge, "Number of Windows nodes without a WindowsInstance.", nil},
 		{api.MetricSettingsLag, Gauge, "Seconds since settings were published that the node has not applied; absent for nodes that are up to date.", []Label{{"node", "name of the Node"}}},
 		{
-			api.MetricSupportEnd, Gauge, "End of support with security fixes for software on a node, in seconds since 1970. Without Kubernetes on OpenShift, which fixes its own kubelets.",
-			[]Label{{"node", "name of the Node"}, {"product", "`Kubernetes`, `containerd`, `Windows Server`"}, {"line", "the release line, as in `1.36` or `2022`"}},
+			api.MetricSupportEnd, Gauge, "End of support with security fixes for software on a node, in seconds since 1970. On OpenShift, its own instead of that of Kubernetes.",
+			[]Label{{"node", "name of the Node"}, {"product", "`Kubernetes`, `OpenShift`, `containerd`, `Windows Server`"}, {"line", "the release line, as in `1.36` or `2022`"}},
 		},
 		{
 			api.MetricJoins, Counter, "Completed join attempts.",

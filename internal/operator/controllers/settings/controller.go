@@ -162,7 +162,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		c.Events.Emit(kube.Event{Object: c.objectOf(config, p), Type: corev1.EventTypeWarning, Reason: api.EventSettingsIgnored, Action: action}, "%s", p.Message)
 	}
 	if err == nil {
-		c.ends.ofKubernetes.Store(!known.Network.OpenShift)
+		c.ends.openShift.Store(new(known.Network.OpenShift))
 	}
 	report := c.report(ctx, config, published{known.CloudProvider, known.Network.OpenShift, rendered, hash, err})
 	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {

@@ -21,12 +21,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
 
-// setEndOfSupport sets a condition for each of Kubernetes and containerd whose release line is no longer supported. It ignores Kubernetes on
-// OpenShift, which supports its versions for longer.
+// setEndOfSupport sets a condition for each of Kubernetes and containerd whose release line is no longer supported. For Kubernetes on
+// OpenShift, the version of OpenShift counts.
 func setEndOfSupport(conditions *[]metav1.Condition, current kubeversions.Release, openShift bool, now time.Time, generation int64) {
 	for _, got := range []struct {
 		product, version, condition, reason, remedy string
-		isFixedElsewhere                            bool
+		onOpenShift                                 bool
 	}{
 		{lifecycle.Kubernetes, current.Kubelet, api.ConditionKubernetesUnsupported, api.ReasonEndOfSupport, "nodes have kubelet %s; upgrade the cluster", openShift},
 		{lifecycle.Containerd, current.Containerd, api.ConditionContainerdUnsupported, api.ReasonContainerdEndOfSupport, "nodes get containerd %s; upgrade the operator", false},
@@ -35,13 +35,16 @@ func setEndOfSupport(conditions *[]metav1.Condition, current kubeversions.Releas
 		if err != nil {
 			continue // the payload has no such program
 		}
-		if !known || got.isFixedElsewhere || !line.Ended(now) {
+		if got.onOpenShift {
+			line, known = lifecycle.KeptFor(line)
+		}
+		if !known || !line.Ended(now) {
 			meta.RemoveStatusCondition(conditions, got.condition)
 			continue
 		}
 		meta.SetStatusCondition(conditions, metav1.Condition{
 			Type: got.condition, Status: metav1.ConditionTrue, Reason: got.reason, ObservedGeneration: generation,
-			Message: fmt.Sprintf("%s %s has had no fixes since %s (%s); "+got.remedy, got.product, line.Name, line.Ends.Format(time.DateOnly), line.Source, got.version),
+			Message: fmt.Sprintf("%s %s has had no fixes since %s (%s); "+got.remedy, line.Product, line.Name, line.Ends.Format(time.DateOnly), line.Source, got.version),
 		})
 	}
 }
@@ -59,8 +62,8 @@ func lineOf(product, text string) (line lifecycle.Line, known bool, err error) {
 // supportEnds is the metric of when support ends for what nodes report to run.
 type supportEnds struct {
 	kube.Gauges
-	// ofKubernetes means that the cluster is known not to be OpenShift, which supports Kubernetes for longer.
-	ofKubernetes atomic.Bool
+	// openShift is whether the cluster is OpenShift; nil until that is known.
+	openShift atomic.Pointer[bool]
 }
 
 func newSupportEnds(c client.Reader) *supportEnds {
@@ -85,8 +88,11 @@ func (e *supportEnds) linesOf(node *corev1.Node) (lines []lifecycle.Line) {
 		}
 	}
 	info := node.Status.NodeInfo
-	if e.ofKubernetes.Load() {
+	if openShift := e.openShift.Load(); openShift != nil {
 		line, known, _ := lineOf(lifecycle.Kubernetes, info.KubeletVersion)
+		if *openShift {
+			line, known = lifecycle.KeptFor(line)
+		}
 		add(line, known)
 	}
 	line, known, _ := lineOf(lifecycle.Containerd, strings.TrimPrefix(info.ContainerRuntimeVersion, "containerd://"))

@@ -10,10 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
+	"github.com/windows-machine-config/wmco/payload"
 )
 
 func TestUnsupportedReleaseLineIsReported(t *testing.T) {
@@ -32,10 +36,15 @@ func TestUnsupportedReleaseLineIsReported(t *testing.T) {
 			"v1.37.2", "v2.3.7", false, "2028-05-01", "Kubernetes 1.37 has had no fixes",
 			"containerd 2.3 has had no fixes since 2028-04-30 (https://github.com/containerd/containerd/blob/v2.4.2/RELEASES.md); nodes get containerd v2.3.7; upgrade the operator",
 		},
-		"on OpenShift":              {"v1.33.13", "v2.3.7", true, "2028-05-01", "", "containerd 2.3 has had no fixes"},
-		"lines with fixes":          {"v1.37.2", "v2.4.2", false, "2026-11-26", "", ""},
-		"lines that nobody knows":   {"v1.99.0", "v9.0.0", false, "2036-11-26", "", ""},
-		"a payload without kubelet": {"", "", false, "2026-11-26", "before", "before"},
+		"OpenShift's last day": {"v1.33.13", "v2.3.7", true, "2027-04-21", "", ""},
+		"OpenShift's day after": {
+			"v1.33.13", "v2.3.7", true, "2027-04-22",
+			"OpenShift 4.20 has had no fixes since 2027-04-21 (https://access.redhat.com/support/policy/updates/openshift); nodes have kubelet v1.33.13; upgrade the cluster", "",
+		},
+		"an OpenShift without a known end": {"v1.37.2", "v2.3.7", true, "2028-05-01", "", "containerd 2.3 has had no fixes"},
+		"lines with fixes":                 {"v1.37.2", "v2.4.2", false, "2026-11-26", "", ""},
+		"lines that nobody knows":          {"v1.99.0", "v9.0.0", false, "2036-11-26", "", ""},
+		"a payload without kubelet":        {"", "", false, "2026-11-26", "before", "before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, err := time.Parse(time.DateOnly, test.day)
@@ -80,12 +89,36 @@ func TestEndsOfSupportNeedNoWindowsConfig(t *testing.T) {
 	want := map[string]string{
 		"a containerd 2.3": "2028-05-01T00:00:00Z", "a Windows Server 2019": "2029-01-10T00:00:00Z", "b Windows Server 2025": "2034-11-15T00:00:00Z",
 	}
-	if got := read(); !maps.Equal(got, want) { // on OpenShift, or before that is known
-		t.Errorf("the ends are %v, want %v", got, want)
+	expect := func(cluster string) {
+		if got := read(); !maps.Equal(got, want) {
+			t.Errorf("%s: the ends are %v, want %v", cluster, got, want)
+		}
 	}
-	ends.ofKubernetes.Store(true)
+	expect("before the kind of the cluster is known")
+	ends.openShift.Store(new(true))
+	want["a OpenShift 4.21"] = "2027-08-04T00:00:00Z"
+	expect("on OpenShift")
+	ends.openShift.Store(new(false))
+	delete(want, "a OpenShift 4.21")
 	want["a Kubernetes 1.34"], want["b Kubernetes 1.37"] = "2026-10-28T00:00:00Z", "2027-10-29T00:00:00Z"
-	if got := read(); !maps.Equal(got, want) {
-		t.Errorf("the ends are %v, want %v", got, want)
+	expect("on Kubernetes")
+}
+
+// TestReconcileReportsTheEndOfSupport has a cluster of Kubernetes 1.33, whose last day is over.
+func TestReconcileReportsTheEndOfSupport(t *testing.T) {
+	c, _ := newTestSettings(t)
+	c.Renderer.Releases = controllertest.Releases(t, "1.0.0", payload.New(controllertest.Kubelets("v1.33.13"), payload.File{}), "v1.33.13")
+	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	var config v1alpha1.WindowsConfig
+	if err := c.Live.Get(t.Context(), client.ObjectKey{Name: api.WindowsConfigName}, &config); err != nil {
+		t.Fatal(err)
+	}
+	if got := config.Status.Conditions; !meta.IsStatusConditionTrue(got, api.ConditionKubernetesUnsupported) {
+		t.Errorf("the conditions are %+v, want %s", got, api.ConditionKubernetesUnsupported)
+	}
+	if got := c.ends.openShift.Load(); got == nil || *got {
+		t.Error("the metric has no end of Kubernetes")
 	}
 }
