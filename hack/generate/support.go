@@ -50,8 +50,8 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 	}
 	releases := kubeversions.Of("", payload.New(files, payload.File{}))
 	page.WriteString("## Clusters\n\nNodes get the newest kubelet that is not newer than the oldest API server, and at most three minor versions older.\n" +
-		"After the last day of its fixes, a line of Kubernetes is frozen: its kubelet is the last that could be had, and is kept\nfor OpenShift, which goes on to fix its own. Other clusters should be upgraded before;\ncondition `KubernetesUnsupported` of WindowsConfig and alert\n[WindowsEndOfSupport](runbooks/WindowsEndOfSupport.md) say when that day is over.\n\n" +
-		"| API server | OpenShift and OKD | kubelet of Windows nodes | Kubernetes fixes it until | OpenShift until |\n| --- | --- | --- | --- | --- |\n")
+		"After the last day of its fixes, a line of Kubernetes is frozen: its kubelet is the last that could be had, and is kept\nfor OpenShift, whose versions are supported for longer. Upgrade other clusters before, and OpenShift before its own last\nday, which is that of maintenance support: condition `KubernetesUnsupported` of WindowsConfig and alert\n[WindowsEndOfSupport](runbooks/WindowsEndOfSupport.md) say when the day is over.\n\n" +
+		"| API server | OpenShift and OKD | kubelet of Windows nodes | Kubernetes fixes it until, frozen then | OpenShift until |\n| --- | --- | --- | --- | --- |\n")
 	var major, minor int
 	if _, err := fmt.Sscanf(kubeversions.MinKubernetes, "%d.%d", &major, &minor); err != nil {
 		return fmt.Errorf("reading the oldest version of Kubernetes: %w", err)
@@ -82,7 +82,8 @@ func lastDay(product, line string) string {
 
 func writeWindows(page *bytes.Buffer) {
 	page.WriteString("\n## Windows\n\nProcessor: x64 (amd64). Windows Server 2019 runs images of its own build only, later ones all from 2022 up to their own\nbuild ([workloads.md](workloads.md#runtimeclasses)).\n\n" +
-		"After the last day of its security updates, condition `WindowsUnsupported` of each `WindowsInstance` says so, and the\nnode goes on working. Mainstream support ends earlier, and does not count.\n\n| build | name | security updates until |\n| --- | --- | --- |\n")
+		"After the last day of its security updates, condition `WindowsUnsupported` of each `WindowsInstance` says so, and the\nnode goes on working. Mainstream support ends earlier, and does not count: security updates go on.\n\n" +
+		"For new hosts, choose 2022 or 2025. [Kubernetes](https://github.com/kubernetes/website/pull/55103) documents only these,\nand others ended support of 2019 before Microsoft does: [AKS](https://github.com/Azure/AKS/issues/4268) in March 2026,\nfor Kubernetes 1.33 and later; the original operator's\n[tests](https://github.com/openshift/release/pull/77975) have none since April 2026.\n\n| build | name | security updates until |\n| --- | --- | --- |\n")
 	for _, r := range windowsbuild.Releases() {
 		fmt.Fprintf(page, "| %s | %s | %s |\n", r.Build.Label(), r.Name, lastDay(lifecycle.WindowsServer, r.Version))
 	}
@@ -115,11 +116,22 @@ func writeUpdates(page *bytes.Buffer) {
 
 func writePrograms(page *bytes.Buffer, programs []program) {
 	page.WriteString("\n## Programs on hosts\n\nThe operator itself runs on Linux nodes of amd64 and arm64.\n\n| program | version | license |\n| --- | --- | --- |\n")
+	var fixed string // until when, for containerd
 	for _, p := range programs {
 		version := p.version
 		if version == "" {
 			version = "that of the operator"
 		}
 		fmt.Fprintf(page, "| %s | %s | %s |\n", p.FullName(), version, p.License)
+		if p.Name == "containerd" {
+			fixed = lastDay(lifecycle.Containerd, minorOf(p.version))
+		}
 	}
+	fmt.Fprintf(page, "\ncontainerd gets fixes until\n%s. Afterwards, condition\n`ContainerdUnsupported` of WindowsConfig and alert [WindowsEndOfSupport](runbooks/WindowsEndOfSupport.md) say so.\n", fixed)
+}
+
+// minorOf returns the name of the release line of a version: "2.3" of "v2.3.7".
+func minorOf(version string) string {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
 }
