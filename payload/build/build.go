@@ -53,26 +53,15 @@ func Build(ctx context.Context, o Options) (payload.Manifest, error) {
 	if err != nil {
 		return payload.Manifest{}, err
 	}
-	programsDir, blobsDir := filepath.Join(o.Cache, "programs"), filepath.Join(o.Cache, "blobs")
+	blobsDir := filepath.Join(o.Cache, "blobs")
 	if o.Fast {
 		blobsDir += "-fast"
 	}
-	if err := os.MkdirAll(programsDir, 0o755); err != nil {
-		return payload.Manifest{}, err
-	}
-	scratch, err := os.MkdirTemp(programsDir, "scratch-")
+	programs, clean, err := build(ctx, o, withSetup(o.Components))
 	if err != nil {
 		return payload.Manifest{}, err
 	}
-	defer os.RemoveAll(scratch)
-	c := compiler{Options: o, programs: programsDir, scratch: scratch}
-	programs, err := c.plan(ctx, withSetup(o.Components))
-	if err != nil {
-		return payload.Manifest{}, err
-	}
-	if err := c.compile(ctx, programs); err != nil {
-		return payload.Manifest{}, err
-	}
+	defer clean()
 	set := Set{Blobs: blobsDir, Fast: o.Fast, Log: o.Log}
 	for _, p := range programs {
 		if p.Path == payload.SetupName {
@@ -85,9 +74,48 @@ func Build(ctx context.Context, o Options) (payload.Manifest, error) {
 	if err != nil {
 		return payload.Manifest{}, err
 	}
-	prune(programsDir)
+	prune(o.programs())
 	prune(blobsDir)
 	return m, nil
+}
+
+// Programs builds the components that are not of this repository, without writing a payload, and returns the paths of their executables
+// in the cache, in the order of o.Components.
+func Programs(ctx context.Context, o Options) (paths []string, err error) {
+	if o, err = o.withDefaults(); err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(slices.Clone(o.Components), func(c Component) bool { return program{Component: c}.own() })
+	programs, clean, err := build(ctx, o, others)
+	if err != nil {
+		return nil, err
+	}
+	clean()
+	for _, p := range programs {
+		paths = append(paths, p.exe)
+	}
+	return paths, nil
+}
+
+// build builds the executables of components. clean removes those of this repository, which are not cached.
+func build(ctx context.Context, o Options, components []Component) (programs []program, clean func(), err error) {
+	if err := os.MkdirAll(o.programs(), 0o755); err != nil {
+		return nil, nil, err
+	}
+	scratch, err := os.MkdirTemp(o.programs(), "scratch-")
+	if err != nil {
+		return nil, nil, err
+	}
+	clean = func() { _ = os.RemoveAll(scratch) }
+	c := compiler{Options: o, scratch: scratch}
+	if programs, err = c.plan(ctx, components); err == nil {
+		err = c.compile(ctx, programs)
+	}
+	if err != nil {
+		clean()
+		return nil, nil, err
+	}
+	return programs, clean, nil
 }
 
 // withSetup adds wicd-setup, which unpacks WICD on a new host, if WICD is among the components.
@@ -121,6 +149,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
+
+// programs returns the cache folder with a subfolder for each key of a program.
+func (o Options) programs() string { return filepath.Join(o.Cache, "programs") }
 
 func (o Options) log(format string, args ...any) {
 	logTo(o.Log, format, args...)

@@ -274,6 +274,30 @@ func TestBuildStopsWhenItIsCanceled(t *testing.T) {
 	}
 }
 
+// TestProgramsAreThoseOfOthers: make vulncheck-payload scans them.
+func TestProgramsAreThoseOfOthers(t *testing.T) {
+	root, components := repository(t)
+	o := options(t, root, components)
+	paths, err := build.Programs(t.Context(), o)
+	var names []string
+	for _, path := range paths {
+		program, read := os.ReadFile(path)
+		if read != nil || !bytes.HasPrefix(program, []byte("MZ")) {
+			t.Errorf("%s is no Windows program (error %v)", path, read)
+		}
+		names = append(names, filepath.Base(path))
+	}
+	if diff := cmp.Diff([]string{"hello.exe", "bye.exe"}, names); err != nil || diff != "" {
+		t.Errorf("programs, with error %v (-want +got):\n%s", err, diff)
+	}
+	if _, log := mustBuild(t, o); !strings.Contains(log, "hello v1.2.3 (1 of 4): kept") {
+		t.Errorf("the payload has other programs:\n%s", log)
+	}
+	if left, _ := filepath.Glob(filepath.Join(o.Cache, "programs", "scratch-*")); len(left) > 0 {
+		t.Errorf("left in the cache: %v", left)
+	}
+}
+
 func TestRootMustBeTheRepository(t *testing.T) {
 	o := options(t, t.TempDir(), nil)
 	if _, err := build.Build(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is not the folder of the repository") {

@@ -26,8 +26,7 @@ type program struct {
 // compiler builds executables for windows/amd64.
 type compiler struct {
 	Options
-	programs string // the cache folder with a subfolder for each key
-	scratch  string // a subfolder that is removed after the build
+	scratch string // a subfolder of programs() that is removed after the build
 }
 
 // plan determines version, flags and path of each component.
@@ -68,7 +67,7 @@ func (c compiler) planOne(ctx context.Context, component Component) (program, er
 	if err != nil {
 		return program{}, err
 	}
-	p.exe = filepath.Join(c.programs, key, p.executable())
+	p.exe = filepath.Join(c.programs(), key, p.executable())
 	return p, nil
 }
 

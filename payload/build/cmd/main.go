@@ -1,5 +1,5 @@
 // The command builds the payload: every program of the operator for Windows hosts. "make payload" runs it in the folder of the
-// repository.
+// repository, and "make vulncheck-payload" with --programs.
 package main
 
 import (
@@ -22,18 +22,23 @@ func main() {
 	out := flag.String("out", "_payload", "`folder` to write the payload to")
 	only := flag.String("only", "", "comma-separated `names` of the components to build (default: all)")
 	version := flag.String("version", "devel", "`version` to record for this repository's own programs")
+	programs := flag.Bool("programs", false, "print the paths of the third-party programs, which are built, and write no payload")
 	flag.Usage = usage
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, build.Options{Root: ".", Out: *out, Version: *version, Log: os.Stdout}, *only); err != nil {
+	o := build.Options{Root: ".", Out: *out, Version: *version, Log: os.Stdout}
+	if *programs {
+		o.Log = os.Stderr
+	}
+	if err := run(ctx, o, *only, *programs); err != nil {
 		fmt.Fprintf(os.Stderr, "building the payload: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, o build.Options, only string) error {
+func run(ctx context.Context, o build.Options, only string, programs bool) error {
 	begin := time.Now()
 	o.Components = build.Components()
 	if only != "" {
@@ -41,6 +46,13 @@ func run(ctx context.Context, o build.Options, only string) error {
 		if o.Components, err = build.Named(strings.Split(only, ",")...); err != nil {
 			return err
 		}
+	}
+	if programs {
+		paths, err := build.Programs(ctx, o)
+		for _, path := range paths {
+			fmt.Println(path)
+		}
+		return err
 	}
 	m, err := build.Build(ctx, o)
 	if err != nil {
