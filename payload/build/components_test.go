@@ -3,6 +3,7 @@ package build_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,40 @@ func TestNamedChoosesAndNamesWhatDoesNotExist(t *testing.T) {
 	}
 }
 
-// minorFolders returns the folders of payload/kubernetes.
+// TestPinsOfKubernetesAreOfOneVersion: Kubernetes requires its staged modules (k8s.io/api and others) in version v0.0.0, so that replace
+// lines determine them. A pin that is raised without them would build a kubelet of two versions, with the stamp of one.
+func TestPinsOfKubernetesAreOfOneVersion(t *testing.T) {
+	files := minorFolders(t)
+	for _, pattern := range []string{"lab/go.mod", "lab/kubernetes/*/go.mod", "lab/upstream/go.mod"} {
+		more, err := filepath.Glob(filepath.Join("..", "..", pattern))
+		if err != nil || len(more) == 0 {
+			t.Fatalf("%s matches %q (%v)", pattern, more, err)
+		}
+		files = append(files, more...)
+	}
+	for _, file := range files {
+		mod, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pinned := regexp.MustCompile(`(?m)k8s\.io/kubernetes v1\.(\d+)(\.\d+)`).FindStringSubmatch(string(mod))
+		replaced := regexp.MustCompile(`(?m)^\t(k8s\.io/\S+) => k8s\.io/\S+ v0\.(\S+)$`).FindAllStringSubmatch(string(mod), -1)
+		if pinned == nil || len(replaced) < 20 {
+			t.Errorf("%s pins Kubernetes to %q and replaces %d of its modules", file, pinned, len(replaced))
+			continue
+		}
+		for _, module := range replaced {
+			if module[2] != pinned[1]+pinned[2] {
+				t.Errorf("%s pins Kubernetes 1.%s%s and replaces %s with 0.%s", file, pinned[1], pinned[2], module[1], module[2])
+			}
+		}
+		if folder := filepath.Base(filepath.Dir(file)); strings.HasPrefix(folder, "1.") && folder != "1."+pinned[1] {
+			t.Errorf("%s pins Kubernetes 1.%s", file, pinned[1])
+		}
+	}
+}
+
+// minorFolders returns the go.mod of each folder of payload/kubernetes.
 func minorFolders(t *testing.T) []string {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join("..", "kubernetes", "*", "go.mod"))
