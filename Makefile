@@ -43,7 +43,7 @@ FUZZTIME ?= 10m
 # SIGN is the file of the key that signs a release and what is pushed, BUILDER the URI of who builds it.
 SIGNED = $(if $(SIGN),--sign-key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)'))
 
-.PHONY: demo run screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck outdated fuzz generate clean
+.PHONY: demo run screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck vulncheck-payload outdated fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -152,8 +152,12 @@ vulncheck: ## Looks for known vulnerabilities in what the programs call; needs h
 	$(TOOL) govulncheck ./...
 	GOOS=windows "$$($(TOOL) -n govulncheck)" $(ON_WINDOWS)
 
-outdated: ## Compares the programs on hosts with the newest patches and minor versions. Exits with 3 if one has to be raised.
-	@go run ./hack/outdated
+vulncheck-payload: ## Looks for known vulnerabilities in the modules of the third-party programs for hosts, which it builds; needs https://vuln.go.dev.
+	@programs=$$(go run ./payload/build/cmd --programs); scanner=$$($(TOOL) -n govulncheck); status=0; \
+	for program in $$programs; do echo "$$program:"; "$$scanner" -mode=binary "$$program" || status=$$?; done; exit $$status
+
+outdated: ## Compares the programs on hosts, and the libraries, with the newest patches and minor versions. Ends with "Error 3" if one has to be raised.
+	@go build -o bin/ ./hack/outdated && bin/outdated # go run would end with 1
 
 fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'

@@ -145,6 +145,58 @@ func TestActionsGetInputsThatTheyHave(t *testing.T) {
 	}
 }
 
+// TestPinsAreComparedEachNightAndBeforeARelease: a newer version, or a known vulnerability, appears without a change of the repository.
+func TestPinsAreComparedEachNightAndBeforeARelease(t *testing.T) {
+	inRoot(t)
+	var nightly []string
+	for _, job := range workflows(t)["lab.yaml"].Jobs {
+		for _, s := range job.Steps {
+			nightly = append(nightly, s.Run)
+		}
+	}
+	for _, target := range []string{"make outdated", "make vulncheck-payload"} {
+		if !slices.Contains(nightly, target) {
+			t.Errorf("no job of lab.yaml runs %s", target)
+		}
+		if !strings.Contains(read(t, "RELEASE.md"), "`"+target+"`") {
+			t.Errorf("RELEASE.md has no step with %s", target)
+		}
+	}
+}
+
+// TestMakeFailsWithTheCodeOfItsProgram runs the Makefile with a Go command whose programs find something. It shows the exit code of
+// go run, too, which is 1 for each failure of a program.
+func TestMakeFailsWithTheCodeOfItsProgram(t *testing.T) {
+	inRoot(t)
+	const fakeGo = `#!/bin/bash
+case "$*" in
+"build -o bin/ ./hack/outdated") mkdir -p bin && printf '#!/bin/sh\nexit 3\n' >bin/outdated && chmod +x bin/outdated ;;
+"run ./payload/build/cmd --programs") echo one.exe && echo two.exe ;;
+"tool -modfile=hack/tools/go.mod -n govulncheck") type -p scanner ;;
+*) exit 1 ;;
+esac
+`
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"Makefile": read(t, "Makefile"), "go": fakeGo, "scanner": "#!/bin/sh\necho scanned $1 of $2\n[ $2 != one.exe ] || exit 3\n",
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755))
+	}
+	for target, want := range map[string][]string{
+		"outdated":          {"outdated] Error 3"},
+		"vulncheck-payload": {"scanned -mode=binary of one.exe", "scanned -mode=binary of two.exe", "vulncheck-payload] Error 3"},
+	} {
+		command := exec.CommandContext(t.Context(), "make", "-C", dir, target)
+		command.Env = slices.DeleteFunc(append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH")), func(v string) bool { return strings.HasPrefix(v, "MAKE") })
+		out, err := command.CombinedOutput()
+		for _, part := range want {
+			if err == nil || !strings.Contains(string(out), part) {
+				t.Errorf("make %s (%v) does not print %q:\n%s", target, err, part, out)
+			}
+		}
+	}
+}
+
 // TestChangedModulesStopARelease runs the block that compares modules with go.sum, with a go that finds a difference. find -exec and
 // -execdir, for example, would succeed whatever the commands return.
 func TestChangedModulesStopARelease(t *testing.T) {
