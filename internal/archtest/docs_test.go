@@ -104,6 +104,17 @@ func TestDocumentsAnswerReports(t *testing.T) {
 	}
 }
 
+// TestNoDocumentDemandsImagesOfTheSameBuild: Windows Server 2025 also runs images of 2022 (docs/workloads.md).
+func TestNoDocumentDemandsImagesOfTheSameBuild(t *testing.T) {
+	inRoot(t)
+	same := regexp.MustCompile(`(?i)build of Windows must (?:match|be the same)|must match the (?:image|node|host)\b`)
+	for _, name := range checkedDocuments(t) {
+		if found := same.FindString(strings.Join(strings.Fields(read(t, name)), " ")); found != "" {
+			t.Errorf("%s says %q; a node also runs some images of earlier builds", name, found)
+		}
+	}
+}
+
 // TestDependabotKnowsEveryModule compares .github/dependabot.yml with the folders that have a go.mod.
 func TestDependabotKnowsEveryModule(t *testing.T) {
 	inRoot(t)
