@@ -31,6 +31,7 @@ func histories() []history {
 		{"docs/limitations.md", "agent before 2.0.2107", "Amazon's agent, by its release notes"},
 		{"docs/machines.md", "EC2Launch v2 (2.0.2107 or newer)", "Amazon's agent, by its release notes"},
 		{"docs/limitations.md", "0.15.0 of October requires a module that the Go module proxy   refuses, and uses what earlier versions of it do not have (`ParsedCOSEReceipt`):   `go mod download github.com/Microsoft/cosesign1go@v1.7.0` answers 403, as for 1.6.0 and 1.5.0", "why the pin is not newer"},
+		{"docs/limitations.md", "0.15.0-rc.1, with which containerd is linked", "why the pin is not newer"},
 		{"docs/limitations.md", "OpenSSH 7.7", "that of Windows Server 2019"},
 		{"docs/limitations.md", "another server than 7.7", "that of Windows Server 2019"},
 		{"docs/prerequisites.md", "The version of Windows Server 2019 is 7.7; other programs that send as much data through it require 7.9", "of OpenSSH"},
