@@ -41,7 +41,7 @@ func Retry(err error) (after time.Duration, ok bool) {
 	switch {
 	case errors.As(err, &rebooting):
 		return rebootPoll, true
-	case isWindowsBusy(err):
+	case IsWindowsBusy(err):
 		return windowsPoll, true
 	case didNotHelp(err):
 		return outlivedRetry, true
@@ -112,8 +112,8 @@ func reasonsOfWICD() map[wicdapi.Code]string {
 	}
 }
 
-// isWindowsBusy reports whether Windows has to finish some work before the join can continue.
-func isWindowsBusy(err error) bool {
+// IsWindowsBusy reports whether WICD waits until Windows has finished its setup, features or updates. WICD limits this wait.
+func IsWindowsBusy(err error) bool {
 	wicd := wicdapi.Failed(err)
 	return wicd != nil && (wicd.Code == wicdapi.CodeWaitingForSetup || wicd.Code == wicdapi.CodeServicing)
 }

@@ -71,7 +71,7 @@ func (v *Visit) runStep(ctx context.Context, s step) error {
 		v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepDone})
 		return nil
 	}
-	if wait := (*Rebooting)(nil); errors.As(err, &wait) || isWindowsBusy(err) || errors.Is(err, ErrNoSlot) || errors.Is(err, ErrOccupied) {
+	if wait := (*Rebooting)(nil); errors.As(err, &wait) || IsWindowsBusy(err) || errors.Is(err, ErrNoSlot) || errors.Is(err, ErrOccupied) {
 		v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepWaiting, Message: err.Error()})
 		return err
 	}

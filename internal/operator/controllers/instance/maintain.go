@@ -243,7 +243,7 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 			m.reached(nil)
 		}
 		return m.to(ctx, v1alpha1.MaintenanceVerify)
-	case late:
+	case late && !join.IsWindowsBusy(err):
 		return m.fail(ctx, err.Error())
 	}
 	return m.again(ctx, err), nil

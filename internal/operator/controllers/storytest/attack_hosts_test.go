@@ -165,7 +165,7 @@ func (c *liarConnection) Run(ctx context.Context, command string, stdin io.Reade
 	return cmp.Or(err, out.Close())
 }
 
-func (c *liarConnection) restart() {}
+func (c *liarConnection) restart() error { return nil }
 
 // facts returns the host's facts, at random with a claimed name or address.
 func (c *liarConnection) facts() wicdapi.Facts {

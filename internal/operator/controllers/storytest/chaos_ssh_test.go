@@ -51,11 +51,12 @@ func (c chaosConnection) Run(_ context.Context, command string, stdin io.Reader,
 }
 
 // restart restarts Windows for the operator.
-func (h *chaosHost) restart() {
+func (h *chaosHost) restart() error {
 	h.w.say("%s restarts", h.name)
 	h.effect("restart")
 	h.checkRestarts()
 	h.restartWindows()
+	return nil
 }
 
 // restartWindows restarts Windows for any reason. WICD starts late if services start slowly.

@@ -121,6 +121,22 @@ func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
 	})
 }
 
+// A restart is granted soon after Windows has started on its own, while Windows completes its setup, which WICD awaits for half an hour.
+func TestStoryARestartWaitsForWindows(t *testing.T) {
+	tell(t, "restart-waits-for-windows", 1, rebootsAllowed(), func(s *story) {
+		s.joined()
+		h := s.hosts[0]
+		h.pending, h.busyUntil = api.RebootPendingPrefix+"Windows Update installed updates", time.Now().Add(29*time.Minute)
+		s.until("it restarts", time.Hour, func() bool { return h.bootID == 2 })
+		h.pending = ""
+		s.until("it is back in service", time.Hour, func() bool { return s.ready() == 1 && s.instance("win-1").Status.Maintenance == nil })
+		s.pass(time.Hour)
+		if h.bootID != 2 || s.ready() != 1 {
+			s.t.Errorf("it was restarted %d times, want once; %d nodes are in service", h.bootID-1, s.ready())
+		}
+	})
+}
+
 // After a restart, the kubelet may be Ready before WICD has checked for a pending restart.
 func TestStoryWICDIsLateAfterARestart(t *testing.T) {
 	tell(t, "wicd-is-late-after-restart", 1, rebootsAllowed(), func(s *story) {

@@ -70,6 +70,8 @@ type storyHost struct {
 	restarts bool
 	// hesitates returns WICD's temporary error for a join.
 	hesitates func(wicdapi.JoinRequest) error
+	// busyUntil is when Windows has completed what forbids a restart.
+	busyUntil time.Time
 	// token is the last bootstrap token that the host received.
 	token string
 	// refuses is a version that does not work on this host.
@@ -192,7 +194,7 @@ func (c storyConnection) Run(ctx context.Context, command string, stdin io.Reade
 
 // commanded is a host that executes the operator's commands.
 type commanded interface {
-	restart()
+	restart() error
 	facts() wicdapi.Facts
 	reach(wicdapi.ReachRequest) wicdapi.ReachResult
 	receive(wicdapi.ReceiveRequest)
@@ -210,7 +212,7 @@ func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) e
 	case wicdapi.CommandReach:
 		return answer(s, func(r wicdapi.ReachRequest) (wicdapi.ReachResult, error) { return h.reach(r), nil })
 	case wicdapi.CommandRestart:
-		return answer(s, func(r wicdapi.RestartRequest) (wicdapi.RestartResult, error) { return restarted(h, r), nil })
+		return answer(s, func(r wicdapi.RestartRequest) (wicdapi.RestartResult, error) { return restarted(h, r) })
 	case wicdapi.CommandReceive:
 		var request wicdapi.ReceiveRequest
 		_ = s.Request(&request)
@@ -238,13 +240,13 @@ func answer[Request, Result any](s *wicdapi.Session, do func(Request) (Result, e
 }
 
 // restarted restarts the host unless it has already restarted since the boot in the request.
-func restarted(h commanded, r wicdapi.RestartRequest) wicdapi.RestartResult {
+func restarted(h commanded, r wicdapi.RestartRequest) (wicdapi.RestartResult, error) {
 	boot := h.facts().Host.BootID
 	if boot != r.BootID {
-		return wicdapi.RestartResult{BootID: boot}
+		return wicdapi.RestartResult{BootID: boot}, nil
 	}
-	h.restart()
-	return wicdapi.RestartResult{BootID: boot, Restarting: true}
+	err := h.restart()
+	return wicdapi.RestartResult{BootID: boot, Restarting: err == nil}, err
 }
 
 func (h *storyHost) facts() wicdapi.Facts {
@@ -323,12 +325,16 @@ func (h *storyHost) leave(r wicdapi.LeaveRequest) (wicdapi.LeaveResult, error) {
 	return wicdapi.LeaveResult{}, nil
 }
 
-// restart restarts the host.
-func (h *storyHost) restart() {
+// restart restarts the host, unless Windows is busy.
+func (h *storyHost) restart() error {
 	h.story.mustBeDrained(h, true, "restarted")
+	if time.Now().Before(h.busyUntil) {
+		return &wicdapi.Error{Code: wicdapi.CodeWaitingForSetup, Message: "Windows is completing its setup"}
+	}
 	h.story.say("%s restarts", h.name)
 	h.bootID++
 	h.backAt = time.Now().Add(restartTakes)
+	return nil
 }
 
 // rotate stores the n-th SSH key in the Secret.

@@ -110,9 +110,12 @@ func (u unkind) facts() wicdapi.Facts {
 }
 
 // restart is followed by another restart by Windows while it completes its features.
-func (u unkind) restart() {
-	u.commanded.restart()
-	u.h.windows.own = min(1, u.h.windows.quirks.Servicing.RestartsItself)
+func (u unkind) restart() error {
+	err := u.commanded.restart()
+	if err == nil {
+		u.h.windows.own = min(1, u.h.windows.quirks.Servicing.RestartsItself)
+	}
+	return err
 }
 
 func (u unkind) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
