@@ -75,12 +75,13 @@ function Add-PublicKeys {
 function Start-Server {
     Set-Service -Name 'sshd' -StartupType Automatic
     $file = Join-Path $sshFolder 'sshd_config'
-    if (-not (Test-Path $file)) { Start-Service -Name 'sshd' } # its first start writes the file
+    if (-not (Test-Path $file)) { Start-Service -Name 'sshd' } # its first start writes the file, some moments later
+    Invoke-Patiently -What 'Waiting for sshd_config' -Try { [IO.File]::ReadAllLines($file) | Out-Null }
     $wanted = @('PubkeyAuthentication yes', 'PasswordAuthentication no')
     $lines = @([IO.File]::ReadAllLines($file))
     if ((@($lines | Select-Object -First 2) -join "`n") -cne ($wanted -join "`n")) {
         [IO.File]::WriteAllLines("$file.new", [string[]]($wanted + $lines))
-        Move-Item -Force -Path "$file.new" -Destination $file
+        Invoke-Patiently -What 'Replacing sshd_config' -Try { Move-Item -Force -Path "$file.new" -Destination $file }
         Restart-Service -Name 'sshd' -Force
     }
     Start-Service -Name 'sshd'

@@ -179,6 +179,18 @@ func TestTheServerStartsWithWindows(t *testing.T) {
 	expectAll(t, function(t, "Start-Server"), "Set-Service -Name 'sshd' -StartupType Automatic\n", "'PubkeyAuthentication yes', 'PasswordAuthentication no'")
 }
 
+// TestTheConfigurationOfTheServerIsAwaited: the server writes it some moments after its first start, and has it open meanwhile.
+func TestTheConfigurationOfTheServerIsAwaited(t *testing.T) {
+	body := function(t, "Start-Server")
+	starts, rest, _ := strings.Cut(body, "{ Start-Service -Name 'sshd' }")
+	waits, reads, _ := strings.Cut(rest, "$lines = @([IO.File]::ReadAllLines($file))")
+	if strings.Contains(starts, "ReadAllLines") {
+		t.Error("the configuration is read before the server has started")
+	}
+	expectAll(t, waits, "Invoke-Patiently -What 'Waiting for sshd_config' -Try { [IO.File]::ReadAllLines($file) | Out-Null }")
+	expectAll(t, reads, "-Try { Move-Item -Force -Path \"$file.new\" -Destination $file }")
+}
+
 // TestReplacedKeyIsNotRestored: on some platforms the script runs at every start, also with a key that was replaced since.
 func TestReplacedKeyIsNotRestored(t *testing.T) {
 	body := function(t, "Add-PublicKeys")
