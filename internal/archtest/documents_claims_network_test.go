@@ -53,7 +53,7 @@ func claimsOfNetwork() []claim {
 		{"docs/network.md", `a range that you add within (\w+ minutes)`, settings, "settingsEvery"},
 		{"docs/network.md", `otherwise within (\w+ minutes)`, settings, "settingsEvery"},
 		{everyDocument, `more than (63) characters`, "internal/shared/platform/platform.go", "MaxNodeName"},
-		{"docs/network.md", `each Service take ([0-9]+) ports`, "internal/node/hostapi/ports_network.go", "portsPerService"},
+		{"docs/network.md", `Each load balancer takes ([0-9]+) ports`, "internal/node/hostapi/ports_network.go", "portsPerBalancer"},
 
 		{"docs/network.md", `says so when ([0-9]+) % of`, "internal/node/hostapi/ports_network.go", `all\*([0-9]+)`},
 		{"docs/network.md", `node>., valid for (a day)`, "internal/node/overlay/main.go", `"cert-duration", ([^,]+),`},

@@ -61,15 +61,17 @@ func (p Ports) ExcludedOf(ports []uint16) string {
 		"; reserve each on the host before winnat and hns take it: netsh interface ipv4 add excludedportrange tcp <port> 1, after net stop winnat or a restart of Windows"
 }
 
-// portsPerService is how many dynamic ports the load balancers of a Service use (Adjust-DynamicPortRange of github.com/Azure/AgentBaker).
-const portsPerService = 63
+// portsPerBalancer is how many dynamic ports a load balancer reserves. Adjust-DynamicPortRange of github.com/Azure/AgentBaker has the number, "per
+// service", with direct server return, too. Microsoft's text to which it refers counts load balancers: a Service has one for each port and address.
+const portsPerBalancer = 63
 
-// ShortFor returns a warning if the load balancers of this many Services use most of the dynamic ports; empty if they do not.
-func (p Ports) ShortFor(services int) string {
+// ShortFor returns a warning if this many Services with this many load balancers use most of the dynamic ports; empty if they do not. The greater
+// number counts, because the sources differ.
+func (p Ports) ShortFor(services, balancers int) string {
 	all := int(p.Dynamic.Last) - int(p.Dynamic.First) + 1
-	if needed := services * portsPerService; p.Dynamic.First > 0 && needed*100 > all*80 {
-		return fmt.Sprintf("the load balancers of %d Services take about %d of the %d dynamic ports of Windows (%d-%d), and load balancers beyond are refused; "+
-			"widen the range on the host: netsh interface ipv4 set dynamicport tcp start=33000 num=32536", services, needed, all, p.Dynamic.First, p.Dynamic.Last)
+	if needed := max(services, balancers) * portsPerBalancer; p.Dynamic.First > 0 && needed*100 > all*80 {
+		return fmt.Sprintf("the %d load balancers of %d Services take about %d of the %d dynamic ports of Windows (%d-%d), and load balancers beyond are refused; "+
+			"widen the range on the host: netsh interface ipv4 set dynamicport tcp start=33000 num=32536", balancers, services, needed, all, p.Dynamic.First, p.Dynamic.Last)
 	}
 	return ""
 }

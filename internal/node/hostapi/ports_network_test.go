@@ -20,16 +20,16 @@ func TestExcludedPortsAreNamed(t *testing.T) {
 
 func TestPortShortageIsReported(t *testing.T) {
 	for _, test := range []struct {
-		first, last uint16
-		services    int
-		reported    bool
+		first, last         uint16
+		services, balancers int
+		reported            bool
 	}{
-		{49152, 65535, 0, false}, {49152, 65535, 208, false}, {49152, 65535, 209, true}, {33000, 65535, 300, false}, {33000, 65535, 600, true},
-		{60000, 65535, 80, true}, {0, 0, 5000, false},
+		{49152, 65535, 0, 0, false}, {49152, 65535, 208, 208, false}, {49152, 65535, 209, 0, true}, {49152, 65535, 104, 208, false},
+		{49152, 65535, 105, 209, true}, {33000, 65535, 300, 300, false}, {33000, 65535, 300, 600, true}, {60000, 65535, 80, 80, true}, {0, 0, 5000, 9000, false},
 	} {
 		p := hostapi.Ports{Dynamic: hostapi.PortRange{First: test.first, Last: test.last}}
-		if got := p.ShortFor(test.services); (got != "") != test.reported || test.reported && !strings.Contains(got, "set dynamicport tcp") {
-			t.Errorf("%d-%d with %d Services: told %q", test.first, test.last, test.services, got)
+		if got := p.ShortFor(test.services, test.balancers); (got != "") != test.reported || test.reported && !strings.Contains(got, "set dynamicport tcp") {
+			t.Errorf("%d-%d with %d Services and %d load balancers: told %q", test.first, test.last, test.services, test.balancers, got)
 		}
 	}
 }

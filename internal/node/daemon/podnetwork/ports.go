@@ -32,19 +32,23 @@ func (p *networkPlan) judgePorts(v networkView, ours []uint16) {
 	if v.told == nil {
 		return
 	}
-	if message := v.ports.ShortFor(v.told.withAddress()); message != "" {
+	if message := v.ports.ShortFor(v.told.size()); message != "" {
 		p.limits = append(p.limits, networkProblem{api.ReasonDynamicPortsShort, message})
 	}
 }
 
-// withAddress returns the number of Services that have an address, and therefore load balancers.
-func (f *frontends) withAddress() (count int) {
+// size returns the number of Services that have an address, and of the load balancers that kube-proxy creates for them.
+func (f *frontends) size() (services, balancers int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.services {
-		if s.service != nil && s.service.ClusterIP.IsValid() {
-			count++
+		if s.service == nil || !s.service.ClusterIP.IsValid() {
+			continue
 		}
+		if s.isStale {
+			s.compute(f.onHost)
+		}
+		services, balancers = services+1, balancers+len(s.balancers)
 	}
-	return count
+	return services, balancers
 }
