@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -284,6 +285,26 @@ func TestTargetThatCannotBeReplacedIsAnError(t *testing.T) {
 	if got := files(t, self); len(got) != 1 {
 		t.Errorf("files are %v, want the folder only", got)
 	}
+}
+
+// TestARenameWaitsForScanners: security software holds new files for seconds. What another process has unpacked meanwhile is as good.
+func TestARenameWaitsForScanners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		part, target := filepath.Join(folder, "part"), filepath.Join(folder, "target")
+		if err := errors.Join(os.WriteFile(part, []byte("program"), 0o600), os.Mkdir(target, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(4*time.Second, func() { _ = os.Remove(target) }) // no file can replace a folder
+		program := selfextract.Program{SHA256: sha256.Sum256([]byte("program")), Size: int64(len("program"))}
+		if err := rename(part, target, program); err != nil {
+			t.Fatal(err)
+		}
+		mustHold(t, target, "program")
+		if err := rename(part, target, program); err != nil { // the part can be neither renamed nor removed
+			t.Errorf("the target has the program, and the error is %v", err)
+		}
+	})
 }
 
 func FuzzFailureIsOneLineOfJSON(f *testing.F) {

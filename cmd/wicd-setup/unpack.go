@@ -18,9 +18,9 @@ import (
 // staleAfter is the age from which a partial file cannot belong to a running process.
 const staleAfter = time.Hour
 
-// Time to wait until other processes close the file to replace: 20 times 100 ms.
+// Time to wait until other processes close the file to rename or to replace: 50 times 100 ms, as long as WICD waits for its own files.
 const (
-	renameAttempts = 20
+	renameAttempts = 50
 	renamePause    = 100 * time.Millisecond
 )
 
@@ -67,7 +67,7 @@ func write(target string, compressed io.Reader, program selfextract.Program) (er
 }
 
 // rename renames the file part to target, or removes it if another process was faster. It retries: Windows denies a rename
-// while any process has target open, such as another run of this program or a virus scanner.
+// while any process has one of them open, such as another run of this program or a virus scanner.
 func rename(part, target string, program selfextract.Program) error {
 	for attempt := 1; ; attempt++ {
 		err := os.Rename(part, target)
@@ -75,7 +75,8 @@ func rename(part, target string, program selfextract.Program) error {
 			return nil
 		}
 		if holds(target, program) {
-			return os.Remove(part)
+			_ = os.Remove(part) // a scanner may hold it; later runs remove it when it is old
+			return nil
 		}
 		if attempt == renameAttempts {
 			return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Names of files in the certificate folder. Those of certificates are client-go's, so that this program and OVN-Kubernetes' own find each other's
@@ -21,6 +22,22 @@ const (
 	newEnding   = ".new"
 )
 
+// A scanner briefly opens files that were written, and Windows refuses to replace, rename or remove them meanwhile: 50 times 100 ms.
+const (
+	changeAttempts = 50
+	changePause    = 100 * time.Millisecond
+)
+
+// patiently repeats a change of names that fails.
+func patiently(change func() error) error {
+	for attempt := 1; ; attempt++ {
+		if err := change(); err == nil || attempt == changeAttempts {
+			return err
+		}
+		time.Sleep(changePause)
+	}
+}
+
 // writeFile replaces a file atomically: it writes another file, reads it back and renames it. Only the owner can read it; on Windows,
 // those who can read the folder.
 func writeFile(name string, content []byte) error {
@@ -28,10 +45,14 @@ func writeFile(name string, content []byte) error {
 		return err
 	}
 	beside := name + newEnding
-	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	var f *os.File
+	err := patiently(func() (err error) {
+		if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		f, err = os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		return err
-	}
-	f, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	})
 	if err != nil {
 		return err
 	}
@@ -45,12 +66,14 @@ func writeFile(name string, content []byte) error {
 	if current, err := os.ReadFile(beside); err != nil || !bytes.Equal(current, content) {
 		return errors.Join(fmt.Errorf("the content of %s differs from the content written", beside), err)
 	}
-	if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		if err := os.Remove(name); err != nil { // Windows' rename could follow the link
-			return err
+	return patiently(func() error {
+		if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			if err := os.Remove(name); err != nil { // Windows' rename could follow the link
+				return err
+			}
 		}
-	}
-	return os.Rename(beside, name)
+		return os.Rename(beside, name)
+	})
 }
 
 // remembered reads a file that this program stores between starts. what describes it in the log. A damaged file is treated as absent.

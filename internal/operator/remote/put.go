@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
@@ -218,19 +219,38 @@ func stat(c *sftp.Client, name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// rename renames a complete part to its final name.
+// A scanner on the host briefly opens what was written, and Windows refuses to rename it meanwhile. WICD waits as long for its own files.
+const (
+	renameAttempts = 50
+	renamePause    = 100 * time.Millisecond
+)
+
+// rename renames a complete part to its final name. It repeats that for five seconds if the host refuses.
 func rename(c *sftp.Client, part, name string) error {
-	var err error
+	for attempt := 1; ; attempt++ {
+		err := renameOnce(c, part, name)
+		if err == nil {
+			return nil
+		}
+		if attempt == renameAttempts || !isRefused(err) {
+			return fmt.Errorf("renaming %s: %w", part, err)
+		}
+		time.Sleep(renamePause)
+	}
+}
+
+func renameOnce(c *sftp.Client, part, name string) error {
 	if _, can := c.HasExtension(posixRename); can {
-		err = c.PosixRename(part, name)
-	} else {
-		_ = c.Remove(name) // SFTP's standard rename refuses to replace a file
-		err = c.Rename(part, name)
+		return c.PosixRename(part, name)
 	}
-	if err != nil {
-		return fmt.Errorf("renaming %s: %w", part, err)
-	}
-	return nil
+	_ = c.Remove(name) // SFTP's standard rename refuses to replace a file
+	return c.Rename(part, name)
+}
+
+// isRefused reports whether the host answered that it cannot do something now. Which of the two codes it uses depends on Windows' error.
+func isRefused(err error) bool {
+	var status *sftp.StatusError
+	return errors.Is(err, fs.ErrPermission) || errors.As(err, &status) && status.FxCode() == sftp.ErrSSHFxFailure
 }
 
 const partSuffix = ".part"

@@ -150,6 +150,25 @@ func TestPutReportsRefusal(t *testing.T) {
 	}
 }
 
+// TestPutWaitsForAScanner: security software briefly opens what arrived, and Windows refuses to rename it meanwhile.
+func TestPutWaitsForAScanner(t *testing.T) {
+	host := startHost(t, func(o *sshserver.Options) {
+		o.Quirks = func() sshserver.Quirks { return sshserver.Quirks{HeldFor: 350 * time.Millisecond} }
+	})
+	h := host.dial(t, Options{})
+	for _, content := range []string{"old", "newer"} {
+		if err := h.Put(t.Context(), "x", strings.NewReader(content), int64(len(content))); err != nil {
+			t.Fatal(err)
+		}
+		if got := host.read(t, "x"); got != content {
+			t.Errorf("got %q, want %q", got, content)
+		}
+	}
+	if got := host.names(t); !cmp.Equal(got, []string{"x"}) {
+		t.Errorf("the home holds %v, want x only", got)
+	}
+}
+
 func TestPutReplacesAFileOnHostsWithoutPosixRename(t *testing.T) {
 	if err := sftp.SetSFTPExtensions("hardlink@openssh.com"); err != nil {
 		t.Fatal(err)

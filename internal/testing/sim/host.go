@@ -129,7 +129,12 @@ func (h *Host) furnish(o *Options) error {
 	h.server, err = sshserver.New(sshserver.Options{
 		HostKeys: []ssh.Signer{o.HostKey}, Keys: keys.of,
 		Home: shell.local(shell.home), FirstHome: shell.local(windowsFolder), Root: o.Windows.Root, Exec: exec, EndlessFolders: o.Malice == Folders,
-		Quirks: func() sshserver.Quirks { return quirks.Shell }, Arrived: quirks.Files.arrived,
+		Quirks: func() sshserver.Quirks {
+			shell := quirks.Shell
+			shell.HeldFor = quirks.Files.Held
+			return shell
+		},
+		Arrived: quirks.Files.arrived,
 	})
 	return err
 }

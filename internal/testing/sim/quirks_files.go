@@ -16,7 +16,7 @@ import (
 // FileQuirks concern files and programs: scanners that hold them, and software that removes them.
 type FileQuirks struct {
 	// Held is how long a scanner holds a file, starting with the first change of its name. Meanwhile, creating, linking, renaming, removing and
-	// truncating it fail with HeldCode.
+	// truncating it fail with HeldCode. A file that arrives by SFTP is held, too, when it is renamed.
 	Held     time.Duration
 	HeldCode hostapi.Code
 	// Distrusted are the kinds of programs that security software blocks when they arrive on the host.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pkg/sftp"
@@ -18,6 +19,41 @@ type files struct {
 	endless    bool   // folders list endless files
 	wrote      func() // called for each file opened for writing
 	arrived    func(local string)
+	heldFor    time.Duration // see Quirks.HeldFor
+
+	mu   sync.Mutex
+	held map[string]*hold
+}
+
+// hold is a scanner's hold on a file.
+type hold struct {
+	until    time.Time
+	attempts int
+}
+
+// refusal returns the error of renaming a file that a scanner holds. OpenSSH's code depends on Windows' error: both are possible.
+func (f *files) refusal(name string) error {
+	if f.heldFor == 0 {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.held[name]
+	if h == nil {
+		h = &hold{until: time.Now().Add(f.heldFor)}
+		if f.held == nil {
+			f.held = map[string]*hold{}
+		}
+		f.held[name] = h
+	}
+	h.attempts++
+	switch {
+	case !time.Now().Before(h.until):
+		return nil
+	case h.attempts%2 == 0:
+		return fmt.Errorf("renaming %s: another process is using the file", name)
+	}
+	return os.ErrPermission
 }
 
 // local returns the local path of a client's name: /C:/k/x is <root>/C/k/x, or C:\k\x on Windows without a root.
@@ -140,6 +176,9 @@ func (f *files) PosixRename(r *sftp.Request) error {
 }
 
 func (f *files) rename(r *sftp.Request) error {
+	if err := f.refusal(r.Filepath); err != nil {
+		return err
+	}
 	err := os.Rename(f.local(r.Filepath), f.local(r.Target))
 	if err == nil && f.arrived != nil {
 		f.arrived(f.local(r.Target))

@@ -3,9 +3,10 @@ package sshserver
 import (
 	"context"
 	"io"
+	"time"
 )
 
-// Quirks are peculiarities of SSH servers on Windows and of the shells that they start. A Server has Version, RunsOn and NoProfile, and
+// Quirks are peculiarities of SSH servers on Windows and of the shells that they start. A Server has Version, RunsOn, NoProfile and HeldFor, and
 // WithQuirks adds the others to a Handler; only the lab's Handler has OverlappedPipes.
 type Quirks struct {
 	// Version is the version string of the SSH server, such as SSH-2.0-OpenSSH_for_Windows_7.7; empty for another server. Windows Server 2019
@@ -26,6 +27,8 @@ type Quirks struct {
 	// NoProfile makes the first connection start in C:\Windows: a user who never logged in has no profile, and OpenSSH then uses that folder as home
 	// (contrib/win32/win32compat/pwd.c, get_passwd).
 	NoProfile bool
+	// HeldFor is how long a scanner holds a file that a transfer has written, starting with the first attempt to rename it, which fails meanwhile.
+	HeldFor time.Duration
 	// OverlappedPipes gives commands pipes as OpenSSH for Windows does: opened for overlapped calls, with 4,096 bytes in each direction.
 	OverlappedPipes bool
 }

@@ -120,18 +120,19 @@ func (s *Server) program(r *ssh.Request, who visitor) func(context.Context, ssh.
 		}
 	case r.Type == "subsystem" && requested.Name == "sftp":
 		s.count(func(n *Counters) { n.SFTPChannels++ })
-		return func(_ context.Context, c ssh.Channel) int { return s.transfer(c, who.home) }
+		return func(_ context.Context, c ssh.Channel) int { return s.transfer(c, who) }
 	}
 	return nil
 }
 
 // transfer serves SFTP until the client ends it.
-func (s *Server) transfer(c ssh.Channel, home string) int {
-	f := &files{home: home, root: s.options.Root, endless: s.options.EndlessFolders, arrived: s.options.Arrived, wrote: func() {
-		s.count(func(n *Counters) { n.FilesWritten++ })
-	}}
+func (s *Server) transfer(c ssh.Channel, who visitor) int {
+	f := &files{
+		home: who.home, root: s.options.Root, endless: s.options.EndlessFolders, arrived: s.options.Arrived, heldFor: who.quirks.HeldFor,
+		wrote: func() { s.count(func(n *Counters) { n.FilesWritten++ }) },
+	}
 	server := sftp.NewRequestServer(c, sftp.Handlers{FileGet: f, FilePut: f, FileCmd: f, FileList: f},
-		sftp.WithStartDirectory(f.remote(home)))
+		sftp.WithStartDirectory(f.remote(who.home)))
 	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {
 		return 1
 	}
