@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/hnsquirks"
 )
 
-// Quirks are behaviors of a real Host Network Service that this one has only on request, except ChoosesAddress and StartsLate.
+// Quirks are behaviors of a real Host Network Service that this one has only on request, except ChoosesAddress, FindsLate and StartsLate.
 type Quirks = hnsquirks.Quirks
 
 const (

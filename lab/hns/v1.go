@@ -81,7 +81,7 @@ func (c oldCall) list(k Kind, view func(Object) map[string]any) ([]map[string]an
 	if err != nil {
 		return nil, err
 	}
-	if isLate && k != Network {
+	if isLate {
 		all = hnsquirks.EverySecond(all)
 	}
 	if k == Endpoint {

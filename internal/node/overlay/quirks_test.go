@@ -213,22 +213,26 @@ func TestRefusedHostRouteIsRetried(t *testing.T) {
 }
 
 // TestUnlistedNetworkIsNotRecreated: a service that has just started does not list all networks. One that is found by its ID is not created
-// again.
+// again, and one that is not even found has half a minute to appear.
 func TestUnlistedNetworkIsNotRecreated(t *testing.T) {
-	story(t, func(e *env) {
-		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{ListsLate: 20 * time.Second}}).start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
-		h.service.ResetCalls()
-		h.service.Restart(false)
-		e.passes(time.Minute)
-		h.stop()
-		h.service.Restart(false)
-		h.start()
-		e.passes(5 * time.Minute)
-		h.wantChanges(map[string]int{})
-		h.service.Restart(true) // now they are lost
-		e.awaits(time.Minute, "they are created again", h.published)
-	})
+	for _, findsLate := range []bool{false, true} {
+		t.Run(fmt.Sprint("finds late: ", findsLate), func(t *testing.T) {
+			story(t, func(e *env) {
+				h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{ListsLate: 20 * time.Second, FindsLate: findsLate}}).start()
+				e.awaits(time.Minute, "the overlay is there", h.published)
+				h.service.ResetCalls()
+				h.service.Restart(false)
+				e.passes(time.Minute)
+				h.stop()
+				h.service.Restart(false)
+				h.start()
+				e.passes(5 * time.Minute)
+				h.wantChanges(map[string]int{})
+				h.service.Restart(true) // now they are lost
+				e.awaits(time.Minute, "they are created again", h.published)
+			})
+		})
+	}
 }
 
 // TestAListDecidesWhereNothingElseDoes: if it is unknown whether a network exists, the list decides after two minutes.

@@ -62,6 +62,8 @@ type networkReconciler struct {
 	namedAdapter bool
 	// routedAt is when the host's route was last refused.
 	routedAt time.Time
+	// began is when the program started, restartedAt when the service last stopped or started; zero if it has not since.
+	began, restartedAt time.Time
 	// missingSince is when a network was first found missing; zero if none is missing.
 	missingSince time.Time
 	// unsettledSince is when a network was first found without addresses; zero if all have theirs.
@@ -114,7 +116,7 @@ func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restar
 			return false
 		}
 		r.log.Info("The Host Network Service stopped or started; reading its networks")
-		r.fresh = false
+		r.fresh, r.restartedAt = false, time.Now()
 		r.retry = newRetry()
 	case <-t.C:
 		r.fresh = false

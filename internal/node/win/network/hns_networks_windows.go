@@ -119,9 +119,13 @@ func (h *HNS) AddHostRoute(ctx context.Context, network string) error {
 	})
 }
 
-// HasNetwork implements the port of the overlay, by the first generation of the API.
+// HasNetwork implements the port of the overlay, by the first generation of the API. A missing ID is an error without a code there, so its list
+// decides.
 func (h *HNS) HasNetwork(ctx context.Context, id string) (bool, error) {
 	return read(ctx, h, "looking for network "+id, func() (bool, error) {
+		if n, err := hcsshim.GetHNSNetworkByID(id); err == nil && n != nil && same(n.Id, id) {
+			return true, nil
+		}
 		all, err := hcsshim.HNSListNetworkRequest("GET", "", "")
 		return slices.ContainsFunc(all, func(n hcsshim.HNSNetwork) bool { return same(n.Id, id) }), err
 	})
