@@ -49,7 +49,7 @@ func TestServicesKeepTheirPromises(t *testing.T) {
 func TestSystemKeepsItsPromises(t *testing.T) {
 	host := mustHost(t)
 	contract.System(t, func(t *testing.T) contract.SystemFixture {
-		f := contract.SystemFixture{System: host.System, Disk: host.Disk, Folder: tempFolder(t), Feature: "Containers"}
+		f := contract.SystemFixture{System: host.System, Disk: host.Disk, Folder: tempFolder(t), Feature: "Containers", OtherHypervisor: !onWine()}
 		switch {
 		case !onWine():
 			f.Feature, f.NoFeatures = "", "a test must not enable features of a real Windows"

@@ -156,17 +156,25 @@ func TestSimulatedImagesKeepTheContract(t *testing.T) {
 }
 
 func TestSimulatedSystemKeepsTheContract(t *testing.T) {
-	contract.System(t, func(t *testing.T) contract.SystemFixture {
-		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Kind: likeWine, Features: map[string]wicdapi.FeatureState{
-			desired.ContainersFeature: wicdapi.FeatureDisabled, desired.HyperVFeature: wicdapi.FeatureUnknown,
-		}})
-		t.Cleanup(w.PowerOff)
-		if err := os.MkdirAll(w.Disk().Local(`C:\test`), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		h := w.Host()
-		return contract.SystemFixture{System: h.System, Disk: h.Disk, Folder: `C:\test`, Feature: "Containers"}
-	})
+	for name, securesItself := range map[string]bool{"hypervisor of Hyper-V": false, "virtualization-based security": true} {
+		t.Run(name, func(t *testing.T) {
+			contract.System(t, func(t *testing.T) contract.SystemFixture {
+				o := sim.WindowsOptions{Root: t.TempDir(), Kind: likeWine, Features: map[string]wicdapi.FeatureState{
+					desired.ContainersFeature: wicdapi.FeatureDisabled, desired.HyperVFeature: wicdapi.FeatureUnknown,
+				}}
+				if securesItself {
+					o.Virtualization = wicdapi.Virtualization{Hypervisor: "Microsoft Hv", HyperV: true}
+				}
+				w := sim.NewWindows(o)
+				t.Cleanup(w.PowerOff)
+				if err := os.MkdirAll(w.Disk().Local(`C:\test`), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				h := w.Host()
+				return contract.SystemFixture{System: h.System, Disk: h.Disk, Folder: `C:\test`, Feature: "Containers", OtherHypervisor: securesItself}
+			})
+		})
+	}
 }
 
 // TestHyperVRunsFromTheNextStartOn expects a machine without processor support to have the feature but no Hyper-V.
