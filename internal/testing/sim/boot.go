@@ -146,7 +146,7 @@ func (b *boot) Facts(context.Context) (wicdapi.HostFacts, error) {
 	o := w.options
 	f := wicdapi.HostFacts{
 		Hostname: o.Hostname, Domain: o.Domain, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
-		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
+		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: w.clockLocked(),
 		Interfaces: o.Quirks.Adapter.Interfaces(o.Interfaces, w.hns.hasOverlay()), SystemDrive: cmp.Or(o.SystemDrive, "C:"),
 		FreeBytes: o.FreeBytes, MemoryBytes: o.MemoryBytes, Processors: o.Processors, NUMANodes: 1, PendingReboot: b.waitsLocked().Told(),
 		Virtualization: b.virtualization, Listeners: o.Quirks.Adapter.Listeners,
@@ -154,6 +154,15 @@ func (b *boot) Facts(context.Context) (wicdapi.HostFacts, error) {
 	}
 	b.hideLocked(&f)
 	return f, nil
+}
+
+// clockLocked returns the time of the computer's clock.
+func (w *Windows) clockLocked() time.Time {
+	now, off := time.Now(), w.options.Skew
+	if q := w.options.Quirks.Setup; now.Sub(w.created) < q.ClockOffFor {
+		off += q.ClockOff
+	}
+	return now.Add(off).UTC()
 }
 
 // hideLocked removes the facts that Windows does not report.

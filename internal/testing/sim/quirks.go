@@ -85,14 +85,14 @@ func (o *WindowsOptions) unkind() {
 // inSimulatedTime reports whether the clock is that of testing/synctest, which starts in the year 2000.
 func inSimulatedTime() bool { return time.Now().Year() == 2000 }
 
-// mostInRealTime is the maximum of each duration outside simulated time.
+// mostInRealTime is the maximum of each duration, in both directions, outside simulated time.
 const mostInRealTime = 20 * time.Millisecond
 
 // hurry shortens all durations.
 func hurry(v reflect.Value) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
-		v.SetInt(min(v.Int(), int64(mostInRealTime)))
+		v.SetInt(max(min(v.Int(), int64(mostInRealTime)), -int64(mostInRealTime)))
 	case v.Kind() == reflect.Struct && v.CanSet():
 		for _, f := range v.Fields() {
 			if f.CanSet() {

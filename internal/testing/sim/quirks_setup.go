@@ -10,6 +10,9 @@ type SetupQuirks struct {
 	// For is how long after its first start Windows is still in setup: HKLM\SYSTEM\Setup has OOBEInProgress or SystemSetupInProgress, and Setup\State
 	// another ImageState than IMAGE_STATE_COMPLETE (Microsoft's article about the states of Windows Setup).
 	For time.Duration
+	// ClockOff is how far the clock is ahead, or behind if negative, until ClockOffFor after the first start: virtual machines begin with the clock of
+	// their host, in a time zone that may not be Windows', and the time service corrects it once it has an answer.
+	ClockOff, ClockOffFor time.Duration
 	// Name is the host name that another component resets at each start: guest customization, a cloud agent, or a group policy.
 	Name string
 	// SlowServices are services that start slowly, or not at all when Windows starts.
@@ -31,5 +34,9 @@ func setupByChance(r *rand.Rand) SetupQuirks {
 	q.SlowServices, q.Revision = slowServicesByChance(r), revisionByChance(r)
 	q.Docker = r.IntN(8) == 0
 	q.DockerHasPipe = q.Docker && r.IntN(2) == 0
+	if r.IntN(4) == 0 {
+		q.ClockOff = []time.Duration{-time.Hour, time.Hour}[r.IntN(2)] * time.Duration(1+r.IntN(12))
+		q.ClockOffFor = time.Duration(1+r.IntN(10)) * time.Minute
+	}
 	return q
 }
