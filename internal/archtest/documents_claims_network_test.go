@@ -7,6 +7,7 @@ func claimsOfNetwork() []claim {
 		losses   = "internal/node/daemon/podnetwork/losses.go"
 		proxy    = "internal/node/daemon/podnetwork/proxy.go"
 		guard    = "internal/node/overlay/guard.go"
+		recovery = "internal/node/hostnetwork/recovery.go"
 		overlay  = "internal/node/overlay/reconcile.go"
 		report   = "internal/node/overlay/report.go"
 		mtu      = "internal/node/hostnetwork/hostnetwork.go"
@@ -58,10 +59,11 @@ func claimsOfNetwork() []claim {
 		{"docs/network.md", `says so when ([0-9]+) % of`, "internal/node/hostapi/ports_network.go", `all\*([0-9]+)`},
 		{"docs/network.md", `node>., valid for (a day)`, "internal/node/overlay/main.go", `"cert-duration", ([^,]+),`},
 		{"docs/network.md", `waited for \(at most (\w+ minutes)\)`, "internal/node/overlay/create.go", "unlistedTimeout"},
+		{"docs/network.md", `For (\w+ seconds) after its start`, "internal/node/overlay/create.go", "incompleteFor"},
 		{"docs/network.md", `created again after (\w+ minutes)`, overlay, "recreateAfter"},
 		{"docs/network.md", `no addresses for (\w+ minutes)`, overlay, "recreateAfter"},
-		{"docs/network.md", `is missing after (\w+ seconds)`, guard, "restoreAfter"},
-		{"docs/network.md", `still missing after (\w+ seconds)`, guard, "reportAfter"},
+		{"docs/network.md", `is missing after (\w+ seconds)`, recovery, "restoreAfter"},
+		{"docs/network.md", `still missing after (\w+ seconds)`, recovery, "reportAfter"},
 		{"docs/network.md", `on no adapter (a minute) after`, guard, "addressGrace"},
 		{"docs/network.md", `after it has lasted for (a minute)`, report, "waitsAfter"},
 		{"docs/network.md", `or (half a minute) if something is refused`, report, "refusedAfter"},

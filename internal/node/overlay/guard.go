@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
@@ -20,10 +19,6 @@ const (
 	hostNetworkName = "host-network"
 	// addressGrace is how long the host may be without its address after the first network was created. Windows needs some seconds.
 	addressGrace = time.Minute
-	// restoreAfter is how long Windows may take to configure the other settings of the virtual adapter. reportAfter is when settings that are still
-	// missing are reported.
-	restoreAfter = 10 * time.Second
-	reportAfter  = 30 * time.Second
 )
 
 // hostState is the guard's verdict about the host.
@@ -48,11 +43,11 @@ type hostGuard struct {
 	report   *reporter
 	// record is the content of the file; its phase is empty if there is none.
 	record hostnetwork.Record
-	// until is when the address must be back. since is when it was found again.
-	until, since time.Time
-	// restored is set after restoring the lost settings was attempted. failure is the last error.
-	restored bool
-	failure  error
+	// until is when the address must be back.
+	until    time.Time
+	recovery hostnetwork.Recovery
+	// failure is the last error.
+	failure error
 }
 
 func newHostGuard(o Options, report *reporter) *hostGuard {
@@ -95,17 +90,14 @@ func (g *hostGuard) begin(ctx context.Context, own Node) error {
 	if err != nil {
 		return fmt.Errorf("reading the network settings of this host: %w", err)
 	}
-	before, found := hostnetwork.With(all, address)
+	r, found := g.record.Begin(all, address)
 	if !found {
 		g.log.Warn("No adapter of this host has the address of its Node; its settings are not protected", "address", address.String())
 		return g.forget()
 	}
-	if g.isMaking() && g.record.Address == address {
-		before = g.record.Before
-	}
-	g.until, g.since, g.restored, g.failure = time.Now().Add(createTimeout), time.Time{}, false, nil
-	g.log.Info("Recording the network settings of this host before its first network", "adapter", before.Name, "address", address.String(), "dhcp", before.DHCP)
-	return g.write(hostnetwork.Record{Phase: hostnetwork.Making, Address: address, Before: before})
+	g.until, g.recovery, g.failure = time.Now().Add(createTimeout), hostnetwork.Recovery{}, nil
+	g.log.Info("Recording the network settings of this host before its first network", "adapter", r.Before.Name, "address", address.String(), "dhcp", r.Before.DHCP)
+	return g.write(r)
 }
 
 // created starts the wait for the address. After a creation that took all of its time, there is no further wait.
@@ -131,15 +123,15 @@ func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) 
 		g.logFailure("Reading the network settings of this host failed", err)
 		return hostKept
 	}
-	now, found := hostnetwork.With(all, g.record.Address)
+	_, found := hostnetwork.With(all, g.record.Address)
 	switch {
 	case found:
-		g.compare(ctx, now, all)
+		g.compare(ctx, all)
 		return hostKept
 	case !g.isMaking():
 		return hostKept // it had its address after the network was created, and lost it for another reason
 	case time.Now().Before(g.until):
-		g.since = time.Time{}
+		g.recovery.Away()
 		return hostAway
 	}
 	switch ok, err := hasNetworks(ctx); {
@@ -158,7 +150,7 @@ func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) 
 // giveUp stops waiting for the address: the networks are removed, and not created again.
 func (g *hostGuard) giveUp(all []hostnetwork.Adapter) hostState {
 	r := g.record
-	r.Phase, r.Instead = hostnetwork.Lost, instead(all)
+	r.Phase, r.Instead = hostnetwork.Lost, hostnetwork.Present(all)
 	g.log.Error("The host has lost its address with its first network: removing the networks", "address", r.Address.String(), "instead", r.Instead)
 	if err := g.write(r); err != nil {
 		g.logFailure("Storing that the host has lost its address failed", err)
@@ -185,36 +177,33 @@ func (g *hostGuard) reportLost() hostState {
 }
 
 // compare restores once what the adapter has lost, and reports what is missing afterwards.
-func (g *hostGuard) compare(ctx context.Context, now hostnetwork.Adapter, all []hostnetwork.Adapter) {
-	if g.since.IsZero() {
-		g.since = time.Now()
+func (g *hostGuard) compare(ctx context.Context, all []hostnetwork.Adapter) {
+	r := g.record
+	step := g.recovery.Step(r, all, time.Now(), true)
+	if !step.Restore.IsEmpty() {
+		g.failure = g.adapters.Restore(ctx, r.Address, step.Restore)
+		g.log.Warn("Restoring network settings that this host lost with its first network", "adapter", r.Before.Name, "lost", step.Restore.String(), "error", fmt.Sprint(g.failure))
 	}
-	r, lost := g.record, hostnetwork.Compare(g.record.Before, now, all)
-	passed := time.Since(g.since)
-	switch {
-	case lost.IsEmpty():
-		g.report.setHost("", "")
-		if passed < restoreAfter && g.isMaking() && !g.restored {
-			return // Windows may still change it
-		}
-		r.Phase = hostnetwork.Made
-	case !g.isMaking():
-		g.report.setHost("", changedMessage(r, lost, g.failure, g.file))
-		return
-	case passed >= restoreAfter && !g.restored:
-		g.restored = true
-		g.failure = g.adapters.Restore(ctx, r.Address, lost)
-		g.log.Warn("Restoring network settings that this host lost with its first network", "adapter", now.Name, "lost", lost.String(), "error", fmt.Sprint(g.failure))
-		return
-	case passed >= reportAfter:
-		r.Phase = hostnetwork.Changed
-		g.report.setHost("", changedMessage(r, lost, g.failure, g.file))
-	default:
+	message := ""
+	if !step.Missing.IsEmpty() {
+		message = r.Message(step.Missing, restoreFailure(g.failure), g.file)
+	}
+	g.report.setHost("", message)
+	if step.Phase == r.Phase {
 		return
 	}
+	r.Phase = step.Phase
 	if err := g.write(r); err != nil {
 		g.logFailure("Storing that the host has its network settings failed", err)
 	}
+}
+
+// restoreFailure describes why settings were not restored; empty without an error.
+func restoreFailure(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "restoring it failed: " + err.Error()
 }
 
 func (g *hostGuard) write(r hostnetwork.Record) error {
@@ -241,22 +230,6 @@ func (g *hostGuard) logFailure(what string, err error) {
 	g.failure = err
 }
 
-// instead lists the IPv4 addresses that the host has.
-func instead(all []hostnetwork.Adapter) string {
-	var parts []string
-	for _, a := range all {
-		for _, existing := range a.Addresses {
-			if existing.Prefix.Addr().Is4() {
-				parts = append(parts, fmt.Sprintf("%s on %q", existing.Prefix, a.Name))
-			}
-		}
-	}
-	if len(parts) == 0 {
-		return "no address"
-	}
-	return strings.Join(parts, ", ")
-}
-
 func lostMessage(r hostnetwork.Record, file string) string {
 	cause := "configure the DHCP server to give it the same address again"
 	if isStatic(r.Before, r.Address) {
@@ -273,13 +246,4 @@ func isStatic(a hostnetwork.Adapter, address netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-func changedMessage(r hostnetwork.Record, lost hostnetwork.Loss, failure error, file string) string {
-	reason := ""
-	if failure != nil {
-		reason = " (restoring it failed: " + failure.Error() + ")"
-	}
-	return fmt.Sprintf("creating the first network of the host removed settings of its adapter %q that are still missing: %s%s; set them on the adapter that has %s now, or delete %s on the host if "+
-		"they are not needed", r.Before.Name, lost, reason, r.Address, file)
 }
