@@ -15,7 +15,7 @@ func networks() (overlay.HNS, error) { return network.NewHNS(scm.NewChanges()), 
 
 func routes() overlay.Routes { return hostRoutes{} }
 
-func adapters() overlay.Adapters { return hostAdapters{} }
+func adapters() overlay.Adapters { return network.Interfaces{} }
 
 // hostRoutes manages the routes of the local host.
 type hostRoutes struct{}
@@ -33,17 +33,4 @@ func (hostRoutes) PersistentRoutes(ctx context.Context, address netip.Addr) ([]h
 // AddRoute implements overlay.Routes.
 func (hostRoutes) AddRoute(_ context.Context, address netip.Addr, r hostnetwork.Route) error {
 	return network.AddStaticRoute(address, r)
-}
-
-// hostAdapters manages the network interfaces of the local host.
-type hostAdapters struct{}
-
-// Adapters implements overlay.Adapters.
-func (hostAdapters) Adapters(context.Context) ([]hostnetwork.Adapter, error) {
-	return network.HostAdapters()
-}
-
-// Restore implements overlay.Adapters.
-func (hostAdapters) Restore(_ context.Context, address netip.Addr, l hostnetwork.Loss) error {
-	return network.Restore(address, l)
 }

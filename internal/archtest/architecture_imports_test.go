@@ -126,7 +126,7 @@ func mayImport() map[string][]string {
 			"internal/node/daemon/supervisor", "internal/node/hostapi", "internal/shared/desired", "internal/shared/nodestate", "internal/shared/truncate",
 			"internal/shared/wicdapi", "payload",
 		},
-		"internal/node/hostapi":     {"internal/node/cri", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi"},
+		"internal/node/hostapi":     {"internal/node/cri", "internal/node/hostnetwork", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi"},
 		"internal/node/hostnetwork": {},
 		"internal/node/identity":    {"internal/node/backoff", "internal/shared/httpclient"},
 		"internal/node/kubeapi":     {"internal/node/backoff", "internal/node/identity", "internal/shared/httpclient", "internal/shared/truncate"},

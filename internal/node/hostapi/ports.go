@@ -219,6 +219,7 @@ type Host struct {
 	Defender     Defender
 	Accounts     Accounts
 	Routes       Routes
+	Adapters     Adapters
 	EventLogs    EventLogs
 	Inventory    Inventory
 	Disk         Disk

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
@@ -86,6 +87,15 @@ var ErrNoDefender = errors.New("Microsoft Defender does not run")
 
 // ErrExclusionsHidden is returned by Defender.Exclusions if a policy hides exclusions from administrators of the host.
 var ErrExclusionsHidden = errors.New("a policy hides the exclusions of Microsoft Defender from administrators of the host")
+
+// Adapters are the network interfaces of the host, with the IPv4 settings that its first pod network may remove.
+type Adapters interface {
+	// Adapters returns all interfaces with their current settings.
+	Adapters(ctx context.Context) ([]hostnetwork.Adapter, error)
+	// Restore sets what the interface with this address lost. It continues after failures and returns all of them. An address that no interface has is
+	// an error.
+	Restore(ctx context.Context, address netip.Addr, lost hostnetwork.Loss) error
+}
 
 // Routes is the host's IPv4 routing table.
 type Routes interface {

@@ -37,6 +37,7 @@ func Host() (hostapi.Host, error) {
 		Defender:     defender{wmi: newWMI(30 * time.Second)},
 		Accounts:     accounts{},
 		Routes:       newRoutes(),
+		Adapters:     network.Interfaces{},
 		Networks:     networks,
 		HNSState:     hnsState{},
 		EventLogs:    newEventLogs(),

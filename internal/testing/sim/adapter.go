@@ -38,7 +38,8 @@ const (
 // On returns the adapter of a host on which the service creates its networks.
 func (h *HNS) On(q AdapterQuirks) *HostAdapter {
 	address := netip.PrefixFrom(h.options.ManagementIP, 24)
-	second := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, address.Addr().As4()[3]}), 24)
+	last := h.options.ManagementIP.As16()[15]
+	second := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, last}), 24)
 	return &HostAdapter{HNS: h, quirks: q, deviceLess: true, physical: hostnetwork.Adapter{
 		Name: adapterName, Index: 4, MTU: adapterMTU, Metric: 15, Suffix: "example.com", DHCP: !q.Static, StaticDNS: true,
 		Addresses: []hostnetwork.Address{{Prefix: address, Static: q.Static}, {Prefix: second, Static: q.Static, SkipAsSource: true}},
@@ -66,12 +67,18 @@ func (a *HostAdapter) CreateNetwork(ctx context.Context, n hns.Network) (hns.Net
 // DeleteNetwork implements the port of the overlay. Deleting the last network restores the host's adapter.
 func (a *HostAdapter) DeleteNetwork(ctx context.Context, id string) error {
 	err := a.HNS.DeleteNetwork(ctx, id)
-	if len(a.State().Networks) == 0 {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.switched = time.Time{}
-	}
+	a.returnAddress()
 	return err
+}
+
+// returnAddress returns the host's address to the adapter if no network is left.
+func (a *HostAdapter) returnAddress() {
+	if len(a.State().Networks) > 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.switched = time.Time{}
 }
 
 // moved returns the virtual adapter that the first network creates.
@@ -132,6 +139,25 @@ func (a *HostAdapter) HasAddress() bool {
 	return ok
 }
 
+// SetDNS sets suffix and DNS servers of the adapter, like an administrator.
+func (a *HostAdapter) SetDNS(suffix string, servers ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := a.configuredLocked()
+	v.DNS, v.Suffix = nil, suffix
+	for _, s := range servers {
+		v.DNS = append(v.DNS, netip.MustParseAddr(s))
+	}
+}
+
+// configuredLocked returns the adapter that has the host's settings.
+func (a *HostAdapter) configuredLocked() *hostnetwork.Adapter {
+	if a.switched.IsZero() {
+		return &a.physical
+	}
+	return &a.virtual
+}
+
 // Restores returns the number of Restore calls.
 func (a *HostAdapter) Restores() int {
 	a.mu.Lock()
@@ -147,8 +173,12 @@ func (a *HostAdapter) Restore(_ context.Context, address netip.Addr, l hostnetwo
 	if _, ok := hostnetwork.With([]hostnetwork.Adapter{a.nowLocked()}, address); !ok {
 		return fmt.Errorf("an interface with address %s: %w", address, errors.ErrUnsupported)
 	}
-	v := &a.virtual
-	v.Addresses = append(v.Addresses, l.Addresses...)
+	v := a.configuredLocked()
+	for _, lost := range l.Addresses {
+		if _, found := hostnetwork.With([]hostnetwork.Adapter{*v}, lost.Prefix.Addr()); !found {
+			v.Addresses = append(v.Addresses, lost)
+		}
+	}
 	if l.MTU != 0 {
 		v.MTU = l.MTU
 	}

@@ -9,7 +9,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
+
+func TestSimulatedAdaptersKeepTheContract(t *testing.T) {
+	for name, hasNetwork := range map[string]bool{"before the first network": false, "with a network": true} {
+		t.Run(name, func(t *testing.T) {
+			contract.Adapters(t, func(t *testing.T) contract.AdaptersFixture {
+				w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Kind: "what the first network does to the adapter is chosen"})
+				t.Cleanup(w.PowerOff)
+				if hasNetwork {
+					if _, err := w.Adapter().CreateNetwork(t.Context(), hns.Network{Name: "overlay", Type: hns.Overlay}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return contract.AdaptersFixture{Adapters: w.Host().Adapters}
+			})
+		})
+	}
+}
 
 // TestAHostWithOddAddressesHasItsOwnAsNode, regardless of other addresses of an adapter and of whether they moved to a virtual one.
 func TestAHostWithOddAddressesHasItsOwnAsNode(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
@@ -22,6 +23,38 @@ func (i inventory) Ports(ctx context.Context) (hostapi.Ports, error) {
 		p.Dynamic = q.Dynamic
 	}
 	return p, nil
+}
+
+// adapters implements hostapi.Adapters.
+type adapters struct{ boot *boot }
+
+// Adapters implements hostapi.Adapters.
+func (a adapters) Adapters(ctx context.Context) ([]hostnetwork.Adapter, error) {
+	if err := a.boot.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer a.boot.w.mu.Unlock()
+	return a.boot.w.adapter.Adapters(ctx)
+}
+
+// Restore implements hostapi.Adapters.
+func (a adapters) Restore(ctx context.Context, address netip.Addr, lost hostnetwork.Loss) error {
+	if err := a.boot.lock(ctx); err != nil {
+		return err
+	}
+	defer a.boot.w.mu.Unlock()
+	if err := a.boot.changeLocked("restore adapter"); err != nil {
+		return err
+	}
+	return a.boot.w.adapter.Restore(ctx, address, lost)
+}
+
+// Adapter returns the computer's adapter. Networks that are created with its methods change it.
+func (w *Windows) Adapter() *HostAdapter {
+	if w.HNSState()["DeviceLessNicDisabled"] == 1 {
+		w.adapter.DisableDeviceLess()
+	}
+	return w.adapter
 }
 
 // Interfaces returns the computer's interfaces as Windows reports them: the one with the default route has the quirks.

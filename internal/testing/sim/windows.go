@@ -123,6 +123,7 @@ type Windows struct {
 	// held is until when a scanner holds files, by name.
 	held     map[string]time.Time
 	hns      *HNS
+	adapter  *HostAdapter
 	failNext map[string]error
 	// busy is until when an operation cannot be done.
 	busy     map[string]time.Time
@@ -167,6 +168,7 @@ func NewWindows(o WindowsOptions) *Windows {
 	if w.features == nil {
 		w.features = map[string]wicdapi.FeatureState{desired.ContainersFeature: wicdapi.FeatureEnabled, desired.HyperVFeature: wicdapi.FeatureDisabled}
 	}
+	w.adapter = w.hns.On(o.Quirks.Adapter)
 	w.servicing.rollbacks, w.servicing.ownRestarts = o.Quirks.Servicing.RolledBack, o.Quirks.Servicing.RestartsItself
 	w.PowerOn()
 	return w
@@ -314,6 +316,7 @@ func (w *Windows) takeEffectLocked() {
 	}
 	w.waits, w.renames = nil, slices.Clone(w.options.Quirks.Servicing.FileRenames)
 	w.hns.reboot()
+	w.adapter.returnAddress()
 	clear(w.containers)
 	clear(w.programs)
 }

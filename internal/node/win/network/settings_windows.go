@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -121,8 +122,14 @@ func MTU(a *windows.IpAdapterAddresses) uint32 {
 	return a.Mtu
 }
 
-// HostAdapters returns the interfaces with the IPv4 settings that creating a pod network may lose.
-func HostAdapters() ([]hostnetwork.Adapter, error) {
+// Interfaces implements hostapi.Adapters and overlay.Adapters.
+type Interfaces struct{}
+
+// Adapters returns the interfaces with the IPv4 settings that creating a pod network may lose.
+func (Interfaces) Adapters(ctx context.Context) ([]hostnetwork.Adapter, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	list, err := Adapters()
 	if err != nil {
 		return nil, fmt.Errorf("listing network interfaces: %w", err)
@@ -164,7 +171,10 @@ func interfaceRow(index uint32) (row windows.MibIpInterfaceRow, err error) {
 }
 
 // Restore restores what an interface with an address lost. It continues after a failure.
-func Restore(address netip.Addr, l hostnetwork.Loss) error {
+func (Interfaces) Restore(ctx context.Context, address netip.Addr, l hostnetwork.Loss) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	a, err := adapterWith(address)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package network_test
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
 	"github.com/windows-machine-config/wmco/internal/node/win/network"
 )
 
@@ -34,39 +32,11 @@ func TestTheSettingsOfInterfacesAreRead(t *testing.T) {
 			t.Errorf("interface %d has no MTU", a.IfIndex)
 		}
 	}
-	all, err := network.HostAdapters()
+	all, err := network.Interfaces{}.Adapters(t.Context())
 	if err != nil || len(all) != len(list) {
 		t.Fatalf("%d adapters, %v, want %d", len(all), err, len(list))
 	}
 	t.Logf("%+v", all)
-}
-
-// TestRestoringNothingNewChangesNothing restores the current settings of an interface.
-func TestRestoringNothingNewChangesNothing(t *testing.T) {
-	all, err := network.HostAdapters()
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := slices.IndexFunc(all, func(a hostnetwork.Adapter) bool { return len(a.Addresses) > 0 })
-	if at < 0 {
-		t.Skip("no interface has an IPv4 address")
-	}
-	a := all[at]
-	err = network.Restore(a.Addresses[0].Prefix.Addr(), hostnetwork.Loss{Addresses: a.Addresses[:1], MTU: a.MTU})
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, windows.ERROR_CALL_NOT_IMPLEMENTED) || errors.Is(err, windows.ERROR_NOT_SUPPORTED) {
-		t.Skip(err)
-	}
-	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
-		t.Skipf("administrators only: %v", err)
-	}
-	again, errAgain := network.HostAdapters()
-	if err != nil || errAgain != nil || !slices.EqualFunc(all[at].Addresses, again[at].Addresses, func(x, y hostnetwork.Address) bool { return x == y }) || again[at].MTU != a.MTU {
-		t.Errorf("%v, %v: %+v, was %+v", err, errAgain, again[at], a)
-	}
-	missing := network.Restore(netip.MustParseAddr("203.0.113.99"), hostnetwork.Loss{MTU: 1400})
-	if missing == nil {
-		t.Error("an interface without the address was changed")
-	}
 }
 
 // TestRowsHaveTheSizeOfWindows compares the sizes with netioapi.h for amd64.
