@@ -213,8 +213,8 @@ const (
 	// ReasonHostAddressLost means that the host lost its address when hybrid-overlay-node created its first network: no adapter had
 	// it for a minute. The networks were removed and are not created again until the file that the message names is deleted.
 	ReasonHostAddressLost = "HostAddressLost"
-	// ReasonHostNetworkChanged means that the host's adapter lost other settings when hybrid-overlay-node created its first
-	// network, and that restoring them failed. The message names them.
+	// ReasonHostNetworkChanged means that the host's adapter lost other settings when its first network was created, and that
+	// they were not restored. The message names them and the cause.
 	ReasonHostNetworkChanged = "HostNetworkChanged"
 	// ReasonNetworkConfigurationMissing means that the folder in spec.network.custom.configDir has no CNI configuration, or
 	// one that containerd cannot load. The installer of the user's network must write it.

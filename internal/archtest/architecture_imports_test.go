@@ -101,8 +101,8 @@ func mayImport() map[string][]string {
 		},
 		"internal/node/daemon/podnetwork": {
 			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/daemon/apiclient", "internal/node/daemon/nodestatus", "internal/node/daemon/state",
-			"internal/node/daemon/supervisor", "internal/node/hostapi", "internal/node/kubeapi", "internal/node/kubeproxy", "internal/node/overlaystatus", "internal/shared/desired",
-			"internal/shared/hns", "internal/shared/nodestate", "internal/shared/truncate",
+			"internal/node/daemon/supervisor", "internal/node/hostapi", "internal/node/hostnetwork", "internal/node/kubeapi", "internal/node/kubeproxy",
+			"internal/node/overlaystatus", "internal/shared/desired", "internal/shared/hns", "internal/shared/nodestate", "internal/shared/truncate",
 		},
 		"internal/node/daemon/registry": {
 			"api", "internal/node/backoff", "internal/node/daemon/credentials", "internal/node/daemon/nodestatus", "internal/node/daemon/state",
@@ -112,7 +112,10 @@ func mayImport() map[string][]string {
 			"api", "internal/node/backoff", "internal/node/cri", "internal/node/daemon/nodestatus", "internal/node/daemon/state", "internal/shared/desired",
 			"internal/shared/mirrors", "internal/shared/truncate", "internal/shared/wicdapi",
 		},
-		"internal/node/daemon/state": {"internal/node/backoff", "internal/node/hostapi", "internal/shared/desired", "internal/shared/wicdapi"},
+		"internal/node/daemon/state": {
+			"internal/node/backoff", "internal/node/hostapi", "internal/node/hostnetwork", "internal/shared/desired", "internal/shared/hns",
+			"internal/shared/wicdapi",
+		},
 		"internal/node/daemon/store": {
 			"internal/node/daemon/state", "internal/node/hostapi", "internal/shared/desired", "internal/shared/wicdapi", "payload/compress",
 		},
@@ -279,8 +282,8 @@ func mayImport() map[string][]string {
 			"payload/compress", "payload/selfextract",
 		},
 		"internal/testing/sim/contract": {
-			"api", "api/v1alpha1", "internal/node/cri", "internal/node/hostapi", "internal/node/overlay", "internal/shared/desired", "internal/shared/hns",
-			"internal/shared/wicdapi",
+			"api", "api/v1alpha1", "internal/node/cri", "internal/node/hostapi", "internal/node/hostnetwork", "internal/node/overlay",
+			"internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi",
 		},
 		"internal/testing/sim/hnsquirks": {},
 		"internal/testing/sim/lies":      {},

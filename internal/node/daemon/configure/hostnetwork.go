@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
@@ -42,8 +43,7 @@ func (n hostNetwork) prepare(ctx context.Context) error {
 		return err
 	}
 	_, isOurs := notes[deviceLess]
-	isThere := n.wanted != nil && slices.ContainsFunc(current.Networks, func(h hns.Network) bool { return slices.Contains(n.wanted.Names(), h.Name) })
-	values.wanted = hnsValuesOf(n.wanted != nil && n.facts.Build != keepsStatic && n.isStatic() && (isOurs || !isThere))
+	values.wanted = hnsValuesOf(n.wanted != nil && n.facts.Build != keepsStatic && n.isStatic() && (isOurs || !n.isMade(current)))
 	changed, err := values.set(ctx)
 	switch {
 	case err != nil || !slices.Contains(changed, deviceLess):
@@ -56,6 +56,33 @@ func (n hostNetwork) prepare(ctx context.Context) error {
 		return nil
 	}
 	return n.restart(ctx)
+}
+
+// isMade reports whether one of the networks for pods exists.
+func (n hostNetwork) isMade(current hns.State) bool {
+	return slices.ContainsFunc(current.Networks, func(h hns.Network) bool { return slices.Contains(n.wanted.Names(), h.Name) })
+}
+
+// record records the settings of the adapter before flanneld creates its network, so that WICD can restore what the network removes.
+// hybrid-overlay-node does both for its own. The host joins anyway if that fails.
+func (n hostNetwork) record(ctx context.Context) error {
+	if n.wanted == nil || !n.wanted.Once {
+		return state.ForgetHostNetwork(n.Disk)
+	}
+	current, err := n.Networks.Look(ctx)
+	if err == nil && n.isMade(current) {
+		return nil
+	}
+	if err == nil {
+		_, err = state.BeginHostNetwork(ctx, n.Host, n.address())
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		n.recordNone("settings that the first network removes from the network adapter will not be restored: %v", err)
+	}
+	return nil
 }
 
 // checkPorts warns of ports that the node's programs cannot use. The host joins anyway: the ports that Windows excludes change at its next start.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
+	wicdstate "github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
@@ -148,5 +149,56 @@ func TestExcludedPortsAreReportedDuringJoin(t *testing.T) {
 	const want = "none: ports are excluded by Windows, so that no program can listen on them: 10250 (range 10200-10299), 10280 (range 10200-10299);"
 	if journal := daemontest.Journal(t, w); !strings.Contains(journal, want) || !strings.Contains(journal, "netsh interface ipv4 add excludedportrange tcp") {
 		t.Errorf("the journal does not say %q: %s", want, journal)
+	}
+}
+
+// TestSettingsOfTheAdapterAreRecordedBeforeFlannelsNetwork: afterwards, Windows has already changed them.
+func TestSettingsOfTheAdapterAreRecordedBeforeFlannelsNetwork(t *testing.T) {
+	flannel := func() *desired.Network {
+		n := overlay()
+		n.Once = true
+		return n
+	}
+	create := func(w *sim.Windows) {
+		_, _ = w.Adapter().CreateNetwork(t.Context(), hns.Network{Name: hybridOverlay, Type: hns.Overlay})
+	}
+	recorded := func(w *sim.Windows) string {
+		r, err := wicdstate.ReadHostNetwork(w.Disk())
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.TrimSpace(string(r.Phase) + " " + r.Before.Name)
+	}
+	const own = "making Ethernet"
+	for name, test := range map[string]struct {
+		network *desired.Network
+		before  func(*sim.Windows)
+		want    string
+	}{
+		"before":                           {flannel(), func(*sim.Windows) {}, own},
+		"the network is there":             {flannel(), create, ""},
+		"of the hybrid overlay":            {overlay(), func(*sim.Windows) {}, ""},
+		"a network of the user's own":      {nil, func(*sim.Windows) {}, ""},
+		"the Host Network Service is away": {flannel(), func(w *sim.Windows) { w.HNS().Stop() }, ""},
+	} {
+		w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "what is found at the join decides", Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{LosesDNS: true}}})
+		test.before(w)
+		r.Desired.Network = test.network
+		daemontest.MustJoin(t, w, r)
+		if got := recorded(w); got != test.want {
+			t.Errorf("%s: recorded %q, want %q", name, got, test.want)
+		}
+	}
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "what is found at the join decides", Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{LosesDNS: true}}})
+	r.Desired.Network = flannel()
+	daemontest.MustJoin(t, w, r)
+	create(w)
+	w.HNS().Lose(w.HNS().State().Networks[0].ID)
+	if again := daemontest.MustJoin(t, w, r); len(again.Changed) > 0 || recorded(w) != own {
+		t.Errorf("after an interrupted attempt: recorded %q, changed %q", recorded(w), again.Changed)
+	}
+	r.Desired.Network = overlay()
+	if daemontest.MustJoin(t, w, r); recorded(w) != "" {
+		t.Errorf("with another provider: recorded %q", recorded(w))
 	}
 }

@@ -41,6 +41,7 @@ func (j joining) joinSteps() []step {
 		{"opening the firewall", j.firewall.open},
 		{"setting exclusions of Microsoft Defender", j.exclusions.try},
 		{"setting values of the Host Network Service", j.hostNetwork.prepare},
+		{"recording the settings of the network adapter", j.hostNetwork.record},
 		{"checking excluded ports", j.hostNetwork.checkPorts},
 		{"checking the node's ports for other programs", j.hostNetwork.checkListeners},
 		{"checking for other container engines", j.hostNetwork.checkEngines},

@@ -81,6 +81,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	n := &reconciliation{Reconciler: r, want: *r.Wanted.Network}
 	memory := newNetworkMemory()
 	memory.proxy.restarts = n.readRestarts(time.Now())
+	n.readHostNetwork()
 	var changes <-chan struct{}
 	restarted := false
 	for ctx.Err() == nil {
@@ -100,6 +101,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 			now:     time.Now,
 		})
 		plan.judgePorts(view, n.Wanted.Listened())
+		n.protectHostNetwork(ctx, view, &plan)
 		for _, err := range plan.unlisted {
 			r.Log.Error("Evaluating the network failed", "error", err.Error())
 		}
@@ -161,6 +163,7 @@ type reconciliation struct {
 	// ports are Windows' port ranges, read at portsAt.
 	ports   hostapi.Ports
 	portsAt time.Time
+	host    hostNetwork
 }
 
 // see reads the network's current state.
