@@ -79,7 +79,7 @@ func longest(t *testing.T, v reflect.Value, name string) {
 	}
 }
 
-// TestEveryQuirkIsDrawn: a quirk that is never drawn tests nothing. Those that a host does not overcome by itself are drawn for other tests only.
+// TestEveryQuirkIsDrawn: a quirk that is never drawn tests nothing. Those that need an administrator are drawn for other tests only.
 func TestEveryQuirkIsDrawn(t *testing.T) {
 	manual := map[string]bool{
 		"Servicing.RolledBack": true, "Servicing.Hangs": true, "Servicing.BrokenStore": true, "Setup.Name": true, "Setup.DockerHasPipe": true,
