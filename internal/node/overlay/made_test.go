@@ -16,7 +16,7 @@ import (
 func TestTheFileOfMadeNetworksIsReadAsItWasWritten(t *testing.T) {
 	folder := t.TempDir()
 	m := readMade(folder, slog.New(slog.DiscardHandler))
-	for i, n := range (Settings{Adapter: "Ethernet 2", VXLANPort: 9898}).networks(netip.MustParsePrefix("10.132.1.0/24")) {
+	for i, n := range (Settings{Adapter: "Ethernet 2", VXLANPort: 9898}).Networks(netip.MustParsePrefix("10.132.1.0/24")) {
 		created := n
 		created.ID = string(rune('a' + i))
 		m.add(created, n)

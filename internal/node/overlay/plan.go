@@ -34,8 +34,8 @@ type Settings struct {
 	Ranges Ranges
 }
 
-// networks returns the networks of a host with that subnet, in the order of their creation.
-func (s Settings) networks(own netip.Prefix) []hns.Network {
+// Networks returns the networks of a host with that subnet, in the order of their creation.
+func (s Settings) Networks(own netip.Prefix) []hns.Network {
 	port := hns.OwnVXLANPort(s.VXLANPort)
 	base := netip.MustParsePrefix(baseSubnet)
 	// The network of pods names no adapter: by then, the adapter has the switch of the base network, and the Host Network Service may refuse a second

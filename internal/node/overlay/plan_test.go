@@ -54,14 +54,14 @@ func TestNetworksOfAHost(t *testing.T) {
 		"the virtual one on it":   {Settings{Adapter: "vEthernet (Ethernet 2)"}, with(0, "Ethernet 2")},
 		"the second virtual one":  {Settings{Adapter: "vEthernet (Ethernet) 2"}, with(0, "Ethernet")},
 	} {
-		if diff := cmp.Diff(test.want, test.settings.networks(own), compare()); diff != "" {
+		if diff := cmp.Diff(test.want, test.settings.Networks(own), compare()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
 func TestNetworksThatDoNotMatchAreReplaced(t *testing.T) {
-	wanted := Settings{}.networks(netip.MustParsePrefix("10.132.1.0/24"))
+	wanted := Settings{}.Networks(netip.MustParsePrefix("10.132.1.0/24"))
 	is := func(i int, id string, change func(*hns.Network)) hns.Network {
 		n := wanted[i]
 		n.ID, n.Subnets = id, slices.Clone(n.Subnets)
@@ -125,7 +125,7 @@ func TestNetworksThatDoNotMatchAreReplaced(t *testing.T) {
 
 // TestNetworkOnAnotherAdapter: Windows changes the names of adapters, and returns those of virtual ones. Only another address proves another adapter.
 func TestNetworkOnAnotherAdapter(t *testing.T) {
-	wanted := Settings{Adapter: "Ethernet 2", VXLANPort: 9898}.networks(netip.MustParsePrefix("10.132.1.0/24"))[0]
+	wanted := Settings{Adapter: "Ethernet 2", VXLANPort: 9898}.Networks(netip.MustParsePrefix("10.132.1.0/24"))[0]
 	ours, others, none := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1"), netip.Addr{}
 	for _, test := range []struct {
 		adapter string
@@ -280,7 +280,7 @@ func FuzzAnnotations(f *testing.F) {
 		if remove, add := changeRemotes([]hns.RemoteSubnet{r}, []hns.RemoteSubnet{r}); len(remove)+len(add) > 0 {
 			t.Errorf("a remote subnet differs from itself: removed %v, added %v", remove, add)
 		}
-		if gateway := (Settings{}).networks(r.Prefix)[1].Subnets[0].Gateway; !r.Prefix.Contains(gateway) || gateway == r.Prefix.Addr() {
+		if gateway := (Settings{}).Networks(r.Prefix)[1].Subnets[0].Gateway; !r.Prefix.Contains(gateway) || gateway == r.Prefix.Addr() {
 			t.Errorf("gateway %v of %v", gateway, r.Prefix)
 		}
 	})

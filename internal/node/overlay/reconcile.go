@@ -215,7 +215,7 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 	if err := r.removeUnsettled(ctx, own); err != nil {
 		return 0, err
 	}
-	wanted := r.settings.networks(subnet)
+	wanted := r.settings.Networks(subnet)
 	c := changeNetworks(r.have, wanted, own.addresses())
 	if c.isEmpty() {
 		r.missingSince = time.Time{}

@@ -64,11 +64,13 @@ func (s *session) collect(ctx context.Context, r *Report, report func(Report) er
 	return nil
 }
 
-// record collects one more fact in the middle of a probe and adds it to the report.
-func (s *session) record(ctx context.Context, q question) {
+// record collects one more fact in the middle of a probe, adds it to the report, and returns it.
+func (s *session) record(ctx context.Context, q question) Fact {
+	f := s.fact(ctx, q)
 	if s.recorded != nil {
-		s.recorded(s.fact(ctx, q))
+		s.recorded(f)
 	}
+	return f
 }
 
 func (s *session) fact(ctx context.Context, q question) Fact {

@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,16 +10,17 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/node/overlay"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// Names and numbers of the networks of probe hns. They are like the overlay's, with different names.
+// Names and numbers of what probe hns creates.
 const (
 	triedPrefix     = "wmco-acceptance"
 	triedBase       = triedPrefix + "-base"
 	triedNetwork    = triedPrefix + "-pods"
 	triedEndpoint   = triedPrefix + "-host"
-	triedVNI        = 4097
+	triedSubnet     = "10.244.250.0/24"
 	triedRemotes    = 300
 	triedBalancers  = 300
 	firstPort       = 20000
@@ -31,6 +33,7 @@ const (
 type overlayService interface {
 	CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, error)
 	AddRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
+	AddHostRoute(ctx context.Context, network string) error
 }
 
 // balancerService makes load balancers.
@@ -70,9 +73,12 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	if !can || !found {
 		return "", untriedf("there is no Host Network Service to make networks with, or no address")
 	}
+	if found, err := s.Host.Services.List(ctx, []string{networkService}); err != nil || len(found) == 0 { // Look then returns no error
+		return "", untriedf("there is no service %s; it takes feature Containers: %w", networkService, cmp.Or(err, errAbsent))
+	}
 	before, err := s.Host.Networks.Look(ctx)
 	if err != nil {
-		return "", untriedf("the Host Network Service does not answer; it takes feature Containers: %w", err)
+		return "", untriedf("the Host Network Service does not answer: %w", err)
 	}
 	for _, other := range before.Networks {
 		if other.Type == hns.Overlay {
@@ -81,7 +87,7 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	}
 	n := &networkTrial{session: s, service: service, address: address}
 	n.adapter, n.gateway = s.adapterOf(address), s.gateway(ctx)
-	n.recordNetwork(ctx, "before")
+	networkBefore := s.recordNetwork(ctx, "hns-before")
 	guarded, stop := context.WithCancelCause(ctx)
 	gap := n.guard(guarded, stop)
 	err = s.change(change{Kind: kindNetworks}, func() error { n.try(guarded); return nil })
@@ -91,7 +97,7 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	n.awaitAddress(context.WithoutCancel(ctx))
 	stop(nil)
 	n.note("longest time without the gateway: %.0f s", (<-gap).Seconds())
-	n.recordNetwork(context.WithoutCancel(ctx), "after")
+	n.note("%s", networkBefore.compare(s.recordNetwork(context.WithoutCancel(ctx), "hns-after")))
 	if errors.Is(cause, errCutOff) {
 		n.fail("%v", cause)
 	}
@@ -103,20 +109,18 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 
 // try creates all objects. It stops early when ctx ends.
 func (n *networkTrial) try(ctx context.Context) {
-	base, pods := n.wanted()
-	if _, ok := n.create(ctx, base); !ok {
-		return
+	for _, wanted := range n.wanted() {
+		made, ok := n.create(ctx, wanted)
+		if !ok {
+			return
+		}
+		n.pods = made // the network of pods is the last
 	}
-	made, ok := n.create(ctx, pods)
-	if !ok {
-		return
-	}
-	n.pods = made
 	n.recordDocuments(ctx, "made")
-	n.checkEcho(ctx, pods)
+	n.addHostRoute(ctx)
 	began := time.Now()
 	var err error
-	n.endpoint, err = n.Host.Networks.CreateEndpoint(ctx, hns.Endpoint{Network: made.ID, Name: triedEndpoint, Host: true})
+	n.endpoint, err = n.Host.Networks.CreateEndpoint(ctx, hns.Endpoint{Network: n.pods.ID, Name: triedEndpoint, Host: true})
 	if err != nil {
 		n.fail("the host's endpoint is not made: %v", err)
 	} else {
@@ -128,46 +132,73 @@ func (n *networkTrial) try(ctx context.Context) {
 	n.restartService(ctx)
 }
 
-// wanted returns the networks with the same properties as the overlay's.
-func (n *networkTrial) wanted() (base, pods hns.Network) {
-	first, own := netip.MustParsePrefix("100.64.0.0/30"), netip.MustParsePrefix("10.244.250.0/24")
-	return hns.Network{
-			Name: triedBase, Type: hns.Overlay, Adapter: n.adapter, Persistent: true,
-			Subnets: []hns.Subnet{{Prefix: first, Gateway: netip.MustParseAddr("100.64.0.2"), VNI: triedVNI + 1}},
-		}, hns.Network{
-			Name: triedNetwork, Type: hns.Overlay, Adapter: n.adapter, HostRoute: true, AutomaticDNS: true,
-			Subnets: []hns.Subnet{{Prefix: own, Gateway: netip.MustParseAddr("10.244.250.1"), VNI: triedVNI}},
-		}
+// wanted returns the overlay's own networks under other names, in the order of their creation.
+func (n *networkTrial) wanted() []hns.Network {
+	names := map[string]string{overlay.BaseNetwork: triedBase, overlay.Network: triedNetwork}
+	all := overlay.Settings{Adapter: n.adapter}.Networks(netip.MustParsePrefix(triedSubnet))
+	for i := range all {
+		all[i].Name = names[all[i].Name]
+	}
+	return all
 }
 
-// create creates a network. If Windows refuses it, create retries without the policies that some builds refuse.
+// request is one way to ask for a network.
+type request struct {
+	what    string
+	network hns.Network
+	// hasNext is set if the overlay itself tries the next one after a refusal.
+	hasNext bool
+}
+
+// requests returns the overlay's own requests for a network, in its order, and for the base network one that shows whether the adapter is the reason.
+func (n *networkTrial) requests(wanted hns.Network) []request {
+	other := wanted
+	if wanted.Adapter != "" {
+		other.Adapter = ""
+		return []request{{"as the overlay wants it", wanted, false}, {"without the name of an adapter", other, false}}
+	}
+	other.Adapter = n.wanted()[0].Adapter
+	return []request{{"as the overlay wants it", wanted, true}, {"with the name of the adapter, as the overlay then wants it", other, false}}
+}
+
+// create creates a network on the adapter with the machine's address.
 func (n *networkTrial) create(ctx context.Context, wanted hns.Network) (made hns.Network, ok bool) {
-	var other hns.Network
-	for _, try := range []struct {
-		what string
-		edit func(*hns.Network)
-	}{
-		{"as the overlay wants it", func(*hns.Network) {}},
-		{"without the name of an adapter", func(w *hns.Network) { w.Adapter = "" }},
-		{"without the route of the host", func(w *hns.Network) { w.Adapter, w.HostRoute = "", false }},
-	} {
-		other = wanted
-		try.edit(&other)
+	for _, r := range n.requests(wanted) {
 		began := time.Now()
 		limited, cancel := context.WithTimeout(ctx, adapterPatience)
-		made, err := n.service.CreateNetwork(limited, other)
+		made, err := n.service.CreateNetwork(limited, r.network)
 		cancel()
+		if err == nil && made.ManagementIP.IsValid() && made.ManagementIP != n.address {
+			err = fmt.Errorf("it is on the adapter with address %s, and the machine has %s", made.ManagementIP, n.address)
+		}
 		if err == nil {
-			n.note("network %s was made %s, after %.1f s", wanted.Name, try.what, time.Since(began).Seconds())
+			n.note("network %s was made %s, after %.1f s", wanted.Name, r.what, time.Since(began).Seconds())
+			n.checkEcho(ctx, r.network)
 			return made, true
 		}
-		n.fail("network %s is not made %s, after %.1f s: %v", wanted.Name, try.what, time.Since(began).Seconds(), err)
+		report := n.fail
+		if r.hasNext {
+			report = n.note
+		}
+		report("network %s is not made %s, after %.1f s: %v", wanted.Name, r.what, time.Since(began).Seconds(), err)
 		if ctx.Err() != nil {
 			break
 		}
 		n.removeNamed(ctx, wanted.Name)
 	}
 	return hns.Network{}, false
+}
+
+// addHostRoute adds the host's own route as the overlay does if Windows refused it at the creation of the network.
+func (n *networkTrial) addHostRoute(ctx context.Context) {
+	if n.pods.HostRoute {
+		return
+	}
+	if err := n.service.AddHostRoute(ctx, n.pods.ID); err != nil {
+		n.fail("Windows refused the route of the host when it made network %s, and refuses it afterwards: %v", triedNetwork, err)
+		return
+	}
+	n.note("Windows refused the route of the host when it made network %s, and accepted it afterwards", triedNetwork)
 }
 
 // checkEcho compares the network that Windows returns with the requested one.
@@ -193,7 +224,7 @@ func (n *networkTrial) addRemotes(ctx context.Context) {
 	var remotes []hns.RemoteSubnet
 	for i := range triedRemotes {
 		remotes = append(remotes, hns.RemoteSubnet{
-			Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 245 + byte(i>>8), byte(i), 0}), 24), VNI: triedVNI,
+			Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 245 + byte(i>>8), byte(i), 0}), 24), VNI: overlay.VNI,
 			Host: netip.AddrFrom4([4]byte{198, 51, 100, byte(1 + i%250)}), RouterMAC: fmt.Sprintf("00-15-5D-00-%02X-%02X", i>>8, i&0xff),
 		})
 	}
@@ -242,27 +273,41 @@ func (n *networkTrial) addBalancers(ctx context.Context) {
 	n.note("%d load balancers with direct server return were made after %.1f s", triedBalancers, time.Since(began).Seconds())
 }
 
-// restartService restarts the Host Network Service and notes which objects it has afterwards.
+// restartService restarts the Host Network Service and notes which objects it has afterwards. The networks must be there at the end.
 func (n *networkTrial) restartService(ctx context.Context) {
-	const service = "hns"
-	if err := errors.Join(n.Host.Services.Stop(ctx, service), n.Host.Services.Start(ctx, service)); err != nil {
-		n.fail("restarting service %s: %v", service, err)
+	if err := errors.Join(n.Host.Services.Stop(ctx, networkService), n.Host.Services.Start(ctx, networkService)); err != nil {
+		n.fail("restarting service %s: %v", networkService, err)
 		return
 	}
 	began := time.Now()
+	missing := 0
 	for _, after := range n.moments() {
 		if backoff.Sleep(ctx, time.Until(began.Add(after))) != nil {
 			return
 		}
 		state, err := n.Host.Networks.Look(ctx)
 		if err != nil {
-			n.note("%v after the restart of service %s: %v", after, service, err)
+			n.note("%v after the restart of service %s: %v", after, networkService, err)
 			continue
 		}
-		n.note("%v after the restart of service %s: %d networks, %d endpoints, %d load balancers, %d remote subnets", after, service,
+		missing = len(n.wanted()) - len(tried(state))
+		n.note("%v after the restart of service %s: %d networks, %d endpoints, %d load balancers, %d remote subnets", after, networkService,
 			len(state.Networks), len(state.Endpoints), len(state.LoadBalancers), n.remotes(ctx))
 	}
+	if missing > 0 {
+		n.fail("%d networks are lost after the restart of service %s", missing, networkService)
+	}
 	n.recordDocuments(ctx, "after-restart")
+}
+
+// tried returns the networks of the probe.
+func tried(state hns.State) (networks []hns.Network) {
+	for _, network := range state.Networks {
+		if strings.HasPrefix(network.Name, triedPrefix) {
+			networks = append(networks, network)
+		}
+	}
+	return networks
 }
 
 // removeNetworks removes the networks of the probe and everything on them.
@@ -273,12 +318,7 @@ func (s *session) removeNetworks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var ours hns.State
-	for _, network := range state.Networks {
-		if strings.HasPrefix(network.Name, triedPrefix) {
-			ours.Networks = append(ours.Networks, network)
-		}
-	}
+	ours := hns.State{Networks: tried(state)}
 	on := map[string]bool{}
 	for _, e := range state.Endpoints {
 		for _, network := range ours.Networks {
@@ -308,16 +348,6 @@ func (n *networkTrial) removeNamed(ctx context.Context, name string) {
 	}
 	if err != nil {
 		n.fail("removing network %s: %v", name, err)
-	}
-}
-
-// recordNetwork records the network state of Windows at a moment of the probe.
-func (n *networkTrial) recordNetwork(ctx context.Context, when string) {
-	for _, q := range questionsOfNetwork() {
-		switch q.name {
-		case "adapters", "addresses", "interfaces", "dns-servers", "routes", "persistent-routes", "network-profiles", "excluded-ports-tcp", "hns":
-			n.record(ctx, question{"hns-" + when + "-" + q.name, q.ask})
-		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
 // onItsAddress returns a machine whose interface has its address while has returns true.
@@ -27,44 +30,113 @@ func onItsAddress(c *computer, has func() bool) Machine {
 	return m
 }
 
+// runHNS runs line hns on a computer with a running Host Network Service, and expects it to leave nothing.
+func runHNS(t *testing.T, c *computer) Report {
+	t.Helper()
+	c.put(t, networkService)
+	m := onItsAddress(c, func() bool { return true })
+	before := c.state(t)
+	r, err := Run(t.Context(), m, Options{Only: []string{"hns"}, Out: io.Discard, Allowed: []string{NetworkCut}})
+	if err != nil || len(r.Lines) != 1 {
+		t.Fatalf("Run() = %+v, %v", r.Lines, err)
+	}
+	state, err := m.Host.Networks.Look(t.Context())
+	if err != nil || len(state.Networks)+len(state.Endpoints) > 0 {
+		t.Errorf("it left %+v, %v", state, err)
+	}
+	if diff := cmp.Diff(before, c.state(t)); diff != "" {
+		t.Errorf("the computer is not as before (-before +after):\n%s", diff)
+	}
+	return r
+}
+
 func TestNetworksAreMadeAndDeleted(t *testing.T) {
+	const (
+		base, pods  = "network " + triedBase + " ", "network " + triedNetwork + " "
+		made, named = "was made as the overlay wants it", "was made with the name of the adapter, as the overlay then wants it"
+	)
+	for name, test := range map[string]struct {
+		adapter string
+		quirks  sim.NetworkQuirks
+		want    Verdict
+		says    []string
+	}{
+		"a usual Windows": {want: Confirmed, says: []string{
+			base + made, pods + made, "300 remote subnets in one request: 300 are there", "after the restart of service hns: 2 networks",
+		}},
+		"an adapter has one switch":           {quirks: sim.NetworkQuirks{Adapters: []string{"Ethernet"}}, want: Confirmed, says: []string{pods + made}},
+		"the adapter of a switch of others":   {adapter: "vEthernet (LAN)", quirks: sim.NetworkQuirks{Adapters: []string{"LAN"}}, want: Confirmed},
+		"Windows returns less than was asked": {quirks: sim.NetworkQuirks{OmitsAdapter: true, OmitsVNI: true}, want: Confirmed},
+		"an overlay needs an adapter":         {quirks: sim.NetworkQuirks{NeedsAdapter: true}, want: Confirmed, says: []string{pods + named}},
+		"Windows chooses another adapter": {
+			quirks: sim.NetworkQuirks{ChoosesAddress: "198.51.100.7"}, want: Confirmed, says: []string{"with address 198.51.100.7", named},
+		},
+		"no adapter of that name": {
+			quirks: sim.NetworkQuirks{Adapters: []string{"LAN"}}, want: Refuted, says: []string{"was made without the name of an adapter"},
+		},
+		"no adapter for the network of pods": {
+			quirks: sim.NetworkQuirks{Adapters: []string{"Ethernet"}, NeedsAdapter: true}, want: Refuted, says: []string{pods + "is not made with"},
+		},
+		"no route of the host": {quirks: sim.NetworkQuirks{RefusesHostRoute: true}, want: Refuted, says: []string{"policy HostRoute"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newComputer(t)
+				defer c.PowerOff()
+				if test.adapter != "" {
+					c.SetInterfaces(wicdapi.Interface{Name: test.adapter, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24")}, DefaultRoute: true})
+				}
+				c.HNS().SetQuirks(test.quirks)
+				a := runHNS(t, c).Lines[0]
+				if a.Verdict != test.want {
+					t.Errorf("it is %s, want %s: %s", a.Verdict, test.want, a.Seen)
+				}
+				for _, want := range test.says {
+					if !strings.Contains(a.Seen, want) {
+						t.Errorf("it does not say %q: %s", want, a.Seen)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestTheNetworkOfTheMachineIsComparedWithBefore expects all facts twice, although this computer reports only the Host Network Service.
+func TestTheNetworkOfTheMachineIsComparedWithBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		defer c.PowerOff()
-		m := onItsAddress(c, func() bool { return true })
-		before := c.state(t)
-		r, err := Run(t.Context(), m, Options{Only: []string{"hns"}, Out: io.Discard, Allowed: []string{NetworkCut}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range []string{"network wmco-acceptance-pods was made as the overlay wants it", "300 remote subnets in one request: 300 are there", "restarting service hns"} {
-			if !strings.Contains(r.Lines[0].Seen, want) {
-				t.Errorf("it does not say %q: %s", want, r.Lines[0].Seen)
+		r := runHNS(t, c)
+		for _, prefix := range []string{"hns-before-", "hns-after-"} {
+			if facts := r.networkFacts(prefix); len(facts) != len(namesOfNetworkFacts()) {
+				t.Errorf("facts %s: %d, want %d", prefix, len(facts), len(namesOfNetworkFacts()))
 			}
-		}
-		state, err := m.Host.Networks.Look(t.Context())
-		if err != nil || len(state.Networks)+len(state.Endpoints) > 0 {
-			t.Errorf("it left %+v, %v", state, err)
-		}
-		if diff := cmp.Diff(before, c.state(t)); diff != "" {
-			t.Errorf("the computer is not as before (-before +after):\n%s", diff)
-		}
-		facts := 0
-		for _, f := range r.Facts {
-			if strings.HasPrefix(f.Name, "hns-before-") || strings.HasPrefix(f.Name, "hns-after-") {
-				facts++
-			}
-		}
-		if facts < 10 {
-			t.Errorf("it has %d facts of before and after", facts)
 		}
 	})
+	before := networkFacts{
+		"addresses": {Text: "a"}, "routes": {Document: []byte(`["r"]`)}, "adapters": {Error: "no"}, "dns-servers": {Text: "d"}, "hns": {Text: "1"},
+	}
+	after := networkFacts{"addresses": {Text: "b"}, "routes": {Document: []byte(`["r"]`)}, "adapters": {Text: "x"}, "hns": {Text: "2"}}
+	const want = "that differ from before: addresses; that are the same: routes"
+	if got := before.compare(after); !strings.HasSuffix(got, want) {
+		t.Errorf("compare() = %q, want %q", got, want)
+	}
+}
+
+func TestAMachineWithoutTheHostNetworkServiceRefutesNothing(t *testing.T) {
+	c := newComputer(t)
+	m := onItsAddress(c, func() bool { return true })
+	r, err := Run(t.Context(), m, Options{Only: []string{"hns"}, Out: io.Discard, Allowed: []string{NetworkCut}})
+	if err != nil || r.Lines[0].Verdict != Untried || !strings.Contains(r.Lines[0].Seen, "takes feature Containers") {
+		t.Errorf("it says %+v, %v", r.Lines, err)
+	}
 }
 
 func TestNetworksAreDeletedWhenTheMachineIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		defer c.PowerOff()
+		c.put(t, networkService)
 		var m Machine
 		m = onItsAddress(c, func() bool {
 			state, err := m.Host.Networks.Look(t.Context())
@@ -100,9 +172,8 @@ func TestNetworksOfAKilledRunAreDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := &networkTrial{session: s, service: c.HNS()}
-	base, pods := n.wanted()
 	err = s.change(change{Kind: kindNetworks}, func() error {
-		for _, network := range []hns.Network{base, pods, {Name: "nat", Type: hns.L2Bridge}} {
+		for _, network := range append(n.wanted(), hns.Network{Name: "nat", Type: hns.L2Bridge}) {
 			made, err := c.HNS().CreateNetwork(t.Context(), network)
 			if err != nil {
 				return err
