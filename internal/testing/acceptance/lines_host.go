@@ -132,7 +132,8 @@ func loginLines() []Line {
 			ID: "shells", Title: "PowerShell or bash as the host's default shell",
 			Text: "command lines are written so that both and cmd.exe read them alike; only cmd.exe (Wine's) was " +
 				"run.",
-			Claim:   "PowerShell, and bash if there is one, read the operator's command lines as cmd.exe does",
+			Claim: "PowerShell, and bash if there is one, read the operator's command lines as cmd.exe does, and hand on input, output and exit codes " +
+				"unchanged, but that PowerShell makes 1 of each code but 0",
 			Changes: "makes a folder below C:\\ProgramData\\wmco-acceptance",
 			Try:     tryShells,
 		},
@@ -142,8 +143,8 @@ func loginLines() []Line {
 				"is known of Microsoft's: commands that run on without their connection, pipes that are opened for overlapped " +
 				"calls, lost input, PowerShell's exit codes. A first contact was made through Debian's OpenSSH server, of whose " +
 				"code Microsoft's is made.",
-			Claim: "Windows' own SSH server hands 64 MB to a program and 8 MB back unchanged, and its exit codes, with each default shell; a lost " +
-				"connection ends the input of the program",
+			Claim: "Windows' own SSH server replaces a file by SFTP, runs two programs at once, and hands 64 MB to a program and 8 MB back " +
+				"unchanged, with each default shell; exit codes arrive, with PowerShell as 0 or 1; a lost connection ends the input of the program",
 			Changes: "with --login-allowed: adds an SSH key for administrators, and gives OpenSSH each default shell in turn, for a moment each",
 			Needs:   Login,
 			Try:     tryOpenSSH,

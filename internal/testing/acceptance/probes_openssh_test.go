@@ -31,53 +31,81 @@ func newSigner(t *testing.T) ssh.Signer {
 	return signer
 }
 
+// honest runs the commands of probes.
+func honest(_ context.Context, c sshserver.Command, stdin io.Reader, stdout, _ io.Writer) int {
+	_, err := Command(strings.Fields(c.Line)[1:], stdin, stdout)
+	if exit := Exit(0); errors.As(err, &exit) {
+		return int(exit)
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+// newLogin returns a login to a server, and the path of the program's copy, which is another file of the same size before.
+func newLogin(t *testing.T, sh shell, serve sshserver.Handler) (l login, file string) {
+	t.Helper()
+	key, home, program := newSigner(t), t.TempDir(), filepath.Join(t.TempDir(), "program")
+	file = filepath.Join(home, broughtName(1))
+	mustWrite(t, program, "program")
+	mustWrite(t, file, "another")
+	server, err := sshserver.New(sshserver.Options{
+		HostKeys: []ssh.Signer{newSigner(t)}, Keys: func(string) []ssh.PublicKey { return []ssh.PublicKey{key.PublicKey()} }, Home: home, Exec: serve,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(t.Context(), listener) }() // logins fail if it does
+	return login{
+		target:  remote.Target{Address: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, User: "Administrator", Key: key},
+		program: program, name: broughtName(1), shell: sh,
+	}, file
+}
+
 // TestShellMisbehaviorIsReported uses servers with known misbehavior of Windows shells.
 func TestShellMisbehaviorIsReported(t *testing.T) {
-	honest := func(_ context.Context, c sshserver.Command, stdin io.Reader, stdout, _ io.Writer) int {
-		_, err := Command(strings.Fields(c.Line)[1:], stdin, stdout)
-		if exit := Exit(0); errors.As(err, &exit) {
-			return int(exit)
+	// withCode changes the exit codes of honest.
+	withCode := func(change func(int) int) sshserver.Handler {
+		return func(ctx context.Context, c sshserver.Command, in io.Reader, out, errs io.Writer) int {
+			return change(honest(ctx, c, in, out, errs))
 		}
-		if err != nil {
-			return 1
-		}
-		return 0
 	}
+	become1, become0 := withCode(func(code int) int { return min(code, 1) }), withCode(func(int) int { return 0 })
+	cmdShell, powerShell := shell{name: "cmd.exe"}, shell{name: "PowerShell", mapsCodes: true}
 	for name, test := range map[string]struct {
+		shell shell
 		serve sshserver.Handler
 		wrong []string
+		seen  string
 	}{
-		"cmd.exe": {honest, nil},
-		"exit codes become 1": {func(ctx context.Context, c sshserver.Command, in io.Reader, out, errs io.Writer) int {
-			return min(honest(ctx, c, in, out, errs), 1)
-		}, []string{"exit code 7: it arrives as 1", "exit code 1115: it arrives as 1"}},
-		"input is cut": {func(ctx context.Context, c sshserver.Command, in io.Reader, out, errs io.Writer) int {
+		"nothing":                        {shell: cmdShell, serve: honest, seen: "cmd.exe: a program of"},
+		"exit codes of PowerShell":       {shell: powerShell, serve: become1, seen: "PowerShell: exit code 7 arrives as 1"},
+		"exit codes become 1":            {shell: cmdShell, serve: become1, wrong: []string{"exit code 7 arrives as 1", "exit code 1115 arrives as 1"}},
+		"failures succeed":               {shell: cmdShell, serve: become0, wrong: []string{"exit code 7 arrives as 0", "exit code 1115 arrives as 0"}},
+		"failures succeed in PowerShell": {shell: powerShell, serve: become0, wrong: []string{"exit code 7 arrives as 0", "exit code 1115 arrives as 0"}},
+		"success fails in PowerShell": {shell: powerShell, serve: withCode(func(code int) int { return max(code, 1) }), wrong: []string{
+			"64 MB of input: exit code 0 arrives as 1", "8 MB of output: exit code 0 arrives as 1", "two programs at once: exit code 0 arrives as 1",
+		}},
+		"input is cut": {shell: cmdShell, serve: func(ctx context.Context, c sshserver.Command, in io.Reader, out, errs io.Writer) int {
 			code := honest(ctx, c, io.LimitReader(in, 4096), out, errs)
 			_, _ = io.Copy(io.Discard, in) // ends with the lost connection
 			return code
-		}, []string{"64 MB of input: 65 bytes of output"}},
+		}, wrong: []string{"64 MB of input: 65 bytes of output"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			key := newSigner(t)
-			server, err := sshserver.New(sshserver.Options{
-				HostKeys: []ssh.Signer{newSigner(t)}, Keys: func(string) []ssh.PublicKey { return []ssh.PublicKey{key.PublicKey()} }, Home: t.TempDir(), Exec: test.serve,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			go func() { _ = server.Serve(t.Context(), listener) }() // logins fail if it does
-			program := filepath.Join(t.TempDir(), "program")
-			if err := os.WriteFile(program, []byte("program"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			l := login{
-				target: remote.Target{Address: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, User: "Administrator", Key: key}, program: program, shell: name,
-			}
+			l, file := newLogin(t, test.shell, test.serve)
 			l.try(t.Context())
+			if content, err := os.ReadFile(file); err != nil || string(content) != "program" {
+				t.Errorf("the copy is %q, %v", content, err)
+			}
+			if seen := strings.Join(l.seen, "\n"); !strings.Contains(seen, test.seen) {
+				t.Errorf("it has seen %q, want %q", seen, test.seen)
+			}
 			if len(l.wrong) != len(test.wrong) {
 				t.Fatalf("it says %q, want %q", l.wrong, test.wrong)
 			}

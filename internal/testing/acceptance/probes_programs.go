@@ -3,13 +3,14 @@ package acceptance
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,11 +58,11 @@ func hashInput(more, code string, in io.Reader, out io.Writer) error {
 	if err := errors.Join(err, codeErr); err != nil {
 		return err
 	}
-	hash := sha256.New()
-	if _, err := io.Copy(hash, in); err != nil {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, in); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "%x\n", hash.Sum(nil)); err != nil {
+	if _, err := fmt.Fprintf(out, "%x\n", sum.Sum(nil)); err != nil {
 		return err
 	}
 	if _, err := io.CopyN(out, &pattern{}, int64(count)); err != nil {
@@ -85,45 +86,112 @@ func (p *pattern) Read(into []byte) (int, error) {
 }
 
 // shell is a possible login shell of a host.
-type shell struct{ name, path, option string }
+type shell struct {
+	name, path, option string
+	// mapsCodes is set if the shell returns 1 for each exit code of a program but 0
+	// (https://learn.microsoft.com/powershell/module/microsoft.powershell.core/about/about_powershell_exe, -Command).
+	mapsCodes bool
+}
 
 func shells() []shell {
 	return []shell{
-		{"cmd.exe", system32 + "cmd.exe", "/c"},
-		{"PowerShell", system32 + `WindowsPowerShell\v1.0\powershell.exe`, "-c"},
-		{"bash", `C:\Program Files\Git\bin\bash.exe`, "-c"}, // if Git for Windows is installed
+		{name: "cmd.exe", path: system32 + "cmd.exe", option: "/c"},
+		{name: "PowerShell", path: system32 + `WindowsPowerShell\v1.0\powershell.exe`, option: "-c", mapsCodes: true},
+		{name: "bash", path: `C:\Program Files\Git\bin\bash.exe`, option: "-c"}, // if Git for Windows is installed
 	}
 }
+
+const (
+	// shellBytes is how many bytes a program gets and returns through each shell of this machine.
+	shellBytes = 1 << 20
+	// someCode is an exit code that is neither success nor the usual failure.
+	someCode = 7
+)
 
 func tryShells(ctx context.Context, s *session) (string, error) {
 	folder, err := s.folder(ctx, "shells")
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	const name = "wicd-0123456789abcdef.exe"
-	if err := copyFile(s.Program, s.Host.Disk.Local(folder+`\`+name)); err != nil {
+	if err := copyFile(s.Program, s.Host.Disk.Local(folder+`\`+broughtName(0))); err != nil {
 		return "", untriedf("%w", err)
 	}
-	var tried []string
+	var all findings
+	hasPowerShell := false
 	for _, sh := range shells() {
 		if !s.Host.Disk.Exists(sh.path) {
 			continue
 		}
-		command := exec.CommandContext(ctx, s.Host.Disk.Local(sh.path), sh.option, `.\\`+name+" "+EchoCommand+" one --two=3")
-		command.Dir = s.Host.Disk.Local(folder)
-		output, err := outputOf(command)
+		output, err := outputOf(s.inShell(ctx, sh, folder, EchoCommand+" one --two=3", nil))
 		if s.Wine && len(output) == 0 {
 			continue // the PowerShell of Wine does nothing
 		}
 		if got := strings.TrimSpace(string(output)); err != nil || got != EchoCommand+"|one|--two=3" {
-			return "", errors.Join(err, fmt.Errorf("%s makes of it %q", sh.name, got))
+			all.wrong = append(all.wrong, fmt.Sprintf("%s makes of a command line %q, %v", sh.name, got, err))
+			continue
 		}
-		tried = append(tried, sh.name)
+		hasPowerShell = hasPowerShell || sh.mapsCodes
+		x := exchange{send: shellBytes, answer: shellBytes, code: someCode}
+		output, err = outputOf(s.inShell(ctx, sh, folder, x.command(), x.input()))
+		arrived := 0
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			arrived, err = exit.ExitCode(), nil
+		}
+		if err == nil {
+			err = x.judge(sh, arrived, output)
+		}
+		if err != nil {
+			all.wrong = append(all.wrong, sh.name+": "+err.Error())
+			continue
+		}
+		all.seen = append(all.seen, fmt.Sprintf("%s: all is as sent, and exit code %d arrives as %d", sh.name, x.code, arrived))
 	}
-	if !slices.Contains(tried, "PowerShell") {
-		return "", untriedf("there is no PowerShell (tried: %s)", strings.Join(tried, ", "))
+	if !hasPowerShell && len(all.wrong) == 0 {
+		return "", untriedf("there is no PowerShell (tried: %s)", strings.Join(all.seen, "; "))
 	}
-	return "tried: " + strings.Join(tried, ", "), nil
+	return all.result()
+}
+
+// inShell returns a run of this program's copy by a shell, as OpenSSH starts it.
+func (s *session) inShell(ctx context.Context, sh shell, folder, arguments string, stdin io.Reader) *exec.Cmd {
+	command := exec.CommandContext(ctx, s.Host.Disk.Local(sh.path), sh.option, `.\\`+broughtName(0)+" "+arguments)
+	command.Dir, command.Stdin = s.Host.Disk.Local(folder), stdin
+	return command
+}
+
+// broughtName returns names of programs that the operator copies into the home folder.
+func broughtName(n int) string { return fmt.Sprintf("wicd-%016x.exe", n) }
+
+// exchange is one run of HashCommand: send and answer are the bytes of its input and of its answer, code is its exit code.
+type exchange struct {
+	send, answer int64
+	code         int
+	sum          hash.Hash
+}
+
+// command returns the arguments of the program.
+func (x *exchange) command() string { return fmt.Sprintf("%s %d %d", HashCommand, x.answer, x.code) }
+
+// input returns random bytes, for one run.
+func (x *exchange) input() io.Reader {
+	x.sum = sha256.New()
+	return io.TeeReader(io.LimitReader(rand.Reader, x.send), x.sum)
+}
+
+// judge compares what arrived of a run with what the program received and returned.
+func (x *exchange) judge(sh shell, arrived int, output []byte) error {
+	if arrived != x.code && (!sh.mapsCodes || x.code == 0 || arrived != 1) {
+		return fmt.Errorf("exit code %d arrives as %d", x.code, arrived)
+	}
+	var want bytes.Buffer
+	fmt.Fprintf(&want, "%x\n", x.sum.Sum(nil))
+	if _, err := io.CopyN(&want, &pattern{}, x.answer); err != nil {
+		return err
+	}
+	if !bytes.Equal(want.Bytes(), output) {
+		return fmt.Errorf("%d bytes of output, which begin with %.80q, differ from the %d that were expected", len(output), output, want.Len())
+	}
+	return nil
 }
 
 // logRunner is the program that Windows starts and that starts the kubelet.
