@@ -5,9 +5,9 @@ func machineLines() []Line {
 	return []Line{
 		{
 			ID: "revision", Title: "Revision of Windows",
-			Text: "which updates of a build the networks of pods need is from the documents of the original operator, Flannel and " +
-				"OVN-Kubernetes. No Windows without them was tried.",
-			Claim: "this Windows has the updates that networks of pods need",
+			Text: "which updates of a build the networks of pods need, and which revisions have a known defect of them, is from the documents of " +
+				"others ([support.md](support.md)). No Windows without these updates was tried.",
+			Claim: "this Windows has the updates that networks of pods need, and none of the known defects",
 			Try:   tryRevision,
 		},
 		{
@@ -21,7 +21,7 @@ func machineLines() []Line {
 			ID: "antivirus", Title: "Antivirus software",
 			Text: "Wine has none. The program that carries WICD to a new host is not signed, and unpacks another one beside itself; " +
 				"what Defender, attack surface reduction, Windows Defender Application Control or another antivirus make of that is unknown.",
-			Claim:   "a program of the operator's in the home folder of the user runs, and is still there afterwards",
+			Claim:   "a program of the operator's in the home folder of the user runs, also the one that it unpacks, and both are still there afterwards",
 			Changes: "copies a program of the operator's into the home folder of the user for half a minute, and starts it",
 			Try:     tryAntivirus,
 		},

@@ -9,34 +9,33 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
 
 func tryRevision(_ context.Context, s *session) (string, error) {
 	if s.facts.Build == 0 || s.facts.UBR == 0 {
 		return "", untriedf("Windows does not tell its revision: %w", s.factsFailure)
 	}
-	return judgeRevision(s.facts.Build, s.facts.UBR)
+	return judgeRevision(windowsbuild.Build(s.facts.Build), s.facts.UBR)
 }
 
-// judgeRevision compares the revision of a build with the first one that supports pod networks.
-func judgeRevision(build, revision int) (string, error) {
-	// KB4489899 brings remote subnets of overlays (https://github.com/flannel-io/flannel/pull/1061). KB5012637 is required by the original operator's
-	// docs/wmco-prerequisites.md.
-	needs := map[int]struct {
-		revision int
-		update   string
-	}{17763: {379, "KB4489899"}, 20348: {681, "KB5012637"}, 26100: {0, ""}}
-	n, known := needs[build]
+// judgeRevision compares a revision with what the operator's own tables say about its build.
+func judgeRevision(build windowsbuild.Build, revision int) (string, error) {
 	seen := fmt.Sprintf("build %d, revision %d", build, revision)
-	switch {
-	case !known:
+	if _, known := windowsbuild.ReleaseOf(build); !known {
 		return "", untriedf("%s: no release of Windows Server that can be a node has this build", seen)
-	case revision < n.revision:
-		return "", fmt.Errorf("%s: it needs revision %d (%s) or a later one: install the updates of Windows first", seen, n.revision, n.update)
+	}
+	if update, isMissing := windowsbuild.Missing(build, revision); isMissing {
+		return "", fmt.Errorf("%s: %s", seen, update.Without(revision))
+	}
+	if fault, hasFault := windowsbuild.FaultOf(build, revision); hasFault {
+		return "", fmt.Errorf("%s: %s", seen, fault.At(revision))
 	}
 	return seen, nil
 }
@@ -107,13 +106,16 @@ func judgeAdapter(a adapterState) (string, error) {
 // scanPatience is how long antivirus software may take to remove a program.
 const scanPatience = 30 * time.Second
 
+// setupName is a name of the program that carries WICD to a new host. WICD's own has no -setup.
+const setupName = "wicd-0123456789abcdef-setup.exe"
+
 func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	home, err := s.home()
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	file := filepath.Join(home, "wicd-0123456789abcdef-setup.exe")
-	source, arguments := filepath.Join(filepath.Dir(s.Program), "join", filepath.FromSlash(setupProgram)), []string{"version"}
+	file := s.Host.Disk.Local(home + `\` + setupName)
+	source, arguments := filepath.Join(filepath.Dir(s.Program), "join", filepath.FromSlash(setupProgram)), []string{wicdapi.CommandFacts}
 	if _, err := os.Stat(source); err != nil { // only make acceptance JOIN=1 builds it
 		source, arguments = s.Program, []string{EchoCommand}
 	}
@@ -123,14 +125,14 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	}
 	began := time.Now()
 	command := exec.CommandContext(ctx, file, arguments...)
-	command.Dir = home
-	_, err = outputOf(command)
-	ran := time.Since(began)
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		err = nil // the program was started
+	command.Dir = s.Host.Disk.Local(home)
+	if output, err := outputOf(command); err != nil { // wicd-setup fails if WICD is blocked
+		return "", fmt.Errorf("it does not run: %w: %s", err, tail(output))
 	}
+	ran := time.Since(began)
+	programs, err := s.broughtPrograms(home)
 	if err != nil {
-		return "", fmt.Errorf("it is not started: %w", err)
+		return "", untriedf("%w", err)
 	}
 	patience := scanPatience
 	if s.Wine {
@@ -139,15 +141,25 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	if err := backoff.Sleep(ctx, patience); err != nil {
 		return "", untriedf("%w", err)
 	}
-	if _, err := os.Stat(file); err != nil {
-		return "", fmt.Errorf("it is gone %.0f s later: %w", patience.Seconds(), err)
+	for _, name := range append(programs, setupName) {
+		if !s.Host.Disk.Exists(home + `\` + name) {
+			return "", fmt.Errorf("%s is gone %.0f s later", name, patience.Seconds())
+		}
 	}
 	after := s.detections(ctx)
-	seen := fmt.Sprintf("%s ran for %.1f s; detections of Defender before and after: %s, %s", filepath.Base(source), ran.Seconds(), before, after)
+	seen := fmt.Sprintf("%s ran for %.1f s, with %d programs of the operator in the folder afterwards; detections of Defender before and after: %s, %s",
+		filepath.Base(source), ran.Seconds(), len(programs), before, after)
 	if before != after {
 		return "", errors.New(seen)
 	}
 	return seen, nil
+}
+
+// broughtPrograms returns the names of the operator's programs in a folder.
+func (s *session) broughtPrograms(folder string) ([]string, error) {
+	program := regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe$`)
+	names, err := s.Host.Disk.List(folder)
+	return slices.DeleteFunc(names, func(name string) bool { return !program.MatchString(name) }), err
 }
 
 // detections returns how many threats Defender has detected, or that the number is unknown.

@@ -2,29 +2,75 @@ package acceptance
 
 import (
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
 
+// TestRevisionsAreComparedWithWhatNetworksNeed takes the limits from the operator's own tables.
 func TestRevisionsAreComparedWithWhatNetworksNeed(t *testing.T) {
-	for _, test := range []struct {
-		build, revision int
-		want            Verdict
-	}{
-		{17763, 107, Refuted},
-		{17763, 379, Confirmed},
-		{20348, 587, Refuted}, // the evaluation copy
-		{20348, 681, Confirmed},
-		{26100, 1742, Confirmed},
-		{19041, 1, Untried},
-	} {
+	type row struct {
+		build    windowsbuild.Build
+		revision int
+		want     Verdict
+	}
+	rows := []row{{19041, 1, Untried}, {windowsbuild.Server2022, 587, Refuted}, {windowsbuild.Server2022, 2402, Confirmed}} // 587: the evaluation copy
+	for _, u := range windowsbuild.Updates() {
+		if !u.Optional {
+			rows = append(rows, row{u.Build, u.Revision - 1, Refuted})
+		}
+	}
+	for _, f := range windowsbuild.Faults() {
+		rows = append(rows, row{f.Build, f.Before - 1, Refuted}, row{f.Build, f.Before, Confirmed})
+	}
+	for _, test := range rows {
 		var a Answer
 		a.judge(judgeRevision(test.build, test.revision))
 		if a.Verdict != test.want {
 			t.Errorf("%d.%d: %s, %s; want %s", test.build, test.revision, a.Verdict, a.Seen, test.want)
 		}
+	}
+}
+
+// TestAProgramThatAntivirusSoftwareStopsIsReported uses scripts in place of wicd-setup.
+func TestAProgramThatAntivirusSoftwareStopsIsReported(t *testing.T) {
+	const unpacked = "wicd-00000000000000aa.exe"
+	for name, test := range map[string]struct {
+		script string
+		want   Verdict
+		says   string
+	}{
+		"nothing stops it":           {"echo > " + unpacked, Confirmed, "with 2 programs of the operator"},
+		"what it starts is blocked":  {`echo '{"error":{"code":"Blocked"}}'; exit 1`, Refuted, "Blocked"},
+		"what it unpacks is removed": {"echo > " + unpacked + "; (sleep 0.2; rm " + unpacked + ") > /dev/null 2>&1 &", Refuted, unpacked + " is gone"},
+		"it is removed itself":       {"(sleep 0.2; rm " + setupName + ") > /dev/null 2>&1 &", Refuted, setupName + " is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newComputer(t)
+			m := c.machine()
+			m.Wine, m.Home = true, `C:\Users\Administrator` // with Wine, it waits for a second only
+			mustMakeFolder(t, &m, m.Home)
+			folder := t.TempDir()
+			m.Program = filepath.Join(folder, "wmco-acceptance.exe")
+			setup := filepath.Join(folder, "join", filepath.FromSlash(setupProgram))
+			if err := os.MkdirAll(filepath.Dir(setup), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			mustWrite(t, setup, "#!/bin/sh\n"+test.script+"\n")
+			r, err := Run(t.Context(), m, Options{Only: []string{"antivirus"}, Out: io.Discard, OnWine: true})
+			if err != nil || len(r.Lines) != 1 || r.Lines[0].Verdict != test.want || !strings.Contains(r.Lines[0].Seen, test.says) {
+				t.Errorf("it says %+v, %v; want %s, %q", r.Lines, err, test.want, test.says)
+			}
+			if left, err := m.Host.Disk.List(m.Home); err != nil || len(left) > 0 {
+				t.Errorf("it left %q, %v", left, err)
+			}
+		})
 	}
 }
 
