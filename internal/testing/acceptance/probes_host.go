@@ -156,8 +156,10 @@ func tryHostname(ctx context.Context, s *session) (string, error) {
 		return "", untriedf("the machine could not get its name back: %w", err)
 	case before.Domain != "":
 		return "", untriedf("the machine is in a domain, which may have to agree")
-	case len(before.PendingReboot) > 0:
-		return "", untriedf("Windows waits for a restart: %s", strings.Join(before.PendingReboot, ", "))
+	case strings.EqualFold(before.Hostname, triedHostname):
+		return "", untriedf("the machine has the name that it would get")
+	case newNameWaits(before.PendingReboot) != "": // it would be lost
+		return "", untriedf("the machine gets another name at its restart: %s", newNameWaits(before.PendingReboot))
 	}
 	err := s.change(change{kindHostname, before.Hostname}, func() error { return s.Host.NextStart.Rename(ctx, triedHostname) })
 	if err != nil {
@@ -169,10 +171,20 @@ func tryHostname(ctx context.Context, s *session) (string, error) {
 		return "", untriedf("%w", err)
 	case after.Hostname != before.Hostname:
 		return "", errors.New("it tells the new name at once")
-	case len(after.PendingReboot) == 0:
+	case newNameWaits(after.PendingReboot) == "":
 		return "", errors.New("it tells the old name, and that it does not wait for a restart")
 	}
 	return "it tells the old name, and that it waits for a restart", nil
+}
+
+// newNameWaits returns the cause of a pending restart that is a new host name; empty if there is none. Other causes are usual on a server.
+func newNameWaits(causes []string) string {
+	const any = "?"
+	beginning, _, _ := strings.Cut(hostapi.NameWaits(any, ""), any)
+	if i := slices.IndexFunc(causes, func(cause string) bool { return strings.HasPrefix(cause, beginning) }); i >= 0 {
+		return causes[i]
+	}
+	return ""
 }
 
 // Exit codes of shutdown.exe.

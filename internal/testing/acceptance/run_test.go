@@ -110,6 +110,46 @@ func (w withHypervisor) Facts(ctx context.Context) (wicdapi.HostFacts, error) {
 	return f, err
 }
 
+// TestANameIsTriedWhereOtherThingsWaitForARestart: files that wait for their replacement, and updates, are usual on a server.
+func TestANameIsTriedWhereOtherThingsWaitForARestart(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*computer)
+		edit    func(*Machine)
+		want    Verdict
+		says    string
+	}{
+		"files and updates": {prepare: func(c *computer) {
+			c.RenameAtStart(`\??\C:\new.dll`, `!\??\C:\old.dll`)
+			c.WaitFor("updates")
+		}, want: Confirmed, says: "old name"},
+		"another name": {prepare: func(c *computer) {
+			c.WaitFor(hostapi.NameWaits("WIN-ACC", "WIN-2"))
+		}, want: Untried, says: "to WIN-2"},
+		"a name of which Windows says nothing": {
+			prepare: func(c *computer) { c.WaitFor("updates") }, edit: func(m *Machine) { m.Host.NextStart = unheard{m.Host.NextStart} },
+			want: Refuted, says: "does not wait for a restart",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newComputer(t)
+			test.prepare(c)
+			m := c.machine()
+			if test.edit != nil {
+				test.edit(&m)
+			}
+			r, err := Run(t.Context(), m, Options{Only: []string{"hostname"}, Out: io.Discard})
+			if err != nil || len(r.Lines) != 1 || r.Lines[0].Verdict != test.want || !strings.Contains(r.Lines[0].Seen, test.says) {
+				t.Errorf("it says %+v, %v; want %s, %q", r.Lines, err, test.want, test.says)
+			}
+		})
+	}
+}
+
+// unheard is a NextStart that ignores a new name.
+type unheard struct{ hostapi.NextStart }
+
+func (unheard) Rename(context.Context, string) error { return nil }
+
 // TestACutRunIsPutBackByTheNext cuts the power at each change of the computer, for each probe.
 func TestACutRunIsPutBackByTheNext(t *testing.T) {
 	for _, id := range simulated() {
