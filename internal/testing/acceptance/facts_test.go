@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
@@ -181,6 +184,12 @@ func TestTheArchiveHasReportAndLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for name, text := range map[string]string{"journal.jsonl": `{"host":"WIN-ACC"}`, "secret": "hunter2"} { // of a node
+			if _, err := m.Host.Disk.WriteFile(desired.State+`\`+name, text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		(&session{Machine: m, hide: newHider(nil, "WIN-ACC")}).addLogs(t.Context(), &r)
 		content, err := r.Archive()
 		if err != nil {
 			t.Fatal(err)
@@ -204,6 +213,9 @@ func TestTheArchiveHasReportAndLogs(t *testing.T) {
 		log := files["windows/dism.log"]
 		if n := strings.Count(log, "\n"); n >= lastLines || strings.Contains(log, "WIN-ACC") || !strings.Contains(log, "of name-") {
 			t.Errorf("the log has %d lines, and ends with %q", n, log[max(0, len(log)-40):])
+		}
+		if journal := files["wicd/journal.jsonl"]; !strings.HasPrefix(journal, `{"host":"name-`) || strings.Contains(fmt.Sprint(files), "hunter2") {
+			t.Errorf("WICD's journal is %q, of %q", journal, slices.Sorted(maps.Keys(files)))
 		}
 		for _, name := range []string{"report.json", "report.md", "events/System.txt"} {
 			if _, found := files[name]; !found {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 )
@@ -52,6 +54,8 @@ type joining struct {
 	// ownSSH is set if this program runs the SSH server. asked is when it requested a restart.
 	ownSSH bool
 	asked  time.Time
+	// internet is the transport to registries of images.
+	internet http.RoundTripper
 	// imagesAt is the address that serves the included images; empty if there are none.
 	imagesAt string
 	// report is the report of the run, which continues after a restart.
@@ -269,7 +273,7 @@ func prepare(ctx context.Context, s *session, o JoinOptions, r Report) (*joining
 }
 
 func newJoining(s *session, o JoinOptions, address string) *joining {
-	j := &joining{session: s, options: o, address: address, running: running{ended: map[string]error{}}}
+	j := &joining{session: s, options: o, address: address, internet: httpclient.Transport(nil), running: running{ended: map[string]error{}}}
 	// All clients of the API server run on this machine. Its other addresses are not suitable: the operator refuses an API server as a host, and
 	// creating a pod network removes the address from its adapter for seconds.
 	j.config = controlplane.Config{Folder: s.Host.Disk.Local(joinFolder), Address: "127.0.0.1", PodNetwork: podNetwork}

@@ -2,13 +2,21 @@ package acceptance
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
 )
 
 func TestImagesThatCameAlongAreServed(t *testing.T) {
@@ -75,5 +83,59 @@ func TestTheNodesOfTheOverlayDiffer(t *testing.T) {
 			}
 			seen[value] = true
 		}
+	}
+}
+
+// registries is the transport to registries that ask for credentials or, unless they answer, are out of reach.
+type registries struct{ answer bool }
+
+func (r registries) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !r.answer {
+		return nil, errors.New("no route to host")
+	}
+	return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody, Request: request}, nil
+}
+
+// TestANodeThatLacksOnlyTheSandboxImageLeaves: where the registry answers, an image that cannot be pulled is a fault of the node.
+func TestANodeThatLacksOnlyTheSandboxImageLeaves(t *testing.T) {
+	for name, test := range map[string]struct {
+		condition string
+		internet  registries
+		mirror    string
+		lacksOnly bool
+	}{
+		"the registry is out of reach":    {condition: api.ReasonSandboxImagePullFailed, lacksOnly: true},
+		"there is no such image":          {condition: api.ReasonSandboxImageNotFound, lacksOnly: true},
+		"the registry answers":            {condition: api.ReasonSandboxImagePullFailed, internet: registries{answer: true}},
+		"the mirror of the user":          {condition: api.ReasonSandboxImagePullFailed, mirror: "192.0.2.1:5000"},
+		"the node waits for other things": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newComputer(t)
+				defer c.PowerOff()
+				j, fake := c.joined(t)
+				j.internet, j.options.Mirror, j.report.Lines, fake.instance = test.internet, test.mirror, nil, metav1.ConditionFalse
+				if test.condition != "" {
+					fake.conditions = []corev1.NodeCondition{{Type: api.ConditionSandboxImage, Status: corev1.ConditionFalse, Reason: test.condition}}
+				}
+				var recorded []Fact
+				j.recorded = func(f Fact) { recorded = append(recorded, f) }
+				steps := joinSteps(j)
+				at := slices.IndexFunc(steps, func(l Line) bool { return l.ID == "node-ready" })
+				a := j.session.try(t.Context(), steps[at])
+				want := map[bool]Verdict{true: Untried, false: Refuted}[test.lacksOnly]
+				if a.Verdict != want || strings.Contains(a.Seen, errNoSandboxImage.Error()) != test.lacksOnly {
+					t.Errorf("node-ready is %s: %s", a.Verdict, a.Seen)
+				}
+				if len(recorded) != len(namesOfNetworkFacts()) || !strings.HasPrefix(recorded[0].Name, "node-") {
+					t.Errorf("the facts are %+v", recorded)
+				}
+				pod := j.session.try(t.Context(), steps[at+1])
+				if needs := strings.Contains(pod.Seen, "it needs node-ready"); pod.Verdict != Untried || needs == test.lacksOnly {
+					t.Errorf("the next step is %s: %s", pod.Verdict, pod.Seen)
+				}
+			})
+		})
 	}
 }

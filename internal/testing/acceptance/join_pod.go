@@ -129,7 +129,7 @@ func (j *joining) canGetImages(ctx context.Context, node corev1.Node) error {
 	if j.options.Mirror != "" {
 		return nil
 	}
-	client := httpclient.New(httpclient.Transport(nil), 20*time.Second)
+	client := httpclient.New(j.internet, 20*time.Second)
 	for _, image := range []string{desired.DefaultSandboxImage, j.image()} {
 		if slices.ContainsFunc(node.Status.Images, func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, image) }) {
 			continue

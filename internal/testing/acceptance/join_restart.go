@@ -118,7 +118,8 @@ func (j *joining) watchReturn(ctx context.Context, s *session) (string, error) {
 		return listed(missing, j.had), nil
 	})
 	s.record(context.WithoutCancel(ctx), question{"node-hns-after", documentsOfHNS})
-	seen := "after the restart was asked for: " + strings.Join(history, ", ")
+	network := j.report.networkFacts(networkOfNode + "-").compare(s.recordNetwork(context.WithoutCancel(ctx), "restarted"))
+	seen := "after the restart was asked for: " + strings.Join(history, ", ") + "\n" + network
 	if err != nil {
 		return "", fmt.Errorf("%w; %s", err, seen)
 	}

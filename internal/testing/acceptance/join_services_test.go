@@ -16,25 +16,38 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
+
+// hostAddress is the address of simulated computers.
+const hostAddress = "192.0.2.10"
 
 // cluster simulates the API server of a cluster with a node and a pod.
 type cluster struct {
 	boot      string
 	container atomic.Value // string
 	events    []corev1.Event
+	// conditions are those of the node beside Ready, instance is the condition Ready of its WindowsInstance.
+	conditions []corev1.NodeCondition
+	instance   metav1.ConditionStatus
 }
 
 func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
 	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1"}}
-	node.Status.Conditions, node.Status.NodeInfo.BootID = []corev1.NodeCondition{ready}, c.boot
+	node.Status.Conditions, node.Status.NodeInfo.BootID = append(c.conditions, ready), c.boot
+	var instance v1alpha1.WindowsInstance
+	instance.Status.Conditions = []metav1.Condition{{Type: api.ConditionReady, Status: c.instance, Reason: "Joining", Message: "it takes its time"}}
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: triedPod}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: c.container.Load().(string)}}
-	answers := map[string]any{"/api/v1/nodes": corev1.NodeList{Items: []corev1.Node{node}}, ofPods + "/" + triedPod: pod, "/api/v1/events": corev1.EventList{Items: c.events}}
+	answers := map[string]any{
+		"/api/v1/nodes": corev1.NodeList{Items: []corev1.Node{node}}, ofPods + "/" + triedPod: pod, "/api/v1/events": corev1.EventList{Items: c.events},
+		ofInstances + hostAddress: instance,
+	}
 	response := &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: r}
 	if object, known := answers[r.URL.Path]; known {
 		text, err := json.Marshal(object)
@@ -64,10 +77,10 @@ func TestServiceRestartEffectsAreReported(t *testing.T) {
 				c := newComputer(t)
 				defer c.PowerOff()
 				c.put(t, networkService)
-				j, api := c.joined(t)
+				j, fake := c.joined(t)
 				time.AfterFunc(500*time.Millisecond, func() {
 					c.lose(t, test.lost)
-					api.container.Store(api.container.Load().(string) + test.container)
+					fake.container.Store(fake.container.Load().(string) + test.container)
 				})
 				if test.back {
 					time.AfterFunc(2*time.Minute+500*time.Millisecond, func() { c.makeNetwork() })
@@ -110,15 +123,16 @@ func (c *computer) joined(t *testing.T) (*joining, *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := &cluster{boot: boot, events: []corev1.Event{{
+	fake := &cluster{boot: boot, instance: metav1.ConditionTrue, events: []corev1.Event{{
 		Reason: "NetworkLost", Message: "it was lost", LastTimestamp: metav1.NewTime(time.Now().Add(time.Second)),
 	}}}
-	api.container.Store("containerd://1")
+	fake.container.Store("containerd://1")
 	s := &session{Machine: m, out: io.Discard, recorded: func(Fact) {}, hide: newHider(nil)}
 	return &joining{
-		session: s, running: running{ended: map[string]error{}}, api: apiServer{url: "http://api.test", http: &http.Client{Transport: api}},
+		session: s, address: hostAddress, running: running{ended: map[string]error{}},
+		api:    apiServer{url: "http://api.test", http: &http.Client{Transport: fake}},
 		report: &Report{Lines: []Answer{{ID: "node-ready", Verdict: Confirmed}, {ID: "pod", Verdict: Confirmed}}},
-	}, api
+	}, fake
 }
 
 // makeNetwork creates the Host Network Service's objects of a node.

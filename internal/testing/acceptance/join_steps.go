@@ -223,8 +223,24 @@ func (j *joining) startTheOperator() error {
 // errNoSandboxImage reports a node that lacks only the sandbox image because its registry is out of reach.
 var errNoSandboxImage = errors.New("the node has everything but the sandbox image")
 
-// awaitNode is a step of the join.
-func (j *joining) awaitNode(ctx context.Context, _ *session) (string, error) {
+// awaitNode is a step of the join. It also records what became of the network of the machine, whether the node is Ready or not.
+func (j *joining) awaitNode(ctx context.Context, s *session) (string, error) {
+	seen, err := j.awaitReady(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return seen, err // the user interrupted the run
+	}
+	network := j.report.networkFacts("").compare(s.recordNetwork(context.WithoutCancel(ctx), networkOfNode))
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, network)
+	}
+	return seen + "\n" + network, nil
+}
+
+// networkOfNode is the prefix of the facts about the network of the machine when it is a node.
+const networkOfNode = "node"
+
+// awaitReady waits until the machine is a Ready node.
+func (j *joining) awaitReady(ctx context.Context) (string, error) {
 	began := time.Now()
 	err := j.await(ctx, "the machine does not become a Ready node", func(ctx context.Context) (string, error) {
 		if j.options.Network == OVN {

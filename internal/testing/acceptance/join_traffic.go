@@ -21,6 +21,9 @@ const (
 	webTries    = 10
 	webPatience = time.Minute
 	callSeconds = 5
+	// healthPort is where kube-proxy answers health checks of load balancers. Of what this machine can try, only a packet from a pod passes the rule of
+	// its firewall.
+	healthPort = "10256"
 )
 
 // webPodNames returns the names of the two pods.
@@ -60,6 +63,9 @@ func (j *joining) tryTraffic(ctx context.Context, s *session) (string, error) {
 		}
 		s.say("  %s: %s", w.what, map[bool]string{true: "answers", false: "does not answer"}[err == nil])
 	}
+	if err := j.kubectl(ctx, "logs", pods[0].Name); err != nil {
+		all.wrong = append(all.wrong, fmt.Sprintf("kubectl logs: %v", err))
+	}
 	if err := j.removeWebPods(ctx); err != nil {
 		all.wrong = append(all.wrong, err.Error())
 	}
@@ -97,6 +103,7 @@ func (j *joining) ways(service corev1.Service, pods []corev1.Pod) []way {
 	port := strconv.Itoa(int(j.options.ImagePort))
 	virtual := net.JoinHostPort(service.Spec.ClusterIP, "80")
 	node := net.JoinHostPort(j.address, strconv.Itoa(int(service.Spec.Ports[0].NodePort)))
+	health := net.JoinHostPort(j.address, healthPort)
 	return []way{
 		{what: "this machine to a pod", address: net.JoinHostPort(first.Status.PodIP, port)},
 		{what: "this machine to the other pod", address: net.JoinHostPort(second.Status.PodIP, port)},
@@ -105,6 +112,7 @@ func (j *joining) ways(service corev1.Service, pods []corev1.Pod) []way {
 		{what: "a pod to the other pod", from: first.Name, address: net.JoinHostPort(second.Status.PodIP, port)},
 		{what: "a pod to the Service", from: first.Name, address: virtual},
 		{what: "a pod to the node port of its node", from: first.Name, address: node, mayFail: true},
+		{what: "a pod to kube-proxy's answer to health checks", from: first.Name, address: health, mayFail: true},
 	}
 }
 

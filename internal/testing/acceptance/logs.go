@@ -47,6 +47,11 @@ func (s *session) addLogs(ctx context.Context, r *Report) {
 	for _, file := range []string{`C:\Windows\Logs\DISM\dism.log`, `C:\Windows\Logs\CBS\CBS.log`} {
 		s.addLog(r, "windows/"+filepath.Base(s.Host.Disk.Local(file)), file)
 	}
+	for _, name := range []string{"journal.jsonl", "journal.1.jsonl"} { // the folder also has secrets
+		if file := desired.State + `\` + name; s.Host.Disk.Exists(file) {
+			s.addLog(r, "wicd/"+name, file)
+		}
+	}
 	for prefix, folder := range map[string]string{"join": joinFolder, "wicd": desired.Logs} {
 		s.addFolder(r, prefix, folder)
 	}

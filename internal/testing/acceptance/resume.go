@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,6 +137,20 @@ func (s *session) enableContainers(ctx context.Context) (seen string, reboot boo
 	return fmt.Sprintf("DISM enabled it after %.1f s, needs a restart: %v", time.Since(began).Seconds(), reboot), reboot, err
 }
 
+// signs returns what Windows says about operations that it has not finished: a join waits for these.
+func (s *session) signs(ctx context.Context) string {
+	unfinished, err := s.Host.NextStart.Unfinished(ctx)
+	waits, waitsErr := s.Host.NextStart.Waits(ctx)
+	if err := errors.Join(err, waitsErr); err != nil {
+		return "signs not told: " + err.Error()
+	}
+	all := slices.Concat(unfinished.Setup, unfinished.Servicing, waits.Told())
+	if len(all) == 0 {
+		return "nothing is unfinished"
+	}
+	return strings.Join(all, "; ")
+}
+
 // awaitContainers queries DISM every 2 seconds after a restart, until the feature is enabled. It never restarts again.
 func (s *session) awaitContainers(ctx context.Context, requested time.Time) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, featurePatience)
@@ -149,8 +164,9 @@ func (s *session) awaitContainers(ctx context.Context, requested time.Time) (str
 		if err != nil {
 			state = "not told: " + err.Error()
 		}
-		if state != last {
-			history, last = append(history, fmt.Sprintf("%s at %.0f s", state, time.Since(began).Seconds())), state
+		signs := s.signs(ctx)
+		if now := state + signs; now != last {
+			history, last = append(history, fmt.Sprintf("%s at %.0f s (%s)", state, time.Since(began).Seconds(), signs)), now
 			s.say("  %s", history[len(history)-1])
 		}
 		if err == nil && got == wicdapi.FeatureEnabled {

@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
 // bareOptions returns the options of a join that may restart a machine without feature Containers.
@@ -82,6 +83,33 @@ func TestMissingFeatureCausesOneRestart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSignsOfAPendingFeatureAreRecorded: which signs Windows gives while DISM says that the feature is pending decides how a join waits.
+func TestSignsOfAPendingFeatureAreRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newComputer(t)
+		defer c.PowerOff()
+		c.SetServicing(sim.ServicingQuirks{PendingFor: time.Minute, ServicingFor: 30 * time.Second})
+		m := c.machine()
+		if _, err := m.Host.System.EnableFeature(t.Context(), desired.ContainersFeature); err != nil {
+			t.Fatal(err)
+		}
+		c.Restart()
+		s := &session{Machine: c.machine(), out: io.Discard}
+		seen, err := s.awaitContainers(t.Context(), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"Pending at 0 s (TrustedInstaller runs; features or updates are half installed", "Pending at 30 s (TrustedInstaller runs)",
+			"Enabled at 60 s (nothing is unfinished)",
+		} {
+			if !strings.Contains(seen, want) {
+				t.Errorf("it does not say %q: %s", want, seen)
+			}
+		}
+	})
 }
 
 // TestAJoinThatWasCutBeforeItsRestartIsPutBack expects that it does not start again on its own.
