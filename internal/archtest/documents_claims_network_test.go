@@ -60,7 +60,6 @@ func claimsOfNetwork() []claim {
 		{"docs/network.md", `node>., valid for (a day)`, "internal/node/overlay/main.go", `"cert-duration", ([^,]+),`},
 		{"docs/network.md", `waited for \(at most (\w+ minutes)\)`, "internal/node/overlay/create.go", "unlistedTimeout"},
 		{"docs/network.md", `For (\w+ seconds) after its start`, "internal/node/overlay/create.go", "incompleteFor"},
-		{"docs/network.md", `For (\w+ seconds) after its start`, "internal/node/overlay/create.go", "incompleteFor"},
 		{"docs/network.md", `created again after (\w+ minutes)`, overlay, "recreateAfter"},
 		{"docs/network.md", `no addresses for (\w+ minutes)`, overlay, "recreateAfter"},
 		{"docs/network.md", `is missing after (\w+ seconds)`, recovery, "restoreAfter"},
