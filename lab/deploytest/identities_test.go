@@ -68,6 +68,7 @@ func (c *cluster) testManifests(t *testing.T) {
 	t.Run("examples in descriptions of fields", c.testExamplesOfFields)
 	t.Run("what kubectl prints", c.testColumns)
 	t.Run("fields that pods on Windows cannot have", c.testPodRules)
+	t.Run("HostProcess containers that contradict the pod", c.testHostProcess)
 	t.Run("RuntimeClasses", c.testRuntimeClasses)
 	t.Run("annotations of pods", c.testAnnotationsOfPods)
 	t.Run("policies about pods", c.testPodPolicies)

@@ -3,6 +3,7 @@
 package deploytest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,9 +57,12 @@ func addVolumes(spec map[string]any) {
 	if all, _ := spec["volumes"].([]any); len(all) > 0 {
 		volume, _ = all[0].(map[string]any)
 	}
-	for source, field := range map[string]string{"configMap": "name", "secret": "secretName"} {
-		if s, _ := volume[source].(map[string]any); s != nil {
-			s[field] = "example"
+	completeSources(volume, map[string]string{"configMap": "name", "secret": "secretName", "downwardAPI": ""})
+	if projected, _ := volume["projected"].(map[string]any); projected != nil {
+		sources, _ := projected["sources"].([]any)
+		for _, source := range sources {
+			delete(source.(map[string]any), "name") // Break sets it
+			completeSources(source.(map[string]any), map[string]string{"configMap": "name", "secret": "name", "downwardAPI": ""})
 		}
 	}
 	claim := map[string]any{"name": "data", "persistentVolumeClaim": map[string]any{"claimName": "data"}}
@@ -69,5 +73,55 @@ func addVolumes(spec map[string]any) {
 	}
 	if mounts, _ := container["volumeMounts"].([]any); len(mounts) > 0 {
 		mounts[0].(map[string]any)["mountPath"] = `C:\example`
+	}
+}
+
+// completeSources adds the other fields that the API server requires of sources of files. names has the field with the source's name, if it has
+// one.
+func completeSources(of map[string]any, names map[string]string) {
+	for kind, name := range names {
+		source, _ := of[kind].(map[string]any)
+		if source == nil {
+			continue
+		}
+		if name != "" {
+			source[name] = "example"
+		}
+		items, _ := source["items"].([]any)
+		for _, i := range items {
+			item := i.(map[string]any)
+			delete(item, "name")
+			item["path"] = "example"
+			if kind == "downwardAPI" {
+				item["fieldRef"] = map[string]any{"fieldPath": "metadata.name"}
+			} else {
+				item["key"] = "example"
+			}
+		}
+	}
+}
+
+// testHostProcess tries all values of hostProcess: lint must find an error in exactly the pods that the API server refuses.
+func (c *cluster) testHostProcess(t *testing.T) {
+	w := c.newWriter(t)
+	values := []*bool{nil, new(false), new(true)}
+	for i := range 2 * 3 * 3 * 3 {
+		network := i%2 == 1
+		option := func(step int) *corev1.WindowsSecurityContextOptions {
+			return &corev1.WindowsSecurityContextOptions{HostProcess: values[i/step%3]}
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "host-process"}, Spec: corev1.PodSpec{
+			OS: &corev1.PodOS{Name: corev1.Windows}, HostNetwork: network, SecurityContext: &corev1.PodSecurityContext{WindowsOptions: option(2)},
+			InitContainers: []corev1.Container{{Name: "first", Image: "first", SecurityContext: &corev1.SecurityContext{WindowsOptions: option(6)}}},
+			Containers:     []corev1.Container{{Name: "then", Image: "then", SecurityContext: &corev1.SecurityContext{WindowsOptions: option(18)}}},
+		}}
+		_, err := w.dryRun(t.Context(), pod, metav1.NamespaceDefault)
+		found := podrulestest.Fields(podrulestest.Lint(t, pod))
+		isFound := slices.ContainsFunc(found, func(field string) bool {
+			return strings.HasSuffix(field, "hostProcess") || field == "hostNetwork" && !network // with it, only the kubelet rejects the pod
+		})
+		if isFound != (err != nil) {
+			t.Errorf("lint finds %q, and the API server: %v\n%+v", found, err, pod.Spec)
+		}
 	}
 }

@@ -63,32 +63,54 @@ func placement(pod *corev1.PodSpec) (found []Finding) {
 	return found
 }
 
-// hostProcess counts the containers of a pod, and those that are HostProcess containers.
-type hostProcess struct{ containers, host int }
+// hostProcess counts the containers of a pod, and those that are HostProcess containers. It lists those that contradict the pod.
+type hostProcess struct {
+	containers, host int
+	contradict       []Finding
+}
 
 func (h hostProcess) all() bool { return h.host > 0 && h.host == h.containers }
 
+const (
+	// hostProcessField is the field below the pod's spec and below a container.
+	hostProcessField = "securityContext.windowsOptions.hostProcess"
+	setForPod        = "Set it for the pod, not for containers."
+)
+
+// hostProcessOf reads a pod as validateWindowsHostProcessPod of k8s.io/kubernetes/pkg/apis/core/validation does, which checks it whatever
+// os.name is. So no policy needs to: the API server rejects the pod first.
 func hostProcessOf(pod *corev1.PodSpec) (h hostProcess) {
-	is := func(o *corev1.WindowsSecurityContextOptions, otherwise bool) bool {
-		if o == nil || o.HostProcess == nil {
-			return otherwise
-		}
-		return *o.HostProcess
+	of := func(o *corev1.WindowsSecurityContextOptions) *bool {
+		return cmp.Or(o, &corev1.WindowsSecurityContextOptions{}).HostProcess
 	}
-	ofPod := pod.SecurityContext != nil && is(pod.SecurityContext.WindowsOptions, false)
-	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+	ofPod := of(cmp.Or(pod.SecurityContext, &corev1.PodSecurityContext{}).WindowsOptions)
+	add := func(list string, i int, c *corev1.SecurityContext) {
 		h.containers++
-		if c.SecurityContext == nil && ofPod || c.SecurityContext != nil && is(c.SecurityContext.WindowsOptions, ofPod) {
+		own := of(cmp.Or(c, &corev1.SecurityContext{}).WindowsOptions)
+		if *cmp.Or(own, ofPod, new(false)) {
 			h.host++
 		}
+		if own != nil && ofPod != nil && *own != *ofPod {
+			h.contradict = append(h.contradict, Finding{Error, fmt.Sprintf("%s[%d].%s", list, i, hostProcessField),
+				fmt.Sprintf("The API server rejects a container for which it is %t, and %t for the pod.", *own, *ofPod), setForPod})
+		}
+	}
+	for i, c := range pod.InitContainers {
+		add("initContainers", i, c.SecurityContext)
+	}
+	for i, c := range pod.Containers {
+		add("containers", i, c.SecurityContext)
+	}
+	for i, c := range pod.EphemeralContainers {
+		add("ephemeralContainers", i, c.SecurityContext)
 	}
 	return h
 }
 
-func (h hostProcess) findings(pod *corev1.PodSpec) (found []Finding) {
-	const at = "securityContext.windowsOptions.hostProcess"
+func (h hostProcess) findings(pod *corev1.PodSpec) []Finding {
+	found := h.contradict
 	if h.host > 0 && !h.all() {
-		found = append(found, Finding{Error, at, "The API server rejects a pod in which only some containers are HostProcess containers.", "Set it for the pod, not for containers."})
+		found = append(found, Finding{Error, hostProcessField, "The API server rejects a pod in which only some containers are HostProcess containers.", setForPod})
 	}
 	if h.host > 0 && !pod.HostNetwork {
 		found = append(found, Finding{Error, "hostNetwork", "The API server rejects HostProcess containers without the host's network.", "Set hostNetwork: true."})

@@ -106,16 +106,25 @@ func containerSecurity() []Rule {
 }
 
 func volumes() []Rule {
-	modes := func(source string) Rule {
-		return Rule{Path: "volumes[*]." + source + ".defaultMode", Defaults: []string{"420"}, Why: "Windows has access control lists instead of file modes.", Instead: remove, Example: "256"}
-	}
-	return []Rule{
+	all := []Rule{
 		{Path: "volumes[*].emptyDir.medium", Values: []string{"Memory"}, Stops: true, Why: "Windows has no in-memory file systems.", Instead: remove, Example: `"Memory"`},
 		{Path: "volumes[*].emptyDir.medium", Values: []string{"HugePages"}, Stops: true, Why: "Windows has no huge pages for containers.", Instead: remove, Example: `"HugePages"`},
 		{Path: "volumes[*].image", Stops: true, Why: "containerd on Windows does not mount images as volumes.", Instead: "Copy the files in an init container.",
 			Example: `{"reference":"example.com/data:1"}`}, // https://github.com/containerd/containerd/issues/11903
-		modes("configMap"), modes("secret"), modes("projected"), modes("downwardAPI"),
 	}
+	mode := func(path string, defaults ...string) {
+		all = append(all, Rule{
+			Path: "volumes[*]." + path, Defaults: defaults, Why: "Windows has access control lists instead of file modes.", Instead: remove, Example: "256",
+		})
+	}
+	for _, source := range []string{"configMap", "secret", "projected", "downwardAPI"} {
+		mode(source+".defaultMode", "420")
+	}
+	for _, source := range []string{"configMap", "secret", "downwardAPI"} {
+		mode(source + ".items[*].mode")
+		mode("projected.sources[*]." + source + ".items[*].mode")
+	}
+	return all
 }
 
 func containerFields() []Rule {

@@ -98,7 +98,11 @@ func TestPodsThatDoNotRun(t *testing.T) {
 		"half a HostProcess": {good + "initContainers: [{name: h, image: h, securityContext: {windowsOptions: {hostProcess: true}}}]\nhostNetwork: true", "securityContext.windowsOptions.hostProcess", "only some containers"},
 		"HostProcess":        {good + "securityContext: {windowsOptions: {hostProcess: true}}\nhostNetwork: true\ndnsPolicy: ClusterFirstWithHostNet", "", ""},
 		"without network":    {good + "securityContext: {windowsOptions: {hostProcess: true}}", "hostNetwork", "without the host's network"},
-		"one says no":        {strings.Replace(good, "name: web,", "name: web, securityContext: {windowsOptions: {hostProcess: false}},", 1) + "hostNetwork: true\nsecurityContext: {windowsOptions: {hostProcess: true}}", "hostNetwork", "Only HostProcess"},
+		"one says no":        {strings.Replace(good, "name: web,", "name: web, securityContext: {windowsOptions: {hostProcess: false}},", 1) + "hostNetwork: true\nsecurityContext: {windowsOptions: {hostProcess: true}}", "containers[0].securityContext.windowsOptions.hostProcess", "is false, and true for the pod"},
+		"the pod says no":    {strings.Replace(good, "name: web,", "name: web, securityContext: {windowsOptions: {hostProcess: true}},", 1) + "hostNetwork: true\nsecurityContext: {windowsOptions: {hostProcess: false}}", "containers[0].securityContext.windowsOptions.hostProcess", "is true, and false for the pod"},
+		"both say yes":       {strings.Replace(good, "name: web,", "name: web, securityContext: {windowsOptions: {hostProcess: true}},", 1) + "hostNetwork: true\nsecurityContext: {windowsOptions: {hostProcess: true}}", "", ""},
+		"a debugger says no": {good + "ephemeralContainers: [{name: d, image: d, securityContext: {windowsOptions: {hostProcess: false}}}]\nhostNetwork: true\nsecurityContext: {windowsOptions: {hostProcess: true}}", "ephemeralContainers[0].securityContext.windowsOptions.hostProcess", "is false"},
+		"a debugger only":    {good + "ephemeralContainers: [{name: d, image: d, securityContext: {windowsOptions: {hostProcess: true}}}]\nhostNetwork: true", "securityContext.windowsOptions.hostProcess", "only some containers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := check(t, test.pod)

@@ -2,6 +2,7 @@ package podrules_test
 
 import (
 	"bytes"
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/printer"
@@ -73,36 +74,10 @@ func readUpstreamTable(t *testing.T) (refusals []string) {
 // validation returns the API server's field errors that apply to pods for Windows only: those in functions with Windows in their name, and those
 // under conditions that mention it.
 func validation(t *testing.T, dir string) (found []string) {
-	const name = "pkg/apis/core/validation/validation.go"
-	files := token.NewFileSet()
-	parsed, err := parser.ParseFile(files, filepath.Join(dir, name), nil, 0)
+	v := validationSource{token.NewFileSet()}
+	parsed, err := parser.ParseFile(v.files, filepath.Join(dir, "pkg/apis/core/validation/validation.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
-	}
-	text := func(n ast.Node) string {
-		var b bytes.Buffer
-		_ = printer.Fprint(&b, files, n)
-		return b.String()
-	}
-	isRefusal := regexp.MustCompile(`^field\.(Forbidden|NotSupported)$`)
-	child := regexp.MustCompile(`Child\(([^()]*)\)`)
-	refusals := func(below ast.Node) {
-		ast.Inspect(below, func(n ast.Node) bool {
-			call, isCall := n.(*ast.CallExpr)
-			if !isCall || !isRefusal.MatchString(text(call.Fun)) {
-				return true
-			}
-			var names []string
-			for _, m := range child.FindAllStringSubmatch(text(call.Args[0]), -1) {
-				names = append(names, strings.ReplaceAll(strings.ReplaceAll(m[1], `"`, ""), ", ", "."))
-			}
-			says := text(call.Args[len(call.Args)-1])
-			if s, err := strconv.Unquote(says); err == nil {
-				says = s
-			}
-			found = append(found, "validation of "+strings.Join(names, ".")+" | "+says)
-			return true
-		})
 	}
 	for _, d := range parsed.Decls {
 		f, isFunc := d.(*ast.FuncDecl)
@@ -110,20 +85,20 @@ func validation(t *testing.T, dir string) (found []string) {
 			continue
 		}
 		if strings.Contains(f.Name.Name, "Windows") {
-			refusals(f)
+			found = append(found, v.refusals(f)...)
 			continue
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.IfStmt:
-				if strings.Contains(text(n.Cond), "== core.Windows") {
-					refusals(n.Body)
+				if strings.Contains(v.text(n.Cond), "== core.Windows") {
+					found = append(found, v.refusals(n.Body)...)
 					return false
 				}
 			case *ast.CaseClause:
 				for _, e := range n.List {
-					if strings.Contains(text(e), "core.Windows") {
-						refusals(n)
+					if strings.Contains(v.text(e), "core.Windows") {
+						found = append(found, v.refusals(n)...)
 						return false
 					}
 				}
@@ -132,6 +107,54 @@ func validation(t *testing.T, dir string) (found []string) {
 		})
 	}
 	return compact(found)
+}
+
+// validationSource is the source of the API server's validation.
+type validationSource struct{ files *token.FileSet }
+
+func (v validationSource) text(n ast.Node) string {
+	var b bytes.Buffer
+	_ = printer.Fprint(&b, v.files, n)
+	return b.String()
+}
+
+// refusals returns the field errors below a node, each with the path of its field, or the variable that has the path, and its message.
+func (v validationSource) refusals(below ast.Node) (found []string) {
+	isRefusal, child := regexp.MustCompile(`^field\.[A-Z]\w*$`), regexp.MustCompile(`Child\(([^()]*)\)`)
+	messages := map[string]string{} // of variables
+	ast.Inspect(below, func(n ast.Node) bool {
+		if a, isAssignment := n.(*ast.AssignStmt); isAssignment && len(a.Lhs) == 1 && len(a.Rhs) == 1 {
+			messages[v.text(a.Lhs[0])] = v.message(a.Rhs[0])
+		}
+		call, isCall := n.(*ast.CallExpr)
+		if !isCall || !isRefusal.MatchString(v.text(call.Fun)) || v.text(call.Fun) == "field.NewPath" {
+			return true
+		}
+		path := v.text(call.Args[0])
+		if all := child.FindAllStringSubmatch(path, -1); len(all) > 0 {
+			var names []string
+			for _, m := range all {
+				names = append(names, strings.NewReplacer(`"`, "", ", ", ".").Replace(m[1]))
+			}
+			path = strings.Join(names, ".")
+		}
+		says := v.message(call.Args[len(call.Args)-1])
+		found = append(found, "validation of "+path+" | "+cmp.Or(messages[says], says))
+		return true
+	})
+	return found
+}
+
+// message returns the text of a message, or the format with which it is made.
+func (v validationSource) message(e ast.Expr) string {
+	if call, isCall := e.(*ast.CallExpr); isCall && v.text(call.Fun) == "fmt.Sprintf" {
+		e = call.Args[0]
+	}
+	says := v.text(e)
+	if s, err := strconv.Unquote(says); err == nil {
+		return s
+	}
+	return says
 }
 
 // kubelet returns the kubelet's messages that Windows lacks something, and all errors of its Windows-specific code that starts containers.
