@@ -56,8 +56,8 @@ const (
 
 // Reasons of condition WindowsKubeletSettingsHeld.
 const (
-	// ReasonKubeletSettingsUnsuitable means that the host cannot satisfy spec.kubelet of WindowsConfig: more memory or
-	// processors are reserved than it has, or a NUMA node is missing. The message contains both values.
+	// ReasonKubeletSettingsUnsuitable means that the host cannot satisfy spec.kubelet of WindowsConfig: all of its memory,
+	// processors or disk space is reserved, or more than that, or a NUMA node is missing. The message contains both values.
 	ReasonKubeletSettingsUnsuitable = "KubeletSettingsUnsuitable"
 	// ReasonKubeletSettingsAwaitRestart means that policies of spec.kubelet for processors, memory or topology, or the
 	// reservations for them, take effect at the next restart of the host.

@@ -68,7 +68,7 @@ func (s *system) Facts(ctx context.Context) (wicdapi.HostFacts, error) {
 	unread(wicdapi.FactInterfaces, err)
 	f.SystemDrive, err = systemDrive()
 	unread(wicdapi.FactSystemDrive, err)
-	f.FreeBytes, err = freeBytes(cmp.Or(f.SystemDrive, "C:") + `\`)
+	f.FreeBytes, f.DiskBytes, err = diskSpace(cmp.Or(f.SystemDrive, "C:") + `\`)
 	unread(wicdapi.FactFreeBytes, err)
 	f.MemoryBytes, err = memoryBytes()
 	unread(wicdapi.FactMemory, err)
@@ -127,13 +127,14 @@ func dnsName(kind uint32) (string, error) {
 	return windows.UTF16ToString(name), nil
 }
 
-func freeBytes(folder string) (uint64, error) {
+// diskSpace returns the bytes of the folder's drive that are free, and all of its bytes.
+func diskSpace(folder string) (free, all uint64, err error) {
 	name, err := windows.UTF16PtrFromString(folder)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	var free uint64
-	return free, windows.GetDiskFreeSpaceEx(name, &free, nil, nil)
+	err = windows.GetDiskFreeSpaceEx(name, &free, &all, nil)
+	return free, all, err
 }
 
 // memoryStatus is MEMORYSTATUSEX, which golang.org/x/sys lacks.

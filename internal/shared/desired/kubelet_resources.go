@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -96,19 +97,26 @@ func (r KubeletResources) isManaged() bool {
 
 // memory returns the reserved memory without thresholds in percent, which depend on the machine.
 func (r KubeletResources) memory() resource.Quantity {
-	total := sum(r.SystemReserved["memory"], r.KubeReserved["memory"])
-	if t, err := parseThreshold(r.hardMemory()); err == nil && !t.isShare {
-		total.Add(sum(r.hardMemory()))
-	}
-	return total
+	return r.reserved("memory", memoryAvailable, 0)
 }
 
-// hardMemory returns the hard eviction threshold of memory, which the kubelet reserves as well.
-func (r KubeletResources) hardMemory() string {
-	if own := r.EvictionHard[memoryAvailable]; own != "" {
-		return own
+// reserved returns what is reserved of a resource, including the hard eviction threshold of its signal, as the kubelet does
+// (GetNodeAllocatableReservation in pkg/kubelet/cm). Thresholds in percent are of total.
+func (r KubeletResources) reserved(name, signal string, total uint64) resource.Quantity {
+	all := sum(r.SystemReserved[name], r.KubeReserved[name])
+	switch t, err := parseThreshold(r.hard(signal)); {
+	case err != nil || t.isOff():
+	case t.isShare:
+		all.Add(*resource.NewQuantity(int64(float64(total)*t.amount/100), resource.BinarySI))
+	default:
+		all.Add(sum(r.hard(signal)))
 	}
-	return DefaultEvictionHard()[memoryAvailable]
+	return all
+}
+
+// hard returns the hard eviction threshold of a signal; empty if there is none.
+func (r KubeletResources) hard(signal string) string {
+	return cmp.Or(r.EvictionHard[signal], DefaultEvictionHard()[signal])
 }
 
 // sum adds quantities. Texts that are not quantities count as zero.
@@ -127,7 +135,7 @@ func (r KubeletResources) State() string {
 	if !r.isManaged() {
 		return ""
 	}
-	r.EvictionHard = map[string]string{memoryAvailable: r.hardMemory()}
+	r.EvictionHard = map[string]string{memoryAvailable: r.hard(memoryAvailable)}
 	r.SystemReserved, r.KubeReserved = withoutStorage(r.SystemReserved), withoutStorage(r.KubeReserved)
 	b, _ := json.Marshal(r) // texts and numbers only
 	return string(b)
@@ -139,30 +147,38 @@ func withoutStorage(reserved map[string]string) map[string]string {
 	return reserved
 }
 
-// Machine is the size and the Windows build of a host. 0 means unknown.
+// Machine is the size and the Windows build of a host: bytes of memory and of the drive of the kubelet's folder, and numbers. 0 means unknown.
 type Machine struct {
-	Memory                uint64
+	Memory, Disk          uint64
 	Processors, NUMANodes int
 	Build                 int
 }
 
-// Check returns why a machine cannot be divided this way: the kubelet would not start, or would leave nothing for pods.
+// Check returns why a machine cannot be divided this way: the kubelet would not start, or would leave nothing for pods that request the
+// resource.
 func (r KubeletResources) Check(m Machine) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf(`WindowsConfig "cluster": spec.kubelet `+format, args...)
 	}
-	memory := r.memory()
-	if t, err := parseThreshold(r.hardMemory()); err == nil && t.isShare && !t.isOff() {
-		memory.Add(*resource.NewQuantity(int64(float64(m.Memory)*t.amount/100), resource.BinarySI))
-	}
-	if existing := resource.NewQuantity(int64(min(m.Memory, 1<<62)), resource.BinarySI); m.Memory > 0 && memory.Cmp(*existing) > 0 {
-		return refuse("reserves %s of memory (systemReserved %.32q, kubeReserved %.32q, evictionHard %.32q), and this machine has %s; reserve less than the smallest host has",
-			megabytes(memory), r.SystemReserved["memory"], r.KubeReserved["memory"], r.hardMemory(), megabytes(*existing))
-	}
-	cpu := sum(r.SystemReserved["cpu"], r.KubeReserved["cpu"])
-	if existing := resource.NewQuantity(int64(m.Processors), resource.DecimalSI); m.Processors > 0 && cpu.Cmp(*existing) > 0 {
-		return refuse("reserves %s of CPU (systemReserved %.32q, kubeReserved %.32q), and this machine has %s; reserve less than the smallest host has",
-			cpu.String(), r.SystemReserved["cpu"], r.KubeReserved["cpu"], existing)
+	for _, of := range []struct {
+		name, signal string
+		existing     uint64
+		text         func(resource.Quantity) string
+	}{
+		{"memory", memoryAvailable, m.Memory, megabytes},
+		{"cpu", "", uint64(max(m.Processors, 0)), func(q resource.Quantity) string { return q.String() }},
+		{"ephemeral-storage", nodefsAvailable, m.Disk, megabytes},
+	} {
+		reserved, existing := r.reserved(of.name, of.signal, of.existing), *resource.NewQuantity(int64(min(of.existing, 1<<62)), resource.DecimalSI)
+		if of.existing == 0 || reserved.Cmp(existing) < 0 {
+			continue
+		}
+		threshold := ""
+		if of.signal != "" {
+			threshold = fmt.Sprintf(", evictionHard %.32q", r.hard(of.signal))
+		}
+		return refuse("reserves %s of %s (systemReserved %.32q, kubeReserved %.32q%s), and this machine has %s; reserve less than the smallest host has",
+			of.text(reserved), of.name, r.SystemReserved[of.name], r.KubeReserved[of.name], threshold, of.text(existing))
 	}
 	missing := slices.IndexFunc(r.ReservedMemory, func(item memoryReservation) bool { return int(item.NUMANode) >= m.NUMANodes })
 	switch {

@@ -24,8 +24,8 @@ func resources(t *testing.T, spec v1alpha1.KubeletSpec) (desired.KubeletResource
 
 func TestAMachineIsNotDividedIntoMoreThanItHas(t *testing.T) {
 	type quantities = map[string]string
-	const memory = "memory.available"
-	machine := desired.Machine{Memory: 4 << 30, Processors: 2, NUMANodes: 1, Build: 20348}
+	const memory, node = "memory.available", "nodefs.available"
+	machine := desired.Machine{Memory: 4 << 30, Disk: 100 << 30, Processors: 2, NUMANodes: 1, Build: 20348}
 	best := v1alpha1.KubeletSpec{MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort}
 	for name, test := range map[string]struct {
 		spec    v1alpha1.KubeletSpec
@@ -33,16 +33,22 @@ func TestAMachineIsNotDividedIntoMoreThanItHas(t *testing.T) {
 		says    []string
 	}{
 		"the defaults":                {v1alpha1.KubeletSpec{}, machine, nil},
-		"all of the memory":           {v1alpha1.KubeletSpec{KubeReserved: quantities{"memory": "1548Mi"}}, machine, nil},
-		"a byte more":                 {v1alpha1.KubeletSpec{KubeReserved: quantities{"memory": "1623195649"}}, machine, []string{`kubeReserved "1623195649"`, "has 4096 MiB"}},
+		"nearly all of the memory":    {v1alpha1.KubeletSpec{KubeReserved: quantities{"memory": "1623195647"}}, machine, nil},
+		"all of the memory":           {v1alpha1.KubeletSpec{KubeReserved: quantities{"memory": "1548Mi"}}, machine, []string{`kubeReserved "1548Mi"`, "reserves 4096 MiB", "has 4096 MiB"}},
 		"the hard threshold is above": {v1alpha1.KubeletSpec{EvictionHard: quantities{memory: "3Gi"}}, machine, []string{"5120 MiB", "4096 MiB", `evictionHard "3Gi"`}},
 		"a share that is above":       {v1alpha1.KubeletSpec{EvictionHard: quantities{memory: "51%"}}, machine, []string{`evictionHard "51%"`, "4096 MiB"}},
-		"a share":                     {v1alpha1.KubeletSpec{EvictionHard: quantities{memory: "50%"}}, machine, nil},
-		"all processors":              {v1alpha1.KubeletSpec{KubeReserved: quantities{"cpu": "1500m"}}, machine, nil},
+		"a share":                     {v1alpha1.KubeletSpec{EvictionHard: quantities{memory: "49%"}}, machine, nil},
+		"nearly all processors":       {v1alpha1.KubeletSpec{KubeReserved: quantities{"cpu": "1499m"}}, machine, nil},
+		"all processors":              {v1alpha1.KubeletSpec{KubeReserved: quantities{"cpu": "1500m"}}, machine, []string{"reserves 2 of cpu", "has 2"}},
 		"more processors":             {v1alpha1.KubeletSpec{KubeReserved: quantities{"cpu": "1501m"}}, machine, []string{"2001m", "has 2"}},
-		"nothing is known":            {v1alpha1.KubeletSpec{KubeReserved: quantities{"cpu": "99", "memory": "1Ti"}}, desired.Machine{}, nil},
-		"a manager of memory":         {best, machine, nil},
-		"an old Windows":              {best, desired.Machine{Build: 17763, NUMANodes: 1}, []string{"Windows Server 2019", "Windows Server 2022"}},
+		"nearly all of the drive":     {v1alpha1.KubeletSpec{KubeReserved: quantities{"ephemeral-storage": "88Gi"}}, machine, nil},
+		"all of the drive":            {v1alpha1.KubeletSpec{KubeReserved: quantities{"ephemeral-storage": "89Gi"}}, machine, []string{`kubeReserved "89Gi"`, `evictionHard "10%"`, "has 102400 MiB"}},
+		"a drive without a threshold": {v1alpha1.KubeletSpec{
+			EvictionHard: quantities{node: "0%"}, KubeReserved: quantities{"ephemeral-storage": "98Gi"},
+		}, machine, nil},
+		"nothing is known":    {v1alpha1.KubeletSpec{KubeReserved: quantities{"cpu": "99", "memory": "1Ti", "ephemeral-storage": "1Pi"}}, desired.Machine{}, nil},
+		"a manager of memory": {best, machine, nil},
+		"an old Windows":      {best, desired.Machine{Build: 17763, NUMANodes: 1}, []string{"Windows Server 2019", "Windows Server 2022"}},
 		"a NUMA node that is missing": {v1alpha1.KubeletSpec{
 			MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort, ReservedMemory: []v1alpha1.MemoryReservation{{Memory: "1Gi"}, {NUMANode: 1, Memory: "1524Mi"}},
 		}, machine, []string{"NUMA node 1", "has 1"}},

@@ -16,13 +16,16 @@ import (
 // defaultPriorityClass is that of the original operator's kubelet.
 const defaultPriorityClass = "ABOVE_NORMAL_PRIORITY_CLASS"
 
-// memoryAvailable is the eviction signal of memory.
-const memoryAvailable = "memory.available"
+// Eviction signals of memory, and of the drive of the kubelet's folder.
+const (
+	memoryAvailable = "memory.available"
+	nodefsAvailable = "nodefs.available"
+)
 
 // DefaultEvictionHard returns the kubelet's own hard eviction thresholds on Windows (DefaultEvictionHard in k8s.io/kubernetes,
 // pkg/kubelet/eviction/defaults_windows.go). They apply where spec.kubelet.evictionHard sets none, and are not written to nodes.
 func DefaultEvictionHard() map[string]string {
-	return map[string]string{memoryAvailable: "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
+	return map[string]string{memoryAvailable: "500Mi", nodefsAvailable: "10%", "imagefs.available": "15%"}
 }
 
 // checkKubelet rejects values for the command line that the schema of WindowsConfig does not allow, and values with which the kubelet would not
@@ -90,8 +93,8 @@ func checkManagers(spec v1alpha1.KubeletSpec) error {
 	if !r.hasMemoryManager() {
 		return nil
 	}
-	if t, err := parseThreshold(r.hardMemory()); err == nil && t.isShare && !t.isOff() {
-		return refuseKubelet("memoryManagerPolicy", "BestEffort", fmt.Sprintf("it requires reserved memory in bytes, and evictionHard[%s] is %s; set it in bytes, such as 500Mi", memoryAvailable, r.hardMemory()))
+	if t, err := parseThreshold(r.hard(memoryAvailable)); err == nil && t.isShare && !t.isOff() {
+		return refuseKubelet("memoryManagerPolicy", "BestEffort", fmt.Sprintf("it requires reserved memory in bytes, and evictionHard[%s] is %s; set it in bytes, such as 500Mi", memoryAvailable, r.hard(memoryAvailable)))
 	}
 	return checkReservedMemory(spec.ReservedMemory, r)
 }
@@ -115,7 +118,7 @@ func checkReservedMemory(all []v1alpha1.MemoryReservation, r KubeletResources) e
 	want := r.memory()
 	if len(all) > 0 && of.Cmp(want) != 0 {
 		return refuseKubelet("reservedMemory", of.String(), fmt.Sprintf("its sum must equal the reserved memory, %s (systemReserved[memory] %.32q, kubeReserved[memory] %.32q and evictionHard[%s] %.32q)",
-			want.String(), r.SystemReserved["memory"], r.KubeReserved["memory"], memoryAvailable, r.hardMemory()))
+			want.String(), r.SystemReserved["memory"], r.KubeReserved["memory"], memoryAvailable, r.hard(memoryAvailable)))
 	}
 	if want.Sign() <= 0 {
 		return refuseKubelet("memoryManagerPolicy", "BestEffort", "it requires reserved memory; set systemReserved[memory], such as 2Gi")
@@ -128,7 +131,8 @@ func refuseKubelet(field, value, instead string) error {
 	return fmt.Errorf(`%w: WindowsConfig "cluster": spec.kubelet.%s is %.64q; %s`, ErrSettings, field, value, instead)
 }
 
-// checkSoftEviction rejects soft thresholds that the kubelet does not accept, and those that the hard threshold preempts.
+// checkSoftEviction rejects soft thresholds that the kubelet does not accept, and those that the hard threshold preempts on any or on some
+// machines.
 func checkSoftEviction(spec v1alpha1.KubeletSpec) error {
 	hard := DefaultEvictionHard()
 	maps.Copy(hard, spec.EvictionHard)
@@ -139,7 +143,11 @@ func checkSoftEviction(spec v1alpha1.KubeletSpec) error {
 		}
 		above, _ := parseThreshold(soft) // checked
 		below, _ := parseThreshold(hard[signal])
-		if above.isShare == below.isShare && !above.isOff() && !below.isOff() && above.amount <= below.amount {
+		switch {
+		case above.isOff() || below.isOff():
+		case above.isShare != below.isShare: // which of them is higher depends on the machine
+			return refuseKubelet("evictionSoft["+signal+"]", soft, "set both thresholds in bytes or both in percent; the hard threshold is "+hard[signal])
+		case above.amount <= below.amount:
 			return refuseKubelet("evictionSoft["+signal+"]", soft, "set more than the hard threshold, which is "+hard[signal])
 		}
 	}

@@ -81,8 +81,9 @@ type HostFacts struct {
 	Interfaces []Interface `json:"interfaces" max:"128"`
 	// SystemDrive is the drive of Windows: C:. WICD of an earlier version does not report it.
 	SystemDrive string `json:"systemDrive,omitempty"`
-	// FreeBytes on drive C:, MemoryBytes of the machine.
+	// FreeBytes of the DiskBytes of drive C:, MemoryBytes of the machine. WICD of an earlier version does not report DiskBytes.
 	FreeBytes   uint64 `json:"freeBytes"`
+	DiskBytes   uint64 `json:"diskBytes,omitempty"`
 	MemoryBytes uint64 `json:"memoryBytes"`
 	// Processors and NUMANodes are how many the machine has; 0 if Windows, or WICD of an earlier version, does not report it.
 	Processors int `json:"processors,omitempty"`

@@ -148,8 +148,8 @@ func (b *boot) Facts(context.Context) (wicdapi.HostFacts, error) {
 		Hostname: o.Hostname, Domain: o.Domain, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: w.clockLocked(),
 		Interfaces: o.Quirks.Adapter.Interfaces(o.Interfaces, w.hns.hasOverlay()), SystemDrive: cmp.Or(o.SystemDrive, "C:"),
-		FreeBytes: o.FreeBytes, MemoryBytes: o.MemoryBytes, Processors: o.Processors, NUMANodes: 1, PendingReboot: b.waitsLocked().Told(),
-		Virtualization: b.virtualization, Listeners: o.Quirks.Adapter.Listeners,
+		FreeBytes: o.FreeBytes, DiskBytes: max(o.FreeBytes, 100<<30), MemoryBytes: o.MemoryBytes, Processors: o.Processors, NUMANodes: 1,
+		PendingReboot: b.waitsLocked().Told(), Virtualization: b.virtualization, Listeners: o.Quirks.Adapter.Listeners,
 		RuntimePipe: o.Quirks.Setup.DockerHasPipe || b.running[desired.ContainerdService] != nil,
 	}
 	b.hideLocked(&f)
@@ -178,7 +178,7 @@ func (b *boot) hideLocked(f *wicdapi.HostFacts) {
 		case wicdapi.FactInterfaces:
 			f.Interfaces = nil
 		case wicdapi.FactFreeBytes:
-			f.FreeBytes = 0
+			f.FreeBytes, f.DiskBytes = 0, 0
 		case wicdapi.FactMemory:
 			f.MemoryBytes = 0
 		case wicdapi.FactListeners:

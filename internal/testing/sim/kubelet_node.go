@@ -17,7 +17,7 @@ func (k *kubelet) status() corev1.NodeStatus {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("4"),
 		corev1.ResourceMemory:           *resource.NewQuantity(int64(k.facts.MemoryBytes), resource.BinarySI),
-		corev1.ResourceEphemeralStorage: *resource.NewQuantity(int64(k.facts.FreeBytes), resource.BinarySI),
+		corev1.ResourceEphemeralStorage: *resource.NewQuantity(int64(k.facts.DiskBytes), resource.BinarySI),
 		corev1.ResourcePods:             resource.MustParse("250"),
 	}
 	version := fmt.Sprintf("10.0.%d.%d", k.facts.Build, k.facts.UBR)

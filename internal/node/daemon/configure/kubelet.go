@@ -40,7 +40,7 @@ func (f former) heldKubelet(facts wicdapi.HostFacts, next desired.Node) (*desire
 		return nil, nil
 	}
 	held := &desired.HeldKubelet{KubeletResources: existing, Boot: facts.BootID}
-	machine := desired.Machine{Memory: facts.MemoryBytes, Processors: facts.Processors, NUMANodes: facts.NUMANodes, Build: facts.Build}
+	machine := desired.Machine{Memory: facts.MemoryBytes, Disk: facts.DiskBytes, Processors: facts.Processors, NUMANodes: facts.NUMANodes, Build: facts.Build}
 	if err := wants.Check(machine); err != nil {
 		if f.Node == "" {
 			return nil, &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: err.Error()}

@@ -114,6 +114,9 @@ func TestReservationsAboveTheMachineAreRefused(t *testing.T) {
 		m.Restart(t)
 		expectKubelet(t, m, "after a restart", map[string]any{"systemReserved": "2Gi"}, api.ReasonKubeletSettingsUnsuitable, "2500m", "has 2")
 
+		follow(t, m, v1alpha1.KubeletSpec{KubeReserved: map[string]string{"ephemeral-storage": "10Ti"}})
+		expectKubelet(t, m, "too much of the drive", map[string]any{"kubeReserved": nil}, api.ReasonKubeletSettingsUnsuitable, `kubeReserved "10Ti"`, "has 102400 MiB")
+
 		follow(t, m, v1alpha1.KubeletSpec{KubeReserved: map[string]string{"memory": "5Gi"}})
 		expectKubelet(t, m, "what the machine has", map[string]any{"kubeReserved": "5Gi"}, api.ReasonKubeletSettingsInForce)
 	})

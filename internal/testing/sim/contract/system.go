@@ -56,7 +56,8 @@ func factsAreWhole(t *testing.T, f SystemFixture) {
 	for field, missing := range map[string]bool{
 		"hostname": facts.Hostname == "", "build": facts.Build < 10000, "product": facts.Product == "",
 		"installation": facts.Installation == "", "architecture": facts.Architecture == "", "bootID": facts.BootID == "",
-		"freeBytes": facts.FreeBytes == 0, "memoryBytes": facts.MemoryBytes == 0, "processors": facts.Processors < 1, "numaNodes": facts.NUMANodes < 1,
+		"freeBytes": facts.FreeBytes == 0, "diskBytes": facts.DiskBytes < facts.FreeBytes, "memoryBytes": facts.MemoryBytes == 0,
+		"processors": facts.Processors < 1, "numaNodes": facts.NUMANodes < 1,
 		"interfaces": len(facts.Interfaces) == 0,
 	} {
 		if missing {
