@@ -2,11 +2,11 @@ package v1alpha1
 
 // KubeletSpec changes single values of the kubelet's configuration. Absent values keep their defaults.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.shutdownGracePeriodCriticalPods) || has(self.shutdownGracePeriod) && duration(self.shutdownGracePeriodCriticalPods) <= duration(self.shutdownGracePeriod)",message="shutdownGracePeriodCriticalPods is a part of shutdownGracePeriod and must not be longer"
-// +kubebuilder:validation:XValidation:rule="(has(self.imageGCLowThresholdPercent) ? self.imageGCLowThresholdPercent : 80) < (has(self.imageGCHighThresholdPercent) ? self.imageGCHighThresholdPercent : 85)",message="imageGCLowThresholdPercent (default 80) must be less than imageGCHighThresholdPercent (default 85)"
+// +kubebuilder:validation:XValidation:rule="!has(self.shutdownGracePeriodCriticalPods) || has(self.shutdownGracePeriod) && duration(self.shutdownGracePeriodCriticalPods) <= duration(self.shutdownGracePeriod)",messageExpression="'shutdownGracePeriodCriticalPods (' + self.shutdownGracePeriodCriticalPods + ') is a part of shutdownGracePeriod (' + (has(self.shutdownGracePeriod) ? self.shutdownGracePeriod : 'not set') + ') and must not be longer'",message="shutdownGracePeriodCriticalPods is a part of shutdownGracePeriod and must not be longer"
+// +kubebuilder:validation:XValidation:rule="(has(self.imageGCLowThresholdPercent) ? self.imageGCLowThresholdPercent : 80) < (has(self.imageGCHighThresholdPercent) ? self.imageGCHighThresholdPercent : 85)",messageExpression="'imageGCLowThresholdPercent (' + string(has(self.imageGCLowThresholdPercent) ? self.imageGCLowThresholdPercent : 80) + ') must be less than imageGCHighThresholdPercent (' + string(has(self.imageGCHighThresholdPercent) ? self.imageGCHighThresholdPercent : 85) + ')'",message="imageGCLowThresholdPercent (default 80) must be less than imageGCHighThresholdPercent (default 85)"
 // +kubebuilder:validation:XValidation:rule="(has(self.evictionSoft) ? self.evictionSoft.all(k, has(self.evictionSoftGracePeriod) && k in self.evictionSoftGracePeriod) : true) && (has(self.evictionSoftGracePeriod) ? self.evictionSoftGracePeriod.all(k, has(self.evictionSoft) && k in self.evictionSoft) : true)",message="evictionSoft and evictionSoftGracePeriod must have the same keys"
-// +kubebuilder:validation:XValidation:rule="!has(self.reservedMemory) || has(self.memoryManagerPolicy) && self.memoryManagerPolicy == 'BestEffort'",message="reservedMemory needs memoryManagerPolicy BestEffort"
-// +kubebuilder:validation:XValidation:rule="!has(self.topologyManagerScope) || has(self.topologyManagerPolicy) && self.topologyManagerPolicy != 'none'",message="topologyManagerScope needs a topologyManagerPolicy other than none"
+// +kubebuilder:validation:XValidation:rule="!has(self.reservedMemory) || has(self.memoryManagerPolicy) && self.memoryManagerPolicy == 'BestEffort'",messageExpression="'reservedMemory needs memoryManagerPolicy BestEffort, which is ' + (has(self.memoryManagerPolicy) ? self.memoryManagerPolicy : 'not set')",message="reservedMemory needs memoryManagerPolicy BestEffort"
+// +kubebuilder:validation:XValidation:rule="!has(self.topologyManagerScope) || has(self.topologyManagerPolicy) && self.topologyManagerPolicy != 'none'",messageExpression="'topologyManagerScope (' + self.topologyManagerScope + ') needs a topologyManagerPolicy other than none, which is ' + (has(self.topologyManagerPolicy) ? self.topologyManagerPolicy : 'not set')",message="topologyManagerScope needs a topologyManagerPolicy other than none"
 type KubeletSpec struct {
 	// maxPods is the maximum number of pods on a node. The default is 250. Each pod needs an address, and a node's subnet
 	// may have fewer: 252 where OVN-Kubernetes gives nodes a /24, as on OpenShift.
@@ -40,7 +40,8 @@ type KubeletSpec struct {
 	EvictionHard map[string]string `json:"evictionHard,omitempty"`
 
 	// evictionSoft is the kubelet's set of soft eviction thresholds: pods are evicted when less than that is available for
-	// the time in evictionSoftGracePeriod. A threshold must be above that of evictionHard. By default, there are none.
+	// the time in evictionSoftGracePeriod. A threshold must be above that of evictionHard, and like it in bytes or in
+	// percent. By default, there are none.
 	// +kubebuilder:validation:MaxProperties=3
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['memory.available', 'nodefs.available', 'imagefs.available'])",message="keys must be memory.available, nodefs.available or imagefs.available"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^[0-9]+([.][0-9]+)?%$') || isQuantity(self[k]))",message="values must be a quantity or a percentage, for example 500Mi or 10%"
@@ -56,7 +57,7 @@ type KubeletSpec struct {
 	EvictionSoftGracePeriod map[string]string `json:"evictionSoftGracePeriod,omitempty"`
 
 	// evictionMaxPodGracePeriod is the maximum grace period, in seconds, of pods that are evicted because a soft threshold
-	// was crossed. It caps the grace period of each pod. The default is 0: pods are terminated immediately.
+	// was crossed. It caps the grace period of each pod. By default, pods are terminated immediately.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	// +optional
