@@ -123,7 +123,7 @@ func claimsOfLimits() []claim {
 		{"docs/node-problems.md", `Defender is asked every (\w+ minutes)`, drift, "settingsEvery"},
 		{"docs/node-problems.md", `gone for (\w+), so that`, steady, `gone += ([0-9]+) \* time.Minute`},
 		{everyDocument, `(500Mi)\b`, kubelet, `memoryAvailable: "(\w+)"`},
-		{"docs/node-problems.md", `less than ([0-9]+%) of the drive`, kubelet, `"nodefs.available": "(\w+%)"`},
+		{"docs/node-problems.md", `less than ([0-9]+%) of the drive`, kubelet, `nodefsAvailable: "(\w+%)"`},
 		{"docs/node-problems.md", `or less than ([0-9]+%)`, kubelet, `"imagefs.available": "(\w+%)"`},
 		{"docs/settings.md", `default of .systemReserved. has (\w+), that`, resources, `"cpu": "(\w+)"`},
 		{"docs/workloads.md", `overhead of (\w+) is`, "internal/operator/controllers/runtimeclass/declare.go", `virtualMachineMemory = "(\w+)"`},

@@ -3,11 +3,15 @@ package archtest
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/windows-machine-config/wmco/payload/build"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
 // everyDocument is for a claim that any document may make, such as the number of a port.
@@ -15,7 +19,7 @@ const everyDocument = ""
 
 // claim is a number, a time or a default in a document, and its source in the repository. The expression for the document has one group, and
 // its spaces match any space or line break. The expression for the source has one group, or counts its matches, or is the name of a
-// constant.
+// constant. The document may also be a file of the API, and the source one of Kubernetes.
 type claim struct {
 	document, says string
 	file, has      string
@@ -24,7 +28,31 @@ type claim struct {
 // claims returns the claims that would mislead a reader who acts on them. Figures that readers need not know do not
 // belong in a document.
 func claims() []claim {
-	return slices.Concat(claimsOfProject(), claimsOfFleet(), claimsOfNetwork(), claimsOfLimits())
+	return slices.Concat(claimsOfProject(), claimsOfFleet(), claimsOfNetwork(), claimsOfLimits(), claimsOfSettings())
+}
+
+// Beginnings of the names of files of Kubernetes, in the versions that the payload pins.
+const (
+	eachKubernetes   = "kubernetes of each minor version/"
+	newestKubernetes = "kubernetes of the newest minor version/"
+)
+
+// sources reads the file with which a claim is compared: several for one of Kubernetes.
+func (c claim) sources(t *testing.T, kubernetes map[string]string) (texts []string) {
+	t.Helper()
+	minors := build.Minors()
+	name, isUpstream := strings.CutPrefix(c.file, eachKubernetes)
+	if !isUpstream {
+		minors = minors[len(minors)-1:]
+		name, isUpstream = strings.CutPrefix(c.file, newestKubernetes)
+	}
+	if !isUpstream {
+		return []string{read(t, c.file)}
+	}
+	for _, minor := range minors {
+		texts = append(texts, read(t, filepath.Join(kubernetes[minor], name)))
+	}
+	return texts
 }
 
 // defaultOf returns an expression that matches the default of a field of this project's kinds.
@@ -35,13 +63,15 @@ func defaultOf(field string) string {
 // TestDocumentClaimsMatchSources compares claims with their sources.
 func TestDocumentClaimsMatchSources(t *testing.T) {
 	inRoot(t)
-	texts := map[string]string{}
+	texts, kubernetes := commentsOfFields(t), payloadtest.Kubernetes(t, ".")
 	for _, document := range userDocuments(t) {
 		texts[document] = read(t, document)
 	}
 	for _, c := range claims() {
-		if fault := c.fault(texts, read(t, c.file)); fault != "" {
-			t.Error(fault)
+		for _, source := range c.sources(t, kubernetes) {
+			if fault := c.fault(texts, source); fault != "" {
+				t.Error(fault)
+			}
 		}
 	}
 }

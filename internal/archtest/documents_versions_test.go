@@ -40,12 +40,43 @@ func TestDocumentsNameVersionsThatAreThere(t *testing.T) {
 		text := read(t, document)
 		flat := strings.ReplaceAll(text, "\n", " ")
 		kept := ranges(t, histories(), document, flat)
-		for _, m := range versionsIn(flat, programs) {
-			if fault := m.fault(programs); fault != "" && !slices.ContainsFunc(kept, m.isIn) {
+		found := versionsIn(flat, programs)
+		for i, m := range found {
+			fault := m.fault(programs)
+			if i > 0 && fault == "" {
+				fault = faultOfRange(flat, found[i-1], m)
+			}
+			if fault != "" && !slices.ContainsFunc(kept, m.isIn) {
 				t.Errorf("%s:%d: %s: %q", document, 1+strings.Count(text[:m.start], "\n"), fault, strings.TrimSpace(flat[max(0, m.start-50):m.end]))
 			}
 		}
 	}
+	for name, text := range commentsOfFields(t) {
+		found := versionsIn(text, programs)
+		for i, m := range found {
+			fault := ""
+			if m.program == 0 {
+				fault = m.fault(programs)
+			}
+			if i > 0 && fault == "" {
+				fault = faultOfRange(text, found[i-1], m)
+			}
+			if fault != "" {
+				t.Errorf("%s: %s: %q", name, fault, text[max(0, m.start-50):m.end])
+			}
+		}
+	}
+}
+
+// faultOfRange describes what is wrong with two versions in a row: "Kubernetes 1.33 to 1.37", with the oldest minor version of the payload,
+// means all of them.
+func faultOfRange(text string, from, to mentioned) string {
+	all := build.Minors()
+	oldest, newest := all[0], all[len(all)-1]
+	if strings.TrimSpace(text[from.end:to.start]) != "to" || from.program != 0 || from.version != oldest || to.version == newest {
+		return ""
+	}
+	return fmt.Sprintf("the minor versions of the payload are %s to %s: name all, or list the text in documents_history_test.go", oldest, newest)
 }
 
 // fault describes what is wrong with a version; empty if nothing is.
@@ -161,6 +192,16 @@ func tagOfImage(t *testing.T) string {
 func TestAnotherVersionIsFound(t *testing.T) {
 	inRoot(t)
 	programs := []pinned{{"[Kk]ubernetes|kubelets?", []string{"1.36", "1.37", "1.37.2"}}, {"containerd", []string{"2.3.7"}}, {"Windows", []string{"10.0.20348"}}}
+	first, last := build.Minors()[0], build.Minors()[len(build.Minors())-1]
+	for text, isWrong := range map[string]bool{
+		first + " to " + last: false, first + "  to " + last: false, first + " to 1.36": true, "1.34 to 1.36": false, first + ", 1.36": false,
+	} {
+		text = "Kubernetes " + text
+		found := versionsIn(text, programs)
+		if got := faultOfRange(text, found[0], found[1]); (got != "") != isWrong {
+			t.Errorf("%q: the fault is %q", text, got)
+		}
+	}
 	for text, faults := range map[string]int{
 		"nodes have containerd 2.3.7 and kubelet v1.37.2":      0,
 		"nodes have containerd 2.3":                            0,

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ type Window struct {
 
 // ParseWindow parses a maintenance window. Its error names the invalid field and the expected format.
 func ParseWindow(w v1alpha1.MaintenanceWindow) (Window, error) {
-	zone, err := time.LoadLocation(w.TimeZone)
+	zone, err := time.LoadLocation(cmp.Or(w.TimeZone, "UTC"))
 	if err != nil || w.TimeZone == "Local" { // "Local" is the operator container's zone, which means nothing to users
 		return Window{}, fmt.Errorf("timeZone is %q; it must be an IANA time zone such as Europe/Berlin, or empty for UTC", w.TimeZone)
 	}
