@@ -1,10 +1,11 @@
 // DismApi.dll: Windows features, which Wine does not have. Their states are numbers in the registry, in
 // HKLM\Software\WMCOLab\Features: 0 disabled, 1 enabled, 2 enabled from the next boot. What has no value there does not
 // exist, but Containers and Microsoft-Hyper-V are disabled then. With 2 goes a value <name>.BootId, the boot in which it
-// was enabled.
+// was enabled, and in the next boot a value <name>.Seen, the tick count when it was first looked at.
 //
 // Values of HKLM\Software\WMCOLab\DISM make it unkind: Milliseconds is how long a session takes to open, OpenResult and
-// EnableResult what opening one and enabling a feature answer, PendingBoots for how many boots a feature stays pending.
+// EnableResult what opening one and enabling a feature answer, PendingMilliseconds how long a feature stays pending in
+// the next boot, RollBacks how many times it is disabled again there instead.
 #include <windows.h>
 #include <dismapi.h>
 #include <wchar.h>
@@ -40,7 +41,26 @@ static DWORD switched(const WCHAR *name) {
     return value;
 }
 
-static void boot_value(const WCHAR *feature, WCHAR name[256]) { swprintf(name, 256, L"%.200ls.BootId", feature); }
+static void value_of(const WCHAR *feature, const WCHAR *what, WCHAR name[256]) {
+    swprintf(name, 256, L"%.200ls.%ls", feature, what);
+}
+
+// start decides how a pending feature is in a boot since it was enabled.
+static int start(const WCHAR *feature) {
+    WCHAR name[256];
+    DWORD seen, back = switched(L"RollBacks");
+    if (back) {
+        back--;
+        RegSetKeyValueW(HKEY_LOCAL_MACHINE, SWITCHES, L"RollBacks", REG_DWORD, &back, sizeof(back));
+        write(feature, DISABLED);
+        return DISABLED;
+    }
+    value_of(feature, L"Seen", name);
+    if (!read(FEATURES, name, &seen)) write(name, seen = GetTickCount());
+    if (GetTickCount() - seen < switched(L"PendingMilliseconds")) return PENDING;
+    write(feature, ENABLED);
+    return ENABLED;
+}
 
 // state tells how a feature is; a boot since it was enabled makes pending enabled.
 static int state(const WCHAR *feature) {
@@ -51,10 +71,9 @@ static int state(const WCHAR *feature) {
         return every ? DISABLED : ABSENT;
     }
     if (value != PENDING) return value == ENABLED ? ENABLED : DISABLED;
-    boot_value(feature, name);
-    if (read(FEATURES, name, &since) && boot() <= since + switched(L"PendingBoots")) return PENDING;
-    write(feature, ENABLED);
-    return ENABLED;
+    value_of(feature, L"BootId", name);
+    if (read(FEATURES, name, &since) && boot() <= since) return PENDING;
+    return start(feature);
 }
 
 static HRESULT check(DismSession session) {
@@ -127,7 +146,9 @@ EXPORT DismEnableFeature(DismSession session, PCWSTR feature, PCWSTR identifier,
     }
     if (switched(L"EnableResult")) return switched(L"EnableResult");
     if (!all) return DISMAPI_E_PARENT_FEATURE_DISABLED; // as for a feature that needs others
-    boot_value(feature, name);
+    value_of(feature, L"Seen", name);
+    RegDeleteKeyValueW(HKEY_LOCAL_MACHINE, FEATURES, name);
+    value_of(feature, L"BootId", name);
     if (!write(name, boot()) || !write(feature, PENDING)) return E_FAIL;
     return ERROR_SUCCESS_REBOOT_REQUIRED;
 }

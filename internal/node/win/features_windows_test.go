@@ -10,8 +10,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// switches inject faults into the lab's DISM (lab/shims/dismapi.c).
-const switches = `Software\WMCOLab\DISM`
+// switches inject faults into the lab's DISM (lab/shims/dismapi.c), and features are its features.
+const (
+	switches = `Software\WMCOLab\DISM`
+	features = `Software\WMCOLab\Features`
+)
 
 func TestADISMThatHangsEndsWithItsProcess(t *testing.T) {
 	mustBeWine(t)
@@ -34,12 +37,7 @@ func TestADISMThatHangsEndsWithItsProcess(t *testing.T) {
 
 func TestDISMErrorsAreReturned(t *testing.T) {
 	mustBeWine(t)
-	system := mustHost(t).System
-	const features = `Software\WMCOLab\Features`
-	mustSet(t, features, "Containers", 0)
-	if state, err := system.Feature(t.Context(), "Containers"); err != nil || state != wicdapi.FeatureDisabled {
-		t.Skipf("no DismApi.dll in this Wine (lab/shims/dismapi.c): %s, %v", state, err)
-	}
+	system := disabled(t)
 	mustSet(t, switches, "EnableResult", 0x800f082f)
 	var failed *hostapi.FeatureError
 	if _, err := system.EnableFeature(t.Context(), "Containers"); !errors.As(err, &failed) || failed.Call != "DismEnableFeature" || !failed.NeedsRestart() {
@@ -49,4 +47,43 @@ func TestDISMErrorsAreReturned(t *testing.T) {
 	if _, err := system.Feature(t.Context(), "Containers"); !errors.As(err, &failed) || failed.Code != 0x80073712 {
 		t.Errorf("Feature() = %v, want 0x80073712", err)
 	}
+}
+
+// disabled returns the lab's DISM with feature Containers disabled.
+func disabled(t *testing.T) hostapi.System {
+	t.Helper()
+	system := mustHost(t).System
+	mustSet(t, features, "Containers", 0)
+	if state, err := system.Feature(t.Context(), "Containers"); err != nil || state != wicdapi.FeatureDisabled {
+		t.Skipf("no DismApi.dll in this Wine (lab/shims/dismapi.c): %s, %v", state, err)
+	}
+	return system
+}
+
+// TestAFeatureIsPendingOrRolledBackAfterAStart: TrustedInstaller may still work on it, or undo it.
+func TestAFeatureIsPendingOrRolledBackAfterAStart(t *testing.T) {
+	mustBeWine(t)
+	system := disabled(t)
+	mustSet(t, prefetch, "BootId", 100)
+	enable := func() {
+		t.Helper()
+		if reboot, err := system.EnableFeature(t.Context(), "Containers"); err != nil || !reboot {
+			t.Fatalf("EnableFeature() = %v, %v, want a restart", reboot, err)
+		}
+		mustSet(t, features, "Containers.BootId", 99) // since then, Windows has started
+	}
+	expect := func(what string, want wicdapi.FeatureState) {
+		t.Helper()
+		if got, err := system.Feature(t.Context(), "Containers"); err != nil || got != want {
+			t.Fatalf("%s, the feature is %s, %v, want %s", what, got, err, want)
+		}
+	}
+	mustSet(t, switches, "RollBacks", 1)
+	enable()
+	expect("after a start that undoes it", wicdapi.FeatureDisabled)
+	mustSet(t, switches, "PendingMilliseconds", 600_000)
+	enable()
+	expect("soon after the next start", wicdapi.FeaturePending)
+	mustSet(t, switches, "PendingMilliseconds", 0)
+	expect("later", wicdapi.FeatureEnabled)
 }

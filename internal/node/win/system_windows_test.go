@@ -265,7 +265,6 @@ func TestAFeatureIsPendingUntilTheNextBoot(t *testing.T) {
 	if _, err := system.EnableFeature(t.Context(), "Containers"); err != nil {
 		t.Skipf("no DismApi.dll in this Wine (lab/shims/dismapi.c): %v", err)
 	}
-	const features = `Software\WMCOLab\Features`
 	mustSet(t, prefetch, "BootId", 100)
 	mustSet(t, features, "Containers", 0)
 	mustSet(t, features, "Containers.BootId", 0)
