@@ -253,7 +253,7 @@ func serviceSettings(set func(path string, value any) func(context.Context) erro
 			"imageGCHighThresholdPercent": int64(75), "imageGCLowThresholdPercent": int64(70), "maxParallelImagePulls": int64(4),
 			"containerLogMaxSize": "20Mi", "containerLogMaxFiles": int64(3),
 		})},
-		{"kubelet: images removed until more than the high threshold", "(90) must be less than imageGCHighThresholdPercent (85)", set("kubelet.imageGCLowThresholdPercent", int64(90))},
+		{"kubelet: images removed until more than the high threshold", "must be less than imageGCHighThresholdPercent", set("kubelet.imageGCLowThresholdPercent", int64(90))},
 		{"kubelet: one log", "spec.kubelet.containerLogMaxFiles", set("kubelet.containerLogMaxFiles", int64(1))},
 		{"kubelet: small logs", "from 1Mi to 10Gi", set("kubelet.containerLogMaxSize", "1Ki")},
 		{"kubelet: reserved pods", "keys must be cpu, memory or ephemeral-storage", set("kubelet.kubeReserved", map[string]any{"pods": "1"})},
