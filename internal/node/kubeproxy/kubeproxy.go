@@ -1,5 +1,5 @@
 // Package kubeproxy computes which load balancers kube-proxy creates in the Host Network Service of a Windows node, by its own rules:
-// pkg/proxy/winkernel, pkg/proxy/endpointslicecache.go and cmd/kube-proxy/app/server.go of Kubernetes 1.33 to 1.36. Where these versions differ,
+// pkg/proxy/winkernel, pkg/proxy/endpointslicecache.go and cmd/kube-proxy/app/server.go of Kubernetes 1.33 to 1.37. Where these versions differ,
 // the result is uncertain. It does no I/O. lab/differential_test.go compares it with the real kube-proxy.exe of each version in the payload.
 //
 // It covers an overlay network with direct server return and IPv4, as WICD configures kube-proxy. Source ranges, session affinity and topology

@@ -20,8 +20,9 @@ import (
 const (
 	problemTold = 5 * time.Minute // a check of a hanging service takes half a minute
 	problemOver = 8 * time.Minute
-	// clockTold and clockOver are the same for the clock, which is compared when a watch restarts.
-	clockTold, clockOver = 12 * time.Minute, 17 * time.Minute
+	// clockTold and clockOver are the same for the clock: two comparisons must agree, and without other requests one is made when a watch restarts,
+	// every ten minutes at the latest.
+	clockTold, clockOver = 22 * time.Minute, 22 * time.Minute
 )
 
 // problem is one kind of Windows problem, with the functions that simulate it.
