@@ -18,9 +18,6 @@ const (
 	hostRouteEvery = time.Minute
 	// unlistedTimeout is how long to wait for a network that is found by its ID but not listed.
 	unlistedTimeout = 2 * time.Minute
-	// incompleteFor is how long the service may not have read all its networks after it has started: then, they may be found neither in its lists nor
-	// by ID. Windows documents no limit.
-	incompleteFor = 30 * time.Second
 )
 
 // see completes networks with what was stored about them, and reports contradictions by Windows.
@@ -68,7 +65,7 @@ func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Networ
 // isIncomplete reports whether the service may have a network that it does not return yet, because it has just started. Whether it started with this
 // program is unknown: then only the base network counts, because the network of pods is gone after each start of Windows.
 func (r *networkReconciler) isIncomplete(name string) bool {
-	return time.Since(r.restartedAt) < incompleteFor || name == BaseNetwork && time.Since(r.began) < incompleteFor
+	return time.Since(r.restartedAt) < hns.IncompleteFor || name == BaseNetwork && time.Since(r.began) < hns.IncompleteFor
 }
 
 // createOnAdapter creates a network on the adapter with the node's address. The network of pods names no adapter unless Windows refuses that, or

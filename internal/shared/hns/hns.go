@@ -8,7 +8,12 @@ package hns
 import (
 	"errors"
 	"net/netip"
+	"time"
 )
+
+// IncompleteFor is how long the service may not have read all its objects after it has started: until then, they may be found neither in its lists
+// nor by ID. Windows documents no limit.
+const IncompleteFor = 30 * time.Second
 
 // NetworkType is how a network reaches other hosts.
 type NetworkType string

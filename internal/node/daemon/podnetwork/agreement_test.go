@@ -172,11 +172,11 @@ func TestTheHostsEndpointIsCreatedAgainOnlyAsARepair(t *testing.T) {
 			v.state.Endpoints = append(slices.DeleteFunc(v.state.Endpoints, func(e hns.Endpoint) bool { return e.Name == want.Endpoint }), other)
 			for began := v.now; v.now.Sub(began) < time.Minute; v.now = v.now.Add(5 * time.Second) {
 				p := judge()
-				if wantCreated := isCreated && v.now.Sub(began) >= incompleteFor; (p.create != nil) != wantCreated || (len(p.remove.Endpoints) > 0) != wantCreated {
+				if wantCreated := isCreated && v.now.Sub(began) >= hns.IncompleteFor; (p.create != nil) != wantCreated || (len(p.remove.Endpoints) > 0) != wantCreated {
 					t.Errorf("after %v: create %+v, remove %+v; want any: %v", v.now.Sub(began), p.create, p.remove, wantCreated)
 				}
 				if reason, message, _ := p.message(); reason != api.ReasonHNSEndpointLost ||
-					!isCreated && v.now.Sub(began) >= incompleteFor && !strings.Contains(message, "repairs are disabled (spec.network.repair)") {
+					!isCreated && v.now.Sub(began) >= hns.IncompleteFor && !strings.Contains(message, "repairs are disabled (spec.network.repair)") {
 					t.Errorf("after %v: told %s: %s", v.now.Sub(began), reason, message)
 				}
 			}

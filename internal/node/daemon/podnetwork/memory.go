@@ -20,8 +20,6 @@ const (
 	makerStarts = 3 * time.Minute
 	// awaitedEvery is the check interval while the network is being created: a joining host waits for nothing else.
 	awaitedEvery = 500 * time.Millisecond
-	// incompleteFor is how long the Host Network Service may not have read all its objects after it has started. Windows documents no limit.
-	incompleteFor = 30 * time.Second
 )
 
 // networkMemory is what is remembered between passes. All its phases use one table.
@@ -203,7 +201,7 @@ func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited 
 		return 0, false
 	case j.want.Once && (m.network == networkPresent || m.network == networkLost):
 		j.plan.soon()
-		return max(networkSoon, m.startedAt.Add(incompleteFor).Sub(m.since)), true
+		return max(networkSoon, m.startedAt.Add(hns.IncompleteFor).Sub(m.since)), true
 	case m.network == networkAwaited:
 		return makerStarts, j.want.Once
 	}
@@ -248,7 +246,7 @@ func (m *networkMemory) planEndpoint(j *judgement, network *hns.Network) bool {
 
 // isEndpointLost reports whether the host's own endpoint existed and is certainly lost. If repairs are enabled, it is forgotten, so that it is created.
 func (m *networkMemory) isEndpointLost(j *judgement, found *hns.Endpoint, network string) bool {
-	isConfirmed := j.close != nil && j.close.err == nil && j.now.Sub(m.startedAt) >= incompleteFor
+	isConfirmed := j.close != nil && j.close.err == nil && j.now.Sub(m.startedAt) >= hns.IncompleteFor
 	isLost := found == nil && m.endpoint.Network == network && (m.endpointLost || isConfirmed)
 	m.endpointLost = isLost && !j.repairs()
 	if isLost && j.repairs() {

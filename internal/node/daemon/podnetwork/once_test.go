@@ -33,7 +33,7 @@ func TestAMakerThatMakesItsNetworkOnceIsRestarted(t *testing.T) {
 			{after: time.Minute, change: gone}, {after: networkSoon, restart: missing},
 		}},
 		"Windows starts its service, which has lost the network": {true, []step{
-			{}, {after: time.Minute, change: starts}, {after: incompleteFor - time.Second}, {after: time.Second, restart: missing}, {after: time.Minute},
+			{}, {after: time.Minute, change: starts}, {after: hns.IncompleteFor - time.Second}, {after: time.Second, restart: missing}, {after: time.Minute},
 		}},
 		"it was lost before we looked":  {true, []step{{change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: missing}, {after: 2 * time.Minute}}},
 		"another makes it by itself":    {false, []step{{}, {after: time.Minute, change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: missing}}},
