@@ -67,13 +67,12 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 		}
 		openShift := lifecycle.OpenShiftOf(server)
 		fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", server, openShift, chosen.Kubelet,
-			lastDay(lifecycle.Kubernetes, chosen.Minor), lastDay(lifecycle.OpenShift, openShift))
+			lastDay(lifecycle.Of(lifecycle.Kubernetes, chosen.Minor)), lastDay(lifecycle.Of(lifecycle.OpenShift, openShift)))
 	}
 }
 
 // lastDay returns the last day with fixes of a release line, with a link to its source; empty if it is not known.
-func lastDay(product, line string) string {
-	l, known := lifecycle.Of(product, line)
+func lastDay(l lifecycle.Line, known bool) string {
 	if !known {
 		return ""
 	}
@@ -85,7 +84,7 @@ func writeWindows(page *bytes.Buffer) {
 		"After the last day of its security updates, condition `WindowsUnsupported` of each `WindowsInstance` says so, and the\nnode goes on working. Mainstream support ends earlier, and does not count: security updates go on.\n\n" +
 		"For new hosts, choose 2022 or 2025. [Kubernetes](https://github.com/kubernetes/website/pull/55103) documents only these,\nand others ended support of 2019 before Microsoft does: [AKS](https://github.com/Azure/AKS/issues/4268) in March 2026,\nfor Kubernetes 1.33 and later; the original operator's\n[tests](https://github.com/openshift/release/pull/77975) have none since April 2026.\n\n| build | name | security updates until |\n| --- | --- | --- |\n")
 	for _, r := range windowsbuild.Releases() {
-		fmt.Fprintf(page, "| %s | %s | %s |\n", r.Build.Label(), r.Name, lastDay(lifecycle.WindowsServer, r.Version))
+		fmt.Fprintf(page, "| %s | %s | %s |\n", r.Build.Label(), r.Name, lastDay(lifecycle.Of(lifecycle.WindowsServer, r.Version)))
 	}
 	writeUpdates(page)
 }
@@ -124,14 +123,9 @@ func writePrograms(page *bytes.Buffer, programs []program) {
 		}
 		fmt.Fprintf(page, "| %s | %s | %s |\n", p.FullName(), version, p.License)
 		if p.Name == "containerd" {
-			fixed = lastDay(lifecycle.Containerd, minorOf(p.version))
+			line, known, _ := lifecycle.OfVersion(lifecycle.Containerd, p.version) // a pin is a version
+			fixed = lastDay(line, known)
 		}
 	}
 	fmt.Fprintf(page, "\ncontainerd gets fixes until\n%s. Afterwards, condition\n`ContainerdUnsupported` of WindowsConfig and alert [WindowsEndOfSupport](runbooks/WindowsEndOfSupport.md) say so.\n", fixed)
-}
-
-// minorOf returns the name of the release line of a version: "2.3" of "v2.3.7".
-func minorOf(version string) string {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	return strings.Join(parts[:min(2, len(parts))], ".")
 }

@@ -1,7 +1,12 @@
 // Package lifecycle records until when the components and platforms of Windows nodes are supported.
 package lifecycle
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
 
 // Products of the table.
 const (
@@ -60,6 +65,16 @@ func Of(product, name string) (Line, bool) {
 		}
 	}
 	return Line{}, false
+}
+
+// OfVersion returns the release line of a version, as in "v2.3.7". A text that is no version is an error.
+func OfVersion(product, text string) (line Line, known bool, err error) {
+	v, err := version.ParseGeneric(text)
+	if err != nil {
+		return Line{}, false, err
+	}
+	line, known = Of(product, fmt.Sprintf("%d.%d", v.Major(), v.Minor()))
+	return line, known, nil
 }
 
 // OpenShiftOf returns the version of OpenShift and OKD that is based on a minor version of Kubernetes, according to their release notes, and for 5.1

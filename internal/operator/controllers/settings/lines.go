@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -31,7 +30,7 @@ func setEndOfSupport(conditions *[]metav1.Condition, current kubeversions.Releas
 		{lifecycle.Kubernetes, current.Kubelet, api.ConditionKubernetesUnsupported, api.ReasonEndOfSupport, "nodes have kubelet %s; upgrade the cluster", openShift},
 		{lifecycle.Containerd, current.Containerd, api.ConditionContainerdUnsupported, api.ReasonContainerdEndOfSupport, "nodes get containerd %s; upgrade the operator", false},
 	} {
-		line, known, err := lineOf(got.product, got.version)
+		line, known, err := lifecycle.OfVersion(got.product, got.version)
 		if err != nil {
 			continue // the payload has no such program
 		}
@@ -47,16 +46,6 @@ func setEndOfSupport(conditions *[]metav1.Condition, current kubeversions.Releas
 			Message: fmt.Sprintf("%s %s has had no fixes since %s (%s); "+got.remedy, line.Product, line.Name, line.Ends.Format(time.DateOnly), line.Source, got.version),
 		})
 	}
-}
-
-// lineOf returns the release line of a version.
-func lineOf(product, text string) (line lifecycle.Line, known bool, err error) {
-	v, err := version.ParseGeneric(text)
-	if err != nil {
-		return line, false, err
-	}
-	line, known = lifecycle.Of(product, fmt.Sprintf("%d.%d", v.Major(), v.Minor()))
-	return line, known, nil
 }
 
 // supportEnds is the metric of when support ends for what nodes report to run.
@@ -89,13 +78,13 @@ func (e *supportEnds) linesOf(node *corev1.Node) (lines []lifecycle.Line) {
 	}
 	info := node.Status.NodeInfo
 	if openShift := e.openShift.Load(); openShift != nil {
-		line, known, _ := lineOf(lifecycle.Kubernetes, info.KubeletVersion)
+		line, known, _ := lifecycle.OfVersion(lifecycle.Kubernetes, info.KubeletVersion)
 		if *openShift {
 			line, known = lifecycle.KeptFor(line)
 		}
 		add(line, known)
 	}
-	line, known, _ := lineOf(lifecycle.Containerd, strings.TrimPrefix(info.ContainerRuntimeVersion, "containerd://"))
+	line, known, _ := lifecycle.OfVersion(lifecycle.Containerd, strings.TrimPrefix(info.ContainerRuntimeVersion, "containerd://"))
 	add(line, known)
 	r, _ := windowsbuild.ReleaseOf(nodestate.WindowsBuild(node))
 	add(lifecycle.Of(lifecycle.WindowsServer, r.Version))
