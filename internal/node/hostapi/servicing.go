@@ -51,13 +51,18 @@ func (w Waits) Told() []string {
 	return reported
 }
 
+const nameChanges = "the computer name changes from "
+
+// IsNameWaiting reports whether a cause of a pending restart is a text of NameWaits.
+func IsNameWaiting(cause string) bool { return strings.HasPrefix(cause, nameChanges) }
+
 // NameWaits describes the change of the computer name at the next start; empty if there is none. Windows stores names in upper case in addition to
 // the configured spelling.
 func NameWaits(active, next string) string {
 	if strings.EqualFold(active, next) {
 		return ""
 	}
-	return fmt.Sprintf("the computer name changes from %s to %s", active, next)
+	return nameChanges + active + " to " + next
 }
 
 // Unfinished is what Windows has begun but not finished, for people.
