@@ -56,7 +56,7 @@ type ControlPlaneOptions struct {
 	Progress io.Writer
 }
 
-// A ControlPlane is a running etcd, API server, controller manager and scheduler. All certificates are signed by a new CA, and
+// A ControlPlane is a running etcd, API server, controller manager and scheduler. All certificates are signed by new CAs, and
 // all are verified. Node and RBAC authorize requests, NodeRestriction is enabled, and certificate requests are signed once
 // approved; nothing approves them. It ends with the process that started it, even if that is killed.
 type ControlPlane struct {

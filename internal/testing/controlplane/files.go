@@ -7,6 +7,10 @@ import (
 	"net"
 )
 
+// The API server's certificate for the servers of aggregated APIs, and its CA, which signs no other: with a certificate of it, a program can
+// make requests as any user (https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/).
+const frontProxyCA, frontProxy = "front-proxy-ca", "front-proxy-client"
+
 // Credentials are the credentials of a control plane.
 type Credentials struct {
 	CA *Authority
@@ -17,7 +21,7 @@ type Credentials struct {
 	Files map[string][]byte
 }
 
-// NewCredentials creates a CA and all certificates of a control plane. They are valid for a week.
+// NewCredentials creates the CAs and all certificates of a control plane. They are valid for a week.
 func (c Config) NewCredentials() (Credentials, error) {
 	ca, err := NewAuthority()
 	if err != nil {
@@ -35,7 +39,18 @@ func (c Config) NewCredentials() (Credentials, error) {
 	if err != nil {
 		return Credentials{}, err
 	}
-	all := Credentials{CA: ca, Files: map[string][]byte{"ca.crt": ca.PEM, "ca.key": caKey, "service-accounts.key": accountKey}}
+	front, err := NewAuthority()
+	if err != nil {
+		return Credentials{}, err
+	}
+	proxy, err := front.Issue(pkix.Name{CommonName: frontProxy}, nil, nil)
+	if err != nil {
+		return Credentials{}, err
+	}
+	all := Credentials{CA: ca, Files: map[string][]byte{
+		"ca.crt": ca.PEM, "ca.key": caKey, "service-accounts.key": accountKey,
+		frontProxyCA + ".crt": front.PEM, frontProxy + ".crt": proxy.Cert, frontProxy + ".key": proxy.Key,
+	}}
 	if c.AuditPolicy != "" {
 		all.Files["audit.yaml"] = []byte(c.AuditPolicy)
 	}

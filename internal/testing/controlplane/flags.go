@@ -23,7 +23,7 @@ const (
 	nameOfTheAPI    = "kubernetes.default.svc.cluster.local"
 )
 
-// Config is a control plane. All certificates are signed by one CA, and all are verified. Node and RBAC authorize requests,
+// Config is a control plane. One CA signs all certificates but that for aggregated APIs, and all are verified. Node and RBAC authorize requests,
 // NodeRestriction is enabled, and certificate requests are signed once approved; nothing approves them.
 type Config struct {
 	// Folder holds the Files of NewCredentials and etcd's data. Only administrators may read it.
@@ -108,6 +108,14 @@ func (c Config) apiServer() []string {
 		"--kubelet-certificate-authority=" + c.path("ca.crt"),
 		"--kubelet-client-certificate=" + c.path("apiserver-client.crt"),
 		"--kubelet-client-key=" + c.path("apiserver-client.key"),
+		// The servers of aggregated APIs trust who the API server says a user is.
+		"--requestheader-client-ca-file=" + c.path(frontProxyCA+".crt"),
+		"--requestheader-allowed-names=" + frontProxy,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + c.path(frontProxy+".crt"),
+		"--proxy-client-key-file=" + c.path(frontProxy+".key"),
 		"--allow-privileged",
 		"--profiling=false",
 	}
