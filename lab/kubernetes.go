@@ -71,6 +71,6 @@ func PrepareOthers(ctx context.Context, progress io.Writer, minors ...string) er
 			return err
 		}
 	}
-	programs := append(slices.Collect(maps.Values(olmPrograms())), []program{coreDNSProgram(), azureFileProgram(), csiNodeProgram()})
+	programs := append(slices.Collect(maps.Values(olmPrograms())), []program{coreDNSProgram(), metricsServerProgram(), azureFileProgram(), csiNodeProgram()})
 	return c.prepare(ctx, slices.Concat(programs...)...)
 }

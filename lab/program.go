@@ -63,6 +63,24 @@ func (cp *ControlPlane) StartProxy(log string, flags ...string) (*Program, error
 	return cp.Start(log, append([]string{cp.program, "kube-proxy"}, flags...)...)
 }
 
+// MetricsServerModule is the module of metrics-server, which lab/metricsserver pins.
+const MetricsServerModule = "sigs.k8s.io/metrics-server"
+
+func metricsServerProgram() program {
+	return program{
+		pkg: MetricsServerModule + "/cmd/metrics-server", module: "metricsserver", about: "building metrics-server (some minutes the first time)",
+	}
+}
+
+// StartMetricsServer starts metrics-server in the network of this process.
+func (cp *ControlPlane) StartMetricsServer(ctx context.Context, log string, flags ...string) (*Program, error) {
+	program, err := cp.cache.build(ctx, metricsServerProgram())
+	if err != nil {
+		return nil, err
+	}
+	return cp.Start(log, append([]string{program}, flags...)...)
+}
+
 // StartDNS starts CoreDNS, the cluster's DNS, in the network of this process.
 func (cp *ControlPlane) StartDNS(ctx context.Context, log, corefile string) (*Program, error) {
 	program, err := cp.cache.build(ctx, coreDNSProgram())

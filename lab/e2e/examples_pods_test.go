@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/internal/testing/documents"
 )
 
 func (x examplesTest) hooks() {
@@ -170,6 +174,31 @@ func (x examplesTest) graceful() {
 	}
 	if text := <-log; !strings.Contains(text, "graceful is asked to stop") {
 		x.t.Errorf("its log is %q", text)
+	}
+}
+
+// usage runs the commands of documents that need metrics-server, for the node of a pod.
+func (x examplesTest) usage() {
+	pod := x.readyPods("front", 1)[0]
+	x.shell.Replace = map[string]string{"<node>": pod.Spec.NodeName}
+	of := regexp.MustCompile(`(?ms)^` + pod.Spec.NodeName + ` +[1-9]\d*m .*^default +` + pod.Name + ` +\d+m +[1-9]\d*Mi *$`)
+	for _, s := range documents.Usage().Steps {
+		text, err := os.ReadFile("../../" + s.Document)
+		must(x.t, err)
+		blocks, err := documents.Blocks(s.Document, string(text))
+		must(x.t, err)
+		for _, b := range blocks {
+			if !s.Of(b) || !b.IsCode() || b.NotRun != "" {
+				continue
+			}
+			x.eventually(b.String()+" prints the usage of the node and the pod", func(ctx context.Context) string {
+				printed, err := x.shell.Output(ctx, x.dir, b.Text)
+				if err != nil || !of.MatchString(printed) {
+					return printed + ": " + errorText(err)
+				}
+				return ""
+			})
+		}
 	}
 }
 

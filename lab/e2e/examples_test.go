@@ -31,7 +31,7 @@ func TestExamples(t *testing.T) {
 	x := openExamples(t)
 	x.joinAll()
 	must(t, x.StartDNS(t.Context()))
-	must(t, x.ServePodMetrics(t.Context()))
+	must(t, x.StartMetricsServer(t.Context()))
 	pods := []string{
 		"Graceful termination", "Lifecycle hooks", "Probes", "Named pipes", "Tokens of service accounts", "ConfigMaps and Secrets", "StatefulSet",
 		"Job and CronJob", "HorizontalPodAutoscaler", "User of a container", "HostProcess containers", "Logs of Windows", "Kubernetes' own examples",
@@ -50,6 +50,7 @@ func TestExamples(t *testing.T) {
 	t.Run("LogsOfFilesAreShown", func(t *testing.T) { x.in(t).logMonitor() })
 	t.Run("APodStopsGracefully", func(t *testing.T) { x.in(t).graceful() })
 	t.Run("HostProcessContainersChangeTheirHosts", func(t *testing.T) { x.in(t).hostProcess() })
+	t.Run("NodesAndPodsHaveTheirUsage", func(t *testing.T) { x.in(t).usage() })
 	t.Run("ADeploymentGrowsUnderLoad", func(t *testing.T) { x.in(t).autoscaler() })
 	t.Run("KubernetesWebServerWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesWebServer() })
 	t.Run("KubernetesRuntimeClassWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesRuntimeClass() })

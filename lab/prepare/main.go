@@ -1,8 +1,8 @@
 //go:build linux
 
 // Command prepare builds the programs for the tests of the lab and stores them in the cache: control planes, the template of Windows hosts, the
-// payload, the operator, CoreDNS, a CSI driver, the Operator Lifecycle Manager, Helm, Cluster API, the controllers of vSphere and the Prometheus operators.
-// Otherwise the first test that needs one builds it.
+// payload, the operator, CoreDNS, metrics-server, a CSI driver, the Operator Lifecycle Manager, Helm, Cluster API, the controllers of vSphere and the
+// Prometheus operators. Otherwise the first test that needs one builds it.
 package main
 
 import (

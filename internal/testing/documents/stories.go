@@ -17,7 +17,7 @@ type Story struct {
 
 // Stories returns all stories. A test runs each block of a document in a story, unless a comment states why not.
 func Stories() []Story {
-	return []Story{Installing(), Hosts(), OpenShift(), olm()}
+	return []Story{Installing(), Hosts(), Usage(), OpenShift(), olm()}
 }
 
 const (
@@ -55,7 +55,7 @@ func Hosts() Story {
 	}
 	for _, alert := range []string{
 		"WindowsCertificateRequestsRefused", "WindowsDrainBlocked", "WindowsEndOfSupport", "WindowsExporterDown", "WindowsFleetSilent", "WindowsHostKeyChanged", "WindowsInstanceNotReady",
-		"WindowsInstanceStalled", "WindowsInstanceUnreachable", "WindowsMemoryPressure", "WindowsNodeCertificateExpired", "WindowsNodeCertificateExpiring",
+		"WindowsInstanceStalled", "WindowsInstanceUnreachable", "WindowsNodeCertificateExpired", "WindowsNodeCertificateExpiring",
 		"WindowsNodeDiskFilling", "WindowsNodeNetworkUnavailable", "WindowsNodeProblem", "WindowsNodeRebootPending", "WindowsNodeServiceCrashLooping",
 		"WindowsRolloutStopped", "WindowsSettingsNotArrived", "WindowsTrustedCertificateExpiring", "WindowsUpdateFailed",
 	} {
@@ -72,6 +72,11 @@ func Hosts() Story {
 		Step{runbooks + "WindowsPodImageMismatch.md", ""},
 		Step{"docs/prerequisites.md", ""}, Step{"docs/tasks/prepare-host.md", ""}, // runs nothing: comments state why
 	)}
+}
+
+// Usage is the story of a cluster with pods on Wine hosts, and with metrics-server.
+func Usage() Story {
+	return Story{"lab/e2e.TestExamples", []Step{{runbooks + "WindowsMemoryPressure.md", ""}}}
 }
 
 // OpenShift is the story of a cluster with the kinds of OpenShift and of the Prometheus operator, and with registries.
