@@ -124,7 +124,7 @@ func pod(of func(name, labels, values string)) (all []any) {
 
 // others returns the series of the kubelet, the operator and WICD.
 func others() []any {
-	const kubelet, wicd = `{job="kubelet",metrics_path="/metrics/cadvisor",node="win-1",instance="win-1",namespace="shop",pod="web-1"`, `{job="windows-exporter",instance="win-1"`
+	const kubelet, wicd = `{job="kubelet",metrics_path="/metrics/cadvisor",node="win-1",instance="10.0.0.1:10250",namespace="shop",pod="web-1"`, `{job="windows-exporter",instance="win-1"`
 	return []any{
 		series("container_cpu_usage_seconds_total"+kubelet+`}`, "0+60x60"),
 		series("container_memory_working_set_bytes"+kubelet+`}`, "1e8x60"), series("container_memory_working_set_bytes"+kubelet+`,container="web",image="windows"}`, "1e8x60"),

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -39,4 +40,28 @@ func expressions(t *testing.T, node, namespace string) []namedExpression {
 		}
 	}
 	return all
+}
+
+// consoleQueries returns queries of the pages of a node and of a pod in OpenShift's console (frontend/packages/console-app/src/components/nodes and
+// frontend/public/components of github.com/openshift/console in 2026). Where they name a record of OpenShift's own rules, it is the expression of that
+// rule. address is the node's.
+func consoleQueries(node, address, namespace, pod string) []string {
+	instance, kubelet := fmt.Sprintf("instance=%q", node), fmt.Sprintf("instance=~%q", strings.ReplaceAll(address, ".", `\.`)+":.*")
+	ofPod := fmt.Sprintf("namespace=%q,pod=%q", namespace, pod)
+	files := "{" + instance + `,fstype!~"tmpfs|squashfs",mountpoint!~"/usr|/var"}`
+	all := []string{
+		"node_memory_MemTotal_bytes{" + instance + "} - node_memory_MemAvailable_bytes{" + instance + "}",
+		"node_filesystem_size_bytes" + files + " - node_filesystem_avail_bytes" + files,
+	}
+	for _, name := range []string{"instance:node_cpu:rate:sum", "instance:node_num_cpu:sum", "node_memory_MemTotal_bytes", "node_filesystem_size_bytes"} {
+		all = append(all, name+"{"+instance+"}")
+	}
+	for _, direction := range []string{"receive_bytes", "transmit_bytes"} {
+		all = append(all, "rate(node_network_"+direction+"_total{"+instance+"}[3m])")
+	}
+	for _, labels := range []string{kubelet + `,pod!=""`, ofPod} { // the pods of the node that use most, and one pod
+		all = append(all, `rate(container_cpu_usage_seconds_total{container="",`+labels+"}[5m])", `container_memory_working_set_bytes{container="",`+labels+"}")
+	}
+	return append(all, "pod_interface_network:container_network_receive_bytes:irate5m{"+ofPod+"}",
+		"pod_interface_network:container_network_transmit_bytes_total:irate5m{"+ofPod+"}")
 }

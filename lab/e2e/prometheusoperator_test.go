@@ -54,12 +54,15 @@ func (p place) expectManaged(operator *testenv.PrometheusOperator, m testenv.Man
 	p.expectTargets(prometheus, monitoring.JobOperator, monitoring.JobExporter, monitoring.JobKubelet, testenv.KubeState)
 	for _, query := range []string{
 		`up{job="windows-exporter",instance="win-1",node="win-1"} == 1`,
-		`up{job="kubelet",metrics_path="/metrics/cadvisor",instance="win-1",node="win-1"} == 1`,
+		`up{job="kubelet",metrics_path="/metrics/cadvisor",node="win-1"} == 1`,
 		`wmco_instances{job="windows-machine-config-operator",condition="Ready",status="True"} == 1`,
 		`wicd_service_restarts_total{node="win-1",service="containerd"}`,
 		`container_memory_working_set_bytes{node="win-1",namespace="default",pod="web",container="web",image="windows"}`,
 		`container_memory_working_set_bytes{node="win-1",namespace="default",pod="web",container="",image=""}`,
 	} {
+		p.expectResult(prometheus, query)
+	}
+	for _, query := range consoleQueries("win-1", p.Hosts()[0].Address, metav1.NamespaceDefault, "web") {
 		p.expectResult(prometheus, query)
 	}
 	p.expectResults(prometheus, withoutFault())
