@@ -35,7 +35,7 @@ type onVSphere struct {
 }
 
 // TestVSphere has OpenShift's own controllers for vSphere, and vSphere's own cloud-controller-manager, make nodes of virtual machines of a simulated
-// vCenter: those of a MachineSet that kubectl windows has written, and one that an administrator has created.
+// vCenter: those of a MachineSet that kubectl windows has written, which a MachineHealthCheck replaces, and one that an administrator has created.
 func TestVSphere(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: platform.VSphere})
@@ -50,7 +50,7 @@ func TestVSphere(t *testing.T) {
 		v := v.in(t)
 		v.createMachineSet()
 		v.expectMachines(1)
-	}) && t.Run("it grows", func(t *testing.T) {
+	}) && t.Run("a virtual machine that fails is replaced", func(t *testing.T) { v.in(t).isReplaced() }) && t.Run("it grows", func(t *testing.T) {
 		v := v.in(t)
 		v.scale(2)
 		v.expectMachines(2)
@@ -174,6 +174,28 @@ func (v onVSphere) expectMachines(want int) {
 		}
 		return v.differs(ctx, names)
 	})
+}
+
+// isReplaced turns the virtual machine of the only Machine off: a MachineHealthCheck deletes the Machine, and the MachineSet makes another one.
+func (v onVSphere) isReplaced() {
+	check := vsphere.MachineHealthCheck(machineSetName)
+	v.create(check)
+	v.eventually("the MachineHealthCheck counts the Machine", func(ctx context.Context) string {
+		if err := v.Client.Get(ctx, client.ObjectKeyFromObject(check), check); err != nil {
+			return err.Error()
+		}
+		if healthy, _, _ := unstructured.NestedInt64(check.Object, "status", "currentHealthy"); healthy != 1 {
+			return fmt.Sprintf("its status is %v", check.Object["status"])
+		}
+		return ""
+	})
+	names, err := v.vcenter.Names(v.t.Context())
+	must(v.t, err)
+	lost := slices.IndexFunc(names, func(name string) bool { return name != v.Hosts()[0].Name })
+	must(v.t, v.vcenter.PowerOff(v.t.Context(), names[lost]))
+	v.expectGone(types.NamespacedName{Name: names[lost]}, &corev1.Node{})
+	v.expectMachines(1)
+	v.remove(check) // nothing else is replaced
 }
 
 // notRunning returns what a Machine lacks to be running.

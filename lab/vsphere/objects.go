@@ -104,6 +104,18 @@ func Install(ctx context.Context, c client.Client, vcenter string) error {
 	return nil
 }
 
+// MachineHealthCheck deletes Machines of a MachineSet whose nodes have been silent for 10 seconds.
+func MachineHealthCheck(machineSet string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": openshift.MachineAPI, "kind": "MachineHealthCheck",
+		"metadata": map[string]any{"namespace": Namespace, "name": machineSet},
+		"spec": map[string]any{
+			"selector":            map[string]any{"matchLabels": map[string]any{machineSetLabel: machineSet}},
+			"unhealthyConditions": []any{map[string]any{"type": "Ready", "status": "Unknown", "timeout": "10s"}},
+		},
+	}}
+}
+
 // linuxMachineSet is a MachineSet as the installer writes it, with linked clones: the simulator gives full ones the disk of the template, and
 // deletes it with them.
 func linuxMachineSet(host string) *unstructured.Unstructured {

@@ -192,6 +192,15 @@ func (v *Server) Clone(ctx context.Context, name string) error {
 	return finish(ctx, func() (*object.Task, error) { return made.PowerOn(ctx) })
 }
 
+// PowerOff turns a virtual machine off, as when its hypervisor fails.
+func (v *Server) PowerOff(ctx context.Context, name string) error {
+	vm, err := v.finder.VirtualMachine(ctx, name)
+	if err != nil {
+		return err
+	}
+	return finish(ctx, func() (*object.Task, error) { return vm.PowerOff(ctx) })
+}
+
 // Names are the names of all virtual machines but the template's.
 func (v *Server) Names(ctx context.Context) (names []string, err error) {
 	all, err := v.machines(ctx)
