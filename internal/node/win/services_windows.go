@@ -131,13 +131,13 @@ func gone(err error) bool {
 	return errors.Is(err, hostapi.ErrNotFound) || errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
 }
 
-// patiently repeats a call while the SCM is busy: its database is locked right after the start of Windows, and a deleted service
-// exists until the last handle to it is closed. The call must not keep a handle open.
+// patiently repeats a call while Windows is busy: the SCM's database is locked right after the start of Windows, memory is short for a moment, and a
+// deleted service exists until the last handle to it is closed. The call must not keep a handle open.
 func (s *services) patiently(ctx context.Context, call func() error) error {
 	for end := time.Now().Add(s.patience); ; {
 		err := call()
 		marked := errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
-		if !marked && !errors.Is(err, windows.ERROR_SERVICE_DATABASE_LOCKED) {
+		if !marked && !errors.Is(err, windows.ERROR_SERVICE_DATABASE_LOCKED) && !errors.Is(err, hostapi.ErrBusy) {
 			return err
 		}
 		if marked {

@@ -3,6 +3,7 @@ package win
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -85,6 +86,21 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	if err := s.Start(ctx, testName); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Start() = %v, want the end of the context", err)
+	}
+}
+
+func TestStartsAreRepeatedWhileWindowsIsBusy(t *testing.T) {
+	for patience, want := range map[time.Duration]error{time.Minute: nil, 0: hostapi.ErrBusy} {
+		calls := 0
+		err := (&services{patience: patience}).patiently(t.Context(), func() error {
+			if calls++; calls == 1 {
+				return fmt.Errorf("the service control manager answers error 1359: Internal error. (%w)", hostapi.ErrBusy)
+			}
+			return nil
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("with %v of patience, the error is %v after %d calls, want %v", patience, err, calls, want)
+		}
 	}
 }
 
