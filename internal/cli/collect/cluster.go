@@ -74,7 +74,11 @@ func (c *collector) masked(text []byte) ([]byte, error) {
 			}
 		}
 	}
-	out, err := json.MarshalIndent(c.masker.Tree(tree), "", " ")
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.masker.JSON(text)
 	return append(out, '\n'), err
 }
 

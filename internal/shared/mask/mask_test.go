@@ -114,7 +114,11 @@ func TestTreesAreMasked(t *testing.T) {
 		"annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": `{"kind":"Secret","data":{"x":"hunter2"}}`},
 		"list":        map[string]any{"kind": "SecretList", "items": []any{map[string]any{"data": map[string]any{"x": "hunter2"}}}},
 	}
-	got, err := json.Marshal(mask.New().Tree(tree))
+	text, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := mask.New().JSON(text)
 	if err != nil || strings.Contains(string(got), "hunter2") || strings.Contains(string(got), "aHVudGVyMg") || strings.Contains(string(got), "770041") {
 		t.Errorf("got %s, %v", got, err)
 	}

@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -67,9 +64,7 @@ func (m *Masker) json(text string, depth int) (masked string, isJSON bool) {
 	if strings.IndexByte(`{["`, trimmed[0]) < 0 {
 		return "", false
 	}
-	decoder := json.NewDecoder(strings.NewReader(trimmed))
-	decoder.UseNumber()
-	tree, err := ordered(decoder, 0)
+	tree, err := parse([]byte(trimmed))
 	if err != nil {
 		return "", false
 	}
@@ -92,6 +87,13 @@ func (m *Masker) json(text string, depth int) (masked string, isJSON bool) {
 	}
 	at := strings.Index(text, trimmed)
 	return text[:at] + string(after) + text[at+len(trimmed):], true
+}
+
+// parse parses a JSON document. Its objects keep the order of their fields.
+func parse(text []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return ordered(decoder, 0)
 }
 
 // ordered decodes a JSON value.
@@ -138,9 +140,15 @@ func ordered(d *json.Decoder, depth int) (any, error) {
 	return token, nil
 }
 
-// Tree masks the texts of a JSON value: values whose key is secret, or whose adjacent name is, as in a container's variables, secret arguments
-// of commands, and the data of Secrets. It changes values in place.
-func (m *Masker) Tree(value any) any { return m.tree("", value, 0) }
+// JSON masks the texts of a JSON document, and indents it: values whose key is secret, or whose adjacent name is, as in a container's variables,
+// secret arguments of commands, and the data of Secrets.
+func (m *Masker) JSON(text []byte) ([]byte, error) {
+	tree, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(m.tree("", tree, 0), "", " ")
+}
 
 func (m *Masker) tree(key string, value any, depth int) any {
 	switch v := value.(type) {
@@ -150,29 +158,10 @@ func (m *Masker) tree(key string, value any, depth int) any {
 		if classOf(key) == password && !isHonest(key, v.String()) {
 			return Mark
 		}
-	case float64: // the same without UseNumber
-		return m.tree(key, json.Number(strconv.FormatFloat(v, 'f', -1, 64)), depth)
 	case []any:
 		return m.list(key, v, depth)
 	case object:
-		fields := map[string]int{}
-		for i, f := range v {
-			fields[f.key] = i
-		}
-		m.fields(slices.Collect(maps.Keys(fields)), func(k string) any {
-			if i, found := fields[k]; found {
-				return v[i].value
-			}
-			return nil
-		}, func(k string, x any) {
-			for i := range v { // keys may be duplicated
-				if v[i].key == k {
-					v[i].value = x
-				}
-			}
-		}, depth)
-	case map[string]any:
-		m.fields(slices.Collect(maps.Keys(v)), func(k string) any { return v[k] }, func(k string, x any) { v[k] = x }, depth)
+		m.fields(v, depth)
 	}
 	return value
 }
@@ -206,32 +195,35 @@ func (m *Masker) list(key string, list []any, depth int) []any {
 }
 
 // fields masks the fields of an object.
-func (m *Masker) fields(keys []string, get func(string) any, set func(string, any), depth int) {
+func (m *Masker) fields(o object, depth int) {
+	values := map[string]any{} // of fields with the same name, the last one counts
+	for _, f := range o {
+		values[f.key] = f.value
+	}
 	text := func(keys ...string) string {
 		for _, k := range keys {
-			if s, isText := get(k).(string); isText && s != "" {
+			if s, isText := values[k].(string); isText && s != "" {
 				return s
 			}
 		}
 		return ""
 	}
 	kind, name := text("kind", "Kind"), text("name", "Name", "key", "Key")
-	for _, k := range keys {
-		value := get(k)
+	for i, f := range o {
+		key := f.key
 		switch {
-		case kind == "Secret" && (k == "data" || k == "stringData"):
-			value = hide(value)
-		case kind == "SecretList" && k == "items":
-			items, _ := value.([]any)
-			for i := range items {
-				items[i] = hideData(items[i])
+		case kind == "Secret" && (key == "data" || key == "stringData"):
+			f.value = hide(f.value)
+		case kind == "SecretList" && key == "items":
+			items, _ := f.value.([]any)
+			for _, item := range items {
+				hideData(item)
 			}
 		}
-		if (k == "value" || k == "Value") && name != "" {
-			set(k, m.tree(name, value, depth))
-			continue
+		if (key == "value" || key == "Value") && name != "" {
+			key = name
 		}
-		set(k, m.tree(k, value, depth))
+		o[i].value = m.tree(key, f.value, depth)
 	}
 }
 
@@ -248,29 +240,16 @@ func hide(value any) any {
 		for i := range v {
 			v[i].value = hide(v[i].value)
 		}
-	case map[string]any:
-		for k := range v {
-			v[k] = hide(v[k])
-		}
 	}
 	return value
 }
 
 // hideData masks the data of a Secret in a list, whose items do not have a kind.
-func hideData(item any) any {
-	switch v := item.(type) {
-	case object:
-		for i := range v {
-			if v[i].key == "data" || v[i].key == "stringData" {
-				v[i].value = hide(v[i].value)
-			}
-		}
-	case map[string]any:
-		for _, k := range []string{"data", "stringData"} {
-			if data, found := v[k]; found {
-				v[k] = hide(data)
-			}
+func hideData(item any) {
+	o, _ := item.(object)
+	for i := range o {
+		if o[i].key == "data" || o[i].key == "stringData" {
+			o[i].value = hide(o[i].value)
 		}
 	}
-	return item
 }

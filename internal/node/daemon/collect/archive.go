@@ -2,7 +2,6 @@ package collect
 
 import (
 	"archive/zip"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -116,13 +115,7 @@ func (a *archive) encode(value any) ([]byte, error) {
 	if len(raw) > maxJSON {
 		return nil, fmt.Errorf("the JSON has %d bytes, the limit is %d", len(raw), maxJSON)
 	}
-	var tree any
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	if err := decoder.Decode(&tree); err != nil {
-		return nil, err
-	}
-	text, err := json.MarshalIndent(a.masker.Tree(tree), "", " ")
+	text, err := a.masker.JSON(raw)
 	return append(text, '\n'), err
 }
 
