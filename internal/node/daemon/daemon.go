@@ -200,7 +200,7 @@ func (p *parts) awaitNewRecord(ctx context.Context) {
 
 // runInCluster does what needs the API server: it obtains a certificate, follows the node with it, and starts over with each new certificate.
 func (p *parts) runInCluster(ctx context.Context) {
-	manager := newCertificateManager(p.Session, credentials.NameOf(p.Record.Node), credentials.WICDFiles(p.Host.Disk))
+	manager := newCertificateManager(p.Session, credentials.NameOf(p.Record.Node), credentials.WICDFile, credentials.PendingFile)
 	manager.Prefix, manager.Bootstrap = credentials.RequestPrefix, apiclient.Bootstrap{Session: p.Session}.Request
 	var rejected *x509.Certificate
 	for ctx.Err() == nil {
@@ -237,9 +237,10 @@ func (p *parts) runInCluster(ctx context.Context) {
 }
 
 // newCertificateManager returns the manager of a certificate, without Prefix and Bootstrap.
-func newCertificateManager(s state.Session, of identity.Name, files credentials.Files) *identity.Manager {
+func newCertificateManager(s state.Session, of identity.Name, current, pending string) *identity.Manager {
 	return &identity.Manager{
-		Name: of, Store: files, Log: s.Log, Pauses: func() func() time.Duration { return backoff.New().Next },
+		Name: of, Store: credentials.Files{Disk: s.Host.Disk}, Current: current, Pending: pending, Log: s.Log,
+		Pauses: func() func() time.Duration { return backoff.New().Next },
 		Issued: func(id identity.Identity) {
 			s.RecordChange("certificate for %s issued, valid until %s", of.User, id.Leaf.NotAfter.UTC().Format(time.RFC3339))
 		},

@@ -69,21 +69,21 @@ type Pending struct {
 	Name string
 }
 
-// pendingRequest returns the pending request, or creates one with a new key. The request's name begins with prefix.
-func pendingRequest(of Name, prefix string, s Store) (Pending, error) {
-	if b, err := s.ReadPending(); err == nil {
-		if p, err := parsePending(b, of, prefix); err == nil {
+// pendingRequest returns the pending request, or creates one with a new key.
+func (m *Manager) pendingRequest() (Pending, error) {
+	if b, err := m.Store.Read(m.Pending); err == nil {
+		if p, err := parsePending(b, m.Name, m.Prefix); err == nil {
 			return p, nil
 		}
 	}
-	b, err := newPending(of)
+	b, err := newPending(m.Name)
 	if err != nil {
 		return Pending{}, err
 	}
-	if err := s.WritePending(b); err != nil {
+	if err := m.Store.Write(m.Pending, b); err != nil {
 		return Pending{}, fmt.Errorf("storing the key of the next certificate: %w", err)
 	}
-	return parsePending(b, of, prefix)
+	return parsePending(b, m.Name, m.Prefix)
 }
 
 // newPending creates a key and a request for it, as PEM.

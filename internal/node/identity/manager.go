@@ -19,13 +19,11 @@ var (
 	ErrRejected = errors.New("the API server does not accept the certificate")
 )
 
-// Store stores a certificate with its key, and the request for the next one.
+// Store stores files that only the program and administrators can read.
 type Store interface {
-	ReadIdentity() ([]byte, error)
-	WriteIdentity(b []byte) error
-	ReadPending() ([]byte, error)
-	WritePending(b []byte) error
-	RemovePending() error
+	Read(name string) ([]byte, error)
+	Write(name string, content []byte) error
+	Remove(name string) error
 }
 
 // Requester requests certificates from a cluster.
@@ -41,6 +39,8 @@ type Manager struct {
 	// Prefix is the prefix of request names.
 	Prefix string
 	Store  Store
+	// Current is the file with the certificate and its key, Pending the one with the request for the next certificate and its key.
+	Current, Pending string
 	// Bootstrap calls Request with the other credentials of a program without a certificate.
 	Bootstrap func(ctx context.Context, m *Manager) (Identity, error)
 	Log       *slog.Logger
@@ -72,7 +72,7 @@ func (m *Manager) Identify(ctx context.Context, rejected *x509.Certificate) (Ide
 }
 
 func (m *Manager) read() (Identity, error) {
-	b, err := m.Store.ReadIdentity()
+	b, err := m.Store.Read(m.Current)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -109,14 +109,14 @@ func (m *Manager) Renew(ctx context.Context, r Requester, id Identity) {
 // Request has a certificate issued and stores it. The key is on disk before the request is created, so that a restarted program continues to wait
 // for the same request.
 func (m *Manager) Request(ctx context.Context, r Requester) (Identity, error) {
-	p, err := pendingRequest(m.Name, m.Prefix, m.Store)
+	p, err := m.pendingRequest()
 	if err != nil {
 		return Identity{}, err
 	}
 	m.Log.Info("Requesting a certificate", "request", p.Name)
 	issued, err := r.Issue(ctx, p)
 	if errors.Is(err, ErrRefused) {
-		return Identity{}, errors.Join(err, m.Store.RemovePending())
+		return Identity{}, errors.Join(err, m.Store.Remove(m.Pending))
 	}
 	if err != nil {
 		return Identity{}, fmt.Errorf("requesting certificate %s: %w", p.Name, err)
@@ -124,11 +124,11 @@ func (m *Manager) Request(ctx context.Context, r Requester) (Identity, error) {
 	whole := append(issued, p.Key...)
 	id, err := Parse(whole, m.Name, time.Now())
 	if err != nil {
-		return Identity{}, errors.Join(fmt.Errorf("%w: the certificate issued for %s is unusable: %w", ErrRefused, p.Name, err), m.Store.RemovePending())
+		return Identity{}, errors.Join(fmt.Errorf("%w: the certificate issued for %s is unusable: %w", ErrRefused, p.Name, err), m.Store.Remove(m.Pending))
 	}
-	if err := m.Store.WriteIdentity(whole); err != nil {
+	if err := m.Store.Write(m.Current, whole); err != nil {
 		return Identity{}, fmt.Errorf("storing the certificate: %w", err)
 	}
 	m.Issued(id)
-	return id, m.Store.RemovePending()
+	return id, m.Store.Remove(m.Pending)
 }

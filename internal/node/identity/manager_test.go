@@ -16,25 +16,23 @@ import (
 
 // memory is a store, and a bootstrapper whose cluster gives a sequence of answers.
 type memory struct {
-	current, pending []byte
-	answers          []error
+	files   map[string][]byte
+	answers []error
 	// names are the requests that were made, asked their times.
 	names []string
 	asked []time.Time
 }
 
-func read(b []byte) ([]byte, error) {
-	if b == nil {
+func (m *memory) Read(name string) ([]byte, error) {
+	b, found := m.files[name]
+	if !found {
 		return nil, fs.ErrNotExist
 	}
 	return b, nil
 }
 
-func (m *memory) ReadIdentity() ([]byte, error) { return read(m.current) }
-func (m *memory) WriteIdentity(b []byte) error  { m.current = b; return nil }
-func (m *memory) ReadPending() ([]byte, error)  { return read(m.pending) }
-func (m *memory) WritePending(b []byte) error   { m.pending = b; return nil }
-func (m *memory) RemovePending() error          { m.pending = nil; return nil }
+func (m *memory) Write(name string, content []byte) error { m.files[name] = content; return nil }
+func (m *memory) Remove(name string) error                { delete(m.files, name); return nil }
 
 func (m *memory) Bootstrap(ctx context.Context, manager *identity.Manager) (identity.Identity, error) {
 	return manager.Request(ctx, m)
@@ -64,9 +62,10 @@ func TestRequestsThatAreRefusedAndRequestsThatFail(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				m := &memory{answers: []error{test.answer}}
+				m := &memory{files: map[string][]byte{}, answers: []error{test.answer}}
 				manager := &identity.Manager{
-					Name: identity.Name{User: "system:somebody:win-1", Group: "system:somebodies"}, Prefix: "somebody-", Store: m, Bootstrap: m.Bootstrap,
+					Name: identity.Name{User: "system:somebody:win-1", Group: "system:somebodies"}, Prefix: "somebody-",
+					Store: m, Current: "current", Pending: "pending", Bootstrap: m.Bootstrap,
 					Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Issued: func(identity.Identity) {}, Pauses: func() func() time.Duration { return backoff.New().Next },
 				}
 				if _, err := manager.Identify(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {

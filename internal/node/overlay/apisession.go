@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -30,7 +31,8 @@ type apiSession struct {
 // newManager returns the manager of the node's certificate.
 func (s *apiSession) newManager() *identity.Manager {
 	return &identity.Manager{
-		Name: nameOf(s.options.Node), Prefix: "hybrid-overlay-node-", Store: certificateFiles{s.options.CertDir}, Bootstrap: s.bootstrap,
+		Name: nameOf(s.options.Node), Prefix: "hybrid-overlay-node-", Bootstrap: s.bootstrap,
+		Store: certificateFiles{}, Current: filepath.Join(s.options.CertDir, currentFile), Pending: filepath.Join(s.options.CertDir, pendingFile),
 		Log:    s.options.Log,
 		Pauses: func() func() time.Duration { return newRetry().Next },
 		Issued: func(id identity.Identity) {

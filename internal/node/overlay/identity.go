@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"os"
-	"path/filepath"
 
 	"github.com/windows-machine-config/wmco/internal/node/identity"
 )
@@ -17,23 +16,14 @@ func nameOf(node string) identity.Name {
 	return identity.Name{User: userPrefix + node, Group: userGroup}
 }
 
-// certificateFiles stores the node's certificate and the request for the next one in a folder. It implements identity.Store.
-type certificateFiles struct{ dir string }
+// certificateFiles stores the node's certificate and the request for the next one. It implements identity.Store.
+type certificateFiles struct{}
 
-func (f certificateFiles) current() string { return filepath.Join(f.dir, currentFile) }
-func (f certificateFiles) pending() string { return filepath.Join(f.dir, pendingFile) }
+// Read implements identity.Store.
+func (certificateFiles) Read(name string) ([]byte, error) { return os.ReadFile(name) }
 
-// ReadIdentity implements identity.Store.
-func (f certificateFiles) ReadIdentity() ([]byte, error) { return os.ReadFile(f.current()) }
+// Write implements identity.Store.
+func (certificateFiles) Write(name string, content []byte) error { return writeFile(name, content) }
 
-// WriteIdentity implements identity.Store.
-func (f certificateFiles) WriteIdentity(b []byte) error { return writeFile(f.current(), b) }
-
-// ReadPending implements identity.Store.
-func (f certificateFiles) ReadPending() ([]byte, error) { return os.ReadFile(f.pending()) }
-
-// WritePending implements identity.Store.
-func (f certificateFiles) WritePending(b []byte) error { return writeFile(f.pending(), b) }
-
-// RemovePending implements identity.Store.
-func (f certificateFiles) RemovePending() error { return os.Remove(f.pending()) }
+// Remove implements identity.Store.
+func (certificateFiles) Remove(name string) error { return os.Remove(name) }

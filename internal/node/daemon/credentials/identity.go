@@ -3,7 +3,6 @@ package credentials
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,6 +20,8 @@ const (
 	PendingFile = desired.WICDCertificates + `\wicd-client-pending.pem`
 	// NodeManagerFile holds the certificate of the cloud-node-manager and its key, on hosts that have this service.
 	NodeManagerFile = desired.NodeManagerIdentity
+	// NodeManagerPendingFile is the PendingFile of that certificate.
+	NodeManagerPendingFile = desired.WICDCertificates + `\cloud-node-manager-client-pending.pem`
 	// The kubelet's; their names are those of client-go's certificate store.
 	KubeletClientFile = desired.KubeletCertificates + `\kubelet-client-current.pem`
 	KubeletServerFile = desired.KubeletServing
@@ -88,40 +89,11 @@ const (
 	NodeManagerRequestPrefix = "cloud-node-manager-"
 )
 
-// Files stores a certificate and the request for the next one. It implements identity.Store.
-type Files struct {
-	disk             hostapi.Disk
-	current, pending string
-}
+// Files stores certificates on the disk of the host. It implements identity.Store.
+type Files struct{ hostapi.Disk }
 
-// WICDFiles returns the files of WICD's certificate.
-func WICDFiles(d hostapi.Disk) Files { return Files{d, WICDFile, PendingFile} }
-
-// NodeManagerFiles returns the files of the cloud-node-manager's certificate.
-func NodeManagerFiles(d hostapi.Disk) Files {
-	return Files{d, NodeManagerFile, desired.WICDCertificates + `\cloud-node-manager-client-pending.pem`}
-}
-
-// ReadIdentity implements identity.Store.
-func (f Files) ReadIdentity() ([]byte, error) { return f.disk.Read(f.current) }
-
-// WriteIdentity implements identity.Store.
-func (f Files) WriteIdentity(b []byte) error {
-	_, err := f.disk.WriteFile(f.current, string(b))
+// Write implements identity.Store.
+func (f Files) Write(name string, content []byte) error {
+	_, err := f.WriteFile(name, string(content))
 	return err
 }
-
-// ReadPending implements identity.Store.
-func (f Files) ReadPending() ([]byte, error) { return f.disk.Read(f.pending) }
-
-// WritePending implements identity.Store.
-func (f Files) WritePending(b []byte) error {
-	_, err := f.disk.WriteFile(f.pending, string(b))
-	return err
-}
-
-// RemovePending implements identity.Store.
-func (f Files) RemovePending() error { return f.disk.Remove(f.pending) }
-
-// Remove removes both files, if present.
-func (f Files) Remove() error { return errors.Join(f.disk.Remove(f.current), f.RemovePending()) }
