@@ -2,7 +2,6 @@ package hostapi
 
 import (
 	"fmt"
-	"math/bits"
 	"net"
 	"net/netip"
 	"slices"
@@ -88,27 +87,13 @@ func lengthOf(mask string) (int, bool) {
 func prefixOfEnds(first, last string) (netip.Prefix, bool) {
 	a, errA := netip.ParseAddr(strings.TrimSpace(first))
 	b, errB := netip.ParseAddr(strings.TrimSpace(last))
-	if errA != nil || errB != nil || a.BitLen() != b.BitLen() {
+	if errA != nil || errB != nil {
 		return netip.Prefix{}, false
 	}
-	x, y := a.AsSlice(), b.AsSlice()
-	length := 0
-	for i := range x {
-		same := bits.LeadingZeros8(x[i] ^ y[i])
-		length += same
-		if same < 8 {
-			break
+	for length := range a.BitLen() + 1 {
+		if p, err := a.Prefix(length); err == nil && p.Addr() == a && p.Contains(b) && !p.Contains(b.Next()) {
+			return p, true
 		}
 	}
-	p, err := a.Prefix(length)
-	if err != nil {
-		return netip.Prefix{}, false
-	}
-	mask := net.CIDRMask(length, a.BitLen())
-	for i := range x {
-		if x[i]&^mask[i] != 0 || y[i]|mask[i] != 0xff {
-			return netip.Prefix{}, false // not exactly one prefix
-		}
-	}
-	return p, true
+	return netip.Prefix{}, false
 }
