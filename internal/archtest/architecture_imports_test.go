@@ -140,8 +140,8 @@ func mayImport() map[string][]string {
 		},
 		"internal/node/overlaystatus": {"internal/shared/truncate"},
 		"internal/node/win": {
-			"internal/node/cri", "internal/node/hostapi", "internal/node/win/network", "internal/node/win/scm", "internal/shared/desired",
-			"internal/shared/wicdapi",
+			"internal/node/backoff", "internal/node/cri", "internal/node/hostapi", "internal/node/win/network", "internal/node/win/scm",
+			"internal/shared/desired", "internal/shared/wicdapi",
 		},
 		"internal/node/win/network": {"internal/node/hostnetwork", "internal/node/win/scm", "internal/shared/hns"},
 		"internal/node/win/scm":     {},

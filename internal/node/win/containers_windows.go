@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/win/network"
 )
 
@@ -118,7 +119,7 @@ func (c containers) End(ctx context.Context, name string) error {
 		if time.Now().After(end) {
 			return fmt.Errorf("ending container %s: it is there %v later", name, c.patience)
 		}
-		if err := pause(ctx, tick); err != nil {
+		if err := backoff.Sleep(ctx, tick); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/node/win/scm"
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
@@ -372,7 +373,7 @@ func mustRemove(t *testing.T, s hostapi.Services, name string) {
 		if err != nil && !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
 			t.Fatalf("deleting service %s: %v", name, err)
 		}
-		if err := pause(ctx, tick/4); err != nil {
+		if err := backoff.Sleep(ctx, tick/4); err != nil {
 			t.Fatalf("waiting until service %s is gone: %v", name, err)
 		}
 	}

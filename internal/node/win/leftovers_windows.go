@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/win/scm"
 )
 
@@ -31,7 +32,7 @@ func endLeftovers(ctx context.Context, command string) error {
 		}
 		for _, p := range left {
 			for !p.Ended() {
-				if err := pause(ctx, tick); err != nil {
+				if err := backoff.Sleep(ctx, tick); err != nil {
 					return fmt.Errorf("waiting until a process of %s that was left behind is gone: %w", program, err)
 				}
 			}
@@ -106,7 +107,7 @@ func (c containers) EndPrograms(ctx context.Context, folder string) (ended []str
 	}
 	for _, p := range left {
 		for !p.Ended() {
-			if err := pause(ctx, tick); err != nil {
+			if err := backoff.Sleep(ctx, tick); err != nil {
 				return ended, fmt.Errorf("waiting until the programs below %s have ended: %w", folder, err)
 			}
 		}

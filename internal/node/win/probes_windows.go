@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/cri"
 )
 
@@ -91,7 +92,7 @@ func dialPipe(ctx context.Context, name string) (net.Conn, error) {
 		if !errors.Is(err, windows.ERROR_PIPE_BUSY) {
 			return nil, err
 		}
-		if pauseErr := pause(ctx, tick); pauseErr != nil {
+		if pauseErr := backoff.Sleep(ctx, tick); pauseErr != nil {
 			return nil, fmt.Errorf("%w: %w", pauseErr, err)
 		}
 	}

@@ -120,7 +120,7 @@ func (s service) configure(d desired.Service) (changed bool, err error) {
 		}
 		changed = true
 	}
-	if !sameNames(now.dependsOn, d.DependsOn) {
+	if !desired.SameNames(now.dependsOn, d.DependsOn) {
 		changed = true
 	}
 	if !strings.EqualFold(now.account, account) {
@@ -139,20 +139,6 @@ func (s service) configure(d desired.Service) (changed bool, err error) {
 func (s service) runs() bool {
 	status, err := s.Status()
 	return err == nil && status.CurrentState != windows.SERVICE_STOPPED
-}
-
-// sameNames compares names of services in any order, as Windows does.
-func sameNames(a, b []string) bool {
-	return slices.Equal(sorted(a), sorted(b))
-}
-
-func sorted(names []string) []string {
-	var lower []string
-	for _, n := range names {
-		lower = append(lower, strings.ToLower(n))
-	}
-	slices.Sort(lower)
-	return lower
 }
 
 // setting is one of the SCM's further settings of a service, SERVICE_CONFIG_* in winsvc.h.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/node/win/scm"
 )
@@ -91,7 +92,7 @@ func (m manager) begin(ctx context.Context, name, command string) error {
 		if status.CurrentState != windows.SERVICE_STOP_PENDING {
 			break
 		}
-		if err := pause(ctx, tick); err != nil {
+		if err := backoff.Sleep(ctx, tick); err != nil {
 			return fmt.Errorf("waiting until it has stopped: %w", err)
 		}
 	}
@@ -155,7 +156,7 @@ func (s *services) started(ctx context.Context, m manager, name string) error {
 		if silent := time.Since(progress); silent > allowed {
 			return fmt.Errorf("it is starting, without progress for %v", silent.Round(time.Second))
 		}
-		if err := pause(ctx, tick); err != nil {
+		if err := backoff.Sleep(ctx, tick); err != nil {
 			return fmt.Errorf("it is starting: %w", err)
 		}
 	}
@@ -265,7 +266,7 @@ func (s *services) halt(ctx context.Context, m manager, name string) error {
 				return err
 			}
 		}
-		if err := pause(ctx, tick); err != nil {
+		if err := backoff.Sleep(ctx, tick); err != nil {
 			return fmt.Errorf("it is %s: %w", state(status), err)
 		}
 	}
@@ -313,7 +314,7 @@ func (m manager) kill(ctx context.Context, name string, p scm.Process) error {
 		if err != nil || status.CurrentState == windows.SERVICE_STOPPED && p.Ended() {
 			return err
 		}
-		if err := pause(ctx, tick); err != nil {
+		if err := backoff.Sleep(ctx, tick); err != nil {
 			return fmt.Errorf("its process was ended by force, but it is %s: %w", state(status), err)
 		}
 	}

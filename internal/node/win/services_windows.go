@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/node/win/scm"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
@@ -146,19 +147,9 @@ func (s *services) patiently(ctx context.Context, call func() error) error {
 		if time.Now().After(end) {
 			return err
 		}
-		if pauseErr := pause(ctx, tick); pauseErr != nil {
+		if pauseErr := backoff.Sleep(ctx, tick); pauseErr != nil {
 			return fmt.Errorf("%w: %w", pauseErr, err)
 		}
-	}
-}
-
-// pause waits, and returns early with an error when ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 

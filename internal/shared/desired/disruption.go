@@ -78,10 +78,12 @@ func (s Service) names(path string) bool {
 // environment and dependencies, in any order, are equal. Otherwise the service is stopped, redeclared and started.
 func SameDeclaration(a, b Service) bool {
 	return a.Description == b.Description && a.Command == b.Command &&
-		slices.Equal(sortedNames(a.DependsOn), sortedNames(b.DependsOn)) && maps.Equal(a.Environment, b.Environment)
+		SameNames(a.DependsOn, b.DependsOn) && maps.Equal(a.Environment, b.Environment)
 }
 
-// sortedNames returns names of services in a canonical order and in lower case, because Windows ignores case.
+// SameNames compares names of services as Windows does: in any order, and ignoring case.
+func SameNames(a, b []string) bool { return slices.Equal(sortedNames(a), sortedNames(b)) }
+
 func sortedNames(names []string) []string {
 	var lower []string
 	for _, name := range names {

@@ -3,6 +3,7 @@ package desired
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/payload"
@@ -52,12 +53,6 @@ func Content(m payload.Manifest, provider v1alpha1.NetworkProvider) payload.Mani
 	if provider == v1alpha1.NetworkFlannel {
 		return m
 	}
-	var files []payload.File
-	for _, f := range m.Files {
-		if f.Group != payload.Flannel {
-			files = append(files, f)
-		}
-	}
-	m.Files = files
+	m.Files = slices.DeleteFunc(slices.Clone(m.Files), func(f payload.File) bool { return f.Group == payload.Flannel })
 	return m
 }
