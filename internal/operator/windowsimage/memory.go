@@ -5,7 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
+	"k8s.io/apimachinery/pkg/util/cache"
+
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
 
@@ -18,7 +19,7 @@ const (
 // Memory caches the builds of images by the digests of their manifests, regardless of tags. Content with a digest never changes, so readers with
 // different credentials and mirrors can share a memory.
 type Memory struct {
-	known *registryclient.Recent[string, windowsbuild.Image]
+	known *cache.LRUExpireCache // windowsbuild.Image by digest
 
 	mu      sync.Mutex
 	reading map[string]chan struct{} // closed when the read has ended
@@ -26,14 +27,15 @@ type Memory struct {
 
 // NewMemory returns an empty memory.
 func NewMemory() *Memory {
-	return &Memory{known: registryclient.NewRecent[string, windowsbuild.Image](maxRemembered, remembered), reading: map[string]chan struct{}{}}
+	return &Memory{known: cache.NewLRUExpireCache(maxRemembered), reading: map[string]chan struct{}{}}
 }
 
 // get returns the cached value of a digest, or reads it. Of concurrent callers with the same digest, only one reads.
 func (m *Memory) get(ctx context.Context, digest string, read func() (windowsbuild.Image, error)) (windowsbuild.Image, error) {
 	for {
 		m.mu.Lock()
-		current, isKnown := m.known.Get(digest)
+		value, _ := m.known.Get(digest)
+		current, isKnown := value.(windowsbuild.Image)
 		other := m.reading[digest]
 		mine := make(chan struct{})
 		if !isKnown && other == nil {
@@ -48,7 +50,7 @@ func (m *Memory) get(ctx context.Context, digest string, read func() (windowsbui
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if err == nil {
-				m.known.Put(digest, current)
+				m.known.Add(digest, current, remembered)
 			}
 			delete(m.reading, digest)
 			close(mine)

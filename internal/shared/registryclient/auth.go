@@ -40,11 +40,11 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 	key := tokenKey{k.url.Scheme, a.Host, a.Repository, sha256.Sum256([]byte(credential.User + "\x00" + credential.Password + "\x00" + credential.IdentityToken))}
 	everywhere := key
 	everywhere.repository = ""
-	if token, found := c.tokens.Get(key); found {
-		k.authorization = token
-	} else {
-		k.authorization, _ = c.tokens.Get(everywhere)
+	token, found := c.tokens.Get(key)
+	if !found {
+		token, _ = c.tokens.Get(everywhere)
 	}
+	k.authorization, _ = token.(string)
 	answer, unasked, err := c.sendFirst(ctx, &k, credential)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 	if answer.StatusCode == http.StatusUnauthorized && answer.Request.URL.Host == k.url.Host {
 		challenges := answer.Header.Values("WWW-Authenticate")
 		discard(answer)
-		c.tokens.Drop(key)
+		c.tokens.Remove(key)
 		var lasts time.Duration
 		if k.authorization, lasts, err = c.authorize(ctx, a, k, credential, challenges); err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 			if strings.HasPrefix(k.authorization, "Basic ") {
 				key = everywhere
 			}
-			c.tokens.PutFor(key, k.authorization, lasts)
+			c.tokens.Add(key, k.authorization, lasts)
 		}
 	}
 	if err := checkStatus(answer, k.request.Method); err != nil {

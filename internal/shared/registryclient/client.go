@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 	"github.com/windows-machine-config/wmco/internal/shared/proxy"
@@ -87,9 +88,9 @@ type Client struct {
 	roots         *x509.CertPool
 	dial          Dial
 	check         func(context.Context, Hop) error
-	tokens        *Recent[tokenKey, string]
+	tokens        *cache.LRUExpireCache // authorization headers by tokenKey
 	// plain holds the hosts that responded without TLS.
-	plain *Recent[string, bool]
+	plain *cache.LRUExpireCache
 
 	mu         sync.Mutex
 	transports map[trust]*http.Transport
@@ -109,7 +110,7 @@ func New(o Options) *Client {
 	}
 	return &Client{
 		agent: o.Agent, keyring: mirrors.ReadKeyring(o.Keyring), passwordFirst: o.PasswordFirst, proxy: environment.ProxyFunc(), roots: rootsWith(nil, o.Certificates), dial: o.Dial, check: o.Check,
-		tokens: NewRecent[tokenKey, string](maxRemembered, remembered), plain: NewRecent[string, bool](maxRemembered, remembered), transports: map[trust]*http.Transport{},
+		tokens: cache.NewLRUExpireCache(maxRemembered), plain: cache.NewLRUExpireCache(maxRemembered), transports: map[trust]*http.Transport{},
 	}
 }
 
@@ -191,7 +192,7 @@ func (c *Client) Do(ctx context.Context, q Request, a mirrors.Attempt) (*http.Re
 	schemes := []string{"https"}
 	if a.Insecure {
 		schemes = []string{"https", "http"}
-		if isPlain, _ := c.plain.Get(a.Host); isPlain {
+		if _, isPlain := c.plain.Get(a.Host); isPlain {
 			schemes = []string{"http", "https"}
 		}
 	}
@@ -202,7 +203,7 @@ func (c *Client) Do(ctx context.Context, q Request, a mirrors.Attempt) (*http.Re
 		var failed *url.Error
 		if err == nil || !errors.As(err, &failed) || ctx.Err() != nil {
 			if scheme == "http" {
-				c.plain.Put(a.Host, true)
+				c.plain.Add(a.Host, nil, remembered)
 			}
 			return answer, err
 		}

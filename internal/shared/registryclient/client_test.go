@@ -134,24 +134,6 @@ func TestAPasswordIsSentUnasked(t *testing.T) {
 	}
 }
 
-func TestAFullMemoryForgets(t *testing.T) {
-	r := NewRecent[int, int](2, remembered)
-	for i := range 3 {
-		r.Put(i, i)
-	}
-	_, first := r.Get(0)
-	_, last := r.Get(2)
-	if first || !last || len(r.all) > 2 {
-		t.Errorf("it remembers %v", r.all)
-	}
-	if r.PutFor(4, 4, -1); len(r.all) != 2 {
-		t.Errorf("it remembers %v", r.all)
-	}
-	if _, old := r.Get(4); old {
-		t.Error("what is too old counts")
-	}
-}
-
 func FuzzAuthority(f *testing.F) {
 	f.Add(`Bearer realm="https://auth.test/token",service="x",scope="a b,c"`, `{"token": "x", "expires_in": 1e300}`)
 	f.Add(`Basic realm="\"`, `{"access_token": " "}`)

@@ -31,8 +31,9 @@ var errDamaged = errors.New(mirrors.Damaged)
 // answer tries the registries in order, and forwards the first one's content.
 func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) {
 	key := failedRequest{q.name, q.part, q.reference}
-	if message, ok := s.failed.Get(key); ok && !q.head {
-		s.failed.Drop(key)
+	value, _ := s.failed.Get(key)
+	if message, ok := value.(string); ok && !q.head {
+		s.failed.Remove(key)
 		refuse(w, http.StatusForbidden, "DENIED", message)
 		return
 	}
@@ -92,7 +93,7 @@ func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, rout
 // deny answers with status 403, for which containerd shows the message.
 func (s *serving) deny(w http.ResponseWriter, key failedRequest, q request, message string) {
 	if q.head {
-		s.failed.Put(key, message)
+		s.failed.Add(key, message, failureLasts)
 	}
 	refuse(w, http.StatusForbidden, "DENIED", message)
 }
@@ -165,10 +166,10 @@ func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o
 	if q.part != referrers {
 		digest := digestOf(q.reference, text)
 		if reported := answer.Header.Get("Docker-Content-Digest"); q.isDigest && digest != q.reference || !q.isDigest && reported != "" && reported != digestOf(reported, text) {
-			s.memory.damaged.Put(damage{content{q.name, q.reference}, a.Name}, true)
+			s.memory.damaged.Add(damage{content{q.name, q.reference}, a.Name}, nil, remembered)
 			return errDamaged
 		}
-		s.memory.children.Put(content{q.name, digest}, childrenOf(text))
+		s.memory.children.Add(content{q.name, digest}, childrenOf(text), remembered)
 		s.memory.remember(content{q.name, digest}, o, maxDepth)
 		h.Set("Docker-Content-Digest", digest)
 	} else if filters := answer.Header.Get("OCI-Filters-Applied"); filters != "" {

@@ -4,20 +4,16 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/cache"
+
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
-	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
 )
 
-// remembered is how long remembered facts are valid.
-const remembered = 10 * time.Minute
-
-// recent is a memory of limited size.
-type recent[K comparable, V any] = registryclient.Recent[K, V]
-
-func newRecent[K comparable, V any](lasts time.Duration) *recent[K, V] {
-	const most = 4096
-	return registryclient.NewRecent[K, V](most, lasts)
-}
+// Limits of memories: how many facts each holds, and how long they are valid.
+const (
+	maxRemembered = 4096
+	remembered    = 10 * time.Minute
+)
 
 // content is a digest in a repository, as in the image's name.
 type content struct {
@@ -34,9 +30,9 @@ type origin struct {
 
 // memory remembers where contents come from, and which places had other content instead.
 type memory struct {
-	origins  *recent[content, origin]
-	children *recent[content, []string]
-	damaged  *recent[damage, bool]
+	origins  *cache.LRUExpireCache // origin by content
+	children *cache.LRUExpireCache // digests, a []string, by content
+	damaged  *cache.LRUExpireCache // keys are of type damage
 }
 
 // damage is a content that is damaged at a place.
@@ -47,9 +43,9 @@ type damage struct {
 
 func newMemory() *memory {
 	return &memory{
-		origins:  newRecent[content, origin](remembered),
-		children: newRecent[content, []string](remembered),
-		damaged:  newRecent[damage, bool](remembered),
+		origins:  cache.NewLRUExpireCache(maxRemembered),
+		children: cache.NewLRUExpireCache(maxRemembered),
+		damaged:  cache.NewLRUExpireCache(maxRemembered),
 	}
 }
 
@@ -61,8 +57,9 @@ func (m *memory) remember(c content, o origin, depth int) {
 	if depth == 0 {
 		return
 	}
-	m.origins.Put(c, o)
-	children, _ := m.children.Get(c)
+	m.origins.Add(c, o, remembered)
+	value, _ := m.children.Get(c)
+	children, _ := value.([]string)
 	for _, child := range children {
 		m.remember(content{c.name, child}, o, depth-1)
 	}
@@ -72,7 +69,8 @@ func (m *memory) remember(c content, o origin, depth int) {
 // that had other content instead.
 func (s *serving) route(q request) (mirrors.Route, mirrors.Kind) {
 	kind, c := q.kind(), content{q.name, q.reference}
-	o, known := s.memory.origins.Get(c)
+	value, known := s.memory.origins.Get(c)
+	o, _ := value.(origin)
 	isNew := q.part == manifests && q.head // the first request of a pull determines the kind of reference
 	if known && q.isDigest && !isNew {
 		kind = o.kind

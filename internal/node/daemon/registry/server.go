@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/cache"
+
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
@@ -94,7 +96,7 @@ type serving struct {
 
 	log *slog.Logger
 	// failed are the messages of failed HEAD requests, which have no room for them; containerd repeats such a request with GET.
-	failed  *recent[failedRequest, string]
+	failed  *cache.LRUExpireCache // messages by failedRequest
 	request func(Result)
 	limits  limits
 	// gathering is the server's.
@@ -132,7 +134,7 @@ func (s *Server) Use(c Config) error {
 		options := registryclient.Options{Agent: "wicd", Keyring: c.Keyring, Proxy: c.Proxy, Certificates: c.Certificates, Dial: dialWide(s.Dial)}
 		next = &serving{
 			router: mirrors.NewRouter(*c.Table), client: registryclient.New(options), memory: newMemory(), pair: pair,
-			containerd: containerd.Bytes, log: s.Log, failed: newRecent[failedRequest, string](failureLasts), limits: s.limits, gathering: s.gathering, request: func(r Result) { s.counts[r].Add(1) },
+			containerd: containerd.Bytes, log: s.Log, failed: cache.NewLRUExpireCache(maxRemembered), limits: s.limits, gathering: s.gathering, request: func(r Result) { s.counts[r].Add(1) },
 		}
 	}
 	if s.state != nil {

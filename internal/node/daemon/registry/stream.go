@@ -226,7 +226,7 @@ func (l *layer) isDamaged() bool {
 	if algorithm+hex.EncodeToString(l.sum.Sum(nil)) == l.q.reference {
 		return false
 	}
-	l.memory.damaged.Put(damage{content{l.q.name, l.q.reference}, l.places[l.at].Name}, true)
+	l.memory.damaged.Add(damage{content{l.q.name, l.q.reference}, l.places[l.at].Name}, nil, remembered)
 	return true
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/cache"
+
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/operator/windowsimage"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
@@ -53,7 +55,7 @@ const (
 // images knows the Windows builds of images. Registries are queried on separate goroutines, once per image.
 type images struct {
 	read  read
-	known *registryclient.Recent[string, result]
+	known *cache.LRUExpireCache // result by image
 
 	mu      sync.Mutex
 	asked   map[string]time.Time // images with a pending lookup, and since when
@@ -71,14 +73,15 @@ type result struct {
 }
 
 func newImages(r read) *images {
-	return &images{read: r, known: registryclient.NewRecent[string, result](maxImages, rememberedOK), asked: map[string]time.Time{}, running: map[string]int{}}
+	return &images{read: r, known: cache.NewLRUExpireCache(maxImages), asked: map[string]time.Time{}, running: map[string]int{}}
 }
 
 // get returns what is known of an image. If nothing is known, it queues a lookup.
 func (m *images) get(ctx context.Context, image string) (windowsbuild.Image, answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r, found := m.known.Get(image); found {
+	value, _ := m.known.Get(image)
+	if r, found := value.(result); found {
 		if !r.ok {
 			return r.is, unknown
 		}
@@ -122,9 +125,9 @@ func (m *images) lookUp(ctx context.Context, w waiting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		m.known.PutFor(w.image, result{}, remembered)
+		m.known.Add(w.image, result{}, remembered)
 	} else {
-		m.known.Put(w.image, result{current, true})
+		m.known.Add(w.image, result{current, true}, rememberedOK)
 	}
 	delete(m.asked, w.image)
 	m.count--
