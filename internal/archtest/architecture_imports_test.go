@@ -42,7 +42,6 @@ func mayImport() map[string][]string {
 		"internal/shared/hns":               {},
 		"internal/shared/httpclient":        {"internal/shared/truncate"},
 		"internal/shared/mask":              {},
-		"internal/shared/mask/masktest":     {},
 		"internal/shared/metrics":           {"api"},
 		"internal/shared/mirrors":           {"internal/shared/trust"},
 		"internal/shared/nodestate":         {"api", "api/v1alpha1", "internal/shared/windowsbuild"},

@@ -61,7 +61,7 @@ func mustBeUsed(file, name string) bool {
 	case strings.HasPrefix(file, "internal/testing/sim/"), strings.HasPrefix(file, "internal/testing/sshserver/"),
 		strings.HasPrefix(file, "internal/operator/controllers/controllertest/"), strings.HasPrefix(file, "internal/node/daemon/daemontest/"),
 		strings.HasPrefix(file, "internal/observe/podrules/podrulestest/"),
-		strings.HasPrefix(file, "internal/testing/documents/"), strings.HasPrefix(file, "internal/shared/mask/masktest/"),
+		strings.HasPrefix(file, "internal/testing/documents/"),
 		name == "Reconcile", name == "Describe": // controller-runtime and Prometheus call these
 		return false
 	case strings.HasPrefix(file, "api/"):
