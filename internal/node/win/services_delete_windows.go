@@ -30,20 +30,10 @@ func (s *services) Delete(ctx context.Context, name string) error {
 
 // isOwnProcess reports whether a service is this process.
 func isOwnProcess(name string) (bool, error) {
-	m, err := connect(0)
-	if err != nil {
-		return false, err
-	}
-	defer m.Close()
-	svc, err := m.open(name, windows.SERVICE_QUERY_STATUS)
+	status, err := statusOf(name)
 	if errors.Is(err, hostapi.ErrNotFound) {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	defer svc.Close()
-	status, err := svc.Status()
 	return err == nil && status.ProcessId == windows.GetCurrentProcessId(), err
 }
 

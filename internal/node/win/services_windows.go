@@ -167,18 +167,23 @@ func (m manager) open(name string, access uint32) (service, error) {
 	return service{s}, err
 }
 
-// isRunning reports whether a service of Windows runs. Without it, the error is hostapi.ErrNotFound.
-func isRunning(name string) (bool, error) {
+// statusOf returns the status of a service. Without the service, the error is hostapi.ErrNotFound.
+func statusOf(name string) (windows.SERVICE_STATUS_PROCESS, error) {
 	m, err := connect(0)
 	if err != nil {
-		return false, err
+		return windows.SERVICE_STATUS_PROCESS{}, err
 	}
 	defer m.Close()
 	s, err := m.open(name, windows.SERVICE_QUERY_STATUS)
 	if err != nil {
-		return false, err
+		return windows.SERVICE_STATUS_PROCESS{}, err
 	}
 	defer s.Close()
-	status, err := s.Status()
-	return status.CurrentState == windows.SERVICE_RUNNING, err
+	return s.Status()
+}
+
+// isRunning reports whether a service of Windows runs. Without it, the error is hostapi.ErrNotFound.
+func isRunning(name string) (bool, error) {
+	status, err := statusOf(name)
+	return err == nil && status.CurrentState == windows.SERVICE_RUNNING, err
 }

@@ -107,17 +107,13 @@ func (n Node) checkPaths() error {
 		kubeletConfig, kubeletClientCA, containerdConfig, exporterConfig, wicdKubeconfig, clusterCA, flannelNetConf, mirrors.KubeletConfig,
 		credentialProviderConfig, nodeManagerKubeconfig,
 	}
-	var paths []string
 	for _, f := range n.Files {
-		paths = append(paths, f.Path)
-	}
-	for _, path := range paths {
-		if !slices.Contains(files, path) {
-			return fmt.Errorf("file %.128q is not allowed; allowed are %s", path, strings.Join(files, ", "))
+		if !slices.Contains(files, f.Path) {
+			return fmt.Errorf("file %.128q is not allowed; allowed are %s", f.Path, strings.Join(files, ", "))
 		}
 	}
 	networks := []string{cniConfig, proxyConfig}
-	paths = nil
+	var paths []string
 	if n.CNI != nil {
 		paths = append(paths, n.CNI.Path)
 	}

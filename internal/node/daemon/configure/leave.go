@@ -11,6 +11,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
+// leaving removes everything of the operator's from a host.
+type leaving struct {
+	work
+	cluster string
+	// program is the file of the running program; empty when unknown.
+	program string
+	// isOurs is true when the host has joined or has the operator's services: then the data of containerd and the kubelet belong to the operator,
+	// too.
+	isOurs bool
+	former former
+}
+
 // leaveSteps returns the steps that restore a host to its state before the join, in order: first whatever would repair what is removed, then
 // whatever uses it. Each may be interrupted at any point and is repeated by the next leave.
 func (l *leaving) leaveSteps() []step {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
@@ -69,19 +70,11 @@ func HashOf(r io.Reader) (string, error) {
 func (s Store) Verify(ctx context.Context, list []wicdapi.Content) (have map[string]bool, altered []string, err error) {
 	have = map[string]bool{}
 	verdicts := make([]verdict, len(list))
-	var next sync.Mutex
-	at := 0
+	var taken atomic.Int64
 	var workers sync.WaitGroup
 	for range min(4, runtime.GOMAXPROCS(0), len(list)) {
 		workers.Go(func() {
-			for {
-				next.Lock()
-				i := at
-				at++
-				next.Unlock()
-				if i >= len(list) || ctx.Err() != nil {
-					return
-				}
+			for i := taken.Add(1) - 1; i < int64(len(list)) && ctx.Err() == nil; i = taken.Add(1) - 1 {
 				verdicts[i] = s.check(list[i])
 			}
 		})
