@@ -42,8 +42,8 @@ type Waits struct {
 // ReplacementsWait is the cause for files that are replaced at the next start.
 const ReplacementsWait = "files in use wait for their replacement (PendingFileRenameOperations)"
 
-// Told returns all causes, for people.
-func (w Waits) Told() []string {
+// All returns all causes, for people.
+func (w Waits) All() []string {
 	reported := slices.Clone(w.Causes)
 	if len(w.Replacements) > 0 {
 		reported = append(reported, ReplacementsWait)

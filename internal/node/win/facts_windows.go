@@ -47,7 +47,7 @@ func (s *system) Facts(ctx context.Context) (wicdapi.HostFacts, error) {
 		Product:        text(currentVersion, "ProductName"),
 		Installation:   text(currentVersion, "InstallationType"),
 		Clock:          time.Now().UTC(),
-		PendingReboot:  waits().Told(),
+		PendingReboot:  waits().All(),
 	}
 	unread := func(fact string, err error) {
 		if err == nil {

@@ -136,15 +136,15 @@ func (m *Masker) commands(line string) (found spans) {
 		found = append(found, span{words[i].from + from, words[i].to})
 	}
 	for i := range args {
-		if at, ok := told(args, i); ok {
+		if at, ok := stated(args, i); ok {
 			found = append(found, words[at])
 		}
 	}
 	return found
 }
 
-// told finds a password stated in a sentence: "the password is x", "password x", "SecretString x".
-func told(args []string, i int) (at int, ok bool) {
+// stated finds a password in a sentence: "the password is x", "password x", "SecretString x".
+func stated(args []string, i int) (at int, ok bool) {
 	name := strings.Trim(args[i], `"'():,;[]{}`)
 	c := classOf(name)
 	if c == open || strings.ContainsAny(name, "=:/") {

@@ -144,7 +144,7 @@ func (s *session) signs(ctx context.Context) string {
 	if err := errors.Join(err, waitsErr); err != nil {
 		return "signs not told: " + err.Error()
 	}
-	all := slices.Concat(unfinished.Setup, unfinished.Servicing, waits.Told())
+	all := slices.Concat(unfinished.Setup, unfinished.Servicing, waits.All())
 	if len(all) == 0 {
 		return "nothing is unfinished"
 	}

@@ -149,7 +149,7 @@ func (b *boot) Facts(context.Context) (wicdapi.HostFacts, error) {
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: w.clockLocked(),
 		Interfaces: o.Quirks.Adapter.Interfaces(o.Interfaces, w.hns.hasOverlay()), SystemDrive: cmp.Or(o.SystemDrive, "C:"),
 		FreeBytes: o.FreeBytes, DiskBytes: max(o.FreeBytes, 100<<30), MemoryBytes: o.MemoryBytes, Processors: o.Processors, NUMANodes: 1,
-		PendingReboot: b.waitsLocked().Told(), Virtualization: b.virtualization, Listeners: o.Quirks.Adapter.Listeners,
+		PendingReboot: b.waitsLocked().All(), Virtualization: b.virtualization, Listeners: o.Quirks.Adapter.Listeners,
 		RuntimePipe: o.Quirks.Setup.DockerHasPipe || b.running[desired.ContainerdService] != nil,
 	}
 	b.hideLocked(&f)

@@ -28,7 +28,7 @@ func (e exclusions) try(ctx context.Context) error {
 	err := e.set(ctx)
 	if errors.Is(err, errExclusions) && ctx.Err() == nil {
 		e.recordNone("%v", err)
-		e.tell(wicdapi.Step{Name: e.step + ": none: " + err.Error()})
+		e.notify(wicdapi.Step{Name: e.step + ": none: " + err.Error()})
 		return nil
 	}
 	return err

@@ -22,7 +22,7 @@ func (f firewall) open(ctx context.Context) error {
 	err := f.set(ctx)
 	if errors.Is(err, hostapi.ErrNoFirewall) {
 		f.recordNone("%v", err)
-		f.tell(wicdapi.Step{Name: f.step + ": none: " + err.Error()})
+		f.notify(wicdapi.Step{Name: f.step + ": none: " + err.Error()})
 		return nil
 	}
 	return err

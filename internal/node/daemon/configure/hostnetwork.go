@@ -135,7 +135,7 @@ func (n hostNetwork) checkEngines(ctx context.Context) error {
 func (n hostNetwork) warn(format string, args ...any) {
 	message := truncate.Text(fmt.Sprintf(format, args...), truncate.Reported)
 	n.recordNone("%s", message)
-	n.tell(wicdapi.Step{Name: n.step + ": " + message})
+	n.notify(wicdapi.Step{Name: n.step + ": " + message})
 }
 
 // checkMTU warns of an adapter whose network is too small for the packets of pods, before the first network hides it below a virtual one. The host

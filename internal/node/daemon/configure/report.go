@@ -15,8 +15,8 @@ import (
 // report records changes: in the journal, to the caller, and in the result.
 type report struct {
 	disk hostapi.Disk
-	// tell is called at the beginning of each step.
-	tell    func(wicdapi.Step)
+	// notify is called at the beginning of each step, and with each change.
+	notify  func(wicdapi.Step)
 	step    string
 	began   time.Time
 	changed []string
@@ -31,7 +31,7 @@ func (r *report) recordChange(format string, args ...any) {
 	change := fmt.Sprintf(format, args...)
 	r.changed = append(r.changed, change)
 	state.Note(r.disk, wicdapi.JournalEntry{Time: r.began.UTC(), Step: r.step, Change: change, Duration: time.Since(r.began)})
-	r.tell(wicdapi.Step{Name: r.step + ": " + change})
+	r.notify(wicdapi.Step{Name: r.step + ": " + change})
 }
 
 // recordNone records in the journal why nothing was changed.
@@ -56,7 +56,7 @@ type work struct {
 }
 
 func newWork(h hostapi.Host, notify func(wicdapi.Step)) work {
-	return work{Host: h, report: &report{disk: h.Disk, tell: notify}}
+	return work{Host: h, report: &report{disk: h.Disk, notify: notify}}
 }
 
 // readOurs reads a file in which WICD recorded what it changed on the host. An unreadable one counts as empty: what is there could belong to others, and
@@ -90,7 +90,7 @@ func (r *report) run(ctx context.Context, steps []step) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		r.begin(s.name)
-		r.tell(wicdapi.Step{Name: s.name})
+		r.notify(wicdapi.Step{Name: s.name})
 		err := s.do(ctx)
 		if errors.Is(err, errRebooting) {
 			return err

@@ -70,7 +70,7 @@ func (v *Verifier) remember(serial int64) {
 
 // Refuse reports that a ConfigMap is not followed. The node stays as it is.
 func (v *Verifier) Refuse(name string, reason error) {
-	if v.refusal.Tell(fmt.Sprintf("ConfigMap %s was rejected: %v", name, reason)) {
+	if v.refusal.Report(fmt.Sprintf("ConfigMap %s was rejected: %v", name, reason)) {
 		v.Log.Warn("Published settings rejected", "ConfigMap", name, "error", reason.Error())
 	}
 }

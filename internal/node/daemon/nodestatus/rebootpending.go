@@ -90,7 +90,7 @@ func (r *RebootPending) look(ctx context.Context, boot string) (reason []string,
 	if err != nil { // a restart may then be reported that does not help
 		r.Log.Warn("Recording pending file replacements failed", "error", err.Error())
 	}
-	reason = waits.Told()
+	reason = waits.All()
 	if r.Record.Local.Kubelet.WaitsFor(boot) {
 		reason = append(reason, "changes to the CPU, memory or topology manager of the kubelet take effect (spec.kubelet of WindowsConfig)")
 	}

@@ -31,8 +31,8 @@ func NewRefusal(reason string, wake state.Signal) *Refusal {
 	return &Refusal{reason: reason, wake: wake}
 }
 
-// Tell reports a message, and returns false if the last report was less than refusedEvery ago.
-func (r *Refusal) Tell(message string) bool {
+// Report reports a message, and returns false if the last report was less than refusedEvery ago.
+func (r *Refusal) Report(message string) bool {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()

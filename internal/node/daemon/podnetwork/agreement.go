@@ -109,9 +109,9 @@ func (a *agreement) isFresh(now time.Time) bool {
 	return a.refuted == 0 && a.confirmed != "" && now.Sub(a.at) < confirmedFor
 }
 
-// tell requires that a close look confirms each loss before the Node reports it. If the generations disagree, the Node reports that nothing is
+// confirm leaves losses out of the Node's report until a close look confirms them. If the generations disagree, the Node reports that nothing is
 // repaired, instead of losses that may not exist. problems and notices are the counts before this judgment.
-func (a *agreement) tell(j *judgement, problems, notices int) {
+func (a *agreement) confirm(j *judgement, problems, notices int) {
 	losses := j.plan.problems[problems:]
 	if len(losses) == 0 {
 		a.refuted, a.confirmed = 0, ""

@@ -54,7 +54,7 @@ func TestNothingIsRepairedWhileWindowsDisagrees(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), cluster: cluster(5), proxy: 100}
 			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 			_ = lookTwice(m, &v, healthy(5))
 			v.state = lists(healthy(5))
@@ -89,7 +89,7 @@ func TestNothingIsRepairedWhileWindowsDisagrees(t *testing.T) {
 
 // TestOnlyWhatBothGenerationsHaveIsRemoved: an object that only the lists have may have been replaced.
 func TestOnlyWhatBothGenerationsHaveIsRemoved(t *testing.T) {
-	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(2), told: cluster(2), proxy: 100}
+	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(2), cluster: cluster(2), proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 	for i := range 3 {
 		v.state.LoadBalancers = append(v.state.LoadBalancers,
@@ -124,7 +124,7 @@ func TestNothingIsLostSoonAfterTheServiceHasStarted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(0), told: cluster(0), proxy: 100, service: 7}
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(0), cluster: cluster(0), proxy: 100, service: 7}
 			if name == "a message" {
 				v.service = 0
 			}
@@ -160,7 +160,7 @@ func TestTheHostsEndpointIsCreatedAgainOnlyAsARepair(t *testing.T) {
 		t.Run(string(repair), func(t *testing.T) {
 			want := overlayWanted()
 			want.Repair = repair
-			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(0), told: cluster(0), proxy: 100, service: 7}
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(0), cluster: cluster(0), proxy: 100, service: 7}
 			judge := func() networkPlan {
 				v.evidence, v.close = nil, nil
 				return m.decide(want, &v, answers{

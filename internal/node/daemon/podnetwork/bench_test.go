@@ -33,7 +33,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 	f.knowsServices, f.knowsSlices = true, true
 	age(f)
-	m, v := newNetworkMemory(), networkView{now: time.Now(), state: s, told: f, proxy: 100}
+	m, v := newNetworkMemory(), networkView{now: time.Now(), state: s, cluster: f, proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 	local := hns.Endpoint{ID: "local", Network: "n1", Address: addr("10.132.1.77")}
 	for name, change := range map[string]func(i int){

@@ -34,7 +34,7 @@ func TestARestartIsNotForgottenForAQuestion(t *testing.T) {
 		}, "network overlay was re-created"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(3), told: cluster(3), proxy: 100}
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(3), cluster: cluster(3), proxy: 100}
 			look := func() networkPlan {
 				v.now = v.now.Add(networkSoon)
 				return lookTwice(m, &v, v.state)

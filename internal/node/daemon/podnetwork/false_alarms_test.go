@@ -26,7 +26,7 @@ type hours struct {
 // play judges two hours in passes of 30 seconds. A new kube-proxy starts two seconds after a restart.
 func play(f *frontends, s hns.State) (h hours) {
 	m := newNetworkMemory()
-	v := networkView{now: time.Now(), state: s, told: f, proxy: 100}
+	v := networkView{now: time.Now(), state: s, cluster: f, proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 	for range 240 {
 		p := judgeAnswered(m, overlayWanted(), &v, confirmed)
@@ -144,7 +144,7 @@ func TestALossNeedsProof(t *testing.T) {
 		"only other questions are answered": {func(questions) *evidence { return &evidence{owned: newFrontends("win-1")} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), cluster: cluster(5), proxy: 100}
 			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 			_ = judgeAnswered(m, overlayWanted(), &v, test.answer)
 			lose(&v)
@@ -164,7 +164,7 @@ func TestALossNeedsProof(t *testing.T) {
 
 // TestRestartsAreLimited: Windows may lose load balancers repeatedly.
 func TestRestartsAreLimited(t *testing.T) {
-	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
+	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), cluster: cluster(5), proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 	var at []time.Duration
 	began := v.now
@@ -194,7 +194,7 @@ func TestRepairsCanBeSwitchedOff(t *testing.T) {
 		t.Run(repair, func(t *testing.T) {
 			want := overlayWanted()
 			want.Repair = v1alpha1.RepairFull
-			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), cluster: cluster(5), proxy: 100}
 			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 			_ = judgeAnswered(m, want, &v, confirmed)
 			m.pods.known[addr("10.132.1.5")] = "pod"
@@ -245,7 +245,7 @@ func TestWrongBackendsAreReported(t *testing.T) {
 
 // TestManyPodsAreEndedInTurn: a host whose pods all start at once serves none of them.
 func TestManyPodsAreEndedInTurn(t *testing.T) {
-	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(1), told: cluster(1), proxy: 100}
+	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(1), cluster: cluster(1), proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 	for i := range 25 {
 		a := addr(fmt.Sprintf("10.132.1.%d", i+20))

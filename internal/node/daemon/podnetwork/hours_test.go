@@ -306,7 +306,7 @@ func (w *world) tellDaemon(t told, now time.Time) {
 
 func (w *world) look() {
 	w.looks++
-	v := networkView{now: w.now, state: w.state, told: w.front, proxy: w.kube.process}
+	v := networkView{now: w.now, state: w.state, cluster: w.front, proxy: w.kube.process}
 	p := w.memory.decide(overlayWanted(), &v, answers{
 		ask:     w.answer,
 		closely: func([]string) *closeView { return &closeView{second: w.state, after: w.state} },

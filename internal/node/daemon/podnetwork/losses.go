@@ -188,9 +188,9 @@ type balancerLosses struct {
 	expected, missing int
 	// lost are those that need a restart of kube-proxy, with their Services.
 	lost map[kubeproxy.Frontend]types.NamespacedName
-	// told are for the Node's condition: everything lost, and during a repair everything missing. late were never created, and stale have other back
-	// ends than their Services.
-	told, late, stale []string
+	// reported are for the Node's condition: everything lost, and during a repair everything missing. late were never created, and stale have
+	// other back ends than their Services.
+	reported, late, stale []string
 }
 
 // judge compares load balancers with Services.
@@ -205,7 +205,7 @@ func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
 	}
 	made, mayGo := backendsIn(own), backendsIn(former)
 	patience := b.patience(j)
-	expected := j.told.expected(j.now, lostAfter, j.onHost)
+	expected := j.cluster.expected(j.now, lostAfter, j.onHost)
 	for front, p := range b.made {
 		if _, isExpected := expected[front]; !isExpected {
 			p.show(j, unneeded)
@@ -255,7 +255,7 @@ func (l *balancerLosses) add(front kubeproxy.Frontend, service types.NamespacedN
 	}
 	switch {
 	case p == abandoned || p == lost && isOverdue || isRepair && !isOverdue:
-		l.told = append(l.told, name)
+		l.reported = append(l.reported, name)
 	case p != lost && isOverdue:
 		l.late = append(l.late, name)
 	}
@@ -323,7 +323,7 @@ func (b *balancers) patience(j *judgement) map[phase]time.Duration {
 	switch {
 	case len(j.state.LoadBalancers) == 0 && previous >= massLoss:
 		patience = 0
-	case j.told.busy(j.now):
+	case j.cluster.busy(j.now):
 		patience = lostWhenBusy
 	}
 	return map[phase]time.Duration{unseen: lateAfter, awaited: lateAfter, abandoned: lateAfter, seen: patience, lost: patience}

@@ -124,13 +124,13 @@ func (m *networkMemory) judgeParts(j *judgement) {
 	if m.pods.judge(j) {
 		m.unsteadySince = j.now
 	}
-	if j.told != nil {
+	if j.cluster != nil {
 		if j.proxy != 0 { // a kube-proxy that is not running creates them when it starts
 			m.proxy.judge(j, &m.balancers)
 		}
 		m.owners.judge(j, m.id)
 	}
-	m.agreement.tell(j, problems, notices)
+	m.agreement.confirm(j, problems, notices)
 }
 
 // seeService detects a start of the Host Network Service, whose lists may then be incomplete for a while. If its process is unknown, a change

@@ -28,7 +28,7 @@ type owners struct {
 func (o *owners) judge(j *judgement, network string) {
 	services := j.want.ServiceRanges()
 	wasService := func(a netip.Addr) bool {
-		return j.told.wasService(a, j.now) || slices.ContainsFunc(services, func(p netip.Prefix) bool { return p.Contains(a) })
+		return j.cluster.wasService(a, j.now) || slices.ContainsFunc(services, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
 	without, candidates := map[string]presence{}, hns.State{}
 	isOverdue := func(id string) bool {
@@ -45,7 +45,7 @@ func (o *owners) judge(j *judgement, network string) {
 		for _, id := range b.Endpoints {
 			used[id] = true
 		}
-		isOwned := slices.ContainsFunc(b.VIPs, func(vip netip.Addr) bool { return j.told.owns(vip) || !wasService(vip) })
+		isOwned := slices.ContainsFunc(b.VIPs, func(vip netip.Addr) bool { return j.cluster.owns(vip) || !wasService(vip) })
 		if len(b.VIPs) > 0 && !isOwned && j.isKubeProxys(b) && isOverdue(b.ID) {
 			candidates.LoadBalancers = append(candidates.LoadBalancers, b)
 		}
@@ -53,7 +53,7 @@ func (o *owners) judge(j *judgement, network string) {
 	for _, e := range j.state.Endpoints {
 		isHost := slices.ContainsFunc(j.state.Networks, func(n hns.Network) bool { return n.ManagementIP == e.Address })
 		isKubeProxys := e.Remote && e.Network == network && e.Name != j.want.Endpoint && (wasService(e.Address) || hasConjuredMAC(e))
-		if isKubeProxys && !j.told.owns(e.Address) && !used[e.ID] && !isHost && isOverdue(e.ID) {
+		if isKubeProxys && !j.cluster.owns(e.Address) && !used[e.ID] && !isHost && isOverdue(e.ID) {
 			candidates.Endpoints = append(candidates.Endpoints, e)
 		}
 	}

@@ -21,8 +21,8 @@ type networkView struct {
 	// state is empty if the read failed with err.
 	state hns.State
 	err   error
-	// told is the view of the cluster's Services; nil until they were listed.
-	told *frontends
+	// cluster is the view of the cluster's Services; nil until they were listed.
+	cluster *frontends
 	// pods are running pods whose address no endpoint has, as libcni cached them.
 	pods []podNetwork
 	// proxy is the process of kube-proxy; 0 if it does not run.

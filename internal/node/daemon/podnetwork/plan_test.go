@@ -184,7 +184,7 @@ func TestNetworkIsJudged(t *testing.T) {
 		"one is lost while much changes": {
 			{}, {after: minute, change: all(lose("lb-1"), func(v *networkView) {
 				for i := range 25 {
-					v.told.readService(serviceNamed(fmt.Sprintf("new%d", i), fmt.Sprintf("10.96.2.%d", i)), v.now)
+					v.cluster.readService(serviceNamed(fmt.Sprintf("new%d", i), fmt.Sprintf("10.96.2.%d", i)), v.now)
 				}
 			})}, {after: 10 * time.Second}, {after: 15 * time.Second}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
 		},
@@ -201,7 +201,7 @@ func TestNetworkIsJudged(t *testing.T) {
 			{change: func(v *networkView) { v.proxy = 0 }}, {after: minute, change: lose("lb-1")}, {after: minute},
 		},
 		"the cluster has not told": {
-			{change: func(v *networkView) { v.told = nil }}, {after: minute, change: lose("lb-1", "stale")}, {after: time.Hour},
+			{change: func(v *networkView) { v.cluster = nil }}, {after: minute, change: lose("lb-1", "stale")}, {after: time.Hour},
 		},
 		"the service was away": {
 			{}, {after: minute, change: away, told: "HNSUnavailable"}, {after: 2 * time.Second, told: "HNSUnavailable"},
@@ -256,7 +256,7 @@ func TestNetworkIsJudged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), cluster: cluster(5), proxy: 100}
 			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 			for i, l := range looks {
 				v.now = v.now.Add(l.after)

@@ -29,10 +29,10 @@ func (p *networkPlan) judgePorts(v networkView, ours []uint16) {
 	if message := v.ports.ExcludedOf(ours); message != "" {
 		p.limits = append(p.limits, networkProblem{api.ReasonPortsExcluded, message})
 	}
-	if v.told == nil {
+	if v.cluster == nil {
 		return
 	}
-	if message := v.ports.ShortFor(v.told.size()); message != "" {
+	if message := v.ports.ShortFor(v.cluster.size()); message != "" {
 		p.limits = append(p.limits, networkProblem{api.ReasonDynamicPortsShort, message})
 	}
 }

@@ -81,17 +81,18 @@ func (k *kubeProxy) judge(j *judgement, b *balancers) {
 	if len(l.lost) > 0 && !starts {
 		note = k.repair(j, b, l.lost)
 	}
-	l.tell(j, note)
+	l.report(j, note)
 }
 
-// tell adds the losses to the plan. A load balancer that kube-proxy never created is not a fault of this node's network, unless all are missing.
-func (l balancerLosses) tell(j *judgement, note string) {
-	for _, names := range [][]string{l.told, l.late, l.stale} {
+// report adds the losses to the plan. A load balancer that kube-proxy never created is not a fault of this node's network, unless all are missing.
+func (l balancerLosses) report(j *judgement, note string) {
+	for _, names := range [][]string{l.reported, l.late, l.stale} {
 		slices.Sort(names)
 	}
 	list := func(names []string) string { return truncate.List(names, namedLosses, ", ") }
-	if len(l.told) > 0 {
-		j.plan.problem(api.ReasonLoadBalancersLost, "%d of %d Service ports have no load balancer: %s%s", len(l.told), l.expected, list(l.told), note)
+	if len(l.reported) > 0 {
+		j.plan.problem(api.ReasonLoadBalancersLost, "%d of %d Service ports have no load balancer: %s%s",
+			len(l.reported), l.expected, list(l.reported), note)
 	}
 	if len(l.late) == l.expected && l.expected >= massLoss {
 		j.plan.problem(api.ReasonLoadBalancersLost, "kube-proxy created none of the %d load balancers for Services, see its log: %s", l.expected, list(l.late))

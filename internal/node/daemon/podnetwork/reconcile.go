@@ -173,7 +173,7 @@ func (n *reconciliation) see(ctx context.Context) networkView {
 	v := networkView{maker: n.readStatus()}
 	v.state, v.err = n.Host.Networks.Look(ctx)
 	if n.frontends.known() {
-		v.told = n.frontends
+		v.cluster = n.frontends
 	}
 	v.proxy, v.service = n.processes(ctx)
 	if v.err == nil {

@@ -123,7 +123,7 @@ func TestNoLookIsUnlisted(t *testing.T) {
 		want.Once = seed%2 == 0
 		for look := range 500 {
 			now = now.Add(time.Duration(random.IntN(200)) * time.Second)
-			v := networkView{now: now, state: healthy(random.IntN(6)), told: cluster(random.IntN(6)), proxy: uint32(random.IntN(3))}
+			v := networkView{now: now, state: healthy(random.IntN(6)), cluster: cluster(random.IntN(6)), proxy: uint32(random.IntN(3))}
 			v.state.Networks[0].ID = fmt.Sprint("n", random.IntN(2))
 			switch {
 			case one():
@@ -137,7 +137,7 @@ func TestNoLookIsUnlisted(t *testing.T) {
 			case one():
 				v.state.LoadBalancers = append(v.state.LoadBalancers, hns.LoadBalancer{ID: "orphan", VIPs: []netip.Addr{addr("10.96.9.9")}})
 			case one():
-				v.told = nil
+				v.cluster = nil
 			}
 			if p := m.judge(want, v); len(p.unlisted) > 0 {
 				t.Fatalf("seed %d, look %d: %v (phases %s)", seed, look, p.unlisted, slices.Sorted(maps.Values(map[int]phase{0: m.hns, 1: m.network, 2: m.proxy.phase})))

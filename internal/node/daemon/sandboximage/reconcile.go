@@ -74,7 +74,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 			retry = backoff.Between(firstPause, longestPause)
 		case errors.As(err, &refused) && !isAway(refused):
 			r.Log.Warn("Pulling the sandbox image failed", "image", r.Record.Desired.SandboxImage, "error", withoutSecrets(refused.Error()))
-			r.tell(judge(time.Now(), r.Record.Desired.SandboxImage, r.Wanted.SandboxImage, r.IsPresent(), refused))
+			r.setFinding(judge(time.Now(), r.Record.Desired.SandboxImage, r.Wanted.SandboxImage, r.IsPresent(), refused))
 			wait = retry.Next()
 		default: // the runtime does not answer, which the supervisor reports
 			wait = startPause
@@ -129,7 +129,7 @@ func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
 	began := time.Now()
 	pulling, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
-	slow := time.AfterFunc(slowPull, func() { r.tell(pullTakesLong(began, name, r.Wanted.SandboxImage, r.IsPresent())) })
+	slow := time.AfterFunc(slowPull, func() { r.setFinding(pullTakesLong(began, name, r.Wanted.SandboxImage, r.IsPresent())) })
 	defer slow.Stop()
 	if err := r.Host.Runtime.Pull(pulling, name, loginOf(r.Wanted.PullSecret(), name)); err != nil {
 		if pulling.Err() != nil && ctx.Err() == nil {
@@ -168,14 +168,14 @@ func (r *Reconciler) setPresent(name string) {
 	r.present = true
 	r.mu.Unlock()
 	if name == r.Record.Desired.SandboxImage {
-		r.tell(finding{known: true, image: name})
+		r.setFinding(finding{known: true, image: name})
 	} else if isNew {
 		r.wake.Send()
 	}
 }
 
-// tell stores a finding for the Node. The message is kept while the reason stays the same, because each change would be a write.
-func (r *Reconciler) tell(f finding) {
+// setFinding stores a finding for the Node. The message is kept while the reason stays the same, because each change would be a write.
+func (r *Reconciler) setFinding(f finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.is.known && r.is.reason == f.reason {

@@ -101,7 +101,7 @@ func (r *Requester) checkOrder(reported announcement) (o obeyed, found bool, err
 		return o, true, nil
 	}
 	message := fmt.Sprintf("the node keeps version %s although annotation %s requests %.128q: %v", r.Record.Desired.Version, api.AnnotationDesiredVersion, reported.version, reason)
-	if r.refusal.Tell(message) {
+	if r.refusal.Report(message) {
 		r.Log.Warn("Version refused", "error", message)
 	}
 	return obeyed{}, false, nil

@@ -38,7 +38,7 @@ func mustWaits(t *testing.T, f NextStartFixture) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return waits.Told()
+	return waits.All()
 }
 
 func whatWindowsWaitsForIsTold(t *testing.T, f NextStartFixture) {
