@@ -27,7 +27,7 @@ const (
 )
 
 // errMessage means that bytes are no Protocol Buffers message.
-var errMessage = errors.New("the answer is no message of Protocol Buffers")
+var errMessage = errors.New("the answer is not a message of Protocol Buffers")
 
 // appendBytes adds a field with bytes, a text or another message to a message. It omits an empty field, as Protocol Buffers do.
 func appendBytes[T string | []byte](message []byte, field uint64, value T) []byte {

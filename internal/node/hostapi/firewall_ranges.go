@@ -19,7 +19,7 @@ func checkRanges(ranges []string) error {
 	}
 	for _, r := range ranges {
 		if p, err := netip.ParsePrefix(r); err != nil || p.Addr().Is4In6() || p.Bits() == 0 || p != p.Masked() {
-			return fmt.Errorf("%.100q is no range of addresses such as 10.0.0.0/16", r)
+			return fmt.Errorf("%.100q is not a range of addresses such as 10.0.0.0/16", r)
 		}
 	}
 	return nil

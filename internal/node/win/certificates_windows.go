@@ -69,7 +69,7 @@ func (certificates) Remove(ctx context.Context, hash string) (removed bool, err 
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("trusting certificate %s no more: %w", hash, err)
+		return false, fmt.Errorf("removing certificate %s from the trusted roots: %w", hash, err)
 	}
 	return removed, nil
 }

@@ -94,7 +94,7 @@ func listSystems(dll *windows.LazyDLL) ([]string, error) {
 		Owner string `json:"Owner"`
 	}
 	if err := json.Unmarshal([]byte(list), &all); err != nil && list != "" {
-		return nil, fmt.Errorf("reading what %s says: %w", enumerate, err)
+		return nil, fmt.Errorf("parsing the answer of %s: %w", enumerate, err)
 	}
 	var names []string
 	for _, system := range all {
@@ -117,7 +117,7 @@ func (c containers) End(ctx context.Context, name string) error {
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("ending container %s: it is there %v later", name, c.patience)
+			return fmt.Errorf("ending container %s: it still exists after %v", name, c.patience)
 		}
 		if err := backoff.Sleep(ctx, tick); err != nil {
 			return err
@@ -205,7 +205,7 @@ func hcsCall(dll *windows.LazyDLL, function string, arguments ...uintptr) error 
 	if code&0x1fff0000 == 0x00070000 { // an error of Win32
 		code &= 0xffff
 	}
-	return fmt.Errorf("%s answers: %w", function, syscall.Errno(code))
+	return fmt.Errorf("%s: %w", function, syscall.Errno(code))
 }
 
 // textOf returns a text that a function returned, and frees it.

@@ -83,10 +83,10 @@ func runDISM(ctx context.Context, what, feature string) (answer dismAnswer, err 
 		return answer, ctx.Err()
 	}
 	if err != nil {
-		return answer, fmt.Errorf("the process that asks DISM: %w: %s", err, bytes.TrimSpace(complaint.Bytes()[:min(complaint.Len(), complaintBytes)]))
+		return answer, fmt.Errorf("running DISM in another process: %w: %s", err, bytes.TrimSpace(complaint.Bytes()[:min(complaint.Len(), complaintBytes)]))
 	}
 	if err := json.Unmarshal(output.Bytes(), &answer); err != nil {
-		return answer, fmt.Errorf("reading the answer of the process that asks DISM: %w", err)
+		return answer, fmt.Errorf("parsing the answer of the process that runs DISM: %w", err)
 	}
 	return answer, answer.err()
 }

@@ -119,7 +119,7 @@ func openPolicy() (policy, error) {
 	}
 	rules, err := oleutil.GetProperty(whole.IDispatch, "Rules")
 	if err == nil && rules.ToIDispatch() == nil {
-		err = errors.New("there is no object")
+		err = errors.New("no object")
 	}
 	if err != nil {
 		whole.Release()

@@ -1,6 +1,7 @@
 package win
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -46,7 +47,7 @@ func (s wmiServices) instance(class string, use func(wmiClassObject) error) erro
 func (s wmiServices) do(class, method string, set, get func(wmiClassObject) error) error {
 	out, err := s.execute(class, method, set)
 	if err == nil && out.IUnknown == nil {
-		err = fmt.Errorf("there is no result")
+		err = errors.New("no result")
 	}
 	if err != nil {
 		return fmt.Errorf("calling %s of %s: %w", method, class, err)

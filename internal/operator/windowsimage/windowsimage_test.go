@@ -87,7 +87,7 @@ func TestImageBuildsAreDetected(t *testing.T) {
 		"one image":           {single(`{"os": "windows", "os.version": "10.0.17763.3287"}`), windowsbuild.Image{Builds: []windowsbuild.Build{17763}}, "", 2},
 		"one for Linux":       {single(`{"os": "linux"}`), windowsbuild.Image{}, "", 2},
 		"one without version": {single(`{"os": "windows"}`), windowsbuild.Image{Any: true}, "", 2},
-		"one with a bad one":  {single(`{"os": "windows", "os.version": "ltsc2022"}`), windowsbuild.Image{}, "is no version", 2},
+		"one with a bad one":  {single(`{"os": "windows", "os.version": "ltsc2022"}`), windowsbuild.Image{}, "is not a version", 2},
 		"one without system":  {single(`{}`), windowsbuild.Image{}, "names no system", 2},
 		"a lie":               {lied, windowsbuild.Image{}, "not what the digest says", 2},
 		"no tag":              {nil, windowsbuild.Image{}, "not found", 1},

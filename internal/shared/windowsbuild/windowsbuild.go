@@ -70,18 +70,18 @@ func (b Build) String() string {
 func Parse(version string) (Build, error) {
 	parts := strings.SplitN(version, ".", 5)
 	if len(parts) != 3 && len(parts) != 4 {
-		return 0, fmt.Errorf("%.40q is no version of Windows such as 10.0.20348.2402", version)
+		return 0, fmt.Errorf("%.40q is not a version of Windows such as 10.0.20348.2402", version)
 	}
 	var numbers [4]int
 	for i, part := range parts {
 		n, err := strconv.ParseUint(part, 10, 31)
 		if err != nil || strconv.FormatUint(n, 10) != part { // no signs, no leading zeros
-			return 0, fmt.Errorf("%.40q is no version of Windows such as 10.0.20348.2402", version)
+			return 0, fmt.Errorf("%.40q is not a version of Windows such as 10.0.20348.2402", version)
 		}
 		numbers[i] = int(n)
 	}
 	if numbers[0] != 10 || numbers[1] != 0 || numbers[2] == 0 || numbers[2] > 65_535 {
-		return 0, fmt.Errorf("%.40q is no version of a Windows that runs containers", version)
+		return 0, fmt.Errorf("%.40q is not a version of a Windows that runs containers", version)
 	}
 	return Build(numbers[2]), nil
 }
