@@ -76,7 +76,7 @@ func (m *Masker) arguments(args []string) map[int]int {
 	secret := map[int]int{}
 	for i, arg := range args {
 		if flag := strings.TrimLeft(arg, "-/"); i+1 < len(args) && flag != arg && !strings.ContainsAny(flag, "=:") && isSecretFlag(flag) {
-			if next := args[i+1]; !isFlag(next) && !isProse(next) && !isHonest(flag, next) {
+			if next := args[i+1]; !isFlag(next) && !isProse(next) && !isHarmless(flag, next) {
 				secret[i+1] = 0
 			}
 		}
@@ -159,7 +159,7 @@ func stated(args []string, i int) (at int, ok bool) {
 		if c == password || compound {
 			return at, isTyped(word)
 		}
-		return at, isMade(word)
+		return at, isGenerated(word)
 	}
 	return 0, false
 }
@@ -173,8 +173,8 @@ func isTyped(w string) bool {
 	return letters && strings.ContainsAny(w, "0123456789!@#$%^&*+~?")
 }
 
-// isMade reports whether a program generated a word: it is long, with upper-case and lower-case letters and digits.
-func isMade(w string) bool {
+// isGenerated reports whether a program generated a word: it is long, with upper-case and lower-case letters and digits.
+func isGenerated(w string) bool {
 	return len(w) >= 16 && strings.ContainsAny(w, "0123456789") && strings.ToLower(w) != w && strings.ToUpper(w) != w && strings.Trim(w, "-_.~+=") == w &&
 		!strings.ContainsAny(w, `/:\"'()<>[]{}`)
 }

@@ -225,7 +225,8 @@ func (d *document) besideName(i int) (masked string, known bool) {
 			}
 			column, other, name, found := yamlField(d.lines[beside])
 			name = strings.Trim(name, `"', `)
-			if found && column == at && (strings.EqualFold(other, "name") || strings.EqualFold(other, "key")) && classOf(name) != open && !isHonest(name, strings.Trim(value, `"', `)) {
+			isName := found && column == at && (strings.EqualFold(other, "name") || strings.EqualFold(other, "key"))
+			if isName && classOf(name) != open && !isHarmless(name, strings.Trim(value, `"', `)) {
 				if strings.IndexByte("|>", value[0]) >= 0 {
 					d.block = block{kind: scalar, indent: at}
 				}

@@ -130,8 +130,8 @@ func isHeader(name string) bool {
 	return slices.Contains([]string{"authorization", "proxy-authorization", "cookie", "set-cookie", "x-registry-auth", "x-registry-config"}, strings.ToLower(name))
 }
 
-// isHonest reports whether a value is no secret, regardless of its name: empty, a reference to a variable, and placeholders that kubectl prints.
-func isHonest(name, value string) bool {
+// isHarmless reports whether a value is no secret, regardless of its name: empty, a reference to a variable, and placeholders that kubectl prints.
+func isHarmless(name, value string) bool {
 	lower := strings.ToLower(strings.TrimSpace(value))
 	switch {
 	case slices.Contains([]string{"", "true", "false", "null", "nil", "none", "<nil>", "<none>", "~", Mark, "redacted", "<redacted>", "[redacted]"}, lower):

@@ -92,7 +92,7 @@ func (p *pairing) isSentence(name string, value span) bool {
 }
 
 func (p *pairing) add(name string, value span) {
-	if text := p.line[value.from:value.to]; !isHonest(name, text) {
+	if text := p.line[value.from:value.to]; !isHarmless(name, text) {
 		p.found = append(p.found, value)
 		p.until = max(p.until, value.to)
 	}

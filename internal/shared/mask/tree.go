@@ -155,7 +155,7 @@ func (m *Masker) tree(key string, value any, depth int) any {
 	case string:
 		return m.leaf(key, v, depth)
 	case json.Number: // may be a password
-		if classOf(key) == password && !isHonest(key, v.String()) {
+		if classOf(key) == password && !isHarmless(key, v.String()) {
 			return Mark
 		}
 	case []any:
@@ -168,7 +168,7 @@ func (m *Masker) tree(key string, value any, depth int) any {
 
 // leaf masks one text.
 func (m *Masker) leaf(key, v string, depth int) string {
-	if key != "" && (classOf(key) != open || isHeader(key)) && !isHonest(key, v) {
+	if key != "" && (classOf(key) != open || isHeader(key)) && !isHarmless(key, v) {
 		return Mark
 	}
 	if isEncodedLogin(key, v) {
