@@ -41,8 +41,8 @@ func (n Node) checkCounts() error {
 		content += len(f.Content)
 	}
 	for _, c := range []struct {
-		what    string
-		is, may int
+		what         string
+		count, limit int
 	}{
 		{"services", len(n.Services), maxServices}, {"files", len(n.Files), maxFiles},
 		{"folders", len(n.Directories), maxServices}, {"payload files", len(n.Payload), maxPayload},
@@ -50,8 +50,8 @@ func (n Node) checkCounts() error {
 		{"firewall rules", len(n.Firewall), maxRules}, {"routes", len(n.Routes), maxRules},
 		{"Defender exclusions", len(n.Exclusions.Processes) + len(n.Exclusions.Paths), maxRules},
 	} {
-		if c.is > c.may {
-			return fmt.Errorf("%d %s are declared; at most %d are allowed", c.is, c.what, c.may)
+		if c.count > c.limit {
+			return fmt.Errorf("%d %s are declared; at most %d are allowed", c.count, c.what, c.limit)
 		}
 	}
 	if content > maxContent {

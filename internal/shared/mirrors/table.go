@@ -82,14 +82,14 @@ func (t Table) Check() error {
 		}
 	}
 	for _, c := range []struct {
-		what    string
-		is, may int
+		what         string
+		count, limit int
 	}{
 		{"sources with mirrors", len(t.Sources), maxSources}, {"allowed registries", len(t.Allowed), maxSources},
 		{"mirrors", locations, maxLocations}, {"bytes of mirror CAs", cas, maxCAs}, {"bytes in the name of a field", by, maxBy},
 	} {
-		if c.is > c.may {
-			return fmt.Errorf("%d %s; at most %d are allowed", c.is, c.what, c.may)
+		if c.count > c.limit {
+			return fmt.Errorf("%d %s; at most %d are allowed", c.count, c.what, c.limit)
 		}
 	}
 	return nil

@@ -68,7 +68,8 @@ type HyperV struct {
 	reboot *nodestatus.RebootPending
 
 	mu sync.Mutex
-	is hyperVState
+	// last is the result of the last check.
+	last hyperVState
 }
 
 // NewHyperV returns a HyperV that sends wake when there is something new to report.
@@ -143,8 +144,8 @@ func (h *HyperV) look(ctx context.Context) (hyperVState, error) {
 // set stores the host's state, and sends wake if it changed.
 func (h *HyperV) set(current hyperVState) {
 	h.mu.Lock()
-	changed := h.is != current
-	h.is = current
+	changed := h.last != current
+	h.last = current
 	h.mu.Unlock()
 	if changed {
 		h.wake.Send()
@@ -154,7 +155,7 @@ func (h *HyperV) set(current hyperVState) {
 // ReportTo reports the host's state by a condition. A node for which Hyper-V isolation was never requested has none.
 func (h *HyperV) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	h.mu.Lock()
-	current := h.is
+	current := h.last
 	h.mu.Unlock()
 	next := corev1.NodeCondition{Type: api.ConditionHyperVCapable, Status: corev1.ConditionFalse, Reason: current.reason, Message: current.message}
 	switch current.reason {

@@ -24,8 +24,8 @@ type Accounts struct {
 	state.Session
 	wake state.Signal
 
-	mu sync.Mutex
-	is accounts
+	mu   sync.Mutex
+	last accounts
 }
 
 // accounts is the result of a check; reason is empty before the first.
@@ -85,15 +85,15 @@ func capability(domain string, plugins []string) accounts {
 func (a *Accounts) set(current accounts) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	changed = a.is != current
-	a.is = current
+	changed = a.last != current
+	a.last = current
 	return changed
 }
 
 // ReportTo reports the support for group Managed Service Accounts by a condition. A Node that never had any gets no condition.
 func (a *Accounts) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
 	a.mu.Lock()
-	current := a.is
+	current := a.last
 	a.mu.Unlock()
 	next := corev1.NodeCondition{Type: api.ConditionGMSACapable, Status: corev1.ConditionTrue, Reason: current.reason, Message: current.message}
 	if current.reason == api.ReasonNotInDomain {

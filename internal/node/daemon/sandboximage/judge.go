@@ -125,7 +125,7 @@ func answerOf(message string) (registry, status string) {
 // ReportTo reports whether the sandbox image is present by a condition, and each reason why not by an event.
 func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	r.mu.Lock()
-	f := r.is
+	f := r.last
 	r.mu.Unlock()
 	c := corev1.NodeCondition{
 		Type: api.ConditionSandboxImage, Status: corev1.ConditionTrue, Reason: api.ReasonSandboxImagePresent, Message: "sandbox image " + f.image + " is on the host",

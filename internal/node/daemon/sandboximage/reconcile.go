@@ -41,7 +41,8 @@ type Reconciler struct {
 	mu sync.Mutex
 	// present is true once the image in use was found in this session.
 	present bool
-	is      finding
+	// last is what was last reported.
+	last finding
 }
 
 // New returns a reconciler that sends wake when there is something new to report.
@@ -178,9 +179,9 @@ func (r *Reconciler) setPresent(name string) {
 func (r *Reconciler) setFinding(f finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.is.known && r.is.reason == f.reason {
+	if r.last.known && r.last.reason == f.reason {
 		return
 	}
-	r.is = f
+	r.last = f
 	r.wake.Send()
 }

@@ -85,7 +85,7 @@ func (u *unpacker) unpack(c wicdapi.Content) error {
 		return err
 	}
 	if r := u.related[c.SHA256]; r != nil {
-		r.is(content)
+		r.set(content)
 	}
 	return nil
 }
@@ -155,8 +155,8 @@ type related struct {
 	dictionary compress.Dictionary
 }
 
-// is stores the content, which was just written, for its users. The caller must not use its bytes afterwards.
-func (r *related) is(content []byte) {
+// set stores the content, which was just written, for its users. The caller must not use its bytes afterwards.
+func (r *related) set(content []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dictionary, r.loaded = compress.NewDictionary(content), true
