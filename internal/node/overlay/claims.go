@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -37,7 +38,7 @@ func (r Ranges) claims(own Node, others []Node) []claim {
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b claim) int {
-		return cmp.Or(comparePrefixes(a.subnet, b.subnet), cmp.Compare(a.node.Name, b.node.Name))
+		return cmp.Or(a.subnet.Compare(b.subnet), cmp.Compare(a.node.Name, b.node.Name))
 	})
 	return all
 }
@@ -92,7 +93,7 @@ func (h holders) add(more holders) {
 	taken := h.subnets()
 	for _, subnet := range more.subnets() {
 		if _, overlaps := overlapping(taken, subnet); !overlaps {
-			at, _ := slices.BinarySearchFunc(taken, subnet, comparePrefixes)
+			at, _ := slices.BinarySearchFunc(taken, subnet, netip.Prefix.Compare)
 			taken = slices.Insert(taken, at, subnet)
 			h[subnet] = more[subnet]
 		}
@@ -101,17 +102,12 @@ func (h holders) add(more holders) {
 
 // subnets returns the subnets, sorted.
 func (h holders) subnets() []netip.Prefix {
-	all := make([]netip.Prefix, 0, len(h))
-	for subnet := range h {
-		all = append(all, subnet)
-	}
-	slices.SortFunc(all, comparePrefixes)
-	return all
+	return slices.SortedFunc(maps.Keys(h), netip.Prefix.Compare)
 }
 
 // overlapping finds a subnet that overlaps in a sorted list of disjoint subnets.
 func overlapping(sorted []netip.Prefix, subnet netip.Prefix) (netip.Prefix, bool) {
-	at, _ := slices.BinarySearchFunc(sorted, subnet, comparePrefixes)
+	at, _ := slices.BinarySearchFunc(sorted, subnet, netip.Prefix.Compare)
 	for _, near := range sorted[max(at-1, 0):min(at+1, len(sorted))] {
 		if near.Overlaps(subnet) {
 			return near, true

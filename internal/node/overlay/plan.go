@@ -157,12 +157,7 @@ func named(networks []hns.Network, name string) *hns.Network {
 	return nil
 }
 
-func byPrefix(a, b hns.RemoteSubnet) int { return comparePrefixes(a.Prefix, b.Prefix) }
-
-// comparePrefixes compares by first address, then by length, so that overlapping prefixes are neighbors.
-func comparePrefixes(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-}
+func byPrefix(a, b hns.RemoteSubnet) int { return a.Prefix.Compare(b.Prefix) }
 
 // changeRemotes compares remote subnets. It ignores those with another VNI. Both results are sorted by subnet; those in remove are identical to those
 // in have.
