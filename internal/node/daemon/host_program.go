@@ -79,7 +79,7 @@ func (p hosted) run(ctx context.Context, output io.Writer) (exitCode uint32) {
 		return 0
 	}
 	slog.New(slog.NewJSONHandler(output, nil)).Error("Program ended", "program", p.command[0], "error", err.Error())
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return uint32(exit.ExitCode())
 	}
 	return 1

@@ -107,7 +107,7 @@ func connectToOne(ctx context.Context, h hostapi.Host, addresses []netip.Addr, p
 func verify(ctx context.Context, connection net.Conn, name string, authorities *x509.CertPool) error {
 	session := tls.Client(connection, &tls.Config{RootCAs: authorities, ServerName: name, MinVersion: tls.VersionTLS12})
 	err := session.HandshakeContext(ctx)
-	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) && unknown.Cert != nil {
+	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok && unknown.Cert != nil {
 		return fmt.Errorf("%w: it was issued by %.200q", err, unknown.Cert.Issuer.String())
 	}
 	return err

@@ -89,8 +89,8 @@ func (e *Error) Error() string {
 
 // HasCode reports whether the API server has answered with one of these codes.
 func HasCode(err error, codes ...int) bool {
-	var e *Error
-	return errors.As(err, &e) && slices.Contains(codes, e.Code)
+	e, ok := errors.AsType[*Error](err)
+	return ok && slices.Contains(codes, e.Code)
 }
 
 // Get reads an object or a list.

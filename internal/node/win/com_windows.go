@@ -14,7 +14,7 @@ func initializeCOM() (release func(), err error) {
 	runtime.LockOSThread()
 	const alreadyDone = 1 // S_FALSE, which must be balanced, too
 	err = ole.CoInitializeEx(0, ole.COINIT_MULTITHREADED)
-	if failed := (*ole.OleError)(nil); errors.As(err, &failed) && failed.Code() == alreadyDone {
+	if failed, ok := errors.AsType[*ole.OleError](err); ok && failed.Code() == alreadyDone {
 		err = nil
 	}
 	if err != nil {
@@ -26,12 +26,12 @@ func initializeCOM() (release func(), err error) {
 
 // explained adds the number to an error of COM, which often has nothing else.
 func explained(err error) error {
-	failed := (*ole.OleError)(nil)
-	if !errors.As(err, &failed) {
+	failed, ok := errors.AsType[*ole.OleError](err)
+	if !ok {
 		return err
 	}
 	code := uint32(failed.Code())
-	if inner := (ole.EXCEPINFO{}); errors.As(failed.SubError(), &inner) && inner.SCODE() != 0 {
+	if inner, ok := errors.AsType[ole.EXCEPINFO](failed.SubError()); ok && inner.SCODE() != 0 {
 		code = inner.SCODE()
 	}
 	if about := strings.TrimSpace(failed.Description()); about != "" && about != "<nil>" {

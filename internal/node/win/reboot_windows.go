@@ -25,8 +25,7 @@ func (s *system) Reboot(ctx context.Context, reason string, after time.Duration)
 	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true, CreationFlags: windows.CREATE_NO_WINDOW}
 	cmd.WaitDelay = killedAfter
 	err := cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		switch syscall.Errno(exit.ExitCode()) {
 		case windows.ERROR_SHUTDOWN_IS_SCHEDULED, windows.ERROR_SHUTDOWN_IN_PROGRESS:
 			return nil

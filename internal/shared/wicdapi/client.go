@@ -203,7 +203,6 @@ func (t *talk) take(b []byte) {
 
 // Failed returns the failure that WICD reported, or nil if err has none.
 func Failed(err error) *Error {
-	var e *Error
-	errors.As(err, &e)
+	e, _ := errors.AsType[*Error](err)
 	return e
 }

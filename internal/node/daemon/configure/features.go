@@ -119,12 +119,9 @@ func withCause(ctx context.Context, err error) error {
 // mayNeedRestart reports whether a feature could not be enabled because Windows must restart first: the error is one of those, or servicing is
 // incomplete.
 func (w *windows) mayNeedRestart(ctx context.Context, err error) bool {
-	failed := (*hostapi.FeatureError)(nil)
-	if !errors.As(err, &failed) {
-		return false
-	}
-	if failed.NeedsRestart() {
-		return true
+	failed, ok := errors.AsType[*hostapi.FeatureError](err)
+	if !ok || failed.NeedsRestart() {
+		return ok
 	}
 	waits, err := w.NextStart.Waits(ctx)
 	return err == nil && waits.Servicing

@@ -211,8 +211,8 @@ func (w *windows) explained(err error) error {
 		return &wicdapi.Error{Code: wicdapi.CodeDISMSilent, Message: fmt.Sprintf(
 			"%v: Windows Update may be using the component store, or DISM hangs; the join is retried; if this continues, see %s, and restart the host", err, dismLog)}
 	}
-	failed := (*hostapi.FeatureError)(nil)
-	if !errors.As(err, &failed) {
+	failed, ok := errors.AsType[*hostapi.FeatureError](err)
+	if !ok {
 		return err
 	}
 	remedy := "repair the component store, or enable the feature manually"

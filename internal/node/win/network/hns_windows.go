@@ -151,11 +151,11 @@ func asHNSError(err error) error {
 
 // codeOf returns the code of an error of hcn, which cannot be unwrapped; 0 if it has none.
 func codeOf(err error) syscall.Errno {
-	var failure *hcn.HcnError
-	var code syscall.Errno
-	if errors.As(err, &failure) {
-		errors.As(failure.Err, &code)
+	failure, ok := errors.AsType[*hcn.HcnError](err)
+	if !ok {
+		return 0
 	}
+	code, _ := errors.AsType[syscall.Errno](failure.Err)
 	return code
 }
 
