@@ -137,7 +137,7 @@ func readKey(key string) (repository, bool) {
 	}
 	path = strings.TrimSuffix(path, "/")
 	host = strings.ToLower(host)
-	if !validHost(host) || path != "" && !validPath(path) {
+	if !validHost(host) || path != "" && !pathPattern.MatchString(path) {
 		return repository{}, false
 	}
 	return repository{host: account(host), path: path}, true

@@ -78,7 +78,7 @@ func parseRepository(text string) (repository, error) {
 	if plain {
 		return repository{host: host}, errors.New("http:// is not allowed here; for plain HTTP, set insecure in spec.registries of WindowsConfig")
 	}
-	if hasPath && !validPath(path) {
+	if hasPath && !pathPattern.MatchString(path) {
 		return repository{host: host}, errors.New("after the host, only names of lower-case letters, digits and single separators . _ - are allowed, " +
 			"separated by / and without tag or digest, such as quay.io/team/image")
 	}
@@ -112,39 +112,15 @@ func validHost(host string) bool {
 		address, err := netip.ParseAddr(strings.Trim(name, "[]"))
 		return err == nil && address.Is6() && address.Zone() == "" && name == strings.ToLower(name)
 	}
-	for label := range strings.SplitSeq(name, ".") {
-		if !isWord(label, "-") || !isWord(label[:1], "") || !isWord(label[len(label)-1:], "") {
-			return false
-		}
-	}
-	return true
+	return namePattern.MatchString(name)
 }
 
-// isWord reports whether a text is not empty and has only lower-case letters, digits, and characters of more.
-func isWord(text, more string) bool {
-	for _, r := range []byte(text) {
-		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && strings.IndexByte(more, r) < 0 {
-			return false
-		}
-	}
-	return text != ""
-}
-
-// validPath reports whether a text can be the path of an image: components of letters and digits with single separators
-// between them, which are a dot, one or two underscores, or hyphens.
-func validPath(path string) bool {
-	for component := range strings.SplitSeq(path, "/") {
-		if !isWord(component, "._-") || strings.Trim(component, "._-") != component {
-			return false
-		}
-		for separator := range strings.FieldsFuncSeq(component, func(r rune) bool { return !strings.ContainsRune("._-", r) }) {
-			if separator != "." && separator != "_" && separator != "__" && strings.Trim(separator, "-") != "" {
-				return false
-			}
-		}
-	}
-	return true
-}
+// namePattern matches the name of a host, and pathPattern the path of an image: components of letters and digits with single
+// separators between them, which are a dot, one or two underscores, or hyphens (distribution/reference).
+var (
+	namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+	pathPattern = regexp.MustCompile(`^[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*$`)
+)
 
 // nameable reports whether an image can be of this host. A first component without dot and colon, except localhost,
 // counts as a part of the path at docker.io (distribution/reference).

@@ -19,7 +19,7 @@ func ParseName(registry, repository string) (Name, error) {
 	switch {
 	case !validHost(host):
 		return Name{}, fmt.Errorf("%.64q is not a registry", registry)
-	case len(host)+len(repository) >= most || !validPath(repository):
+	case len(host)+len(repository) >= most || !pathPattern.MatchString(repository):
 		return Name{}, fmt.Errorf("%.64q is not a repository", repository)
 	}
 	return Name{Registry: host, Repository: repository}, nil
