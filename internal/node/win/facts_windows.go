@@ -137,22 +137,6 @@ func diskSpace(folder string) (free, all uint64, err error) {
 	return free, all, err
 }
 
-// memoryStatus is MEMORYSTATUSEX, which golang.org/x/sys lacks.
-type memoryStatus struct {
-	length, load                                                                  uint32
-	total, available, totalPage, availablePage, totalVirtual, availableVirtual, _ uint64
-}
-
-func memoryBytes() (uint64, error) {
-	var status memoryStatus
-	status.length = uint32(unsafe.Sizeof(status))
-	call := windows.NewLazySystemDLL("kernel32.dll").NewProc("GlobalMemoryStatusEx")
-	if ok, _, err := call.Call(uintptr(unsafe.Pointer(&status))); ok == 0 {
-		return 0, err
-	}
-	return status.total, nil
-}
-
 // processors counts the processors of all groups, as the kubelet does (pkg/kubelet/winstats).
 func processors() int {
 	const allGroups = 0xffff // ALL_PROCESSOR_GROUPS
