@@ -85,15 +85,6 @@ func (l *Lab) newPrometheus(ctx context.Context, config []byte, files Prometheus
 	return p, p.write(map[string][]byte{prometheusConfig: config})
 }
 
-// WriteFile writes one of its files, which Prometheus reads when it changes.
-func (p *Prometheus) WriteFile(name string, content []byte) error {
-	beside := p.path(name + ".new")
-	if err := os.WriteFile(beside, content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(beside, p.path(name))
-}
-
 // Folder is the folder of its files in this machine.
 func (p *Prometheus) Folder() string { return p.folder.Path }
 

@@ -65,6 +65,6 @@ func buildOthers(ctx context.Context) error {
 	defer os.RemoveAll(dir)
 	_, err = helm.New(ctx, root, dir, os.Stderr)
 	_, err3 := helm.New3(ctx, root, dir, os.Stderr)
-	return errors.Join(err, err3, prometheusoperator.Programs{Root: root, Dir: dir, Progress: os.Stderr}.Build(ctx),
+	return errors.Join(err, err3, prometheusoperator.Programs{Root: root, Dir: dir, Progress: os.Stderr}.BuildOthers(ctx),
 		clusterapi.Programs{Root: root, Dir: dir, Progress: os.Stderr}.Build(ctx), vsphere.Programs{Root: root, Dir: dir, Progress: os.Stderr}.Build(ctx))
 }

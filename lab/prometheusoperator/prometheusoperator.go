@@ -77,9 +77,15 @@ func kubeState() program {
 
 func discovery() program { return program{Newest, "./discovery", "discovery"} }
 
-// Build builds all programs, which takes minutes the first time.
-func (p Programs) Build(ctx context.Context) error {
-	for _, it := range []program{operator(Oldest), operator(Newest), kubeState(), discovery()} {
+// BuildDiscovery builds the program of Discovery.
+func (p Programs) BuildDiscovery(ctx context.Context) error {
+	_, err := p.build(ctx, discovery())
+	return err
+}
+
+// BuildOthers builds the other programs, which takes minutes the first time.
+func (p Programs) BuildOthers(ctx context.Context) error {
+	for _, it := range []program{operator(Oldest), operator(Newest), kubeState()} {
 		if _, err := p.build(ctx, it); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 )
 
 // Prepare builds everything that an Env with these options needs, unless it is in the cache.
@@ -38,6 +39,9 @@ func Prepare(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := lab.BuildOwn(ctx, root, pluginPackage, filepath.Join(scratch, "kubectl-windows"), lab.BuildOptions{}, o.Log); err != nil {
+		return err
+	}
+	if err := (prometheusoperator.Programs{Root: root, Dir: scratch, Progress: o.Log}).BuildDiscovery(ctx); err != nil {
 		return err
 	}
 	return lab.BuildOwn(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), lab.BuildOptions{Race: detectsRaces()}, o.Log)

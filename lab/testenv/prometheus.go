@@ -18,8 +18,10 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/deploy/monitoring"
+	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 )
 
 // The ServiceAccount of Prometheus, for which deploy/monitoring has permissions.
@@ -52,97 +54,114 @@ type PrometheusOptions struct {
 	KubeState bool
 }
 
-// StartPrometheus starts a Prometheus with the scrape configuration and the permissions of deploy/monitoring. It authenticates to nodes with a
-// certificate of the cluster, as docs/monitoring.md describes.
+// StartPrometheus starts a Prometheus with the scrape configuration and the permissions of deploy/monitoring.
 func (env *Env) StartPrometheus(ctx context.Context, o PrometheusOptions) (*lab.Prometheus, error) {
-	token, err := env.prometheusToken(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("creating the account of Prometheus: %w", err)
-	}
-	client, err := env.Lab.ControlPlane.Issue(pkix.Name{CommonName: "windows-metrics"})
-	if err != nil {
-		return nil, fmt.Errorf("creating a client certificate for Prometheus: %w", err)
-	}
-	targets, err := env.newTargets(token)
+	access, err := env.newPrometheusAccess(ctx)
 	if err != nil {
 		return nil, err
 	}
-	files := lab.PrometheusFiles{
-		"token": []byte(token), "ca.crt": env.Lab.ControlPlane.CA(), "operator-ca.crt": env.Lab.RegistryCA(), "tls.crt": client.Cert, "tls.key": client.Key,
-	}
+	files := access.files()
+	files["operator-ca.crt"] = env.Lab.RegistryCA()
 	var rules []string
 	for name, content := range o.Rules {
 		files[name] = content
 		rules = append(rules, filepath.Join(lab.PrometheusFolder, name))
 	}
-	text, err := prometheusConfig(o.Interval, rules)
-	if err == nil && o.KubeState {
-		text, err = env.withKubeState(ctx, text)
-	}
+	discovered, err := monitoring.PrometheusConfig()
 	if err != nil {
 		return nil, err
 	}
-	prometheus, err := env.Lab.StartPrometheus(ctx, text, files)
-	if err == nil {
-		go targets.follow(env.running, prometheus)
+	config, err := inLab(discovered, "/etc/prometheus/windows/", folderInLab, "_interval: 30s", "_interval: "+o.Interval.String())
+	if err != nil {
+		return nil, err
 	}
+	config["rule_files"] = rules
+	if o.KubeState {
+		job, err := env.startKubeState(ctx, access.programs)
+		if err != nil {
+			return nil, err
+		}
+		jobs, _ := config["scrape_configs"].([]any)
+		config["scrape_configs"] = append(jobs, job)
+	}
+	return access.start(ctx, config, discovered, files)
+}
+
+// prometheusAccess is what a Prometheus is given to read metrics and to find its targets, and what starts it.
+type prometheusAccess struct {
+	env      *Env
+	programs prometheusoperator.Programs
+	// kubeconfig is the path of a kubeconfig of Prometheus' ServiceAccount, token its token.
+	kubeconfig, token string
+	client            controlplane.Pair
+}
+
+// newPrometheusAccess creates the ServiceAccount, and the certificate with which Prometheus authenticates to nodes, as docs/monitoring.md describes.
+func (env *Env) newPrometheusAccess(ctx context.Context) (a prometheusAccess, err error) {
+	root, err := Repository(ctx)
+	if err != nil {
+		return a, err
+	}
+	a.env, a.programs = env, prometheusoperator.Programs{Root: root, Dir: env.folder.Path}
+	if a.token, err = env.prometheusToken(ctx, root); err != nil {
+		return a, fmt.Errorf("creating the account of Prometheus: %w", err)
+	}
+	a.kubeconfig = filepath.Join(env.folder.Path, "prometheus.kubeconfig")
+	if err := env.Lab.ControlPlane.KubeconfigFor(ctx, prometheusNamespace, prometheusAccount, a.kubeconfig); err != nil {
+		return a, err
+	}
+	if a.client, err = env.Lab.ControlPlane.Issue(pkix.Name{CommonName: "windows-metrics"}); err != nil {
+		return a, fmt.Errorf("creating a client certificate for Prometheus: %w", err)
+	}
+	return a, nil
+}
+
+// files returns the files that both configurations name.
+func (a prometheusAccess) files() lab.PrometheusFiles {
+	return lab.PrometheusFiles{"token": []byte(a.token), "ca.crt": a.env.Lab.ControlPlane.CA(), "tls.crt": a.client.Cert, "tls.key": a.client.Key}
+}
+
+// start starts Debian's Prometheus with a configuration of inLab, and finds the targets of the configuration that it was made of.
+func (a prometheusAccess) start(ctx context.Context, config map[string]any, discovered []byte, files lab.PrometheusFiles) (*lab.Prometheus, error) {
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := lab.Promtool(ctx, map[string][]byte{"prometheus.yml": text}, "check", "config", "--syntax-only", "prometheus.yml"); err != nil {
+		return nil, err
+	}
+	prometheus, err := a.env.Lab.StartPrometheus(ctx, text, files)
+	if err != nil {
+		return nil, err
+	}
+	_, err = a.programs.Discovery(ctx, a.env.Lab.ControlPlane, discovered, a.kubeconfig, prometheus.Folder())
 	return prometheus, err
 }
 
-// prometheusConfig adapts the configuration of deploy/monitoring to the lab's Prometheus: its folder and interval, and files of targets instead of
-// discovery in Kubernetes.
-func prometheusConfig(interval time.Duration, rules []string) ([]byte, error) {
-	const folder = lab.PrometheusFolder + "/"
-	config, err := monitoring.PrometheusConfig()
-	if err != nil {
-		return nil, err
-	}
-	text := strings.NewReplacer(
-		"/etc/prometheus/windows/", folder, "/var/run/secrets/kubernetes.io/serviceaccount/", folder, "_interval: 30s", "_interval: "+interval.String(),
-	).Replace(string(config))
+// folderInLab is the folder of all files in a configuration of inLab.
+const folderInLab = lab.PrometheusFolder + "/"
+
+// inLab adapts a configuration to the lab's Prometheus: it replaces texts, and discovery in Kubernetes by files of targets.
+func inLab(config []byte, replace ...string) (map[string]any, error) {
+	replace = append(replace, "/var/run/secrets/kubernetes.io/serviceaccount/", folderInLab)
 	var all map[string]any
-	if err := yaml.Unmarshal([]byte(text), &all); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.NewReplacer(replace...).Replace(string(config))), &all); err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
-	all["rule_files"] = rules
 	jobs, _ := all["scrape_configs"].([]any)
 	for _, j := range jobs {
 		job, _ := j.(map[string]any)
-		role := roleNode
-		if job["job_name"] == monitoring.JobOperator {
-			role = roleEndpointSlice
+		if _, inKubernetes := job["kubernetes_sd_configs"]; inKubernetes {
+			delete(job, "kubernetes_sd_configs")
+			file := folderInLab + prometheusoperator.TargetsFile(fmt.Sprint(job["job_name"]))
+			job["file_sd_configs"] = []any{map[string]any{"files": []any{file}}}
 		}
-		delete(job, "kubernetes_sd_configs")
-		job["file_sd_configs"] = []any{map[string]any{"files": []any{folder + role + ".json"}}}
 	}
-	return yaml.Marshal(all)
-}
-
-// withKubeState starts kube-state-metrics, and adds the job that scrapes it to a configuration.
-func (env *Env) withKubeState(ctx context.Context, config []byte) ([]byte, error) {
-	root, err := Repository(ctx)
-	if err != nil {
-		return nil, err
-	}
-	job, err := env.startKubeState(ctx, env.monitoringPrograms(root))
-	if err != nil {
-		return nil, err
-	}
-	var all map[string]any
-	if err := yaml.Unmarshal(config, &all); err != nil {
-		return nil, err
-	}
-	jobs, _ := all["scrape_configs"].([]any)
-	all["scrape_configs"] = append(jobs, job)
-	return yaml.Marshal(all)
+	return all, nil
 }
 
 // prometheusToken creates the ServiceAccount with its permissions, and returns a token of it.
-func (env *Env) prometheusToken(ctx context.Context) (string, error) {
-	root, err := Repository(ctx)
-	if err != nil {
-		return "", err
-	}
+func (env *Env) prometheusToken(ctx context.Context, root string) (string, error) {
 	if err := env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prometheusNamespace}}); err != nil {
 		return "", err
 	}

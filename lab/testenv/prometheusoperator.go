@@ -6,10 +6,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -27,20 +27,13 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/deploy/monitoring"
-	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
 )
 
 // A PrometheusOperator generates the configurations of Prometheuses in the cluster of an Env.
-type PrometheusOperator struct {
-	env      *Env
-	programs prometheusoperator.Programs
-	// account is the path of a kubeconfig of Prometheus' ServiceAccount, token its token.
-	account, token string
-	client         controlplane.Pair
-}
+type PrometheusOperator struct{ prometheusAccess }
 
 // Managed determines which Prometheus operator generates a configuration, and from which objects.
 type Managed struct {
@@ -66,42 +59,28 @@ const (
 
 // NewPrometheusOperator prepares the cluster as docs/monitoring.md describes, and starts kube-state-metrics.
 func (env *Env) NewPrometheusOperator(ctx context.Context) (*PrometheusOperator, error) {
-	root, err := Repository(ctx)
+	access, err := env.newPrometheusAccess(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o := &PrometheusOperator{env: env, programs: env.monitoringPrograms(root), account: filepath.Join(env.folder.Path, "prometheus.kubeconfig")}
-	if o.token, err = env.prometheusToken(ctx); err != nil {
-		return nil, fmt.Errorf("creating the account of Prometheus: %w", err)
-	}
-	if err := env.Lab.ControlPlane.KubeconfigFor(ctx, prometheusNamespace, prometheusAccount, o.account); err != nil {
-		return nil, err
-	}
-	if o.client, err = env.Lab.ControlPlane.Issue(pkix.Name{CommonName: "windows-metrics"}); err != nil {
-		return nil, fmt.Errorf("creating a client certificate for Prometheus: %w", err)
-	}
-	job, err := env.startKubeState(ctx, o.programs)
+	job, err := env.startKubeState(ctx, access.programs)
 	if err != nil {
 		return nil, err
 	}
 	jobs, err := yaml.Marshal([]any{job})
-	return o, errors.Join(
+	return &PrometheusOperator{access}, errors.Join(
 		err,
 		env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-monitoring"}}),
 		env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-config-managed"}}),
 		env.Client.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: monitoring.ClientCertificate},
-			Data:       map[string][]byte{corev1.TLSCertKey: o.client.Cert, corev1.TLSPrivateKeyKey: o.client.Key},
+			Data:       map[string][]byte{corev1.TLSCertKey: access.client.Cert, corev1.TLSPrivateKeyKey: access.client.Key},
 		}),
 		env.Client.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: prometheusNamespace, Name: KubeState}, Data: map[string][]byte{"jobs": jobs},
 		}),
 		env.permitInKubeSystem(ctx),
 	)
-}
-
-func (env *Env) monitoringPrograms(root string) prometheusoperator.Programs {
-	return prometheusoperator.Programs{Root: root, Dir: env.folder.Path}
 }
 
 // permitInKubeSystem gives Prometheus the permissions of kube-prometheus for finding kubelets.
@@ -139,25 +118,18 @@ func (o *PrometheusOperator) Start(ctx context.Context, m Managed) (*lab.Prometh
 	if err != nil {
 		return nil, fmt.Errorf("running Prometheus operator %s: %w", m.Version, err)
 	}
-	config, err := inLab(made.config, m.name())
+	// The variables are those that the container next to a Prometheus replaces.
+	config, err := inLab(made.config, "/etc/prometheus/certs/", folderInLab, "/etc/prometheus/rules/prometheus-"+m.name()+"-rulefiles-0/", folderInLab,
+		"/etc/prometheus/secrets/metrics-client-certs/", folderInLab, "/etc/prometheus/configmaps/serving-certs-ca-bundle/", folderInLab,
+		"/etc/prometheus/configmaps/kubelet-serving-ca-bundle/ca-bundle.crt", folderInLab+"ca.crt", "scrape_interval: 30s", "scrape_interval: "+managedInterval,
+		"$(SHARD)", "0", "$(POD_NAME)", m.name())
 	if err != nil {
 		return nil, err
 	}
-	files := lab.PrometheusFiles{
-		"token": []byte(o.token), "ca.crt": o.env.Lab.ControlPlane.CA(), "service-ca.crt": o.env.Lab.RegistryCA(), "tls.crt": o.client.Cert, "tls.key": o.client.Key,
-	}
-	for name, content := range made.files {
-		files[name] = content
-	}
-	if err := lab.Promtool(ctx, map[string][]byte{"prometheus.yml": config}, "check", "config", "--syntax-only", "prometheus.yml"); err != nil {
-		return nil, err
-	}
-	prometheus, err := o.env.Lab.StartPrometheus(ctx, config, files)
-	if err != nil {
-		return nil, err
-	}
-	_, err = o.programs.Discovery(ctx, o.env.Lab.ControlPlane, made.config, o.account, prometheus.Folder())
-	return prometheus, err
+	files := o.files()
+	files["service-ca.crt"] = o.env.Lab.RegistryCA()
+	maps.Copy(files, made.files)
+	return o.start(ctx, config, made.config, files)
 }
 
 // generated is the output of a Prometheus operator: the configuration, and the files for certificates and rules.
@@ -239,11 +211,11 @@ func (o *PrometheusOperator) read(ctx context.Context, m Managed) (made generate
 		return made, fmt.Errorf("its configuration has %d jobs for the ServiceMonitors, want 3", jobs)
 	}
 	rules := 0
-	var maps corev1.ConfigMapList
-	if err := o.env.Client.List(ctx, &maps, client.InNamespace(prometheusNamespace)); err != nil {
+	var configMaps corev1.ConfigMapList
+	if err := o.env.Client.List(ctx, &configMaps, client.InNamespace(prometheusNamespace)); err != nil {
 		return made, err
 	}
-	for _, c := range maps.Items {
+	for _, c := range configMaps.Items {
 		if strings.HasPrefix(c.Name, "prometheus-"+m.name()+"-rulefiles") {
 			for name, content := range c.Data {
 				made.files[name], rules = []byte(content), rules+1
@@ -277,30 +249,4 @@ func unzip(content []byte) ([]byte, error) {
 		return nil, err
 	}
 	return io.ReadAll(r)
-}
-
-// inLab adapts a configuration to the lab's Prometheus: its folder, no discovery in Kubernetes, and shorter intervals. The variables are those that
-// the container next to a Prometheus replaces.
-func inLab(config []byte, name string) ([]byte, error) {
-	const folder = lab.PrometheusFolder + "/"
-	text := strings.NewReplacer(
-		"/etc/prometheus/certs/", folder, "/etc/prometheus/rules/prometheus-"+name+"-rulefiles-0/", folder, "/var/run/secrets/kubernetes.io/serviceaccount/", folder,
-		"/etc/prometheus/secrets/metrics-client-certs/", folder, "/etc/prometheus/configmaps/serving-certs-ca-bundle/", folder,
-		"/etc/prometheus/configmaps/kubelet-serving-ca-bundle/ca-bundle.crt", folder+"ca.crt", "scrape_interval: 30s", "scrape_interval: "+managedInterval,
-		"$(SHARD)", "0", "$(POD_NAME)", name,
-	).Replace(string(config))
-	var all map[string]any
-	if err := yaml.Unmarshal([]byte(text), &all); err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
-	}
-	jobs, _ := all["scrape_configs"].([]any)
-	for _, j := range jobs {
-		job, _ := j.(map[string]any)
-		if _, inKubernetes := job["kubernetes_sd_configs"]; inKubernetes {
-			delete(job, "kubernetes_sd_configs")
-			file := folder + prometheusoperator.TargetsFile(fmt.Sprint(job["job_name"]))
-			job["file_sd_configs"] = []any{map[string]any{"files": []any{file}}}
-		}
-	}
-	return yaml.Marshal(all)
 }
