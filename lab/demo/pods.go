@@ -5,9 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +18,7 @@ const (
 	replicas  = 2
 )
 
-// A pod is a row of the table.
+// A pod is one of the Deployment.
 type pod struct {
 	name, node, state, address string
 	serves                     bool
@@ -42,9 +39,6 @@ func runPods(ctx context.Context, env *testenv.Env) error {
 	}
 	say("Deployment %s is created: %d replicas, each must answer a request with its name", webserver, replicas)
 	show := podLines(created)
-	if terminal(os.Stdout) {
-		show = podTable(created)
-	}
 	tick := time.NewTicker(refresh)
 	defer tick.Stop()
 	for {
@@ -108,29 +102,4 @@ func podLines(created time.Time) func([]pod) {
 			}
 		}
 	}
-}
-
-// podTable redraws one table in place.
-func podTable(created time.Time) func([]pod) {
-	drawn := 0
-	return func(pods []pod) {
-		if drawn > 0 {
-			fmt.Printf("\033[%dA\033[J", drawn)
-		}
-		text := renderPods(pods, time.Since(created))
-		fmt.Print(text)
-		drawn = strings.Count(text, "\n")
-	}
-}
-
-func renderPods(pods []pod, since time.Duration) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "POD\tNODE\tSTATE\tADDRESS\n")
-	for _, p := range pods {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.name, p.node, p.state, p.address)
-	}
-	_ = w.Flush()
-	fmt.Fprintf(&b, "%d of %d answer after %.1f s\n", countServing(pods), replicas, since.Seconds())
-	return b.String()
 }
