@@ -18,7 +18,7 @@ func mayImport() map[string][]string {
 		"payload/selfextract": {},
 
 		"release/archive":         {},
-		"release/artifacts":       {"release/archive", "release/chart"},
+		"release/artifacts":       {"release/archive", "release/chart", "release/image"},
 		"release/artifacts/cmd":   {"release/artifacts"},
 		"release/bundle":          {"api", "api/v1alpha1", "payload/build", "release/image", "release/manifests"},
 		"release/bundle/cmd":      {"release/archive", "release/bundle", "release/catalog", "release/image", "release/signature"},

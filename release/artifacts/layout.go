@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/windows-machine-config/wmco/release/image"
 )
 
 // layoutImage is an image written by make image.
@@ -17,23 +17,15 @@ type layoutImage struct {
 
 // readLayout reads the image of a version in a layout, and its software bill of materials next to it.
 func readLayout(folder, version string) (layoutImage, error) {
-	index, err := layout.ImageIndexFromPath(folder)
+	digest, found, err := image.Read(folder)
 	if err != nil {
-		return layoutImage{}, fmt.Errorf("reading the image in %s: %w; run make image", folder, err)
+		return layoutImage{}, err
 	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return layoutImage{}, fmt.Errorf("reading the image in %s: %w", folder, err)
-	}
-	if n := len(manifest.Manifests); n != 1 || !manifest.Manifests[0].MediaType.IsIndex() {
-		return layoutImage{}, fmt.Errorf("the folder %s has %d images, want one index, as skopeo needs it; run make image", folder, n)
-	}
-	one := manifest.Manifests[0]
-	if found := one.Annotations["org.opencontainers.image.ref.name"]; found != version {
+	if found != version {
 		return layoutImage{}, fmt.Errorf("the image in %s is of version %q, not %q; run make image", folder, found, version)
 	}
 	sbom, err := readSBOM(filepath.Clean(folder)+".cdx.json", version)
-	return layoutImage{digest: one.Digest.String(), sbom: sbom}, err
+	return layoutImage{digest: digest, sbom: sbom}, err
 }
 
 // readSBOM reads a software bill of materials, which must be for this version.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -36,11 +35,7 @@ const claimType = "https://sigstore.dev/cosign/sign/v1"
 // format that CRI-O, podman and older versions of cosign read, and a Sigstore bundle: if an image has any bundle, for example the
 // provenance that GitHub adds, cosign 3 ignores other signatures. A second bundle contains the provenance of the image.
 func Sign(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, key *ecdsa.PrivateKey, p signature.Provenance) error {
-	var options []name.Option
-	if plainHTTP {
-		options = append(options, name.Insecure)
-	}
-	reference, err := name.ParseReference(to, options...)
+	reference, err := parseReference(to, plainHTTP)
 	if err != nil {
 		return err
 	}
@@ -62,7 +57,7 @@ func Sign(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, k
 
 // signOne signs a manifest of a repository.
 func signOne(ctx context.Context, repository name.Repository, d v1.Descriptor, key *ecdsa.PrivateKey, p signature.Provenance) error {
-	with := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	with := registryOptions(ctx)
 	one, err := sign(repository.Name(), d.Digest, key)
 	if err != nil {
 		return err

@@ -36,21 +36,37 @@ func Write(folder string, s Source, index v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
-	return to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": s.Version}))
+	return to.AppendIndex(index, layout.WithAnnotations(map[string]string{versionAnnotation: s.Version}))
 }
+
+// Read returns the digest and the version of the index that Write wrote into a folder.
+func Read(folder string) (digest, version string, err error) {
+	index, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		return "", "", fmt.Errorf("reading the image in %s: %w; run make image", folder, err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return "", "", fmt.Errorf("reading the image in %s: %w", folder, err)
+	}
+	if n := len(manifest.Manifests); n != 1 || !manifest.Manifests[0].MediaType.IsIndex() {
+		return "", "", fmt.Errorf("the folder %s has %d images, want one index, as skopeo needs it; run make image", folder, n)
+	}
+	one := manifest.Manifests[0]
+	return one.Digest.String(), one.Annotations[versionAnnotation], nil
+}
+
+// versionAnnotation is the annotation with the name of an index in a layout.
+const versionAnnotation = "org.opencontainers.image.ref.name"
 
 // Push pushes an index to a repository with a tag, and its referrers without one. It uses the credentials of docker login and podman
 // login. where is the index by its digest.
 func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, referrers ...v1.Image) (where string, err error) {
-	var options []name.Option
-	if plainHTTP {
-		options = append(options, name.Insecure)
-	}
-	tag, err := name.ParseReference(to, options...)
+	tag, err := parseReference(to, plainHTTP)
 	if err != nil {
 		return "", err
 	}
-	with := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	with := registryOptions(ctx)
 	if err := remote.WriteIndex(tag, index, with...); err != nil {
 		return "", fmt.Errorf("pushing %s: %w", tag, err)
 	}
@@ -69,15 +85,11 @@ func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, r
 
 // Pull returns the index of a name in a registry; nil if there is none.
 func Pull(ctx context.Context, from string, plainHTTP bool) (v1.ImageIndex, error) {
-	var options []name.Option
-	if plainHTTP {
-		options = append(options, name.Insecure)
-	}
-	reference, err := name.ParseReference(from, options...)
+	reference, err := parseReference(from, plainHTTP)
 	if err != nil {
 		return nil, err
 	}
-	index, err := remote.Index(reference, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	index, err := remote.Index(reference, registryOptions(ctx)...)
 	var refused *transport.Error
 	if errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound {
 		return nil, nil
@@ -86,6 +98,19 @@ func Pull(ctx context.Context, from string, plainHTTP bool) (v1.ImageIndex, erro
 		return nil, fmt.Errorf("pulling %s: %w", reference, err)
 	}
 	return index, nil
+}
+
+// parseReference parses the name of an image, in a registry without TLS if plainHTTP is set.
+func parseReference(to string, plainHTTP bool) (name.Reference, error) {
+	if plainHTTP {
+		return name.ParseReference(to, name.Insecure)
+	}
+	return name.ParseReference(to)
+}
+
+// registryOptions returns the options of requests to registries.
+func registryOptions(ctx context.Context) []remote.Option {
+	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 }
 
 // WriteKustomization writes a folder, which must be next to deploy/, from which kubectl apply -k installs an image. where is the

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"github.com/windows-machine-config/wmco/release/archive"
 	"github.com/windows-machine-config/wmco/release/bundle"
@@ -47,13 +46,7 @@ type options struct {
 }
 
 func main() {
-	o, err := parse(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2) // parse has printed the error
-	}
+	o := parse(os.Args[1:])
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, o, os.Stdout); err != nil {
@@ -62,8 +55,8 @@ func main() {
 	}
 }
 
-func parse(args []string) (o options, err error) {
-	set := flag.NewFlagSet("bundle", flag.ContinueOnError)
+func parse(args []string) (o options) {
+	set := flag.NewFlagSet("bundle", flag.ExitOnError)
 	set.Usage = func() {
 		fmt.Fprint(set.Output(), "Makes the operator's bundle, and a catalog, for the Operator Lifecycle Manager.\n\nFlags:\n")
 		set.PrintDefaults()
@@ -90,21 +83,19 @@ func parse(args []string) (o options, err error) {
 		}
 		return err
 	})
-	set.Func("sign-key", "`file` with an ECDSA private key in PEM, which signs what is pushed", func(value string) error {
+	set.Func("sign-key", "`file` with an ECDSA private key in PEM, which signs what is pushed", func(value string) (err error) {
 		o.key, err = signature.ReadKey(value)
 		return err
 	})
 	set.StringVar(&o.builder, "builder", signature.HandBuilder(image.Repository), "`URI` of who built the images, for the signed provenance")
-	set.Func("created", "`time` of that commit, as in 2026-11-23T10:00:00Z", func(value string) error {
+	set.Func("created", "`time` of that commit, as in 2026-11-23T10:00:00Z", func(value string) (err error) {
 		o.bundle.Created, err = time.Parse(time.RFC3339, value)
 		return err
 	})
-	if err := set.Parse(args); err != nil {
-		return o, err
-	}
+	_ = set.Parse(args) // prints the error and exits
 	if set.NArg() > 0 {
 		fmt.Fprintf(set.Output(), "unexpected argument %q\n", set.Arg(0))
-		return o, errors.New("unexpected argument")
+		os.Exit(2)
 	}
 	if o.bundle.Image != "" {
 		o.repository, _, _ = strings.Cut(o.bundle.Image, "@")
@@ -115,14 +106,14 @@ func parse(args []string) (o options, err error) {
 	if o.catalogRepository == "" {
 		o.catalogRepository = o.repository + "-catalog"
 	}
-	return o, nil
+	return o
 }
 
 func run(ctx context.Context, o options, w io.Writer) error {
 	if o.bundle.Image == "" {
-		digest, err := operatorDigest(o.layout)
+		digest, _, err := image.Read(o.layout)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w, or name a pushed image with its digest", err)
 		}
 		o.bundle.Image = o.repository + "@" + digest
 	}
@@ -253,24 +244,6 @@ func (o options) publish(ctx context.Context, w io.Writer, index v1.ImageIndex, 
 	}
 	_, err = fmt.Fprintf(w, "%s is complete\n", ref)
 	return err
-}
-
-// operatorDigest returns the digest of the index in an image layout written by make image.
-func operatorDigest(folder string) (string, error) {
-	index, err := layout.ImageIndexFromPath(folder)
-	if err != nil {
-		return "", fmt.Errorf("reading the operator's image: %w; run make image, or name a pushed image with its digest", err)
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return "", err
-	}
-	for _, d := range manifest.Manifests {
-		if d.MediaType.IsIndex() {
-			return d.Digest.String(), nil
-		}
-	}
-	return "", fmt.Errorf("reading the operator's image: folder %s has no index; run make image", folder)
 }
 
 // readPrevious reads the catalog of the last release; nil if there is none.

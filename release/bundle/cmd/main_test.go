@@ -27,11 +27,8 @@ func TestTwoReleasesArePushed(t *testing.T) {
 	out := t.TempDir()
 	previous := filepath.Join(out, "previous.yaml")
 	for _, args := range [][]string{{"--version", "0.1.0"}, {"--version", "0.2.0", "--previous", previous}} {
-		o, err := parse(append(args, "--deploy", "../../../deploy", "--image", operator+"@sha256:"+strings.Repeat("a", 64), "--created", "2026-11-23T10:00:00Z",
+		o := parse(append(args, "--deploy", "../../../deploy", "--image", operator+"@sha256:"+strings.Repeat("a", 64), "--created", "2026-11-23T10:00:00Z",
 			"--out", out, "--catalog", "--push", "--plain-http", "--maintainer", "Someone <someone@example.com>"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		var output bytes.Buffer
 		if err := run(context.Background(), o, &output); err != nil {
 			t.Fatal(err)
@@ -89,11 +86,8 @@ func TestTheTagOfTheChannelLosesNoVersion(t *testing.T) {
 	defer server.Close()
 	operator := strings.TrimPrefix(server.URL, "http://") + "/team/wmco"
 	release := func(version string) error {
-		o, err := parse([]string{"--version", version, "--deploy", "../../../deploy", "--image", operator + "@sha256:" + strings.Repeat("a", 64),
+		o := parse([]string{"--version", version, "--deploy", "../../../deploy", "--image", operator + "@sha256:" + strings.Repeat("a", 64),
 			"--created", "2026-11-23T10:00:00Z", "--out", t.TempDir(), "--catalog", "--push", "--plain-http"})
-		if err != nil {
-			t.Fatal(err)
-		}
 		return run(t.Context(), o, io.Discard)
 	}
 	if err := release("0.1.0"); err != nil {
@@ -112,10 +106,7 @@ func TestTheTagOfTheChannelLosesNoVersion(t *testing.T) {
 }
 
 func TestMissingImageErrorSuggestsCommand(t *testing.T) {
-	o, err := parse([]string{"--layout", t.TempDir(), "--version", "0.1.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := parse([]string{"--layout", t.TempDir(), "--version", "0.1.0"})
 	if err := run(context.Background(), o, io.Discard); err == nil || !strings.Contains(err.Error(), "make image") {
 		t.Errorf("the error is %v", err)
 	}

@@ -32,13 +32,7 @@ type options struct {
 }
 
 func main() {
-	o, err := parse(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2) // parse has printed the error
-	}
+	o := parse(os.Args[1:])
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, o, os.Stdout); err != nil {
@@ -47,8 +41,8 @@ func main() {
 	}
 }
 
-func parse(args []string) (o options, err error) {
-	set := flag.NewFlagSet("image", flag.ContinueOnError)
+func parse(args []string) (o options) {
+	set := flag.NewFlagSet("image", flag.ExitOnError)
 	set.Usage = func() {
 		fmt.Fprint(set.Output(), "Builds the operator's container image.\n\nFlags:\n")
 		set.PrintDefaults()
@@ -62,7 +56,7 @@ func parse(args []string) (o options, err error) {
 		"credentials are those of docker login or podman login")
 	set.BoolVar(&o.plainHTTP, "plain-http", false, "push without TLS")
 	set.StringVar(&o.install, "install", "", "`folder` beside deploy/ for a kustomization.yaml that installs the pushed image")
-	set.Func("sign-key", "`file` with an ECDSA private key in PEM, which signs what is pushed", func(value string) error {
+	set.Func("sign-key", "`file` with an ECDSA private key in PEM, which signs what is pushed", func(value string) (err error) {
 		o.key, err = signature.ReadKey(value)
 		return err
 	})
@@ -75,18 +69,16 @@ func parse(args []string) (o options, err error) {
 		o.source.Operators[architecture] = path
 		return nil
 	})
-	set.Func("created", "`time` of that commit, as in 2026-11-23T10:00:00Z", func(value string) error {
+	set.Func("created", "`time` of that commit, as in 2026-11-23T10:00:00Z", func(value string) (err error) {
 		o.source.Created, err = time.Parse(time.RFC3339, value)
 		return err
 	})
-	if err := set.Parse(args); err != nil {
-		return o, err
-	}
+	_ = set.Parse(args) // prints the error and exits
 	if set.NArg() > 0 {
 		fmt.Fprintf(set.Output(), "unexpected argument %q\n", set.Arg(0))
-		return o, errors.New("unexpected argument")
+		os.Exit(2)
 	}
-	return o, nil
+	return o
 }
 
 // push pushes the image, signs it, and writes the kustomization that installs it.
