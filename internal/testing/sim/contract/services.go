@@ -17,7 +17,6 @@ import (
 // Services checks the contract of hostapi.Services.
 func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 	run(t, fixture, []test[ServicesFixture]{
-		{"AbsentServicesAreNotListed", absentServicesAreNotListed},
 		{"PutCreatesAStoppedService", putCreatesAStoppedService},
 		{"PuttingTwiceChangesNothing", puttingTwiceChangesNothing},
 		{"PutChangesWhatDiffers", putChangesWhatDiffers},
@@ -47,12 +46,6 @@ func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 		{"AServiceHasTheMachinesEnvironment", aServiceHasTheMachinesEnvironment},
 		{"AServiceHasItsEnvironmentAtTheNextStart", aServiceHasItsEnvironmentAtTheNextStart},
 	})
-}
-
-func absentServicesAreNotListed(t *testing.T, f ServicesFixture) {
-	if found := mustList(t, f); found[First].Name != "" {
-		t.Errorf("%s is listed: %+v", First, found[First])
-	}
 }
 
 func putCreatesAStoppedService(t *testing.T, f ServicesFixture) {
