@@ -124,25 +124,22 @@ func prepareLab(ctx context.Context, env *testenv.Env, kubectl string) error {
 func waitForNodes(ctx context.Context, clients kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, lab.Patience(joinPatience))
 	defer cancel()
-	for {
-		ready := 0
+	return lab.Until(ctx, time.Second, "Windows nodes", func(ctx context.Context) error {
 		nodes, err := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "=windows"})
-		if err == nil {
-			for i := range nodes.Items {
-				if nodestate.IsReady(&nodes.Items[i]) {
-					ready++
-				}
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for i := range nodes.Items {
+			if nodestate.IsReady(&nodes.Items[i]) {
+				ready++
 			}
 		}
-		if ready == labHosts {
-			return nil
+		if ready < labHosts {
+			return fmt.Errorf("%d of %d are Ready", ready, labHosts)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for Windows nodes: %d of %d are Ready: %w", ready, labHosts, errors.Join(ctx.Err(), err))
-		case <-time.After(time.Second):
-		}
-	}
+		return nil
+	}, nil)
 }
 
 // version is that of the API server.

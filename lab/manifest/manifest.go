@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -126,25 +127,16 @@ func (a *applier) apply(ctx context.Context, o *unstructured.Unstructured) error
 }
 
 func (a *applier) waitEstablished(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
-	defer cancel()
 	definitions := a.client.Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 	})
-	for {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, establishTimeout, true, func(ctx context.Context) (bool, error) {
 		crd, err := definitions.Get(ctx, name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
+		if apierrors.IsNotFound(err) {
+			return false, nil
 		}
-		if err == nil && isEstablished(crd) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return err == nil && isEstablished(crd), err
+	})
 }
 
 func isEstablished(crd *unstructured.Unstructured) bool {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -83,15 +82,9 @@ func driverName(socket string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	for {
-		answer, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
-		if err == nil {
-			return answer.GetName(), nil
-		}
-		select {
-		case <-ctx.Done():
-			return "", fmt.Errorf("asking the driver at %s for its name: %w", socket, err)
-		case <-time.After(500 * time.Millisecond):
-		}
+	answer, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return "", fmt.Errorf("asking the driver at %s for its name: %w", socket, err)
 	}
+	return answer.GetName(), nil
 }
