@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 	"github.com/windows-machine-config/wmco/lab/image"
@@ -256,13 +257,11 @@ func (n *LinuxNode) waitUntilReady(ctx context.Context, began time.Time) error {
 		if err != nil {
 			return err
 		}
-		for _, c := range node.Status.Conditions {
-			// The times of conditions have whole seconds.
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(began.Truncate(time.Second)) {
-				return nil
-			}
+		// The times of conditions have whole seconds.
+		if !nodestate.IsReady(node) || nodestate.Ready(node).LastHeartbeatTime.Time.Before(began.Truncate(time.Second)) {
+			return errors.New("it is not Ready")
 		}
-		return errors.New("it is not Ready")
+		return nil
 	})
 }
 

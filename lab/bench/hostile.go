@@ -6,9 +6,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"strings"
 	"time"
@@ -17,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -160,17 +159,15 @@ func (f fleet) requestCertificates(ctx context.Context) error {
 	}
 	day := int32((24 * time.Hour).Seconds())
 	return each(ctx, invalidRequests, func(ctx context.Context, n int) error {
-		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-			Subject: pkix.Name{CommonName: fmt.Sprintf("%smissing-%d", api.WICDUserPrefix, n), Organization: []string{api.WICDGroup}},
-		}, key)
+		subject := &pkix.Name{CommonName: fmt.Sprintf("%smissing-%d", api.WICDUserPrefix, n), Organization: []string{api.WICDGroup}}
+		request, err := cert.MakeCSR(key, subject, nil, nil)
 		if err != nil {
 			return err
 		}
 		return as.Create(ctx, &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("invalid-%d", n)},
 			Spec: certificatesv1.CertificateSigningRequestSpec{
-				Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-				SignerName: certificatesv1.KubeAPIServerClientSignerName, ExpirationSeconds: &day,
+				Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName, ExpirationSeconds: &day,
 				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 			},
 		})

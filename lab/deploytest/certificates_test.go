@@ -4,14 +4,9 @@ package deploytest
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"strings"
 	"testing"
@@ -21,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/windows-machine-config/wmco/internal/operator/csr"
@@ -29,16 +25,13 @@ import (
 // newRequest returns a new key and a request for an identity, both as PEM.
 func newRequest(t *testing.T, commonName, organization string) (key, request []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	must(t, err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: commonName, Organization: []string{organization}},
-	}, private)
+	private, err := keyutil.ParsePrivateKeyPEM(key)
 	must(t, err)
-	if key, err = keyutil.MarshalPrivateKeyToPEM(private); err != nil {
-		t.Fatal(err)
-	}
-	return key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	request, err = cert.MakeCSR(private, &pkix.Name{CommonName: commonName, Organization: []string{organization}}, nil, nil)
+	must(t, err)
+	return key, request
 }
 
 func createRequest(ctx context.Context, as clients, signer string, request []byte, usages ...certificatesv1.KeyUsage) (*certificatesv1.CertificateSigningRequest, error) {

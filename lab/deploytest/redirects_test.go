@@ -7,7 +7,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
@@ -25,6 +24,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -109,11 +109,8 @@ func (c *cluster) servingCertificate(t *testing.T, node clients, address net.IP)
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:win-1", Organization: []string{"system:nodes"}}, IPAddresses: []net.IP{address},
-	}, key)
+	request, err := cert.MakeCSR(key, &pkix.Name{CommonName: "system:node:win-1", Organization: []string{"system:nodes"}}, nil, []net.IP{address})
 	must(t, err)
-	request := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 	made, err := createRequest(t.Context(), node, certificatesv1.KubeletServingSignerName, request, "digital signature", "server auth")
 	must(t, err)
 	must(t, approve(t.Context(), c.admin, made))

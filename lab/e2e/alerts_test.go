@@ -4,8 +4,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"fmt"
 	"regexp"
 	"strings"
@@ -139,9 +137,10 @@ func (w watched) loginRefused() {
 
 func (w watched) anotherHostKey() {
 	_, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "other-key"}})
-	_, private, _ := ed25519.GenerateKey(rand.Reader)
+	other, _, err := sshserver.NewKey()
+	must(w.t, err)
 	name := w.announce(h, func(i *v1alpha1.WindowsInstance) {
-		i.Spec.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(publicOf(w.place, private))))
+		i.Spec.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(other.PublicKey())))
 	})
 	w.fires(name, func() { w.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = "" }) }, "WindowsHostKeyChanged")
 }

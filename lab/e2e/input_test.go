@@ -65,6 +65,8 @@ func privateKeyFaults(p place) {
 	_, private, _ := ed25519.GenerateKey(rand.Reader)
 	encrypted, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret passphrase"))
 	must(p.t, err)
+	signer, err := ssh.NewSignerFromKey(private)
+	must(p.t, err)
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "key-faults"}})
 	p.key(nil)
 	name := p.announce(h, nil)
@@ -75,19 +77,13 @@ func privateKeyFaults(p place) {
 	}{
 		{[]byte("not a key"), "PEM"},
 		{pem.EncodeToMemory(encrypted), "passphrase"},
-		{ssh.MarshalAuthorizedKey(publicOf(p, private)), "public key"},
+		{ssh.MarshalAuthorizedKey(signer.PublicKey()), "public key"},
 	} {
 		p.key(bad.key)
 		p.expect(name, api.ConditionStalled, api.ReasonPrivateKeyInvalid, bad.says, "ssh-keygen")
 	}
 	p.key(p.Key)
 	p.expectReady(name)
-}
-
-func publicOf(p place, private ed25519.PrivateKey) ssh.PublicKey {
-	key, err := ssh.NewPublicKey(private.Public())
-	must(p.t, err)
-	return key
 }
 
 func entryFaults(p place) {
@@ -154,8 +150,7 @@ func hostKeyChanged(p place) {
 	name := p.announce(h, nil)
 	p.expect(name, api.ConditionSupported, api.ReasonBuildUnsupported, "7601")
 	pinned := p.instance(name).Status.HostKeyFingerprint
-	_, other, _ := ed25519.GenerateKey(rand.Reader)
-	signer, err := ssh.NewSignerFromKey(other)
+	signer, _, err := sshserver.NewKey()
 	must(p.t, err)
 	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{HostKey: signer} })
 	p.expect(name, api.ConditionReachable, api.ReasonHostKeyChanged, pinned, ssh.FingerprintSHA256(signer.PublicKey()), "spec.hostKey")
@@ -171,9 +166,10 @@ func hostKeyChanged(p place) {
 
 func pinnedInAdvance(p place) {
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "pinned"}})
-	_, other, _ := ed25519.GenerateKey(rand.Reader)
+	other, _, err := sshserver.NewKey()
+	must(p.t, err)
 	name := p.announce(h, func(i *v1alpha1.WindowsInstance) {
-		i.Spec.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(publicOf(p, other))))
+		i.Spec.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(other.PublicKey())))
 	})
 	p.expect(name, api.ConditionReachable, api.ReasonHostKeyChanged)
 	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = "" })

@@ -17,6 +17,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/overlay"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/hns"
 )
@@ -107,10 +108,8 @@ func (p place) networkCondition(h *lab.Host) (c corev1.NodeCondition) {
 	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: strings.ToLower(h.Name())}, &node); err != nil {
 		return c
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == api.ConditionWindowsNetworkUnavailable {
-			return c
-		}
+	if found := nodestate.Condition(&node, api.ConditionWindowsNetworkUnavailable); found != nil {
+		return *found
 	}
 	return c
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -76,18 +77,12 @@ func (c closedNetwork) in(t *testing.T) closedNetwork {
 func (c closedNetwork) expectImage(reason string, parts ...string) (isReady bool) {
 	c.t.Helper()
 	eventuallyOf(c.place, "condition SandboxImage of the node has reason "+reason, types.NamespacedName{Name: c.Hosts()[0].Name}, func(node *corev1.Node) string {
-		got := "it has none"
-		for _, condition := range node.Status.Conditions {
-			switch condition.Type {
-			case corev1.NodeReady:
-				isReady = condition.Status == corev1.ConditionTrue
-			case api.ConditionSandboxImage:
-				if got = fmt.Sprintf("it is %+v", condition); condition.Reason == reason && containsAll(condition.Message, parts) {
-					got = ""
-				}
-			}
+		isReady = nodestate.IsReady(node)
+		condition := nodestate.Condition(node, api.ConditionSandboxImage)
+		if condition == nil || condition.Reason != reason || !containsAll(condition.Message, parts) {
+			return fmt.Sprintf("it is %+v", condition)
 		}
-		return got
+		return ""
 	})
 	return isReady
 }

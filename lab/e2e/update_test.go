@@ -23,6 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -61,12 +62,11 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	third := p.stage(host, first, []byte("this is no program"))
 	p.order("win-1", third.Version)
 	p.eventually("the node reports the rollback", func(context.Context) string {
-		for _, c := range p.node("win-1").Status.Conditions {
-			if c.Type == api.ConditionUpdated && c.Status == corev1.ConditionFalse && c.Reason == api.ReasonUpdateFailed {
-				return ""
-			}
+		c := nodestate.Condition(p.node("win-1"), api.ConditionUpdated)
+		if c == nil || c.Status != corev1.ConditionFalse || c.Reason != api.ReasonUpdateFailed {
+			return fmt.Sprintf("the condition is %+v", c)
 		}
-		return fmt.Sprintf("conditions are %+v", p.node("win-1").Status.Conditions)
+		return ""
 	})
 	p.expectGuardGone(host)
 	for name, got := range p.servicesOf(host) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -44,12 +45,11 @@ func TestUsersNetwork(t *testing.T) {
 	host := p.Lab.Hosts()[0]
 	p.expectLacks(api.ReasonNetworkConfigurationMissing, usersConfigDir+" has no CNI configuration")
 	p.eventually("the instance says what is missing", func(context.Context) string {
-		for _, c := range p.instance(ours(host.Address())).Status.Conditions {
-			if c.Type == api.ConditionReady && strings.Contains(c.Message, usersConfigDir) {
-				return ""
-			}
+		c := meta.FindStatusCondition(p.instance(ours(host.Address())).Status.Conditions, api.ConditionReady)
+		if c == nil || !strings.Contains(c.Message, usersConfigDir) {
+			return fmt.Sprint(c)
 		}
-		return fmt.Sprint(p.instance(ours(host.Address())).Status.Conditions)
+		return ""
 	})
 	p.installUsersPlugin(host)
 	p.expectLacks(api.ReasonHNSNetworkMissing, "no network "+usersNetwork)

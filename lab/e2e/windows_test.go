@@ -147,10 +147,8 @@ func (p place) expectBooted(name, before string) {
 }
 
 func notReady(node *corev1.Node) string {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return ""
-		}
+	if nodestate.IsReady(node) {
+		return ""
 	}
 	return "the node is not Ready"
 }

@@ -4,15 +4,14 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/windows-machine-config/wmco/lab/ovn"
 	"github.com/windows-machine-config/wmco/lab/ovn/story"
@@ -38,13 +37,12 @@ func TestApproverJudgesAsRecorded(t *testing.T) {
 	}
 	seen := map[ovn.Verdict]int{}
 	for _, c := range cases {
-		subject := pkix.Name{Organization: c.Organization, CommonName: c.CommonName}
-		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+		request, err := cert.MakeCSR(key, &pkix.Name{Organization: c.Organization, CommonName: c.CommonName}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: c.Signer, Usages: c.Usages,
+			Request: request, SignerName: c.Signer, Usages: c.Usages,
 			Username: c.User, Groups: c.Groups, ExpirationSeconds: c.Expiration,
 		}}
 		got, reason := ovn.Judge(r)

@@ -6,10 +6,8 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"strings"
 	"testing"
 
@@ -21,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/windows-machine-config/wmco/lab/ovn"
 	"github.com/windows-machine-config/wmco/lab/ovn/story"
@@ -43,14 +42,11 @@ func TestCertificatesAreApprovedAsRecorded(t *testing.T) {
 		must(t, err)
 		var alone []string
 		for _, q := range cases {
-			der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{Organization: q.Organization, CommonName: q.CommonName}}, key)
+			request, err := cert.MakeCSR(key, &pkix.Name{Organization: q.Organization, CommonName: q.CommonName}, nil, nil)
 			must(t, err)
 			r := &certificatesv1.CertificateSigningRequest{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-				Spec: certificatesv1.CertificateSigningRequestSpec{
-					Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-					SignerName: q.Signer, Usages: q.Usages, ExpirationSeconds: q.Expiration,
-				},
+				Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: q.Signer, Usages: q.Usages, ExpirationSeconds: q.Expiration},
 			}
 			r, err = c.as(q.User, q.Groups...).CertificatesV1().CertificateSigningRequests().Create(t.Context(), r, metav1.CreateOptions{})
 			if err != nil {

@@ -2,8 +2,6 @@ package acceptance
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"io"
 	"net"
@@ -20,11 +18,7 @@ import (
 
 func newSigner(t *testing.T) ssh.Signer {
 	t.Helper()
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(private)
+	signer, _, err := sshserver.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}

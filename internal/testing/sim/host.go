@@ -3,8 +3,6 @@ package sim
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -100,11 +98,8 @@ func (h *Host) furnish(o *Options) error {
 	}
 	o.Windows.Programs = programs
 	if o.HostKey == nil {
-		_, key, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			return err
-		}
-		if o.HostKey, err = ssh.NewSignerFromKey(key); err != nil {
+		var err error
+		if o.HostKey, _, err = sshserver.NewKey(); err != nil {
 			return err
 		}
 	}

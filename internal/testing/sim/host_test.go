@@ -3,8 +3,6 @@ package sim_test
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
+	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/payload/compress"
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
@@ -42,11 +41,7 @@ func (o operator) Run(ctx context.Context, command string, stdin io.Reader, stdo
 
 func mustKey(t *testing.T) ssh.Signer {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
+	signer, _, err := sshserver.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,11 +149,9 @@ func TestATruncatedSetupReportsAnError(t *testing.T) {
 	key := mustKey(t)
 	o := mustDial(t, mustStart(t, key, sim.Options{}), key)
 	whole := mustPack(t, []byte("the bytes of WICD"))
-	for name, content := range map[string][]byte{"cut-setup.exe": whole[:len(whole)-5], "damaged-setup.exe": append([]byte("stub#"), whole[6:]...)} {
-		if name == "damaged-setup.exe" {
-			content = bytes.Clone(whole)
-			content[len("stub")+8] ^= 1
-		}
+	damaged := bytes.Clone(whole)
+	damaged[len("stub")+8] ^= 1
+	for name, content := range map[string][]byte{"cut-setup.exe": whole[:len(whole)-5], "damaged-setup.exe": damaged} {
 		o.mustUpload(t, name, content)
 		err := wicdapi.Call(t.Context(), o, `.\\`+name+` facts`, nil, nil, nil)
 		if failed := wicdapi.Failed(err); failed == nil || failed.Code != wicdapi.CodeSetupFailed {

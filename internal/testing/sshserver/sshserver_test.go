@@ -3,8 +3,6 @@ package sshserver
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -71,11 +69,7 @@ func (r *running) serve(t testing.TB) (stop func()) {
 
 func newKey(t testing.TB) ssh.Signer {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ssh.NewSignerFromKey(key)
+	s, _, err := NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
