@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"testing"
 )
 
 // memoryNeeded is several times what the hosts of a test need.
@@ -24,4 +25,12 @@ func PreferMemory() error {
 		err = os.Setenv("GOTMPDIR", os.TempDir())
 	}
 	return errors.Join(err, os.Setenv("TMPDIR", memory))
+}
+
+// RunTests runs the tests of a package with temporary files in memory.
+func RunTests(m *testing.M) {
+	if err := PreferMemory(); err != nil {
+		panic(err)
+	}
+	m.Run()
 }

@@ -3,8 +3,6 @@
 package doctest
 
 import (
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -14,13 +12,7 @@ import (
 // patience is the timeout for operations that take seconds on an idle machine, at speed factor 1.
 const patience = 5 * time.Minute
 
-func TestMain(m *testing.M) {
-	if err := lab.PreferMemory(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { lab.RunTests(m) }
 
 // needs skips a test if something is missing, with the reason.
 func needs(t *testing.T, missing ...error) {

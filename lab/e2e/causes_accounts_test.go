@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,10 +60,8 @@ func (p teller) expectPodTold(node string, account corev1.WindowsSecurityContext
 			return err.Error()
 		}
 		text := pod.Annotations[api.AnnotationDoesNotStart]
-		for _, part := range append(says, reason+": ") {
-			if !strings.Contains(text, part) {
-				return fmt.Sprintf("the annotation is %q, without %q", text, part)
-			}
+		if parts := append(says, reason+": "); !containsAll(text, parts) {
+			return fmt.Sprintf("the annotation is %q, without all of %q", text, parts)
 		}
 		return ""
 	})

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -99,10 +98,8 @@ func (w windowsTeller) expectPodTold(app, reason string, says ...string) {
 			}
 		}
 		text := pod.Annotations[api.AnnotationDoesNotStart]
-		for _, part := range append(says, reason+": ") {
-			if !strings.Contains(text, part) {
-				return fmt.Sprintf("the annotation is %q, without %q", text, part)
-			}
+		if parts := append(says, reason+": "); !containsAll(text, parts) {
+			return fmt.Sprintf("the annotation is %q, without all of %q", text, parts)
 		}
 		if reported != 1 {
 			return fmt.Sprintf("there are %d events", reported)

@@ -28,6 +28,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
+func TestMain(m *testing.M) { lab.RunTests(m) }
+
 // patience is the timeout for operations that take seconds on an idle machine, at speed factor 1. It is longer than the two minutes after which WICD
 // kills a service that does not stop: on Wine, programs sometimes hang at exit.
 const patience = 5 * time.Minute

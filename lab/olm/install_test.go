@@ -42,13 +42,7 @@ const (
 	patience = 3 * time.Minute
 )
 
-func TestMain(m *testing.M) {
-	if err := lab.PreferMemory(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { lab.RunTests(m) }
 
 // place is a cluster in which OLM is to install the operator.
 type place struct {

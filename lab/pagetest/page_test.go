@@ -19,13 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 )
 
-func TestMain(m *testing.M) {
-	if err := lab.PreferMemory(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { lab.RunTests(m) }
 
 // patience is how long anything may take on a busy machine.
 const patience = time.Minute
