@@ -18,7 +18,6 @@ import (
 func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 	run(t, fixture, []test[ServicesFixture]{
 		{"PutCreatesAStoppedService", putCreatesAStoppedService},
-		{"PuttingTwiceChangesNothing", puttingTwiceChangesNothing},
 		{"PutChangesWhatDiffers", putChangesWhatDiffers},
 		{"EmptyIsTheSameAsAbsent", emptyIsTheSameAsAbsent},
 		{"PutRefusesBadVariables", putRefusesBadVariables},
@@ -61,17 +60,6 @@ func putCreatesAStoppedService(t *testing.T, f ServicesFixture) {
 	}
 	if got.State != hostapi.Stopped || got.PID != 0 {
 		t.Errorf("state %s, process %d; want it stopped", got.State, got.PID)
-	}
-}
-
-func puttingTwiceChangesNothing(t *testing.T, f ServicesFixture) {
-	all := []desired.Service{declare(First, f.Runs), declare(Second, f.Runs, First)}
-	all[1].Environment = values()
-	mustPut(t, f, all...)
-	for _, s := range all {
-		if changed, err := f.Services.Put(deadline(t), s); err != nil || changed {
-			t.Errorf("second Put(%s) = %v, %v, want false, nil", s.Name, changed, err)
-		}
 	}
 }
 
