@@ -156,7 +156,7 @@ func mayImport() map[string][]string {
 			"internal/operator/controllers/fleet", "internal/operator/controllers/instance", "internal/operator/controllers/networkpolicies",
 			"internal/operator/controllers/overlayleftovers", "internal/operator/controllers/runtimeclass", "internal/operator/controllers/settings",
 			"internal/operator/controllers/source", "internal/operator/controllers/upgradeable", "internal/operator/controllers/userdata",
-			"internal/operator/kube", "internal/operator/kubeversions", "internal/operator/remote", "internal/shared/desired", "internal/shared/truncate",
+			"internal/operator/kube", "internal/operator/kubeversions", "internal/shared/desired", "internal/shared/truncate",
 			"payload",
 		},
 		"internal/operator/controllers/admission": {"api", "api/v1alpha1", "deploy", "internal/operator/kube", "internal/shared/truncate"},

@@ -8,7 +8,6 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -33,7 +32,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/userdata"
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 	"github.com/windows-machine-config/wmco/internal/operator/kubeversions"
-	"github.com/windows-machine-config/wmco/internal/operator/remote"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -55,10 +53,6 @@ type Options struct {
 	Informers kube.Informers
 	// Registry receives the metrics.
 	Registry prometheus.Registerer
-	// SSH contains the timeouts for hosts.
-	SSH remote.Options
-	// RetryMin and RetryMax bound the back-off between attempts at a failing host. Defaults: 5 s and 2 min.
-	RetryMin, RetryMax time.Duration
 }
 
 // Controller is a controller that can be added to a manager.
@@ -84,7 +78,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		connection   = cluster.Connection{OneMachine: o.OneMachine, ServerNames: servers.Names}
 		releases     = clusterversion.New(kubeversions.Of(o.Version, o.Payload.Manifest), servers.Versions, servers.Kubelets)
 		policies     = admission.New(live, events, guards)
-		resolver     = source.NewResolver(o.SSH.Lookup)
+		resolver     = source.NewResolver(nil)
 		reserved     = source.NewReservedAddresses(client, live, connection, resolver)
 		hosts        = source.NewOwnership(resolver)
 		published    = settings.NewStore(client, live, o.Namespace)
@@ -112,7 +106,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		instance.New(instance.Options{
 			Client: client, Live: live, Events: events, Registry: o.Registry, Namespace: o.Namespace, Payload: o.Payload, Releases: releases,
 			Store: published, Renderer: renderer, Policies: policies, Fleet: plans, Resolver: resolver, Reserved: reserved, Hosts: hosts, Slots: &kube.Slots{}, Names: &instance.NameClaims{},
-			SSH: o.SSH, Dialer: instance.Dial, RetryMin: o.RetryMin, RetryMax: o.RetryMax,
+			Dialer: instance.Dial,
 		}),
 		csrapproval.New(csrapproval.Options{
 			Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies,

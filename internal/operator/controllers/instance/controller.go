@@ -3,7 +3,6 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -84,16 +83,13 @@ type Options struct {
 	Hosts    *source.Ownership
 	Resolver *source.Resolver
 	Reserved *source.ReservedAddresses
-	// SSH sets the timeouts of SSH connections; Dialer opens them.
-	SSH    remote.Options
+	// Dialer opens SSH connections.
 	Dialer func(context.Context, remote.Target, remote.Options) (SSHHost, error)
 	// Slots limits concurrent joins; Names holds the claims to node names.
 	Slots *kube.Slots
 	Names *NameClaims
 	// Jitter returns a random duration below its argument. Default: rand.N.
 	Jitter func(time.Duration) time.Duration
-	// RetryMin and RetryMax bound the back-off between attempts at a failing host. Defaults: 5 s and 2 min.
-	RetryMin, RetryMax time.Duration
 }
 
 // SSHHost is a connected host, as remote.Dial returns it.
@@ -116,11 +112,7 @@ func New(o Options) *Controller {
 		settles:   newSettling(),
 		// The burst of 1 MiB is more than any single read; each transfer sets the configured rate.
 		bandwidth: rate.NewLimiter(rate.Limit(1<<20), 1<<20),
-		retries: kube.Backoff{
-			Min:    cmp.Or(o.RetryMin, 5*time.Second),
-			Max:    cmp.Or(o.RetryMax, 2*time.Minute),
-			Jitter: o.Jitter,
-		},
+		retries:   kube.Backoff{Min: 5 * time.Second, Max: 2 * time.Minute, Jitter: o.Jitter},
 	}
 }
 

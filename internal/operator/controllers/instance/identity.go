@@ -73,7 +73,7 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	spec := a.view.Instance.Spec
 	existing, err := a.Dialer(ctx, remote.Target{
 		Address: nodeIP, Port: int(spec.Port), User: spec.Username, Key: a.view.key, HostKey: a.host.HostKey(),
-	}, a.SSH)
+	}, remote.Options{})
 	if err == nil {
 		return existing.Close()
 	}

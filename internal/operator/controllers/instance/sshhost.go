@@ -74,8 +74,7 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 	if err != nil {
 		return nil, err
 	}
-	options := c.SSH
-	options.Lookup = func(ctx context.Context, _, name string) ([]netip.Addr, error) {
+	lookup := func(ctx context.Context, _, name string) ([]netip.Addr, error) {
 		ips, err := c.Resolver.Lookup(ctx, name)
 		if err != nil {
 			return nil, err
@@ -95,7 +94,7 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 		User:    i.Spec.Username,
 		Key:     key,
 		HostKey: pinned, KnownOnly: trust == v1alpha1.TrustPinned,
-	}, options)
+	}, remote.Options{Lookup: lookup})
 	if err != nil {
 		return nil, unreachable(err)
 	}
