@@ -13,20 +13,20 @@ import (
 // TestPodsByChance compares the rules with each other: assigning a class never leads to a rejection or leaves the pod without a matching node,
 // and policies warn about what kubectl windows lint reports. lab/deploytest does the same with an API server.
 func TestPodsByChance(t *testing.T) {
-	server, classes, seen := podrulestest.NewServer(t), podrulestest.Classes(), map[string]int{}
+	server, classes, seen := newServer(t), runtimeClasses(), map[string]int{}
 	for seed := range uint64(2000) {
 		pod := podrulestest.Pod(seed)
-		if got, want := server.Warned(pod), podrulestest.Fields(podrulestest.Lint(t, pod)); !slices.Equal(got, want) {
+		if got, want := server.warned(pod), podrulestest.Fields(podrulestest.Lint(t, pod)); !slices.Equal(got, want) {
 			t.Errorf("seed %d: the policies warn of %q, lint of %q\n%+v", seed, got, want, pod.Spec)
 		}
 		own := pod.DeepCopy()
 		if own.Spec.RuntimeClassName != nil {
 			var err error
-			if own, err = server.Assign(own, classes); err != nil {
+			if own, err = server.assigned(own, classes); err != nil {
 				continue // rejected even without a change
 			}
 		}
-		given, err := server.Assign(pod, classes)
+		given, err := server.assigned(pod, classes)
 		if err != nil {
 			t.Errorf("seed %d: it is refused: %v\n%+v", seed, err, pod.Spec)
 			continue
@@ -57,7 +57,7 @@ func TestPodsByChance(t *testing.T) {
 
 // TestRuntimeClassAssignment covers pods that select their node, and pods that do not.
 func TestRuntimeClassAssignment(t *testing.T) {
-	server, classes := podrulestest.NewServer(t), podrulestest.Classes()
+	server, classes := newServer(t), runtimeClasses()
 	requires := func(label string, values ...string) *corev1.Affinity {
 		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: label, Operator: corev1.NodeSelectorOpIn, Values: values}},
@@ -106,7 +106,7 @@ func TestRuntimeClassAssignment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}, Containers: []corev1.Container{{Name: "c", Image: test.image}}}}
 			test.change(pod)
-			given, err := server.Assign(pod, classes)
+			given, err := server.assigned(pod, classes)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -51,28 +50,6 @@ func HasNode(t testing.TB, pod *corev1.Pod) bool {
 			return o.ToleratesTaint(klog.Background(), &n.Spec.Taints[0], false)
 		})
 	})
-}
-
-// Classes returns RuntimeClasses for some builds, as the operator creates them; the default class is for Windows Server 2022.
-func Classes() (classes []*nodev1.RuntimeClass) {
-	tolerates := func(value string) corev1.Toleration {
-		return corev1.Toleration{Key: api.TaintKey, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoSchedule}
-	}
-	for _, r := range windowsbuild.Releases() {
-		class := &nodev1.RuntimeClass{
-			ObjectMeta: metav1.ObjectMeta{Name: r.Class, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelImages: r.Tag}},
-			Handler:    "runhcs-wcow-process",
-			Scheduling: &nodev1.Scheduling{
-				NodeSelector: map[string]string{corev1.LabelOSStable: "windows", corev1.LabelWindowsBuild: r.Build.Label()},
-				Tolerations:  []corev1.Toleration{tolerates(api.TaintValue), tolerates(api.TaintValueLowerCase)},
-			},
-		}
-		if r.Build == windowsbuild.Server2022 {
-			class.Labels[api.LabelDefaultClass] = "true"
-		}
-		classes = append(classes, class)
-	}
-	return classes
 }
 
 // Spec returns the spec of a pod, as in a manifest.

@@ -1,4 +1,4 @@
-// Package podrulestest generates pods that break rules and random pods, and evaluates the policies as an API server does, for tests.
+// Package podrulestest generates pods that break rules, and random pods, for tests.
 package podrulestest
 
 import (

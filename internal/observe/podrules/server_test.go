@@ -1,4 +1,4 @@
-package podrulestest
+package podrules_test
 
 import (
 	"fmt"
@@ -11,24 +11,27 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/observe/podrules"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
 
-// Server evaluates the pod policies as an API server does.
-type Server struct {
-	t        testing.TB
+// server evaluates the pod policies as an API server does.
+type server struct {
+	t        *testing.T
 	env      *cel.Env
 	programs map[string]cel.Program
 	assign   *admissionv1.MutatingAdmissionPolicy
 	warn     *admissionv1.ValidatingAdmissionPolicy
 }
 
-// NewServer returns a server with the policies of package podrules.
-func NewServer(t testing.TB) *Server {
+// newServer returns a server with the policies of package podrules.
+func newServer(t *testing.T) *server {
 	t.Helper()
-	s := &Server{t: t, programs: map[string]cel.Program{}}
+	s := &server{t: t, programs: map[string]cel.Program{}}
 	options := []cel.EnvOption{cel.OptionalTypes(), cel.HomogeneousAggregateLiterals(), cel.CrossTypeNumericComparisons(true)}
 	for _, name := range []string{"object", "oldObject", "request", "params", "variables", "authorizer"} {
 		options = append(options, cel.Variable(name, cel.DynType))
@@ -50,7 +53,7 @@ func NewServer(t testing.TB) *Server {
 	return s
 }
 
-func (s *Server) eval(expression string, input map[string]any) ref.Val {
+func (s *server) eval(expression string, input map[string]any) ref.Val {
 	s.t.Helper()
 	program := s.programs[expression]
 	if program == nil {
@@ -71,13 +74,13 @@ func (s *Server) eval(expression string, input map[string]any) ref.Val {
 	return out
 }
 
-func (s *Server) matches(conditions []admissionv1.MatchCondition, input map[string]any) bool {
+func (s *server) matches(conditions []admissionv1.MatchCondition, input map[string]any) bool {
 	s.t.Helper()
 	return !slices.ContainsFunc(conditions, func(c admissionv1.MatchCondition) bool { return s.eval(c.Expression, input).Value() != true })
 }
 
 // input returns the CEL variables of a request to create a pod.
-func (s *Server) input(pod *corev1.Pod) map[string]any {
+func (s *server) input(pod *corev1.Pod) map[string]any {
 	s.t.Helper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	if err != nil {
@@ -88,8 +91,8 @@ func (s *Server) input(pod *corev1.Pod) map[string]any {
 	return map[string]any{"object": object, "oldObject": nil, "request": map[string]any{"operation": "CREATE", "userInfo": user}, "params": nil, "authorizer": nil, "variables": nil}
 }
 
-// Warned returns the sorted fields of a pod that the API server warns about.
-func (s *Server) Warned(pod *corev1.Pod) []string {
+// warned returns the sorted fields of a pod that the API server warns about.
+func (s *server) warned(pod *corev1.Pod) []string {
 	s.t.Helper()
 	input := s.input(pod)
 	if !s.matches(s.warn.Spec.MatchConditions, input) {
@@ -113,8 +116,8 @@ func (s *Server) Warned(pod *corev1.Pod) []string {
 	return slices.Compact(fields)
 }
 
-// Assign assigns the class that the policy chooses to a pod and applies that class to the pod. The error is a rejection.
-func (s *Server) Assign(pod *corev1.Pod, classes []*nodev1.RuntimeClass) (*corev1.Pod, error) {
+// assigned returns a pod with the class that the policy chooses for it, and with what that class adds. The error is a rejection.
+func (s *server) assigned(pod *corev1.Pod, classes []*nodev1.RuntimeClass) (*corev1.Pod, error) {
 	s.t.Helper()
 	given := pod.DeepCopy()
 	for _, class := range classes {
@@ -144,4 +147,26 @@ func (s *Server) Assign(pod *corev1.Pod, classes []*nodev1.RuntimeClass) (*corev
 		given.Spec.Tolerations = append(given.Spec.Tolerations, class.Scheduling.Tolerations...)
 	}
 	return given, nil
+}
+
+// runtimeClasses returns RuntimeClasses for some builds, as the operator creates them; the default class is for Windows Server 2022.
+func runtimeClasses() (classes []*nodev1.RuntimeClass) {
+	tolerates := func(value string) corev1.Toleration {
+		return corev1.Toleration{Key: api.TaintKey, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoSchedule}
+	}
+	for _, r := range windowsbuild.Releases() {
+		class := &nodev1.RuntimeClass{
+			ObjectMeta: metav1.ObjectMeta{Name: r.Class, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy, api.LabelImages: r.Tag}},
+			Handler:    "runhcs-wcow-process",
+			Scheduling: &nodev1.Scheduling{
+				NodeSelector: map[string]string{corev1.LabelOSStable: "windows", corev1.LabelWindowsBuild: r.Build.Label()},
+				Tolerations:  []corev1.Toleration{tolerates(api.TaintValue), tolerates(api.TaintValueLowerCase)},
+			},
+		}
+		if r.Build == windowsbuild.Server2022 {
+			class.Labels[api.LabelDefaultClass] = "true"
+		}
+		classes = append(classes, class)
+	}
+	return classes
 }
