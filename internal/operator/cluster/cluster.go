@@ -24,7 +24,11 @@ func Read(ctx context.Context, r client.Reader, via Connection, namespace string
 			c.CA, err = configMapValue(ctx, r, namespace, "kube-root-ca.crt", "ca.crt")
 			return err
 		},
-		func() error { return readKubeletClientCA(ctx, r, &c) },
+		// The API server authenticates its clients with this bundle. Its own client certificates for kubelets come from the same authority.
+		func() (err error) {
+			c.KubeletClientCA, err = configMapValue(ctx, r, "kube-system", "extension-apiserver-authentication", "client-ca-file")
+			return err
+		},
 		func() error { return readServer(ctx, r, via, config.Cluster, &c) },
 		func() error { return readServiceCIDRs(ctx, r, &c) },
 		func() error { return readDNS(ctx, r, via, config.Network.DNS, &c) },
@@ -44,13 +48,6 @@ func ID(ctx context.Context, r client.Reader) (string, error) {
 		return "", fmt.Errorf("reading Namespace kube-system: %w", err)
 	}
 	return string(ns.UID), nil
-}
-
-// readKubeletClientCA reads the bundle with which the API server authenticates its clients. The API server's client certificates for kubelets come
-// from the same authority.
-func readKubeletClientCA(ctx context.Context, r client.Reader, c *desired.Cluster) (err error) {
-	c.KubeletClientCA, err = configMapValue(ctx, r, "kube-system", "extension-apiserver-authentication", "client-ca-file")
-	return err
 }
 
 func configMapValue(ctx context.Context, r client.Reader, namespace, name, key string) (string, error) {

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -213,7 +214,9 @@ func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterN
 	} else {
 		n.VXLANPort = uint16(port)
 	}
-	n.HybridOverlay, err = hybridOverlayConfig(object.Object)
+	hybrid, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "defaultNetwork", "ovnKubernetesConfig", "hybridOverlayConfig")
+	text, err := json.Marshal(hybrid) // with its unknown fields
+	n.HybridOverlay = string(text)
 	return err
 }
 
@@ -227,17 +230,6 @@ func internalRanges(ovn ovnKubernetesConfig) []desired.InternalRange {
 		{Name: "transit switch subnet", Field: "ipv4.internalTransitSwitchSubnet", CIDR: cmp.Or(ovn.IPv4.TransitSubnet, "100.88.0.0/16")},
 		{Name: "masquerade subnet", Field: "gatewayConfig.ipv4.internalMasqueradeSubnet", CIDR: cmp.Or(ovn.Gateway.IPv4.MasqueradeSubnet, "169.254.0.0/16")},
 	}
-}
-
-// hybridOverlayConfig returns the complete configuration, including unknown fields.
-func hybridOverlayConfig(object map[string]any) (string, error) {
-	var at any = object
-	for _, field := range []string{"spec", "defaultNetwork", "ovnKubernetesConfig", "hybridOverlayConfig"} {
-		parent, _ := at.(map[string]any)
-		at = parent[field]
-	}
-	text, err := json.Marshal(at)
-	return string(text), err
 }
 
 func readFlannel(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec, n *desired.ClusterNetwork) error {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -159,11 +160,7 @@ func get(ctx context.Context, config *rest.Config) (answer []byte, names []strin
 
 // versionOf parses a response to GET /version.
 func versionOf(answer []byte) (string, error) {
-	var reported struct {
-		GitVersion     string `json:"gitVersion"`
-		EmulationMajor string `json:"emulationMajor"`
-		EmulationMinor string `json:"emulationMinor"`
-	}
+	var reported version.Info
 	if err := json.Unmarshal(answer, &reported); err != nil {
 		return "", fmt.Errorf("parsing the version: %w", err)
 	}

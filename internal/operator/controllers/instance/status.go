@@ -47,7 +47,7 @@ const progressEvery = time.Second
 func progressPause(hosts int) time.Duration { return progressEvery + batchDelay(hosts) }
 
 func (c *Controller) newStatus(i *v1alpha1.WindowsInstance) *statusWriter {
-	return &statusWriter{client: c.Client, events: c.Events, metrics: c.metrics, written: i.DeepCopy(), wanted: i, lastReason: readyReason(i), pause: progressEvery}
+	return &statusWriter{client: c.Client, events: c.Events, metrics: c.metrics, written: i.DeepCopy(), wanted: i, lastReason: kube.Condition(i, api.ConditionReady).Reason, pause: progressEvery}
 }
 
 // want returns the status as it should be; write persists it.
@@ -196,11 +196,4 @@ func passing(reason string) bool {
 		return true
 	}
 	return false
-}
-
-func readyReason(i *v1alpha1.WindowsInstance) string {
-	if c := meta.FindStatusCondition(i.Status.Conditions, api.ConditionReady); c != nil {
-		return c.Reason
-	}
-	return ""
 }

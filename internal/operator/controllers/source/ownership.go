@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -194,12 +195,7 @@ func rank(source string) int {
 
 // sorted returns the instances by name, for deterministic results.
 func sorted(have map[string]*v1alpha1.WindowsInstance) []*v1alpha1.WindowsInstance {
-	var all []*v1alpha1.WindowsInstance
-	for _, i := range have {
-		all = append(all, i)
-	}
-	slices.SortFunc(all, func(a, b *v1alpha1.WindowsInstance) int { return cmp.Compare(a.Name, b.Name) })
-	return all
+	return slices.SortedFunc(maps.Values(have), func(a, b *v1alpha1.WindowsInstance) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // allInstances returns the instances of all sources by name. They are shared with the cache and must not be changed.

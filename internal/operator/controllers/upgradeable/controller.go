@@ -4,6 +4,7 @@ package upgradeable
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -122,17 +123,9 @@ func (c *Controller) write(ctx context.Context, want metav1.Condition) error {
 	if !meta.SetStatusCondition(&current.Spec.Conditions, want) {
 		return nil
 	}
-	previous := o.DeepCopy()
-	changed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&current)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": o.GetResourceVersion()}, "spec": current.Spec})
 	if err != nil {
 		return err
 	}
-	conditions, _, err := unstructured.NestedSlice(changed, "spec", "conditions")
-	if err != nil {
-		return err
-	}
-	if err := unstructured.SetNestedSlice(o.Object, conditions, "spec", "conditions"); err != nil {
-		return err
-	}
-	return c.Client.Patch(ctx, o, client.MergeFromWithOptions(previous, client.MergeFromWithOptimisticLock{}))
+	return c.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))
 }
