@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -195,8 +197,9 @@ func (l *linter) object(file string, object map[string]any) {
 // template records the pod spec of an object. It ignores objects that have none.
 func (l *linter) template(file string, object map[string]any) {
 	kind, _ := object["kind"].(string)
+	namespace := (&unstructured.Unstructured{Object: object}).GetNamespace()
 	if kind == "NetworkPolicy" {
-		l.policies = append(l.policies, lintPolicy{file, nameOf(kind, object), namespaceOf(object), object})
+		l.policies = append(l.policies, lintPolicy{file, nameOf(kind, object), namespace, object})
 	}
 	path := podSpecs()[kind]
 	if path == "" {
@@ -211,7 +214,7 @@ func (l *linter) template(file string, object map[string]any) {
 		l.skipped++
 		return
 	}
-	l.pods = append(l.pods, lintPod{file, nameOf(kind, object), path, spec, namespaceOf(object), labelsOf(outer)})
+	l.pods = append(l.pods, lintPod{file, nameOf(kind, object), path, spec, namespace, labelsOf(outer)})
 }
 
 // check returns the problems of the pods.
@@ -239,22 +242,12 @@ func (l *linter) check(builds map[string]podrules.ImageBuilds) (lintResult, erro
 
 // nameOf returns an object's kind and name, as in "Deployment shop/web".
 func nameOf(kind string, object map[string]any) string {
-	metadata, _ := object["metadata"].(map[string]any)
-	name, _ := metadata["name"].(string)
-	if name == "" {
-		name, _ = metadata["generateName"].(string)
-	}
-	if namespace := namespaceOf(object); namespace != "" {
+	u := unstructured.Unstructured{Object: object}
+	name := cmp.Or(u.GetName(), u.GetGenerateName())
+	if namespace := u.GetNamespace(); namespace != "" {
 		name = namespace + "/" + name
 	}
 	return printable(kind + " " + name)
-}
-
-// namespaceOf returns the namespace in an object; empty if the object does not set one.
-func namespaceOf(object map[string]any) string {
-	metadata, _ := object["metadata"].(map[string]any)
-	namespace, _ := metadata["namespace"].(string)
-	return namespace
 }
 
 func printLint(s *session.Session, o *output, r lintResult) error {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
@@ -87,17 +89,7 @@ func (c *collector) operatorPods(ctx context.Context, namespaced string, timeout
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	text, err := c.client.Get(ctx, namespaced+"/pods", nil, maxObjects)
-	var pods struct {
-		Items []struct {
-			Metadata struct{ Name string }
-			Status   struct {
-				ContainerStatuses []struct {
-					Name         string
-					RestartCount int
-				}
-			}
-		}
-	}
+	var pods corev1.PodList
 	var object []byte
 	if err == nil {
 		err = json.Unmarshal(text, &pods)
@@ -112,9 +104,9 @@ func (c *collector) operatorPods(ctx context.Context, namespaced string, timeout
 	}
 	for _, p := range pods.Items {
 		for _, container := range p.Status.ContainerStatuses {
-			c.containerLog(ctx, namespaced, p.Metadata.Name, container.Name, false)
+			c.containerLog(ctx, namespaced, p.Name, container.Name, false)
 			if container.RestartCount > 0 {
-				c.containerLog(ctx, namespaced, p.Metadata.Name, container.Name, true)
+				c.containerLog(ctx, namespaced, p.Name, container.Name, true)
 			}
 		}
 	}

@@ -141,7 +141,7 @@ type reading struct {
 	client client.Client
 	work   sync.WaitGroup
 
-	mu sync.Mutex
+	mu sync.Mutex // guards Events and Unread; one goroutine at most sets each other field
 	in fleetstatus.Input
 }
 
@@ -159,9 +159,7 @@ func (r *reading) config(ctx context.Context) {
 	config := &v1alpha1.WindowsConfig{}
 	err := r.client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, config)
 	if err == nil {
-		r.mu.Lock()
 		r.in.Config = config
-		r.mu.Unlock()
 	}
 	r.unread("windowsconfigs", Explain(client.IgnoreNotFound(err), "reading WindowsConfig "+api.WindowsConfigName))
 }
@@ -169,9 +167,7 @@ func (r *reading) config(ctx context.Context) {
 func (r *reading) nodes(ctx context.Context) {
 	var list corev1.NodeList
 	err := r.client.List(ctx, &list, client.MatchingLabels{corev1.LabelOSStable: "windows"})
-	r.mu.Lock()
 	r.in.Nodes = list.Items
-	r.mu.Unlock()
 	r.unread("nodes", Explain(err, "listing nodes"))
 }
 
@@ -179,9 +175,7 @@ func (r *reading) operator(ctx context.Context) {
 	d := &appsv1.Deployment{}
 	err := r.client.Get(ctx, types.NamespacedName{Namespace: r.in.Namespace, Name: fleetstatus.DeploymentName}, d)
 	if err == nil {
-		r.mu.Lock()
 		r.in.Operator = d
-		r.mu.Unlock()
 	}
 	r.unread("deployments", Explain(client.IgnoreNotFound(err), "reading Deployment "+fleetstatus.DeploymentName))
 }
@@ -209,9 +203,7 @@ func (r *reading) events(ctx context.Context, namespace string, selected fields.
 func (r *reading) pods(ctx context.Context, selected fields.Set) {
 	var list corev1.PodList
 	err := r.client.List(ctx, &list, client.MatchingFieldsSelector{Selector: selected.AsSelector()}, client.Limit(maxListed))
-	r.mu.Lock()
 	r.in.Pods = list.Items
-	r.mu.Unlock()
 	r.unread("pods", Explain(err, "listing pods"))
 	r.incomplete("pods", &list)
 }
