@@ -12,7 +12,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/win/scm"
 )
 
-// service is the name of the service.
 const service = "hybrid-overlay-node"
 
 // collectEarly is the heap growth in percent between garbage collections. Nearly all of the heap is garbage from decoding Nodes.

@@ -10,14 +10,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/win/scm"
 )
 
-// networks opens the local Host Network Service.
 func networks() (overlay.HNS, error) { return network.NewHNS(scm.NewChanges()), nil }
 
 func routes() overlay.Routes { return hostRoutes{} }
 
 func adapters() overlay.Adapters { return network.Interfaces{} }
 
-// hostRoutes manages the routes of the local host.
 type hostRoutes struct{}
 
 // Routes implements overlay.Routes.

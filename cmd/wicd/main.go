@@ -38,7 +38,6 @@ func main() {
 	os.Exit(code)
 }
 
-// machine returns the local Windows host.
 func machine() (hostapi.Host, error) {
 	h, err := win.Host()
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -47,7 +46,6 @@ func machine() (hostapi.Host, error) {
 	return h, err
 }
 
-// openProgram opens the running executable.
 func openProgram() (io.ReadCloser, error) {
 	name, err := os.Executable()
 	if err != nil {

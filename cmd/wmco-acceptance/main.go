@@ -62,7 +62,6 @@ func exit(err error, code int) {
 	os.Exit(code)
 }
 
-// flags are the command line flags.
 type flags struct {
 	plan, restore, onWine, join, restartAllowed, networkCutAllowed, loginAllowed, asService, inService bool
 	only, out, files, user, home, image, mirror, network                                               string
@@ -250,7 +249,6 @@ func write(folder string, r acceptance.Report) error {
 	)
 }
 
-// finish writes the archive and prints its path.
 func finish(folder string, r acceptance.Report, out io.Writer) error {
 	content, err := r.Archive()
 	if err != nil {

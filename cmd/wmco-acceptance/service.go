@@ -47,7 +47,6 @@ func (f flags) forService(program string) ([]string, error) {
 	return args, nil
 }
 
-// serve runs as the service.
 func serve() error {
 	m, err := machine()
 	if err != nil {

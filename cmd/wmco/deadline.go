@@ -14,7 +14,6 @@ const requestDeadline = 75 * time.Second
 // apiTransport wraps a transport for the API server: failed requests are retried, and all but watches have a deadline.
 func apiTransport(next http.RoundTripper) http.RoundTripper { return limiting{newRetrying(next)} }
 
-// limiting sets the deadline of requests.
 type limiting struct{ next http.RoundTripper }
 
 // WrappedRoundTripper implements the interface by which client-go finds the idle connections inside.

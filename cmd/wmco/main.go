@@ -40,7 +40,6 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// flags are the command line flags.
 type flags struct {
 	payloadDir   string
 	namespace    string
@@ -76,7 +75,6 @@ func main() {
 	}
 }
 
-// command runs a subcommand and returns the exit code.
 func command(name string, args []string) int {
 	switch name {
 	case "version":

@@ -35,7 +35,6 @@ const (
 	stopWithin                  = 5 * time.Second
 )
 
-// metricsOptions configures the metrics server.
 type metricsOptions struct {
 	// address to listen on.
 	address string

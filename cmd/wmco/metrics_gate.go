@@ -96,7 +96,6 @@ func (g *gate) lets(token [sha256.Size]byte, source netip.Prefix) bool {
 	return limit.Allow() && g.all.Allow()
 }
 
-// learn records whether a token was accepted.
 func (g *gate) learn(token [sha256.Size]byte, good bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,7 +172,6 @@ func (l *boundedListener) leave(source netip.Prefix) {
 	}
 }
 
-// countedConn calls leave when it is closed.
 type countedConn struct {
 	net.Conn
 	leave func()

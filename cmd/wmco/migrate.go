@@ -21,7 +21,6 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// migrateTimeout limits the time in which migrate reads the cluster.
 const migrateTimeout = time.Minute
 
 // errBlocked means that the administrator must correct something before the operator can take over.

@@ -152,7 +152,6 @@ func writeTerminationMessage(path string, reason error) {
 	_ = errors.Join(err, f.Close())
 }
 
-// oneLine renders an error as one line of limited length.
 func oneLine(reason error) string {
 	return truncate.Text(strings.Join(strings.Fields(reason.Error()), " "), maxTermination)
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
-// action is a command that changes hosts.
 type action struct {
 	s *session.Session
 	// yes skips the confirmation.
@@ -31,12 +30,10 @@ type action struct {
 	namespace string
 }
 
-// addYes adds flag --yes.
 func (a *action) addYes(c *cobra.Command) {
 	c.Flags().BoolVarP(&a.yes, "yes", "y", false, "Skip the confirmation prompt.")
 }
 
-// read connects to the cluster and reads the fleet.
 func (a *action) read(ctx context.Context) (in fleetstatus.Input, err error) {
 	if in, err = a.s.Read(ctx); err != nil {
 		return in, err
@@ -46,7 +43,6 @@ func (a *action) read(ctx context.Context) (in fleetstatus.Input, err error) {
 	return in, err
 }
 
-// hosts connects to the cluster and returns the named hosts.
 func (a *action) hosts(ctx context.Context, args []string) ([]fleetstatus.Host, error) {
 	in, err := a.read(ctx)
 	if err != nil {
@@ -77,7 +73,6 @@ func (a *action) checked(ctx context.Context, args []string, check func(fleetsta
 	return hosts, nil
 }
 
-// annotate sets an annotation on the WindowsInstances of hosts.
 func (a *action) annotate(ctx context.Context, hosts []fleetstatus.Host, annotation, does string) error {
 	for _, h := range hosts {
 		if err := a.change(ctx, h, does, func(i *v1alpha1.WindowsInstance) { metav1.SetMetaDataAnnotation(&i.ObjectMeta, annotation, "true") }); err != nil {
@@ -105,7 +100,6 @@ func (a *action) confirm(question string) error {
 	return session.Failf(session.CodeFailed, "not confirmed")
 }
 
-// instance returns the WindowsInstance of a host.
 func (a *action) instance(ctx context.Context, h fleetstatus.Host) (*v1alpha1.WindowsInstance, error) {
 	i := &v1alpha1.WindowsInstance{}
 	err := a.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: h.Name}, i)
@@ -187,7 +181,6 @@ func (a *action) pauseAll(ctx context.Context, paused bool, does string) error {
 	return nil
 }
 
-// retry returns the command that retries a failed action.
 func retry(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	return &cobra.Command{
@@ -220,7 +213,6 @@ func restartDidNotHelp(h fleetstatus.Host) bool {
 	})
 }
 
-// reboot returns the command that requests restarts of hosts.
 func reboot(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	c := &cobra.Command{
@@ -272,7 +264,6 @@ func (a *action) requestReboot(ctx context.Context, name string) error {
 	return nil
 }
 
-// releaseHosts returns the command that releases unreachable hosts.
 func releaseHosts(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	c := &cobra.Command{

@@ -22,7 +22,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
-// finding is the result of one check.
 type finding struct {
 	// Severity is ok, info, warning or error.
 	Severity advice.Severity `json:"severity"`
@@ -33,7 +32,6 @@ type finding struct {
 	Docs    string `json:"docs,omitempty"`
 }
 
-// findings are the results of all checks.
 type findings []finding
 
 func (f *findings) add(severity advice.Severity, check, message, remedy, page string) {
@@ -101,7 +99,6 @@ func printFindings(s *session.Session, o *output, found findings) error {
 	return err
 }
 
-// checkInstalled checks a cluster that has the operator.
 func checkInstalled(ctx context.Context, s *session.Session) (findings, error) {
 	in, err := s.Read(ctx)
 	if err != nil {
@@ -159,7 +156,6 @@ func (k checker) unread(check string, err error) bool {
 // leaseStale is the age from which the Lease means a dead operator. It is renewed every two seconds and valid for 15 seconds.
 const leaseStale = time.Minute
 
-// lease checks whether an operator process is running.
 func (k checker) lease(ctx context.Context) {
 	var lease coordinationv1.Lease
 	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.in.Namespace, Name: fleetstatus.DeploymentName}, &lease)
@@ -194,7 +190,6 @@ func (k checker) key(ctx context.Context) {
 	}
 }
 
-// config checks whether nodes have the published settings.
 func (k checker) config() {
 	if slices.ContainsFunc(k.in.Unread, func(u fleetstatus.Unread) bool { return u.What == "windowsconfigs" }) {
 		return
@@ -216,7 +211,6 @@ func (k checker) config() {
 // requestLate is how long a node's certificate request may be pending.
 const requestLate = 5 * time.Minute
 
-// requests finds certificate requests of hosts that are still unapproved.
 func (k checker) requests(ctx context.Context) {
 	var list certificatesv1.CertificateSigningRequestList
 	if k.unread("certificate requests", k.client.List(ctx, &list)) {
@@ -242,7 +236,6 @@ func (k checker) requests(ctx context.Context) {
 	k.found.add(advice.OK, "certificate requests", "no request of a host is pending", "", "")
 }
 
-// budgets finds PodDisruptionBudgets that would block a drain.
 func (k checker) budgets(ctx context.Context) {
 	var list policyv1.PodDisruptionBudgetList
 	if k.unread("PodDisruptionBudgets", k.client.List(ctx, &list)) {

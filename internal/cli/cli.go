@@ -57,13 +57,11 @@ func Root(streams genericiooptions.IOStreams, version string) *cobra.Command {
 	return root
 }
 
-// group is a section of the command list.
 type group struct {
 	id, title string
 	commands  func(*session.Session) []*cobra.Command
 }
 
-// groups returns all commands.
 func groups() []group {
 	return []group{
 		{"see", "Inspection Commands:", func(s *session.Session) []*cobra.Command {
@@ -97,7 +95,6 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams,
 	return session.CodeOf(err)
 }
 
-// oneHost requires one argument.
 func oneHost(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return session.Failf(session.CodeUsage, "%s requires one host: the name of its WindowsInstance or Node, or its address", c.CommandPath())
@@ -105,7 +102,6 @@ func oneHost(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// someHosts requires at least one argument.
 func someHosts(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return session.Failf(session.CodeUsage, "%s requires hosts: names of WindowsInstances or Nodes, or addresses", c.CommandPath())
@@ -113,7 +109,6 @@ func someHosts(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// noArguments rejects arguments.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return session.Failf(session.CodeUsage, "%s takes no arguments, got %q", c.CommandPath(), args[0])
@@ -121,7 +116,6 @@ func noArguments(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// completeHosts completes names of hosts.
 func completeHosts(s *session.Session) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		in, err := s.Read(c.Context())

@@ -208,10 +208,8 @@ func printPods(p *terminal.Printer, h fleetstatus.Host) {
 	}
 }
 
-// maxEvents limits the events of a host.
 const maxEvents = 15
 
-// printEvents prints the newest events.
 func printEvents(p *terminal.Printer, now time.Time, list []fleetstatus.Event) {
 	if len(list) == 0 {
 		return

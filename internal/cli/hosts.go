@@ -19,7 +19,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
-// waitFlags are the flags of commands that wait for hosts.
 type waitFlags struct {
 	wait    bool
 	timeout time.Duration
@@ -30,14 +29,12 @@ func (f *waitFlags) add(c *cobra.Command, what string, timeout time.Duration) {
 	c.Flags().DurationVar(&f.timeout, "timeout", timeout, "How long to wait.")
 }
 
-// newHost is a host to add.
 type newHost struct {
 	spec     v1alpha1.WindowsInstanceSpec
 	name     string
 	instance bool
 }
 
-// add returns the command that adds hosts.
 func add(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	var h newHost
@@ -125,7 +122,6 @@ func (a *action) addEntries(ctx context.Context, username string, addresses []st
 	return nil
 }
 
-// waitReady waits until the hosts at some addresses are Ready.
 func (a *action) waitReady(ctx context.Context, timeout time.Duration, addresses []string) error {
 	w := &waiter{s: a.s, timeout: timeout}
 	return w.until(ctx, func(f fleetstatus.Fleet) (bool, error) {
@@ -159,7 +155,6 @@ func refusedEntry(w *waiter, f fleetstatus.Fleet, address string) error {
 	return nil
 }
 
-// remove returns the command that removes hosts.
 func remove(s *session.Session) *cobra.Command {
 	a := &action{s: s}
 	var w waitFlags

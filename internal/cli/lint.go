@@ -21,7 +21,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/podrules"
 )
 
-// lintResult is the result of lint.
 type lintResult struct {
 	Findings []lintFinding `json:"findings"`
 	// Checked is the number of checked pods and pod templates, Skipped that of skipped ones for Linux.
@@ -36,7 +35,6 @@ type lintFinding struct {
 	podrules.Finding
 }
 
-// lintOptions are the command's flags.
 type lintOptions struct {
 	output
 	files, registries          []string
@@ -44,7 +42,6 @@ type lintOptions struct {
 	images, insecureRegistries bool
 }
 
-// lint returns the command that checks manifests.
 func lint(s *session.Session) *cobra.Command {
 	var o lintOptions
 	c := &cobra.Command{
@@ -102,7 +99,6 @@ func (o *lintOptions) run(ctx context.Context, s *session.Session) error {
 // maxManifest is the size of the largest file that is read, in bytes.
 const maxManifest = 16 << 20
 
-// linter reads files.
 type linter struct {
 	all  bool
 	pods []lintPod
@@ -120,7 +116,6 @@ type lintPod struct {
 	labels    labels.Set
 }
 
-// path reads a file or the files of a folder.
 func (l *linter) path(name string, in io.Reader, recursive bool) error {
 	if name == "-" {
 		return l.file("standard input", in)
@@ -154,7 +149,6 @@ func (l *linter) open(name string) error {
 	return l.file(name, f)
 }
 
-// file reads all objects of a file.
 func (l *linter) file(name string, in io.Reader) error {
 	limited := &io.LimitedReader{R: in, N: maxManifest + 1}
 	documents := yaml.NewYAMLOrJSONDecoder(limited, 4096)
@@ -173,7 +167,6 @@ func (l *linter) file(name string, in io.Reader) error {
 	}
 }
 
-// podSpecs maps kinds to the path of their pod spec.
 func podSpecs() map[string]string {
 	const template = "spec.template.spec"
 	return map[string]string{
@@ -217,7 +210,6 @@ func (l *linter) template(file string, object map[string]any) {
 	l.pods = append(l.pods, lintPod{file, nameOf(kind, object), path, spec, namespace, labelsOf(outer)})
 }
 
-// check returns the problems of the pods.
 func (l *linter) check(builds map[string]podrules.ImageBuilds) (lintResult, error) {
 	r := lintResult{Findings: []lintFinding{}, Checked: len(l.pods), Skipped: l.skipped}
 	for _, p := range l.pods {

@@ -12,7 +12,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// lintPolicy is a NetworkPolicy in a file.
 type lintPolicy struct {
 	file, object, namespace string
 	policy                  map[string]any
@@ -46,7 +45,6 @@ func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	}}}, nil
 }
 
-// labelsOf returns the labels of an object or a template.
 func labelsOf(object map[string]any) labels.Set {
 	metadata, _ := object["metadata"].(map[string]any)
 	written, _ := metadata["labels"].(map[string]any)

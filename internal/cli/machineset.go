@@ -19,7 +19,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// machineNamespace is the namespace of the Machine API.
 const machineNamespace = "openshift-machine-api"
 
 // Labels of the Machine API (github.com/openshift/api, machine/v1beta1).
@@ -40,7 +39,6 @@ const (
 	diskOfNodes       = ofNodes + "ephemeral-disk"
 )
 
-// machineSetOptions are the command's flags.
 type machineSetOptions struct {
 	platform, name, like, image string
 	replicas                    int64
@@ -212,7 +210,6 @@ func (m *machineSetOptions) choose(infrastructure string) (machinePlatform, erro
 	return machinePlatform{}, session.Failf(session.CodeFailed, "platform %q of this cluster does not support MachineSets for Windows: add hosts with kubectl windows add", infrastructure)
 }
 
-// template returns the MachineSet to copy.
 func (m machineSetOptions) template(all []unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	for i := range all {
 		labels, _, _ := unstructured.NestedStringMap(all[i].Object, "spec", "template", "metadata", "labels")
@@ -226,7 +223,6 @@ func (m machineSetOptions) template(all []unstructured.Unstructured) (*unstructu
 	return nil, session.Failf(session.CodeFailed, "namespace %s has no MachineSet for Linux to copy", machineNamespace)
 }
 
-// windows converts a MachineSet for Linux to one for Windows.
 func (m machineSetOptions) windows(like *unstructured.Unstructured, cluster string, p machinePlatform) (*unstructured.Unstructured, error) {
 	value, found, err := unstructured.NestedMap(like.Object, "spec", "template", "spec", "providerSpec", "value")
 	if err != nil || !found {

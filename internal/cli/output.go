@@ -26,7 +26,6 @@ const (
 	formatName = "name"
 )
 
-// output is flag -o of a command.
 type output struct{ format string }
 
 // add adds the flag, with the formats that the command has in addition to text. Others are rejected before the command runs.
@@ -41,10 +40,8 @@ func (o *output) add(c *cobra.Command, formats ...string) {
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// isData reports whether the output is for programs.
 func (o *output) isData() bool { return o.format == formatJSON || o.format == formatYAML }
 
-// data prints a value for programs.
 func (o *output) data(s *session.Session, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err == nil && o.format == formatYAML {
@@ -78,7 +75,6 @@ func age(now, at time.Time) string {
 	return duration.HumanDuration(max(0, now.Sub(at)))
 }
 
-// styleOf returns the color of a state or severity.
 func styleOf(word string) terminal.Style {
 	switch word {
 	case "Ready", "ok", "Done", "True":
@@ -104,7 +100,6 @@ func mark(severity string) string {
 	return "·"
 }
 
-// maxNamed limits the hosts or objects that a line names.
 const maxNamed = 5
 
 // names lists the first names and how many more there are.
@@ -118,7 +113,6 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// firstLine returns the first line of a text.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line

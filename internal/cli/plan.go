@@ -26,7 +26,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 )
 
-// planOptions are the command's flags.
 type planOptions struct {
 	file         string
 	remove       []string
@@ -37,7 +36,6 @@ type planOptions struct {
 	each         time.Duration
 }
 
-// planned is the plan for a fleet.
 type planned struct {
 	// Version is the node version of the given operator image.
 	Version string `json:"version,omitempty"`
@@ -56,7 +54,6 @@ type planned struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// plannedStep is an action on one host.
 type plannedStep struct {
 	Host       string `json:"host"`
 	Action     string `json:"action"`
@@ -68,7 +65,6 @@ type plannedStep struct {
 	Remedy    string  `json:"remedy,omitempty"`
 }
 
-// plan returns the command that predicts the operator's actions.
 func plan(s *session.Session) *cobra.Command {
 	var o output
 	var p planOptions
@@ -216,7 +212,6 @@ func settingEffects() map[string]string {
 	}
 }
 
-// changedSettings returns the changed fields other than rollout.
 func changedSettings(previous, current v1alpha1.WindowsConfigSpec) (changed []string) {
 	fields := func(spec v1alpha1.WindowsConfigSpec) (all map[string]any) {
 		text, _ := json.Marshal(spec)

@@ -24,10 +24,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// maxChart limits how many bytes of a chart are read.
 const maxChart = 16 << 20
 
-// notInImage notes what cannot be read from an image.
 const notInImage = "the image lists the programs that change on each node, but not their settings: changed settings can make an upgrade more disruptive, and are known once the operator is installed"
 
 // checkFlags validates the flags and takes the image from the chart.

@@ -31,7 +31,6 @@ type preflight struct {
 	hosts []string
 }
 
-// preflightTimeout limits all reads before the operator is installed.
 const preflightTimeout = time.Minute
 
 // readCluster reads a cluster that has no operator, or the original one.
@@ -71,7 +70,6 @@ func serverVersion(config *rest.Config) (string, error) {
 	return version.GitVersion, nil
 }
 
-// run checks a cluster before the operator is installed.
 func (p preflight) run(ctx context.Context, s *session.Session) (findings, error) {
 	current, server, err := readCluster(ctx, s)
 	if err != nil {
@@ -160,7 +158,6 @@ func checkRights(ctx context.Context, s *session.Session, found *findings) error
 	return nil
 }
 
-// dialTimeout is how long a host may take to respond.
 const dialTimeout = 5 * time.Second
 
 // checkHost connects to a host's SSH port and waits for the identification of an SSH server (RFC 4253, section 4.2).

@@ -21,7 +21,6 @@ import (
 // maxCredentials is the size of the largest credentials file that is read, in bytes.
 const maxCredentials = 1 << 20
 
-// insecureUsage describes the flag of commands that query registries.
 const insecureUsage = "Also query registries without TLS, or whose certificate cannot be verified."
 
 // imageReader returns a reader that queries image registries as docker and podman on this machine do. allowed lists the registries that the user

@@ -62,7 +62,6 @@ func printStatus(s *session.Session, o *output, f fleetstatus.Fleet) error {
 	})
 }
 
-// printFleet prints the page.
 func printFleet(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
 	p.Field("Hosts", counts(p, f))
 	p.Field("Operator", operatorLine(p, f))
@@ -77,7 +76,6 @@ func printFleet(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
 	}
 }
 
-// counts returns the numbers of hosts, starting with Ready ones.
 func counts(p *terminal.Printer, f fleetstatus.Fleet) string {
 	if f.Counts.Total == 0 {
 		return "none; add one with kubectl windows add"
@@ -183,7 +181,6 @@ func printProblem(p *terminal.Printer, problem fleetstatus.Problem) {
 	}
 }
 
-// maxListed limits the hosts on the page.
 const maxListed = 20
 
 func printHosts(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {

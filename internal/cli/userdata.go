@@ -24,7 +24,6 @@ const (
 // maxPublicKeys is the size of the largest file with public keys that is read, in bytes.
 const maxPublicKeys = 64 << 10
 
-// userDataOptions are the command's flags.
 type userDataOptions struct {
 	publicKey, platform string
 	allowFrom           []string

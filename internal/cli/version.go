@@ -13,7 +13,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
-// versions holds the versions of all components.
 type versions struct {
 	// Client is the version of this program, Operator that of the operator's image.
 	Client   string `json:"client"`
@@ -26,7 +25,6 @@ type versions struct {
 	Windows  map[string][]string `json:"windows,omitempty"`
 }
 
-// version returns the command that shows all versions.
 func version(s *session.Session) *cobra.Command {
 	var o output
 	var client bool

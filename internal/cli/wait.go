@@ -21,7 +21,6 @@ type waiter struct {
 	printed map[string]string
 }
 
-// waitPause is the pause between two reads of the fleet.
 const waitPause = 2 * time.Second
 
 // until reads the fleet until done returns true or the timeout passes. done may return an error to end the wait.
@@ -63,7 +62,6 @@ func (w *waiter) last() string {
 	return ": " + strings.Join(lines[:min(len(lines), maxNamed)], "; ")
 }
 
-// print prints the state of a host if it changed.
 func (w *waiter) print(h fleetstatus.Host) {
 	line := fmt.Sprintf("%s (%s)", h.State, h.Reason)
 	switch {

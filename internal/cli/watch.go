@@ -24,7 +24,6 @@ const (
 // pauseAfter returns the pause after a read of the given duration.
 func pauseAfter(took time.Duration) time.Duration { return max(refreshPause, refreshShare*took) }
 
-// watchStatus shows the fleet until the user quits.
 func watchStatus(ctx context.Context, s *session.Session, o *output) error {
 	f, err := readFleet(ctx, s)
 	if err != nil {
@@ -84,7 +83,6 @@ func watchLines(ctx context.Context, s *session.Session, o *output, f fleetstatu
 	}
 }
 
-// changes returns the differences between two reads.
 func changes(previous, current fleetstatus.Fleet) (lines []string) {
 	before := map[string]fleetstatus.Host{}
 	for _, h := range previous.Hosts {
@@ -112,7 +110,6 @@ func changes(previous, current fleetstatus.Fleet) (lines []string) {
 	return lines
 }
 
-// page is the fleet on a terminal, updated periodically.
 type page struct {
 	read        func() (fleetstatus.Fleet, error)
 	fleet       fleetstatus.Fleet
@@ -124,7 +121,6 @@ type page struct {
 	top int
 }
 
-// readResult is the result of a read.
 type readResult struct {
 	fleet fleetstatus.Fleet
 	err   error
@@ -134,7 +130,6 @@ type readResult struct {
 // Init implements tea.Model.
 func (m page) Init() tea.Cmd { return m.after(0) }
 
-// after reads the fleet after a pause.
 func (m page) after(took time.Duration) tea.Cmd {
 	return tea.Tick(pauseAfter(took), func(time.Time) tea.Msg {
 		began := time.Now()

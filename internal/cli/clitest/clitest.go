@@ -238,7 +238,6 @@ func (c *Cluster) change(w http.ResponseWriter, r *http.Request, object client.O
 	_ = json.NewEncoder(w).Encode(whole)
 }
 
-// merge applies a JSON merge patch (RFC 7386).
 func merge(into, patch map[string]any) {
 	for key, value := range patch {
 		inner, isMap := value.(map[string]any)

@@ -17,7 +17,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/supportbundle"
 )
 
-// manifest is the content of the archive's manifest.json.
 type manifest struct {
 	Time time.Time `json:"time"`
 	// Client is the version of this program.
@@ -27,7 +26,6 @@ type manifest struct {
 	LeftOut []string             `json:"leftOut"`
 }
 
-// hostReport is the result of collecting from one host.
 type hostReport struct {
 	Name  string `json:"name"`
 	Node  string `json:"node"`
@@ -55,7 +53,6 @@ func newArchive(name string, now time.Time, version string) (*archive, error) {
 	return &archive{name: name, file: f, zip: zip.NewWriter(f), manifest: manifest{Time: now, Client: version, Hosts: []hostReport{}}}, nil
 }
 
-// abandon removes an unfinished archive.
 func (a *archive) abandon() {
 	if a.file != nil {
 		_ = a.file.Close()
@@ -96,7 +93,6 @@ func (a *archive) writeLocked(name string, content []byte) error {
 	return err
 }
 
-// add adds a file.
 func (a *archive) add(name string, content []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

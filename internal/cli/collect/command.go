@@ -19,7 +19,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// options are the command's flags.
 type options struct {
 	file     string
 	timeout  time.Duration
@@ -58,7 +57,6 @@ func Command(s *session.Session) *cobra.Command {
 	return c
 }
 
-// collector is one run of the command.
 type collector struct {
 	options
 	session *session.Session
@@ -121,7 +119,6 @@ func run(ctx context.Context, s *session.Session, o options, names []string) err
 	return nil
 }
 
-// choose returns the hosts to collect from.
 func choose(fleet fleetstatus.Fleet, names []string, all bool) (hosts []fleetstatus.Host, err error) {
 	if all {
 		for _, h := range fleet.Hosts {
@@ -153,7 +150,6 @@ func newID(now time.Time) string {
 	return now.Format("20060102-150405") + "-" + rand.String(8)
 }
 
-// printProgress prints progress.
 func (c *collector) printProgress(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +186,6 @@ func (c *collector) hosts(ctx context.Context, hosts []fleetstatus.Host) (failed
 	return failed
 }
 
-// bytes formats a size for people.
 func bytes(n int64) string {
 	switch {
 	case n >= 1<<20:

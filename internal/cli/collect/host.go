@@ -132,7 +132,6 @@ func (c *collector) takeBack(ctx context.Context, key types.NamespacedName) erro
 	}
 }
 
-// await waits until WICD reports the archive.
 func (c *collector) await(ctx context.Context, node string) (supportbundle.Status, error) {
 	for {
 		var n corev1.Node

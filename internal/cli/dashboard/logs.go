@@ -19,7 +19,6 @@ const (
 	logDeadline = 15 * time.Second
 )
 
-// service is a log that can be shown.
 type service struct {
 	Name string `json:"name"`
 	path string // below C:\var\log

@@ -11,10 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// maxPods limits the pods shown of a host.
 const maxPods = 250
 
-// podList is the list of a host's pods.
 type podList struct {
 	Known  bool   `json:"known"`            // the pods have been read
 	Denied string `json:"denied,omitempty"` // why they cannot be read
@@ -22,7 +20,6 @@ type podList struct {
 	Items  []pod  `json:"items,omitempty"`
 }
 
-// pod is one pod of a host.
 type pod struct {
 	Name     string    `json:"name"`
 	Status   string    `json:"status"`

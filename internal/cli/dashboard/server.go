@@ -29,7 +29,6 @@ const (
 	writeDeadline = 10 * time.Second
 )
 
-// server serves the page to one browser.
 type server struct {
 	*guard
 	hub    *hub
@@ -150,7 +149,6 @@ func (s *server) close() {
 	s.mu.Unlock()
 }
 
-// log sends the end of a host's log.
 func (s *server) log(w http.ResponseWriter, r *http.Request) {
 	snapshot, _, err := s.hub.current()
 	if err != nil {

@@ -86,13 +86,11 @@ func podsOf(c client.WithWatch, node string) *source {
 	return s
 }
 
-// add adds a kind.
 func (s *source) add(c client.WithWatch, what string, one client.Object, many client.ObjectList, limit client.ListOptions) {
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc, cache.WithTransformer(slim))
 	s.kinds = append(s.kinds, &kind{Store: store, what: what, one: one, many: many, limit: limit, source: s, client: c})
 }
 
-// run watches all kinds until the context ends.
 func (s *source) run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, k := range s.kinds {
@@ -101,7 +99,6 @@ func (s *source) run(ctx context.Context) {
 	all.Wait()
 }
 
-// notify signals a change.
 func (s *source) notify() {
 	s.mu.Lock()
 	s.version++
@@ -125,7 +122,6 @@ func (s *source) ready() bool {
 	return true
 }
 
-// input returns what has been read so far.
 func (s *source) input() fleetstatus.Input {
 	in := fleetstatus.Input{Now: time.Now(), Namespace: s.namespace}
 	for _, k := range s.kinds {
@@ -168,7 +164,6 @@ func (s *source) lost() (since time.Time, reason string) {
 	return since, reason
 }
 
-// follow lists and watches a kind until the context ends.
 func (k *kind) follow(ctx context.Context) {
 	quiet := logr.Discard()
 	lists := &cache.ListWatch{ListWithContextFunc: k.list, WatchFuncWithContext: k.watch}
@@ -272,7 +267,6 @@ func (k *kind) Replace(all []any, version string) error {
 	return k.Store.Replace(all, version)
 }
 
-// slim removes large fields that are not shown.
 func slim(o any) (any, error) {
 	o.(client.Object).SetManagedFields(nil)
 	if node, ok := o.(*corev1.Node); ok {

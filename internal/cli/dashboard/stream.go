@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// page is one open page.
 type page struct {
 	server  *server
 	w       http.ResponseWriter
@@ -20,7 +19,6 @@ type page struct {
 	pods *source
 }
 
-// follow sends updates until the browser disconnects.
 func (p *page) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -57,7 +55,6 @@ func (p *page) follow(ctx context.Context) error {
 	}
 }
 
-// update sends what changed, if anything.
 func (p *page) update(ctx context.Context, now *snapshot) error {
 	if p.host == "" {
 		if p.sent != nil && p.sent.version == now.version {
@@ -83,7 +80,6 @@ func (p *page) update(ctx context.Context, now *snapshot) error {
 	return p.send("host", map[string]any{"overview": now.overview, "host": h, "pods": pods, "logs": services()})
 }
 
-// send sends one event.
 func (p *page) send(event string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {

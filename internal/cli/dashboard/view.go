@@ -17,7 +17,6 @@ const (
 	maxProblems = 100
 )
 
-// overview is the fleet without its hosts.
 type overview struct {
 	At        time.Time            `json:"at"`
 	Cluster   string               `json:"cluster"`
@@ -60,7 +59,6 @@ type group struct {
 	Total int `json:"total"`
 }
 
-// overviewOf returns the overview of a fleet, with limited lists.
 func overviewOf(f fleetstatus.Fleet) overview {
 	o := overview{
 		At: f.At, Namespace: f.Namespace, Operator: f.Operator, Counts: f.Counts, Settings: f.Settings, Unread: f.Unread, Orphans: len(f.Orphans),

@@ -28,7 +28,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// options are the command's flags.
 type options struct {
 	image, user string
 	timeout     time.Duration
@@ -175,7 +174,6 @@ func reasonOf(t *corev1.ContainerStateTerminated) string {
 	return truncate.Printable(t.Reason+": "+t.Message, truncate.Note)
 }
 
-// ended returns an error for a timeout or an interruption.
 func ended(ctx context.Context, err error, what string, timeout time.Duration) error {
 	switch {
 	case ctx.Err() != nil:
@@ -207,7 +205,6 @@ func await(ctx context.Context, k client.Client, pod *corev1.Pod, is func(corev1
 	return state, err
 }
 
-// refused returns why the pod will never run.
 func refused(pod *corev1.Pod) error {
 	if list := pod.Status.ContainerStatuses; len(list) > 0 && list[0].State.Waiting != nil {
 		waiting := list[0].State.Waiting

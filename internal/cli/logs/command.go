@@ -18,7 +18,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
-// options are the command's flags.
 type options struct {
 	follow, list bool
 	since        time.Duration
@@ -136,7 +135,6 @@ func nodesOf(ctx context.Context, s *session.Session, hosts []string) (nodes []s
 	return nodes, nil
 }
 
-// viewer prints lines of several logs.
 type viewer struct {
 	session *session.Session
 	printer *terminal.Printer
@@ -161,14 +159,12 @@ func (v *viewer) lines(node, name string) func(string) error {
 	}
 }
 
-// complain prints why one of several logs failed.
 func (v *viewer) complain(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	fmt.Fprintln(v.session.ErrOut, "warning: "+err.Error())
 }
 
-// atOnce is the number of logs that are read concurrently.
 const atOnce = 16
 
 // run shows the existing lines, one log after another, and then follows all logs concurrently. Optional logs may be absent.
@@ -209,7 +205,6 @@ func (v *viewer) run(ctx context.Context, streams []*stream, follow, optional bo
 	return v.follow(ctx, kept)
 }
 
-// buffered is the content read from a log.
 type buffered struct {
 	lines []string
 	err   error
@@ -255,7 +250,6 @@ func (v *viewer) follow(ctx context.Context, streams []*stream) error {
 	return first
 }
 
-// list prints the files of nodes.
 func list(ctx context.Context, s *session.Session, client *nodefiles.Client, nodes []string) error {
 	for _, node := range nodes {
 		folders, err := client.List(ctx, node, "")

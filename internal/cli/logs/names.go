@@ -35,7 +35,6 @@ func FileOf(name string) (string, error) {
 	return file, nodefiles.CheckFile(file)
 }
 
-// stamps parses the time in log lines.
 type stamps struct {
 	// now and zone complete klog's lines, which have neither year nor time zone: the kubelet writes in the time zone of its host.
 	now  time.Time

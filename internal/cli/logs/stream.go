@@ -20,7 +20,6 @@ const (
 	maxLine = 1 << 20
 )
 
-// stream is one log of one node.
 type stream struct {
 	client     *nodefiles.Client
 	node, file string
@@ -37,7 +36,6 @@ type stream struct {
 	half string
 }
 
-// print shows the existing lines.
 func (s *stream) print(ctx context.Context) error {
 	if s.tail < 0 && s.since.IsZero() {
 		part, err := s.client.From(ctx, s.node, s.file, 0)
@@ -71,7 +69,6 @@ func (s *stream) print(ctx context.Context) error {
 	}
 }
 
-// read returns the last bytes of the log.
 func (s *stream) read(ctx context.Context, size int64) (string, *nodefiles.Part, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -113,7 +110,6 @@ func (s *stream) choose(lines []string, modified time.Time) (shown []string, eno
 	return lines[first:], enough
 }
 
-// copy shows all lines of a part.
 func (s *stream) copy(part *nodefiles.Part) error {
 	defer part.Body.Close()
 	s.next = part.From

@@ -163,7 +163,6 @@ func (c *Client) get(ctx context.Context, at string, header http.Header) (*http.
 	return c.http.Do(request)
 }
 
-// maxFailure limits how much of an error response is read.
 const maxFailure = 64 << 10
 
 // explain renders an error response as one line. The API server responds with a Status, the kubelet with text.

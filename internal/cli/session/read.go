@@ -108,7 +108,6 @@ func (s *Session) instances(ctx context.Context, c client.Client) (items []v1alp
 	return list.Items, namespace, false, err
 }
 
-// explainInstances explains why WindowsInstances cannot be listed.
 func explainInstances(err error, kind, where string) error {
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return Failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or is too old (kubectl apply -k deploy)", kind)
@@ -116,7 +115,6 @@ func explainInstances(err error, kind, where string) error {
 	return Explain(err, "listing "+kind+where)
 }
 
-// operatorNamespace returns the namespace of the instances.
 func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (string, error) {
 	var found []string
 	for i := range items {
@@ -136,7 +134,6 @@ func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (stri
 	return "", Failf(CodeUsage, "namespaces %q have WindowsInstances: set the namespace of the operator with -n", found)
 }
 
-// reading reads several kinds concurrently.
 type reading struct {
 	client client.Client
 	work   sync.WaitGroup

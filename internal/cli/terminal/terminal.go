@@ -33,7 +33,6 @@ const (
 	Bad
 )
 
-// minWidth is the minimum supported width.
 const minWidth = 20
 
 // Printer prints to a stream. It keeps the stream's first error.
@@ -141,7 +140,6 @@ func (p *Printer) wrapped(line string, indent int) []string {
 	return strings.Split(ansi.Hardwrap(ansi.Wrap(line, width, ""), width, true), "\n") // Wrap does not break long words
 }
 
-// fieldWidth is the width of field names.
 const fieldWidth = 14
 
 // Field prints a name and a value, which is wrapped next to the name. On a narrow terminal, the value is below the name.
@@ -232,5 +230,4 @@ func (p *Printer) row(columns []Column, shown, widths []int, cells []string, hea
 	p.Line(b.String())
 }
 
-// oneLine joins the lines of a text.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

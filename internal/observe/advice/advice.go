@@ -87,5 +87,4 @@ func (t Table) For(reason string) Advice {
 	return Advice{Severity: Warning, Remedy: "See the message.", Page: "troubleshooting"}
 }
 
-// good returns the advice for a reason without a problem.
 func good() Advice { return Advice{Severity: OK} }

@@ -61,7 +61,6 @@ const (
 	OperatorNotReady = "OperatorNotReady"
 )
 
-// operators are the reasons of the operator's Deployment.
 func operators() Table {
 	const page = "troubleshooting#the-operator-does-not-start"
 	return Table{

@@ -158,7 +158,6 @@ func (f Fleet) Find(host string) (Host, bool) {
 	return Host{}, false
 }
 
-// reader indexes the objects.
 type reader struct {
 	Input
 	advice advice.Table
@@ -168,7 +167,6 @@ type reader struct {
 	masker *mask.Masker               // nil until a pod does not run
 }
 
-// object is the object of an event.
 type object struct{ kind, name string }
 
 func (r *reader) index() {
@@ -188,7 +186,6 @@ func (r *reader) index() {
 	}
 }
 
-// problem returns a problem with the advice for its reason.
 func (r *reader) problem(reason, object, message string, since time.Time) Problem {
 	a := r.advice.For(reason)
 	return Problem{
@@ -196,7 +193,6 @@ func (r *reader) problem(reason, object, message string, since time.Time) Proble
 	}
 }
 
-// named inserts the name of a host into a remedy.
 func named(remedy, host string) string { return strings.ReplaceAll(remedy, "<host>", host) }
 
 // text returns a message that is safe to print; label a short name.
@@ -240,7 +236,6 @@ func (r *reader) grouped(problems []Problem) []Problem {
 	return groups
 }
 
-// sourceOf returns the source of an instance.
 func sourceOf(i *v1alpha1.WindowsInstance) string {
 	return cmp.Or(label(i.Labels[api.LabelSource]), api.SourceUser)
 }

@@ -170,7 +170,6 @@ type Condition struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// host evaluates the objects about one instance.
 func (r *reader) host(i *v1alpha1.WindowsInstance) Host {
 	h := Host{
 		Name: i.Name, Address: label(i.Spec.Address), NodeIP: label(i.Status.NodeIP), Hostname: label(i.Status.Hostname),

@@ -32,7 +32,6 @@ const DeploymentName = "windows-machine-config-operator"
 // versionLabel is the label for a program's version that Helm and OLM set.
 const versionLabel = "app.kubernetes.io/version"
 
-// operator evaluates the operator's Deployment.
 func (r *reader) operator(f *Fleet) []Problem {
 	d := r.Operator
 	object := "Deployment " + DeploymentName
@@ -75,7 +74,6 @@ func tagOf(image string) string {
 	return ""
 }
 
-// config evaluates the conditions of WindowsConfig.
 func (r *reader) config(f *Fleet) (found []Problem) {
 	if r.Config == nil {
 		return nil

@@ -21,7 +21,6 @@ type Pod struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// maxPods limits the listed pods of a host.
 const maxPods = 50
 
 // podsOf returns the pods of a host that do not run, and their problems.

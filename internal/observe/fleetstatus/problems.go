@@ -121,10 +121,8 @@ type Event struct {
 	Count int       `json:"count"`
 }
 
-// maxEvents limits the events of a host.
 const maxEvents = 50
 
-// eventsOf returns the latest events of some objects.
 func (r *reader) eventsOf(of ...object) (all []Event) {
 	for _, o := range of {
 		if o.name == "" {

@@ -51,7 +51,6 @@ type Group struct {
 	Hosts []string `json:"hosts"`
 }
 
-// rollout summarizes what all hosts do and wait for.
 func (r *reader) rollout(hosts []Host) Rollout {
 	sum := Rollout{}
 	if r.Config != nil {
@@ -81,7 +80,6 @@ func (r *reader) rollout(hosts []Host) Rollout {
 	return sum
 }
 
-// sort adds a host to its group.
 func (r *reader) sort(h Host, running, waits map[string]*Group) {
 	switch {
 	case h.Maintenance != nil:

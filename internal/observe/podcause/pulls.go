@@ -44,7 +44,6 @@ const (
 	kubeletNoSignature = "SignatureValidationFailed"
 )
 
-// ofImages reports whether a reason is about pulling an image.
 func ofImages(reason string) bool {
 	return reason != "" && slices.ContainsFunc(append(ofStarts(), ofPulls()...), func(s sign) bool { return s.reason == reason })
 }

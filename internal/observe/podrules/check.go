@@ -185,7 +185,6 @@ func administrator(pod *corev1.PodSpec) (found []Finding) {
 	return found
 }
 
-// memory reports containers without a memory limit.
 func memory(pod *corev1.PodSpec) (found []Finding) {
 	for i, c := range pod.Containers {
 		if _, limited := c.Resources.Limits[corev1.ResourceMemory]; !limited {

@@ -178,13 +178,11 @@ func (r Rule) broken(spec map[string]any, isHostProcess bool) (found []Finding) 
 	return found
 }
 
-// field is a field that is set, and its path.
 type field struct {
 	path  string
 	value any
 }
 
-// kinds returns the names of the container lists.
 func kinds() []string { return []string{"initContainers", "containers", "ephemeralContainers"} }
 
 // fieldsOf returns the fields that match a path. An empty list counts as absent.

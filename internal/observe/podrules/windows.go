@@ -112,7 +112,6 @@ func forWindows(spec string) string {
 			"(SPEC.?containers.orValue([]) + SPEC.?initContainers.orValue([])).exists(c, c.?image.orValue('').matches('IMAGE'))")
 }
 
-// selectsAnother reports whether a node selector is for another system.
 func selectsAnother(selector map[string]string) bool {
 	return slices.ContainsFunc(osLabels(), func(label string) bool {
 		value, selects := selector[label]

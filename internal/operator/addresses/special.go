@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// meaning is the purpose of an address range.
 type meaning struct {
 	prefix netip.Prefix
 	says   string

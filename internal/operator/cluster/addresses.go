@@ -93,7 +93,6 @@ func podCIDRs(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec)
 	return all, err
 }
 
-// prefixes parses ranges and skips invalid ones.
 func prefixes(texts []string) []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range texts {

@@ -52,7 +52,6 @@ func readDNS(ctx context.Context, r client.Reader, via Connection, config v1alph
 	return readDNSServers(ctx, r, config, kubelets, c)
 }
 
-// domainOf returns the domain of the cluster's DNS.
 func domainOf(ctx context.Context, r client.Reader, via Connection, config v1alpha1.DNSSpec) (string, error) {
 	var kubelets dnsOfKubelets
 	if config.Domain == "" {
@@ -66,7 +65,6 @@ func domainOf(ctx context.Context, r client.Reader, via Connection, config v1alp
 	return c.Domain, err
 }
 
-// dnsOfKubelets is the DNS part of a kubelet configuration.
 type dnsOfKubelets struct {
 	found   bool
 	Domain  string   `json:"clusterDomain"`

@@ -19,7 +19,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// openshiftOperator is the API group that configures OpenShift's operators.
 const openshiftOperator = "operator.openshift.io"
 
 // ReadNetwork reads the input of the pod network's provider: from OpenShift's own objects if they exist, or else from WindowsConfig and from where
@@ -38,7 +37,6 @@ func ReadNetwork(ctx context.Context, r client.Reader, platform Platform, config
 	return n, nil
 }
 
-// clusterNetwork is OpenShift's network configuration as applied.
 type clusterNetwork struct {
 	kind     string
 	podCIDRs []string
@@ -100,7 +98,6 @@ func readKubeadm(ctx context.Context, r client.Reader) (kubeadmNetwork, error) {
 	return kubeadm.Networking, nil
 }
 
-// listed splits a comma-separated list of ranges.
 func listed(text string) []string {
 	var all []string
 	for cidr := range strings.SplitSeq(text, ",") {

@@ -22,7 +22,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// serverSource is a possible source of the API server's address.
 type serverSource struct {
 	from string
 	read func(context.Context, client.Reader) (string, error)

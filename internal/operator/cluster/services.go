@@ -35,7 +35,6 @@ func listServiceCIDRs(ctx context.Context, r client.Reader) ([]networkingv1.Serv
 	return list.Items, nil
 }
 
-// serviceCIDRs returns the Service ranges of both families.
 func serviceCIDRs(ctx context.Context, r client.Reader) (all []netip.Prefix, err error) {
 	list, err := listServiceCIDRs(ctx, r)
 	for _, s := range list {

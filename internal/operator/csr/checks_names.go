@@ -163,7 +163,6 @@ func (c candidate) isReported(address netip.Addr) bool {
 	return slices.Contains(parsed(c.host.Addresses), address)
 }
 
-// certAddresses returns the requested IP addresses.
 func (c candidate) certAddresses() []netip.Addr {
 	var all []netip.Addr
 	for _, ip := range c.cert.IPAddresses {
@@ -173,7 +172,6 @@ func (c candidate) certAddresses() []netip.Addr {
 	return all
 }
 
-// parsed parses addresses and skips invalid ones.
 func parsed(texts []string) []netip.Addr {
 	var all []netip.Addr
 	for _, text := range texts {

@@ -55,7 +55,6 @@ type Node struct {
 	PodCIDRs []string
 }
 
-// windowsOS is the OS of Windows nodes.
 const windowsOS = "windows"
 
 // Known is the cluster state on which decisions are based.

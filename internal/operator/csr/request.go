@@ -44,7 +44,6 @@ const (
 	tagIPAddress = 7
 )
 
-// candidate is a parsed request.
 type candidate struct {
 	req   *certificatesv1.CertificateSigningRequest
 	known Known

@@ -16,7 +16,6 @@ const (
 	nodesGroup     = "system:nodes"
 )
 
-// authenticatedGroup contains all authenticated users.
 const authenticatedGroup = "system:authenticated"
 
 // Maximum validity of certificates. A kubelet requests no duration and gets the signer's default: a year, unless kube-controller-manager has another

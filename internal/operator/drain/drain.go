@@ -200,13 +200,10 @@ func Report(p Pods, refused map[string]string, late bool) (reason, message strin
 	return reason, message
 }
 
-// maxNamed is how many pods a message names.
 const maxNamed = 10
 
-// clock returns the end of a pod's grace period.
 func clock(pod *corev1.Pod) string { return pod.DeletionTimestamp.UTC().Format("15:04:05Z") }
 
-// held returns what holds a pod that has ended.
 func held(pod *corev1.Pod) string {
 	if len(pod.Finalizers) == 0 {
 		return ""

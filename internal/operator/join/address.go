@@ -42,7 +42,6 @@ func checkAddress(f wicdapi.Facts, s CheckInput) *Unsupported {
 	return nil
 }
 
-// place is an address on an interface.
 type place struct {
 	name    string
 	address netip.Addr
@@ -156,7 +155,6 @@ const (
 	listedAddresses  = 4
 )
 
-// interfaces lists the available interfaces.
 func interfaces(list []wicdapi.Interface) string {
 	var all []string
 	for _, i := range list[:min(len(list), listedInterfaces)] {

@@ -80,7 +80,6 @@ func refusal(e *wicdapi.NoAnswerError) string {
 	return ""
 }
 
-// sendProgram sends the plain WICD program.
 func (v *Visit) sendProgram(ctx context.Context) error {
 	program, err := v.Payload.Content(v.wicd)
 	if err != nil {

@@ -78,7 +78,6 @@ func (v *Visit) deliver(ctx context.Context) error {
 	return err
 }
 
-// deliverSetup sends wicd-setup and runs it.
 func (v *Visit) deliverSetup(ctx context.Context) error {
 	v.progress(StepInspect, "sending WICD")
 	sent, err := v.sendSetup(ctx)
@@ -137,7 +136,6 @@ func isDamagedSetup(err error) bool {
 func (v *Visit) programName() string { return fmt.Sprintf("wicd-%.16s.exe", v.wicd.SHA256) }
 func (v *Visit) setupName() string   { return fmt.Sprintf("wicd-%.16s-setup.exe", v.wicd.SHA256) }
 
-// program returns a command line of WICD.
 func (v *Visit) program(command string) string { return v.commandLine(v.programName(), command) }
 
 // commandLine returns the command line for a program in the home folder, where shells start. Doubled backslashes mean the same in cmd.exe, PowerShell

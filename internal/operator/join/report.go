@@ -103,7 +103,6 @@ func Reason(err error) string {
 	}
 }
 
-// reasonsOfWICD maps error codes of WICD to reasons.
 func reasonsOfWICD() map[wicdapi.Code]string {
 	return map[wicdapi.Code]string{
 		wicdapi.CodeContentAltered: api.ReasonContentAltered, wicdapi.CodeRebootDidNotHelp: api.ReasonRebootDidNotHelp,
@@ -283,7 +282,6 @@ func (c conditions) observeSupport(node *corev1.Node, now time.Time) {
 	meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionWindowsUnsupported)
 }
 
-// conditions writes the conditions of one status.
 type conditions struct {
 	status     *v1alpha1.WindowsInstanceStatus
 	generation int64

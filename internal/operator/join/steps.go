@@ -69,7 +69,6 @@ func (j *Job) configure(ctx context.Context) error {
 	return nil
 }
 
-// local returns the settings that are specific to this host.
 func (j *Job) local() desired.Local {
 	return desired.Local{
 		Node: NodeName(j.facts), NodeIP: NodeIP(j.facts, j.Interface), Adapter: Adapter(j.facts, j.Interface), Taints: j.Taints,

@@ -82,7 +82,6 @@ func (v *Visit) runStep(ctx context.Context, s step) error {
 	return &StepError{Step: s.name, Err: err}
 }
 
-// end releases all resources, whatever the result.
 func (v *Visit) end() {
 	if v.slot != nil {
 		_ = v.slot.Close() // releasing a slot cannot fail

@@ -18,7 +18,6 @@ type Backoff struct {
 	failed map[types.NamespacedName]failure
 }
 
-// failure is the last failure of an instance.
 type failure struct {
 	delay time.Duration
 	until time.Time

@@ -113,7 +113,6 @@ func Whole(o client.Object) (client.Object, bool) {
 	return o, true
 }
 
-// identity returns an object with only its identity and version.
 func identity(o client.Object) client.Object {
 	var kept client.Object
 	if _, ok := o.(*unstructured.Unstructured); ok {

@@ -14,7 +14,6 @@ func Memory(o any) int {
 	return int(v.Type().Size()) + pointedTo(v)
 }
 
-// pointedTo returns the memory that a value references.
 func pointedTo(v reflect.Value) (size int) {
 	switch v.Kind() {
 	case reflect.String:

@@ -89,7 +89,6 @@ func Follow(m manager.Manager, ctl controller.Controller, kinds func(context.Con
 	}))
 }
 
-// follower has at most one watch.
 type follower struct {
 	watch   func(context.Context, OptionalKind) error
 	watched OptionalKind

@@ -23,7 +23,6 @@ type Share struct {
 	cut    int
 }
 
-// held is the memory of one object.
 type held struct {
 	owner       string
 	size, round int

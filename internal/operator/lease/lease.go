@@ -164,7 +164,6 @@ func (l *Lock) holderBefore(ctx context.Context, leases []coordinationv1.Lease) 
 	return l.find(ctx, changed(leases, after, l.namespace))
 }
 
-// set records and logs which operator comes first.
 func (l *Lock) set(ctx context.Context, first string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -177,7 +177,6 @@ func usable(texts []string) []netip.Addr {
 	return all
 }
 
-// listed quotes the first few texts.
 func listed(texts []string) string {
 	const few = 5
 	var quoted []string

@@ -46,7 +46,6 @@ const (
 	argumentsVariable = "ARGS"
 )
 
-// reader reads one cluster.
 type reader struct {
 	client.Reader
 	is *Cluster

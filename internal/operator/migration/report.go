@@ -11,7 +11,6 @@ func Blocked(all []Finding) bool {
 	return slices.ContainsFunc(all, func(f Finding) bool { return f.Level == Blocks })
 }
 
-// headings maps levels to the headings of their findings.
 func headings() map[Level]string {
 	return map[Level]string{
 		Blocks:     "Correct this first:",

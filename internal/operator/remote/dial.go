@@ -116,14 +116,12 @@ func dialError(ctx context.Context, t Target, k Kind, err error) error {
 	return &Error{Kind: k, Host: hostPort(t), Err: bounded(err)}
 }
 
-// attempt is one handshake and its progress.
 type attempt struct {
 	target Target
 	shown  ssh.PublicKey // nil until the host has proved that it owns the key
 	asked  bool          // authentication has started
 }
 
-// config returns the configuration of the handshake.
 func (a *attempt) config() *ssh.ClientConfig {
 	return &ssh.ClientConfig{
 		Config:            algorithms(),

@@ -37,7 +37,6 @@ const (
 	Lost Kind = api.ReasonConnectionLost
 )
 
-// advice returns what the user can do.
 func (k Kind) advice() string {
 	switch k {
 	case Unresolvable:

@@ -39,7 +39,6 @@ type knownLine struct {
 	err   error
 }
 
-// hostPattern is one of the hosts of a line.
 type hostPattern struct {
 	name      string // may contain * and ?; empty if hashed
 	salt, sum []byte

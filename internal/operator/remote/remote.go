@@ -121,7 +121,6 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// countedConn counts the bytes of a connection.
 type countedConn struct {
 	net.Conn
 	in, out atomic.Int64

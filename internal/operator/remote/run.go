@@ -34,7 +34,6 @@ func (h *Host) Run(ctx context.Context, command string, stdin io.Reader, stdout 
 	return nil
 }
 
-// execute runs a command in a new session.
 func execute(s *ssh.Session, command string, in *input, out *output) error {
 	var stderr tail
 	s.Stdout, s.Stderr = out, &stderr

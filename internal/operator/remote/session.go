@@ -83,7 +83,6 @@ func (h *Host) explain(err error) error {
 	return h.lost()
 }
 
-// lost returns the error of a dead connection.
 func (h *Host) lost() error {
 	return &Error{Kind: Lost, Host: h.name, Err: fmt.Errorf("the connection was lost: %w", h.cause)}
 }

@@ -74,7 +74,6 @@ func (b *budget) allows(h *Host) bool {
 	return others < b.max && (h.Node.out() || b.out < b.max)
 }
 
-// take counts a host whose action begins.
 func (b *budget) take(h *Host) {
 	if h.holdsPlace() {
 		return // already counted

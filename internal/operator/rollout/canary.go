@@ -67,7 +67,6 @@ func (p *planner) countDead(h *Host) {
 	}
 }
 
-// countReporting counts a node of the version that reports.
 func (p *planner) countReporting(h *Host) {
 	if !h.works(p.Policy.Version) {
 		p.first.tried++
@@ -116,10 +115,8 @@ func (h *Host) soakedAt(soak time.Duration) time.Time {
 	return later(h.Since, h.Node.WorksSince).Add(soak)
 }
 
-// isAt reports whether the node has a version.
 func (h *Host) isAt(version string) bool { return h.Node != nil && h.Node.Version == version }
 
-// works reports whether the host's node works with a version.
 func (h *Host) works(version string) bool {
 	return h.isAt(version) && !h.Node.out() && h.Node.Unhealthy == ""
 }

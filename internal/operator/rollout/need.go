@@ -12,7 +12,6 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// need is the next action that a host needs.
 type need struct {
 	host       *Host
 	action     v1alpha1.PlanAction
@@ -24,7 +23,6 @@ type need struct {
 // disrupts reports whether the pods must leave the node.
 func (n need) disrupts() bool { return cost(n.disruption) >= cost(v1alpha1.DisruptionDrain) }
 
-// changesVersion reports whether the action changes the host's version.
 func (n need) changesVersion() bool {
 	return n.action == v1alpha1.ActionUpgrade || n.action == v1alpha1.ActionJoin && n.host.Former
 }
@@ -88,7 +86,6 @@ func JoinPlan() v1alpha1.Plan {
 	return v1alpha1.Plan{Action: v1alpha1.ActionJoin, Disruption: v1alpha1.DisruptionNone, Message: "the host is not a node yet"}
 }
 
-// nodeNeed returns what an idle node needs.
 func nodeNeed(p Policy, n need) (need, bool) {
 	h, node := n.host, n.host.Node
 	switch {
@@ -123,12 +120,10 @@ func (p Policy) whyUpgrade(node *Node) string {
 // busy reports whether an action on the host is in progress or granted.
 func (h *Host) busy() bool { return h.UnderWay != nil || h.Granted != "" }
 
-// upgrading reports whether the host is being upgraded.
 func (h *Host) upgrading() bool {
 	return h.Granted == v1alpha1.ActionUpgrade || h.UnderWay != nil && h.UnderWay.Action == v1alpha1.ActionUpgrade
 }
 
-// isOut reports whether the host's node is out of service.
 func (h *Host) isOut() bool { return h.Node != nil && h.Node.out() || h.lostNode() }
 
 // lostNode reports whether the Node was deleted during an action that ends with a working node. It counts as out of service until it registers again.

@@ -73,7 +73,6 @@ func NodeOf(node *corev1.Node) *Node {
 	return n
 }
 
-// readHealth sets WorksSince and SickSince.
 func (n *Node) readHealth(node *corev1.Node) {
 	var changed time.Time
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionServicesHealthy} {

@@ -136,7 +136,6 @@ func Decide(f Fleet) Plan {
 	return Plan{Hosts: p.next, Sick: p.first.sick, Unrepaired: p.silence.unrepaired, Summary: p.summary(), Again: p.again}
 }
 
-// planner is the state of one Decide call.
 type planner struct {
 	Fleet
 	budget  *budget
@@ -176,7 +175,6 @@ func (p *planner) place(n need) {
 	}
 }
 
-// isUnderWay reports whether the action is in progress or granted.
 func (n need) isUnderWay() bool {
 	return n.host.UnderWay != nil || n.host.Granted == n.action
 }
@@ -235,7 +233,6 @@ func (p *planner) stop(n need) (reason, message string) {
 // (internal/node/daemon/update/updater.go). A node drained before that would wait without pods.
 const settling = 75 * time.Second
 
-// settles skips a node that has just reached its version.
 func (p *planner) settles(n need) (reason, message string) {
 	until := n.host.Since.Add(settling)
 	if n.action != v1alpha1.ActionUpgrade || n.host.Since.IsZero() || !until.After(p.Now) {

@@ -40,7 +40,6 @@ func (p *planner) countSilent() {
 // tooSilent reports whether more nodes are silent than may be out of service.
 func (p *planner) tooSilent() bool { return p.silence.nodes > p.budget.max }
 
-// silenceMessage describes this state. It names only the allowed number.
 func (p *planner) silenceMessage() string {
 	return fmt.Sprintf("more Windows nodes are silent than maxUnavailable (%d): the likely cause is between the nodes "+
 		"and the API server, and no action begins until the nodes report again or are removed", p.budget.max)

@@ -9,7 +9,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// summary returns the counts of the plan.
 func (p *planner) summary() v1alpha1.RolloutStatus {
 	s := v1alpha1.RolloutStatus{
 		Version: p.Policy.Version, Nodes: int32(p.budget.nodes), Orphans: int32(len(p.Orphans)), MaxUnavailable: int32(p.budget.max),
@@ -33,7 +32,6 @@ func (p *planner) summary() v1alpha1.RolloutStatus {
 	return s
 }
 
-// message describes the plan in one sentence.
 func (p *planner) message(s v1alpha1.RolloutStatus) string {
 	running, waiting := map[string]int{}, map[string]int{}
 	for _, n := range p.next {

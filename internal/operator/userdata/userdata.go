@@ -51,7 +51,6 @@ func Render(cloud string, keys, allowFrom []string) (string, error) {
 	return "<powershell>\n" + script + "</powershell>\n<persist>true</persist>\n", nil
 }
 
-// quoteRanges returns the ranges as lines of PowerShell string literals.
 func quoteRanges(ranges []string) (string, error) {
 	var lines []string
 	for _, r := range ranges {

@@ -40,7 +40,6 @@ type Guard struct {
 	Allowed, Proxies []string
 }
 
-// address rejects addresses at which there can be no registry.
 func (g Guard) address(a netip.Addr) error {
 	if says := addresses.Special(a); says != "" {
 		return fmt.Errorf("%s is %w: it %s", a, ErrNoRegistry, says)

@@ -11,14 +11,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
 
-// platform is the platform of an image (OCI image specification).
 type platform struct {
 	OS           string `json:"os"`
 	OSVersion    string `json:"os.version"`
 	Architecture string `json:"architecture"`
 }
 
-// entry is one image of an index.
 type entry struct {
 	Digest   string   `json:"digest"`
 	Platform platform `json:"platform"`
@@ -84,7 +82,6 @@ func readLinuxManifest(text []byte) (manifest, config string, err error) {
 	return "", "", errors.New("it has no image for Linux on amd64")
 }
 
-// readLabels reads the labels in the configuration of an image.
 func readLabels(text []byte) (map[string]string, error) {
 	var c struct {
 		Config struct {
@@ -119,7 +116,6 @@ func readManifest(text []byte) (current windowsbuild.Image, config string, err e
 	return current, "", nil
 }
 
-// readConfig reads the configuration of an image.
 func readConfig(text []byte) (windowsbuild.Image, error) {
 	var p platform
 	if err := json.Unmarshal(text, &p); err != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
 )
 
-// reference is an image reference of a pod.
 type reference struct {
 	name mirrors.Name
 	kind mirrors.Kind

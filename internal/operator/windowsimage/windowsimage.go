@@ -165,7 +165,6 @@ func (r *Reader) get(ctx context.Context, a mirrors.Attempt, part, at string, mo
 
 var errTooLong = errors.New("it answers with more than an image has there")
 
-// isOf reports whether a text has a digest.
 func isOf(digest string, text []byte) bool {
 	if sum, ok := strings.CutPrefix(digest, "sha512:"); ok {
 		have := sha512.Sum512(text)

@@ -56,7 +56,6 @@ func (c chance) container(name string) corev1.Container {
 	return container
 }
 
-// selectNodes restricts the pod's nodes by a label.
 func (c chance) selectNodes(pod *corev1.Pod) {
 	selects := func(label string, values ...string) {
 		if pod.Spec.NodeSelector == nil {
@@ -80,7 +79,6 @@ func (c chance) selectNodes(pod *corev1.Pod) {
 	}
 }
 
-// affinity restricts the pod's nodes by node affinity.
 func (c chance) affinity() *corev1.Affinity {
 	if c.rarely() {
 		return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
@@ -111,7 +109,6 @@ func (c chance) affinity() *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &required}}
 }
 
-// tolerate may add tolerations, an owner and a class.
 func (c chance) tolerate(pod *corev1.Pod) {
 	switch c.IntN(4) {
 	case 0:

@@ -158,7 +158,6 @@ func get(ctx context.Context, config *rest.Config) (answer []byte, names []strin
 	return answer, names, err
 }
 
-// versionOf parses a response to GET /version.
 func versionOf(answer []byte) (string, error) {
 	var reported version.Info
 	if err := json.Unmarshal(answer, &reported); err != nil {

@@ -40,10 +40,8 @@ type Access func(context.Context) (desired.RegistryAccess, error)
 // Ranges returns the known address ranges of the cluster's Services and pods.
 type Ranges func(context.Context) []netip.Prefix
 
-// read looks up one image.
 type read func(ctx context.Context, image string) (windowsbuild.Image, error)
 
-// answer is the state of a lookup.
 type answer int
 
 const (
@@ -64,7 +62,6 @@ type images struct {
 	count   int
 }
 
-// waiting is an image whose lookup has not started.
 type waiting struct{ image, registry string }
 
 type result struct {

@@ -109,7 +109,6 @@ func (f *Controller) planSoon() handler.EventHandler {
 	return kube.OnChange(func(_ context.Context, _ client.Object, q kube.Queue) { q.AddAfter(theFleet(), f.within()) })
 }
 
-// within returns the delay after which a change is planned.
 func (f *Controller) within() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +151,6 @@ func (f *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return result, err
 }
 
-// fleetSeen is the result of look.
 type fleetSeen struct {
 	rollout.Fleet
 	config    *v1alpha1.WindowsConfig
@@ -161,7 +159,6 @@ type fleetSeen struct {
 	orphans   map[string]*corev1.Node // Windows nodes without an instance, by name
 }
 
-// look gathers the inputs of Decide.
 func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 	s := fleetSeen{instances: map[types.NamespacedName]*v1alpha1.WindowsInstance{}}
 	s.Now = time.Now()
@@ -212,7 +209,6 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 	return s, nil
 }
 
-// nodes returns the Windows nodes by name.
 func (f *Controller) nodes(ctx context.Context) (map[string]*corev1.Node, error) {
 	list, err := kube.WindowsNodes(ctx, f.Client)
 	if err != nil {

@@ -33,7 +33,6 @@ import (
 // answerWithin is how long a host keeps its join slot while the operator connects: a dead one must not occupy it.
 const answerWithin = 500 * time.Millisecond
 
-// tokenSeconds is how long a bootstrap token is valid.
 const tokenSeconds = 15 * 60
 
 // The cache observes a write within milliseconds, or within seconds if the API server is busy.
@@ -95,7 +94,6 @@ type attempt struct {
 	registered *corev1.Node
 }
 
-// joinObserver records the progress of a join in the status.
 type joinObserver struct {
 	*attempt
 	ctx context.Context // of the join
@@ -193,7 +191,6 @@ func (a *attempt) wasInterrupted() bool {
 	return st.BootstrapCredentialID != "" && st.IdentitySince != nil && a.registered != nil && !a.registered.CreationTimestamp.Before(st.IdentitySince)
 }
 
-// takeSlot takes a join slot, unless the host has one.
 func (a *attempt) takeSlot() (io.Closer, error) {
 	if a.view.slot != nil {
 		return io.NopCloser(nil), nil // released at the end of the pass

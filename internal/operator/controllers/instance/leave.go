@@ -104,7 +104,6 @@ func (m *maintenance) deleteNode(ctx context.Context) error {
 	return nil
 }
 
-// removeFinalizer removes the operator's finalizer from the instance.
 func (m *maintenance) removeFinalizer(ctx context.Context) error {
 	instance := m.view.Instance.DeepCopy()
 	if !controllerutil.RemoveFinalizer(instance, api.Finalizer) {

@@ -40,7 +40,6 @@ type maintenance struct {
 // current returns the maintenance in progress; nil if there is none.
 func (m *maintenance) current() *v1alpha1.Maintenance { return m.status.want().Maintenance }
 
-// to enters another step and writes the status.
 func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (time.Duration, error) {
 	now := m.current()
 	now.Step, now.StepStartedAt, now.Message = step, metav1.Now(), ""

@@ -14,7 +14,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
 )
 
-// metrics are the metrics of joins and maintenance.
 type metrics struct {
 	stepSeconds, bytes, actions *prometheus.HistogramVec
 	joins, connections          *prometheus.CounterVec
@@ -50,7 +49,6 @@ func (m *metrics) action(a v1alpha1.PlanAction, failed bool, took time.Duration)
 	m.actions.WithLabelValues(string(a), result).Observe(took.Seconds())
 }
 
-// newInstanceGauges returns the metrics of the state of all instances.
 func newInstanceGauges(reader client.Reader) kube.Gauges {
 	type state struct{ condition, status, reason string }
 	type wait struct{ action, reason string }

@@ -29,7 +29,6 @@ func (n *NameClaims) Claim(node string, who types.NamespacedName) (holder types.
 	return who, true
 }
 
-// release frees the name of an instance.
 func (n *NameClaims) release(who types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -82,7 +82,6 @@ func (m *maintenance) uncordon(ctx context.Context, requested string) error {
 	})
 }
 
-// announceVersion sets the node's desired version.
 func (m *maintenance) announceVersion(ctx context.Context, version string) error {
 	if m.view.Node == nil {
 		return errors.New("the Node does not exist")

@@ -29,7 +29,6 @@ const (
 	abandon                // do nothing: the instance is gone, or nothing was learned
 )
 
-// close releases the join slot of a pass.
 func (p *pass) close() {
 	if p.view != nil {
 		_ = p.admission.Close()

@@ -75,7 +75,6 @@ func (c *Controller) decide(ctx context.Context, p *pass) (outcome, error) {
 	return proceed, nil
 }
 
-// attemptJoin joins the host if decide chose that.
 func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) {
 	if p.decision.Action != join.Join {
 		return proceed, nil

@@ -25,7 +25,6 @@ const (
 	maxSettledPods = 500
 )
 
-// owner is the controller of a pod.
 type owner struct {
 	namespace string
 	uid       types.UID
@@ -145,7 +144,6 @@ func (c *Controller) replaced(ctx context.Context, lost map[owner]int) (bool, er
 	return true, nil
 }
 
-// isReady reports whether a pod is Ready or has completed.
 func isReady(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

@@ -26,7 +26,6 @@ type connection struct {
 	metrics *metrics
 }
 
-// address returns the address at which the host was reached.
 func (c *connection) address() netip.Addr {
 	_, at := c.Server()
 	return at
@@ -41,7 +40,6 @@ func Dial(ctx context.Context, t remote.Target, o remote.Options) (SSHHost, erro
 	return sshHost{host}, nil
 }
 
-// sshHost adapts a remote.Host to the interface that joins use.
 type sshHost struct{ *remote.Host }
 
 // Files calls use with the host's files.

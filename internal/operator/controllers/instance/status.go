@@ -130,7 +130,6 @@ func (s *statusWriter) progress(ctx context.Context, p join.Progress) {
 	}
 }
 
-// track records the progress of a step in the status.
 func (s *statusWriter) track(p join.Progress) {
 	if took, done := join.Track(s.want(), p, time.Now()); done {
 		s.metrics.stepSeconds.WithLabelValues(p.Step).Observe(took.Seconds())

@@ -20,7 +20,6 @@ type stopwatch struct {
 	laps map[types.NamespacedName]lap
 }
 
-// lap is one step of one maintenance.
 type lap struct {
 	step  string
 	since time.Duration // by up
@@ -33,7 +32,6 @@ func newStopwatch() *stopwatch {
 	return &stopwatch{up: func() time.Duration { return time.Since(began) }}
 }
 
-// start starts or restarts the measurement of a step.
 func (w *stopwatch) start(id types.NamespacedName, m v1alpha1.Maintenance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

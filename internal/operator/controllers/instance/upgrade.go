@@ -25,7 +25,6 @@ func (m *maintenance) upgrade(ctx context.Context) error {
 	return m.repeatJoin(ctx)
 }
 
-// repeatJoin joins the host and records the result.
 func (m *maintenance) repeatJoin(ctx context.Context) error {
 	err := m.join(ctx, m.view, m.status)
 	join.Report(m.status.want(), m.view.Instance.Generation, true, err)

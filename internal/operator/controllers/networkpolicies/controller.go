@@ -89,7 +89,6 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	})
 }
 
-// look reports the policies that select pods on Windows nodes.
 func (c *Controller) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -140,7 +139,6 @@ func (c *Controller) network(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// policy is a policy with its parsed pod selector.
 type policy struct {
 	*networkingv1.NetworkPolicy
 	selects labels.Selector

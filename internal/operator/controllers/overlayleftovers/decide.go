@@ -22,7 +22,6 @@ const (
 	patience = 2 * time.Minute
 )
 
-// overlay is the state of the hybrid overlay.
 type overlay struct {
 	on bool
 	// ranges are those of Windows nodes, if known.
@@ -39,7 +38,6 @@ type history struct {
 	told time.Time
 }
 
-// afterCheck returns the history after a check.
 func (h history) afterCheck(on bool, now time.Time) history {
 	recent := slices.DeleteFunc(slices.Clone(h.removed), func(t time.Time) bool { return now.Sub(t) >= period })
 	switch {
@@ -60,7 +58,6 @@ func (h history) complain(later time.Duration, now time.Time) (action, time.Dura
 	return tell, later
 }
 
-// action is what to do with a Node.
 type action int
 
 const (

@@ -162,7 +162,6 @@ func (c *Controller) remove(ctx context.Context, classes map[string]*nodev1.Runt
 	return waits, errors.Join(errs...)
 }
 
-// usedByPods returns the names of the classes that pods use.
 func (c *Controller) usedByPods(ctx context.Context) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, usedWithin)
 	defer cancel()

@@ -18,7 +18,6 @@ import (
 // measured with these images.
 const virtualMachineMemory = "512Mi"
 
-// declared is a class that WindowsConfig declares.
 type declared struct {
 	class      nodev1.RuntimeClass
 	build      windowsbuild.Build

@@ -30,7 +30,6 @@ func NewClusterCache() *ClusterCache {
 	return &ClusterCache{Changed: make(chan ctrlevent.GenericEvent, 1)}
 }
 
-// record stores the result of rendering settings.
 func (o *ClusterCache) record(config v1alpha1.WindowsConfigSpec, c desired.Cluster, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

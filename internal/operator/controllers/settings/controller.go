@@ -186,7 +186,6 @@ func (c *Controller) objectOf(config *v1alpha1.WindowsConfig, p desired.Problem)
 	return config
 }
 
-// renew renders and publishes the settings.
 func (c *Controller) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (desired.Cluster, desired.Rendered, string, error) {
 	known, rendered, err := c.Renderer.Render(ctx, config.Spec)
 	if err != nil {
@@ -218,7 +217,6 @@ type published struct {
 	failed error
 }
 
-// report writes the status of WindowsConfig, if it exists.
 func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig, got published) error {
 	if config.UID == "" {
 		return nil
@@ -280,7 +278,6 @@ func reportProvider(p platform.Provider, previous *v1alpha1.CloudProviderStatus)
 	return &v1alpha1.CloudProviderStatus{Mode: mode, Reason: p.Why}
 }
 
-// whyUnpublished returns the reason why nothing can be published.
 func whyUnpublished(err error) string {
 	if network := (*desired.NetworkError)(nil); errors.As(err, &network) {
 		return network.Reason

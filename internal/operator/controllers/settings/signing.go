@@ -24,7 +24,6 @@ import (
 // when it joins. If the key is lost or replaced, the operator creates another; nodes refuse what is signed with it and are joined again, as all nodes
 // that do not apply the settings (join.Next).
 
-// signer signs what is published.
 type signer struct {
 	private ed25519.PrivateKey
 	// cluster is the UID of the cluster's namespace kube-system.

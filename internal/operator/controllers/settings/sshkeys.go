@@ -67,7 +67,6 @@ func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) 
 	return nil
 }
 
-// configMapsAtOnce is the page size of lists.
 const configMapsAtOnce = 100
 
 // readPublished reads the ConfigMaps that are named as published ones. Of others, which any user of the namespace may have created, it reads only the

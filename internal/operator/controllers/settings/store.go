@@ -96,7 +96,6 @@ func (c *Store) Read(ctx context.Context, version, clusterID string) (want join.
 	return want, err
 }
 
-// readSecrets reads the secrets of a version.
 func (c *Store) readSecrets(ctx context.Context, version string) (desired.Secrets, error) {
 	if version == "" {
 		return desired.Secrets{}, nil

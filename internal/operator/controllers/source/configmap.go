@@ -170,7 +170,6 @@ func (c *configMaps) create(ctx context.Context, cm *corev1.ConfigMap, e located
 	return nil
 }
 
-// remove deletes the instance of a removed entry.
 func (c *configMaps) remove(ctx context.Context, cm *corev1.ConfigMap, i *v1alpha1.WindowsInstance) error {
 	c.Hosts.release(client.ObjectKeyFromObject(i))
 	err := c.Client.Delete(ctx, i.DeepCopy())
@@ -202,7 +201,6 @@ func (c *configMaps) recordFaults(cm *corev1.ConfigMap, faults []fault) {
 	}
 }
 
-// about returns the event for a fault of one entry.
 func (c *configMaps) about(cm *corev1.ConfigMap, key, fault string) kube.Event {
 	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: entry{key: key}.instanceName()}}
 	return kube.Event{Object: cm, Related: instance, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: fault}

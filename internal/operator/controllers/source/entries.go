@@ -14,7 +14,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// entry is one host of ConfigMap windows-instances.
 type entry struct {
 	// key is what the user wrote: an IPv4 address or a DNS name.
 	key      string
@@ -103,7 +102,6 @@ func eachNameOnce(entries []entry) (once []entry, faults []fault) {
 	return once, faults
 }
 
-// parseUsername reads the value of an entry.
 func parseUsername(value string) (string, error) {
 	field, username, found := strings.Cut(strings.TrimSpace(value), "=")
 	switch {

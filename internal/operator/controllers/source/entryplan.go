@@ -27,13 +27,11 @@ type entryState struct {
 	now       time.Time
 }
 
-// located is an entry and its address.
 type located struct {
 	entry
 	ip netip.Addr
 }
 
-// entryPlan is what must change.
 type entryPlan struct {
 	create []located
 	update []*v1alpha1.WindowsInstance

@@ -15,7 +15,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
 )
 
-// knownHosts is the content of ConfigMap windows-known-hosts.
 type knownHosts struct {
 	remote.KnownHosts
 	// unreadable is why nothing of it can be read; nil if it can, or does not exist.

@@ -54,7 +54,6 @@ type machineSource struct {
 	said  string      // why it was not found, as last logged
 }
 
-// machinePlace is where Machines are read.
 type machinePlace struct {
 	kind      schema.GroupVersionKind
 	namespace string        // of the Machines
@@ -62,7 +61,6 @@ type machinePlace struct {
 	cluster   machines.Cluster
 }
 
-// machineView is what is known about one Machine.
 type machineView struct {
 	object *unstructured.Unstructured // nil when it is gone
 	// own are the instances made from it; have contains all by name. They are shared with the cache and must not be changed.
@@ -106,7 +104,6 @@ func (s *machineSource) Kind(ctx context.Context) (kube.OptionalKind, error) {
 // Looked implements Announcer.
 func (s *machineSource) Looked() bool { return s.tried.Load() }
 
-// machineAPIKind returns which Machines of OpenShift's Machine API to watch.
 func (s *machineSource) machineAPIKind(ctx context.Context) (kube.OptionalKind, error) {
 	platform, err := cluster.ReadPlatform(ctx, s.Live)
 	return s.kind(MachineAPINamespace, machines.Cluster{Namespace: s.Namespace, Platform: platform.Type}), err
@@ -191,7 +188,6 @@ func (s *machineSource) Reconcile(ctx context.Context, r reconcile.Request) (rec
 	return reconcile.Result{}, nil
 }
 
-// gather reads a Machine and its instances, and decides.
 func (s *machineSource) gather(ctx context.Context, place *machinePlace, r reconcile.Request) (v machineView, err error) {
 	if v.have, err = allInstances(ctx, s.Client, s.Namespace); err != nil {
 		return v, err
@@ -345,7 +341,6 @@ func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Re
 	return reconcile.Result{}, nil
 }
 
-// maxName is the maximum length of an object's name.
 const maxName = 253
 
 // otherName returns the name of a Machine's instance if another instance has the Machine's name: always the same for the same Machine.

@@ -67,14 +67,12 @@ func keepService(s *corev1.Service) (client.Object, bool) {
 	return kept, true
 }
 
-// claims are the addresses that Services claim.
 type claims struct {
 	by map[netip.Addr]string // the claiming field and Service
 	// uncounted is a Service that claims more addresses than are compared.
 	uncounted string
 }
 
-// add adds the claims of a Service.
 func (c *claims) add(s *corev1.Service) {
 	if kube.IsCut(s) {
 		c.uncounted = s.Namespace + "/" + s.Name
@@ -152,7 +150,6 @@ func (s *services) watch(ctx context.Context, m manager.Manager) error {
 	return err
 }
 
-// changed records which addresses a Service no longer claims.
 func (s *services) changed(before, after any) {
 	previous, existing := claims{by: map[netip.Addr]string{}}, claims{by: map[netip.Addr]string{}}
 	service, ok := before.(*corev1.Service)
