@@ -10,7 +10,7 @@ import (
 type shape struct{ name, text string }
 
 func shapes() []shape {
-	return slices.Concat(urls(), documents(), pairs(), commands(), headers(), tokens(), encoded())
+	return slices.Concat(urls(), inDocuments(), pairs(), commands(), headers(), tokens(), encoded())
 }
 
 // leaks reports whether a part of the secret of the shapes is visible.
@@ -41,7 +41,7 @@ func urls() []shape {
 	}
 }
 
-func documents() []shape {
+func inDocuments() []shape {
 	return []shape{
 		{"YAML, auth in a line", `auths: {quay.io: {auth: aHVudGVyMjpodW50ZXIy}}`},
 		{"YAML, auth", `  auth: aHVudGVyMjpodW50ZXIy`},
