@@ -14,25 +14,43 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/lease"
 )
 
-// leaseTimeout limits a request for the Lease. It is half of the time in which a renewal must succeed (leader election's RenewDeadline).
-const leaseTimeout = 5 * time.Second
+// How leader election works. The API servers of a cluster with one control plane are away for a minute when they are updated, and answer late when
+// all hosts join: an operator that gives up then is restarted into the same load. leaseDuration and renewDeadline are those that OpenShift asks for
+// (CONVENTIONS.md of github.com/openshift/enhancements); with its retryPeriod of 26 s, another operator would be noticed late (package lease).
+const (
+	leaseDuration = 137 * time.Second
+	renewDeadline = 107 * time.Second
+	retryPeriod   = 5 * time.Second
+	// leaseTimeout limits a request for the Lease. Several fit into renewDeadline.
+	leaseTimeout = 20 * time.Second
+)
 
 // newLock returns the lock for leader election: the Lease in the operator's namespace, unless another operator runs in the cluster.
-func newLock(config *rest.Config, namespace string) (*lease.Lock, error) {
+func newLock(config *rest.Config, namespace, pod string) (*lease.Lock, error) {
 	clients, err := kubernetes.NewForConfig(leaseConfig(config))
 	if err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
+	identity, err := holder(pod)
 	if err != nil {
 		return nil, err
 	}
 	leaseLock := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: lease.Name},
 		Client:     clients.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 	}
 	return lease.New(leaseLock, lease.Cluster{Clients: clients}, namespace), nil
+}
+
+// holder returns the identity that this process has in the Lease. In a pod it is the pod's name: a container that was killed has a successor that need
+// not wait until the Lease expires, because only one of them runs at a time.
+func holder(pod string) (string, error) {
+	if pod != "" {
+		return pod, nil
+	}
+	host, err := os.Hostname()
+	return host + "_" + string(uuid.NewUUID()), err
 }
 
 // leaseConfig returns a configuration with connections of its own for the Lease, so that the operator's other requests cannot delay its renewal.

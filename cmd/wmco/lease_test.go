@@ -105,3 +105,29 @@ func TestTheLeaseHasAConnectionOfItsOwn(t *testing.T) {
 		}
 	}
 }
+
+func TestHolderOfTheLease(t *testing.T) {
+	for pod, isShared := range map[string]bool{"wmco-abc": true, "": false} {
+		first, err := holder(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := holder(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (first == second) != isShared {
+			t.Errorf("two processes of pod %q are %s and %s in the Lease, want the same: %v", pod, first, second, isShared)
+		}
+	}
+}
+
+// TestLeaseOutlastsAnUpdateOfTheAPIServer computes for how long the API server may be away, as OpenShift's conventions do.
+func TestLeaseOutlastsAnUpdateOfTheAPIServer(t *testing.T) {
+	if away := renewDeadline.Truncate(retryPeriod) - retryPeriod; away < 78*time.Second {
+		t.Errorf("the operator ends when the API server is away for %v", away)
+	}
+	if renewDeadline < 3*(leaseTimeout+retryPeriod) {
+		t.Errorf("fewer than three requests of %v fit into %v", leaseTimeout, renewDeadline)
+	}
+}

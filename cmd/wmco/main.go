@@ -54,6 +54,8 @@ type flags struct {
 	oneMachine bool
 	// operatorCondition is the name of OLM's OperatorCondition for this version; empty without OLM.
 	operatorCondition string
+	// pod is the name of this process's pod; empty outside of a pod.
+	pod string
 }
 
 func main() {
@@ -100,7 +102,7 @@ func command(name string, args []string) int {
 // parse parses the command line. It appends the environment variable ARGS, through which the flags of a Deployment written by OLM are set
 // (spec.config.env of the Subscription).
 func parse(args []string, env func(string) string) (flags, error) {
-	f := flags{operatorCondition: env("OPERATOR_CONDITION_NAME")}
+	f := flags{operatorCondition: env("OPERATOR_CONDITION_NAME"), pod: env("POD_NAME")}
 	var minVersion string
 	set := flag.NewFlagSet("wmco", flag.ContinueOnError)
 	set.Usage = func() {
@@ -199,7 +201,7 @@ func newManager(config *rest.Config, f flags, kept cache.Options, logger logr.Lo
 			return nil, err
 		}
 	}
-	lock, err := newLock(config, f.namespace)
+	lock, err := newLock(config, f.namespace, f.pod)
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +212,9 @@ func newManager(config *rest.Config, f flags, kept cache.Options, logger logr.Lo
 		HealthProbeBindAddress:              f.probeAddress,
 		LeaderElection:                      f.leaderElect,
 		LeaderElectionResourceLockInterface: lock,
+		LeaseDuration:                       new(leaseDuration),
+		RenewDeadline:                       new(renewDeadline),
+		RetryPeriod:                         new(retryPeriod),
 		LeaderElectionReleaseOnCancel:       true, // main ends when the manager does, so nothing runs after the release
 	})
 	if err != nil {

@@ -153,8 +153,9 @@ func (k checker) unread(check string, err error) bool {
 	return true
 }
 
-// leaseStale is the age from which the Lease means a dead operator. It is renewed every two seconds and valid for 15 seconds.
-const leaseStale = time.Minute
+// leaseStale is the age from which the Lease means a dead operator. It is renewed every five seconds, and an operator that could not renew it for 107
+// seconds ends.
+const leaseStale = 2 * time.Minute
 
 func (k checker) lease(ctx context.Context) {
 	var lease coordinationv1.Lease
@@ -165,7 +166,7 @@ func (k checker) lease(ctx context.Context) {
 		k.found.add(advice.Error, check, "no operator has run in namespace "+k.in.Namespace, "Install the operator, or name its namespace with -n.", page)
 	case k.unread(check, err):
 	case lease.Spec.RenewTime == nil || time.Since(lease.Spec.RenewTime.Time) > leaseStale:
-		k.found.add(advice.Error, check, "the operator has not renewed its Lease for more than a minute: it is not working",
+		k.found.add(advice.Error, check, "the operator has not renewed its Lease for more than two minutes: it is not working",
 			"Run kubectl describe pod and kubectl logs for the operator's pod.", page)
 	default:
 		k.found.add(advice.OK, check, "the operator is running", "", "")

@@ -69,7 +69,8 @@ func (o *Operator) Start() error {
 	o.cmd = exec.Command(o.program, "--kubeconfig", o.kubeconfig, "--payload-dir", o.payload,
 		"--namespace", o.namespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
 	o.cmd.Stdout, o.cmd.Stderr = log, log
-	o.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) // set for the tests only
+	o.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }), // set for the tests only
+		"POD_NAME=operator") // one after the other has it, as containers of a pod have
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	o.ended = make(chan struct{})

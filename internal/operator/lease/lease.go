@@ -19,9 +19,9 @@ import (
 // Name is the name of every operator's Lease.
 const Name = "windows-machine-config-operator"
 
-// renewalCheckInterval is the interval of checks for other operators: when the first is uninstalled, this one takes over at most that much later. It is longer
-// than the interval at which a Lease is renewed (leader election's RetryPeriod, 2 s).
-const renewalCheckInterval = 5 * time.Second
+// renewalCheckInterval is the interval of checks for other operators: when the first is uninstalled, this one takes over at most that much later. It is
+// twice the interval at which a Lease is renewed (leader election's RetryPeriod).
+const renewalCheckInterval = 10 * time.Second
 
 // Operators finds the operators of a cluster.
 type Operators interface {
