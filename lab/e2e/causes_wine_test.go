@@ -151,12 +151,14 @@ func (w windowsTeller) silentProxy() {
 
 // fullDisk has the kubelet treat a nearly empty disk as full.
 func (w windowsTeller) fullDisk() {
-	var before map[string]string
+	var before v1alpha1.KubeletSpec
 	w.configure(func(s *v1alpha1.WindowsConfigSpec) {
-		before, s.Kubelet.EvictionHard = s.Kubelet.EvictionHard, map[string]string{"nodefs.available": "99%", "imagefs.available": "99%"}
+		before = *s.Kubelet.DeepCopy()
+		s.Kubelet.EvictionHard = map[string]string{"nodefs.available": "99%", "imagefs.available": "99%"}
+		s.Kubelet.SystemReserved = map[string]string{"ephemeral-storage": "0"} // otherwise, both together are more than the disk has
 	})
 	w.expectTold(w.Hosts()[0].Name, "KubeletHasDiskPressure", "Free disk space on the host: remove unused images and files, or enlarge drive C:")
-	w.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Kubelet.EvictionHard = before })
+	w.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Kubelet = before })
 	w.expectNotTold("KubeletHasDiskPressure")
 }
 
