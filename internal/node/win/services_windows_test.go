@@ -90,7 +90,7 @@ func TestStartEndsWithItsContext(t *testing.T) {
 }
 
 func TestStartsAreRepeatedWhileWindowsIsBusy(t *testing.T) {
-	for patience, want := range map[time.Duration]error{time.Minute: nil, 0: hostapi.ErrBusy} {
+	for patience, want := range map[time.Duration]error{time.Minute: nil, -time.Second: hostapi.ErrBusy} {
 		calls := 0
 		err := (&services{patience: patience}).patiently(t.Context(), func() error {
 			if calls++; calls == 1 {
@@ -99,7 +99,7 @@ func TestStartsAreRepeatedWhileWindowsIsBusy(t *testing.T) {
 			return nil
 		})
 		if !errors.Is(err, want) {
-			t.Errorf("with %v of patience, the error is %v after %d calls, want %v", patience, err, calls, want)
+			t.Errorf("with a patience of %v, the error is %v after %d calls, want %v", patience, err, calls, want)
 		}
 	}
 }
