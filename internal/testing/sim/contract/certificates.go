@@ -29,6 +29,7 @@ type CertificatesFixture struct {
 // Certificates checks the contract of hostapi.Certificates.
 func Certificates(t *testing.T, fixture func(t *testing.T) CertificatesFixture) {
 	run(t, fixture, []test[CertificatesFixture]{
+		{"AddedCertificatesAreListed", addedCertificatesAreListed},
 		{"AddingTwiceChangesNothing", addingTwiceChangesNothing},
 		{"RemovedCertificatesAreGoneAndOthersStay", removedCertificatesAreGoneAndOthersStay},
 		{"RemovingWhatIsNotThereIsNoError", removingWhatIsNotThereIsNoError},
@@ -82,6 +83,15 @@ func expectHashes(t *testing.T, f CertificatesFixture, before []string, added ..
 	if diff := cmp.Diff(want, mustHashes(t, f)); diff != "" {
 		t.Errorf("trusted certificates (-want +got):\n%s", diff)
 	}
+}
+
+func addedCertificatesAreListed(t *testing.T, f CertificatesFixture) {
+	before := mustHashes(t, f)
+	one, oneHash := mustMake(t, "one")
+	two, twoHash := mustMake(t, "two")
+	mustTrust(t, f, one)
+	mustTrust(t, f, two)
+	expectHashes(t, f, before, oneHash, twoHash)
 }
 
 func addingTwiceChangesNothing(t *testing.T, f CertificatesFixture) {

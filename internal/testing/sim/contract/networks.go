@@ -42,6 +42,7 @@ func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
 		{"RemoteSubnetsNeedTheirNetwork", remoteSubnetsNeedTheirNetwork},
 		{"AnEndpointOfTheHostIsInItsCompartment", anEndpointOfTheHostIsInItsCompartment},
 		{"NamesAndAddressesHaveOneEndpoint", namesAndAddressesHaveOneEndpoint},
+		{"LoadBalancersAreSeen", loadBalancersAreSeen},
 		{"ACloseLookHasTheSame", aCloseLookHasTheSame},
 		{"ANetworkIsFoundByItsID", aNetworkIsFoundByItsID},
 		{"OnlyWhatIsNamedIsRemoved", onlyWhatIsNamedIsRemoved},
@@ -284,6 +285,13 @@ func mustBalance(t *testing.T, f NetworksFixture) hns.State {
 	}
 	slices.SortFunc(s.LoadBalancers, func(a, b hns.LoadBalancer) int { return strings.Compare(a.ID, b.ID) })
 	return s
+}
+
+func loadBalancersAreSeen(t *testing.T, f NetworksFixture) {
+	want := mustBalance(t, f)
+	if diff := cmp.Diff(want, mustLook(t, f), equal()...); diff != "" {
+		t.Errorf("state (-want +got):\n%s", diff)
+	}
 }
 
 func onlyWhatIsNamedIsRemoved(t *testing.T, f NetworksFixture) {

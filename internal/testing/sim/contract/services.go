@@ -17,7 +17,9 @@ import (
 // Services checks the contract of hostapi.Services.
 func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 	run(t, fixture, []test[ServicesFixture]{
+		{"AbsentServicesAreNotListed", absentServicesAreNotListed},
 		{"PutCreatesAStoppedService", putCreatesAStoppedService},
+		{"PuttingTwiceChangesNothing", puttingTwiceChangesNothing},
 		{"PutChangesWhatDiffers", putChangesWhatDiffers},
 		{"EmptyIsTheSameAsAbsent", emptyIsTheSameAsAbsent},
 		{"PutRefusesBadVariables", putRefusesBadVariables},
@@ -47,6 +49,12 @@ func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 	})
 }
 
+func absentServicesAreNotListed(t *testing.T, f ServicesFixture) {
+	if found := mustList(t, f); found[First].Name != "" {
+		t.Errorf("%s is listed: %+v", First, found[First])
+	}
+}
+
 func putCreatesAStoppedService(t *testing.T, f ServicesFixture) {
 	want := declare(First, f.AlsoRuns)
 	want.Environment = values()
@@ -60,6 +68,17 @@ func putCreatesAStoppedService(t *testing.T, f ServicesFixture) {
 	}
 	if got.State != hostapi.Stopped || got.PID != 0 {
 		t.Errorf("state %s, process %d; want it stopped", got.State, got.PID)
+	}
+}
+
+func puttingTwiceChangesNothing(t *testing.T, f ServicesFixture) {
+	all := []desired.Service{declare(First, f.Runs), declare(Second, f.Runs, First)}
+	all[1].Environment = values()
+	mustPut(t, f, all...)
+	for _, s := range all {
+		if changed, err := f.Services.Put(deadline(t), s); err != nil || changed {
+			t.Errorf("second Put(%s) = %v, %v, want false, nil", s.Name, changed, err)
+		}
 	}
 }
 
