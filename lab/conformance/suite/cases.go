@@ -12,6 +12,12 @@ import (
 	"strings"
 )
 
+const (
+	// maxCases and maxName bound what a list or a report can contain. Kubernetes 1.36 has 7,400 cases.
+	maxCases = 20_000
+	maxName  = 1_000
+)
+
 // ParseList reads the output of e2e.test -list-tests.
 func ParseList(r io.Reader) ([]string, error) {
 	// A case follows the place of its source: "    test/e2e/node/pods.go:120: [sig-node] Pods ...".
@@ -21,6 +27,9 @@ func ParseList(r io.Reader) ([]string, error) {
 	for lines.Scan() {
 		if found := line.FindStringSubmatch(lines.Text()); found != nil {
 			cases = append(cases, found[1])
+		}
+		if len(cases) > maxCases {
+			return nil, fmt.Errorf("reading the list of tests: it has more than %d", maxCases)
 		}
 	}
 	if err := lines.Err(); err != nil {

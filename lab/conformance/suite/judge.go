@@ -40,6 +40,9 @@ func Untried(expected []Expectation) []string {
 	return names
 }
 
+// maxWhy is the length of the sentence.
+const maxWhy = 300
+
 // ParseExpectations reads the list of expected failures, strictly.
 func ParseExpectations(text []byte) ([]Expectation, error) {
 	var list []Expectation
@@ -50,14 +53,14 @@ func ParseExpectations(text []byte) ([]Expectation, error) {
 	for _, e := range list {
 		wrong := func(what string) error { return fmt.Errorf("reading the expected failures: case %q %s", e.Case, what) }
 		switch {
-		case SIG(e.Case) == "":
+		case SIG(e.Case) == "" || len(e.Case) > maxName:
 			return nil, wrong("is not the full name of a case")
 		case seen[e.Case]:
 			return nil, wrong("is there twice")
 		case !slices.Contains([]Cause{Wine, PowerShell, Images, Lab}, e.Cause):
 			return nil, wrong(fmt.Sprintf("has the cause %q; want %s, %s, %s or %s", e.Cause, Wine, PowerShell, Images, Lab))
-		case e.Why == "":
-			return nil, wrong("needs a reason")
+		case e.Why == "" || len(e.Why) > maxWhy:
+			return nil, wrong(fmt.Sprintf("needs a reason of at most %d bytes", maxWhy))
 		case strings.Contains(strings.ToLower(e.Why), "flak"):
 			return nil, wrong("has no cause: a case is not expected to fail by chance")
 		}

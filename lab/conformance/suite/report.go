@@ -31,8 +31,12 @@ type Verdict struct {
 	Version string `json:"version,omitempty"`
 }
 
-// maxMessage bounds Message.
-const maxMessage = 600
+const (
+	// maxReport is the largest report that is read. One of Kubernetes 1.36 has 3 MB and the logs of cases that failed.
+	maxReport = 256 << 20
+	// maxMessage bounds Message.
+	maxMessage = 600
+)
 
 // junit is the report that the suite writes in the format of JUnit.
 type junit struct {
@@ -57,12 +61,20 @@ type junitCase struct {
 // status that is not ginkgo's, is an error, and so is a suite that could not begin.
 func ParseReport(r io.Reader, cases []string) ([]Verdict, error) {
 	var report junit
-	if err := xml.NewDecoder(r).Decode(&report); err != nil {
+	limited := &io.LimitedReader{R: r, N: maxReport}
+	if err := xml.NewDecoder(limited).Decode(&report); err != nil {
+		if limited.N == 0 {
+			return nil, fmt.Errorf("reading a report: it is larger than %d bytes", maxReport)
+		}
 		return nil, fmt.Errorf("reading a report: %w", err)
 	}
 	found := map[string]Verdict{}
+	count := 0
 	for _, s := range report.Suites {
 		for _, c := range s.Cases {
+			if count++; count > maxCases || len(c.Name) > maxName {
+				return nil, fmt.Errorf("reading a report: it has more than %d cases, or a name of more than %d bytes", maxCases, maxName)
+			}
 			name, isCase := strings.CutPrefix(c.Name, "[It] ")
 			v, err := c.verdict(name)
 			if err != nil {

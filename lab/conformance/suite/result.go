@@ -21,12 +21,22 @@ type Result struct {
 	Cases []Verdict `json:"cases"`
 }
 
+// maxResult is the largest file with a result.
+const maxResult = 16 << 20
+
 // ReadResult reads a file with a result, strictly. A file that does not exist is an empty result.
 func ReadResult(path string) (Result, error) {
-	f, err := os.Open(path)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Result{}, nil
 	}
+	if err != nil {
+		return Result{}, fmt.Errorf("reading a result: %w", err)
+	}
+	if info.Size() > maxResult {
+		return Result{}, fmt.Errorf("reading a result: %s is larger than %d bytes", path, maxResult)
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return Result{}, fmt.Errorf("reading a result: %w", err)
 	}

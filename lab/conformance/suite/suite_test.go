@@ -29,6 +29,9 @@ func TestTheListOfTests(t *testing.T) {
 	if diff := cmp.Diff([]string{podIP, dns}, cases); diff != "" || err != nil {
 		t.Errorf("the list is read as %s (%v)", diff, err)
 	}
+	if _, err := ParseList(strings.NewReader(strings.Repeat("    a:1: [sig-node] x\n", maxCases+1))); err == nil {
+		t.Error("a list without an end is read")
+	}
 }
 
 func TestSelection(t *testing.T) {
@@ -114,6 +117,7 @@ func TestReportsThatAreNotBelieved(t *testing.T) {
 		"cut off":                    report(reported("[It] "+podIP, "passed", ""))[:150],
 		"an unknown status":          report(reported("[It] "+podIP, "great", "")),
 		"a case twice":               report(reported("[It] "+podIP, "failed", ""), reported("[It] "+podIP, "passed", "")),
+		"a name without an end":      report(reported(strings.Repeat("x", maxName+1), "passed", "")),
 		"a suite that did not begin": report(reported("[SynchronizedBeforeSuite]", "failed", "<failure>no nodes</failure>")),
 		"no time":                    strings.Replace(report(reported("[It] "+podIP, "passed", "")), `"1.5"`, `"soon"`, 1),
 	} {
@@ -168,8 +172,8 @@ func TestExpectationsAreStrict(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"an unknown field": good + "  until: tomorrow\n", "a case twice": good + good, "an unknown cause": entry(dns, "weather", "it rains"),
-		"no reason": entry(dns, "Wine", "''"),
-		"chance":    entry(dns, "Wine", "it is Flaky"), "no full name": entry("DNS", "Wine", "differs"), "no list": "a: b",
+		"no reason": entry(dns, "Wine", "''"), "a long reason": entry(dns, "Wine", strings.Repeat("x", maxWhy+1)),
+		"chance": entry(dns, "Wine", "it is Flaky"), "no full name": entry("DNS", "Wine", "differs"), "no list": "a: b",
 	} {
 		if list, err := ParseExpectations([]byte(text)); err == nil {
 			t.Errorf("%s: the list is read as %v", name, list)
