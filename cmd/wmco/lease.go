@@ -14,16 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/lease"
 )
 
-// How leader election works. The API servers of a cluster with one control plane are away for a minute when they are updated, and answer late when
-// all hosts join: an operator that gives up then is restarted into the same load. leaseDuration and renewDeadline are those that OpenShift asks for
-// (CONVENTIONS.md of github.com/openshift/enhancements); with its retryPeriod of 26 s, another operator would be noticed late (package lease).
-const (
-	leaseDuration = 137 * time.Second
-	renewDeadline = 107 * time.Second
-	retryPeriod   = 5 * time.Second
-	// leaseTimeout limits a request for the Lease. Several fit into renewDeadline.
-	leaseTimeout = 20 * time.Second
-)
+// leaseTimeout limits a request for the Lease. Several fit into lease.RenewDeadline.
+const leaseTimeout = 20 * time.Second
 
 // newLock returns the lock for leader election: the Lease in the operator's namespace, unless another operator runs in the cluster.
 func newLock(config *rest.Config, namespace, pod string) (*lease.Lock, error) {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/lease"
 )
 
 // connections records which connections request the Lease and which request other objects.
@@ -124,10 +125,10 @@ func TestHolderOfTheLease(t *testing.T) {
 
 // TestLeaseOutlastsAnUpdateOfTheAPIServer computes for how long the API server may be away, as OpenShift's conventions do.
 func TestLeaseOutlastsAnUpdateOfTheAPIServer(t *testing.T) {
-	if away := renewDeadline.Truncate(retryPeriod) - retryPeriod; away < 78*time.Second {
+	if away := lease.RenewDeadline.Truncate(lease.RetryPeriod) - lease.RetryPeriod; away < 78*time.Second {
 		t.Errorf("the operator ends when the API server is away for %v", away)
 	}
-	if renewDeadline < 3*(leaseTimeout+retryPeriod) {
-		t.Errorf("fewer than three requests of %v fit into %v", leaseTimeout, renewDeadline)
+	if lease.RenewDeadline < 3*(leaseTimeout+lease.RetryPeriod) {
+		t.Errorf("fewer than three requests of %v fit into %v", leaseTimeout, lease.RenewDeadline)
 	}
 }

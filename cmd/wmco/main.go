@@ -212,9 +212,9 @@ func newManager(config *rest.Config, f flags, kept cache.Options, logger logr.Lo
 		HealthProbeBindAddress:              f.probeAddress,
 		LeaderElection:                      f.leaderElect,
 		LeaderElectionResourceLockInterface: lock,
-		LeaseDuration:                       new(leaseDuration),
-		RenewDeadline:                       new(renewDeadline),
-		RetryPeriod:                         new(retryPeriod),
+		LeaseDuration:                       new(lease.Duration),
+		RenewDeadline:                       new(lease.RenewDeadline),
+		RetryPeriod:                         new(lease.RetryPeriod),
 		LeaderElectionReleaseOnCancel:       true, // main ends when the manager does, so nothing runs after the release
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ func TestFlagsAreReadFromArgumentsAndARGS(t *testing.T) {
 		err  string
 	}{
 		"nothing":             {nil, nil, flags{namespace: api.DefaultNamespace}, ""},
-		"of a pod":            {nil, map[string]string{"POD_NAMESPACE": "windows"}, flags{namespace: "windows"}, ""},
+		"of a pod":            {nil, map[string]string{"POD_NAMESPACE": "windows", "POD_NAME": "wmco-x"}, flags{namespace: "windows", pod: "wmco-x"}, ""},
 		"debugging with OLM":  {[]string{"--apply-policies"}, map[string]string{"ARGS": "--debugLogging"}, flags{namespace: api.DefaultNamespace, debug: true, applyPolicies: true}, ""},
 		"ARGS win":            {[]string{"--debugLogging"}, map[string]string{"ARGS": " --debugLogging=false  --namespace=b "}, flags{namespace: "b"}, ""},
 		"ARGS with a mistake": {nil, map[string]string{"ARGS": "--debug"}, flags{}, "flag provided but not defined: -debug"},
@@ -38,7 +38,7 @@ func TestFlagsAreReadFromArgumentsAndARGS(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got.namespace != tc.want.namespace || got.debug != tc.want.debug || got.applyPolicies != tc.want.applyPolicies ||
-				got.operatorCondition != tc.want.operatorCondition || got.metrics.minVersion != tls.VersionTLS12 {
+				got.operatorCondition != tc.want.operatorCondition || got.pod != tc.want.pod || got.metrics.minVersion != tls.VersionTLS12 {
 				t.Errorf("flags are %+v, want %+v", got, tc.want)
 			}
 		})

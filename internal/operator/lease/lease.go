@@ -19,9 +19,18 @@ import (
 // Name is the name of every operator's Lease.
 const Name = "windows-machine-config-operator"
 
-// renewalCheckInterval is the interval of checks for other operators: when the first is uninstalled, this one takes over at most that much later. It is
-// twice the interval at which a Lease is renewed (leader election's RetryPeriod).
-const renewalCheckInterval = 10 * time.Second
+// How leader election works. The API servers of a cluster with one control plane are away for a minute when they are updated, and answer late when
+// all hosts join: an operator that gives up then is restarted into the same load. Duration and RenewDeadline are those that OpenShift asks for
+// (CONVENTIONS.md of github.com/openshift/enhancements); with its RetryPeriod of 26 s, another operator would be noticed late.
+const (
+	Duration      = 137 * time.Second
+	RenewDeadline = 107 * time.Second
+	RetryPeriod   = 5 * time.Second
+)
+
+// renewalCheckInterval is the interval of checks for other operators: when the first is uninstalled, this one takes over at most that much later. A
+// Lease that is held is renewed in between.
+const renewalCheckInterval = 2 * RetryPeriod
 
 // Operators finds the operators of a cluster.
 type Operators interface {
