@@ -75,6 +75,7 @@ type Services interface {
 	// error, and nothing changes. A service that is marked for deletion until it stops is ErrDeleted.
 	Put(ctx context.Context, s desired.Service) (changed bool, err error)
 	// Start starts a service after those it depends on, and waits until it runs. A running service is not changed. An absent one is ErrNotFound.
+	// When Windows stays too busy to start it, the error is ErrBusy.
 	Start(ctx context.Context, name string) error
 	// Stop stops a service after those that depend on it, and waits until its process has ended. A stopped or absent service is no error.
 	Stop(ctx context.Context, name string) error

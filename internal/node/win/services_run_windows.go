@@ -106,8 +106,8 @@ func (m manager) begin(ctx context.Context, name, command string) error {
 	case errors.As(err, &code):
 		// Not wrapped: a missing program is not a missing service.
 		err = fmt.Errorf("the service control manager answers error %s", numbered(code))
-		if isBusy(code) {
-			err = fmt.Errorf("%w (%w)", err, hostapi.ErrBusy)
+		if busy := asBusy(code); busy != nil {
+			err = fmt.Errorf("%w (%w)", err, busy)
 		}
 		if status, statusErr := svc.Status(); statusErr == nil && status.Win32ExitCode == uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) {
 			err = fmt.Errorf("%w; %s", err, ended(status))
@@ -116,14 +116,19 @@ func (m manager) begin(ctx context.Context, name, command string) error {
 	return err
 }
 
-// isBusy reports whether an error of the SCM is about the current state of the computer: a program did not connect within 30 seconds, or could not be
-// started because of insufficient memory and the like. Their meanings are in winerror.h.
-func isBusy(code syscall.Errno) bool {
+// errNotStarted means that Windows was too busy to start the program of a service.
+var errNotStarted = fmt.Errorf("%w: the program was not started", hostapi.ErrBusy)
+
+// asBusy returns what an error of the SCM says about the current state of the computer, or nil: a program could not be started because of insufficient
+// memory and the like, or did not connect within 30 seconds, which a broken program does not, either. Their meanings are in winerror.h.
+func asBusy(code syscall.Errno) error {
 	switch code {
-	case windows.ERROR_SERVICE_REQUEST_TIMEOUT, windows.ERROR_INTERNAL_ERROR, windows.ERROR_NO_SYSTEM_RESOURCES, windows.ERROR_NOT_ENOUGH_MEMORY, windows.ERROR_COMMITMENT_LIMIT:
-		return true
+	case windows.ERROR_INTERNAL_ERROR, windows.ERROR_NO_SYSTEM_RESOURCES, windows.ERROR_NOT_ENOUGH_MEMORY, windows.ERROR_COMMITMENT_LIMIT:
+		return errNotStarted
+	case windows.ERROR_SERVICE_REQUEST_TIMEOUT:
+		return hostapi.ErrBusy
 	}
-	return false
+	return nil
 }
 
 // started waits until a service runs.

@@ -132,13 +132,14 @@ func gone(err error) bool {
 	return errors.Is(err, hostapi.ErrNotFound) || errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
 }
 
-// patiently repeats a call while Windows is busy: the SCM's database is locked right after the start of Windows, memory is short for a moment, and a
-// deleted service exists until the last handle to it is closed. The call must not keep a handle open.
+// patiently repeats a call while Windows is busy: the SCM's database is locked right after the start of Windows, no program can be started for a
+// moment, and a deleted service exists until the last handle to it is closed. The call must not keep a handle open. A program that was started and
+// did not connect is not started again here: it may be broken.
 func (s *services) patiently(ctx context.Context, call func() error) error {
 	for end := time.Now().Add(s.patience); ; {
 		err := call()
 		marked := errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
-		if !marked && !errors.Is(err, windows.ERROR_SERVICE_DATABASE_LOCKED) && !errors.Is(err, hostapi.ErrBusy) {
+		if !marked && !errors.Is(err, windows.ERROR_SERVICE_DATABASE_LOCKED) && !errors.Is(err, errNotStarted) {
 			return err
 		}
 		if marked {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,16 +91,24 @@ func TestStartEndsWithItsContext(t *testing.T) {
 }
 
 func TestStartsAreRepeatedWhileWindowsIsBusy(t *testing.T) {
-	for patience, want := range map[time.Duration]error{time.Minute: nil, -time.Second: hostapi.ErrBusy} {
+	for what, tc := range map[string]struct {
+		code     syscall.Errno
+		patience time.Duration
+		repeated bool
+	}{
+		"no program could be started":            {windows.ERROR_INTERNAL_ERROR, time.Minute, true},
+		"none could be started for too long":     {windows.ERROR_NOT_ENOUGH_MEMORY, -time.Second, false},
+		"a program was started, and did nothing": {windows.ERROR_SERVICE_REQUEST_TIMEOUT, time.Minute, false},
+	} {
 		calls := 0
-		err := (&services{patience: patience}).patiently(t.Context(), func() error {
+		err := (&services{patience: tc.patience}).patiently(t.Context(), func() error {
 			if calls++; calls == 1 {
-				return fmt.Errorf("the service control manager answers error 1359: Internal error. (%w)", hostapi.ErrBusy)
+				return fmt.Errorf("starting it: %w", asBusy(tc.code))
 			}
 			return nil
 		})
-		if !errors.Is(err, want) {
-			t.Errorf("with a patience of %v, the error is %v after %d calls, want %v", patience, err, calls, want)
+		if want := map[bool]int{true: 2, false: 1}[tc.repeated]; calls != want || (err == nil) != tc.repeated || err != nil && !errors.Is(err, hostapi.ErrBusy) {
+			t.Errorf("%s: %d calls give %v, want %d", what, calls, err, want)
 		}
 	}
 }
