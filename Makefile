@@ -58,7 +58,7 @@ run: payload ## Runs the operator from the working tree against the cluster of K
 
 screenshots: ## Makes the pictures of docs/dashboard.md, with Debian's Chromium and a cluster of 1,000 hosts.
 	@hack/prepare.sh
-	cd lab && WMCO_SCREENSHOTS='$(CURDIR)/docs/images' go test -vet=off -count=1 -timeout 20m -run 'TestScreenshots$$' ./pagetest
+	cd lab && WMCO_SCREENSHOTS='$(CURDIR)/docs/images' go test -vet=off -count=1 -timeout 20m -run 'TestScreenshots$$' ./suites/pagetest
 
 docs: ## Builds the documents as a site into _site/, with Debian's mkdocs. A link that leads nowhere is an error.
 	@hack/docs.sh
@@ -125,7 +125,7 @@ LIMIT ?= 4h
 
 conformance: ## Runs Kubernetes' own tests on Windows nodes of a lab, or of the cluster of KUBECONFIG. ONLY=node, core, a row of docs/readiness.md or an expression; RESUME=1 and LIMIT=15m do it in parts.
 	@$(if $(KUBECONFIG),,hack/prepare.sh)
-	@cd lab && go run ./conformance -only '$(ONLY)' -limit $(LIMIT) $(if $(RESUME),-resume)
+	@cd lab && go run ./suites/conformance -only '$(ONLY)' -limit $(LIMIT) $(if $(RESUME),-resume)
 
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
@@ -262,7 +262,7 @@ unit-race: ## Ring 2: tests of the packages where goroutines meet, with the race
 	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(operator/csr|node/daemon(/(collect|configure|nodesettings|nodestatus|sandboximage|state|store|supervisor|update))?|operator/controllers/storytest)$$')
 
 unit-lab: | unit-root
-	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./conformance/... ./hcs ./hns ./image ./manifest ./openshift ./ovn/... ./proxy ./reaper ./sshd ./winbuild && for m in tools mirrordiff; do (cd $$m && go vet ./... && $(TEST) ./...) || exit 1; done'
+	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./windows/balancer ./bench ./suites/conformance/... ./windows/hcs ./windows/hns ./image ./cluster/manifest ./cluster/openshift ./cluster/ovn/... ./cluster/proxy ./reaper ./windows/sshd ./windows/winbuild && for m in tools suites/mirrordiff; do (cd $$m && go vet ./... && $(TEST) ./...) || exit 1; done'
 
 unit-wine:
 	$(STEP) $@ 120 hack/wine-test.sh . ./internal/node/win/...
@@ -288,42 +288,42 @@ e2e-build:
 	$(STEP) $@ 60 bash -c '(cd lab && go run ./prepare -conformance) && make --no-print-directory payload'
 
 e2e-core-tests:
-	$(E2E) $@ 430 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(CORE)" ./e2e'
+	$(E2E) $@ 430 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(CORE)" ./suites/e2e'
 
 e2e-more-tests:
-	$(E2E) $@ 300 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(MORE)" ./e2e'
+	$(E2E) $@ 300 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(MORE)" ./suites/e2e'
 
 e2e-rights:
-	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -run "$(or $(ONLY),.)" ./deploytest ./ovntest'
+	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -run "$(or $(ONLY),.)" ./suites/deploytest ./suites/ovntest'
 
 # The manifests on the oldest control plane; with WMCO_KUBERNETES=all, on each one.
 e2e-rights-oldest:
-	$(E2E) $@ 90 bash -c 'cd lab && WMCO_KUBERNETES=$${WMCO_KUBERNETES:-oldest} $(TEST) -v -count=1 -run "$(or $(ONLY),EarlierKubernetes$$)" ./deploytest'
+	$(E2E) $@ 90 bash -c 'cd lab && WMCO_KUBERNETES=$${WMCO_KUBERNETES:-oldest} $(TEST) -v -count=1 -run "$(or $(ONLY),EarlierKubernetes$$)" ./suites/deploytest'
 
 e2e-ovn-tests:
-	$(E2E) $@ 400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -run "($(or $(ONLY),AsRecorded$$|^TestHybridOverlay$$))/programs" ./ovntest ./e2e'
+	$(E2E) $@ 400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -run "($(or $(ONLY),AsRecorded$$|^TestHybridOverlay$$))/programs" ./suites/ovntest ./suites/e2e'
 
 e2e-olm:
-	$(E2E) $@ 480 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 40m -run "$(or $(ONLY),.)" ./olm'
+	$(E2E) $@ 480 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 40m -run "$(or $(ONLY),.)" ./suites/olm'
 
 e2e-page:
-	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 20m -short -run "$(or $(ONLY),.)" ./pagetest'
+	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 20m -short -run "$(or $(ONLY),.)" ./suites/pagetest'
 
 # Its budget is that of a lab with two hosts and some forty cases.
 e2e-conformance:
-	$(E2E) $@ 600 bash -c 'cd lab && go run ./conformance -kubeconfig= -only core -limit 20m -keep=false'
+	$(E2E) $@ 600 bash -c 'cd lab && go run ./suites/conformance -kubeconfig= -only core -limit 20m -keep=false'
 
 # The documents as a site, and their commands.
 e2e-docs:
-	$(E2E) $@ 240 bash -c 'hack/docs.sh && cd lab && $(TEST) -v -count=1 -timeout 60m -parallel 2 -run "$(or $(ONLY),.)" ./doctest'
+	$(E2E) $@ 240 bash -c 'hack/docs.sh && cd lab && $(TEST) -v -count=1 -timeout 60m -parallel 2 -run "$(or $(ONLY),.)" ./suites/doctest'
 
 e2e-lab:
-	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 1 -run "$(or $(ONLY),.)" . ./vsphere/...'
+	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 1 -run "$(or $(ONLY),.)" . ./cluster/vsphere/...'
 
 e2e-whole:
-	$(E2E) $@ 2400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 2 -run "$(or $(ONLY),.)" -skip "OfAcceptance$$" ./e2e'
+	$(E2E) $@ 2400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 2 -run "$(or $(ONLY),.)" -skip "OfAcceptance$$" ./suites/e2e'
 
 # The program on Wine alone, then on a host of the lab, which it makes a node.
 e2e-acceptance:
 	$(E2E) $@ 800 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -v -timeout 3h -run "$(or $(ONLY),.)" ./cmd/wmco-acceptance && \
-	  cd lab && $(TEST) -v -count=1 -timeout 3h -run "$(or $(ONLY),OfAcceptance$$)" ./e2e'
+	  cd lab && $(TEST) -v -count=1 -timeout 3h -run "$(or $(ONLY),OfAcceptance$$)" ./suites/e2e'

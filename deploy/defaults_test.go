@@ -14,7 +14,7 @@ import (
 )
 
 // TestManifestsIncludeAPIServerDefaults expects the manifests to set the fields that the API server defaults within an atomic field. Without them,
-// server-side apply would see another value, and conflict with the former field manager. lab/deploytest applies the manifests.
+// server-side apply would see another value, and conflict with the former field manager. lab/suites/deploytest applies the manifests.
 func TestManifestsIncludeAPIServerDefaults(t *testing.T) {
 	added := map[string][]string{
 		"fieldRef":         {"apiVersion"},

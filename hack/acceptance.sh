@@ -26,11 +26,11 @@ mkdir -p "$join"
 go build -buildvcs=auto -ldflags '-s -w' -o "$join/" ./cmd/wmco
 (
   cd lab
-  go build -ldflags '-s -w' -o "$join/sshd.exe" ./sshd/cmd
+  go build -ldflags '-s -w' -o "$join/sshd.exe" ./windows/sshd/cmd
   version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
   IFS=. read -r major minor _ <<<"${version#v}"
   variables=k8s.io/component-base/version # as in Kubernetes' own build scripts
-  go build -ldflags "-s -w -X $variables.gitVersion=$version -X $variables.gitMajor=$major -X $variables.gitMinor=$minor" -o "$join/" ./controlplane
+  go build -ldflags "-s -w -X $variables.gitVersion=$version -X $variables.gitMajor=$major -X $variables.gitMinor=$minor" -o "$join/" ./cluster/controlplane
 )
 cp -r "$payload" "$join/payload"
 mkdir "$join/deploy"

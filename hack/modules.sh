@@ -3,6 +3,6 @@
 # programs that only make e2e builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-for mod in $(git ls-files '*go.mod' ':!release/verify' ':!lab/kubernetes' ':!lab/csidriver' ':!lab/metricsserver'); do
+for mod in $(git ls-files '*go.mod' ':!release/verify' ':!lab/cluster/kubernetes' ':!lab/cluster/csidriver' ':!lab/cluster/metricsserver'); do
   (cd "$(dirname "$mod")" && GOFLAGS=-mod=mod go mod download)
 done

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/windows-machine-config/wmco/lab/winbuild"
+	"github.com/windows-machine-config/wmco/lab/windows/winbuild"
 )
 
 // unusedAfter is how long an unused entry stays in the cache.
@@ -170,7 +170,7 @@ type program struct {
 
 // controlPlaneProgram is the control plane of the newest version of Kubernetes.
 func controlPlaneProgram() program {
-	return program{pkg: "controlplane", about: "building the control plane (about five minutes the first time)", stamp: kubernetesModule}
+	return program{pkg: "cluster/controlplane", about: "building the control plane (about five minutes the first time)", stamp: kubernetesModule}
 }
 
 // build returns the path of a program. It builds it again if sources, requirements or the version of Go have changed.

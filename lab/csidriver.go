@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/image"
 )
 
-// AzureFileModule is the module of Azure File's CSI driver, which lab/csidriver pins.
+// AzureFileModule is the module of Azure File's CSI driver, which lab/cluster/csidriver pins.
 const AzureFileModule = "sigs.k8s.io/azurefile-csi-driver"
 
 // Images in the manifest of the driver's node plugin for Windows.
@@ -25,14 +25,14 @@ const smbMappings = `C:\lab\smb`
 
 func azureFileProgram() program {
 	return program{
-		pkg: AzureFileModule + "/pkg/azurefileplugin", module: "csidriver", about: "building Azure File's CSI driver (some minutes the first time)",
+		pkg: AzureFileModule + "/pkg/azurefileplugin", module: "cluster/csidriver", about: "building Azure File's CSI driver (some minutes the first time)",
 		env: []string{"GOOS=windows", "GOARCH=amd64"}, hostProcess: true,
 	}
 }
 
 func csiNodeProgram() program {
 	return program{
-		pkg: "node", module: "csidriver", about: "building the programs beside a CSI driver", env: []string{"GOOS=windows", "GOARCH=amd64"},
+		pkg: "node", module: "cluster/csidriver", about: "building the programs beside a CSI driver", env: []string{"GOOS=windows", "GOARCH=amd64"},
 		hostProcess: true,
 	}
 }

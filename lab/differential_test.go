@@ -25,8 +25,8 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/node/kubeproxy"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/hns"
 	"github.com/windows-machine-config/wmco/lab/testenv"
+	"github.com/windows-machine-config/wmco/lab/windows/hns"
 	"github.com/windows-machine-config/wmco/payload/build"
 
 	windowshns "github.com/windows-machine-config/wmco/internal/shared/hns"

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/crypto/md4" //nolint:gosec,staticcheck // what SMB's logon stores
 
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // bootTimeout is how long a host may take to boot; on two busy cores it takes 20 s.

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/procfs"
 	"github.com/vishvananda/netlink"
 
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // The state of a host's pods, without containerd and the kubelet.

@@ -12,7 +12,7 @@ import (
 )
 
 func criProgram() program {
-	return program{pkg: "cri", about: "building the program that pulls images", env: []string{"GOOS=windows", "GOARCH=amd64"}}
+	return program{pkg: "windows/cri", about: "building the program that pulls images", env: []string{"GOOS=windows", "GOARCH=amd64"}}
 }
 
 // Pull makes the host's containerd pull and unpack an image as its kubelet does: over CRI, with the credentials from the
@@ -34,7 +34,7 @@ func (h *Host) IsPinned(ctx context.Context, image string) (bool, error) {
 }
 
 func csiProgram() program {
-	return program{pkg: "csi", about: "building the program that asks csi-proxy", env: []string{"GOOS=windows", "GOARCH=amd64"}}
+	return program{pkg: "windows/csi", about: "building the program that asks csi-proxy", env: []string{"GOOS=windows", "GOARCH=amd64"}}
 }
 
 // MakeFolderByCSIProxy creates a folder by the host's csi-proxy, as the node plugin of a CSI driver does, and returns whether it exists afterwards.
@@ -48,7 +48,7 @@ func (h *Host) MakeFolderByCSIProxy(ctx context.Context, path string) (exists bo
 
 func computeProgram() program {
 	return program{
-		pkg: "containers/compute", about: "building the program that lists containers", env: []string{"GOOS=windows", "GOARCH=amd64"},
+		pkg: "windows/containers/compute", about: "building the program that lists containers", env: []string{"GOOS=windows", "GOARCH=amd64"},
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
 )
 
 // Changes of services as an administrator of the host makes them. They wait only for the service manager's answer.

@@ -31,7 +31,7 @@ func (c cache) kubernetes(ctx context.Context, release string) (programs map[str
 	if err != nil {
 		return nil, fmt.Errorf("parsing the version of Kubernetes: %w", err)
 	}
-	module := filepath.Join("kubernetes", fmt.Sprintf("%d.%d", numbers.Major(), numbers.Minor()))
+	module := filepath.Join("cluster", "kubernetes", fmt.Sprintf("%d.%d", numbers.Major(), numbers.Minor()))
 	if _, err := os.Stat(filepath.Join(c.module, module, "go.mod")); errors.Is(err, fs.ErrNotExist) {
 		module = "" // the lab's own
 	}
@@ -63,7 +63,7 @@ func PrepareOthers(ctx context.Context, progress io.Writer, minors ...string) er
 		return err
 	}
 	for _, minor := range minors {
-		pinned, err := pinnedVersion(ctx, filepath.Join(c.module, "kubernetes", minor), kubernetesModule)
+		pinned, err := pinnedVersion(ctx, filepath.Join(c.module, "cluster", "kubernetes", minor), kubernetesModule)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 func TestControlPlanesHaveTheVersionsOfTheKubelets(t *testing.T) {
 	minors := payloadbuild.Minors()
 	for i, minor := range minors {
-		module := filepath.Join("kubernetes", minor)
+		module := filepath.Join("cluster", "kubernetes", minor)
 		if i == len(minors)-1 {
 			module = "."
 		}

@@ -21,9 +21,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/cluster/proxy"
 	"github.com/windows-machine-config/wmco/lab/image"
-	"github.com/windows-machine-config/wmco/lab/proxy"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // A LinuxNode is a control plane node: the real kubelet, containerd and runc in namespaces and a cgroup of their own, on the network of
@@ -96,7 +96,7 @@ func linuxNodePrograms() []program {
 }
 
 func linuxPauseProgram() program {
-	return program{pkg: "containers/linuxpause", about: "building the first process of pods on Linux"}
+	return program{pkg: "windows/containers/linuxpause", about: "building the first process of pods on Linux"}
 }
 
 // StartLinuxNode starts a node, and returns when it is Ready. It pulls every image from the registry, whatever the image's own registry is.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
 // plugins makes win-overlay.exe create and remove the endpoint of a pod.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/windows-machine-config/wmco/lab/hns"
 	"github.com/windows-machine-config/wmco/lab/testenv"
+	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
 // refusals has the network service refuse kube-proxy's first load balancers, as that of Windows does at times.

@@ -13,7 +13,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/windows-machine-config/wmco/lab/image"
-	"github.com/windows-machine-config/wmco/lab/winbuild"
+	"github.com/windows-machine-config/wmco/lab/windows/winbuild"
 )
 
 // OLMImage and OPMImage are the images of the Operator Lifecycle Manager, of OLM itself and of its registry.
@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	olmModules = "olm/programs" // pins OLM
+	olmModules = "suites/olm/programs" // pins OLM
 	olmModule  = "github.com/operator-framework/operator-lifecycle-manager"
 )
 

@@ -35,7 +35,7 @@ func ImageSources() []string { return []string{"mcr.microsoft.com", "registry.k8
 
 func webserverProgram() program {
 	return program{
-		pkg: "containers/webserver", about: "building the web server of pods", env: []string{"GOOS=windows", "GOARCH=amd64"}, image: true,
+		pkg: "windows/containers/webserver", about: "building the web server of pods", env: []string{"GOOS=windows", "GOARCH=amd64"}, image: true,
 	}
 }
 
@@ -80,8 +80,8 @@ func (l *Lab) AddAgnhost(ctx context.Context, r *Registry) error {
 const coreDNSImage = "lab.test/coredns:1"
 
 func coreDNSProgram() program {
-	const module = "github.com/windows-machine-config/wmco/lab/coredns"
-	return program{pkg: module, module: "coredns", about: "building CoreDNS (a minute the first time)", sources: []string{"main.go"}}
+	const module = "github.com/windows-machine-config/wmco/lab/cluster/coredns"
+	return program{pkg: module, module: "cluster/coredns", about: "building CoreDNS (a minute the first time)", sources: []string{"main.go"}}
 }
 
 // AddCoreDNS adds the image of the cluster's DNS to a registry, for a Linux node.
@@ -178,7 +178,7 @@ func imageOf(name, stopSignal string, programs ...string) (image.Image, error) {
 func exe(program string) string { return strings.TrimSuffix(filepath.Base(program), ".exe") + ".exe" }
 
 func wincatProgram() program {
-	return program{pkg: "containers/wincat", about: "building the program that forwards ports", env: []string{"GOOS=windows", "GOARCH=amd64"}, image: true}
+	return program{pkg: "windows/containers/wincat", about: "building the program that forwards ports", env: []string{"GOOS=windows", "GOARCH=amd64"}, image: true}
 }
 
 // pause builds the program that containerd starts for every pod, and the one with which it forwards ports.
@@ -187,7 +187,7 @@ func (c cache) pause(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	const source = "containers/pause.c"
+	const source = "windows/containers/pause.c"
 	key, err := contentKey([]string{compiler}, c.module, []string{source})
 	if err != nil {
 		return nil, err

@@ -63,12 +63,12 @@ func (cp *ControlPlane) StartProxy(log string, flags ...string) (*Program, error
 	return cp.Start(log, append([]string{cp.program, "kube-proxy"}, flags...)...)
 }
 
-// MetricsServerModule is the module of metrics-server, which lab/metricsserver pins.
+// MetricsServerModule is the module of metrics-server, which lab/cluster/metricsserver pins.
 const MetricsServerModule = "sigs.k8s.io/metrics-server"
 
 func metricsServerProgram() program {
 	return program{
-		pkg: MetricsServerModule + "/cmd/metrics-server", module: "metricsserver", about: "building metrics-server (some minutes the first time)",
+		pkg: MetricsServerModule + "/cmd/metrics-server", module: "cluster/metricsserver", about: "building metrics-server (some minutes the first time)",
 	}
 }
 

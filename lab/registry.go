@@ -27,8 +27,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
 	"github.com/windows-machine-config/wmco/lab/image"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 const registryProgram = "/usr/bin/docker-registry"

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // A service is a program of this machine that the lab runs for its hosts. It has its own PID and mount namespaces: all of its

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // Versions that hosts report.
@@ -28,23 +28,23 @@ var ErrNoWindows = errors.New("no Windows hosts on this machine")
 
 func guestProgram() program {
 	return program{
-		pkg: "guest", about: "building the hosts' own programs",
-		env: []string{"GOOS=windows", "GOARCH=amd64"}, sources: []string{"sshd", "../internal/testing/sshserver", "guestapi", "hns"},
+		pkg: "windows/guest", about: "building the hosts' own programs",
+		env: []string{"GOOS=windows", "GOARCH=amd64"}, sources: []string{"windows/sshd", "../internal/testing/sshserver", "windows/guestapi", "windows/hns"},
 	}
 }
 
 func reaperProgram() program {
 	return program{
 		pkg: "reaper", about: "building the reaper",
-		sources: []string{"hostspec", "guestapi", "hns", "balancer"},
+		sources: []string{"windows/hostspec", "windows/guestapi", "windows/hns", "windows/balancer"},
 	}
 }
 
 // hostComputeLibrary is vmcompute.dll.
 func hostComputeLibrary() program {
 	return program{
-		pkg: "hostcompute", about: "building the simulation of Windows' container services", library: true,
-		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=1", "CC=" + compiler}, sources: []string{"guestapi", "hcs", "hns", "hostspec"},
+		pkg: "windows/hostcompute", about: "building the simulation of Windows' container services", library: true,
+		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=1", "CC=" + compiler}, sources: []string{"windows/guestapi", "windows/hcs", "windows/hns", "windows/hostspec"},
 	}
 }
 
@@ -126,7 +126,7 @@ func (c cache) template(ctx context.Context) (string, error) {
 	for _, built := range []string{guest, reaper, hostCompute} {
 		words = append(words, filepath.Base(filepath.Dir(built)))
 	}
-	key, err := contentKey(words, c.module, []string{"shims", "template.go"})
+	key, err := contentKey(words, c.module, []string{"windows/shims", "template.go"})
 	if err != nil {
 		return "", err
 	}
@@ -155,7 +155,7 @@ func (c cache) makeTemplate(ctx context.Context, path, reaperProgram string, fil
 	for _, source := range []string{"pdh.c", "mi.c", "bcryptprimitives.c", "dismapi.c", "bindfltapi.c", "computecore.c", "computenetwork.def"} {
 		name := strings.TrimSuffix(source, filepath.Ext(source)) + ".dll"
 		dll := filepath.Join(dir, name)
-		shim := filepath.Join(c.module, "shims", source)
+		shim := filepath.Join(c.module, "windows", "shims", source)
 		if err := compile(ctx, compiler, "-O2", "-s", "-shared", "-o", dll, shim, "-ladvapi32", "-lole32"); err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func compile(ctx context.Context, compiler string, args ...string) error {
 
 // preload compiles a library that is loaded into programs of Wine.
 func (c cache) preload(ctx context.Context, name string) (string, error) {
-	source := filepath.Join("shims", name+".c")
+	source := filepath.Join("windows", "shims", name+".c")
 	key, err := contentKey([]string{linuxCompiler}, c.module, []string{source})
 	if err != nil {
 		return "", err

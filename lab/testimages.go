@@ -25,7 +25,7 @@ func toolsProgram() program {
 // upstreamProgram is Kubernetes' own tests, e2e.test, of the control plane's version.
 func upstreamProgram() program {
 	return program{
-		pkg: "k8s.io/kubernetes/test/e2e", module: "upstream", about: "building Kubernetes' own tests (some minutes the first time)",
+		pkg: "k8s.io/kubernetes/test/e2e", module: "suites/upstream", about: "building Kubernetes' own tests (some minutes the first time)",
 		tests: true, stamp: "k8s.io/kubernetes",
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// TestImagesAreThoseOfTheSuite compares the tags of the images with those that the suite of lab/upstream uses.
+// TestImagesAreThoseOfTheSuite compares the tags of the images with those that the suite of lab/suites/upstream uses.
 func TestImagesAreThoseOfTheSuite(t *testing.T) {
-	source := payloadtest.Source(t, "upstream", "k8s.io/kubernetes")
+	source := payloadtest.Source(t, "suites/upstream", "k8s.io/kubernetes")
 	manifest, err := os.ReadFile(filepath.Join(source, "test/utils/image/manifest.go"))
 	must(t, err)
 	var want []string

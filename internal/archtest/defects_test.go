@@ -91,7 +91,7 @@ func testsOfMutants(t *testing.T) (all []mutantTest) {
 }
 
 // selects reports whether a test of a folder runs with the mutant: as a function, or as a subtest that is a method
-// (lab/deploytest).
+// (lab/suites/deploytest).
 func (m mutantTest) selects(t *testing.T, folder, test string) bool {
 	t.Helper()
 	if m.folder != folder {

@@ -12,7 +12,7 @@ func claimsOfProject() []claim {
 		lifecycle = "internal/operator/lifecycle/lifecycle.go"
 		first     = `map\[string\]string{"[0-9.]+": "([0-9.]+)"`
 		limits    = "internal/archtest/limits_test.go"
-		core      = "lab/conformance/core.txt"
+		core      = "lab/suites/conformance/core.txt"
 		measured  = "docs/performance.md"
 		hns       = "internal/testing/acceptance/probes_hns.go"
 	)
@@ -28,7 +28,7 @@ func claimsOfProject() []claim {
 		{"docs/install-olm.md", later, release, oldest},
 		{"docs/install-olm.md", openShift, lifecycle, first},
 		{"docs/monitoring.md", openShift, lifecycle, first},
-		{"docs/monitoring.md", `Prometheus operator ([0-9.]+) or newer`, "lab/prometheusoperator/prometheusoperator.go", `Oldest Version = "([0-9.]+)"`},
+		{"docs/monitoring.md", `Prometheus operator ([0-9.]+) or newer`, "lab/cluster/prometheusoperator/prometheusoperator.go", `Oldest Version = "([0-9.]+)"`},
 		{"docs/troubleshooting.md", `Upgrade the cluster to ([0-9]\.[0-9]+) or later`, release, oldest},
 
 		{"README.md", `SSH exec channels \| ([0-9]+) \|`, measured, "`join.exec_channels` \\| [0-9]+ \\| [0-9]+ \\| ([0-9]+)"},
@@ -48,7 +48,7 @@ func claimsOfProject() []claim {
 		{"CONTRIBUTING.md", `runs them each night for (\w+)`, ".github/workflows/lab.yaml", `FUZZTIME=([0-9]+)m`},
 		{"CONTRIBUTING.md", `stops after ([0-9]+) minutes`, ".ci/run", `WMCO_LIMIT:-([0-9]+)`},
 		{"CONTRIBUTING.md", `than the ([0-9]+) of .make unit., and with .-run`, "internal/operator/controllers/storytest/chaos_test.go", `chaosSeeds += ([0-9]+)`},
-		{"CONTRIBUTING.md", `than the ([0-9]+) of .make unit.. A workflow`, "lab/mirrordiff/mirrordiff_test.go", `"WMCO_MIRROR_CLUSTERS", ([0-9]+)`},
+		{"CONTRIBUTING.md", `than the ([0-9]+) of .make unit.. A workflow`, "lab/suites/mirrordiff/mirrordiff_test.go", `"WMCO_MIRROR_CLUSTERS", ([0-9]+)`},
 		{"CONTRIBUTING.md", `the (\w+) of .make e2e., and`, "lab/differential_test.go", `differentialSeeds += ([0-9]+)`},
 		{"docs/development.md", `about (\w+) quick ones`, core, `(?m)^\[`},
 		{"docs/development.md", `available for more than ([0-9]+ days)`, "hack/outdated/main.go", "patience"},

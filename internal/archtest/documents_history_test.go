@@ -52,7 +52,7 @@ func histories() []history {
 		{"docs/settings.md", "pause:3.10.2", "of the pause image for Windows Server 2025"},
 		{"docs/settings.md", "Windows PowerShell 5.1", "that of Windows"},
 		{"docs/storage.md", "From version 3.5", "of the driver of vSphere"},
-		{"lab/README.md", "It reports version 15.4", "of Windows' network service, as lab/hns answers"},
+		{"lab/README.md", "It reports version 15.4", "of Windows' network service, as lab/windows/hns answers"},
 		{"lab/README.md", "`CurrentVersion` in the registry is 10.0 here (Wine takes its version from it) and 6.3 on Windows", "of Windows"},
 	}
 }

@@ -140,11 +140,11 @@ func pinnedPrograms(t *testing.T) []pinned {
 	for _, r := range windowsbuild.Releases() {
 		windows = append(windows, fmt.Sprintf("10.0.%d", r.Build))
 	}
-	operators, err := os.ReadDir("lab/prometheusoperator")
+	operators, err := os.ReadDir("lab/cluster/prometheusoperator")
 	must(t, err)
 	for _, d := range operators {
 		if d.IsDir() {
-			prometheus = append(prometheus, module(path.Join("lab/prometheusoperator", d.Name()), "github.com/prometheus-operator/prometheus-operator")...)
+			prometheus = append(prometheus, module(path.Join("lab/cluster/prometheusoperator", d.Name()), "github.com/prometheus-operator/prometheus-operator")...)
 		}
 	}
 	return []pinned{
@@ -164,8 +164,8 @@ func pinnedPrograms(t *testing.T) []pinned {
 		{`controller-runtime`, module("lab", "sigs.k8s.io/controller-runtime")},
 		{`etcd`, module("lab", "go.etcd.io/etcd/server/v3")},
 		{`Helm`, append(module("hack/tools/helm", "helm.sh/helm/v4"), module("hack/tools/helm3", "helm.sh/helm/v3")...)},
-		{`Operator Lifecycle Manager|OLM`, module("lab/olm/programs", "github.com/operator-framework/operator-lifecycle-manager")},
-		{`opm`, module("lab/olm/programs", "github.com/operator-framework/operator-registry")},
+		{`Operator Lifecycle Manager|OLM`, module("lab/suites/olm/programs", "github.com/operator-framework/operator-lifecycle-manager")},
+		{`opm`, module("lab/suites/olm/programs", "github.com/operator-framework/operator-registry")},
 		{`Prometheus operators?|OpenShift [0-9.]+ \||others \|`, prometheus},
 		{`cosign`, module("release/verify", "github.com/sigstore/cosign/v3")},
 		{`krew`, module("release/verify", "sigs.k8s.io/krew")},

@@ -109,8 +109,8 @@ func TestTheCoreHasItsTests(t *testing.T) {
 		t.Fatal("the Makefile has no line CORE := ^Test(...)$$")
 	}
 	for name := range strings.SplitSeq(core[1], "|") {
-		if !hasFunction(t, "lab/e2e", "Test"+name) {
-			t.Errorf("there is no Test%s in lab/e2e", name)
+		if !hasFunction(t, "lab/suites/e2e", "Test"+name) {
+			t.Errorf("there is no Test%s in lab/suites/e2e", name)
 		}
 	}
 }
@@ -152,9 +152,12 @@ func TestEachTestOfTheLabIsRun(t *testing.T) {
 		}
 		seen[dir] = true
 		name := strings.TrimPrefix(dir, "lab/")
-		first, _, _ := strings.Cut(name, "/")
-		named := regexp.MustCompile(`(?m) \./(?:` + name + `|` + first + `/\.\.\.)(?:[ ';]|$)|for m in [^;]*\b` + first + `\b`)
-		if dir != "lab" && !named.MatchString(makefile) {
+		named := name
+		for above := name; above != "."; above = filepath.Dir(above) {
+			named += "|" + above + `/\.\.\.`
+		}
+		run := regexp.MustCompile(`(?m) \./(?:` + named + `)(?:[ ';]|$)|for m in (?:[^ ;]+ )*` + name + `[ ;]`)
+		if dir != "lab" && !run.MatchString(makefile) {
 			t.Errorf("no step of the Makefile runs the tests of %s", dir)
 		}
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/proxy"
+	"github.com/windows-machine-config/wmco/lab/cluster/proxy"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 

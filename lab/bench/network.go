@@ -23,7 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/overlay"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/ovn"
+	"github.com/windows-machine-config/wmco/lab/cluster/ovn"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 

@@ -15,11 +15,11 @@ import (
 	"syscall"
 
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/clusterapi"
-	"github.com/windows-machine-config/wmco/lab/helm"
-	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
+	"github.com/windows-machine-config/wmco/lab/cluster/clusterapi"
+	"github.com/windows-machine-config/wmco/lab/cluster/helm"
+	"github.com/windows-machine-config/wmco/lab/cluster/prometheusoperator"
+	"github.com/windows-machine-config/wmco/lab/cluster/vsphere"
 	"github.com/windows-machine-config/wmco/lab/testenv"
-	"github.com/windows-machine-config/wmco/lab/vsphere"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 

@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // drivePrefix is the Wine prefix of a container.

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // limits are what the kernel enforces for the processes of a container.

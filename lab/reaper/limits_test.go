@@ -5,7 +5,7 @@ package main
 import (
 	"testing"
 
-	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
 )
 
 func TestLimitsOfContainersBecomeTheKernels(t *testing.T) {

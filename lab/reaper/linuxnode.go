@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // runLinuxNode runs a Linux node until the lab is gone. The node's processes are in a cgroup below this process's own, which is the root

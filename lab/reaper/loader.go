@@ -9,8 +9,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // loaderName is the program beside its own loader by which Wine starts every process, if it exists: with the path of the loader as first

@@ -15,8 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"github.com/windows-machine-config/wmco/lab/hns"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/hns"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // A pod network is the kernel's network namespace for a namespace of the network service. A link leads from it to the host, which forwards

@@ -14,9 +14,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/hns"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
+	"github.com/windows-machine-config/wmco/lab/windows/hns"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // networks opens the journal of the host's network service. The caller closes it.

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/hns"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
+	"github.com/windows-machine-config/wmco/lab/windows/hns"
+	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
 // Files by which programs of Linux, and so Wine, resolve names: see resolv.conf(5) and hosts(5).

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
 func TestContainerUsesDNSOfItsEndpoint(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/lab/balancer"
-	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/windows/balancer"
+	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
 // balanceEvery is the shortest time between two changes of the ruleset.

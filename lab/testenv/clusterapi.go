@@ -15,7 +15,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/clusterapi"
+	"github.com/windows-machine-config/wmco/lab/cluster/clusterapi"
 )
 
 // StartClusterAPI installs Cluster API in the cluster, with machines that are hosts of the Env's kind, and starts its controllers and those of a

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
 )
 
 // linuxNode is the name of the Linux node.
@@ -48,7 +48,7 @@ func (env *Env) StartDNS(ctx context.Context) error {
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("looking whether the cluster is an OpenShift cluster: %w", err)
 	}
-	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "lab", "coredns", dir)); err != nil {
+	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "lab", "cluster", "coredns", dir)); err != nil {
 		return fmt.Errorf("installing CoreDNS: %w", err)
 	}
 	return env.waitForDNS(ctx, namespace)

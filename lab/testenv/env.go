@@ -31,8 +31,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/manifest"
-	"github.com/windows-machine-config/wmco/lab/ovn"
+	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
+	"github.com/windows-machine-config/wmco/lab/cluster/ovn"
 )
 
 // User is the account on every host.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
 )
 
 // metricsServer is the name of metrics-server's Service and ServiceAccount in kube-system.
@@ -80,7 +80,7 @@ func (env *Env) metricsServerObjects(ctx context.Context, port int64) ([]*unstru
 		return nil, err
 	}
 	const manifests = "manifests/base/"
-	objects, err := manifest.ReadModule(ctx, filepath.Join(root, "lab", "metricsserver"), lab.MetricsServerModule,
+	objects, err := manifest.ReadModule(ctx, filepath.Join(root, "lab", "cluster", "metricsserver"), lab.MetricsServerModule,
 		manifests+"rbac.yaml", manifests+"service.yaml", manifests+"apiservice.yaml")
 	if err != nil {
 		return nil, err

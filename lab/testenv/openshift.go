@@ -8,8 +8,8 @@ import (
 	"log"
 	"path/filepath"
 
-	"github.com/windows-machine-config/wmco/lab/manifest"
-	"github.com/windows-machine-config/wmco/lab/openshift"
+	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
+	"github.com/windows-machine-config/wmco/lab/cluster/openshift"
 )
 
 // BecomeOpenShift makes the cluster an OpenShift cluster on a platform, and installs what the operator needs there. It can be repeated.

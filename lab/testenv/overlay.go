@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/openshift"
-	"github.com/windows-machine-config/wmco/lab/ovn"
+	"github.com/windows-machine-config/wmco/lab/cluster/openshift"
+	"github.com/windows-machine-config/wmco/lab/cluster/ovn"
 )
 
 // linuxPodNetwork is the range of Linux nodes in the hybrid overlay. They have no pods with addresses of their own.

@@ -79,7 +79,7 @@ func AgnhostPod(flags ...string) corev1.PodSpec {
 func (env *Env) AddAgnhost(ctx context.Context) error { return env.Lab.AddAgnhost(ctx, env.images) }
 
 // WebserverPod is a pod for a Windows node that answers HTTP requests on WebserverPort with its name. It runs
-// lab/containers/webserver with the environment variables given, such as "GRACE_SECONDS=40".
+// lab/windows/containers/webserver with the environment variables given, such as "GRACE_SECONDS=40".
 func WebserverPod(environment ...string) corev1.PodSpec {
 	name := corev1.EnvVar{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
 	container := corev1.Container{

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
+	"github.com/windows-machine-config/wmco/lab/cluster/prometheusoperator"
 )
 
 // Prepare builds everything that an Env with these options needs, unless it is in the cache.

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/windows-machine-config/wmco/lab/winbuild"
+	"github.com/windows-machine-config/wmco/lab/windows/winbuild"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
 )

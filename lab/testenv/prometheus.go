@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/deploy/monitoring"
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/manifest"
-	"github.com/windows-machine-config/wmco/lab/prometheusoperator"
+	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
+	"github.com/windows-machine-config/wmco/lab/cluster/prometheusoperator"
 )
 
 // The ServiceAccount of Prometheus, for which deploy/monitoring has permissions.

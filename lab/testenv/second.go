@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
 )
 
 // SecondOperator installs another operator into a namespace, next to the one of the Env, as OLM does: cluster-scoped objects have their own names,

@@ -55,7 +55,7 @@ func TestNamedChoosesAndNamesWhatDoesNotExist(t *testing.T) {
 // lines determine them. A pin that is raised without them would build a kubelet of two versions, with the stamp of one.
 func TestPinsOfKubernetesAreOfOneVersion(t *testing.T) {
 	files := minorFolders(t)
-	for _, pattern := range []string{"lab/go.mod", "lab/kubernetes/*/go.mod", "lab/upstream/go.mod"} {
+	for _, pattern := range []string{"lab/go.mod", "lab/cluster/kubernetes/*/go.mod", "lab/suites/upstream/go.mod"} {
 		more, err := filepath.Glob(filepath.Join("..", "..", pattern))
 		if err != nil || len(more) == 0 {
 			t.Fatalf("%s matches %q (%v)", pattern, more, err)

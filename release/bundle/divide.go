@@ -124,7 +124,7 @@ func (d *divider) rules(ref rbacv1.RoleRef) (rules []rbacv1.PolicyRule, key stri
 }
 
 // kubernetesRoles returns the ClusterRoles of Kubernetes that the manifests bind, because a CSV has rules instead of references
-// (plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go of Kubernetes; lab/olm compares them with those of an API server).
+// (plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go of Kubernetes; lab/suites/olm compares them with those of an API server).
 func kubernetesRoles() map[string][]rbacv1.PolicyRule {
 	return map[string][]rbacv1.PolicyRule{
 		"system:auth-delegator": {

@@ -79,7 +79,7 @@ func TestEachValueHasAType(t *testing.T) {
 	check("", values, schema)
 }
 
-// TestTheImageOfTheValuesIsAReference: templates quote repository and tag. lab/e2e checks with Helm that a tag or a digest is set.
+// TestTheImageOfTheValuesIsAReference: templates quote repository and tag. lab/suites/e2e checks with Helm that a tag or a digest is set.
 func TestTheImageOfTheValuesIsAReference(t *testing.T) {
 	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})
 	if err != nil {

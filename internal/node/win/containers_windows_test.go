@@ -69,7 +69,7 @@ func mustCreateNetwork(t *testing.T) (namespace string) {
 	return strings.ToLower(space.Id)
 }
 
-// Ports on which the reaper of a lab host serves the lab's vmcompute.dll (lab/guestapi).
+// Ports on which the reaper of a lab host serves the lab's vmcompute.dll (lab/windows/guestapi).
 const (
 	drivesPort    = "6"
 	addressesPort = "7"
@@ -110,7 +110,7 @@ func wide(t *testing.T, text string) *uint16 {
 // TestAListWaitsForNoOther: a hanging call of the Host Compute Service keeps the turn.
 func TestAListWaitsForNoOther(t *testing.T) {
 	if windows.NewLazySystemDLL("vmcompute.dll").Load() != nil {
-		t.Skip("this Windows has no vmcompute.dll: its feature Containers is not enabled, or this Wine lacks lab/hostcompute")
+		t.Skip("this Windows has no vmcompute.dll: its feature Containers is not enabled, or this Wine lacks lab/windows/hostcompute")
 	}
 	c := newContainers(nil)
 	c.turn <- struct{}{}

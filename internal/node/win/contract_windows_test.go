@@ -55,7 +55,7 @@ func TestSystemKeepsItsPromises(t *testing.T) {
 		case !onWine():
 			f.Feature, f.NoFeatures = "", "a test must not enable features of a real Windows"
 		case windows.NewLazySystemDLL("DismApi.dll").Load() != nil:
-			f.Feature, f.NoFeatures = "", "this Wine has no DismApi.dll (lab/shims/dismapi.c)"
+			f.Feature, f.NoFeatures = "", "this Wine has no DismApi.dll (lab/windows/shims/dismapi.c)"
 		}
 		return f
 	})
@@ -99,7 +99,7 @@ func TestContainersKeepTheirPromises(t *testing.T) {
 		case !onWine():
 			f.NoContainers = "a test must not make containers on a real Windows"
 		case windows.NewLazySystemDLL("vmcompute.dll").Load() != nil:
-			f.NoContainers = "this Wine has no vmcompute.dll (lab/hostcompute)"
+			f.NoContainers = "this Wine has no vmcompute.dll (lab/windows/hostcompute)"
 		default:
 			serveReaper(t, drivesPort)
 			f.Container, f.Network = mustCreateContainer, mustCreateNetwork

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// switches inject faults into the lab's DISM (lab/shims/dismapi.c), and features are its features.
+// switches inject faults into the lab's DISM (lab/windows/shims/dismapi.c), and features are its features.
 const (
 	switches = `Software\WMCOLab\DISM`
 	features = `Software\WMCOLab\Features`
@@ -55,7 +55,7 @@ func disabled(t *testing.T) hostapi.System {
 	system := mustHost(t).System
 	mustSet(t, features, "Containers", 0)
 	if state, err := system.Feature(t.Context(), "Containers"); err != nil || state != wicdapi.FeatureDisabled {
-		t.Skipf("no DismApi.dll in this Wine (lab/shims/dismapi.c): %s, %v", state, err)
+		t.Skipf("no DismApi.dll in this Wine (lab/windows/shims/dismapi.c): %s, %v", state, err)
 	}
 	return system
 }

@@ -61,7 +61,7 @@ func mustHaveHNS(t *testing.T) {
 		t.Skip("a test must not make networks on a real Windows: that cuts its connections")
 	}
 	if windows.NewLazySystemDLL("computenetwork.dll").Load() != nil {
-		t.Skip("this Wine has no computenetwork.dll (lab/hostcompute)")
+		t.Skip("this Wine has no computenetwork.dll (lab/windows/hostcompute)")
 	}
 }
 
@@ -69,7 +69,7 @@ func mustHaveHNS(t *testing.T) {
 // because the calls of this process have it open.
 const servedFile = `C:\lab\hns\service`
 
-// serveNetworks is Store.Serve of lab/hns.
+// serveNetworks is Store.Serve of lab/windows/hns.
 func serveNetworks() (release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(servedFile), 0o755); err != nil {
 		return nil, err

@@ -177,7 +177,7 @@ func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, s
 		if err := os.WriteFile(os.Args[3]+`\`+args[0], []byte(strings.Join(os.Environ(), "\n")), 0o600); err != nil {
 			return false, 1
 		}
-	case "serves": // the lab's Host Network Service (Store.Serve in lab/hns), which answers while this file is locked
+	case "serves": // the lab's Host Network Service (Store.Serve in lab/windows/hns), which answers while this file is locked
 		if release, err := serveNetworks(); err == nil {
 			defer release()
 		} else {

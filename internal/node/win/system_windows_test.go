@@ -263,7 +263,7 @@ func TestAFeatureIsPendingUntilTheNextBoot(t *testing.T) {
 	mustBeWine(t)
 	system := mustHost(t).System
 	if _, err := system.EnableFeature(t.Context(), "Containers"); err != nil {
-		t.Skipf("no DismApi.dll in this Wine (lab/shims/dismapi.c): %v", err)
+		t.Skipf("no DismApi.dll in this Wine (lab/windows/shims/dismapi.c): %v", err)
 	}
 	mustSet(t, prefetch, "BootId", 100)
 	mustSet(t, features, "Containers", 0)

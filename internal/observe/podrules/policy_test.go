@@ -11,7 +11,7 @@ import (
 )
 
 // TestPodsByChance compares the rules with each other: assigning a class never leads to a rejection or leaves the pod without a matching node,
-// and policies warn about what kubectl windows lint reports. lab/deploytest does the same with an API server.
+// and policies warn about what kubectl windows lint reports. lab/suites/deploytest does the same with an API server.
 func TestPodsByChance(t *testing.T) {
 	server, classes, seen := newServer(t), runtimeClasses(), map[string]int{}
 	for seed := range uint64(2000) {

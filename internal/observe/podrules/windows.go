@@ -14,7 +14,7 @@ import (
 )
 
 // The checks whether a pod is for Windows, and which nodes it selects, exist twice: for kubectl windows lint, and as expressions for admission
-// policies. A test in lab/deploytest compares both with random pods.
+// policies. A test in lab/suites/deploytest compares both with random pods.
 
 // Node labels that only describe the platform. Kubelets also set the older names, which older manifests select.
 const (

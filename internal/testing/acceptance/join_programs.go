@@ -19,9 +19,9 @@ import (
 
 // The files of a join, in JoinOptions.Files.
 const (
-	controlPlaneProgram = "controlplane.exe" // lab/controlplane
+	controlPlaneProgram = "controlplane.exe" // lab/cluster/controlplane
 	operatorProgram     = "wmco.exe"
-	sshProgram          = "sshd.exe" // lab/sshd/cmd
+	sshProgram          = "sshd.exe" // lab/windows/sshd/cmd
 	setupProgram        = "payload/wicd-setup.exe"
 )
 

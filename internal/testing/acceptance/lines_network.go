@@ -6,7 +6,7 @@ func networkLines() []Line {
 		{
 			ID: "firewall", Title: "Firewall",
 			Text: "Wine has the COM objects without content. The tests use a stand-in of `hnetcfg.dll` that stores " +
-				"rules in the registry (`lab/shims/hnetcfg.c`), and a stand-in of the service. It was not tested " +
+				"rules in the registry (`lab/windows/shims/hnetcfg.c`), and a stand-in of the service. It was not tested " +
 				"that a rule accepts packets, or what a group policy does to it. How Windows returns address " +
 				"ranges is from its documentation: it writes prefixes as masks; other forms are read, too. Hosts " +
 				"of the lab have no firewall and say so.",

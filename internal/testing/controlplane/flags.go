@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Programs, as in the first argument of lab/controlplane.
+// Programs, as in the first argument of lab/cluster/controlplane.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"

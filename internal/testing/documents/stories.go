@@ -10,7 +10,7 @@ func (s Step) Of(b Block) bool {
 
 // Story is what a test runs in one cluster, in order.
 type Story struct {
-	// Test is the test with its folder, as in lab/e2e.TestX, or a folder whose tests share the steps.
+	// Test is the test with its folder, as in lab/suites/e2e.TestX, or a folder whose tests share the steps.
 	Test  string
 	Steps []Step
 }
@@ -33,7 +33,7 @@ const (
 // Installing is the story of a cluster in which the operator is installed and removed in every supported way. It has a registry, and a Linux
 // node that runs the operator.
 func Installing() Story {
-	return Story{"lab/doctest.TestInstallDocuments", []Step{
+	return Story{"lab/suites/doctest.TestInstallDocuments", []Step{
 		{readme, "## Install"},
 		{readme, "# Windows Machine Config Operator"},
 		{install, ""},
@@ -61,7 +61,7 @@ func Hosts() Story {
 	} {
 		steps = append(steps, Step{runbooks + alert + ".md", ""})
 	}
-	return Story{"lab/doctest.TestHostDocuments", append(steps,
+	return Story{"lab/suites/doctest.TestHostDocuments", append(steps,
 		Step{"docs/tasks/reboot.md", ""},
 		Step{"docs/tasks/remove-hosts.md", ""},
 		Step{"docs/tasks/ssh-key.md", "## Create it"},
@@ -76,12 +76,12 @@ func Hosts() Story {
 
 // Usage is the story of a cluster with pods on Wine hosts, and with metrics-server.
 func Usage() Story {
-	return Story{"lab/e2e.TestExamples", []Step{{runbooks + "WindowsMemoryPressure.md", ""}}}
+	return Story{"lab/suites/e2e.TestExamples", []Step{{runbooks + "WindowsMemoryPressure.md", ""}}}
 }
 
 // OpenShift is the story of a cluster with the kinds of OpenShift and of the Prometheus operator, and with registries.
 func OpenShift() Story {
-	return Story{"lab/doctest.TestOpenShiftDocuments", []Step{
+	return Story{"lab/suites/doctest.TestOpenShiftDocuments", []Step{
 		{withOLM, "## Limits of the operator"},
 		{withOLM, "## Permissions in OpenShift's namespaces"},
 		{withOLM, "## Monitoring"},
@@ -98,7 +98,7 @@ func OpenShift() Story {
 
 // olm is the story that needs the Operator Lifecycle Manager.
 func olm() Story {
-	return Story{"lab/olm", []Step{
+	return Story{"lab/suites/olm", []Step{
 		{withOLM, "## Before you begin"},
 		{withOLM, "## Installing with the CLI"},
 		{withOLM, "## Settings of the Deployment"},
@@ -111,13 +111,13 @@ func olm() Story {
 
 // Elsewhere returns the documents whose commands no test runs unchanged, with what is tested of them.
 func Elsewhere() map[string]string {
-	const objects = "lab/deploytest.TestManifests has the API server check its objects; its commands are not run"
+	const objects = "lab/suites/deploytest.TestManifests has the API server check its objects; its commands are not run"
 	const none = "no test runs its commands"
 	return map[string]string{
 		"docs/cloud.md":             objects,
 		"docs/dashboard.md":         none,
 		"docs/development.md":       none,
-		"docs/examples.md":          "lab/e2e.TestExamples applies its objects",
+		"docs/examples.md":          "lab/suites/e2e.TestExamples applies its objects",
 		"docs/fleet.md":             objects,
 		"docs/from-the-original.md": none,
 		"docs/kubectl-windows.md":   none,

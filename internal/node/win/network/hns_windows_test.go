@@ -94,7 +94,7 @@ func TestHangingCallDoesNotBlockCallers(t *testing.T) {
 func mustHaveCalls(t *testing.T) {
 	t.Helper()
 	if windows.NewLazySystemDLL("computenetwork.dll").Load() != nil {
-		t.Skip("this Windows has no computenetwork.dll (on Wine: lab/hostcompute)")
+		t.Skip("this Windows has no computenetwork.dll (on Wine: lab/windows/hostcompute)")
 	}
 }
 

@@ -121,7 +121,7 @@ func TestNodesKeepHyperVWhileClassExists(t *testing.T) {
 	}
 }
 
-// TestDaemonsMayWatchWhatTheyFollowAndNothingElse: in the original operator they could not, and noticed changes by chance. lab/deploytest tests that
+// TestDaemonsMayWatchWhatTheyFollowAndNothingElse: in the original operator they could not, and noticed changes by chance. lab/suites/deploytest tests that
 // the rules suffice for a real API server.
 func TestDaemonsMayWatchWhatTheyFollowAndNothingElse(t *testing.T) {
 	node := func(name string, annotations map[string]string) *corev1.Node {

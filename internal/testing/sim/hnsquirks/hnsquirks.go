@@ -1,5 +1,5 @@
 // Package hnsquirks has the quirks of Windows' Host Network Service that both of its simulations can have: internal/testing/sim, in memory, and
-// lab/hns, for programs on Wine.
+// lab/windows/hns, for programs on Wine.
 package hnsquirks
 
 import (
@@ -21,7 +21,7 @@ type Quirks struct {
 	// NeedsAdapter rejects an overlay without an adapter name. The documentation does not rule that out.
 	NeedsAdapter bool
 	// ChoosesAddress is the host's address on the adapter that Windows chooses if none is named, on a host with several; empty for
-	// sim.HNSOptions.ManagementIP. lab/hns does not have it: the address belongs to the host.
+	// sim.HNSOptions.ManagementIP. lab/windows/hns does not have it: the address belongs to the host.
 	ChoosesAddress string
 	// RefusesHostRoute rejects policy HostRoute, as builds before 18321 may (flannel, device_windows.go).
 	RefusesHostRoute bool
@@ -29,7 +29,7 @@ type Quirks struct {
 	// generation of the API the list of networks, in the first one all lists.
 	ListsLate time.Duration
 	// FindsLate means that, as long as that, the other lists of the second generation lack every second object, too, and that no generation finds
-	// those by their IDs. lab/hns does not have it: its objects are found by ID.
+	// those by their IDs. lab/windows/hns does not have it: its objects are found by ID.
 	FindsLate bool
 	// OmitsAddresses and OmitsVIPs remove the addresses of endpoints and load balancers from the results of the first generation of the API.
 	OmitsAddresses, OmitsVIPs bool
@@ -39,7 +39,7 @@ type Quirks struct {
 	// Ports is the number of ports for load balancers, each of which uses 63 (AgentBaker, Adjust-DynamicPortRange); 0 means no limit.
 	Ports int
 	// StartsLate is how long the service takes to start. The first call starts it and fails (Manual and stopped on Windows Server 2019, K2s#593).
-	// lab/hns does not have it: the service belongs to the host.
+	// lab/windows/hns does not have it: the service belongs to the host.
 	StartsLate time.Duration
 }
 

@@ -1,0 +1,143 @@
+package readiness
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/lab/suites/conformance/suite"
+)
+
+var update = flag.Bool("update", false, "write docs/readiness.md")
+
+const (
+	document     = "../../../../docs/readiness.md"
+	resultFile   = "../result.json"
+	expectedFile = "../expected.yaml"
+)
+
+func committed(t *testing.T) (suite.Result, []suite.Expectation, []Row) {
+	t.Helper()
+	result, err := suite.ReadResult(resultFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(expectedFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expected, err := suite.ParseExpectations(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := Rows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result, expected, rows
+}
+
+// TestTheDocumentIsThatOfTheResult compares docs/readiness.md with the result that is committed. -update writes it.
+func TestTheDocumentIsThatOfTheResult(t *testing.T) {
+	result, expected, rows := committed(t)
+	want := Render(rows, result, expected)
+	if *update {
+		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(have)); diff != "" {
+		t.Errorf("docs/readiness.md is not that of lab/suites/conformance/result.json; run this test with -update: %s", diff)
+	}
+}
+
+func TestListsNameCasesOfTheSuite(t *testing.T) {
+	result, expected, rows := committed(t)
+	if len(result.Cases) == 0 {
+		t.Fatal("the result that is committed has no cases")
+	}
+	known := map[string]bool{}
+	var all []string
+	for _, v := range result.Cases {
+		known[v.Case] = true
+		all = append(all, v.Case)
+	}
+	for _, r := range rows {
+		if cases := regexp.MustCompile(r.Cases); r.Cases != "" && !cases.MatchString(strings.Join(all, "\n")) && !anyMatches(cases, all) {
+			t.Errorf("row %s has no case", r.Name)
+		}
+	}
+	for _, e := range expected {
+		if !known[e.Case] {
+			t.Errorf("expected.yaml has %q, which is no case that applies to Windows", e.Case)
+		}
+	}
+	core, err := os.ReadFile("../core.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.Lines(string(core)) {
+		if !known[strings.TrimSpace(name)] {
+			t.Errorf("core.txt has %q, which is no case that applies to Windows", name)
+		}
+	}
+}
+
+func anyMatches(expression *regexp.Regexp, names []string) bool {
+	for _, name := range names {
+		if expression.MatchString(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestOutcomes(t *testing.T) {
+	const a, b, c, d = "[sig-node] a", "[sig-node] b", "[sig-node] c", "[sig-node] d"
+	known := map[string]suite.Expectation{
+		b: {Case: b, Cause: suite.Wine, Why: "it has none"}, c: {Case: c, Cause: suite.Lab, Why: "no directory", Untried: true},
+	}
+	row := Row{Name: "row", Cases: `^\[sig-node\]`}
+	for name, test := range map[string]struct {
+		row      Row
+		verdicts []suite.Verdict
+		want     string
+	}{
+		"all passed":              {row, []suite.Verdict{{Case: a, State: suite.Passed}, {Case: d, State: suite.Passed}}, "passed: 2"},
+		"nothing was run":         {row, []suite.Verdict{{Case: a, State: suite.NotRun}}, "not run: 1"},
+		"a known failure":         {row, []suite.Verdict{{Case: a, State: suite.Passed}, {Case: b, State: suite.Failed}}, "passed: 1, failed: 1 (Wine: it has none)"},
+		"an unknown failure":      {row, []suite.Verdict{{Case: a, State: suite.Failed}}, "failed: 1 (cause not known)"},
+		"what the lab cannot try": {row, []suite.Verdict{{Case: c, State: suite.NotRun}}, "cannot be tried in the lab: 1 (no directory)"},
+		"what the suite skips":    {row, []suite.Verdict{{Case: a, State: suite.Skipped, Message: "needs | a GPU"}}, `skipped by the suite: 1 (needs \| a GPU)`},
+		"other cases":             {row, []suite.Verdict{{Case: "[sig-apps] a", State: suite.Passed}}, "no such case in this version"},
+		"no cases":                {Row{Why: "upstream has none"}, nil, "cannot be tried in the lab: upstream has none"},
+	} {
+		if outcome := test.row.outcome(test.verdicts, known); outcome != test.want {
+			t.Errorf("%s: %q, want %q", name, outcome, test.want)
+		}
+	}
+}
+
+func TestRowsAreStrict(t *testing.T) {
+	const good = "- {name: a, table: kep, feature: f, cases: x}\n"
+	if rows, err := parseRows([]byte(good)); err != nil || len(rows) != 1 {
+		t.Errorf("the rows are %v (%v)", rows, err)
+	}
+	for name, text := range map[string]string{
+		"an unknown field": "- {name: a, table: kep, feature: f, cases: x, more: y}", "a name twice": good + good, "an unknown table": "- {name: a, table: b, feature: f, cases: x}",
+		"no cases and no reason": "- {name: a, table: kep, feature: f}", "cases and a reason": "- {name: a, table: kep, feature: f, cases: x, why: y}",
+		"no expression": "- {name: a, table: kep, feature: f, cases: (}", "no feature": "- {name: a, table: kep, cases: x}", "a name with spaces": "- {name: a b, table: kep, feature: f, cases: x}",
+	} {
+		if rows, err := parseRows([]byte(text)); err == nil {
+			t.Errorf("%s: the rows are %v", name, rows)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/cluster/helm"
+	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+const operatorName = "windows-machine-config-operator"
+
+// released is a cluster in which Helm installed the operator.
+type released struct {
+	place
+	helm *helm.Helm
+	// first and second are the folders of the charts of two versions.
+	first, second string
+}
+
+// TestHelmRelease installs, upgrades, rolls back and uninstalls the chart. The operator runs as the pod of the release on a real Linux node, and a
+// simulated host joins through it.
+func TestHelmRelease(t *testing.T) {
+	needs(t, lab.CanRunLinuxNodes())
+	h, _ := newHelm(t)
+	r := released{helm: h, first: chartOf(t, h, "0.1.0", ""), second: chartOf(t, h, "0.2.0", "ghcr.io/windows-machine-config/wmco:v0.2.0")}
+	var notes string
+	r.place = newPlace(t, testenv.Options{SimulatedHosts: 1, Pod: true, Install: func(_ context.Context, env *testenv.Env) error {
+		h.Kubeconfig = env.Kubeconfig
+		var err error
+		notes, err = r.run("install", "wmco", r.first, "--create-namespace", "--wait")
+		return err
+	}})
+	for _, part := range []string{
+		"kubectl label namespace " + api.DefaultNamespace + " pod-security.kubernetes.io/enforce=privileged", "secret generic cloud-private-key", "configmap windows-instances",
+	} {
+		if !strings.Contains(notes, part) {
+			t.Errorf("after the installation Helm does not say %q:\n%s", part, notes)
+		}
+	}
+	if strings.Contains(notes, "openshift.enabled") {
+		t.Errorf("Helm speaks of OpenShift:\n%s", notes)
+	}
+	r.joinAll()
+	joined := r.node("win-1").UID
+
+	t.Run("missing permission", func(t *testing.T) { r.in(t).saysWhatIsMissing() })
+	t.Run("upgrade and rollback", func(t *testing.T) {
+		r := r.in(t)
+		must(t, r.Pod.Push(t.Context(), r.Payload, "v0.2.0"))
+		r.must("upgrade", "wmco", r.second, "--wait", "--set", "resources.limits.memory=2Gi")
+		r.expectPod("v0.2.0", "2Gi")
+		r.must("rollback", "wmco", "1", "--wait")
+		r.expectPod("v0.1.0", "1Gi")
+		if now := r.node("win-1").UID; now != joined {
+			t.Error("the node was replaced by an upgrade of the release")
+		}
+	})
+	t.Run("a second release", func(t *testing.T) {
+		if _, err := r.helm.Run(t.Context(), "install", "other", r.first, "--namespace", "other", "--create-namespace"); err == nil || !strings.Contains(err.Error(), "wmco") {
+			t.Errorf("a second release gives %v, want an error that names the first", err)
+		}
+	})
+	t.Run("uninstall while a host is joined", func(t *testing.T) { r.in(t).refusesToUninstall() })
+	t.Run("uninstall when all hosts have left", func(t *testing.T) { r.in(t).uninstalls() })
+}
+
+func (r released) in(t *testing.T) released {
+	r.place = r.place.in(t)
+	return r
+}
+
+// run runs Helm in the operator's namespace.
+func (r released) run(args ...string) (string, error) {
+	return r.helm.Run(context.Background(), append(args, "--namespace", api.DefaultNamespace)...)
+}
+
+func (r released) must(args ...string) (output string) {
+	r.t.Helper()
+	output, err := r.run(args...)
+	must(r.t, err)
+	return output
+}
+
+// expectPod checks the image and the memory limit of the operator's pod.
+func (r released) expectPod(tag, memory string) {
+	r.t.Helper()
+	c := r.readyPod().Spec.Containers[0]
+	if want := "ghcr.io/windows-machine-config/wmco:" + tag; c.Image != want || c.Resources.Limits.Memory().String() != memory {
+		r.t.Errorf("the container has image %s and %s of memory, want %s and %s", c.Image, c.Resources.Limits.Memory(), want, memory)
+	}
+}
+
+func (r released) refusesToUninstall() {
+	before := r.objects()
+	_, err := r.run("uninstall", "wmco")
+	if err == nil {
+		r.t.Fatal("the release was uninstalled")
+	}
+	for _, part := range []string{r.Hosts()[0].Address, "Nothing was uninstalled", "kubectl delete windowsinstances --all -n " + api.DefaultNamespace, "release=true", "--no-hooks"} {
+		if !strings.Contains(err.Error(), part) {
+			r.t.Errorf("Helm does not say %q: %v", part, err)
+		}
+	}
+	r.t.Logf("helm uninstall says: %v", err)
+	compare(r.t, r.objects(), before)
+	// For Helm the release is partly uninstalled, as deploy/README.md explains; it can be upgraded only after this.
+	r.must("rollback", "wmco", "3")
+	r.must("upgrade", "wmco", r.first)
+}
+
+// objects returns the objects of the release, without the fields that Kubernetes and Helm add to their specification.
+func (r released) objects() map[string]*unstructured.Unstructured {
+	r.t.Helper()
+	objects := rendered(r.t, r.helm, r.first, "--no-hooks")
+	for key, o := range objects {
+		got := &unstructured.Unstructured{}
+		got.SetGroupVersionKind(o.GroupVersionKind())
+		if err := r.Client.Get(r.t.Context(), client.ObjectKeyFromObject(o), got); err != nil {
+			r.t.Fatalf("%s: %v", key, err)
+		}
+		got.SetManagedFields(nil)
+		got.SetResourceVersion("")
+		unstructured.RemoveNestedField(got.Object, "status")
+		objects[key] = got
+	}
+	return objects
+}
+
+func (r released) uninstalls() {
+	r.leaveAll()
+	r.must("uninstall", "wmco", "--wait")
+	for key, o := range rendered(r.t, r.helm, r.first, "--no-hooks") {
+		got := &unstructured.Unstructured{}
+		got.SetGroupVersionKind(o.GroupVersionKind())
+		err := r.Client.Get(r.t.Context(), client.ObjectKeyFromObject(o), got)
+		if isKept := o.GetKind() == "CustomResourceDefinition"; isKept != (err == nil) || !isKept && !apierrors.IsNotFound(err) {
+			r.t.Errorf("%s after the uninstallation: %v", key, err)
+		}
+	}
+	var config v1alpha1.WindowsConfig
+	r.get(types.NamespacedName{Name: api.WindowsConfigName}, &config)
+	var secret corev1.Secret
+	r.get(ours(api.PrivateKeySecret), &secret)
+	hook := &unstructured.Unstructured{}
+	hook.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+	if err := r.Client.Get(r.t.Context(), ours(operatorName+"-uninstall"), hook); !apierrors.IsNotFound(err) {
+		r.t.Errorf("the hook's ConfigMap stayed (%v)", err)
+	}
+	// The release adopts objects that kubectl installed.
+	root, err := testenv.Repository(r.t.Context())
+	must(r.t, err)
+	must(r.t, manifest.Apply(r.t.Context(), r.Lab.ControlPlane.RESTConfig(), root+"/deploy"))
+	if _, err := r.run("install", "wmco", r.second); err == nil {
+		r.t.Error("Helm took over objects of others without being told")
+	}
+	r.must("install", "wmco", r.second, "--take-ownership", "--force-conflicts", "--wait")
+	r.expectPod("v0.2.0", "1Gi")
+}
+
+// leaveAll removes all hosts, as the notes of the refused uninstallation describe.
+func (r released) leaveAll() {
+	r.t.Helper()
+	r.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})
+	for _, i := range r.instances() {
+		must(r.t, client.IgnoreNotFound(r.Client.Delete(r.t.Context(), &i)))
+	}
+	r.eventually("all hosts have left", func(context.Context) string {
+		if n := len(r.instances()); n > 0 {
+			return "there are instances"
+		}
+		return ""
+	})
+}
+
+// saysWhatIsMissing revokes permissions of the operator, and restores them.
+func (r released) saysWhatIsMissing() {
+	binding := &rbacv1.ClusterRoleBinding{}
+	r.get(client.ObjectKey{Name: operatorName}, binding)
+	r.remove(binding)
+	r.remove(r.readyPod())
+	r.eventually("the termination message says what is missing", func(ctx context.Context) string {
+		var pods corev1.PodList
+		if err := r.Client.List(ctx, &pods, client.InNamespace(ours("").Namespace)); err != nil {
+			return err.Error()
+		}
+		var messages []string
+		for _, pod := range pods.Items {
+			for _, s := range pod.Status.ContainerStatuses {
+				for _, ended := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+					if ended != nil && strings.HasPrefix(ended.Message, "missing permissions: list windowsconfigs") && !strings.Contains(ended.Message, "\n") {
+						return ""
+					}
+					messages = append(messages, fmt.Sprintf("%+v", ended))
+				}
+			}
+		}
+		return fmt.Sprintf("the containers ended with %q", messages)
+	})
+	binding.ObjectMeta = metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels, Annotations: binding.Annotations}
+	r.create(binding)
+	r.readyPod() // the kubelet restarts the container
+}

@@ -1,0 +1,285 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/shared/platform"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/cluster/openshift"
+	"github.com/windows-machine-config/wmco/lab/cluster/vsphere"
+	"github.com/windows-machine-config/wmco/lab/cluster/vsphere/vcenter"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// machineSetName is short, because the names of the Machines are also host names.
+const machineSetName = "win"
+
+// onVSphere is a place in a vCenter.
+type onVSphere struct {
+	place
+	vcenter *vcenter.Server
+}
+
+// TestVSphere has OpenShift's own controllers for vSphere, and vSphere's own cloud-controller-manager, make nodes of virtual machines of a simulated
+// vCenter: those of a MachineSet that kubectl windows has written, which a MachineHealthCheck replaces, and one that an administrator has created.
+func TestVSphere(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: platform.VSphere})
+	v := p.startVSphere()
+	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
+
+	own := p.Hosts()[0]
+	p.joinAll()
+	v.expectInitialized(own.Name)
+
+	_ = t.Run("a MachineSet becomes a node", func(t *testing.T) {
+		v := v.in(t)
+		v.createMachineSet()
+		v.expectMachines(1)
+	}) && t.Run("a virtual machine that fails is replaced", func(t *testing.T) { v.in(t).isReplaced() }) && t.Run("it grows", func(t *testing.T) {
+		v := v.in(t)
+		v.scale(2)
+		v.expectMachines(2)
+	}) && t.Run("it shrinks", func(t *testing.T) {
+		v := v.in(t)
+		v.scale(0)
+		v.expectMachines(0)
+		v.expectAllReady()
+	}) && t.Run("the cluster autoscaler scales it from zero", func(t *testing.T) { v.in(t).isScaledByLoad() })
+	t.Run("an administrator's virtual machine has a name in upper case", func(t *testing.T) { v.in(t).ownMachine() })
+}
+
+func (v onVSphere) in(t *testing.T) onVSphere { return onVSphere{v.place.in(t), v.vcenter} }
+
+// startVSphere creates a vCenter that has the existing host as a virtual machine, and starts the controllers.
+func (p place) startVSphere() onVSphere {
+	p.t.Helper()
+	ctx := p.t.Context()
+	root, err := testenv.Repository(ctx)
+	must(p.t, err)
+	cloud, err := vcenter.Start(ctx, openshift.InfrastructureName)
+	must(p.t, err)
+	p.t.Cleanup(cloud.Close)
+	must(p.t, vsphere.Install(ctx, p.Client, cloud.Address()))
+	for _, h := range p.Hosts() {
+		must(p.t, cloud.Clone(ctx, h.Name))
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		vcenter.NewGuests(cloud, p.Lab, func(err error) { p.t.Log(err) }).Run(working)
+	}()
+	p.t.Cleanup(func() { stop(); <-done })
+	programs := vsphere.Programs{Root: root, Dir: p.t.TempDir(), Progress: p.t.Output()}
+	started, err := programs.Start(ctx, p.Lab.ControlPlane, p.Kubeconfig, cloud.Address())
+	p.t.Cleanup(func() {
+		if p.t.Failed() {
+			p.t.Log("the ends of the logs of the controllers:\n" + started.Log())
+		}
+		started.Stop()
+	})
+	must(p.t, err)
+	return onVSphere{p, cloud}
+}
+
+// expectInitialized waits until the cloud-controller-manager has initialized the node of a virtual machine.
+func (v onVSphere) expectInitialized(node string) {
+	v.t.Helper()
+	eventuallyOf(v.place, "node "+node+" is initialized", types.NamespacedName{Name: node}, func(n *corev1.Node) string {
+		return v.uninitialized(n)
+	})
+}
+
+// uninitialized returns which values of the cloud a node lacks.
+func (v onVSphere) uninitialized(n *corev1.Node) (missing string) {
+	waits := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
+	got := fmt.Sprintf("taints %v, provider ID %s, labels %v, addresses %v", n.Spec.Taints, n.Spec.ProviderID, n.Labels, n.Status.Addresses)
+	switch {
+	case waits, !strings.HasPrefix(n.Spec.ProviderID, "vsphere://"):
+		return "it waits: " + got
+	case n.Labels[corev1.LabelTopologyZone] != vsphere.Zone, n.Labels[corev1.LabelTopologyRegion] != vsphere.Region:
+		return "it is not in its zone: " + got
+	case !strings.HasPrefix(n.Labels[corev1.LabelInstanceTypeStable], "vsphere-vm.cpu-"):
+		return "it has no instance type: " + got
+	}
+	return ""
+}
+
+// createMachineSet creates the MachineSet that kubectl windows machineset prints.
+func (v onVSphere) createMachineSet() {
+	v.t.Helper()
+	plugin, err := v.Plugin(v.t.Context())
+	must(v.t, err)
+	result, err := plugin.Run(v.t.Context(), "machineset", "--image", vsphere.Template, "--name", machineSetName)
+	if err != nil || result.Code != 0 {
+		v.t.Fatalf("kubectl windows machineset: exit code %d, %v:\n%s", result.Code, err, result.All())
+	}
+	made := &unstructured.Unstructured{}
+	must(v.t, yaml.UnmarshalStrict([]byte(result.Out), &made.Object))
+	v.create(made)
+}
+
+// machineSet returns the MachineSet without its spec.
+func (v onVSphere) machineSet() *unstructured.Unstructured {
+	set := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": vsphere.Namespace, "name": machineSetName}}}
+	set.SetAPIVersion(openshift.MachineAPI)
+	set.SetKind("MachineSet")
+	return set
+}
+
+func (v onVSphere) scale(replicas int64) {
+	v.t.Helper()
+	set := v.machineSet()
+	now := set.DeepCopy()
+	now.Object["spec"] = map[string]any{"replicas": replicas}
+	must(v.t, v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)))
+}
+
+// expectMachines waits until there are as many Machines as wanted, each Running with its own virtual machine, instance and Ready node, and nothing is
+// left of removed ones.
+func (v onVSphere) expectMachines(want int) {
+	v.t.Helper()
+	v.eventually(fmt.Sprintf("there are %d Machines with Ready nodes", want), func(ctx context.Context) string {
+		var machines unstructured.UnstructuredList
+		machines.SetAPIVersion(openshift.MachineAPI)
+		machines.SetKind("MachineList")
+		if err := v.Client.List(ctx, &machines, client.InNamespace(vsphere.Namespace)); err != nil {
+			return err.Error()
+		}
+		names := []string{v.Hosts()[0].Name}
+		for i := range machines.Items {
+			m := &machines.Items[i]
+			if missing := v.notRunning(ctx, m); missing != "" {
+				return fmt.Sprintf("Machine %s: %s; its status is %v", m.GetName(), missing, m.Object["status"])
+			}
+			names = append(names, m.GetName())
+		}
+		if len(machines.Items) != want {
+			return fmt.Sprintf("there are %d", len(machines.Items))
+		}
+		return v.differs(ctx, names)
+	})
+}
+
+// isReplaced turns the virtual machine of the only Machine off: a MachineHealthCheck deletes the Machine, and the MachineSet makes another one.
+func (v onVSphere) isReplaced() {
+	check := vsphere.MachineHealthCheck(machineSetName)
+	v.create(check)
+	v.eventually("the MachineHealthCheck counts the Machine", func(ctx context.Context) string {
+		if err := v.Client.Get(ctx, client.ObjectKeyFromObject(check), check); err != nil {
+			return err.Error()
+		}
+		if healthy, _, _ := unstructured.NestedInt64(check.Object, "status", "currentHealthy"); healthy != 1 {
+			return fmt.Sprintf("its status is %v", check.Object["status"])
+		}
+		return ""
+	})
+	names, err := v.vcenter.Names(v.t.Context())
+	must(v.t, err)
+	lost := slices.IndexFunc(names, func(name string) bool { return name != v.Hosts()[0].Name })
+	must(v.t, v.vcenter.PowerOff(v.t.Context(), names[lost]))
+	v.expectGone(types.NamespacedName{Name: names[lost]}, &corev1.Node{})
+	v.expectMachines(1)
+	v.remove(check) // nothing else is replaced
+}
+
+// notRunning returns what a Machine lacks to be running.
+func (v onVSphere) notRunning(ctx context.Context, m *unstructured.Unstructured) (missing string) {
+	phase, _, _ := unstructured.NestedString(m.Object, "status", "phase")
+	node, _, _ := unstructured.NestedString(m.Object, "status", "nodeRef", "name")
+	id, _, _ := unstructured.NestedString(m.Object, "spec", "providerID")
+	var n corev1.Node
+	switch {
+	case phase != "Running":
+		return "it is " + phase
+	case node != m.GetName():
+		return "its node is " + node
+	}
+	if err := v.Client.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
+		return err.Error()
+	}
+	if n.Spec.ProviderID != id {
+		return fmt.Sprintf("its node has provider ID %s", n.Spec.ProviderID)
+	}
+	if missing := v.uninitialized(&n); missing != "" {
+		return missing
+	}
+	var i v1alpha1.WindowsInstance
+	if err := v.Client.Get(ctx, ours(m.GetName()), &i); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// differs returns how virtual machines, nodes of instances and Windows nodes differ from these names.
+func (v onVSphere) differs(ctx context.Context, names []string) string {
+	slices.Sort(names)
+	virtual, err := v.vcenter.Names(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	var instances v1alpha1.WindowsInstanceList
+	var nodes corev1.NodeList
+	if err := v.Client.List(ctx, &instances); err != nil {
+		return err.Error()
+	}
+	if err := v.Client.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}); err != nil {
+		return err.Error()
+	}
+	var inCluster, asNodes []string
+	for _, i := range instances.Items {
+		if i.Status.NodeRef == nil {
+			return fmt.Sprintf("instance %s has no node", i.Name)
+		}
+		inCluster = append(inCluster, i.Status.NodeRef.Name)
+	}
+	for _, n := range nodes.Items {
+		asNodes = append(asNodes, n.Name)
+	}
+	for what, found := range map[string][]string{"virtual machines": virtual, "nodes of instances": inCluster, "nodes": asNodes} {
+		if slices.Sort(found); !slices.Equal(found, names) {
+			return fmt.Sprintf("the %s are %v, want %v", what, found, names)
+		}
+	}
+	return ""
+}
+
+// ownMachine creates a virtual machine as an administrator does. The setup of Windows has given it a name in upper case, by which vSphere's
+// controller does not find it, and the administrator follows docs/cloud.md.
+func (v onVSphere) ownMachine() {
+	const name = "byo"
+	must(v.t, v.vcenter.Clone(v.t.Context(), name))
+	var hostName, address string
+	v.eventually("VMware Tools report the virtual machine", func(ctx context.Context) (missing string) {
+		var err error
+		if hostName, address, err = v.vcenter.Guest(ctx, name); err != nil {
+			return err.Error()
+		}
+		if hostName == "" || address == "" {
+			return "they have not"
+		}
+		return ""
+	})
+	node := strings.ToLower(hostName)
+	if hostName == node {
+		v.t.Fatalf("the host's name is %s, want one in upper case", hostName)
+	}
+	instance := v.announce(testenv.Host{Name: node, Address: address}, func(i *v1alpha1.WindowsInstance) { i.Spec.Hostname = node })
+	v.expectInitialized(node)
+	v.expectReady(instance)
+}
