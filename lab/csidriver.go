@@ -20,7 +20,7 @@ const (
 	registrarImage = "mcr.microsoft.com/oss/v2/kubernetes-csi/csi-node-driver-registrar:v2.15.0"
 )
 
-// smbMappings is a folder on a host with a file for each share that csidriver/node has mapped.
+// smbMappings is a folder on a host with a file for each share that cluster/csidriver/node has mapped.
 const smbMappings = `C:\lab\smb`
 
 func azureFileProgram() program {
@@ -37,8 +37,8 @@ func csiNodeProgram() program {
 	}
 }
 
-// AddAzureFile adds the images of Azure File's node plugin for Windows to a registry of StartPodImages: the driver itself, with csidriver/node in
-// place of its PowerShell and of node-driver-registrar.
+// AddAzureFile adds the images of Azure File's node plugin for Windows to a registry of StartPodImages: the driver itself, with
+// cluster/csidriver/node in place of its PowerShell and of node-driver-registrar.
 func (l *Lab) AddAzureFile(ctx context.Context, r *Registry) error {
 	driver, err := l.cache.content(ctx, azureFileProgram())
 	if err != nil {
@@ -64,7 +64,7 @@ func (l *Lab) AddAzureFile(ctx context.Context, r *Registry) error {
 	return nil
 }
 
-// MappedShare returns the user with whom a host has mapped the share of a file server, as csidriver/node recorded it.
+// MappedShare returns the user with whom a host has mapped the share of a file server, as cluster/csidriver/node recorded it.
 func (h *Host) MappedShare(s *FileServer) (user string, err error) {
 	content, err := h.ReadFile(smbMappings + `\` + s.address + "_" + SharedFolder)
 	return string(content), err

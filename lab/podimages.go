@@ -27,7 +27,7 @@ const (
 	AgnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
 )
 
-// WebserverProgram is the program of WebserverImage; see the command containers/webserver.
+// WebserverProgram is the program of WebserverImage; see the command windows/containers/webserver.
 const WebserverProgram = `C:\webserver.exe`
 
 // ImageSources are the registries in the names of the images.
@@ -76,7 +76,7 @@ func (l *Lab) AddAgnhost(ctx context.Context, r *Registry) error {
 	return r.pushProgram(ctx, AgnhostImage, "", agnhost)
 }
 
-// coreDNSImage is the cluster's DNS; coredns/deploy uses it.
+// coreDNSImage is the cluster's DNS; cluster/coredns/deploy uses it.
 const coreDNSImage = "lab.test/coredns:1"
 
 func coreDNSProgram() program {

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/image"
 )
 
-// standIn is an image named in the documents, with the lab's web server in place of its programs. See containers/webserver.
+// standIn is an image named in the documents, with the lab's web server in place of its programs. See windows/containers/webserver.
 type standIn struct {
 	name string
 	// build is 0 for all builds of Windows.

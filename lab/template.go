@@ -29,7 +29,8 @@ var ErrNoWindows = errors.New("no Windows hosts on this machine")
 func guestProgram() program {
 	return program{
 		pkg: "windows/guest", about: "building the hosts' own programs",
-		env: []string{"GOOS=windows", "GOARCH=amd64"}, sources: []string{"windows/sshd", "../internal/testing/sshserver", "windows/guestapi", "windows/hns"},
+		env:     []string{"GOOS=windows", "GOARCH=amd64"},
+		sources: []string{"windows/sshd", "../internal/testing/sshserver", "windows/guestapi", "windows/hns"},
 	}
 }
 
@@ -44,7 +45,8 @@ func reaperProgram() program {
 func hostComputeLibrary() program {
 	return program{
 		pkg: "windows/hostcompute", about: "building the simulation of Windows' container services", library: true,
-		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=1", "CC=" + compiler}, sources: []string{"windows/guestapi", "windows/hcs", "windows/hns", "windows/hostspec"},
+		env:     []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=1", "CC=" + compiler},
+		sources: []string{"windows/guestapi", "windows/hcs", "windows/hns", "windows/hostspec"},
 	}
 }
 
@@ -227,7 +229,7 @@ func registryEntries() []guestapi.RegistryEntry {
 		text(current, "ReleaseId", "2009"),
 		text(current, "DisplayVersion", "21H2"),
 		text(`HKLM\SYSTEM\CurrentControlSet\Control\ProductOptions`, "ProductType", "ServerNT"),
-		number(`HKLM\Software\WMCOLab\Features`, "Containers", 1), // enabled; see shims/dismapi.c
+		number(`HKLM\Software\WMCOLab\Features`, "Containers", 1), // enabled; see windows/shims/dismapi.c
 		text(`HKLM\SYSTEM\HardwareConfig`, "LastConfig", "{00000000-0000-0000-0000-000000000000}"),
 		number(`HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId", 0),
 		// Both are milliseconds. Wine 8 ignores them unless they are strings. On Wine, the process of a service sometimes hangs at exit; on Windows
