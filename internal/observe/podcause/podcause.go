@@ -116,8 +116,8 @@ func classMissing(pod *corev1.Pod, known Cluster) Cause {
 func containersWait(pod *corev1.Pod, known Cluster) Cause {
 	c := Waiting(pod)
 	switch {
-	case c.Reason == "ImagePullBackOff" && ofImages(Told(pod).Reason): // between two attempts, older kubelets do not report the reason
-		return Told(pod)
+	case c.Reason == "ImagePullBackOff" && ofImages(Reported(pod).Reason): // between two attempts, older kubelets do not report the reason
+		return Reported(pod)
 	case !slices.Contains(api.PodReasons(), c.Reason):
 		return Cause{}
 	case c.Reason != api.EventImageForAnotherBuild:
@@ -150,8 +150,8 @@ func (c Cause) For(current windowsbuild.Image) Cause {
 	return c
 }
 
-// Told returns the cause in the pod's annotation.
-func Told(pod *corev1.Pod) Cause {
+// Reported returns the cause that the pod's annotation contains.
+func Reported(pod *corev1.Pod) Cause {
 	reason, message, _ := strings.Cut(pod.Annotations[api.AnnotationDoesNotStart], ": ")
 	return Cause{Reason: reason, Message: message}
 }

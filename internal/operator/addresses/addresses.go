@@ -27,8 +27,8 @@ type Cluster struct {
 	Uncounted         string
 }
 
-// howToKnow is where users record the keys of hosts.
-const howToKnow = "spec.hostKey or ConfigMap windows-known-hosts"
+// hostKeyFields names the places where users record host keys.
+const hostKeyFields = "spec.hostKey or ConfigMap windows-known-hosts"
 
 // Refuse explains why no Windows host can be reached at an address, as text to follow the address; "" if one can.
 func (c Cluster) Refuse(ip netip.Addr) string {
@@ -41,9 +41,9 @@ func (c Cluster) Refuse(ip netip.Addr) string {
 	return c.RefuseClaimed(ip)
 }
 
-// RefuseFurther explains why an IPv4 or IPv6 address cannot be an additional address of a Windows host, which its key does not prove; as text to
-// follow the address, "" if it can.
-func (c Cluster) RefuseFurther(ip netip.Addr) string {
+// RefuseAdditional explains why an IPv4 or IPv6 address cannot be an additional address of a Windows host, which no SSH key proves; as text to follow
+// the address, "" if it can.
+func (c Cluster) RefuseAdditional(ip netip.Addr) string {
 	ip = ip.Unmap()
 	if reason := c.refuseOwn(ip); reason != "" {
 		return reason
@@ -54,8 +54,8 @@ func (c Cluster) RefuseFurther(ip netip.Addr) string {
 
 // refuseOwn checks an address against everything but Services.
 func (c Cluster) refuseOwn(ip netip.Addr) string {
-	if says := Special(ip); says != "" {
-		return says
+	if reason := Special(ip); reason != "" {
+		return reason
 	}
 	for _, s := range c.Servers {
 		if s.Unmap() == ip {
@@ -63,7 +63,7 @@ func (c Cluster) refuseOwn(ip netip.Addr) string {
 		}
 	}
 	if node, taken := c.Nodes[ip]; taken {
-		return fmt.Sprintf("is an address of Node %s, which is not Windows; if the Node is wrong, set the host's key in %s", node, howToKnow)
+		return fmt.Sprintf("is an address of Node %s, which is not Windows; if the Node is wrong, set the host's key in %s", node, hostKeyFields)
 	}
 	if p, in := within(c.Services, ip); in {
 		return fmt.Sprintf("is in the cluster's range for Services, %s", p)
@@ -76,15 +76,15 @@ func (c Cluster) refuseOwn(ip netip.Addr) string {
 
 // RefuseClaimed names the Service that diverts connections to an address to its pods, as text to follow the address; "" if there is none.
 func (c Cluster) RefuseClaimed(ip netip.Addr) string {
-	reason, isNow := c.claimOf(ip.Unmap())
-	if isNow {
-		reason += ", or set the host's key in " + howToKnow
+	reason, isCurrent := c.claimOf(ip.Unmap())
+	if isCurrent {
+		reason += ", or set the host's key in " + hostKeyFields
 	}
 	return reason
 }
 
-// claimOf names the Service that claims an address or recently did, with the remedy; isNow reports whether it still does.
-func (c Cluster) claimOf(ip netip.Addr) (reason string, isNow bool) {
+// claimOf names the Service that claims or recently claimed an address, with the remedy; isCurrent reports whether it still claims it.
+func (c Cluster) claimOf(ip netip.Addr) (reason string, isCurrent bool) {
 	if by := c.Claimed[ip]; by != "" {
 		return fmt.Sprintf("is in %s, whose pods would answer for the host; remove it there if it belongs to the host", by), true
 	}

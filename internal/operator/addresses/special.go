@@ -8,7 +8,7 @@ import (
 
 type meaning struct {
 	prefix netip.Prefix
-	says   string
+	reason string
 }
 
 // Purposes of ranges.
@@ -19,7 +19,7 @@ const (
 	multicast  = "is a multicast address"
 	metadata   = "belongs to a cloud's own services, which give machines their credentials"
 	protocols  = "is reserved for protocols (IANA)"
-	carries    = "embeds an IPv4 address, to which a router would translate it"
+	embedsIPv4 = "embeds an IPv4 address, to which a router would translate it"
 	deprecated = "is in a deprecated range (IANA)"
 )
 
@@ -27,57 +27,57 @@ const (
 // (https://www.iana.org/assignments/iana-ipv4-special-registry, and that of IPv6), and addresses of clouds' metadata services outside of these.
 // Private ranges are not special, and neither are those that networks use like private ones: 100.64.0.0/10, 198.18.0.0/15. The first match wins.
 func meanings() []meaning {
-	of := func(text, says string) meaning { return meaning{netip.MustParsePrefix(text), says} }
+	special := func(text, reason string) meaning { return meaning{netip.MustParsePrefix(text), reason} }
 	return []meaning{
-		of("0.0.0.0/8", noHost),
-		of("127.0.0.0/8", loopback),
-		of("169.254.0.0/16", linkLocal),
-		of("168.63.129.16/32", metadata),   // Azure
-		of("100.100.100.200/32", metadata), // Alibaba
-		of("192.0.0.192/32", metadata),     // Oracle
-		of("192.0.0.0/24", protocols),
-		of("192.88.99.0/24", deprecated), // 6to4 relays
-		of("224.0.0.0/4", multicast),
-		of("255.255.255.255/32", "is the broadcast address"),
-		of("240.0.0.0/4", "is in reserved class E, which Windows does not support"),
+		special("0.0.0.0/8", noHost),
+		special("127.0.0.0/8", loopback),
+		special("169.254.0.0/16", linkLocal),
+		special("168.63.129.16/32", metadata),   // Azure
+		special("100.100.100.200/32", metadata), // Alibaba
+		special("192.0.0.192/32", metadata),     // Oracle
+		special("192.0.0.0/24", protocols),
+		special("192.88.99.0/24", deprecated), // 6to4 relays
+		special("224.0.0.0/4", multicast),
+		special("255.255.255.255/32", "is the broadcast address"),
+		special("240.0.0.0/4", "is in reserved class E, which Windows does not support"),
 
-		of("::/128", noHost),
-		of("::1/128", loopback),
-		of("::/96", deprecated),                       // IPv4-compatible
-		of("::ffff:0:0:0/96", carries),                // SIIT
-		of("64:ff9b:1::/48", carries),                 // NAT64 of local networks (RFC 8215)
-		of("100::/64", "is a discard-only address"),   // RFC 6666
-		of("100:0:0:1::/64", "is not a host address"), // RFC 9780
-		of("fd00:ec2::/32", metadata),                 // AWS
-		of("fd20:ce::254/128", metadata),              // Google Cloud
-		of("fd00:c1::a9fe:a9fe/128", metadata),        // Oracle
-		of("fd00:42::42/128", metadata),               // Scaleway
-		of("2001::/23", protocols),                    // Teredo, ORCHID and others
-		of("2002::/16", carries),                      // 6to4
-		of("5f00::/16", protocols),                    // segment routing
-		of("fe80::/10", linkLocal),
-		of("fec0::/10", deprecated), // site-local
-		of("ff00::/8", multicast),
+		special("::/128", noHost),
+		special("::1/128", loopback),
+		special("::/96", deprecated),                       // IPv4-compatible
+		special("::ffff:0:0:0/96", embedsIPv4),             // SIIT
+		special("64:ff9b:1::/48", embedsIPv4),              // NAT64 of local networks (RFC 8215)
+		special("100::/64", "is a discard-only address"),   // RFC 6666
+		special("100:0:0:1::/64", "is not a host address"), // RFC 9780
+		special("fd00:ec2::/32", metadata),                 // AWS
+		special("fd20:ce::254/128", metadata),              // Google Cloud
+		special("fd00:c1::a9fe:a9fe/128", metadata),        // Oracle
+		special("fd00:42::42/128", metadata),               // Scaleway
+		special("2001::/23", protocols),                    // Teredo, ORCHID and others
+		special("2002::/16", embedsIPv4),                   // 6to4
+		special("5f00::/16", protocols),                    // segment routing
+		special("fe80::/10", linkLocal),
+		special("fec0::/10", deprecated), // site-local
+		special("ff00::/8", multicast),
 	}
 }
 
 // Special returns the meaning of an address that cannot belong to a user's machine; empty for all others, including private ones.
 func Special(ip netip.Addr) string {
-	ip = Reached(ip)
+	ip = Translated(ip)
 	if !ip.IsValid() {
 		return "is not an address"
 	}
 	for _, m := range meanings() {
 		if m.prefix.Contains(ip) {
-			return m.says
+			return m.reason
 		}
 	}
 	return ""
 }
 
-// Reached returns the address at which packets arrive: the embedded IPv4 address of an IPv6 address that the network translates (RFC 4291, and NAT64
-// of RFC 6052), or the address itself.
-func Reached(ip netip.Addr) netip.Addr {
+// Translated returns the address at which packets arrive: the IPv4 address in an IPv6 address that the network translates (RFC 4291, and NAT64 of
+// RFC 6052), or the address itself.
+func Translated(ip netip.Addr) netip.Addr {
 	ip = ip.WithZone("").Unmap()
 	if netip.MustParsePrefix("64:ff9b::/96").Contains(ip) {
 		whole := ip.As16()

@@ -30,7 +30,7 @@ func ReadAddresses(ctx context.Context, r client.Reader, via Connection, config 
 	if !errors.Is(err, desired.ErrNetwork) { // an invalid value only prevents joins
 		failure = errors.Join(failure, err)
 	}
-	urls, err := served(ctx, r, via, config.Cluster)
+	urls, err := serverURLs(ctx, r, via, config.Cluster)
 	failure = errors.Join(failure, err)
 	for _, url := range urls {
 		host := hostOf(url)
@@ -42,19 +42,18 @@ func ReadAddresses(ctx context.Context, r client.Reader, via Connection, config 
 	return known, names, failure
 }
 
-// ServedAt returns where the cluster's API is served, as host:port in lower case: the addresses published for hosts, and the API servers' own
-// endpoints.
-func ServedAt(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec) (all []string, err error) {
-	urls, err := served(ctx, r, via, config)
+// APIEndpoints returns the endpoints of the cluster's API, as host:port in lower case: the addresses published for hosts, and the API servers' own.
+func APIEndpoints(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec) (all []string, err error) {
+	urls, err := serverURLs(ctx, r, via, config)
 	if err != nil {
 		return nil, err
 	}
 	for _, url := range urls {
-		at, err := address(url)
+		endpoint, err := hostPort(url)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, at)
+		all = append(all, endpoint)
 	}
 	servers, err := APIServers(ctx, r)
 	for _, s := range servers {
@@ -84,7 +83,7 @@ func podCIDRs(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec)
 	}
 	if !n.OpenShift {
 		kubeadm, err := readKubeadm(ctx, r)
-		return append(all, listed(kubeadm.PodSubnet)...), err
+		return append(all, splitList(kubeadm.PodSubnet)...), err
 	}
 	network, err := openshiftNetwork(ctx, r)
 	if network != nil {

@@ -132,13 +132,13 @@ func readDomain(ctx context.Context, r client.Reader, via Connection, config v1a
 // Service. It is empty if there is no such name, or several: handwritten templates also contain parts of cluster.local, whatever the domain.
 func domainOfServer(names []string) (domain string) {
 	for _, name := range names {
-		of, isWhole := strings.CutPrefix(strings.ToLower(strings.TrimSuffix(name, ".")), "kubernetes.default.svc.")
+		suffix, isWhole := strings.CutPrefix(strings.ToLower(strings.TrimSuffix(name, ".")), "kubernetes.default.svc.")
 		switch {
-		case !isWhole || of == domain:
-		case domain != "" || len(validation.IsDNS1123Subdomain(of)) > 0:
+		case !isWhole || suffix == domain:
+		case domain != "" || len(validation.IsDNS1123Subdomain(suffix)) > 0:
 			return ""
 		default:
-			domain = of
+			domain = suffix
 		}
 	}
 	return domain

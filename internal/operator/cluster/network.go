@@ -67,7 +67,7 @@ func openshiftNetwork(ctx context.Context, r client.Reader) (*clusterNetwork, er
 	}
 	n := &clusterNetwork{kind: current.Status.Type, serviceCIDRs: current.Status.ServiceNetwork, hostPrefixes: map[string]int{}}
 	for _, entry := range current.Status.ClusterNetwork {
-		for _, cidr := range listed(entry.CIDR) {
+		for _, cidr := range splitList(entry.CIDR) {
 			n.podCIDRs = append(n.podCIDRs, cidr)
 			n.hostPrefixes[cidr] = entry.HostPrefix
 		}
@@ -98,7 +98,7 @@ func readKubeadm(ctx context.Context, r client.Reader) (kubeadmNetwork, error) {
 	return kubeadm.Networking, nil
 }
 
-func listed(text string) []string {
+func splitList(text string) []string {
 	var all []string
 	for cidr := range strings.SplitSeq(text, ",") {
 		if cidr = strings.TrimSpace(cidr); cidr != "" {
@@ -121,24 +121,24 @@ func readOVNKubernetes(ctx context.Context, r client.Reader, config v1alpha1.Net
 		}
 		return readHybridOverlay(ctx, r, n)
 	}
-	var set v1alpha1.OVNNetwork
+	var configured v1alpha1.OVNNetwork
 	if config.OVN != nil {
-		set = *config.OVN
+		configured = *config.OVN
 	}
-	n.VXLANPort = uint16(set.VXLANPort)
-	if n.PodCIDRs, err = setSubnets("clusterSubnets", set.ClusterSubnets, n); err != nil {
+	n.VXLANPort = uint16(configured.VXLANPort)
+	if n.PodCIDRs, err = parseSubnets("clusterSubnets", configured.ClusterSubnets, n); err != nil {
 		return err
 	}
-	if n.HybridCIDRs, err = setSubnets("hybridClusterSubnets", set.HybridClusterSubnets, n); err != nil || n.PodCIDRs != nil {
+	if n.HybridCIDRs, err = parseSubnets("hybridClusterSubnets", configured.HybridClusterSubnets, n); err != nil || n.PodCIDRs != nil {
 		return err
 	}
 	kubeadm, err := readKubeadm(ctx, r)
-	n.PodCIDRs = listed(kubeadm.PodSubnet)
+	n.PodCIDRs = splitList(kubeadm.PodSubnet)
 	return err
 }
 
-// setSubnets parses ranges from WindowsConfig; nil if the field is empty.
-func setSubnets(field, text string, n *desired.ClusterNetwork) ([]string, error) {
+// parseSubnets parses ranges from WindowsConfig; nil if the field is empty.
+func parseSubnets(field, text string, n *desired.ClusterNetwork) ([]string, error) {
 	if text == "" {
 		return nil, nil
 	}

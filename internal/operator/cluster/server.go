@@ -56,7 +56,7 @@ func readServer(ctx context.Context, r client.Reader, via Connection, config v1a
 		c.Server, c.ServerFrom = server, `WindowsConfig "cluster", spec.cluster.apiServer`
 		return nil
 	}
-	var passed []string
+	var skipped []string
 	for _, source := range serverSources() {
 		server, err := source.read(ctx, r)
 		if err != nil {
@@ -68,16 +68,16 @@ func readServer(ctx context.Context, r client.Reader, via Connection, config v1a
 		case !isServer(server):
 			return fmt.Errorf("%s has the API server address %.200q; it must be an https URL without user, query and fragment", source.from, server)
 		case isLoopback(hostOf(server)) && !via.OneMachine:
-			passed = append(passed, fmt.Sprintf("%s has %.200q, which refers to each host itself", source.from, server))
+			skipped = append(skipped, fmt.Sprintf("%s has %.200q, which refers to each host itself", source.from, server))
 			continue
 		}
 		c.Server, c.ServerFrom = server, source.from
 		return nil
 	}
-	if len(passed) == 0 {
-		passed = []string{"neither ConfigMap kube-public/cluster-info nor EndpointSlice default/kubernetes has one"}
+	if len(skipped) == 0 {
+		skipped = []string{"neither ConfigMap kube-public/cluster-info nor EndpointSlice default/kubernetes has one"}
 	}
-	return errors.New("finding the API server's address: " + strings.Join(passed, "; ") + "; set spec.cluster.apiServer of WindowsConfig cluster")
+	return errors.New("finding the API server's address: " + strings.Join(skipped, "; ") + "; set spec.cluster.apiServer of WindowsConfig cluster")
 }
 
 // ParseServer parses the API server's address in the user's format, host:port or an https URL, and returns the URL.
@@ -132,7 +132,7 @@ func isLoopback(host string) bool {
 }
 
 // served returns the distinct URLs at which the cluster's API is served: WindowsConfig's, and the cluster's own, which hosts may be unable to reach.
-func served(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec) (all []string, err error) {
+func serverURLs(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec) (all []string, err error) {
 	specs := []v1alpha1.ClusterSpec{config}
 	if config.APIServer != "" {
 		specs = append(specs, v1alpha1.ClusterSpec{})
@@ -153,7 +153,7 @@ func served(ctx context.Context, r client.Reader, via Connection, config v1alpha
 }
 
 // address returns a URL's host:port in lower case.
-func address(server string) (string, error) {
+func hostPort(server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil {
 		return "", err

@@ -53,7 +53,7 @@ func TestConfiguredAPIServerIsUsed(t *testing.T) {
 
 func TestWhereTheAPIIsServed(t *testing.T) {
 	config := v1alpha1.ClusterSpec{APIServer: "API.example.com:6443"}
-	got, err := ServedAt(t.Context(), reader(append(plain(), clusterInfo("https://lb-apiserver.kubernetes.local:6443"))...), Connection{}, config)
+	got, err := APIEndpoints(t.Context(), reader(append(plain(), clusterInfo("https://lb-apiserver.kubernetes.local:6443"))...), Connection{}, config)
 	want := []string{"api.example.com:6443", "lb-apiserver.kubernetes.local:6443", "10.0.0.5:6443", "10.0.0.6:6443"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)

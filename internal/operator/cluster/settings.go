@@ -104,7 +104,7 @@ func readPodNetworks(ctx context.Context, r client.Reader, s *desired.Settings) 
 		return nil
 	}
 	kubeadm, err := readKubeadm(ctx, r)
-	s.Networks = listed(kubeadm.PodSubnet)
+	s.Networks = splitList(kubeadm.PodSubnet)
 	return err
 }
 

@@ -110,7 +110,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		}),
 		csrapproval.New(csrapproval.Options{
 			Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies,
-			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published, Kept: o.Informers.ShareOf(&certificatesv1.CertificateSigningRequest{}),
+			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published, CacheShare: o.Informers.ShareOf(&certificatesv1.CertificateSigningRequest{}),
 			Registry: o.Registry,
 		}),
 		&runtimeclass.Controller{Client: client, Live: live, Events: events},

@@ -107,7 +107,7 @@ func addressOfAnother(c candidate) string {
 // other Nodes may be right.
 func (k Known) ownerOf(address netip.Addr, host *Host) string {
 	isProven := slices.Contains(parsed(host.Addresses), address)
-	refuse := k.Cluster.RefuseFurther
+	refuse := k.Cluster.RefuseAdditional
 	switch {
 	case isProven && (host.Serves || host.KeyKnown): // otherwise, users who create Services could block nodes' certificates
 		refuse = k.Cluster.WithoutClaims().Refuse

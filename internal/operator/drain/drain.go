@@ -23,10 +23,10 @@ import (
 // stuckAfter is how much longer than its grace period a pod may take to end before it is reported: the kubelet reports with a delay.
 const stuckAfter = time.Minute
 
-// lagsBehind is how long after the cordon the scheduler may still bind pods to the node.
-const lagsBehind = time.Minute
+// bindingDelay is how long after the cordon the scheduler may still bind pods to the node.
+const bindingDelay = time.Minute
 
-// Node is what must be known about a node that is drained.
+// Node is the node that is drained.
 type Node struct {
 	Name string
 	// Began is when the drain began, by the operator's clock.
@@ -41,18 +41,18 @@ type Pods struct {
 	Evict []corev1.Pod
 	// Leaving are those within their grace period, Stuck those that should have ended (stuckAfter).
 	Leaving, Stuck []corev1.Pod
-	// Came are those that arrived although the node was cordoned, and stay.
-	Came []corev1.Pod
+	// Arrived are those that arrived although the node was cordoned, and stay.
+	Arrived []corev1.Pod
 }
 
-// Look sorts the pods of a node.
-func Look(pods []corev1.Pod, node Node, now time.Time) Pods {
+// Classify sorts the pods of a node by what happens to them.
+func Classify(pods []corev1.Pod, node Node, now time.Time) Pods {
 	var p Pods
 	for _, pod := range pods {
 		switch {
 		case belongs(&pod, node.Name):
 		case pod.DeletionTimestamp == nil && hasArrived(&pod, node):
-			p.Came = append(p.Came, pod)
+			p.Arrived = append(p.Arrived, pod)
 		case pod.DeletionTimestamp == nil:
 			p.Evict = append(p.Evict, pod)
 		case now.After(pod.DeletionTimestamp.Add(stuckAfter)): // it includes the grace period (metav1.ObjectMeta)
@@ -64,8 +64,8 @@ func Look(pods []corev1.Pod, node Node, now time.Time) Pods {
 	return p
 }
 
-// Short returns the part of a pod that Look and Report read, to be kept during a drain. The full size of a pod is up to its owner.
-func Short(pod *corev1.Pod, node string) corev1.Pod {
+// Trim returns the part of a pod that Classify and Report read, to be kept during a drain. The size of a whole pod is up to its owner.
+func Trim(pod *corev1.Pod, node string) corev1.Pod {
 	var kept corev1.Pod
 	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion
 	kept.CreationTimestamp, kept.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
@@ -96,13 +96,13 @@ func Youngest(pods []corev1.Pod) (at time.Time) {
 	return at
 }
 
-// belongs reports whether a pod belongs to the node and stays. Nothing runs any more in a pod that has finished.
+// belongs reports whether a pod belongs to the node and stays. Finished pods stay too, because nothing runs in them.
 func belongs(pod *corev1.Pod, node string) bool {
 	_, isMirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	hasFinished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	owner := metav1.GetControllerOf(pod)
-	isDaemons := owner != nil && (owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/") || isPinned(pod, node))
-	return isMirror || hasFinished || isDaemons
+	isDaemonPod := owner != nil && (owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/") || isPinned(pod, node))
+	return isMirror || hasFinished || isDaemonPod
 }
 
 // isPinned reports whether a controller created the pod for this very node, whatever its taints: daemon controllers other than DaemonSets do so.
@@ -137,7 +137,7 @@ func hasArrived(pod *corev1.Pod, node Node) bool {
 	if metav1.GetControllerOf(pod) == nil || node.Youngest.IsZero() || !pod.CreationTimestamp.After(node.Youngest) {
 		return false
 	}
-	return toleratesCordon(pod) || pod.CreationTimestamp.After(node.Began.Add(lagsBehind))
+	return toleratesCordon(pod) || pod.CreationTimestamp.After(node.Began.Add(bindingDelay))
 }
 
 // toleratesCordon reports whether the scheduler binds a pod to a cordoned node.
@@ -149,8 +149,8 @@ func toleratesCordon(pod *corev1.Pod) bool {
 	})
 }
 
-// GiveUp removes and returns the pods that should have ended long ago. Only an action that ends them after the drain may call it.
-func (p *Pods) GiveUp() (left []corev1.Pod) {
+// TakeStuck removes and returns the pods that should have ended long ago. Only an action that ends all pods after the drain may call it.
+func (p *Pods) TakeStuck() (left []corev1.Pod) {
 	left, p.Stuck = p.Stuck, nil
 	return left
 }
@@ -165,11 +165,11 @@ func Names(pods []corev1.Pod) string {
 	return truncate.List(names, maxNamed, ", ")
 }
 
-// Gone reports whether no pod that must leave is left.
-func (p Pods) Gone() bool { return len(p.Evict)+len(p.Leaving)+len(p.Stuck) == 0 }
+// Drained reports whether all pods that must leave have left.
+func (p Pods) Drained() bool { return len(p.Evict)+len(p.Leaving)+len(p.Stuck) == 0 }
 
-// Report returns a reason and a sentence for what a drain waits for. refused maps the pods that could not be evicted to why. While nothing changes,
-// the result stays the same, so that it is written once.
+// Report returns a reason and a sentence for what a drain waits for. refused maps the pods that could not be evicted to the causes. While nothing
+// changes, the result stays the same, so that it is written once.
 func Report(p Pods, refused map[string]string, late bool) (reason, message string) {
 	var parts []string
 	reason = api.ReasonDraining
@@ -181,16 +181,16 @@ func Report(p Pods, refused map[string]string, late bool) (reason, message strin
 		if reason == api.ReasonDraining {
 			reason = api.ReasonPodStuck
 		}
-		parts = append(parts, fmt.Sprintf("%s should have terminated at %s%s", Name(&pod), clock(&pod), held(&pod)))
+		parts = append(parts, fmt.Sprintf("%s should have terminated at %s%s", Name(&pod), deletionTime(&pod), finalizers(&pod)))
 	}
 	for _, pod := range p.Leaving {
-		parts = append(parts, fmt.Sprintf("%s terminates by %s", Name(&pod), clock(&pod)))
+		parts = append(parts, fmt.Sprintf("%s terminates by %s", Name(&pod), deletionTime(&pod)))
 	}
 	if late {
 		reason = api.ReasonDrainTimeout
 	}
-	if len(p.Came) > 0 {
-		parts = append(parts, "not evicted, because they arrived after the node was cordoned: "+Names(p.Came))
+	if len(p.Arrived) > 0 {
+		parts = append(parts, "not evicted, because they arrived after the node was cordoned: "+Names(p.Arrived))
 	}
 	left := len(p.Evict) + len(p.Leaving) + len(p.Stuck)
 	message = fmt.Sprintf("pods left to drain: %d", left)
@@ -202,9 +202,9 @@ func Report(p Pods, refused map[string]string, late bool) (reason, message strin
 
 const maxNamed = 10
 
-func clock(pod *corev1.Pod) string { return pod.DeletionTimestamp.UTC().Format("15:04:05Z") }
+func deletionTime(pod *corev1.Pod) string { return pod.DeletionTimestamp.UTC().Format("15:04:05Z") }
 
-func held(pod *corev1.Pod) string {
+func finalizers(pod *corev1.Pod) string {
 	if len(pod.Finalizers) == 0 {
 		return ""
 	}

@@ -99,15 +99,15 @@ func TestLook(t *testing.T) {
 		{"pinned, which would wait for the node", pod("log", kruise, pinnedTo("win-1"), created(-2*time.Minute)), "evict"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := drain.Look([]corev1.Pod{test.pod}, cordoned(), now())
+			p := drain.Classify([]corev1.Pod{test.pod}, cordoned(), now())
 			got := "stays"
-			for name, list := range map[string][]corev1.Pod{"evict": p.Evict, "leaving": p.Leaving, "stuck": p.Stuck, "came": p.Came} {
+			for name, list := range map[string][]corev1.Pod{"evict": p.Evict, "leaving": p.Leaving, "stuck": p.Stuck, "came": p.Arrived} {
 				if len(list) == 1 {
 					got = name
 				}
 			}
-			if got != test.want || p.Gone() != (test.want == "stays" || test.want == "came") {
-				t.Errorf("the pod %s, gone is %v; want %s", got, p.Gone(), test.want)
+			if got != test.want || p.Drained() != (test.want == "stays" || test.want == "came") {
+				t.Errorf("the pod %s, gone is %v; want %s", got, p.Drained(), test.want)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestLook(t *testing.T) {
 
 func TestReportNamesWhatStandsInTheWay(t *testing.T) {
 	held := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/backup"} }
-	p := drain.Look([]corev1.Pod{pod("web"), pod("db", ends(-2*time.Minute), held), pod("mail", ends(20*time.Second))}, cordoned(), now())
+	p := drain.Classify([]corev1.Pod{pod("web"), pod("db", ends(-2*time.Minute), held), pod("mail", ends(20*time.Second))}, cordoned(), now())
 	for _, test := range []struct {
 		name    string
 		refused map[string]string
@@ -146,7 +146,7 @@ func TestReportStaysShort(t *testing.T) {
 	for n := range 250 {
 		pods = append(pods, pod(fmt.Sprintf("web-%d", n), ends(20*time.Second)))
 	}
-	_, message := drain.Report(drain.Look(pods, cordoned(), now()), nil, false)
+	_, message := drain.Report(drain.Classify(pods, cordoned(), now()), nil, false)
 	if len(message) > 1000 || !strings.Contains(message, "and 240 more") {
 		t.Errorf("message of %d characters: %s", len(message), message)
 	}

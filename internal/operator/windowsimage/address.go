@@ -44,7 +44,7 @@ func (g Guard) address(a netip.Addr) error {
 	if says := addresses.Special(a); says != "" {
 		return fmt.Errorf("%s is %w: it %s", a, ErrNoRegistry, says)
 	}
-	a = addresses.Reached(a)
+	a = addresses.Translated(a)
 	for _, r := range g.Ranges {
 		if r.Contains(a) {
 			return fmt.Errorf("%s is %w: it is in %s, a range of the cluster's Services or pods", a, ErrNoRegistry, r)

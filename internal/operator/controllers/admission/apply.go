@@ -72,18 +72,18 @@ func (p *Policies) watch(m manager.Manager) error {
 func (p *Policies) reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, err := p.look(ctx); err != nil {
+	if _, err := p.checkNow(ctx); err != nil {
 		log.FromContext(ctx).Info("Reading or applying admission policies failed", "error", err.Error())
-		return reconcile.Result{RequeueAfter: policiesFresh}, nil
+		return reconcile.Result{RequeueAfter: maxFindingAge}, nil
 	}
-	if left := p.settles(); left > 0 {
+	if left := p.untilEnforced(); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	return reconcile.Result{RequeueAfter: policiesEvery}, nil
+	return reconcile.Result{RequeueAfter: checkInterval}, nil
 }
 
-// settles returns how long the last applied policy needs until it is in force.
-func (p *Policies) settles() time.Duration {
+// untilEnforced returns the time until the last applied policy is in force.
+func (p *Policies) untilEnforced() time.Duration {
 	if p.appliedAt.IsZero() {
 		return 0
 	}

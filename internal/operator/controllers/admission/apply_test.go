@@ -55,7 +55,7 @@ func TestPoliciesOfHostsAreAppliedToAnEmptyCluster(t *testing.T) {
 			t.Errorf("right after they were applied, found %q, and looks again after %s", finding, after)
 		}
 		time.Sleep(after)
-		if after := mustReconcile(t, p); p.Finding() != "" || after != policiesEvery {
+		if after := mustReconcile(t, p); p.Finding() != "" || after != checkInterval {
 			t.Errorf("found %q afterwards, and looks again after %s", p.Finding(), after)
 		}
 		for _, g := range p.guards {
@@ -154,7 +154,7 @@ func TestAPolicyThatCannotBeAppliedIsAFinding(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no"))
 	}})
 	p, recorder := applying(t, c)
-	if after := mustReconcile(t, p); !strings.Contains(p.Finding(), "applying it failed") || after != policiesEvery {
+	if after := mustReconcile(t, p); !strings.Contains(p.Finding(), "applying it failed") || after != checkInterval {
 		t.Errorf("found %q, and tries again after %s", p.Finding(), after)
 	}
 	if got := p.Condition(1); got.Status != "False" {

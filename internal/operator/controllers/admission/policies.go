@@ -27,9 +27,9 @@ import (
 
 // How often the admission policies are checked, how old a result may be when a decision depends on it, and the timeout of a check.
 const (
-	policiesEvery  = 30 * time.Second
-	policiesFresh  = 10 * time.Second
-	policiesWithin = 10 * time.Second
+	checkInterval = 30 * time.Second
+	maxFindingAge = 10 * time.Second
+	checkTimeout  = 10 * time.Second
 )
 
 // Policies checks whether the admission policies that limit hosts and the operator are in force. Without them, a host's identity allows more than
@@ -47,7 +47,7 @@ type Policies struct {
 	checkedAt time.Time
 	found     map[string]bool // the findings of the last check
 	finding   string          // the same as one string
-	// unlimited is what is wrong with the operator's own limits if that does not count as a finding.
+	// unlimited describes problems with the operator's own limits that do not count as a finding.
 	unlimited string
 	// appliedAt is when a policy was last applied.
 	appliedAt time.Time
@@ -63,7 +63,7 @@ func (p *Policies) Register(_ context.Context, m manager.Manager) error {
 	if p.writer != nil {
 		return p.watch(m)
 	}
-	return kube.RunEvery(m, policiesEvery, func(ctx context.Context) {
+	return kube.RunEvery(m, checkInterval, func(ctx context.Context) {
 		if _, err := p.Check(ctx); err != nil {
 			log.FromContext(ctx).Info("Reading admission policies failed", "error", err.Error())
 		}
@@ -81,42 +81,42 @@ func (p *Policies) Finding() string {
 func (p *Policies) Check(ctx context.Context) (finding string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.guards) == 0 || !p.checkedAt.IsZero() && time.Since(p.checkedAt) < policiesFresh {
+	if len(p.guards) == 0 || !p.checkedAt.IsZero() && time.Since(p.checkedAt) < maxFindingAge {
 		return p.finding, nil
 	}
-	return p.look(ctx)
+	return p.checkNow(ctx)
 }
 
-// look compares all policies and bindings, repairs those that it may, and reports new findings.
-func (p *Policies) look(ctx context.Context) (finding string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, policiesWithin)
+// checkNow compares all policies and bindings, repairs those that it may change, and reports new findings.
+func (p *Policies) checkNow(ctx context.Context) (finding string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	found, previous := map[string]bool{}, p.found
 	var all, unlimited []string
 	for _, g := range p.guards {
 		for _, o := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
-			what, err := p.compare(ctx, g, o)
-			if err == nil && what != "" && p.writer != nil && !g.LimitsOperator {
-				what, err = p.repair(ctx, g, o, what)
+			difference, err := p.compare(ctx, g, o)
+			if err == nil && difference != "" && p.writer != nil && !g.LimitsOperator {
+				difference, err = p.repair(ctx, g, o, difference)
 			}
 			switch {
 			case err != nil:
 				return "", err
-			case what == "":
+			case difference == "":
 				continue
 			case p.writer != nil && g.LimitsOperator:
-				unlimited = append(unlimited, what)
+				unlimited = append(unlimited, difference)
 				continue
 			}
-			found[what] = true
-			all = append(all, what)
-			if !previous[what] {
+			found[difference] = true
+			all = append(all, difference)
+			if !previous[difference] {
 				p.events.Emit(kube.Event{Object: o, Type: corev1.EventTypeWarning, Reason: api.ReasonPoliciesAltered, Action: "Look"},
-					"%s; until this is fixed, no host joins and WICD's certificates are not renewed", what)
+					"%s; until this is fixed, no host joins and WICD's certificates are not renewed", difference)
 			}
 		}
 	}
-	if len(all) == 0 && p.settles() > 0 {
+	if len(all) == 0 && p.untilEnforced() > 0 {
 		all = []string{"the operator has just applied admission policies; they take effect on all API servers within seconds"}
 	}
 	before, unlimitedBefore := p.finding, p.unlimited
@@ -130,11 +130,11 @@ func (p *Policies) look(ctx context.Context) (finding string, err error) {
 // compare reads a policy or a binding and returns how it differs from the shipped one.
 func (p *Policies) compare(ctx context.Context, g deploy.Guard, o client.Object) (finding string, err error) {
 	kind, name := identify(g, o)
-	switch is := o.(type) { // no field of an earlier response may remain
+	switch typed := o.(type) { // no field of an earlier response may remain
 	case *admissionv1.ValidatingAdmissionPolicy:
-		*is = admissionv1.ValidatingAdmissionPolicy{}
+		*typed = admissionv1.ValidatingAdmissionPolicy{}
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
-		*is = admissionv1.ValidatingAdmissionPolicyBinding{}
+		*typed = admissionv1.ValidatingAdmissionPolicyBinding{}
 	}
 	err = p.live.Get(ctx, types.NamespacedName{Name: name}, o)
 	o.SetName(name)
@@ -147,11 +147,11 @@ func (p *Policies) compare(ctx context.Context, g deploy.Guard, o client.Object)
 		return "", fmt.Errorf("reading %s %s: %w", kind, name, err)
 	}
 	fields := ""
-	switch is := o.(type) {
+	switch typed := o.(type) {
 	case *admissionv1.ValidatingAdmissionPolicy:
-		fields = g.PolicyDiffers(is)
+		fields = g.PolicyDiffers(typed)
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
-		fields = g.BindingDiffers(is)
+		fields = g.BindingDiffers(typed)
 	}
 	if fields == "" {
 		return "", nil
@@ -175,12 +175,12 @@ func file(g deploy.Guard) string {
 	return "deploy/admission.yaml"
 }
 
-// Limited reports whether everything that limits the operator itself was in force at the last check.
+// Limited reports whether all policies that limit hosts or the operator were in force at the last check.
 func (p *Policies) Limited(ctx context.Context) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.checkedAt.IsZero() && len(p.guards) > 0 {
-		if _, err := p.look(ctx); err != nil {
+		if _, err := p.checkNow(ctx); err != nil {
 			return false, err
 		}
 	}

@@ -88,7 +88,7 @@ func TestRecreatedBindingIsDetected(t *testing.T) {
 		guards, c := controllertest.Guards(t)
 		recorder := &controllertest.Recorder{}
 		p := New(c, kube.NewEvents(recorder), guards)
-		look := func(want string) {
+		checkNow := func(want string) {
 			t.Helper()
 			if finding, err := p.Check(t.Context()); err != nil || (finding == "") != (want == "") || !strings.Contains(finding, want) {
 				t.Errorf("found %q (%v), want %q", finding, err, want)
@@ -101,16 +101,16 @@ func TestRecreatedBindingIsDetected(t *testing.T) {
 			}
 			return n
 		}
-		look("")
+		checkNow("")
 		lost := guards[0].Binding.DeepCopy()
 		if err := c.Delete(t.Context(), lost); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(policiesFresh)
+		time.Sleep(maxFindingAge)
 		heard()
-		look("not found")
-		time.Sleep(policiesFresh)
-		look("not found")
+		checkNow("not found")
+		time.Sleep(maxFindingAge)
+		checkNow("not found")
 		if n := heard(); n != 1 || len(recorder.Events) != 1 {
 			t.Errorf("it was told %d times, with events %q; want once", n, recorder.Events)
 		}
@@ -118,8 +118,8 @@ func TestRecreatedBindingIsDetected(t *testing.T) {
 		if err := c.Create(t.Context(), lost); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(policiesFresh)
-		look("")
+		time.Sleep(maxFindingAge)
+		checkNow("")
 		if n := heard(); n != 1 {
 			t.Errorf("that it is back was told %d times, want once", n)
 		}

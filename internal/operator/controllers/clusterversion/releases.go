@@ -34,11 +34,11 @@ type Releases struct {
 
 	mu    sync.Mutex
 	known bool // an API server has reported its version
-	// starting explains what holds nodes back from release heldFrom since the operator started; empty if nothing does.
+	// starting explains why nodes have not been upgraded to release heldFrom since the operator started; empty if they need not wait.
 	starting, heldFrom string
 	current            kubeversions.Release
 	finding            string
-	later              time.Time // since when a later release has been allowed
+	allowedSince       time.Time // when a later release was first allowed
 	changed            []chan ctrlevent.GenericEvent
 }
 
@@ -86,15 +86,15 @@ func (r *Releases) Update(ctx context.Context) {
 	previous, finding := r.current.Version, ""
 	switch {
 	case err != nil:
-		finding, r.later = err.Error(), time.Time{}
+		finding, r.allowedSince = err.Error(), time.Time{}
 		if !r.known { // nodes keep their release
 			r.current = current
 		}
 	case held != "":
-		r.current, r.known, r.later, finding = current, true, time.Now(), held
+		r.current, r.known, r.allowedSince, finding = current, true, time.Now(), held
 		r.starting, r.heldFrom = held, chosen.Version
-	case r.settles(chosen):
-		r.current, r.known, r.later = chosen, true, time.Time{}
+	case r.mayAdopt(chosen):
+		r.current, r.known, r.allowedSince = chosen, true, time.Time{}
 		r.starting, r.heldFrom = "", ""
 	default:
 		finding = r.starting
@@ -115,9 +115,9 @@ func (r *Releases) isKnown() bool {
 	return r.known
 }
 
-// first returns the initial release, once the first API servers have answered, and what holds nodes there; empty if nothing does. An operator that
-// starts during a cluster upgrade may miss an old server that is down. Nodes therefore go to a later minor version than any of them has only after
-// the settled time. Until then they stay as they are: otherwise some would be upgraded twice.
+// first returns the initial release, once the first API servers have answered, and why nodes stay at it; empty if they need not wait. An operator
+// that starts during a cluster upgrade may miss an old server that is down. Nodes therefore go to a later minor version than any of them has only
+// after the settled time. Until then they stay as they are: otherwise some would be upgraded twice.
 func (r *Releases) first(ctx context.Context, chosen kubeversions.Release) (current kubeversions.Release, held string, err error) {
 	reported, err := r.kubelets(ctx)
 	if err != nil {
@@ -142,21 +142,21 @@ func newestOf(versions []string) (newest *version.Version) {
 	return newest
 }
 
-// settles reports whether nodes get a release now: an earlier one at once, because kubelets must not be newer than an API server, and a later one
-// after the settled time.
-func (r *Releases) settles(chosen kubeversions.Release) bool {
+// mayAdopt reports whether nodes get a release now: an earlier one immediately, because kubelets must not be newer than an API server, and a later
+// one after the settled time.
+func (r *Releases) mayAdopt(chosen kubeversions.Release) bool {
 	isLater := r.known && (r.index(chosen) > r.index(r.current) || chosen.Version == r.heldFrom)
 	switch {
 	case !isLater:
-		r.later = time.Time{}
+		r.allowedSince = time.Time{}
 		return true
-	case r.later.IsZero():
-		r.later = time.Now()
+	case r.allowedSince.IsZero():
+		r.allowedSince = time.Now()
 	}
-	return time.Since(r.later) >= settled
+	return time.Since(r.allowedSince) >= settled
 }
 
 // index returns the position of a release in all, which has the oldest first.
 func (r *Releases) index(of kubeversions.Release) int {
-	return slices.IndexFunc(r.all, func(item kubeversions.Release) bool { return item.Version == of.Version })
+	return slices.IndexFunc(r.all, func(candidate kubeversions.Release) bool { return candidate.Version == of.Version })
 }

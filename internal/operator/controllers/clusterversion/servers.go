@@ -30,11 +30,11 @@ const (
 	queryTimeout = 5 * time.Second
 	// maxServers is the maximum number of API servers to query: no cluster has more, whatever its EndpointSlice contains.
 	maxServers = 16
-	// answersCount is how long an answer stays valid. Behind one address there may be several servers, one of which answers each query, and a server
+	// answerLifetime is how long an answer stays valid. Behind one address there may be several servers, one of which answers each query, and a server
 	// that is down may return.
-	answersCount = 10 * time.Minute
-	// maxAnswer limits the size of a response, in bytes, to ten times the usual size.
-	maxAnswer = 8 << 10
+	answerLifetime = 10 * time.Minute
+	// maxResponse limits the size of a response, in bytes, to ten times the usual size.
+	maxResponse = 8 << 10
 	// serverName is the name of the API servers' Service, which each of their certificates contains.
 	serverName = "kubernetes.default.svc"
 )
@@ -71,13 +71,13 @@ func (s *Servers) Versions(ctx context.Context) []string {
 	}
 	addresses = addresses[:min(len(addresses), maxServers)]
 	answers := make([]string, len(addresses))
-	var all sync.WaitGroup
+	var queries sync.WaitGroup
 	for i, address := range addresses {
-		all.Go(func() { answers[i] = s.queryServer(ctx, address) })
+		queries.Go(func() { answers[i] = s.queryServer(ctx, address) })
 	}
-	all.Wait()
+	queries.Wait()
 	if !slices.ContainsFunc(answers, func(answer string) bool { return answer != "" }) {
-		answers = append(answers, ask(ctx, s.config))
+		answers = append(answers, queryVersion(ctx, s.config))
 	}
 	now := time.Now()
 	for _, answer := range answers {
@@ -85,7 +85,7 @@ func (s *Servers) Versions(ctx context.Context) []string {
 			s.answered[answer] = now
 		}
 	}
-	maps.DeleteFunc(s.answered, func(_ string, at time.Time) bool { return now.Sub(at) >= answersCount })
+	maps.DeleteFunc(s.answered, func(_ string, at time.Time) bool { return now.Sub(at) >= answerLifetime })
 	return slices.Sorted(maps.Keys(s.answered))
 }
 
@@ -94,11 +94,11 @@ func (s *Servers) Versions(ctx context.Context) []string {
 func (s *Servers) queryServer(ctx context.Context, address netip.AddrPort) string {
 	config := rest.CopyConfig(s.config)
 	config.Host, config.ServerName = "https://"+address.String(), serverName
-	return ask(ctx, config)
+	return queryVersion(ctx, config)
 }
 
-// ask returns the version of the API server at which config points, or "" if it does not answer.
-func ask(ctx context.Context, config *rest.Config) string {
+// queryVersion returns the version of the API server at which config points, or "" if it does not answer.
+func queryVersion(ctx context.Context, config *rest.Config) string {
 	answer, _, err := get(ctx, config)
 	var v string
 	if err == nil {
@@ -154,7 +154,7 @@ func get(ctx context.Context, config *rest.Config) (answer []byte, names []strin
 	if response.StatusCode != http.StatusOK {
 		return nil, names, errors.New(response.Status)
 	}
-	answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	answer, err = io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	return answer, names, err
 }
 

@@ -58,7 +58,7 @@ type Options struct {
 	Machines []Machines
 	Settings Settings
 	// Kept is the cache's share for certificate requests.
-	Kept *kube.Share
+	CacheShare *kube.Share
 	// Registry receives the metrics.
 	Registry prometheus.Registerer
 }
@@ -196,11 +196,11 @@ func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) 
 	if err != nil {
 		return csr.Known{}, err
 	}
-	taken, err := c.Reserved.Read(ctx, config)
-	if err != nil && (len(taken.Servers) == 0 || len(taken.Services) == 0) {
+	reserved, err := c.Reserved.Read(ctx, config)
+	if err != nil && (len(reserved.Servers) == 0 || len(reserved.Services) == 0) {
 		return csr.Known{}, err // an unknown pod network alone must not block renewals
 	}
-	if err := c.Reserved.AddServices(ctx, &taken); err != nil {
+	if err := c.Reserved.AddServices(ctx, &reserved); err != nil {
 		return csr.Known{}, err
 	}
 	finding, err := c.Policies.Check(ctx)
@@ -208,7 +208,7 @@ func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) 
 		log.FromContext(ctx).Info("Reading admission policies failed", "error", err.Error())
 		finding = "the admission policies could not be read" // requests of kubelets continue: the policies do not limit kubelets
 	}
-	known := csr.Known{Namespace: c.Namespace, PoliciesFault: finding, Nodes: map[string]csr.Node{}, Cluster: taken}
+	known := csr.Known{Namespace: c.Namespace, PoliciesFault: finding, Nodes: map[string]csr.Node{}, Cluster: reserved}
 	byName := map[string]*corev1.Node{}
 	for i := range nodes.Items {
 		byName[nodes.Items[i].Name] = &nodes.Items[i]

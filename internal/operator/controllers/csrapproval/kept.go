@@ -18,30 +18,30 @@ import (
 // Limits of the cache for pending certificate requests, in bytes: of one request, of all requests of one requester, and of all. A kubelet without a
 // certificate creates several of 3 KB per day.
 const (
-	maxKept           = 64 << 10
-	keptOfOne         = 1 << 20
-	keptOfAll         = 32 << 20
-	roomCheckInterval = 5 * time.Minute
-	credentialIDOf    = "authentication.kubernetes.io/credential-id"
+	maxCached             = 64 << 10
+	maxCachedPerRequester = 1 << 20
+	maxCachedTotal        = 32 << 20
+	roomCheckInterval     = 5 * time.Minute
+	credentialIDKey       = "authentication.kubernetes.io/credential-id"
 )
 
-// Requests returns the informer for certificate requests, of which a cluster makes many, and a node any number. It keeps those to be decided, and
-// those of nodes for a signer that they do not need. Of others it keeps only that nothing is left to decide.
+// Requests returns the informer for certificate requests. A cluster creates many, and a node can create any number. The informer caches requests that
+// need a decision, and requests of nodes for a signer that they do not need. Of all others, it caches only that they need no decision.
 func Requests() kube.Informer {
 	return kube.Informer{
-		Object: &certificatesv1.CertificateSigningRequest{}, Keep: kube.Of(keep), Bytes: maxKept,
-		Share: &kube.Share{Total: keptOfAll, PerOwner: keptOfOne, Owner: requester},
+		Object: &certificatesv1.CertificateSigningRequest{}, Keep: kube.Of(keep), Bytes: maxCached,
+		Share: &kube.Share{Total: maxCachedTotal, PerOwner: maxCachedPerRequester, Owner: requester},
 	}
 }
 
-// keep keeps undecided requests for the operator's signers or of a node. A spec.request that is too long to be approved is cut just above the limit.
+// keep caches undecided requests for the operator's signers or of a node. A spec.request that is too long to be approved is cut just above the limit.
 func keep(r *certificatesv1.CertificateSigningRequest) (client.Object, bool) {
 	isRelevant := r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName || r.Spec.SignerName == certificatesv1.KubeletServingSignerName ||
 		r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName || strings.HasPrefix(r.Spec.Username, csr.NodeUserPrefix)
 	if len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 || !isRelevant {
 		decided := &certificatesv1.CertificateSigningRequest{TypeMeta: r.TypeMeta}
 		decided.Name, decided.UID, decided.ResourceVersion = r.Name, r.UID, r.ResourceVersion
-		decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: nothingToDecide}}
+		decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: noDecisionNeeded}}
 		return decided, false
 	}
 	r.ManagedFields = nil
@@ -51,8 +51,8 @@ func keep(r *certificatesv1.CertificateSigningRequest) (client.Object, bool) {
 	return r, true
 }
 
-// nothingToDecide is a condition, in the cache only, of requests that need no decision.
-const nothingToDecide certificatesv1.RequestConditionType = "NothingToDecide"
+// noDecisionNeeded is a condition, in the cache only, of requests that need no decision.
+const noDecisionNeeded certificatesv1.RequestConditionType = "NothingToDecide"
 
 // requester returns the requester of a request. Joining hosts share a user, and each has its own token.
 func requester(o client.Object) string {
@@ -60,17 +60,17 @@ func requester(o client.Object) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%.256s %.256s", r.Spec.Username, fmt.Sprint(r.Spec.Extra[credentialIDOf]))
+	return fmt.Sprintf("%.256s %.256s", r.Spec.Username, fmt.Sprint(r.Spec.Extra[credentialIDKey]))
 }
 
-// read returns the request, from the API server if the cache has cut it because its requester had made too many. It returns nil while there is no
-// room for it, or if it is gone.
+// read returns the request. If the cache has cut it because its requester had created too many, read gets it from the API server. It returns nil if
+// the cache has no room for it, or if it was deleted.
 func (c *Controller) read(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, reconcile.Result, error) {
 	owner, isCut := kube.CutOf(r)
 	if !isCut {
 		return r, reconcile.Result{}, nil
 	}
-	if owner == "" || c.Kept == nil || !c.Kept.HasRoom(owner, maxKept) {
+	if owner == "" || c.CacheShare == nil || !c.CacheShare.HasRoom(owner, maxCached) {
 		return nil, reconcile.Result{RequeueAfter: roomCheckInterval}, nil
 	}
 	whole := &certificatesv1.CertificateSigningRequest{}

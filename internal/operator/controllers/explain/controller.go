@@ -35,10 +35,10 @@ const (
 	recheckInterval = time.Minute
 	// registryPollInterval is how often to check whether a registry has answered.
 	registryPollInterval = 500 * time.Millisecond
-	// knownFor is how long the view of nodes and classes is reused when many pods fail at once.
-	knownFor = 2 * time.Second
-	// patchWithin is the timeout of a patch.
-	patchWithin = 10 * time.Second
+	// viewLifetime is how long the view of nodes and classes is reused when many pods fail at once.
+	viewLifetime = 2 * time.Second
+	// patchTimeout is the timeout of a patch.
+	patchTimeout = 10 * time.Second
 )
 
 // Controller reports why pods do not start.
@@ -46,7 +46,7 @@ type Controller struct {
 	Options
 	images *images
 	advice advice.Table
-	// known is the view of nodes and classes at a time. Only one worker uses it.
+	// known is the view of nodes and classes as of time at. Only one worker uses it.
 	known podcause.Cluster
 	at    time.Time
 }
@@ -71,7 +71,7 @@ type Options struct {
 // New returns the controller and registers its metric.
 func New(o Options) *Controller {
 	o.Registry.MustRegister(newCount(o.Client))
-	return &Controller{Options: o, images: newImages(readers(o.Access, o.Ranges)), advice: advice.All()}
+	return &Controller{Options: o, images: newImages(newRead(o.Access, o.Ranges)), advice: advice.All()}
 }
 
 // request names a pod. Started means that the pod is no longer Pending but still annotated.
@@ -116,13 +116,13 @@ func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result
 		return reconcile.Result{}, nil
 	}
 	if err == nil {
-		err = c.look(ctx)
+		err = c.refresh(ctx)
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	cause := podcause.Of(pod, c.known)
-	reported := podcause.Told(pod).Reason
+	reported := podcause.Reported(pod).Reason
 	if cause.Reason == reported {
 		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
@@ -142,15 +142,15 @@ func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result
 			cause = cause.For(current)
 		}
 	}
-	if err := c.tell(ctx, pod, r, cause); err != nil {
+	if err := c.report(ctx, pod, r, cause); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: recheckInterval}, nil
 }
 
-// look reads nodes and classes from the cache, unless it has done so within knownFor.
-func (c *Controller) look(ctx context.Context) error {
-	if time.Since(c.at) < knownFor {
+// refresh reads nodes and classes from the cache, unless it has done so within viewLifetime.
+func (c *Controller) refresh(ctx context.Context) error {
+	if time.Since(c.at) < viewLifetime {
 		return nil
 	}
 	nodes, err := kube.WindowsNodes(ctx, c.Client)
@@ -181,8 +181,8 @@ func (c *Controller) hasCredentialSpecs() (bool, error) {
 	return true, nil
 }
 
-// tell annotates the pod and, once that has succeeded, emits the event: so there is one for each cause.
-func (c *Controller) tell(ctx context.Context, pod *corev1.Pod, r request, cause podcause.Cause) error {
+// report annotates the pod and then emits the event, so that each cause has one event.
+func (c *Controller) report(ctx context.Context, pod *corev1.Pod, r request, cause podcause.Cause) error {
 	if cause.Reason == "" {
 		return c.annotate(ctx, r, pod.ResourceVersion, "")
 	}
@@ -197,7 +197,7 @@ func (c *Controller) tell(ctx context.Context, pod *corev1.Pod, r request, cause
 // annotate sets the annotation on exactly this pod, or removes it if text is empty. With a version, it fails if the pod has changed since: a cache
 // without the new annotation would otherwise cause a second event.
 func (c *Controller) annotate(ctx context.Context, r request, version, text string) error {
-	ctx, cancel := context.WithTimeout(ctx, patchWithin)
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
 	annotations := map[string]any{api.AnnotationDoesNotStart: text}
 	if text == "" {
@@ -214,8 +214,8 @@ func (c *Controller) annotate(ctx context.Context, r request, version, text stri
 	pod := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
 	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	err = c.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
-	isAnother := r.Started && (apierrors.IsInvalid(err) || apierrors.IsConflict(err)) // the UID of an object is immutable
-	if apierrors.IsNotFound(err) || isAnother {
+	isOtherPod := r.Started && (apierrors.IsInvalid(err) || apierrors.IsConflict(err)) // the UID of an object is immutable
+	if apierrors.IsNotFound(err) || isOtherPod {
 		return nil
 	}
 	if err != nil {

@@ -306,10 +306,10 @@ func TestRegistryRequestsAreLimited(t *testing.T) {
 				}
 			}
 			m.mu.Lock()
-			queued, remembered := len(m.queue), len(m.asked)
+			queued, failureLifetime := len(m.queue), len(m.asked)
 			m.mu.Unlock()
-			if queued > maxQueued || remembered > maxQueued+maxLookups {
-				t.Fatalf("%d wait, %d are remembered", queued, remembered)
+			if queued > maxQueued || failureLifetime > maxQueued+maxLookups {
+				t.Fatalf("%d wait, %d are remembered", queued, failureLifetime)
 			}
 			time.Sleep(time.Second)
 		}
@@ -320,7 +320,7 @@ func TestRegistryRequestsAreLimited(t *testing.T) {
 				t.Errorf("%s was asked for %d times", image, times)
 			}
 		}
-		if most > maxLookups || mostOfOne > perRegistry || len(requested) < 100 || reported == 0 {
+		if most > maxLookups || mostOfOne > maxLookupsPerRegistry || len(requested) < 100 || reported == 0 {
 			t.Errorf("%d lookups at once, %d of one registry, %d images", most, mostOfOne, len(requested))
 		}
 		m.mu.Unlock()

@@ -20,18 +20,18 @@ import (
 
 // Limits of registry lookups.
 const (
-	maxLookups  = 4
-	perRegistry = 2
-	maxQueued   = 256
-	// maxImages results are cached: successful ones for rememberedOK, failed ones for remembered.
-	maxImages    = 4096
-	rememberedOK = time.Hour
-	remembered   = 10 * time.Minute
-	// waitFor is how long a pod waits for a registry. After that it is explained without the result.
-	waitFor = 5 * time.Second
-	// accessFor is how long the registry access of nodes is cached.
-	accessFor    = 5 * time.Minute
-	accessWithin = 10 * time.Second
+	maxLookups            = 4
+	maxLookupsPerRegistry = 2
+	maxQueued             = 256
+	// maxImages results are cached: successful ones for resultLifetime, failed ones for failureLifetime.
+	maxImages       = 4096
+	resultLifetime  = time.Hour
+	failureLifetime = 10 * time.Minute
+	// maxWait is how long a pod waits for a registry. After that it is explained without the result.
+	maxWait = 5 * time.Second
+	// accessLifetime is how long the registry access of nodes is cached.
+	accessLifetime = 5 * time.Minute
+	accessTimeout  = 10 * time.Second
 )
 
 // Access returns how nodes reach registries.
@@ -50,27 +50,27 @@ const (
 	answered
 )
 
-// images knows the Windows builds of images. Registries are queried on separate goroutines, once per image.
+// images caches the Windows builds of images. Registries are queried on separate goroutines, once per image.
 type images struct {
 	read  read
 	known *cache.LRUExpireCache // result by image
 
-	mu      sync.Mutex
-	asked   map[string]time.Time // images with a pending lookup, and since when
-	queue   []waiting
-	running map[string]int // lookups by registry
-	count   int
+	mu           sync.Mutex
+	pendingSince map[string]time.Time // images with a pending lookup, and since when
+	queue        []queuedLookup
+	running      map[string]int // lookups by registry
+	count        int
 }
 
-type waiting struct{ image, registry string }
+type queuedLookup struct{ image, registry string }
 
 type result struct {
-	is windowsbuild.Image
-	ok bool
+	image windowsbuild.Image
+	ok    bool
 }
 
 func newImages(r read) *images {
-	return &images{read: r, known: cache.NewLRUExpireCache(maxImages), asked: map[string]time.Time{}, running: map[string]int{}}
+	return &images{read: r, known: cache.NewLRUExpireCache(maxImages), pendingSince: map[string]time.Time{}, running: map[string]int{}}
 }
 
 // get returns what is known of an image. If nothing is known, it queues a lookup.
@@ -80,13 +80,13 @@ func (m *images) get(ctx context.Context, image string) (windowsbuild.Image, ans
 	value, _ := m.known.Get(image)
 	if r, found := value.(result); found {
 		if !r.ok {
-			return r.is, unknown
+			return r.image, unknown
 		}
-		return r.is, answered
+		return r.image, answered
 	}
-	since, found := m.asked[image]
+	since, found := m.pendingSince[image]
 	switch {
-	case found && time.Since(since) > waitFor:
+	case found && time.Since(since) > maxWait:
 		return windowsbuild.Image{}, unknown
 	case found:
 		return windowsbuild.Image{}, pending
@@ -95,17 +95,17 @@ func (m *images) get(ctx context.Context, image string) (windowsbuild.Image, ans
 	if registry == "" || len(m.queue) >= maxQueued {
 		return windowsbuild.Image{}, unknown
 	}
-	m.asked[image] = time.Now()
-	m.queue = append(m.queue, waiting{image, registry})
+	m.pendingSince[image] = time.Now()
+	m.queue = append(m.queue, queuedLookup{image, registry})
 	m.start(context.WithoutCancel(ctx)) // a lookup outlives the reconcile that requested it, and has its own deadline
 	return windowsbuild.Image{}, pending
 }
 
 // start starts the queued lookups that the limits allow. The caller holds the lock.
 func (m *images) start(ctx context.Context) {
-	var left []waiting
+	var left []queuedLookup
 	for _, w := range m.queue {
-		if m.count >= maxLookups || m.running[w.registry] >= perRegistry {
+		if m.count >= maxLookups || m.running[w.registry] >= maxLookupsPerRegistry {
 			left = append(left, w)
 			continue
 		}
@@ -117,16 +117,16 @@ func (m *images) start(ctx context.Context) {
 }
 
 // lookUp queries the registry, caches the result and starts queued lookups.
-func (m *images) lookUp(ctx context.Context, w waiting) {
+func (m *images) lookUp(ctx context.Context, w queuedLookup) {
 	current, err := m.read(ctx, w.image)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		m.known.Add(w.image, result{}, remembered)
+		m.known.Add(w.image, result{}, failureLifetime)
 	} else {
-		m.known.Add(w.image, result{current, true}, rememberedOK)
+		m.known.Add(w.image, result{current, true}, resultLifetime)
 	}
-	delete(m.asked, w.image)
+	delete(m.pendingSince, w.image)
 	m.count--
 	if m.running[w.registry]--; m.running[w.registry] == 0 {
 		delete(m.running, w.registry)
@@ -134,8 +134,8 @@ func (m *images) lookUp(ctx context.Context, w waiting) {
 	m.start(ctx)
 }
 
-// readers returns a read that works as on nodes but rejects addresses that only the operator's host reaches: users choose the registries.
-func readers(access Access, ranges Ranges) read {
+// newRead returns a read that works as on nodes but rejects addresses that only the operator's host reaches: users choose the registries.
+func newRead(access Access, ranges Ranges) read {
 	var (
 		mu     sync.Mutex
 		until  time.Time
@@ -148,7 +148,7 @@ func readers(access Access, ranges Ranges) read {
 		if time.Now().Before(until) {
 			return reader, nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, accessWithin)
+		ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 		defer cancel()
 		a, err := access(ctx)
 		if err != nil {
@@ -165,7 +165,7 @@ func readers(access Access, ranges Ranges) read {
 		reader = windowsimage.New(registryclient.New(registryclient.Options{
 			Agent: api.ManagedBy, Keyring: a.PullSecret, PasswordFirst: true, Proxy: a.Proxy, Certificates: a.Certificates, Dial: guard.Dial(), Check: guard.Check,
 		}), table, memory)
-		until = time.Now().Add(accessFor)
+		until = time.Now().Add(accessLifetime)
 		return reader, nil
 	}
 	return func(ctx context.Context, image string) (windowsbuild.Image, error) {

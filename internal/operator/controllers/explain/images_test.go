@@ -23,7 +23,7 @@ func TestReservedRegistryAddressIsNotContacted(t *testing.T) {
 			hosts = append(hosts, n.IP.String()+":10250")
 		}
 	}
-	read := readers(func(context.Context) (desired.RegistryAccess, error) { return desired.RegistryAccess{}, nil },
+	read := newRead(func(context.Context) (desired.RegistryAccess, error) { return desired.RegistryAccess{}, nil },
 		func(context.Context) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")} })
 	for _, host := range hosts {
 		if _, err := read(t.Context(), host+"/a:1"); !errors.Is(err, windowsimage.ErrNoRegistry) {

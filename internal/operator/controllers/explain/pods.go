@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	podsAtOnce    = 100
-	sweepWithin   = 5 * time.Minute
+	podsPage      = 100
+	sweepTimeout  = 5 * time.Minute
 	sweepInterval = time.Minute
 	// Per pod, maxContainers containers and maxWaiting waiting statuses are kept of each kind (init or not).
 	maxContainers = 32
@@ -139,7 +139,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 }
 
 func (c *Controller) sweepOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	// Once the cache is synced, it reports pods that start.
 	if err := c.Client.List(ctx, &corev1.PodList{}, client.Limit(1)); err != nil {
@@ -149,7 +149,7 @@ func (c *Controller) sweepOnce(ctx context.Context) error {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 		if err := c.Live.List(ctx, page, client.MatchingFieldsSelector{Selector: fields.OneTermNotEqualSelector("status.phase", string(corev1.PodPending))},
-			client.Limit(podsAtOnce), client.Continue(next)); err != nil {
+			client.Limit(podsPage), client.Continue(next)); err != nil {
 			return fmt.Errorf("listing pods: %w", err)
 		}
 		for i := range page.Items {
@@ -176,7 +176,7 @@ func newCount(pods client.Reader) kube.Gauges {
 		}
 		found := map[string]int{}
 		for i := range list.Items {
-			found[podcause.Told(&list.Items[i]).Reason]++
+			found[podcause.Reported(&list.Items[i]).Reason]++
 		}
 		for _, reason := range api.PodReasons() {
 			sample(api.MetricPodsNotStarted, float64(found[reason]), reason)

@@ -34,12 +34,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// Changes within planWithin are planned together. If planning takes long, the delay grows to planSeldom times the duration of the last plan, up to
-// planLatest.
+// Changes within minPlanDelay are planned together. If planning takes long, the delay grows to planDelayFactor times the duration of the last plan, up
+// to maxPlanDelay.
 const (
-	planWithin = 250 * time.Millisecond
-	planLatest = time.Second
-	planSeldom = 50
+	minPlanDelay    = 250 * time.Millisecond
+	maxPlanDelay    = time.Second
+	planDelayFactor = 50
 )
 
 // Controller plans for all hosts at once with one worker, so that the budget is counted once. The instance controller carries out the plan, with a
@@ -51,7 +51,7 @@ type Controller struct {
 	orphanNodes prometheus.Gauge
 	// Plans receives hosts whose plan has changed, for the instance controller.
 	Plans chan ctrlevent.GenericEvent
-	// orphans are the nodes for which look has found no instance.
+	// orphans are the nodes for which gather has found no instance.
 	orphans orphans
 	// reportedAt is when the summary was last written.
 	reportedAt time.Time
@@ -106,16 +106,16 @@ func (f *Controller) Register(_ context.Context, m manager.Manager) error {
 
 // planSoon requests a plan after a short delay, one for all changes until then.
 func (f *Controller) planSoon() handler.EventHandler {
-	return kube.OnChange(func(_ context.Context, _ client.Object, q kube.Queue) { q.AddAfter(theFleet(), f.within()) })
+	return kube.OnChange(func(_ context.Context, _ client.Object, q kube.Queue) { q.AddAfter(fleetRequest(), f.planDelay()) })
 }
 
-func (f *Controller) within() time.Duration {
+func (f *Controller) planDelay() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return min(max(planWithin, planSeldom*f.took), planLatest)
+	return min(max(minPlanDelay, planDelayFactor*f.took), maxPlanDelay)
 }
 
-func theFleet() reconcile.Request {
+func fleetRequest() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "fleet"}}
 }
 
@@ -129,7 +129,7 @@ func NodeChanged() predicate.Predicate {
 
 // Reconcile makes a plan and notifies the instance controller of hosts whose plan has changed.
 func (f *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	seen, err := f.look(ctx)
+	seen, err := f.gather(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -159,7 +159,7 @@ type fleetSeen struct {
 	orphans   map[string]*corev1.Node // Windows nodes without an instance, by name
 }
 
-func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
+func (f *Controller) gather(ctx context.Context) (fleetSeen, error) {
 	s := fleetSeen{instances: map[types.NamespacedName]*v1alpha1.WindowsInstance{}}
 	s.Now = time.Now()
 	var err error
@@ -231,14 +231,14 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 	f.next, f.sick, f.unrepaired = map[types.NamespacedName]rollout.Next{}, plan.Sick, plan.Unrepaired
 	var changed []types.NamespacedName
 	for _, id := range seen.ids {
-		next, some := plan.Hosts[id.Name]
-		if some {
+		next, planned := plan.Hosts[id.Name]
+		if planned {
 			f.next[id] = next
 		}
 		if next.Begin && limited(next.Action) && !next.InProgress {
 			f.granted[id] = next.Action
 		}
-		joined := previous[id].Action == v1alpha1.ActionJoin && !some // the instance controller knows that the host has joined
+		joined := previous[id].Action == v1alpha1.ActionJoin && !planned // the instance controller knows that the host has joined
 		if next != previous[id] && !joined || f.sick[id.Name] != wasSick[id.Name] || wasUnrepaired[id.Name] && !f.unrepaired[id.Name] {
 			changed = append(changed, id)
 		}

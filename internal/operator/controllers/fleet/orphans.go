@@ -23,13 +23,13 @@ const (
 // orphans are Windows nodes without a WindowsInstance: their hosts were never announced, came back after their removal, or were renamed. They are not
 // managed.
 type orphans struct {
-	since map[types.UID]time.Time
-	told  map[types.UID]bool
-	total int
+	since    map[types.UID]time.Time
+	reported map[types.UID]bool
+	total    int
 }
 
-// look returns the nodes to report now, and when to check again; zero if nothing is due before the next change.
-func (o *orphans) look(nodes map[string]*corev1.Node, now time.Time) (tell []*corev1.Node, again time.Duration) {
+// due returns the nodes to report now, and when to check again; zero if nothing is due before the next change.
+func (o *orphans) due(nodes map[string]*corev1.Node, now time.Time) (due []*corev1.Node, again time.Duration) {
 	since, reported := map[types.UID]time.Time{}, map[types.UID]bool{}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[name]
@@ -37,25 +37,25 @@ func (o *orphans) look(nodes map[string]*corev1.Node, now time.Time) (tell []*co
 		if !known {
 			first = now
 		}
-		since[node.UID], reported[node.UID] = first, o.told[node.UID]
+		since[node.UID], reported[node.UID] = first, o.reported[node.UID]
 		left := orphanAfter - now.Sub(first)
 		switch {
 		case reported[node.UID]:
 		case left > 0:
 			again = kube.Sooner(again, left)
 		case o.total < maxOrphanEvents:
-			tell, o.total, reported[node.UID] = append(tell, node), o.total+1, true
+			due, o.total, reported[node.UID] = append(due, node), o.total+1, true
 		}
 	}
-	o.since, o.told = since, reported
-	return tell, again
+	o.since, o.reported = since, reported
+	return due, again
 }
 
 // reportOrphans counts the nodes without an instance and reports each once.
 func (f *Controller) reportOrphans(nodes map[string]*corev1.Node) (again time.Duration) {
 	f.orphanNodes.Set(float64(len(nodes)))
-	tell, again := f.orphans.look(nodes, time.Now())
-	for _, node := range tell {
+	due, again := f.orphans.due(nodes, time.Now())
+	for _, node := range due {
 		f.Events.Emit(kube.Event{Object: node, Type: corev1.EventTypeWarning, Reason: api.EventNodeOrphaned, Action: "Plan"},
 			"this node has no WindowsInstance, so it is neither upgraded nor repaired; add its host, or delete the Node if the host is gone")
 	}

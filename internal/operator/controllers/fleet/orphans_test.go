@@ -17,25 +17,25 @@ func TestOrphanNodesAreReportedOnceAndLimited(t *testing.T) {
 		nodes[name] = controllertest.OrphanNode(name)
 	}
 	var o orphans
-	if tell, again := o.look(nodes, now); len(tell) != 0 || again != orphanAfter {
-		t.Errorf("at once it tells of %d nodes, and looks again in %s", len(tell), again)
+	if due, again := o.due(nodes, now); len(due) != 0 || again != orphanAfter {
+		t.Errorf("at once it tells of %d nodes, and looks again in %s", len(due), again)
 	}
-	if tell, again := o.look(nodes, now.Add(orphanAfter)); len(tell) != 3 || again != 0 {
-		t.Errorf("after %s it tells of %d nodes, and looks again in %s", orphanAfter, len(tell), again)
+	if due, again := o.due(nodes, now.Add(orphanAfter)); len(due) != 3 || again != 0 {
+		t.Errorf("after %s it tells of %d nodes, and looks again in %s", orphanAfter, len(due), again)
 	}
-	if tell, _ := o.look(nodes, now.Add(2*orphanAfter)); len(tell) != 0 {
-		t.Errorf("it tells of %d nodes twice", len(tell))
+	if due, _ := o.due(nodes, now.Add(2*orphanAfter)); len(due) != 0 {
+		t.Errorf("it tells of %d nodes twice", len(due))
 	}
 	for n := range 1000 {
 		name := fmt.Sprint("more-", n)
 		nodes[name] = controllertest.OrphanNode(name)
 	}
-	o.look(nodes, now.Add(2*orphanAfter))
-	if tell, _ := o.look(nodes, now.Add(3*orphanAfter)); len(tell) != maxOrphanEvents-3 {
-		t.Errorf("of a thousand it tells of %d, want %d", len(tell), maxOrphanEvents-3)
+	o.due(nodes, now.Add(2*orphanAfter))
+	if due, _ := o.due(nodes, now.Add(3*orphanAfter)); len(due) != maxOrphanEvents-3 {
+		t.Errorf("of a thousand it tells of %d, want %d", len(due), maxOrphanEvents-3)
 	}
-	o.look(nil, now)
-	if len(o.since)+len(o.told) != 0 {
+	o.due(nil, now)
+	if len(o.since)+len(o.reported) != 0 {
 		t.Error("nodes that are gone are remembered")
 	}
 }

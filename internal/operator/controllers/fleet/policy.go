@@ -19,8 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// keyPatience is how long a host may reject the key before its Machine is replaced: WICD may have to restart first, or the cluster to recover.
-const keyPatience = time.Hour
+// keyTimeout is how long a host may reject the key before its Machine is replaced: WICD may have to restart first, or the cluster to recover.
+const keyTimeout = time.Hour
 
 // ReplaceReason returns why the Machine of a host must be replaced; empty if it need not be, or the user does not allow it.
 func ReplaceReason(i *v1alpha1.WindowsInstance, allowed v1alpha1.MachineReplacement) string {
@@ -28,8 +28,8 @@ func ReplaceReason(i *v1alpha1.WindowsInstance, allowed v1alpha1.MachineReplacem
 		return ""
 	}
 	reachable := kube.Condition(i, api.ConditionReachable)
-	if reachable.Reason == api.ReasonAuthenticationFailed && time.Since(reachable.LastTransitionTime.Time) > keyPatience {
-		return "its host has rejected the SSH key for " + keyPatience.String()
+	if reachable.Reason == api.ReasonAuthenticationFailed && time.Since(reachable.LastTransitionTime.Time) > keyTimeout {
+		return "its host has rejected the SSH key for " + keyTimeout.String()
 	}
 	if f := i.Status.Failure; allowed == v1alpha1.ReplaceWhenBroken && f != nil && f.Action == v1alpha1.ActionRepair && f.Attempts >= join.MaxRepairs {
 		return "its node could not be repaired: " + f.Message
@@ -101,34 +101,34 @@ func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Tim
 			end = before.EstimatedEnd
 		}
 	}
-	isUnderWay := false
-	var came []time.Time
+	upgrading := false
+	var arrivals []time.Time
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
 		if h.Node != nil && h.Node.Version == sum.Version && !h.Since.IsZero() {
-			came = append(came, h.Since)
+			arrivals = append(arrivals, h.Since)
 		}
-		if goes := h.UnderWay; goes != nil && goes.Action == v1alpha1.ActionUpgrade {
-			isUnderWay = true
-			if started == nil || goes.StartedAt.Before(started) {
-				started = &goes.StartedAt
+		if maintenance := h.UnderWay; maintenance != nil && maintenance.Action == v1alpha1.ActionUpgrade {
+			upgrading = true
+			if started == nil || maintenance.StartedAt.Before(started) {
+				started = &maintenance.StartedAt
 			}
 		}
 	}
-	left := int(sum.Nodes) - len(came)
+	left := int(sum.Nodes) - len(arrivals)
 	if started == nil {
 		return nil, nil
 	}
-	came = slices.DeleteFunc(came, func(at time.Time) bool { return at.Before(started.Time) }) // nodes that were there before do not count
+	arrivals = slices.DeleteFunc(arrivals, func(at time.Time) bool { return at.Before(started.Time) }) // earlier arrivals do not count
 	switch {
 	case left <= 0:
 		return started, nil
-	case !isUnderWay:
+	case !upgrading:
 		return started, end
-	case len(came) < 2:
+	case len(arrivals) < 2:
 		return started, nil
 	}
-	each := s.Now.Sub(started.Time) / time.Duration(len(came))
+	each := s.Now.Sub(started.Time) / time.Duration(len(arrivals))
 	at := metav1.NewTime(s.Now.Add(each * time.Duration(left)).Truncate(time.Minute))
 	return started, &at
 }

@@ -51,22 +51,22 @@ func TestMachinesAreReplacedForGoodReasonsOnly(t *testing.T) {
 		allowed  v1alpha1.MachineReplacement
 		want     string // begins with
 	}{
-		{"a node that lets nobody in", lockedOut(2 * keyPatience), onRotation, "its host has rejected the SSH key"},
-		{"where the user wants none replaced", lockedOut(2 * keyPatience), never, ""},
-		{"not for long", lockedOut(keyPatience / 2), onRotation, ""},
+		{"a node that lets nobody in", lockedOut(2 * keyTimeout), onRotation, "its host has rejected the SSH key"},
+		{"where the user wants none replaced", lockedOut(2 * keyTimeout), never, ""},
+		{"not for long", lockedOut(keyTimeout / 2), onRotation, ""},
 		{"a host that never became a node: its first-boot script may still run", with(lockedOut(24*time.Hour), func(i *v1alpha1.WindowsInstance) {
 			i.Status.NodeRef = nil
 		}), whenBroken, ""},
-		{"a host without a Machine", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
+		{"a host without a Machine", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
 			i.Labels[api.LabelSource] = api.SourceConfigMap
 		}), whenBroken, ""},
-		{"a Machine of Cluster API", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
+		{"a Machine of Cluster API", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
 			i.Labels[api.LabelSource] = api.SourceClusterAPI
 		}), whenBroken, ""},
-		{"a host that does not answer at all", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
+		{"a host that does not answer at all", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
 			i.Status.Conditions[0].Reason = api.ReasonConnectionTimeout
 		}), whenBroken, ""},
-		{"a host that shows another key than before", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
+		{"a host that shows another key than before", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
 			i.Status.Conditions[0].Reason = api.ReasonHostKeyChanged
 		}), whenBroken, ""},
 		{"a node that was repaired in vain", broken(join.MaxRepairs), whenBroken, "its node could not be repaired: its kubelet is silent"},
@@ -197,7 +197,7 @@ func TestUnpublishedVersionIsNotRolledOut(t *testing.T) {
 	})
 	expect := func(unpublished bool, disruption v1alpha1.PlanDisruption) {
 		t.Helper()
-		seen, err := f.look(t.Context())
+		seen, err := f.due(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,13 +233,13 @@ func TestAHostThatWasAwayIsGivenTimeToTakeTheKey(t *testing.T) {
 		i.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-1"}
 		refused := func(reason string) error { return &join.Unreachable{Reason: reason, Err: errors.New("x")} }
 		join.Reached(&i.Status, 1, refused(api.ReasonConnectionTimeout))
-		time.Sleep(2 * keyPatience)
+		time.Sleep(2 * keyTimeout)
 		join.Reached(&i.Status, 1, refused(api.ReasonAuthenticationFailed))
 		time.Sleep(time.Second)
 		if cause := ReplaceReason(i, v1alpha1.ReplaceOnKeyRotation); cause != "" {
 			t.Errorf("one second after it came back, its Machine is to be deleted: %s", cause)
 		}
-		time.Sleep(keyPatience)
+		time.Sleep(keyTimeout)
 		join.Reached(&i.Status, 1, refused(api.ReasonAuthenticationFailed))
 		if ReplaceReason(i, v1alpha1.ReplaceOnKeyRotation) == "" {
 			t.Error("an hour later it is not")

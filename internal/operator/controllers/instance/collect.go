@@ -11,9 +11,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/supportbundle"
 )
 
-// handCollection copies the request for a collection from the instance to the Node, so that permission to write WindowsInstances decides who may
+// syncCollectRequest copies the request for a collection from the instance to the Node, so that permission to write WindowsInstances decides who may
 // request one. A failure does not stop the other steps.
-func (c *Controller) handCollection(ctx context.Context, p *pass) (outcome, error) {
+func (c *Controller) syncCollectRequest(ctx context.Context, p *pass) (outcome, error) {
 	v := p.view
 	if v.Node == nil {
 		return proceed, nil

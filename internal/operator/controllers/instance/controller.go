@@ -39,16 +39,16 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// instanceWorkers is the number of instances that are reconciled concurrently. It is far above the number of concurrent joins, so that hosts which do
-// not answer delay no others.
+// instanceWorkers is the number of instances that are reconciled concurrently. It is far above the number of concurrent joins, so that hosts that do not
+// answer do not delay others.
 const instanceWorkers = 256
 
 // Controller makes each WindowsInstance a node.
 type Controller struct {
 	Options
 	metrics *metrics
-	staging kube.Slots // for hosts that are sent another version
-	// bandwidth limits what all of these are sent together, in bytes per second.
+	staging kube.Slots // for transfers of another version
+	// bandwidth limits the transfers to all of these hosts together, in bytes per second.
 	bandwidth *rate.Limiter
 	readings  *kube.SharedRead[v1alpha1.WindowsConfigSpec, join.Want]
 	retries   kube.Backoff
@@ -73,7 +73,7 @@ type Options struct {
 	// Registry registers the metrics.
 	Registry  prometheus.Registerer
 	Namespace string
-	// Payload contains the programs for hosts; Releases selects what nodes get of it.
+	// Payload contains the programs for hosts; Releases selects the part that nodes get.
 	Payload  *payload.Payload
 	Releases *clusterversion.Releases
 	Store    *settings.Store

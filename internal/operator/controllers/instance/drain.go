@@ -24,7 +24,7 @@ import (
 // drainEvery is how often the pods of a node are checked while it is drained.
 const drainEvery = 2 * time.Second
 
-// drain cordons the node and evicts its pods until none that must leave remains.
+// drain cordons the node and recordEvictions its pods until none that must leave remains.
 func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	node := rollout.NodeOf(m.view.Node)
 	if node == nil || m.current().Action == v1alpha1.ActionLeave && node.Silent && node.Broken(time.Now()) {
@@ -40,33 +40,33 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	}
 	var list []corev1.Pod
 	add := func(pod *corev1.Pod) bool {
-		list = append(list, drain.Short(pod, node.Name))
+		list = append(list, drain.Trim(pod, node.Name))
 		return true
 	}
 	if err := kube.EachPod(ctx, m.Live, add, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node.Name)}); err != nil {
 		return 0, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	if err := m.noteYoungest(ctx, list); err != nil {
+	if err := m.recordYoungest(ctx, list); err != nil {
 		return 0, err
 	}
-	pods := drain.Look(list, drainOf(node.Name, m.current()), time.Now())
+	pods := drain.Classify(list, drainOf(node.Name, m.current()), time.Now())
 	settings := m.view.config.Rollout.Drain
 	within := rollout.Duration(settings.Timeout, time.Hour)
-	late := m.ran(within) > within
+	late := m.elapsed(within) > within
 	forced := late && settings.OnTimeout == v1alpha1.DrainForce
 	var left []corev1.Pod
 	if forced && endsPods(m.current().Action) {
-		left = pods.GiveUp()
+		left = pods.TakeStuck()
 	}
-	if pods.Gone() {
+	if pods.Drained() {
 		m.recordRemaining(corev1.EventTypeWarning, "should have terminated long ago", left)
-		m.recordRemaining(corev1.EventTypeNormal, "arrived after it was cordoned", pods.Came)
+		m.recordRemaining(corev1.EventTypeNormal, "arrived after it was cordoned", pods.Arrived)
 		return m.drained(ctx)
 	}
 	if st := m.status.want(); st.DrainedAt == nil {
 		st.DrainedAt = &metav1.Time{Time: time.Now()}
 	}
-	m.settles.evicts(m.id(), pods.Evict)
+	m.settles.recordEvictions(m.id(), pods.Evict)
 	refused, err := m.evict(ctx, pods.Evict, forced)
 	reason, message := drain.Report(pods, refused, late)
 	if late && settings.OnTimeout == v1alpha1.DrainAbort && m.current().Action != v1alpha1.ActionLeave {
@@ -87,9 +87,9 @@ func drainOf(name string, m *v1alpha1.Maintenance) drain.Node {
 	return node
 }
 
-// noteYoungest records, once the node is cordoned, when its youngest pod was created, so that a restarted operator does not mistake later pods for
+// recordYoungest records, once the node is cordoned, when its youngest pod was created, so that a restarted operator does not mistake later pods for
 // earlier ones.
-func (m *maintenance) noteYoungest(ctx context.Context, pods []corev1.Pod) error {
+func (m *maintenance) recordYoungest(ctx context.Context, pods []corev1.Pod) error {
 	youngest := drain.Youngest(pods)
 	if m.current().YoungestPod != nil || youngest.IsZero() {
 		return nil
@@ -116,10 +116,10 @@ func (m *maintenance) drained(ctx context.Context) (time.Duration, error) {
 	if st := m.status.want(); st.DrainedAt != nil { // pods had to leave
 		st.DrainedAt = &metav1.Time{Time: time.Now()}
 	}
-	return m.to(ctx, v1alpha1.MaintenanceAct)
+	return m.enter(ctx, v1alpha1.MaintenanceAct)
 }
 
-// evict evicts pods, each with its own grace period unless the user overrides it. It returns why evictions were refused, by pod. If forced, pods are
+// evict recordEvictions pods, each with its own grace period unless the user overrides it. It returns why evictions were refused, by pod. If forced, pods are
 // deleted regardless of their disruption budgets.
 func (m *maintenance) evict(ctx context.Context, pods []corev1.Pod, forced bool) (refused map[string]string, err error) {
 	var errs []error

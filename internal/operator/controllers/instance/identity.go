@@ -71,11 +71,11 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 			"the host reports node address %s, which %s; select another of its addresses with spec.network", nodeIP, current.Refuse(ip))}
 	}
 	spec := a.view.Instance.Spec
-	existing, err := a.Dialer(ctx, remote.Target{
+	host, err := a.Dialer(ctx, remote.Target{
 		Address: nodeIP, Port: int(spec.Port), User: spec.Username, Key: a.view.key, HostKey: a.host.HostKey(),
 	}, remote.Options{})
 	if err == nil {
-		return existing.Close()
+		return host.Close()
 	}
 	if ctx.Err() != nil {
 		return err
@@ -85,7 +85,7 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 			"make its SSH server reachable at that address for the operator, or select another address with spec.network", a.host.address(), nodeIP, err)}
 }
 
-// nameTakenBy returns what else has the name: an instance, even one being deleted, a Machine, or a Node of another host.
+// nameTakenBy returns the other object that has the name: an instance, even one that is being deleted, a Machine, or a Node of another host.
 func (a *attempt) nameTakenBy(ctx context.Context, name string, facts wicdapi.Facts) (string, error) {
 	self := client.ObjectKeyFromObject(a.view.Instance)
 	var others v1alpha1.WindowsInstanceList
@@ -97,8 +97,8 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts wicdapi.Fa
 			return "WindowsInstance " + key.String(), nil
 		}
 	}
-	if who := a.Hosts.NamedBy(ctx, name, a.view.Instance.Annotations[api.AnnotationMachine]); who != "" {
-		return who, nil
+	if holder := a.Hosts.NamedBy(ctx, name, a.view.Instance.Annotations[api.AnnotationMachine]); holder != "" {
+		return holder, nil
 	}
 	if holder, ok := a.Names.Claim(name, self); !ok {
 		return "WindowsInstance " + holder.String(), nil
@@ -112,20 +112,20 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts wicdapi.Fa
 	if err != nil {
 		return "", fmt.Errorf("reading Node %s: %w", name, err)
 	}
-	if a.isOurs(&node, join.NodeIP(facts, a.view.Instance.Spec.Network)) {
+	if a.isOwnNode(&node, join.NodeIP(facts, a.view.Instance.Spec.Network)) {
 		a.registered = &node
 		return "", nil
 	}
 	return "Node " + name + nodestate.Described(&node), nil
 }
 
-// isOurs reports whether an existing Node belongs to the connected host: it is the recorded Node, or it has the host's key, or its address, which is
-// proven by now.
-func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
-	shown := &v1alpha1.WindowsInstance{}
-	a.status.want().DeepCopyInto(&shown.Status)
-	shown.Status.Hostname, shown.Status.NodeIP, shown.Status.HostKey = node.Name, nodeIP, remote.FormatHostKey(a.host.HostKey())
-	return a.claimOf(shown, node) == nodestate.Own
+// isOwnNode reports whether an existing Node belongs to the connected host: it is the recorded Node, or it has the host's key or its address, which has
+// been proven by then.
+func (a *attempt) isOwnNode(node *corev1.Node, nodeIP string) bool {
+	candidate := &v1alpha1.WindowsInstance{}
+	a.status.want().DeepCopyInto(&candidate.Status)
+	candidate.Status.Hostname, candidate.Status.NodeIP, candidate.Status.HostKey = node.Name, nodeIP, remote.FormatHostKey(a.host.HostKey())
+	return a.claimOf(candidate, node) == nodestate.Own
 }
 
 // leaveName deletes the Node that the host had under its former name. It would stay NotReady forever and count as out of service.
@@ -135,7 +135,7 @@ func (a *attempt) leaveName(ctx context.Context, former, nodeIP string) error {
 	}
 	var node corev1.Node
 	err := a.Live.Get(ctx, types.NamespacedName{Name: former}, &node)
-	if apierrors.IsNotFound(err) || err == nil && !a.isOurs(&node, nodeIP) {
+	if apierrors.IsNotFound(err) || err == nil && !a.isOwnNode(&node, nodeIP) {
 		return nil
 	}
 	if err == nil {

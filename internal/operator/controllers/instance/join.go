@@ -30,21 +30,21 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// answerWithin is how long a host keeps its join slot while the operator connects: a dead one must not occupy it.
-const answerWithin = 500 * time.Millisecond
+// slotGrace is how long a host keeps its join slot while the operator connects: a dead host must not occupy a slot.
+const slotGrace = 500 * time.Millisecond
 
 const tokenSeconds = 15 * 60
 
 // The cache observes a write within milliseconds, or within seconds if the API server is busy.
 const (
-	heardPoll   = 20 * time.Millisecond
-	heardWithin = 10 * time.Second
+	cachePoll    = 20 * time.Millisecond
+	cacheTimeout = 10 * time.Second
 )
 
-// errDeleted ends the join of an instance that is deleted meanwhile: its host leaves and gets no token.
+// errDeleted ends the join of an instance that is deleted during the join: its host leaves and gets no token.
 var errDeleted = errors.New("the WindowsInstance is being deleted")
 
-// join runs one attempt and keeps the status up to date.
+// join runs one join attempt and keeps the status up to date.
 func (c *Controller) join(ctx context.Context, v *view, status *statusWriter) error {
 	a := &attempt{Controller: c, view: v, status: status}
 	status.setWriteInterval(progressPause(c.Slots.Taken()))
@@ -80,7 +80,7 @@ func (c *Controller) join(ctx context.Context, v *view, status *statusWriter) er
 	return err
 }
 
-// attempt implements what a join needs from the cluster.
+// attempt gives a join access to the cluster and the host. It implements join.Cluster and join.Connector.
 type attempt struct {
 	*Controller
 	view   *view
@@ -104,7 +104,7 @@ func (o joinObserver) Progress(p join.Progress) { o.status.progress(o.ctx, p) }
 
 // Connect connects and, at first contact, pins the host's key before anything else happens on the connection.
 func (a *attempt) Connect(ctx context.Context) (join.Host, error) {
-	late := time.AfterFunc(answerWithin, func() { _ = a.view.admission.Close() })
+	late := time.AfterFunc(slotGrace, func() { _ = a.view.admission.Close() })
 	a.connected = time.Now()
 	host, err := a.dial(ctx, a.view.Instance, a.view.key, a.view.config.Trust)
 	if !late.Stop() {
@@ -132,8 +132,7 @@ func (a *attempt) Connect(ctx context.Context) (join.Host, error) {
 	return host, nil
 }
 
-// Accept records the host's facts. From here on, its name is its node's name. They are written with the next progress, at the latest before the host
-// gets a token.
+// Accept records the host's facts and fixes its node's name. The facts are written with the next progress, at the latest before the host gets a token.
 func (a *attempt) Accept(ctx context.Context, f wicdapi.Facts) error {
 	if err := a.addFinalizer(ctx); err != nil {
 		return err
@@ -174,14 +173,14 @@ func (a *attempt) addFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// occupied reports whether the join must wait until the plan allows it and pods have left: the host is a node of another operator, or of another
+// occupied reports whether the join must wait until the plan allows it and the node is drained: the host is a node of another operator, or of another
 // version, which the join would replace.
 func (a *attempt) occupied(f wicdapi.Facts) bool {
 	if a.view.drained || a.status.want().Maintenance != nil {
 		return false
 	}
-	isOthers := f.Joined == nil && !a.wasInterrupted() && slices.ContainsFunc(f.Services, func(s wicdapi.ServiceFacts) bool { return s.Ours })
-	return isOthers && !a.unregistered || a.registered != nil && join.OfOtherVersion(a.registered, a.view.Version)
+	isForeign := f.Joined == nil && !a.wasInterrupted() && slices.ContainsFunc(f.Services, func(s wicdapi.ServiceFacts) bool { return s.Ours })
+	return isForeign && !a.unregistered || a.registered != nil && join.OfOtherVersion(a.registered, a.view.Version)
 }
 
 // wasInterrupted reports whether the host's Node comes from an interrupted join of this operator, for example after a power failure: the Node was created
@@ -202,8 +201,7 @@ func (a *attempt) takeSlot() (io.Closer, error) {
 	return slot, nil
 }
 
-// Known returns what every node must know about the cluster. The network must be one that hosts can join: if it is unsupported or unknown, no host
-// is contacted.
+// Known returns what every node must know about the cluster. If the network is unsupported or unknown, it returns an error, and no host is contacted.
 func (a *attempt) Known(ctx context.Context) (desired.Cluster, error) {
 	if known, isKnown := a.Renderer.Cluster.Get(a.view.config); isKnown {
 		return known, nil
@@ -230,8 +228,8 @@ func (a *attempt) Desired(ctx context.Context) (join.Want, error) {
 	return want, nil
 }
 
-// wanted reads what is published. Existing nodes keep it when the settings become invalid. A joining host waits for valid settings, so that it does
-// not get what may just have been found wrong.
+// wanted reads the published settings. Existing nodes keep them when the settings become invalid. A joining host waits for valid settings, because the
+// published ones may be the cause of the problem.
 func (a *attempt) wanted(ctx context.Context) (want join.Want, err error) {
 	known, _, err := a.Renderer.Render(ctx, a.view.config)
 	if err != nil {
@@ -257,7 +255,7 @@ func (a *attempt) Token(ctx context.Context) (string, error) {
 	if finding != "" {
 		return "", join.Unguarded(finding)
 	}
-	if err := a.stillItsOwn(ctx); err != nil {
+	if err := a.checkClaims(ctx); err != nil {
 		return "", err
 	}
 	seconds := int64(tokenSeconds)
@@ -278,22 +276,22 @@ func (a *attempt) Token(ctx context.Context) (string, error) {
 	if err := a.status.write(ctx); err != nil {
 		return "", err
 	}
-	a.awaitHeard(ctx, id)
+	a.waitForCache(ctx, id)
 	return request.Status.Token, context.Cause(ctx)
 }
 
-// awaitHeard waits until the cache has observed a token's ID. Requests made with the token are decided from the cache: one that comes sooner would be
-// refused, and wait until it is checked again.
-func (a *attempt) awaitHeard(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeout(ctx, heardWithin)
+// waitForCache waits until the cache has a token's ID. Certificate requests made with the token are decided from the cache: an earlier request would be
+// refused and wait for the next check.
+func (a *attempt) waitForCache(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
 	self := client.ObjectKeyFromObject(a.view.Instance)
-	heard := func(ctx context.Context) (bool, error) {
+	observed := func(ctx context.Context) (bool, error) {
 		var i v1alpha1.WindowsInstance
 		err := a.Client.Get(ctx, self, &i)
 		return i.Status.BootstrapCredentialID == id, err
 	}
-	if err := wait.PollUntilContextCancel(ctx, heardPoll, true, heard); err != nil {
+	if err := wait.PollUntilContextCancel(ctx, cachePoll, true, observed); err != nil {
 		log.FromContext(ctx).V(1).Info("Sending bootstrap token before the cache observed its ID", "error", err.Error())
 	}
 }

@@ -20,12 +20,12 @@ import (
 // leave removes the host from the cluster: first the operator's services and files on the host, then the Node, then the finalizer of the instance. A
 // host that cannot be reached is released after leaveWithin, or when the user requests it.
 func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
-	late := m.ran(leaveWithin) > leaveWithin
+	late := m.elapsed(leaveWithin) > leaveWithin
 	if left := m.retries.Remaining(m.id()); left > 0 && !m.released() {
 		return left, nil
 	}
 	if err := m.cleanOrRelease(ctx, late); err != nil {
-		return m.again(ctx, err), nil
+		return m.retryLater(ctx, err), nil
 	}
 	err := m.deleteNode(ctx)
 	switch {

@@ -20,15 +20,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 )
 
-// concerned reports whether the plan, or the maintenance in progress, is about more than a join.
-func concerned(i *v1alpha1.WindowsInstance, next rollout.Next) bool {
+// needsMaintenance reports whether maintenance is in progress, or the plan begins an action other than a join.
+func needsMaintenance(i *v1alpha1.WindowsInstance, next rollout.Next) bool {
 	return i.Status.Maintenance != nil || next.Begin && next.Action != v1alpha1.ActionJoin
 }
 
-// maintain advances the host's maintenance as far as possible, if the plan is about more than a join.
+// maintain advances the host's maintenance as far as possible, if there is any.
 func (c *Controller) maintain(ctx context.Context, p *pass) (outcome, error) {
 	next := c.Fleet.Next(p.id)
-	if !concerned(p.Instance, next) {
+	if !needsMaintenance(p.Instance, next) {
 		return proceed, nil
 	}
 	seen, err := c.gather(ctx, c.Live, p.id) // the cache may lag behind the operator's own last write
@@ -76,11 +76,11 @@ func (m *maintenance) advance(ctx context.Context) (after time.Duration, err err
 func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 	switch {
 	case m.hasRecovered():
-		return 0, m.giveBack(ctx)
+		return 0, m.deferMaintenance(ctx)
 	case m.view.Node == nil && rollout.NeedsNode(m.current().Action):
 		return m.awaitNode(ctx)
 	case m.isUndrained():
-		return m.to(ctx, v1alpha1.MaintenanceDrain)
+		return m.enter(ctx, v1alpha1.MaintenanceDrain)
 	}
 	switch step := m.current().Step; step {
 	case v1alpha1.MaintenanceDrain:
@@ -96,47 +96,47 @@ func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 
 // begin records the next action, unless one is in progress or it is no longer needed.
 func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
-	now := m.current()
+	current := m.current()
 	switch {
-	case now != nil && (now.Action == v1alpha1.ActionLeave || m.view.Instance.DeletionTimestamp == nil):
+	case current != nil && (current.Action == v1alpha1.ActionLeave || m.view.Instance.DeletionTimestamp == nil):
 		return true, nil
-	case now == nil && (m.next.InProgress || m.isHeld() || !m.stillNeeded()):
+	case current == nil && (m.next.InProgress || m.isHeld() || !m.stillNeeded()):
 		m.Fleet.Done(m.id())
 		return false, nil
 	case !m.next.Begin:
-		return now != nil, nil // the host leaves, but has to wait; what is in progress continues
+		return current != nil, nil // the host leaves, but has to wait; what is in progress continues
 	}
 	at := metav1.Now()
-	begins := &v1alpha1.Maintenance{
+	started := &v1alpha1.Maintenance{
 		Action: m.next.Action, Disruption: m.next.Disruption, RequestToken: m.next.Asked, Message: m.next.Message,
 		Step: v1alpha1.MaintenanceAct, StartedAt: at, StepStartedAt: at,
 	}
 	if m.next.Disruption == v1alpha1.DisruptionDrain || m.next.Disruption == v1alpha1.DisruptionReboot {
-		begins.Step = v1alpha1.MaintenanceDrain
+		started.Step = v1alpha1.MaintenanceDrain
 	}
 	if node := rollout.NodeOf(m.view.Node); node != nil {
-		begins.BootID = node.BootID
+		started.BootID = node.BootID
 		if settings.IsVersion(node.Version) { // reported by the host; the operator would announce it if an upgrade fails
-			begins.PreviousVersion = node.Version
+			started.PreviousVersion = node.Version
 		}
 		if m.next.Broken {
-			begins.BrokenSince = &metav1.Time{Time: node.NotReadySince}
+			started.BrokenSince = &metav1.Time{Time: node.NotReadySince}
 		}
-		if begins.Action == v1alpha1.ActionReboot {
-			begins.RebootCauses = node.RebootPending
+		if started.Action == v1alpha1.ActionReboot {
+			started.RebootCauses = node.RebootPending
 		}
 	}
-	if begins.Action == v1alpha1.ActionUpgrade {
-		begins.Version = m.view.Version
+	if started.Action == v1alpha1.ActionUpgrade {
+		started.Version = m.view.Version
 	}
-	m.status.want().Maintenance = begins
-	m.stopwatch.start(m.id(), *begins)
+	m.status.want().Maintenance = started
+	m.stopwatch.start(m.id(), *started)
 	if err := m.status.write(ctx); err != nil {
 		return false, err
 	}
-	log.FromContext(ctx).Info("Maintenance started", "action", begins.Action, "disruption", begins.Disruption, "message", begins.Message)
-	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceStarted, Action: string(begins.Action) + at.Format("-20060102150405")},
-		"%s begins: %s", begins.Action, begins.Message)
+	log.FromContext(ctx).Info("Maintenance started", "action", started.Action, "disruption", started.Disruption, "message", started.Message)
+	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceStarted, Action: string(started.Action) + at.Format("-20060102150405")},
+		"%s begins: %s", started.Action, started.Message)
 	return true, nil
 }
 
@@ -154,7 +154,7 @@ func (m *maintenance) stillNeeded() bool {
 	node := rollout.NodeOf(m.view.Node)
 	isReleased := m.next.Action == v1alpha1.ActionLeave && m.released()
 	if node != nil && node.Ready == m.next.Broken && !isReleased {
-		return false // a node that works again is planned as such, and one that just broke may recover in a moment
+		return false // the plan must change if the node works again; a node that just broke may recover
 	}
 	switch m.next.Action {
 	case v1alpha1.ActionLeave:
@@ -171,13 +171,13 @@ func (m *maintenance) stillNeeded() bool {
 
 // hasRecovered reports whether the action began because its node was broken, the node is Ready again, and its host has not been changed yet.
 func (m *maintenance) hasRecovered() bool {
-	now, node := m.current(), rollout.NodeOf(m.view.Node)
-	return now.BrokenSince != nil && now.Step != v1alpha1.MaintenanceVerify && node != nil && node.Ready
+	current, node := m.current(), rollout.NodeOf(m.view.Node)
+	return current.BrokenSince != nil && current.Step != v1alpha1.MaintenanceVerify && node != nil && node.Ready
 }
 
-// giveBack ends an action that changed nothing. Its place in the budget becomes free, and the plan decides when the action may begin again.
-func (m *maintenance) giveBack(ctx context.Context) error {
-	now := m.current()
+// deferMaintenance ends an action that has not changed anything. It frees the place in the budget, and the plan decides when the action begins again.
+func (m *maintenance) deferMaintenance(ctx context.Context) error {
+	current := m.current()
 	if err := m.uncordon(ctx, ""); err != nil {
 		return err
 	}
@@ -185,28 +185,28 @@ func (m *maintenance) giveBack(ctx context.Context) error {
 	if err := m.end(ctx); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Maintenance deferred", "action", now.Action, "brokenSince", now.BrokenSince)
-	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDeferred, Action: string(now.Action)},
-		"%s had started because the node was not Ready since %s; the node is Ready again, so the action waits until the plan allows it", now.Action, now.BrokenSince.UTC().Format(time.RFC3339))
+	log.FromContext(ctx).Info("Maintenance deferred", "action", current.Action, "brokenSince", current.BrokenSince)
+	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDeferred, Action: string(current.Action)},
+		"%s had started because the node was not Ready since %s; the node is Ready again, so the action waits until the plan allows it", current.Action, current.BrokenSince.UTC().Format(time.RFC3339))
 	return nil
 }
 
 // isUndrained reports whether the node must be drained again before it changes: its Node was deleted, and the one that its host registered since is
 // cordoned neither by the operator nor by an administrator.
 func (m *maintenance) isUndrained() bool {
-	now, node := m.current(), rollout.NodeOf(m.view.Node)
-	drains := now.Disruption == v1alpha1.DisruptionDrain || now.Disruption == v1alpha1.DisruptionReboot
-	if !drains || !rollout.NeedsNode(now.Action) || now.Step == v1alpha1.MaintenanceDrain || node.Unschedulable || node.CordonedFor != "" {
+	current, node := m.current(), rollout.NodeOf(m.view.Node)
+	drains := current.Disruption == v1alpha1.DisruptionDrain || current.Disruption == v1alpha1.DisruptionReboot
+	if !drains || !rollout.NeedsNode(current.Action) || current.Step == v1alpha1.MaintenanceDrain || node.Unschedulable || node.CordonedFor != "" {
 		return false
 	}
-	if now.Action == v1alpha1.ActionUpgrade {
-		return node.Version != now.Version
+	if current.Action == v1alpha1.ActionUpgrade {
+		return node.Version != current.Version
 	}
-	return node.BootID == now.BootID
+	return node.BootID == current.BootID
 }
 
-// awaitNode waits for a deleted Node. Its host may register it again; otherwise, it is joined again. This is no failure, least of all one of a
-// version.
+// awaitNode waits for a deleted Node. Its host may register it again; otherwise, the host is joined again. This does not count as a failure, least of
+// all of a version.
 func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
 	meta.RemoveStatusCondition(&m.status.want().Conditions, api.ConditionDraining)
 	m.current().Message = "the Node does not exist"
@@ -222,7 +222,7 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 	if m.current().Action == v1alpha1.ActionLeave {
 		return m.leave(ctx)
 	}
-	late := m.ran(actWithin) > actWithin
+	late := m.elapsed(actWithin) > actWithin
 	if left := m.retries.Remaining(m.id()); left > 0 {
 		return left, nil
 	}
@@ -240,11 +240,11 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 	switch {
 	case err == nil:
 		if m.current().Action == v1alpha1.ActionReboot {
-			m.reached(nil)
+			m.recordReachable(nil)
 		}
-		return m.to(ctx, v1alpha1.MaintenanceVerify)
+		return m.enter(ctx, v1alpha1.MaintenanceVerify)
 	case late && !join.IsWindowsBusy(err):
 		return m.fail(ctx, err.Error())
 	}
-	return m.again(ctx, err), nil
+	return m.retryLater(ctx, err), nil
 }

@@ -40,29 +40,30 @@ type maintenance struct {
 // current returns the maintenance in progress; nil if there is none.
 func (m *maintenance) current() *v1alpha1.Maintenance { return m.status.want().Maintenance }
 
-func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (time.Duration, error) {
-	now := m.current()
-	now.Step, now.StepStartedAt, now.Message = step, metav1.Now(), ""
+// enter begins a step.
+func (m *maintenance) enter(ctx context.Context, step v1alpha1.MaintenanceStep) (time.Duration, error) {
+	current := m.current()
+	current.Step, current.StepStartedAt, current.Message = step, metav1.Now(), ""
 	if step == v1alpha1.MaintenanceDrain {
-		now.YoungestPod = nil // another Node has other pods
+		current.YoungestPod = nil // another Node has other pods
 	}
 	m.retries.Reset(m.id())
-	m.stopwatch.start(m.id(), *now)
+	m.stopwatch.start(m.id(), *current)
 	return 0, m.status.write(ctx)
 }
 
-// ran returns how long the current step has taken; within is its time limit.
-func (m *maintenance) ran(within time.Duration) time.Duration {
-	return m.stopwatch.ran(m.id(), *m.current(), within)
+// elapsed returns how long the current step has taken; within is its time limit.
+func (m *maintenance) elapsed(within time.Duration) time.Duration {
+	return m.stopwatch.elapsed(m.id(), *m.current(), within)
 }
 
-// again records a failed attempt and returns when to retry.
-func (m *maintenance) again(ctx context.Context, err error) time.Duration {
+// retryLater records a failed attempt and returns when to retry.
+func (m *maintenance) retryLater(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
 	m.current().Message = err.Error()
-	m.reached(err)
+	m.recordReachable(err)
 	log.FromContext(ctx).Info("Maintenance step failed, will be retried", "action", m.current().Action, "error", err.Error())
 	if after, waits := join.Retry(err); waits {
 		return after
@@ -70,8 +71,8 @@ func (m *maintenance) again(ctx context.Context, err error) time.Duration {
 	return m.retries.Fail(m.id(), time.Now())
 }
 
-// reached records the result of a visit in condition Reachable.
-func (m *maintenance) reached(err error) {
+// recordReachable records the result of a visit in condition Reachable.
+func (m *maintenance) recordReachable(err error) {
 	var u *join.Unreachable
 	if err == nil || errors.As(err, &u) {
 		join.Reached(m.status.want(), m.view.Instance.Generation, err)
@@ -80,47 +81,47 @@ func (m *maintenance) reached(err error) {
 
 // fail records the failure and rolls back: a node that was being upgraded returns to its former version.
 func (m *maintenance) fail(ctx context.Context, reason string) (time.Duration, error) {
-	now, st := m.current(), m.status.want()
-	noteFailure(st, v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Message: reason})
-	log.FromContext(ctx).Info("Maintenance failed", "action", now.Action, "step", now.Step, "error", reason)
-	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(now.Action)},
-		"%s failed: %s", now.Action, reason)
-	if now.Action == v1alpha1.ActionUpgrade && now.PreviousVersion != "" && m.view.Node != nil {
-		now.Version = now.PreviousVersion
+	current, st := m.current(), m.status.want()
+	recordFailure(st, v1alpha1.Failure{Action: current.Action, Version: current.Version, Step: current.Step, Message: reason})
+	log.FromContext(ctx).Info("Maintenance failed", "action", current.Action, "step", current.Step, "error", reason)
+	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(current.Action)},
+		"%s failed: %s", current.Action, reason)
+	if current.Action == v1alpha1.ActionUpgrade && current.PreviousVersion != "" && m.view.Node != nil {
+		current.Version = current.PreviousVersion
 		if err := m.status.write(ctx); err != nil {
 			return 0, err
 		}
-		if err := m.announceVersion(ctx, now.PreviousVersion); err != nil {
+		if err := m.announceVersion(ctx, current.PreviousVersion); err != nil {
 			return 0, err
 		}
 	} else {
-		now.BootID = "" // any boot will do: the node only has to work
+		current.BootID = "" // any boot will do: the node only has to work
 	}
-	return m.to(ctx, v1alpha1.MaintenanceVerify)
+	return m.enter(ctx, v1alpha1.MaintenanceVerify)
 }
 
 // finish returns the node to service, if the operator took it out, and ends the maintenance.
 func (m *maintenance) finish(ctx context.Context) error {
-	now, st := m.current(), m.status.want()
+	current, st := m.current(), m.status.want()
 	failed := m.hasFailed()
-	if err := m.uncordon(ctx, now.RequestToken); err != nil {
+	if err := m.uncordon(ctx, current.RequestToken); err != nil {
 		return err
 	}
-	if !failed && st.Failure != nil && st.Failure.Action == now.Action {
+	if !failed && st.Failure != nil && st.Failure.Action == current.Action {
 		st.Failure = nil
 	}
-	if !failed && now.RebootCauses != "" {
-		st.LastReboot = &v1alpha1.LastReboot{At: metav1.Now(), Causes: now.RebootCauses}
+	if !failed && current.RebootCauses != "" {
+		st.LastReboot = &v1alpha1.LastReboot{At: metav1.Now(), Causes: current.RebootCauses}
 	}
 	if err := m.end(ctx); err != nil {
 		return err
 	}
-	took := time.Since(now.StartedAt.Time).Round(time.Second)
-	m.metrics.action(now.Action, failed, took)
-	log.FromContext(ctx).Info("Maintenance ended", "action", now.Action, "failed", failed, "took", took)
+	took := time.Since(current.StartedAt.Time).Round(time.Second)
+	m.metrics.action(current.Action, failed, took)
+	log.FromContext(ctx).Info("Maintenance ended", "action", current.Action, "failed", failed, "took", took)
 	if !failed {
-		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDone, Action: string(now.Action) + now.StartedAt.Format("-20060102150405")},
-			"%s is done after %s", now.Action, took)
+		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDone, Action: string(current.Action) + current.StartedAt.Format("-20060102150405")},
+			"%s is done after %s", current.Action, took)
 	}
 	return nil
 }

@@ -15,26 +15,26 @@ type NameClaims struct {
 }
 
 // Claim assigns a node name to an instance and releases any other that it had, or returns which instance has the name.
-func (n *NameClaims) Claim(node string, who types.NamespacedName) (holder types.NamespacedName, ok bool) {
+func (n *NameClaims) Claim(node string, instance types.NamespacedName) (holder types.NamespacedName, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.owner == nil {
 		n.owner = map[string]types.NamespacedName{}
 	}
-	if holder, taken := n.owner[node]; taken && holder != who {
+	if holder, taken := n.owner[node]; taken && holder != instance {
 		return holder, false
 	}
-	n.giveBack(who)
-	n.owner[node] = who
-	return who, true
+	n.remove(instance)
+	n.owner[node] = instance
+	return instance, true
 }
 
-func (n *NameClaims) release(who types.NamespacedName) {
+func (n *NameClaims) release(instance types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.giveBack(who)
+	n.remove(instance)
 }
 
-func (n *NameClaims) giveBack(who types.NamespacedName) {
-	maps.DeleteFunc(n.owner, func(_ string, holder types.NamespacedName) bool { return holder == who })
+func (n *NameClaims) remove(instance types.NamespacedName) {
+	maps.DeleteFunc(n.owner, func(_ string, holder types.NamespacedName) bool { return holder == instance })
 }

@@ -31,12 +31,12 @@ func (a *attempt) announceVersion(ctx context.Context) error {
 	if err != nil || previous == nil {
 		return err
 	}
-	says, err := a.announcement(ctx, previous, a.view.Version)
+	annotations, err := a.announcement(ctx, previous, a.view.Version)
 	if err != nil {
 		return err
 	}
 	node := previous.DeepCopy()
-	node.Annotations = kube.Merge(node.Annotations, says)
+	node.Annotations = kube.Merge(node.Annotations, annotations)
 	if maps.Equal(node.Annotations, previous.Annotations) {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (m *maintenance) uncordon(ctx context.Context, requested string) error {
 	}
 	return m.patchNode(ctx, "uncordoning", func(n *corev1.Node) {
 		n.Annotations = maps.Clone(n.Annotations)
-		if _, ours := n.Annotations[api.AnnotationCordoned]; ours {
+		if _, isOwn := n.Annotations[api.AnnotationCordoned]; isOwn {
 			n.Spec.Unschedulable = false
 			delete(n.Annotations, api.AnnotationCordoned)
 		}
@@ -86,11 +86,11 @@ func (m *maintenance) announceVersion(ctx context.Context, version string) error
 	if m.view.Node == nil {
 		return errors.New("the Node does not exist")
 	}
-	says, err := m.announcement(ctx, m.view.Node, version)
+	annotations, err := m.announcement(ctx, m.view.Node, version)
 	if err != nil {
 		return err
 	}
-	return m.patchNode(ctx, "annotating", func(n *corev1.Node) { n.Annotations = kube.Merge(n.Annotations, says) })
+	return m.patchNode(ctx, "annotating", func(n *corev1.Node) { n.Annotations = kube.Merge(n.Annotations, annotations) })
 }
 
 // patchNode changes the Node as read from the API server. If the Node has changed since, it fails, and the retry reads it again. It does not write if

@@ -96,7 +96,7 @@ func (c *Controller) node(ctx context.Context, r client.Reader, i *v1alpha1.Wind
 	case nodestate.Foreign:
 		return nil, &node, nil
 	}
-	return nil, nil, nil // checked again when the Node has reported its address
+	return nil, nil, nil // unproven: checked again when the Node has reported its address
 }
 
 // notBefore returns when a failed instance may be retried. A changed spec is tried at once.

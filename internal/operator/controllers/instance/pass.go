@@ -35,9 +35,9 @@ func (p *pass) close() {
 	}
 }
 
-// noteFailure records a failure and how often it has occurred. A repair is recorded at each join: whether it helped shows later, and then the record
-// is removed.
-func noteFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
+// recordFailure records a failure and how often it has occurred. A repair is recorded at each join, and the record is removed once the repair has
+// helped.
+func recordFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
 	f.At, f.Attempts = metav1.Now(), 1
 	if st.Failure != nil && st.Failure.Action == f.Action {
 		f.Attempts += st.Failure.Attempts

@@ -20,13 +20,13 @@ import (
 // steps returns the steps that advance one host as far as possible.
 func (c *Controller) steps() []func(context.Context, *pass) (outcome, error) {
 	return []func(context.Context, *pass) (outcome, error){
-		c.observe,          // reads the state of the host from the cache; handles a requested retry
-		c.handCollection,   // passes the requested collection to the Node
-		c.maintain,         // starts what the plan allows, or continues what is in progress
-		c.decide,           // decides whether the host joins now; if so, it has a slot
-		c.attemptJoin,      // joins or repairs the host
-		c.proveKey,         // checks that the host accepts the current SSH key
-		c.syncNodeMetadata, // sets labels and annotations of the Node
+		c.observe,            // reads the state of the host from the cache; handles a requested retry
+		c.syncCollectRequest, // passes the requested collection to the Node
+		c.maintain,           // starts what the plan allows, or continues what is in progress
+		c.decide,             // decides whether the host joins now; if so, it has a slot
+		c.attemptJoin,        // joins or repairs the host
+		c.proveKey,           // checks that the host accepts the current SSH key
+		c.syncNodeMetadata,   // sets labels and annotations of the Node
 	}
 }
 
@@ -35,11 +35,11 @@ func (c *Controller) Reconcile(ctx context.Context, r reconcile.Request) (reconc
 	p := &pass{id: r.NamespacedName}
 	defer p.close()
 	for _, step := range c.steps() {
-		follows, err := step(ctx, p)
+		outcome, err := step(ctx, p)
 		switch {
-		case follows == abandon, follows == proceed && err != nil:
+		case outcome == abandon, outcome == proceed && err != nil:
 			return reconcile.Result{}, err
-		case follows == finish:
+		case outcome == finish:
 			result, reported := c.report(ctx, p)
 			return result, errors.Join(err, reported)
 		}
@@ -60,7 +60,7 @@ func (c *Controller) observe(ctx context.Context, p *pass) (outcome, error) {
 // operator's own last write.
 func (c *Controller) decide(ctx context.Context, p *pass) (outcome, error) {
 	p.decision = c.admit(p.view, join.Next(p.Seen))
-	if p.decision.Action == join.Join || newlyWaits(p.decision, p.Instance) {
+	if p.decision.Action == join.Join || mustReportWait(p.decision, p.Instance) {
 		slot := p.admission
 		seen, err := c.gather(ctx, c.Live, p.id)
 		if seen == nil || err != nil {
@@ -86,7 +86,7 @@ func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) 
 		return abandon, nil // not a failure; the plan decides when the host leaves
 	}
 	if repairs && ctx.Err() == nil {
-		noteFailure(p.status.want(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Seen, p.decision.Err)})
+		recordFailure(p.status.want(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Seen, p.decision.Err)})
 	}
 	if p.decision.Err == nil && p.key != nil {
 		c.proven.Store(p.id, sshkey.Hash(p.key))
@@ -148,7 +148,7 @@ func retriedAt(i *v1alpha1.WindowsInstance) string {
 	return i.Status.RetriedAt.UTC().Format(time.RFC3339)
 }
 
-// newlyWaits reports whether an instance waits for a join slot and its conditions do not say so yet.
-func newlyWaits(d join.Decision, i *v1alpha1.WindowsInstance) bool {
+// mustReportWait reports whether an instance waits for a join slot and its conditions do not report it yet.
+func mustReportWait(d join.Decision, i *v1alpha1.WindowsInstance) bool {
 	return errors.Is(d.Err, join.ErrNoSlot) && kube.Condition(i, api.ConditionConfigured).Reason != api.ReasonWaitingForSlot
 }

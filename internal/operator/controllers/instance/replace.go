@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/machines"
 )
 
-// replace deletes the Machine of a host, so that its MachineSet creates another. The instance is deleted with it. A Machine that took the name since,
-// or is no longer a Windows Machine, stays.
+// replace deletes the Machine of a host, so that its MachineSet creates another. The instance is deleted with it. A newer Machine of the same name, or
+// one that is no longer a Windows Machine, stays.
 func (m *maintenance) replace(ctx context.Context) error {
 	machine, err := machineOf(m.view.Instance)
 	if err != nil {
@@ -26,8 +26,8 @@ func (m *maintenance) replace(ctx context.Context) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Machine %s: %w", id, err)
 	}
-	isIt := machine.GetLabels()[api.LabelMachineOS] == "Windows" && !machine.GetCreationTimestamp().After(m.current().StartedAt.Time)
-	if err != nil || !isIt || machine.GetDeletionTimestamp() != nil {
+	isSameMachine := machine.GetLabels()[api.LabelMachineOS] == "Windows" && !machine.GetCreationTimestamp().After(m.current().StartedAt.Time)
+	if err != nil || !isSameMachine || machine.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	uid := machine.GetUID()

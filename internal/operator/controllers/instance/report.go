@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// setters return the functions that set the parts of the status, in this order: later parts depend on earlier ones. Each returns after which time its part
-// changes without an event; 0 for never.
+// setters returns the functions that set the parts of the status, in this order: later parts depend on earlier ones. Each returns the time after which
+// its part changes without an event; 0 for never.
 func (c *Controller) setters() []func(context.Context, *pass) (time.Duration, error) {
 	return []func(context.Context, *pass) (time.Duration, error){
 		c.setAttempt,        // the result of a join, or why there was none
@@ -32,7 +32,7 @@ func (c *Controller) setters() []func(context.Context, *pass) (time.Duration, er
 		c.setReboot,         // whether and why Windows requires a restart
 		c.setPayload,        // the content of the node
 		c.setConflict,       // whether another machine has the name
-		c.setNode,           // the state of the Node, and what follows for the host
+		c.setNode,           // the state of the Node, and the summary in Ready
 	}
 }
 
@@ -98,13 +98,13 @@ func (c *Controller) setVersionFailure(_ context.Context, p *pass) (time.Duratio
 	if reason == "" || st.Maintenance != nil || st.Failure != nil && st.Failure.Action == v1alpha1.ActionUpgrade {
 		return 0, nil
 	}
-	noteFailure(st, v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: p.Version, Step: v1alpha1.MaintenanceVerify, Message: reason})
+	recordFailure(st, v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: p.Version, Step: v1alpha1.MaintenanceVerify, Message: reason})
 	c.Events.Emit(kube.Event{Object: p.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(v1alpha1.ActionUpgrade)},
 		"version %s does not work on this node, so no other node gets it: %s", p.Version, reason)
 	return 0, nil
 }
 
-// setNode sets the conditions of the Node, the sum of all conditions, and the steps that the Node completes.
+// setNode sets the conditions about the Node, the summary of all conditions, and the steps that the Node completes.
 func (c *Controller) setNode(_ context.Context, p *pass) (time.Duration, error) {
 	st := p.status.want()
 	after := join.Observe(st, p.Instance.Generation, p.Node, p.Version, time.Now())

@@ -41,8 +41,8 @@ func newSettling() *settling {
 	return &settling{counts: map[types.NamespacedName]map[owner]map[types.UID]bool{}}
 }
 
-// evicts records pods that are evicted from the node of an instance.
-func (s *settling) evicts(id types.NamespacedName, pods []corev1.Pod) {
+// recordEvictions records pods that are evicted from the node of an instance.
+func (s *settling) recordEvictions(id types.NamespacedName, pods []corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.counts[id] == nil {
@@ -53,24 +53,24 @@ func (s *settling) evicts(id types.NamespacedName, pods []corev1.Pod) {
 		if controller == nil {
 			continue // no controller replaces it
 		}
-		of := owner{pods[i].Namespace, controller.UID}
-		if s.counts[id][of] == nil {
-			s.counts[id][of] = map[types.UID]bool{}
+		key := owner{pods[i].Namespace, controller.UID}
+		if s.counts[id][key] == nil {
+			s.counts[id][key] = map[types.UID]bool{}
 		}
-		s.counts[id][of][pods[i].UID] = true
+		s.counts[id][key][pods[i].UID] = true
 	}
 }
 
-// lost returns how many pods of each owner left; known is false if none were recorded.
-func (s *settling) lost(id types.NamespacedName) (lost map[owner]int, known bool) {
+// evicted returns how many pods of each owner were evicted; known is false if none were recorded.
+func (s *settling) evicted(id types.NamespacedName) (evicted map[owner]int, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts, known := s.counts[id]
-	lost = map[owner]int{}
-	for of, pods := range counts {
-		lost[of] = len(pods)
+	evicted = map[owner]int{}
+	for key, pods := range counts {
+		evicted[key] = len(pods)
 	}
-	return lost, known
+	return evicted, known
 }
 
 func (s *settling) forget(id types.NamespacedName) {
@@ -79,16 +79,16 @@ func (s *settling) forget(id types.NamespacedName) {
 	delete(s.counts, id)
 }
 
-// setSettled ends the settle time of a drained node as soon as the pods that left it have been replaced.
+// setSettled ends the settle time of a drained node as soon as the evicted pods have been replaced.
 func (c *Controller) setSettled(ctx context.Context, p *pass) (time.Duration, error) {
 	st := p.status.want()
 	if st.Maintenance != nil || st.DrainedAt == nil {
 		return 0, nil
 	}
 	left := time.Until(rollout.SettlesUntil(st.DrainedAt, p.config.Rollout.Drain.Settle))
-	lost, known := c.settles.lost(p.id)
+	evicted, known := c.settles.evicted(p.id)
 	if left > 0 && known && p.config.Rollout.Drain.Settle == "" {
-		replaced, err := c.replaced(ctx, lost)
+		replaced, err := c.replaced(ctx, evicted)
 		if err != nil {
 			return 0, err
 		}
@@ -104,12 +104,12 @@ func (c *Controller) setSettled(ctx context.Context, p *pass) (time.Duration, er
 	return min(left, settleEvery), nil
 }
 
-// replaced reports whether each owner has at least as many Ready pods as left and no pod that is not Ready. Pods that are too many to check count as
-// not replaced.
-func (c *Controller) replaced(ctx context.Context, lost map[owner]int) (bool, error) {
+// replaced reports whether each owner has at least as many Ready pods as were evicted, and no pod that is not Ready. If there are too many pods to
+// check, they count as not replaced.
+func (c *Controller) replaced(ctx context.Context, evicted map[owner]int) (bool, error) {
 	namespaces := map[string]bool{}
-	for of := range lost {
-		namespaces[of.namespace] = true
+	for key := range evicted {
+		namespaces[key.namespace] = true
 	}
 	if len(namespaces) > maxSettled {
 		return false, nil
@@ -117,27 +117,27 @@ func (c *Controller) replaced(ctx context.Context, lost map[owner]int) (bool, er
 	ready := map[owner]int{}
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
 		all, isSettled := 0, true
-		look := func(pod *corev1.Pod) bool {
+		visit := func(pod *corev1.Pod) bool {
 			controller := metav1.GetControllerOf(pod)
 			if all++; all > maxSettledPods {
 				isSettled = false
 			}
-			if !isSettled || controller == nil || pod.DeletionTimestamp != nil || lost[owner{namespace, controller.UID}] == 0 {
+			if !isSettled || controller == nil || pod.DeletionTimestamp != nil || evicted[owner{namespace, controller.UID}] == 0 {
 				return isSettled
 			}
 			isSettled = isReady(pod)
 			ready[owner{namespace, controller.UID}]++
 			return isSettled
 		}
-		if err := kube.EachPod(ctx, c.Live, look, client.InNamespace(namespace)); err != nil {
+		if err := kube.EachPod(ctx, c.Live, visit, client.InNamespace(namespace)); err != nil {
 			return false, fmt.Errorf("namespace %s: %w", namespace, err)
 		}
 		if !isSettled {
 			return false, nil
 		}
 	}
-	for of, n := range lost {
-		if ready[of] < n {
+	for key, n := range evicted {
+		if ready[key] < n {
 			return false, nil
 		}
 	}

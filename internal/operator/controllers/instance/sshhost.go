@@ -77,14 +77,14 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 		if err != nil {
 			return nil, err
 		}
-		return ips, c.mayReach(ctx, i, ips...)
+		return ips, c.checkAddresses(ctx, i, ips...)
 	}
 	if ip, err := netip.ParseAddr(i.Spec.Address); err == nil { // an IP address, which needs no lookup
-		if err := c.mayReach(ctx, i, ip); err != nil {
+		if err := c.checkAddresses(ctx, i, ip); err != nil {
 			return nil, err
 		}
 	} else if reason := (addresses.Cluster{}).RefuseName(i.Spec.Address); reason != "" {
-		return nil, notReached(i, fmt.Errorf("the name %s", reason))
+		return nil, addressRejected(i, fmt.Errorf("the name %s", reason))
 	}
 	host, err := c.Dialer(ctx, remote.Target{
 		Address: i.Spec.Address,
@@ -99,9 +99,9 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 	return &connection{host, c.metrics}, nil
 }
 
-// mayReach refuses addresses that no Windows host can have, before the operator connects to any of them. Claims of Nodes and Services count only
-// against hosts that do not prove their identity otherwise: they must not prevent a node from being managed.
-func (c *Controller) mayReach(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) error {
+// checkAddresses rejects addresses that no Windows host can have, before the operator connects to any of them. Claims of Nodes and Services are ignored
+// for hosts that prove their identity, so that they cannot prevent a node from being managed.
+func (c *Controller) checkAddresses(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) error {
 	var current addresses.Cluster
 	isStranger := i.Status.HostKey == ""
 	if isStranger || !isTrusted(i) {
@@ -119,21 +119,21 @@ func (c *Controller) mayReach(ctx context.Context, i *v1alpha1.WindowsInstance, 
 	}
 	for _, ip := range ips {
 		if reason := current.Refuse(ip); reason != "" {
-			return notReached(i, fmt.Errorf("%s %s", ip, reason))
+			return addressRejected(i, fmt.Errorf("%s %s", ip, reason))
 		}
 	}
 	return nil
 }
 
-// notReached returns the error for an address to which the operator does not connect.
-func notReached(i *v1alpha1.WindowsInstance, reason error) error {
+// addressRejected returns the error for an address to which the operator does not connect.
+func addressRejected(i *v1alpha1.WindowsInstance, reason error) error {
 	return &join.Unreachable{Reason: api.ReasonAddressInvalid, Err: fmt.Errorf(
 		"not connecting to spec.address %s: %w; or delete this WindowsInstance, and add the host with the address that it has in its own network",
 		i.Spec.Address, reason)}
 }
 
-// isTrusted reports whether a host proves its identity: by the key that a user specified, or by the key that it had when it got a token. Any other
-// machine that answers gets nothing.
+// isTrusted reports whether a host proves its identity: by the key that a user specified, or by the key that it had when it got a token. The operator
+// sends nothing to a machine with another key.
 func isTrusted(i *v1alpha1.WindowsInstance) bool {
 	return i.Spec.HostKey != "" || i.Status.HostKey != "" && (i.Status.HostnameFixed || i.Status.NodeRef != nil)
 }
@@ -152,9 +152,9 @@ func (c *Controller) recordClaims(ctx context.Context, i *v1alpha1.WindowsInstan
 	}
 }
 
-// stillItsOwn returns an error if a Service claims the address at which the host was reached. It is called before the host gets a token, because a
+// checkClaims returns an error if a Service claims the address at which the host was reached. It is called before the host gets a token, because a
 // Service may have been created meanwhile, or have existed when the operator connected.
-func (a *attempt) stillItsOwn(ctx context.Context) error {
+func (a *attempt) checkClaims(ctx context.Context) error {
 	i := a.view.Instance
 	if isTrusted(i) || a.host == nil {
 		return nil
@@ -164,7 +164,7 @@ func (a *attempt) stillItsOwn(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", join.ErrCluster, err)
 	}
 	if reason := current.RefuseClaimed(a.host.address()); reason != "" {
-		return notReached(i, fmt.Errorf("%s %s", a.host.address(), reason))
+		return addressRejected(i, fmt.Errorf("%s %s", a.host.address(), reason))
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// stagingHosts is how many hosts are sent another version concurrently, in the background.
+// stagingHosts is the number of hosts to which another version is sent concurrently, in the background.
 const stagingHosts = 4
 
 // stage sends the content of the version to a host that keeps its current version for now.
@@ -26,7 +26,7 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 		return left, nil
 	}
 	err := m.sendContent(ctx)
-	m.reached(err)
+	m.recordReachable(err)
 	if err != nil {
 		if after, waits := join.Retry(err); waits {
 			return after, nil
@@ -40,7 +40,7 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// sendContent sends the content, within the staging bandwidth that all hosts share.
+// sendContent sends the content, limited by the staging bandwidth that all hosts share.
 func (m *maintenance) sendContent(ctx context.Context) error {
 	allowed, err := resource.ParseQuantity(cmp.Or(m.view.config.Rollout.StagingBandwidth, "50Mi"))
 	if err != nil {

@@ -35,8 +35,8 @@ type statusWriter struct {
 	written    *v1alpha1.WindowsInstance
 	writtenAt  time.Time
 	lastReason string                          // reason of condition Ready in the last write
-	waiting    *v1alpha1.WindowsInstanceStatus // progress that came too soon after the last write
-	flushTimer *time.Timer                     // writes waiting
+	pending    *v1alpha1.WindowsInstanceStatus // progress that came too soon after the last write
+	flushTimer *time.Timer                     // writes pending
 }
 
 // progressEvery is the minimum interval of progress writes: steps within it share one write. The interval grows with the number of joining hosts, or
@@ -67,7 +67,7 @@ func (s *statusWriter) write(ctx context.Context) error {
 
 // patch is write for callers that hold the lock. It includes delayed progress.
 func (s *statusWriter) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) error {
-	s.drop()
+	s.cancelPending()
 	bound(to, s.events.Masked)
 	if equality.Semantic.DeepEqual(&s.written.Status, to) {
 		return nil
@@ -110,8 +110,8 @@ func bound(st *v1alpha1.WindowsInstanceStatus, masked func(string) string) {
 	}
 }
 
-// progress records the progress of a step. The next write makes up for a failed one; a write too soon after another is delayed. A failed step is left
-// to the report that follows at once.
+// progress records the progress of a step. A write that follows another too soon is delayed; a failed write is covered by the next one. The progress
+// of a failed step is not written, because the report follows immediately.
 func (s *statusWriter) progress(ctx context.Context, p join.Progress) {
 	s.track(p)
 	if p.State == v1alpha1.StepFailed || s.silent && p.Step == join.StepConnect {
@@ -124,9 +124,9 @@ func (s *statusWriter) progress(ctx context.Context, p join.Progress) {
 		s.patchProgress(ctx, current)
 		return
 	}
-	s.waiting = current
+	s.pending = current
 	if s.flushTimer == nil {
-		s.flushTimer = time.AfterFunc(wait, func() { s.catchUp(ctx) })
+		s.flushTimer = time.AfterFunc(wait, func() { s.flush(ctx) })
 	}
 }
 
@@ -136,12 +136,12 @@ func (s *statusWriter) track(p join.Progress) {
 	}
 }
 
-// catchUp writes delayed progress, so that a long step is visible while it runs.
-func (s *statusWriter) catchUp(ctx context.Context) {
+// flush writes delayed progress, so that a long step is visible while it runs.
+func (s *statusWriter) flush(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting != nil {
-		s.patchProgress(ctx, s.waiting)
+	if s.pending != nil {
+		s.patchProgress(ctx, s.pending)
 	}
 }
 
@@ -151,23 +151,23 @@ func (s *statusWriter) patchProgress(ctx context.Context, current *v1alpha1.Wind
 	}
 }
 
-// settle discards delayed progress; its caller writes the whole status later.
+// settle discards delayed progress; the caller writes the whole status later.
 func (s *statusWriter) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop()
+	s.cancelPending()
 }
 
-func (s *statusWriter) drop() {
-	s.waiting = nil
+func (s *statusWriter) cancelPending() {
+	s.pending = nil
 	if s.flushTimer != nil {
 		s.flushTimer.Stop()
 		s.flushTimer = nil
 	}
 }
 
-// recordReason records an event for a new reason of Ready, which is the reason of whatever blocks the host. Reasons that every host passes through
-// until it is Ready appear in its conditions only.
+// recordReason records an event for a new reason of condition Ready, which is the cause that blocks the host. Transient reasons of a join appear only
+// in the conditions.
 func (s *statusWriter) recordReason() {
 	ready := meta.FindStatusCondition(s.written.Status.Conditions, api.ConditionReady)
 	if ready == nil || ready.Reason == s.lastReason {
@@ -175,7 +175,7 @@ func (s *statusWriter) recordReason() {
 	}
 	previous := s.lastReason
 	s.lastReason = ready.Reason
-	if passing(ready.Reason) && previous != api.ReasonReady {
+	if isTransient(ready.Reason) && previous != api.ReasonReady {
 		return
 	}
 	kind := corev1.EventTypeWarning
@@ -188,8 +188,8 @@ func (s *statusWriter) recordReason() {
 	s.events.Emit(kube.Event{Object: s.written, Type: kind, Reason: ready.Reason, Action: "Join"}, "%s", ready.Message)
 }
 
-// passing reports whether a reason is one that every host passes through on its way to a node, when nothing is wrong.
-func passing(reason string) bool {
+// isTransient reports whether every host has a reason for some time while it joins, although nothing is wrong.
+func isTransient(reason string) bool {
 	switch reason {
 	case api.ReasonWaitingForSlot, api.ReasonNodeMissing, api.ReasonNodeNotReady, api.ReasonVersionPending, api.ReasonWaitingForCloud:
 		return true

@@ -13,8 +13,8 @@ import (
 // stopwatch measures how long the step of each maintenance has taken, by a monotonic clock: a jump of the wall clock must not end a step that makes
 // progress. It is not persisted; after a restart, the recorded start of the step counts.
 type stopwatch struct {
-	// up returns how long the process has run.
-	up func() time.Duration
+	// uptime returns how long the process has run.
+	uptime func() time.Duration
 
 	mu   sync.Mutex
 	laps map[types.NamespacedName]lap
@@ -22,33 +22,33 @@ type stopwatch struct {
 
 type lap struct {
 	step  string
-	since time.Duration // by up
+	since time.Duration // process uptime
 	// before is how long the step had taken when the process first saw it.
 	before time.Duration
 }
 
 func newStopwatch() *stopwatch {
 	began := time.Now()
-	return &stopwatch{up: func() time.Duration { return time.Since(began) }}
+	return &stopwatch{uptime: func() time.Duration { return time.Since(began) }}
 }
 
 func (w *stopwatch) start(id types.NamespacedName, m v1alpha1.Maintenance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.set(id, lap{step: stepOf(m), since: w.up()})
+	w.set(id, lap{step: stepOf(m), since: w.uptime()})
 }
 
-// ran returns how long the step has taken. If a former process began it, the wall clock counts for at most half of the step's time limit, because it
-// may have jumped.
-func (w *stopwatch) ran(id types.NamespacedName, m v1alpha1.Maintenance, within time.Duration) time.Duration {
+// elapsed returns how long the step has taken. If an earlier process began it, the wall clock counts for at most half of the step's time limit,
+// because it may have jumped.
+func (w *stopwatch) elapsed(id types.NamespacedName, m v1alpha1.Maintenance, within time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l, known := w.laps[id]
 	if !known || l.step != stepOf(m) {
-		l = lap{step: stepOf(m), since: w.up(), before: min(max(time.Since(m.StepStartedAt.Time), 0), within/2)}
+		l = lap{step: stepOf(m), since: w.uptime(), before: min(max(time.Since(m.StepStartedAt.Time), 0), within/2)}
 		w.set(id, l)
 	}
-	return l.before + w.up() - l.since
+	return l.before + w.uptime() - l.since
 }
 
 // forget removes an instance that has no maintenance any more.

@@ -21,13 +21,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
 
-// TestATokenLeavesWhenItsApproverKnowsOfIt expects a token to be held until the cache has its ID, or heardWithin is over: the host requests its
+// TestATokenLeavesWhenItsApproverKnowsOfIt expects a token to be held until the cache has its ID, or cacheTimeout is over: the host requests its
 // certificates at once, and a request that the cache cannot match is refused.
 func TestATokenLeavesWhenItsApproverKnowsOfIt(t *testing.T) {
 	for name, test := range map[string]struct{ lag, leaves time.Duration }{
 		"a cache that is up to date":        {0, 0},
 		"a cache that lags":                 {400 * time.Millisecond, 400 * time.Millisecond},
-		"a cache that has lost its watches": {time.Hour, heardWithin},
+		"a cache that has lost its watches": {time.Hour, cacheTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

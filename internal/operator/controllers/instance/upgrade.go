@@ -8,8 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
 
-// upgrade announces the version to the node; WICD does the rest. A node of another operator has no managed WICD, and a node that does not know the
-// current signing key would not follow: their hosts are joined.
+// upgrade announces the version to the node; WICD installs it. A node of another operator has no managed WICD, and a node that does not know the
+// current signing key would ignore the announcement: their hosts are joined.
 func (m *maintenance) upgrade(ctx context.Context) error {
 	follows := kube.Condition(m.view.Instance, api.ConditionConfigured).Reason != api.ReasonAdoptionPending
 	if follows && m.current().PreviousVersion != "" {

@@ -16,51 +16,51 @@ import (
 
 // verify waits until the node works and returns it to service.
 func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
-	now, late := m.current(), m.ran(verifyWithin) > verifyWithin
-	if now.Action == v1alpha1.ActionUpgrade { // again, because the Node may have been replaced since
-		if err := m.announceVersion(ctx, now.Version); err != nil && m.view.Node.Annotations[api.AnnotationDesiredVersion] != now.Version {
+	current, late := m.current(), m.elapsed(verifyWithin) > verifyWithin
+	if current.Action == v1alpha1.ActionUpgrade { // again, because the Node may have been replaced since
+		if err := m.announceVersion(ctx, current.Version); err != nil && m.view.Node.Annotations[api.AnnotationDesiredVersion] != current.Version {
 			return 0, err
 		}
 	}
 	kubelet := ""
-	if now.Version == m.view.Version {
+	if current.Version == m.view.Version {
 		kubelet = m.view.release.Kubelet
 	}
-	waits, failed := rollout.Verify(*now, rollout.NodeOf(m.view.Node), m.view.config.Rollout.ReadinessGates, kubelet)
+	waitsFor, failed := rollout.Verify(*current, rollout.NodeOf(m.view.Node), m.view.config.Rollout.ReadinessGates, kubelet)
 	switch {
 	case failed != "":
 		return m.fail(ctx, failed)
-	case waits == "":
+	case waitsFor == "":
 		return 0, m.finish(ctx)
 	case late && !m.hasFailed():
-		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyWithin, waits))
+		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyWithin, waitsFor))
 	}
-	now.Message = waits
+	current.Message = waitsFor
 	if m.mayRejoin() {
 		return m.rejoin(ctx)
 	}
 	return verifyEvery, nil
 }
 
-// mayRejoin reports whether the node has been away for so long that its host is joined again: a limited number of times, and not while it goes back
-// from a failed version.
+// mayRejoin reports whether the node has been missing or broken for so long that its host is joined again: a limited number of times, and not while it
+// rolls back from a failed version.
 func (m *maintenance) mayRejoin() bool {
-	now, node := m.current(), rollout.NodeOf(m.view.Node)
-	waited, patience := m.ran(verifyWithin), join.RepairAfter
+	current, node := m.current(), rollout.NodeOf(m.view.Node)
+	waited, limit := m.elapsed(verifyWithin), join.RepairAfter
 	switch {
 	case node == nil:
-		waited, patience = time.Since(m.missingSince()), join.NodeMissingTimeout
+		waited, limit = time.Since(m.missingSince()), join.NodeMissingTimeout
 	case !node.Ready:
 		waited = min(waited, time.Since(node.NotReadySince))
 	}
-	if now.RejoinedAt != nil {
-		waited = min(waited, time.Since(now.RejoinedAt.Time))
+	if current.RejoinedAt != nil {
+		waited = min(waited, time.Since(current.RejoinedAt.Time))
 	}
 	// A join installs the operator's version. A host of another version gets it only in an upgrade to it.
-	isOther := m.view.Former || node != nil && join.OfOtherVersion(m.view.Node, m.view.Version)
-	upgrades := now.Action == v1alpha1.ActionUpgrade
-	changes := upgrades && now.Version != m.view.Version || !upgrades && isOther
-	return waited > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !changes
+	otherVersion := m.view.Former || node != nil && join.OfOtherVersion(m.view.Node, m.view.Version)
+	upgrades := current.Action == v1alpha1.ActionUpgrade
+	changesVersion := upgrades && current.Version != m.view.Version || !upgrades && otherVersion
+	return waited > limit && (node == nil || !node.Ready) && current.Rejoins < join.MaxRepairs && !changesVersion
 }
 
 // missingSince returns since when the Node is known to be missing.
@@ -72,13 +72,13 @@ func (m *maintenance) missingSince() time.Time {
 	return c.LastTransitionTime.Time
 }
 
-// rejoin joins a host whose node did not come back: during maintenance, nothing else does.
+// rejoin joins a host whose node did not return. During maintenance, no other step joins hosts.
 func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
 	if left := m.retries.Remaining(m.id()); left > 0 {
 		return left, nil
 	}
 	if err := m.repeatJoin(ctx); err != nil {
-		return m.again(ctx, err), nil
+		return m.retryLater(ctx, err), nil
 	}
 	at := metav1.Now()
 	m.current().RejoinedAt, m.current().Rejoins = &at, m.current().Rejoins+1

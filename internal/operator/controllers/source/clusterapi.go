@@ -85,7 +85,7 @@ func (s *machineSource) proveCluster(ctx context.Context, spec v1alpha1.ClusterA
 	case err != nil:
 		return fmt.Errorf("reading Cluster %s: %w", name, err)
 	}
-	own, err := cluster.ServedAt(ctx, s.Live, s.Connection, known)
+	own, err := cluster.APIEndpoints(ctx, s.Live, s.Connection, known)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func (w *attackWorld) startAttackedOperator() {
 	w.configMap, w.machines = source.NewConfigMap(w.sources), machines
 	w.sources.Hosts.Announcers = []source.Announcer{machines}
 	w.certificates.Machines = append(w.certificates.Machines, machines)
-	w.certificates.Kept = w.informers.ShareOf(&certificatesv1.CertificateSigningRequest{})
+	w.certificates.CacheShare = w.informers.ShareOf(&certificatesv1.CertificateSigningRequest{})
 	w.jobs = map[string]*attackJob{}
 }
 

@@ -32,11 +32,11 @@ func (s *story) mustBeDrained(h *storyHost, matters bool, what string) {
 	if m := s.instance(h.name).Status.Maintenance; m != nil && m.YoungestPod != nil {
 		drained.Youngest, drained.Began = m.YoungestPod.Time, m.StartedAt.Time
 	}
-	pods := drain.Look(s.podsOn(h.name), drained, time.Now())
+	pods := drain.Classify(s.podsOn(h.name), drained, time.Now())
 	if s.rules().Spec.Rollout.Drain.OnTimeout == v1alpha1.DrainForce {
-		pods.GiveUp()
+		pods.TakeStuck()
 	}
-	if seen.Ready && (!pods.Gone() || !seen.Unschedulable) {
+	if seen.Ready && (!pods.Drained() || !seen.Unschedulable) {
 		s.t.Errorf("%s %s with %d pods on it, cordoned: %v", h.name, what, len(s.podsOn(h.name)), seen.Unschedulable)
 	}
 }
