@@ -41,14 +41,14 @@ type Controller struct {
 	Options
 	advice advice.Table
 	// policies are those that have been checked. Only one goroutine uses them.
-	policies map[types.UID]state
-	again    time.Time
+	policies  map[types.UID]state
+	rechecked time.Time // when unreported policies were last checked again
 }
 
 // state is the last check of a policy.
 type state struct {
 	generation int64
-	told       bool
+	reported   bool
 }
 
 // Options are the controller's dependencies.
@@ -83,13 +83,13 @@ func keep(p *networkingv1.NetworkPolicy) (client.Object, bool) {
 // Register adds the controller to the manager.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	return kube.RunEvery(m, checkInterval, func(ctx context.Context) {
-		if err := c.look(ctx); err != nil {
+		if err := c.check(ctx); err != nil {
 			log.FromContext(ctx).Info("Searching for NetworkPolicies that select pods on Windows nodes failed, will be retried", "after", checkInterval.String(), "error", err.Error())
 		}
 	})
 }
 
-func (c *Controller) look(ctx context.Context) error {
+func (c *Controller) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	network, err := c.network(ctx)
@@ -108,12 +108,12 @@ func (c *Controller) look(ctx context.Context) error {
 		if err := c.checkNode(ctx, nodes[i].Name, network, due); err != nil {
 			return err
 		}
-		if due.told >= eventsAtOnce {
+		if due.reported >= eventsAtOnce {
 			return nil // the remaining ones stay due
 		}
 	}
-	for _, untold := range due.of {
-		for _, p := range untold {
+	for _, unreported := range due.of {
+		for _, p := range unreported {
 			c.policies[p.UID] = state{p.Generation, false}
 		}
 	}
@@ -141,13 +141,13 @@ func (c *Controller) network(ctx context.Context) (string, error) {
 
 type policy struct {
 	*networkingv1.NetworkPolicy
-	selects labels.Selector
+	selector labels.Selector
 }
 
-// policies are due policies by namespace. told counts those reported and removed.
+// policies are due policies by namespace. reported counts those that were reported and removed.
 type policies struct {
-	of          map[string][]policy
-	count, told int
+	of              map[string][]policy
+	count, reported int
 }
 
 // due returns the policies to check: those that are new or changed, and every recheckInterval all that have not been reported.
@@ -157,23 +157,23 @@ func (c *Controller) due(ctx context.Context) (*policies, error) {
 		return nil, fmt.Errorf("listing NetworkPolicies: %w", err)
 	}
 	now := time.Now()
-	all := now.Sub(c.again) >= recheckInterval
+	all := now.Sub(c.rechecked) >= recheckInterval
 	if all {
-		c.again = now
+		c.rechecked = now
 	}
 	known, due := map[types.UID]state{}, &policies{of: map[string][]policy{}}
 	for i := range list.Items {
 		p := &list.Items[i]
 		previous, seen := c.policies[p.UID]
-		if seen = seen && previous.generation == p.Generation; seen && (previous.told || !all) {
+		if seen = seen && previous.generation == p.Generation; seen && (previous.reported || !all) {
 			known[p.UID] = previous
 			continue
 		}
-		selects, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 		if err != nil || kube.IsCut(p) {
 			continue // its selector is unknown
 		}
-		due.of[p.Namespace] = append(due.of[p.Namespace], policy{p, selects})
+		due.of[p.Namespace] = append(due.of[p.Namespace], policy{p, selector})
 		due.count++
 	}
 	c.policies = known
@@ -183,8 +183,8 @@ func (c *Controller) due(ctx context.Context) (*policies, error) {
 // checkNode reports the due policies that select a pod on a node, and removes them from due.
 func (c *Controller) checkNode(ctx context.Context, node, network string, due *policies) error {
 	visit := func(pod *corev1.Pod) bool {
-		c.tell(pod, network, due)
-		return due.count > 0 && due.told < eventsAtOnce
+		c.reportSelecting(pod, network, due)
+		return due.count > 0 && due.reported < eventsAtOnce
 	}
 	if err := kube.EachPod(ctx, c.Live, visit, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return fmt.Errorf("node %s: %w", node, err)
@@ -192,14 +192,14 @@ func (c *Controller) checkNode(ctx context.Context, node, network string, due *p
 	return nil
 }
 
-// tell reports the due policies that select a pod. Policies do not apply to pods on the host network, such as HostProcess pods.
-func (c *Controller) tell(pod *corev1.Pod, network string, due *policies) {
+// reportSelecting reports the due policies that select a pod. Policies do not apply to pods on the host network, such as HostProcess pods.
+func (c *Controller) reportSelecting(pod *corev1.Pod, network string, due *policies) {
 	if pod.Spec.HostNetwork || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return
 	}
 	var rest []policy
 	for _, p := range due.of[pod.Namespace] {
-		if due.told >= eventsAtOnce || !p.selects.Matches(labels.Set(pod.Labels)) {
+		if due.reported >= eventsAtOnce || !p.selector.Matches(labels.Set(pod.Labels)) {
 			rest = append(rest, p)
 			continue
 		}
@@ -208,7 +208,7 @@ func (c *Controller) tell(pod *corev1.Pod, network string, due *policies) {
 			pod.Name, pod.Spec.NodeName, network, c.advice.For(api.EventNetworkPolicyNotEnforced).Remedy)
 		c.policies[p.UID] = state{p.Generation, true}
 		due.count--
-		due.told++
+		due.reported++
 	}
 	due.of[pod.Namespace] = rest
 }

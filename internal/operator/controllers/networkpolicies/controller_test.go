@@ -71,11 +71,11 @@ func newPod(namespace, name, node string, got map[string]string) *corev1.Pod {
 }
 
 // look checks after a pause and returns the names of the policies with new events.
-func (p *place) look(pause time.Duration) (reported []string) {
+func (p *place) check(pause time.Duration) (reported []string) {
 	p.t.Helper()
 	time.Sleep(pause)
 	before := len(p.events.Events)
-	if err := p.controller.look(p.t.Context()); err != nil {
+	if err := p.controller.check(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
 	for _, e := range p.events.Events[before:] {
@@ -87,7 +87,7 @@ func (p *place) look(pause time.Duration) (reported []string) {
 
 func (p *place) expect(pause time.Duration, want ...string) {
 	p.t.Helper()
-	if got := p.look(pause); !slices.Equal(got, want) {
+	if got := p.check(pause); !slices.Equal(got, want) {
 		p.t.Errorf("told of %q, want %q", got, want)
 	}
 }
@@ -134,7 +134,7 @@ func TestUnenforcedPoliciesAreReported(t *testing.T) {
 func TestANetworkThatMayEnforcePoliciesIsTrusted(t *testing.T) {
 	for provider, want := range map[v1alpha1.NetworkProvider]int{v1alpha1.NetworkFlannel: 1, v1alpha1.NetworkCustom: 0, "": 0} {
 		p := open(t, provider, newPod("shop", "web-1", "win-1", nil), newPolicy("shop", "all", nil))
-		if got := p.look(0); len(got) != want || p.lists != want {
+		if got := p.check(0); len(got) != want || p.lists != want {
 			t.Errorf("with provider %q: told of %q, pods were listed %d times", provider, got, p.lists)
 		}
 	}
@@ -148,7 +148,7 @@ func TestPolicyReportsAreBatched(t *testing.T) {
 		}
 		p := open(t, v1alpha1.NetworkFlannel, objects...)
 		for i, want := range []int{eventsAtOnce, eventsAtOnce, 10, 0} {
-			if got := p.look(checkInterval); len(got) != want {
+			if got := p.check(checkInterval); len(got) != want {
 				t.Errorf("look %d told of %d policies, want %d", i, len(got), want)
 			}
 		}
@@ -160,7 +160,7 @@ func TestFailedPolicyCheckIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, v1alpha1.NetworkFlannel, newPod("shop", "web-1", "win-1", nil), newPolicy("shop", "all", nil))
 		p.refused = errors.New("refused")
-		if err := p.controller.look(t.Context()); err == nil {
+		if err := p.controller.check(t.Context()); err == nil {
 			t.Error("a failure is no error")
 		}
 		p.refused = nil

@@ -90,10 +90,10 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	now := time.Now()
-	did := c.nodes[node.UID]
-	what, later := decide(&node, overlay, did, now)
-	did = did.afterCheck(overlay.on, now)
-	switch what {
+	past := c.nodes[node.UID]
+	action, later := decide(&node, overlay, past, now)
+	past = past.afterCheck(overlay.on, now)
+	switch action {
 	case remove:
 		err := c.remove(ctx, &node)
 		if apierrors.IsConflict(err) {
@@ -102,14 +102,14 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		if err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
-		did.removed = append(did.removed, now)
-	case tell:
-		did.told = now
+		past.removed = append(past.removed, now)
+	case report:
+		past.reportedAt = now
 		c.Events.Emit(kube.Event{Object: &node, Type: corev1.EventTypeWarning, Reason: api.EventNodeTakenForLinux, Action: "Look"},
 			"OVN-Kubernetes treats this Windows node as a Linux node (annotation %s), so that Linux pods do not reach its pods: set no-hostsubnet-nodes to "+
 				"kubernetes.io/os=windows in OVN-Kubernetes' configuration, and restart its control plane", cluster.LinuxSubnetsAnnotation)
 	}
-	c.nodes[node.UID], c.names[node.Name] = did, node.UID
+	c.nodes[node.UID], c.names[node.Name] = past, node.UID
 	return reconcile.Result{RequeueAfter: later}, nil
 }
 

@@ -215,7 +215,7 @@ func TestMissingSubnetIsReportedAfterDelay(t *testing.T) {
 		p := open(t, interceptor.Funcs{}, configured(v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}), linux(true),
 			node("win-1", "windows", registeredWhileOff()))
 		later := p.reconcile("win-1")
-		if later != patience || len(p.events.Events) != 0 {
+		if later != subnetGrace || len(p.events.Events) != 0 {
 			t.Fatalf("looks again after %s, events %q", later, p.events.Events)
 		}
 		time.Sleep(later)

@@ -16,10 +16,10 @@ const (
 	// removals is the maximum number of removals on a Node within period.
 	removals = 3
 	period   = time.Hour
-	// pause is the minimum time between two removals: the processes of OVN-Kubernetes restart one after the other.
-	pause = 5 * time.Minute
-	// patience is how long a Node may have no subnet in the hybrid overlay.
-	patience = 2 * time.Minute
+	// removalInterval is the minimum time between two removals: the processes of OVN-Kubernetes restart one after the other.
+	removalInterval = 5 * time.Minute
+	// subnetGrace is how long a Node may have no subnet in the hybrid overlay.
+	subnetGrace = 2 * time.Minute
 )
 
 type overlay struct {
@@ -34,8 +34,8 @@ type history struct {
 	removed []time.Time
 	// since is when it was first seen with annotations while the overlay was on; zero while it is off.
 	since time.Time
-	// told is when the last event was emitted.
-	told time.Time
+	// reportedAt is when the last event was emitted.
+	reportedAt time.Time
 }
 
 func (h history) afterCheck(on bool, now time.Time) history {
@@ -50,12 +50,12 @@ func (h history) afterCheck(on bool, now time.Time) history {
 	return h
 }
 
-// complain allows one event per period.
-func (h history) complain(later time.Duration, now time.Time) (action, time.Duration) {
-	if !h.told.IsZero() && now.Sub(h.told) < period {
+// reportOnce allows one event per period.
+func (h history) reportOnce(later time.Duration, now time.Time) (action, time.Duration) {
+	if !h.reportedAt.IsZero() && now.Sub(h.reportedAt) < period {
 		return wait, later
 	}
-	return tell, later
+	return report, later
 }
 
 type action int
@@ -63,27 +63,27 @@ type action int
 const (
 	wait action = iota
 	remove
-	tell
+	report
 )
 
 // decide returns what to do with a Node that has leftovers, and when to check again.
-func decide(node *corev1.Node, current overlay, did history, now time.Time) (action, time.Duration) {
-	did = did.afterCheck(current.on, now)
+func decide(node *corev1.Node, current overlay, past history, now time.Time) (action, time.Duration) {
+	past = past.afterCheck(current.on, now)
 	subnet, ok := cluster.SubnetOf(node, v1alpha1.NetworkOVNHybridOverlay)
 	switch {
 	case !current.on:
 		return wait, checkInterval // OVN-Kubernetes would write them again
 	case node.Annotations[cluster.HybridSubnetAnnotation] == "":
-		if left := patience - now.Sub(did.since); left > 0 {
+		if left := subnetGrace - now.Sub(past.since); left > 0 {
 			return wait, left
 		}
-		return did.complain(checkInterval, now)
+		return past.reportOnce(checkInterval, now)
 	case !ok || !isIn(subnet, current.ranges):
 		return wait, checkInterval // OVN-Kubernetes replaces it
-	case len(did.removed) >= removals:
-		return did.complain(period-now.Sub(did.removed[0]), now)
-	case len(did.removed) > 0 && now.Sub(did.removed[len(did.removed)-1]) < pause:
-		return wait, pause - now.Sub(did.removed[len(did.removed)-1])
+	case len(past.removed) >= removals:
+		return past.reportOnce(period-now.Sub(past.removed[0]), now)
+	case len(past.removed) > 0 && now.Sub(past.removed[len(past.removed)-1]) < removalInterval:
+		return wait, removalInterval - now.Sub(past.removed[len(past.removed)-1])
 	}
 	return remove, 0
 }

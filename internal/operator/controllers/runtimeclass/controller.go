@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	// usedEvery is how often the operator checks whether pods still use a class that must be deleted.
-	usedEvery = time.Minute
-	// usedWithin is the timeout for reading all pods for that.
-	usedWithin = 30 * time.Second
+	// useCheckInterval is how often the operator checks whether pods still use a class that must be deleted.
+	useCheckInterval = time.Minute
+	// useCheckTimeout is the timeout of that check, which reads all pods.
+	useCheckTimeout = 30 * time.Second
 )
 
 // Controller maintains the classes.
@@ -86,27 +86,27 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	var errs []error
 	for _, want := range declared {
 		class := current[want.class.Name]
-		if class != nil && isOurs(class) && class.Handler != want.class.Handler {
+		if class != nil && isManaged(class) && class.Handler != want.class.Handler {
 			continue // the handler is immutable: the class is deleted when no pod uses it, and created again
 		}
-		errs = append(errs, c.keep(ctx, class, want, nodes))
+		errs = append(errs, c.ensure(ctx, class, want, nodes))
 		delete(current, want.class.Name)
 	}
-	maps.DeleteFunc(current, func(_ string, class *nodev1.RuntimeClass) bool { return !isOurs(class) })
-	waits, err := c.remove(ctx, current)
+	maps.DeleteFunc(current, func(_ string, class *nodev1.RuntimeClass) bool { return !isManaged(class) })
+	inUse, err := c.remove(ctx, current)
 	errs = append(errs, err)
-	if waits {
-		return reconcile.Result{RequeueAfter: usedEvery}, errors.Join(errs...)
+	if inUse {
+		return reconcile.Result{RequeueAfter: useCheckInterval}, errors.Join(errs...)
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-func isOurs(class *nodev1.RuntimeClass) bool {
+func isManaged(class *nodev1.RuntimeClass) bool {
 	return class.Labels[api.LabelManagedBy] == api.ManagedBy
 }
 
-// keep creates a class if there is a node for it, or updates an existing one. A class that another party created is left as it is.
-func (c *Controller) keep(ctx context.Context, current *nodev1.RuntimeClass, want declared, nodes []corev1.Node) error {
+// ensure creates a class if there is a node for it, or updates an existing one. It does not change a class that another party created.
+func (c *Controller) ensure(ctx context.Context, current *nodev1.RuntimeClass, want declared, nodes []corev1.Node) error {
 	switch {
 	case current == nil && !want.hasNode(nodes):
 		return nil
@@ -115,32 +115,32 @@ func (c *Controller) keep(ctx context.Context, current *nodev1.RuntimeClass, wan
 			return fmt.Errorf("creating RuntimeClass %s: %w", want.class.Name, err)
 		}
 		return nil
-	case !isOurs(current):
+	case !isManaged(current):
 		c.Events.Emit(kube.Event{Object: current, Type: corev1.EventTypeWarning, Reason: api.EventRuntimeClassConflict, Action: "Keep"},
 			"The operator did not create this RuntimeClass and does not change it; its scheduling applies to pods that use it. Delete it to have the operator create its own, "+
 				"or remove the name from spec.runtimeClasses of WindowsConfig %s", api.WindowsConfigName)
 		return nil
 	}
-	mended := current.DeepCopy()
-	mended.Labels = kube.Merge(current.Labels, want.class.Labels)
+	updated := current.DeepCopy()
+	updated.Labels = kube.Merge(current.Labels, want.class.Labels)
 	for _, label := range []string{api.LabelImages, api.LabelDefaultClass} {
 		if want.class.Labels[label] == "" {
-			delete(mended.Labels, label)
+			delete(updated.Labels, label)
 		}
 	}
-	mended.Scheduling, mended.Overhead = want.class.Scheduling, want.class.Overhead
-	if equality.Semantic.DeepEqual(current, mended) {
+	updated.Scheduling, updated.Overhead = want.class.Scheduling, want.class.Overhead
+	if equality.Semantic.DeepEqual(current, updated) {
 		return nil
 	}
-	if err := c.Client.Update(ctx, mended); err != nil {
+	if err := c.Client.Update(ctx, updated); err != nil {
 		return fmt.Errorf("updating RuntimeClass %s: %w", current.Name, err)
 	}
 	return nil
 }
 
-// remove deletes classes that no pod uses, and reports whether some are still in use: without its class, a kubelet cannot restart a pod, and the API
+// remove deletes classes that no pod uses, and reports whether some are still in use: without the class, a kubelet cannot restart a pod, and the API
 // server rejects new pods that name it.
-func (c *Controller) remove(ctx context.Context, classes map[string]*nodev1.RuntimeClass) (waits bool, err error) {
+func (c *Controller) remove(ctx context.Context, classes map[string]*nodev1.RuntimeClass) (inUse bool, err error) {
 	if len(classes) == 0 {
 		return false, nil
 	}
@@ -151,7 +151,7 @@ func (c *Controller) remove(ctx context.Context, classes map[string]*nodev1.Runt
 	var errs []error
 	for name, class := range classes {
 		if used[name] {
-			waits = true
+			inUse = true
 			continue
 		}
 		err := c.Client.Delete(ctx, class, client.Preconditions{UID: &class.UID, ResourceVersion: &class.ResourceVersion})
@@ -159,11 +159,11 @@ func (c *Controller) remove(ctx context.Context, classes map[string]*nodev1.Runt
 			errs = append(errs, fmt.Errorf("deleting RuntimeClass %s: %w", name, err))
 		}
 	}
-	return waits, errors.Join(errs...)
+	return inUse, errors.Join(errs...)
 }
 
 func (c *Controller) usedByPods(ctx context.Context) (map[string]bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, usedWithin)
+	ctx, cancel := context.WithTimeout(ctx, useCheckTimeout)
 	defer cancel()
 	used := map[string]bool{}
 	note := func(pod *corev1.Pod) bool {

@@ -24,7 +24,7 @@ type declared struct {
 	newerHosts bool
 }
 
-// isolates reports whether its pods have Hyper-V isolation.
+// isolates reports whether pods of the class have Hyper-V isolation.
 func (d declared) isolates() bool { return d.class.Handler == api.HandlerHyperVIsolation }
 
 // declare returns the classes that WindowsConfig declares, those of Windows versions first.

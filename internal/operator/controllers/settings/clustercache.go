@@ -12,17 +12,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// ClusterCache holds what nodes must know about the cluster, as of the last rendering of settings. Every change of it triggers a rendering, so joins
-// need not read it again. It holds only clusters whose network hosts can join: a faulty one is read again.
+// ClusterCache holds the cluster information that nodes need, as of the last rendering of settings. Every change triggers a rendering, so joins need not
+// read the cluster again. Only a cluster whose network hosts can join is cached: a faulty one is read again.
 type ClusterCache struct {
 	// Changed receives an event when a faulty network becomes valid, or has another fault: waiting hosts are retried.
 	Changed chan ctrlevent.GenericEvent
 
 	mu      sync.Mutex
 	known   bool
-	config  v1alpha1.WindowsConfigSpec // the part of it that cluster depends on
+	config  v1alpha1.WindowsConfigSpec // the fields on which cluster depends
 	cluster desired.Cluster
-	finding string // what was wrong with the network
+	finding string // problem with the network
 }
 
 // NewClusterCache returns an empty ClusterCache.

@@ -1,5 +1,5 @@
-// Package settings publishes what nodes must have, signed, one ConfigMap for each version. Renderer and Store serve other packages: what would be
-// published now, and what has been.
+// Package settings publishes the signed desired state of nodes, one ConfigMap for each version. Other packages use Renderer to render the current
+// settings, and Store to read the published ones.
 package settings
 
 import (
@@ -40,18 +40,19 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// settingsEvery is how often the settings are checked without an event: certificates expire, and what the cluster's installer wrote is not watched.
-const settingsEvery = 5 * time.Minute
+// checkInterval is how often the settings are checked without an event: certificates expire, and objects that the cluster's installer wrote are not
+// watched.
+const checkInterval = 5 * time.Minute
 
-// Controller publishes what nodes must have. Nodes read it and apply it on their own: a change costs the same few writes for one node and for a
+// Controller publishes the settings of nodes. Nodes read and apply them on their own: a change costs the same few writes for one node and for a
 // thousand.
 type Controller struct {
 	Options
-	// published is the hash that this process published last. Only the single worker uses it.
+	// published is the hash that this process published last. Only one worker uses it.
 	published string
-	// ends collects the ends of support of what nodes run.
+	// ends is the metric of when support of the nodes' components ends.
 	ends *supportEnds
-	// serials are the last serials that were signed or read, by name of the ConfigMap. Only the single worker uses them.
+	// serials are the last serials that were signed or read, by name of the ConfigMap. Only one worker uses them.
 	serials map[string]int64
 }
 
@@ -89,13 +90,13 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		WatchesRawSource(ctrlsource.Channel(c.Renderer.Releases.Changed(), enqueue)).
 		Watches(&corev1.Node{}, enqueueSoon(), builder.WithPredicates(nodeReported()))
 	for _, name := range []string{api.NodeSecrets, api.SigningKeySecret, api.PullSecret} {
-		secret, err := only(m, &corev1.Secret{}, types.NamespacedName{Namespace: c.Namespace, Name: name}, enqueue)
+		secret, err := watchOne(m, &corev1.Secret{}, types.NamespacedName{Namespace: c.Namespace, Name: name}, enqueue)
 		if err != nil {
 			return err
 		}
 		b = b.WatchesRawSource(secret)
 	}
-	flannel, err := only(m, &corev1.ConfigMap{}, desired.FlannelConfig(v1alpha1.NetworkSpec{}), enqueue)
+	flannel, err := watchOne(m, &corev1.ConfigMap{}, desired.FlannelConfig(v1alpha1.NetworkSpec{}), enqueue)
 	if err != nil {
 		return err
 	}
@@ -114,16 +115,16 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	theirs := kube.OptionalKind{
+	openShiftSecret := kube.OptionalKind{
 		Kind: "Secret", Versions: []string{"v1"}, Namespace: cluster.OpenShiftPullSecret().Namespace, Name: cluster.OpenShiftPullSecret().Name,
 		Events: enqueue, Found: func(schema.GroupVersionKind, client.Reader) {},
 	}
-	return kube.WatchWhenAvailable(m, ctl, func(context.Context) (kube.OptionalKind, error) { return theirs, nil }, func() {})
+	return kube.WatchWhenAvailable(m, ctl, func(context.Context) (kube.OptionalKind, error) { return openShiftSecret, nil }, func() {})
 }
 
-// only watches one object by its name, which is all that the operator may read of its kind in a namespace. A cache lists either all objects of a
+// watchOne watches one object by name, because the operator may not read others of its kind in the namespace. A cache lists either all objects of a
 // namespace or one, so each object has a cache of its own.
-func only(m manager.Manager, kind client.Object, name types.NamespacedName, h handler.EventHandler) (ctrlsource.Source, error) {
+func watchOne(m manager.Manager, kind client.Object, name types.NamespacedName, h handler.EventHandler) (ctrlsource.Source, error) {
 	single, err := cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
 		ByObject: kube.Informers{{Object: kind, Namespace: name.Namespace, Name: name.Name}}.Cache().ByObject, // read live; the cache only signals changes
@@ -145,11 +146,11 @@ func IsSetting(o client.Object) bool {
 // isIsolating reports whether a RuntimeClass is for pods with Hyper-V isolation.
 func isIsolating(o client.Object) bool { return isolates(*o.(*nodev1.RuntimeClass)) }
 
-func theSettings() reconcile.Request {
+func settingsRequest() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: api.WindowsConfigName}}
 }
 
-// Reconcile publishes what the cluster requires now. If that fails, nodes keep what they have.
+// Reconcile publishes the current settings. If that fails, nodes keep the ones they have.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	config, err := kube.GetConfig(ctx, c.Client)
 	if err != nil {
@@ -168,7 +169,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {
 		err = nil // an edit triggers the next reconcile
 	}
-	return reconcile.Result{RequeueAfter: settingsEvery}, errors.Join(err, report)
+	return reconcile.Result{RequeueAfter: checkInterval}, errors.Join(err, report)
 }
 
 // objectOf returns the object of a problem: one of OpenShift's, one of the operator's, or else WindowsConfig.
@@ -236,7 +237,7 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 		})
 	}
 	if got.failed != nil {
-		set(api.ConditionPublished, metav1.ConditionFalse, whyUnpublished(got.failed), got.failed.Error())
+		set(api.ConditionPublished, metav1.ConditionFalse, unpublishedReason(got.failed), got.failed.Error())
 	} else {
 		st.Settings, st.MissingServices = got.hash, got.Missing
 		set(api.ConditionPublished, metav1.ConditionTrue, api.ReasonPublished, "nodes can read the settings")
@@ -278,7 +279,7 @@ func reportProvider(p platform.Provider, previous *v1alpha1.CloudProviderStatus)
 	return &v1alpha1.CloudProviderStatus{Mode: mode, Reason: p.Why}
 }
 
-func whyUnpublished(err error) string {
+func unpublishedReason(err error) string {
 	if network := (*desired.NetworkError)(nil); errors.As(err, &network) {
 		return network.Reason
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
 
-// newLag returns the metric of nodes that have not applied what is published for their version.
+// newLag returns the metric of nodes that have not applied the published settings of their version.
 func newLag(c client.Reader, s *Store) kube.Gauges {
 	return kube.NewGauges(func(ctx context.Context, sample kube.Sample) error {
 		nodes, err := kube.WindowsNodes(ctx, c)

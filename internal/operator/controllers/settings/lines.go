@@ -23,32 +23,32 @@ import (
 // setEndOfSupport sets a condition for each of Kubernetes and containerd whose release line is no longer supported. For Kubernetes on
 // OpenShift, the version of OpenShift counts.
 func setEndOfSupport(conditions *[]metav1.Condition, current kubeversions.Release, openShift bool, now time.Time, generation int64) {
-	for _, got := range []struct {
+	for _, component := range []struct {
 		product, version, condition, reason, remedy string
 		onOpenShift                                 bool
 	}{
 		{lifecycle.Kubernetes, current.Kubelet, api.ConditionKubernetesUnsupported, api.ReasonEndOfSupport, "nodes have kubelet %s; upgrade the cluster", openShift},
 		{lifecycle.Containerd, current.Containerd, api.ConditionContainerdUnsupported, api.ReasonContainerdEndOfSupport, "nodes get containerd %s; upgrade the operator", false},
 	} {
-		line, known, err := lifecycle.OfVersion(got.product, got.version)
+		line, known, err := lifecycle.OfVersion(component.product, component.version)
 		if err != nil {
 			continue // the payload has no such program
 		}
-		if got.onOpenShift {
+		if component.onOpenShift {
 			line, known = lifecycle.KeptFor(line)
 		}
 		if !known || !line.Ended(now) {
-			meta.RemoveStatusCondition(conditions, got.condition)
+			meta.RemoveStatusCondition(conditions, component.condition)
 			continue
 		}
 		meta.SetStatusCondition(conditions, metav1.Condition{
-			Type: got.condition, Status: metav1.ConditionTrue, Reason: got.reason, ObservedGeneration: generation,
-			Message: fmt.Sprintf("%s %s has had no fixes since %s (%s); "+got.remedy, line.Product, line.Name, line.Ends.Format(time.DateOnly), line.Source, got.version),
+			Type: component.condition, Status: metav1.ConditionTrue, Reason: component.reason, ObservedGeneration: generation,
+			Message: fmt.Sprintf("%s %s has had no fixes since %s (%s); "+component.remedy, line.Product, line.Name, line.Ends.Format(time.DateOnly), line.Source, component.version),
 		})
 	}
 }
 
-// supportEnds is the metric of when support ends for what nodes report to run.
+// supportEnds is the metric of when support ends for the components that nodes report.
 type supportEnds struct {
 	kube.Gauges
 	// openShift is whether the cluster is OpenShift; nil until that is known.
@@ -69,7 +69,7 @@ func newSupportEnds(c client.Reader) *supportEnds {
 	return e
 }
 
-// linesOf returns the release lines of what a node runs, if their end of support is known.
+// linesOf returns the release lines of a node's components whose end of support is known.
 func (e *supportEnds) linesOf(node *corev1.Node) (lines []lifecycle.Line) {
 	add := func(line lifecycle.Line, known bool) {
 		if known {

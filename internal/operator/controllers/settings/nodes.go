@@ -14,15 +14,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
 
-const reportsWithin = 5 * time.Second
+const reportDelay = 5 * time.Second
 
-// enqueueSoon enqueues the settings once for all nodes that have reported within reportsWithin: a thousand nodes that follow a change must not cost a
+// enqueueSoon enqueues the settings once for all nodes that have reported within reportDelay: a thousand nodes that follow a change must not cost a
 // thousand reconciles.
 func enqueueSoon() handler.EventHandler {
-	return kube.OnChange(func(_ context.Context, _ client.Object, q kube.Queue) { q.AddAfter(theSettings(), reportsWithin) })
+	return kube.OnChange(func(_ context.Context, _ client.Object, q kube.Queue) { q.AddAfter(settingsRequest(), reportDelay) })
 }
 
-// nodeReported passes nodes that have reported, and the first that a cloud initializes: they show that there is one.
+// nodeReported passes nodes that have reported, and nodes that a cloud has initialized, which shows that the cluster has a cloud provider.
 func nodeReported() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e ctrlevent.CreateEvent) bool { return e.Object.(*corev1.Node).Spec.ProviderID != "" },

@@ -23,8 +23,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// publish makes the settings readable for nodes, with the same few writes however many there are. Secrets come first, since the rest refers to their
-// version. It writes nothing that exists already, and nothing at all of settings that are too large or refused.
+// publish makes the settings readable for nodes, with the same few writes for any number of nodes. Secrets are written first, because the ConfigMap
+// refers to their version. It does not write unchanged objects, and writes nothing if the settings are too large or the API server rejects them.
 func (c *Controller) publish(ctx context.Context, r desired.Rendered, s signer) (hash string, err error) {
 	if err := r.CheckSize(); err != nil {
 		return "", err
@@ -41,23 +41,23 @@ func (c *Controller) publish(ctx context.Context, r desired.Rendered, s signer) 
 	if err := c.publishNode(ctx, node, hash, s, writeSecrets); err != nil {
 		return "", err
 	}
-	return hash, c.allow(ctx, node.Version)
+	return hash, c.grantRead(ctx, node.Version)
 }
 
 // prepareSecrets returns the version of the content for Secret windows-node-secrets, "" without secrets, and a function that writes it.
 func (c *Controller) prepareSecrets(ctx context.Context, s desired.Secrets) (version string, write func(context.Context) error, err error) {
-	have := corev1.Secret{}
-	err = c.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: api.NodeSecrets}, &have)
+	existing := corev1.Secret{}
+	err = c.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: api.NodeSecrets}, &existing)
 	if client.IgnoreNotFound(err) != nil {
 		return "", nil, fmt.Errorf("reading Secret %s: %w", api.NodeSecrets, err)
 	}
 	absent := err != nil
-	content, err := salted(s, have.Data[api.NodeSecretsKey])
+	content, err := withSalt(s, existing.Data[api.NodeSecretsKey])
 	if err != nil {
 		return "", nil, err
 	}
 	want := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.NodeSecrets, ResourceVersion: have.ResourceVersion},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.NodeSecrets, ResourceVersion: existing.ResourceVersion},
 		Data:       map[string][]byte{api.NodeSecretsKey: content},
 	}
 	empty := len(s.Files) == 0 && len(s.Environment) == 0
@@ -71,7 +71,7 @@ func (c *Controller) prepareSecrets(ctx context.Context, s desired.Secrets) (ver
 			err = client.IgnoreNotFound(c.Client.Delete(ctx, want))
 		case absent:
 			err = c.Client.Create(ctx, want)
-		case equality.Semantic.DeepEqual(have.Data, want.Data):
+		case equality.Semantic.DeepEqual(existing.Data, want.Data):
 		default:
 			err = c.Client.Update(ctx, want)
 		}
@@ -82,11 +82,11 @@ func (c *Controller) prepareSecrets(ctx context.Context, s desired.Secrets) (ver
 	}, nil
 }
 
-// salted returns the content for the Secret: the existing content if it is equivalent, or else the secrets with a new salt.
-func salted(s desired.Secrets, have []byte) ([]byte, error) {
-	if current, err := desired.ReadSecrets(have); err == nil && current.Salt != "" {
+// withSalt returns the content for the Secret: the existing content if it is equivalent, or else the secrets with a new salt.
+func withSalt(s desired.Secrets, existing []byte) ([]byte, error) {
+	if current, err := desired.ReadSecrets(existing); err == nil && current.Salt != "" {
 		s.Salt = current.Salt
-		if same, err := s.Content(); err != nil || bytes.Equal(same, have) {
+		if same, err := s.Content(); err != nil || bytes.Equal(same, existing) {
 			return same, err
 		}
 	}
@@ -94,8 +94,8 @@ func salted(s desired.Secrets, have []byte) ([]byte, error) {
 	return s.Content()
 }
 
-// publishNode writes ConfigMap windows-services-<version> with the operator's signature. It is immutable, so that no edit changes nodes; one that
-// differs from what is wanted is replaced. A replacement is tried with a dry run first, before the secrets are written.
+// publishNode writes ConfigMap windows-services-<version> with the operator's signature. The ConfigMap is immutable, so that no edit changes nodes, and
+// is replaced if it differs. A dry run checks the replacement before the secrets are written.
 func (c *Controller) publishNode(ctx context.Context, node desired.Node, hash string, s signer, writeSecrets func(context.Context) error) error {
 	data, err := node.Data()
 	if err != nil {
@@ -108,24 +108,24 @@ func (c *Controller) publishNode(ctx context.Context, node desired.Node, hash st
 		},
 		Immutable: new(true),
 	}
-	have := &corev1.ConfigMap{}
-	err = c.Live.Get(ctx, client.ObjectKeyFromObject(want), have)
+	existing := &corev1.ConfigMap{}
+	err = c.Live.Get(ctx, client.ObjectKeyFromObject(want), existing)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading ConfigMap %s: %w", want.Name, err)
 	}
 	absent := err != nil
-	serial, foreign := s.verify(have)
-	isOurs := foreign == nil && c.isLast(want.Name, serial)
-	asPublished := isOurs && have.Immutable != nil && *have.Immutable &&
-		maps.Equal(desired.Unsigned(have.Data), data) && len(have.BinaryData) == 0 && have.Annotations[api.AnnotationSettings] == hash
-	if !absent && asPublished {
+	serial, foreign := s.verify(existing)
+	isOurs := foreign == nil && c.isCurrentSerial(want.Name, serial)
+	unchanged := isOurs && existing.Immutable != nil && *existing.Immutable &&
+		maps.Equal(desired.Unsigned(existing.Data), data) && len(existing.BinaryData) == 0 && existing.Annotations[api.AnnotationSettings] == hash
+	if !absent && unchanged {
 		return writeSecrets(ctx)
 	}
 	if want.Data, serial, err = s.sign(data, want.Name, c.serials[want.Name]); err != nil {
 		return err
 	}
 	if !absent {
-		err = c.try(ctx, want)
+		err = c.dryRun(ctx, want)
 	}
 	if err == nil {
 		err = writeSecrets(ctx)
@@ -135,7 +135,7 @@ func (c *Controller) publishNode(ctx context.Context, node desired.Node, hash st
 	case absent:
 		err = c.Client.Create(ctx, want)
 	default:
-		err = c.replace(ctx, have, want, isOurs)
+		err = c.replace(ctx, existing, want, isOurs)
 	}
 	if err != nil {
 		return fmt.Errorf("writing ConfigMap %s: %w", want.Name, err)
@@ -154,9 +154,9 @@ func (c *Controller) recordPublished(cm *corev1.ConfigMap, version, hash string)
 	c.published = hash
 }
 
-// isLast reports whether a serial is the last one signed for a ConfigMap, as far as this process knows: a lower one means that an older ConfigMap was
-// put back.
-func (c *Controller) isLast(name string, serial int64) bool {
+// isCurrentSerial reports whether a serial is the last one signed for a ConfigMap, as far as this process knows. A lower serial means that an older
+// ConfigMap was restored.
+func (c *Controller) isCurrentSerial(name string, serial int64) bool {
 	if serial < c.serials[name] {
 		return false
 	}
@@ -164,8 +164,8 @@ func (c *Controller) isLast(name string, serial int64) bool {
 	return true
 }
 
-// allow permits WICD to read the ConfigMaps that nodes follow, and the Secret, each by its name.
-func (c *Controller) allow(ctx context.Context, version string) error {
+// grantRead permits WICD to read the ConfigMaps that nodes follow, and the Secret, each by name.
+func (c *Controller) grantRead(ctx context.Context, version string) error {
 	versions, err := c.versionsOfNodes(ctx)
 	if err != nil {
 		return err
@@ -183,22 +183,22 @@ func (c *Controller) allow(ctx context.Context, version string) error {
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{api.NodeSecrets}, Verbs: []string{"get"}},
 		},
 	}
-	var have rbacv1.Role
-	err = c.Live.Get(ctx, client.ObjectKeyFromObject(want), &have)
+	var existing rbacv1.Role
+	err = c.Live.Get(ctx, client.ObjectKeyFromObject(want), &existing)
 	switch {
 	case apierrors.IsNotFound(err):
 		err = c.Client.Create(ctx, want)
-	case err == nil && !equality.Semantic.DeepEqual(have.Rules, want.Rules):
-		want.ResourceVersion = have.ResourceVersion
+	case err == nil && !equality.Semantic.DeepEqual(existing.Rules, want.Rules):
+		want.ResourceVersion = existing.ResourceVersion
 		err = c.Client.Update(ctx, want)
 	}
 	if err != nil {
 		return fmt.Errorf("writing Role %s: %w", api.WICDRole, err)
 	}
-	return c.forgetVersions(ctx, names)
+	return c.deleteUnused(ctx, names)
 }
 
-// versionsOfNodes returns the versions that nodes have, should have, or may have to go back to.
+// versionsOfNodes returns the versions that nodes have, should have, or may have to roll back to.
 func (c *Controller) versionsOfNodes(ctx context.Context) (map[string]bool, error) {
 	nodes, err := kube.WindowsNodes(ctx, c.Client)
 	if err != nil {
@@ -218,7 +218,7 @@ func (c *Controller) versionsOfNodes(ctx context.Context) (map[string]bool, erro
 	}
 	for i := range instances.Items {
 		if m := instances.Items[i].Status.Maintenance; m != nil && IsVersion(m.PreviousVersion) {
-			versions[m.PreviousVersion] = true // the node may have to go back
+			versions[m.PreviousVersion] = true // the node may have to roll back
 		}
 	}
 	return versions, nil
@@ -229,16 +229,16 @@ func IsVersion(s string) bool {
 	return s != "" && len(s) < 100 && strings.Trim(s, "0123456789abcdefghijklmnopqrstuvwxyz.-") == ""
 }
 
-// forgetVersions deletes ConfigMaps that no node follows any more.
-func (c *Controller) forgetVersions(ctx context.Context, keep []string) error {
+// deleteUnused deletes ConfigMaps that no node follows any more.
+func (c *Controller) deleteUnused(ctx context.Context, keep []string) error {
 	var list corev1.ConfigMapList
 	if err := c.Client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
 		return fmt.Errorf("listing ConfigMaps: %w", err)
 	}
 	for i := range list.Items {
 		cm := &list.Items[i]
-		_, ours := cm.Annotations[api.AnnotationSettings]
-		if !ours || !strings.HasPrefix(cm.Name, api.ServicesConfigMapPrefix) || slices.Contains(keep, cm.Name) {
+		_, isPublished := cm.Annotations[api.AnnotationSettings]
+		if !isPublished || !strings.HasPrefix(cm.Name, api.ServicesConfigMapPrefix) || slices.Contains(keep, cm.Name) {
 			continue
 		}
 		if err := client.IgnoreNotFound(c.Client.Delete(ctx, cm)); err != nil {

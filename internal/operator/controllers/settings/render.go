@@ -42,7 +42,7 @@ func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec
 	return in.Cluster, rendered, err
 }
 
-// read reads the cluster. Even with an error, it returns what is known.
+// read reads the cluster. Along with an error, it returns the parts read so far.
 func (c *Renderer) read(ctx context.Context, config v1alpha1.WindowsConfigSpec) (in desired.Inputs, err error) {
 	current, _ := c.Releases.Current()
 	in = desired.Inputs{Version: current.Version, Payload: current.Content, Config: config}
@@ -74,8 +74,8 @@ func (c *Renderer) read(ctx context.Context, config v1alpha1.WindowsConfigSpec) 
 	return in, err
 }
 
-// remainingHyperV returns the Hyper-V configuration that nodes keep although it is no longer configured: as long as the operator's RuntimeClass
-// exists, pods use it, and their kubelets need the runtime to restart containers.
+// remainingHyperV returns the Hyper-V configuration of nodes after the user has removed it: as long as the operator's RuntimeClass exists, pods use it,
+// and their kubelets need the runtime to restart containers.
 func (c *Renderer) remainingHyperV(ctx context.Context) (*v1alpha1.HyperVSpec, error) {
 	var classes nodev1.RuntimeClassList
 	if err := c.Nodes.List(ctx, &classes, client.MatchingLabels{api.LabelManagedBy: api.ManagedBy}); err != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// Settings are signed, and nodes follow nothing else: permission to write ConfigMaps must not give control over Windows hosts. A host learns the key
-// when it joins. If the key is lost or replaced, the operator creates another; nodes refuse what is signed with it and are joined again, as all nodes
-// that do not apply the settings (join.Next).
+// Settings are signed, and nodes ignore unsigned ones: permission to write ConfigMaps must not give control over Windows hosts. A host gets the public
+// key when it joins. If the key is lost or replaced, the operator creates another; nodes reject settings signed with it and are joined again, like all
+// nodes that do not apply the settings (join.Next).
 
 type signer struct {
 	private ed25519.PrivateKey
@@ -34,12 +34,12 @@ type signer struct {
 func (c *Controller) signer(ctx context.Context, cluster string) (signer, error) {
 	private, err := c.Store.SigningKey(ctx)
 	if apierrors.IsNotFound(err) {
-		private, err = c.makeSigningKey(ctx)
+		private, err = c.createSigningKey(ctx)
 	}
 	return signer{private: private, cluster: cluster}, err
 }
 
-// parseSigningKey parses what makeSigningKey wrote. Its error reveals nothing of the content.
+// parseSigningKey parses a key that createSigningKey wrote. The error does not reveal its content.
 func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" || len(rest) > 0 {
@@ -53,7 +53,7 @@ func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
 	return private, nil
 }
 
-func (c *Controller) makeSigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
+func (c *Controller) createSigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generating a key: %w", err)

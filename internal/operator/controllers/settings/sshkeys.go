@@ -22,9 +22,9 @@ import (
 // A new SSH key reaches hosts as other settings do: it is published, and WICD authorizes it. Then the operator logs in with it and records that in
 // the Node's annotation pub-key-hash; after that, WICD removes the former keys. Until then, both keys work.
 
-// addKeys adds the SSH key that hosts must authorize to the settings, and the formerly published keys as retired. Without a usable key nothing
-// changes. Nodes of other versions get the key, too: everything else published for them stays. Only ConfigMaps that the operator signed count: others
-// are neither signed nor may they decide which keys hosts remove.
+// addKeys adds to the settings the SSH key that hosts must authorize, and the previously published keys as retired. Without a usable key, it changes
+// nothing. Nodes of other versions get the key, too; their other settings stay. It ignores ConfigMaps that the operator has not signed, so that they
+// cannot determine which keys hosts remove.
 func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) error {
 	configMaps, err := c.readPublished(ctx)
 	if err != nil {
@@ -67,16 +67,16 @@ func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) 
 	return nil
 }
 
-const configMapsAtOnce = 100
+const configMapsPage = 100
 
-// readPublished reads the ConfigMaps that are named as published ones. Of others, which any user of the namespace may have created, it reads only the
-// names.
+// readPublished reads the ConfigMaps with the name prefix of published settings. It reads only the names of others, which any user of the namespace may
+// have created.
 func (c *Controller) readPublished(ctx context.Context) (all []*corev1.ConfigMap, err error) {
 	var names []string
 	for next := ""; ; {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-		if err := c.Live.List(ctx, page, client.InNamespace(c.Namespace), client.Limit(configMapsAtOnce), client.Continue(next)); err != nil {
+		if err := c.Live.List(ctx, page, client.InNamespace(c.Namespace), client.Limit(configMapsPage), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("listing ConfigMaps: %w", err)
 		}
 		for i := range page.Items {
@@ -102,13 +102,13 @@ func (c *Controller) readPublished(ctx context.Context) (all []*corev1.ConfigMap
 	return all, nil
 }
 
-// publishedIn returns what a ConfigMap publishes for nodes, and whether the operator signed it and it contains nothing else.
-func (c *Controller) publishedIn(cm *corev1.ConfigMap, s signer) (desired.Node, bool) {
-	version, isOne := strings.CutPrefix(cm.Name, api.ServicesConfigMapPrefix)
-	if !isOne {
+// publishedIn returns the node settings in a ConfigMap. ok is false unless the operator signed it and it contains nothing else.
+func (c *Controller) publishedIn(cm *corev1.ConfigMap, s signer) (node desired.Node, ok bool) {
+	version, isPublished := strings.CutPrefix(cm.Name, api.ServicesConfigMapPrefix)
+	if !isPublished {
 		return desired.Node{}, false
 	}
-	if serial, err := s.verify(cm); err != nil || !c.isLast(cm.Name, serial) {
+	if serial, err := s.verify(cm); err != nil || !c.isCurrentSerial(cm.Name, serial) {
 		return desired.Node{}, false
 	}
 	node, err := desired.FromData(cm.Data)
@@ -119,7 +119,7 @@ func (c *Controller) publishedIn(cm *corev1.ConfigMap, s signer) (desired.Node, 
 	return node, err == nil && maps.Equal(again, desired.Unsigned(cm.Data))
 }
 
-// publishKeys publishes the key for nodes of another version, in the format that they read. If it does not fit in that format, they do not get it.
+// publishKeys publishes the key for nodes of another version, in the format that they read. If it does not fit into that format, they do not get it.
 func (c *Controller) publishKeys(ctx context.Context, cm *corev1.ConfigMap, node desired.Node, current, retired []string, s signer) error {
 	if slices.Equal(node.AuthorizedKeys, current) {
 		return nil

@@ -30,7 +30,7 @@ func NewStore(client, live client.Reader, namespace string) *Store {
 	return &Store{client: client, live: live, namespace: namespace}
 }
 
-// Cached reads what was published for a version. It is shared with the cache, since it is big, and must not be changed.
+// Cached reads the published settings of a version. The object is shared with the cache, because it is large, and must not be changed.
 func (c *Store) Cached(ctx context.Context, version string) (*corev1.ConfigMap, error) {
 	cm := &corev1.ConfigMap{}
 	name := types.NamespacedName{Namespace: c.namespace, Name: api.ServicesConfigMapPrefix + version}
@@ -40,7 +40,8 @@ func (c *Store) Cached(ctx context.Context, version string) (*corev1.ConfigMap, 
 	return cm, nil
 }
 
-// Declares reports whether what is published for any version has a service of that name. Data that cannot be read, or is not signed, declares none.
+// Declares reports whether the published settings of any version have a service of that name. It ignores ConfigMaps that cannot be read or are not
+// signed.
 func (c *Store) Declares(ctx context.Context, service string) (bool, error) {
 	private, err := c.SigningKey(ctx)
 	if apierrors.IsNotFound(err) {
@@ -68,7 +69,7 @@ func (c *Store) Declares(ctx context.Context, service string) (bool, error) {
 // errNotPublished means that the settings cannot be read: not yet, or because they are being replaced.
 var errNotPublished = errors.New("the settings are not published yet")
 
-// Read reads the signed settings of a cluster. Nothing else is sent to a host.
+// Read reads the signed settings of a cluster. Hosts get only signed settings.
 func (c *Store) Read(ctx context.Context, version, clusterID string) (want join.Want, err error) {
 	private, err := c.SigningKey(ctx)
 	if apierrors.IsNotFound(err) {
@@ -111,7 +112,7 @@ func (c *Store) readSecrets(ctx context.Context, version string) (desired.Secret
 	return desired.Secrets{}, fmt.Errorf("%w: Secret %s does not match them", errNotPublished, api.NodeSecrets)
 }
 
-// SigningKey reads the signing key. The key is not cached: once its Secret is deleted, it must not be used any more.
+// SigningKey reads the signing key. The key is not cached, because it must not be used any more once its Secret is deleted.
 func (c *Store) SigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	name := types.NamespacedName{Namespace: c.namespace, Name: api.SigningKeySecret}
 	var secret corev1.Secret
@@ -126,8 +127,8 @@ func (c *Store) SigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	return private, nil
 }
 
-// KnowsKey reports whether nodes of a version can follow what the operator publishes: what is published for them is signed with the current key. If
-// nothing is published for them, it is assumed.
+// KnowsKey reports whether nodes of a version know the current signing key: their published settings are signed with it. It returns true if no settings
+// are published for them.
 func (c *Store) KnowsKey(ctx context.Context, version string) (bool, error) {
 	cm, err := c.Cached(ctx, version)
 	if apierrors.IsNotFound(err) {
@@ -144,8 +145,8 @@ func (c *Store) KnowsKey(ctx context.Context, version string) (bool, error) {
 	return err == nil, nil
 }
 
-// OrderVersion returns the order for a Node to go to a version, for annotation version-order. An existing order for that version stays, so that
-// nothing is written if nothing changes.
+// OrderVersion returns the order for a Node to go to a version, for annotation version-order. It reuses an existing order for that version, to avoid a
+// write without a change.
 func (c *Store) OrderVersion(ctx context.Context, node *corev1.Node, version string) (string, error) {
 	private, err := c.SigningKey(ctx)
 	if err != nil {
@@ -155,13 +156,13 @@ func (c *Store) OrderVersion(ctx context.Context, node *corev1.Node, version str
 	if err != nil {
 		return "", err
 	}
-	of := func(version string) desired.VersionOrder {
+	order := func(version string) desired.VersionOrder {
 		return desired.VersionOrder{Cluster: id, Node: node.Name, UID: string(node.UID), Version: version}
 	}
-	former := node.Annotations[api.AnnotationDesiredVersion]
-	last, err := of(former).Verify(node.Annotations[api.AnnotationVersionOrder], desired.PublicKey(private))
-	if err == nil && former == version {
+	previous := node.Annotations[api.AnnotationDesiredVersion]
+	last, err := order(previous).Verify(node.Annotations[api.AnnotationVersionOrder], desired.PublicKey(private))
+	if err == nil && previous == version {
 		return node.Annotations[api.AnnotationVersionOrder], nil
 	}
-	return of(version).Sign(serialAfter(last), private), nil
+	return order(version).Sign(serialAfter(last), private), nil
 }

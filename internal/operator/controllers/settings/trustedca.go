@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// requestTrustedCA creates ConfigMap trusted-ca, which OpenShift fills. One that exists stays as it is: without the label, its certificates
-// are the administrator's.
+// requestTrustedCA creates ConfigMap trusted-ca, which OpenShift fills. It does not change an existing one: without the label, its certificates are the
+// administrator's.
 func (c *Controller) requestTrustedCA(ctx context.Context) error {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: c.Namespace, Name: api.TrustedCAConfigMap, Labels: map[string]string{api.LabelInjectTrustedCA: "true"},

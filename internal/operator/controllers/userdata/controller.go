@@ -32,8 +32,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// userDataEvery is how often the Secrets are checked without an event: new namespaces cause no event.
-const userDataEvery = 5 * time.Minute
+// checkInterval is how often the Secrets are checked without an event: new namespaces cause no event.
+const checkInterval = 5 * time.Minute
 
 // The keys of Secret windows-user-data.
 const (
@@ -44,8 +44,8 @@ const (
 // Controller maintains Secret windows-user-data, with which new Machines are started on OpenShift. Existing Machines are not affected.
 type Controller struct {
 	Options
-	// again triggers a reconcile when a namespace becomes readable.
-	again chan ctrlevent.GenericEvent
+	// namespaceReadable triggers a reconcile when a namespace becomes readable.
+	namespaceReadable chan ctrlevent.GenericEvent
 }
 
 // Options are the controller's dependencies.
@@ -58,7 +58,7 @@ type Options struct {
 
 // New returns the controller.
 func New(o Options) *Controller {
-	return &Controller{Options: o, again: make(chan ctrlevent.GenericEvent, 1)}
+	return &Controller{Options: o, namespaceReadable: make(chan ctrlevent.GenericEvent, 1)}
 }
 
 // Register adds the controller to the manager.
@@ -70,7 +70,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 			return o.GetNamespace() == c.Namespace && o.GetName() == api.PrivateKeySecret
 		}))).
 		Watches(&v1alpha1.WindowsConfig{}, enqueue, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(ctrlsource.Channel(c.again, enqueue)).
+		WatchesRawSource(ctrlsource.Channel(c.namespaceReadable, enqueue)).
 		Build(c)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 	for _, namespace := range []string{source.MachineAPINamespace, source.ClusterAPINamespace} {
 		secret := kube.OptionalKind{
 			Kind: "Secret", Versions: []string{"v1"}, Namespace: namespace, Name: api.UserDataSecret,
-			Events: enqueue, Found: func(schema.GroupVersionKind, client.Reader) { kube.Notify(c.again) },
+			Events: enqueue, Found: func(schema.GroupVersionKind, client.Reader) { kube.Notify(c.namespaceReadable) },
 		}
 		if err := kube.WatchWhenAvailable(m, ctl, func(context.Context) (kube.OptionalKind, error) { return secret, nil }, func() {}); err != nil {
 			return err
@@ -113,14 +113,14 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	errs := []error{
-		c.keep(ctx, source.MachineAPINamespace, map[string][]byte{userDataKey: []byte(text)}),
-		c.keep(ctx, source.ClusterAPINamespace, map[string][]byte{userDataKey: []byte(text), valueKey: []byte(text)}),
+		c.ensure(ctx, source.MachineAPINamespace, map[string][]byte{userDataKey: []byte(text)}),
+		c.ensure(ctx, source.ClusterAPINamespace, map[string][]byte{userDataKey: []byte(text), valueKey: []byte(text)}),
 	}
-	return reconcile.Result{RequeueAfter: userDataEvery}, errors.Join(errs...)
+	return reconcile.Result{RequeueAfter: checkInterval}, errors.Join(errs...)
 }
 
-// keep creates or updates the Secret of one namespace. It does nothing if the namespace does not exist or the operator has no Role there.
-func (c *Controller) keep(ctx context.Context, namespace string, data map[string][]byte) error {
+// ensure creates or updates the Secret of one namespace. It does nothing if the namespace does not exist or the operator has no Role there.
+func (c *Controller) ensure(ctx context.Context, namespace string, data map[string][]byte) error {
 	name := types.NamespacedName{Namespace: namespace, Name: api.UserDataSecret}
 	secret := &corev1.Secret{}
 	err := c.Live.Get(ctx, name, secret)
