@@ -20,16 +20,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/machines"
 )
 
-// adopt takes over the instance of the Machine of the same name and host in the other API: OpenShift has many Machines in both, and the Machine API's
-// marks which of the two is authoritative. The node is not affected. adopt returns true even while the other one is authoritative, so that no second
-// instance is created.
+// adopt takes over the instance of the Machine of the same name and host in the other API: OpenShift keeps many Machines in both APIs, and the one of
+// the Machine API records which of the two is authoritative. The node is not affected. adopt returns true even while the other Machine is authoritative,
+// so that no second instance is created.
 func (s *machineSource) adopt(ctx context.Context, v machineView) (taken bool, err error) {
 	twin := s.twin(v)
 	if twin == nil {
 		return false, nil
 	}
 	if s.source == api.SourceClusterAPI {
-		if counts, err := s.machineAPICounts(ctx, v.object.GetName()); counts || err != nil {
+		if authoritative, err := s.machineAPIIsAuthoritative(ctx, v.object.GetName()); authoritative || err != nil {
 			return true, err
 		}
 	}
@@ -50,7 +50,7 @@ func (s *machineSource) twin(v machineView) *v1alpha1.WindowsInstance {
 	if s.source == api.SourceMachine {
 		other, namespace = api.SourceClusterAPI, ClusterAPINamespace
 	}
-	for _, i := range sorted(v.have) {
+	for _, i := range sorted(v.instances) {
 		ip, err := netip.ParseAddr(i.Spec.Address)
 		if err == nil && slices.Contains(v.Addresses, ip) && i.DeletionTimestamp == nil &&
 			i.Labels[api.LabelSource] == other && i.Annotations[api.AnnotationMachine] == machines.ID(namespace, v.object.GetName()) {
@@ -60,8 +60,8 @@ func (s *machineSource) twin(v machineView) *v1alpha1.WindowsInstance {
 	return nil
 }
 
-// machineAPICounts reports whether the Machine API's Machine of a name is authoritative.
-func (s *machineSource) machineAPICounts(ctx context.Context, name string) (bool, error) {
+// machineAPIIsAuthoritative reports whether the Machine API's Machine of a name is authoritative.
+func (s *machineSource) machineAPIIsAuthoritative(ctx context.Context, name string) (bool, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: machines.MachineAPIGroup, Version: "v1beta1", Kind: machines.Kind})
 	err := s.Live.Get(ctx, types.NamespacedName{Namespace: MachineAPINamespace, Name: name}, object)
@@ -75,8 +75,9 @@ func (s *machineSource) machineAPICounts(ctx context.Context, name string) (bool
 	return !m.OfOtherAPI, err
 }
 
-// asked caches what Machines announce, so that each version of a Machine is read once: the reconcile of each Machine needs all.
-type asked struct {
+// announcementCache caches the announcements of Machines, so that each version of a Machine is read once: the reconcile of each Machine needs all
+// announcements.
+type announcementCache struct {
 	mu   sync.Mutex
 	read map[string]announcements // by ID
 }
@@ -87,11 +88,11 @@ type announcements struct {
 	all     []Announcement
 }
 
-// of returns the hosts that Machines announce, sorted by Machine.
-func (a *asked) of(list []unstructured.Unstructured, c machines.Cluster) []Announcement {
+// get returns the hosts that Machines announce, sorted by Machine.
+func (a *announcementCache) get(list []unstructured.Unstructured, c machines.Cluster) []Announcement {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := map[string]announcements{}
+	current := map[string]announcements{}
 	var all []Announcement
 	for i := range list {
 		id, version := machines.ID(list[i].GetNamespace(), list[i].GetName()), string(list[i].GetUID())+"/"+list[i].GetResourceVersion()
@@ -99,10 +100,10 @@ func (a *asked) of(list []unstructured.Unstructured, c machines.Cluster) []Annou
 		if known.version != version {
 			known = announcements{version: version, all: announcementsOf(&list[i], c)}
 		}
-		now[id] = known
+		current[id] = known
 		all = append(all, known.all...)
 	}
-	a.read = now
+	a.read = current
 	slices.SortStableFunc(all, func(a, b Announcement) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }
@@ -118,7 +119,7 @@ func announcementsOf(object *unstructured.Unstructured, c machines.Cluster) (all
 		m.Names = append(m.Names, d.Instance.Spec.Hostname)
 	}
 	for _, ip := range d.Addresses {
-		all = append(all, Announcement{source: m.Source, Who: "Machine " + id, ID: id, Address: ip, Names: m.Names})
+		all = append(all, Announcement{source: m.Source, Object: "Machine " + id, ID: id, Address: ip, Names: m.Names})
 	}
 	return all
 }

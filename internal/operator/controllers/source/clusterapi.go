@@ -56,13 +56,14 @@ func (s *machineSource) clusterAPIKind(ctx context.Context) (k kube.OptionalKind
 	return s.kind(config.ClusterAPI.Namespace, of), nil
 }
 
-// unconfigured returns what to report if no namespace is configured: nothing, unless Machines became instances before it had to be.
+// unconfigured returns the condition to report if no namespace is configured: none, unless instances were created from Machines before the setting was
+// required.
 func (s *machineSource) unconfigured(ctx context.Context) error {
-	have, err := allInstances(ctx, s.Client, s.Namespace)
+	instances, err := allInstances(ctx, s.Client, s.Namespace)
 	if err != nil {
 		return err
 	}
-	for _, i := range sorted(have) {
+	for _, i := range sorted(instances) {
 		if i.Labels[api.LabelSource] == api.SourceClusterAPI {
 			namespace, _, _ := strings.Cut(i.Annotations[api.AnnotationMachine], "/")
 			return &kube.Unwanted{Reason: api.ReasonClusterAPINotConfigured, Message: fmt.Sprintf("WindowsInstance %s was created from Machine %s, but spec.clusterAPI of WindowsConfig %q is not set: "+
@@ -85,19 +86,19 @@ func (s *machineSource) proveCluster(ctx context.Context, spec v1alpha1.ClusterA
 	case err != nil:
 		return fmt.Errorf("reading Cluster %s: %w", name, err)
 	}
-	own, err := cluster.APIEndpoints(ctx, s.Live, s.Connection, known)
+	endpoints, err := cluster.APIEndpoints(ctx, s.Live, s.Connection, known)
 	if err != nil {
 		return err
 	}
 	host, _, _ := unstructured.NestedString(object.Object, "spec", "controlPlaneEndpoint", "host")
 	port, _, _ := unstructured.NestedInt64(object.Object, "spec", "controlPlaneEndpoint", "port")
 	endpoint := strings.ToLower(net.JoinHostPort(strings.TrimSuffix(host, "."), strconv.FormatInt(port, 10)))
-	if slices.Contains(own, endpoint) {
+	if slices.Contains(endpoints, endpoint) {
 		return nil
 	}
 	return &kube.Unwanted{Reason: api.ReasonClusterNotProven, Message: fmt.Sprintf("spec.controlPlaneEndpoint of Cluster %s is %q, but this cluster's API is served at %s "+
 		"(server in ConfigMap kube-public/cluster-info, EndpointSlice default/kubernetes); its Machines do not become nodes of this cluster: name the Cluster that stands for this cluster in spec.clusterAPI, "+
-		"or set server in ConfigMap cluster-info to the endpoint of the Cluster", name, truncate.Text(endpoint, truncate.Quoted), truncate.List(own, endpointsListed, ", "))}
+		"or set server in ConfigMap cluster-info to the endpoint of the Cluster", name, truncate.Text(endpoint, truncate.Quoted), truncate.List(endpoints, endpointsListed, ", "))}
 }
 
 // endpointsListed is how many endpoints a message lists at most.
@@ -139,9 +140,9 @@ func (s *machineSource) reportClusterAPI(ctx context.Context, err error) {
 	case place == nil && apierrors.IsForbidden(err) && failure == nil && config.ClusterAPI != nil:
 		unwanted = s.notPermitted(config.ClusterAPI.Namespace, err)
 	case err != nil: // the API server may be at fault, and OpenShift need not have the kind
-		if reported := err.Error(); reported != s.said { // once, not every minute
+		if reported := err.Error(); reported != s.lastLogged { // once, not every minute
 			log.FromContext(ctx).Info("Looking for Machines of Cluster API failed, will be retried", "error", reported)
-			s.said = reported
+			s.lastLogged = reported
 		}
 		return
 	case place != nil && place.cluster.Name != "":

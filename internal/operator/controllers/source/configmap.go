@@ -64,7 +64,7 @@ func (c *configMaps) Register(_ context.Context, m manager.Manager) error {
 		For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(c.isOurs))).
 		Watches(&v1alpha1.WindowsInstance{}, kube.Enqueue(c.Namespace, api.InstancesConfigMap), // the instance may have been made from an entry
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(ctrlsource.Channel(c.Hosts.Answered, c.soon())).
+		WatchesRawSource(ctrlsource.Channel(c.Hosts.Answered, c.enqueueSoon())).
 		Complete(c)
 }
 
@@ -72,13 +72,13 @@ func (c *configMaps) isOurs(o client.Object) bool {
 	return o.GetName() == api.InstancesConfigMap || o.GetName() == api.KnownHostsConfigMap
 }
 
-// answersWithin is how long DNS answers are collected before the ConfigMap is reconciled.
-const answersWithin = 500 * time.Millisecond
+// answerDelay is how long DNS answers are collected before the ConfigMap is reconciled.
+const answerDelay = 500 * time.Millisecond
 
-// soon enqueues the ConfigMap when DNS has answered for names.
-func (c *configMaps) soon() handler.EventHandler {
+// enqueueSoon enqueues the ConfigMap when DNS has answered for names.
+func (c *configMaps) enqueueSoon() handler.EventHandler {
 	return handler.Funcs{GenericFunc: func(_ context.Context, _ ctrlevent.GenericEvent, q kube.Queue) {
-		q.AddAfter(reconcile.Request{NamespacedName: c.name()}, answersWithin)
+		q.AddAfter(reconcile.Request{NamespacedName: c.name()}, answerDelay)
 	}}
 }
 
@@ -115,7 +115,7 @@ func (c *configMaps) gather(ctx context.Context) (entryState, error) {
 		return s, err
 	}
 	parsed, faults := parseEntries(s.configMap.Data, s.configMap.BinaryData)
-	entries, unproven := s.hostKeys.vouchFor(parsed)
+	entries, unproven := s.hostKeys.setHostKeys(parsed)
 	s.entries, s.faults = entries, append(faults, unproven...)
 	names := addressesOf(s.instances)
 	for _, e := range s.entries {
@@ -162,7 +162,7 @@ func (c *configMaps) create(ctx context.Context, cm *corev1.ConfigMap, e located
 		return err
 	}
 	if holder != "" {
-		c.Events.Emit(c.about(cm, e.key, addressTaken), "entry %q: address %s already belongs to %s; remove one of the two", e.key, e.ip, holder)
+		c.Events.Emit(c.faultEvent(cm, e.key, addressTaken), "entry %q: address %s already belongs to %s; remove one of the two", e.key, e.ip, holder)
 		return nil
 	}
 	c.Events.Emit(kube.Event{Object: cm, Related: instance, Type: corev1.EventTypeNormal, Reason: api.EventInstanceSetup, Action: "Create"},
@@ -193,7 +193,7 @@ const maxFaultEvents = 20
 func (c *configMaps) recordFaults(cm *corev1.ConfigMap, faults []fault) {
 	reported := min(len(faults), maxFaultEvents)
 	for _, f := range faults[:reported] {
-		c.Events.Emit(c.about(cm, f.key, f.kind), "entry %q: %s", f.key, f.message)
+		c.Events.Emit(c.faultEvent(cm, f.key, f.kind), "entry %q: %s", f.key, f.message)
 	}
 	if rest := faults[reported:]; len(rest) > 0 {
 		c.Events.Emit(kube.Event{Object: cm, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: "Summary"},
@@ -201,7 +201,8 @@ func (c *configMaps) recordFaults(cm *corev1.ConfigMap, faults []fault) {
 	}
 }
 
-func (c *configMaps) about(cm *corev1.ConfigMap, key, fault string) kube.Event {
+// faultEvent returns the event for a faulty entry.
+func (c *configMaps) faultEvent(cm *corev1.ConfigMap, key, fault string) kube.Event {
 	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: entry{key: key}.instanceName()}}
 	return kube.Event{Object: cm, Related: instance, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: fault}
 }

@@ -49,8 +49,8 @@ const (
 	hostKeyInvalid      = "HostKeyInvalid"
 )
 
-// parseEntries reads ConfigMap windows-instances: "<IPv4 address or DNS name>: username=<user>". Entries are sorted by key, for deterministic
-// results. Binary data is not text, and faulty.
+// parseEntries parses ConfigMap windows-instances: "<IPv4 address or DNS name>: username=<user>". Entries are sorted by key, for deterministic results.
+// Keys in binaryData are faults.
 func parseEntries(data map[string]string, binary map[string][]byte) (entries []entry, faults []fault) {
 	for key := range binary {
 		faults = append(faults, fault{key, usernameInvalid, "the value is in binaryData because it is not UTF-8 text; " +
@@ -69,27 +69,27 @@ func parseEntries(data map[string]string, binary map[string][]byte) (entries []e
 		entries = append(entries, entry{key: key, username: username})
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.key, b.key) })
-	entries, twice := eachNameOnce(entries)
-	faults = append(faults, twice...)
+	entries, duplicates := dropDuplicates(entries)
+	faults = append(faults, duplicates...)
 	slices.SortFunc(faults, func(a, b fault) int { return strings.Compare(a.key, b.key) })
 	return entries, faults
 }
 
 // CheckEntries returns the addresses in ConfigMap windows-instances, and the faults of its other entries, by key.
 func CheckEntries(data map[string]string, binary map[string][]byte) (addresses []string, faults map[string]string) {
-	entries, wrong := parseEntries(data, binary)
+	entries, invalid := parseEntries(data, binary)
 	for _, e := range entries {
 		addresses = append(addresses, e.address())
 	}
 	faults = map[string]string{}
-	for _, f := range wrong {
+	for _, f := range invalid {
 		faults[f.key] = f.message
 	}
 	return addresses, faults
 }
 
-// eachNameOnce drops all but the first spelling of a name.
-func eachNameOnce(entries []entry) (once []entry, faults []fault) {
+// dropDuplicates drops all but the first spelling of a name.
+func dropDuplicates(entries []entry) (unique []entry, faults []fault) {
 	first := map[string]string{}
 	for _, e := range entries {
 		if other, spelled := first[e.instanceName()]; spelled {
@@ -97,9 +97,9 @@ func eachNameOnce(entries []entry) (once []entry, faults []fault) {
 			continue
 		}
 		first[e.instanceName()] = e.key
-		once = append(once, e)
+		unique = append(unique, e)
 	}
-	return once, faults
+	return unique, faults
 }
 
 func parseUsername(value string) (string, error) {

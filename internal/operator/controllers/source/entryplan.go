@@ -49,7 +49,7 @@ type entryPlanner struct {
 	plan entryPlan
 	// owner names the object that has a host.
 	owner map[netip.Addr]string
-	// early means that new hosts are not assigned yet, because the hosts of some instances are not known.
+	// early means that it is too early to assign new hosts, because the hosts of some instances are not known yet.
 	early bool
 	// unanswered means that DNS has not answered yet for some name.
 	unanswered bool
@@ -71,7 +71,7 @@ func planEntries(s entryState) entryPlan {
 	}
 	for ip, a := range s.announced {
 		if p.owner[ip] == "" {
-			p.owner[ip] = a.Who
+			p.owner[ip] = a.Object
 		}
 	}
 	for _, e := range s.entries {
@@ -104,7 +104,7 @@ func (p *entryPlanner) keep(e entry) {
 	case i.DeletionTimestamp != nil: // recreated when the host has left
 	case !isOfConfigMap(i):
 		p.refuse(e, nameTaken, fmt.Sprintf("WindowsInstance %s already exists and was not created from this ConfigMap; remove one of the two", i.Name))
-	case i.Spec.Username != e.username || !isHostKey(i.Spec.HostKey, e.hostKey):
+	case i.Spec.Username != e.username || !hasHostKey(i.Spec.HostKey, e.hostKey):
 		changed := i.DeepCopy()
 		changed.Spec.Username = e.username
 		if e.hostKey != "" { // otherwise, a user's key stays
@@ -130,13 +130,13 @@ func (p *entryPlanner) add(e entry) {
 	}
 	if e.hostKey == "" && ip.String() != e.instanceName() {
 		var err error
-		if e.hostKey, err = p.hostKeys.of(ip.String()); err != nil {
-			p.plan.faults = append(p.plan.faults, unproven(e, err))
+		if e.hostKey, err = p.hostKeys.keyOf(ip.String()); err != nil {
+			p.plan.faults = append(p.plan.faults, hostKeyFault(e, err))
 			return
 		}
 	}
 	reserved := p.reserved
-	if e.hostKey != "" { // a machine with the key is the host, whatever Nodes and Services claim
+	if e.hostKey != "" { // the key identifies the host, whatever Nodes and Services claim
 		reserved = reserved.WithoutClaims()
 	}
 	if bad := refused(reserved, known.ips...); bad != nil {

@@ -29,7 +29,7 @@ func clusterWith(users *corev1.ConfigMap, instances []*v1alpha1.WindowsInstance)
 			"slow.example":    {seen: now.Add(-lookupTimeout)},
 		},
 		reserved:  addresses.Cluster{Nodes: map[netip.Addr]string{netip.MustParseAddr("10.0.0.8"): "linux-1"}},
-		announced: map[netip.Addr]Announcement{netip.MustParseAddr("10.0.0.7"): {Who: "Machine ns/m"}},
+		announced: map[netip.Addr]Announcement{netip.MustParseAddr("10.0.0.7"): {Object: "Machine ns/m"}},
 	}
 	for _, i := range instances {
 		s.instances[i.Name] = i

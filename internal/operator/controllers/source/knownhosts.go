@@ -17,14 +17,14 @@ import (
 
 type knownHosts struct {
 	remote.KnownHosts
-	// unreadable is why nothing of it can be read; nil if it can, or does not exist.
+	// unreadable is why the ConfigMap cannot be read; nil if it can, or does not exist.
 	unreadable error
 	version    string
 	found      map[string]foundKey // by name, so that hashed names are compared once
 }
 
-// maxFound is how many host keys are remembered.
-const maxFound = 1 << 16
+// maxCachedKeys is how many host keys are remembered.
+const maxCachedKeys = 1 << 16
 
 // foundKey is the key that a host must show, in the format of spec.hostKey, or why it cannot be determined.
 type foundKey struct {
@@ -68,8 +68,8 @@ func readKnownHosts(cm *corev1.ConfigMap) *knownHosts {
 	return &knownHosts{KnownHosts: remote.ParseKnownHosts(text), found: map[string]foundKey{}}
 }
 
-// of returns the key of a host by its name or address; empty if none is listed.
-func (k *knownHosts) of(host string) (string, error) {
+// keyOf returns the key of a host by its name or address; empty if none is listed.
+func (k *knownHosts) keyOf(host string) (string, error) {
 	if k.unreadable != nil {
 		return "", errors.New("the ConfigMap cannot be parsed")
 	}
@@ -79,7 +79,7 @@ func (k *knownHosts) of(host string) (string, error) {
 		if key, f.err = k.Find(host); key != nil {
 			f.key = remote.FormatHostKey(key)
 		}
-		if len(k.found) == maxFound { // entries come and go
+		if len(k.found) == maxCachedKeys { // entries come and go
 			clear(k.found)
 		}
 		k.found[host] = f
@@ -87,13 +87,12 @@ func (k *knownHosts) of(host string) (string, error) {
 	return f.key, f.err
 }
 
-// vouchFor sets the host keys of entries. It drops entries whose key is, or may be, in a line that cannot be read: these hosts must not be trusted on
-// first use.
-func (k *knownHosts) vouchFor(entries []entry) (good []entry, faults []fault) {
+// setHostKeys sets the host keys of entries. It drops entries whose key is or may be in an invalid line: these hosts must not be trusted on first use.
+func (k *knownHosts) setHostKeys(entries []entry) (good []entry, faults []fault) {
 	for _, e := range entries {
 		var err error
-		if e.hostKey, err = k.of(e.instanceName()); err != nil {
-			faults = append(faults, unproven(e, err))
+		if e.hostKey, err = k.keyOf(e.instanceName()); err != nil {
+			faults = append(faults, hostKeyFault(e, err))
 			continue
 		}
 		good = append(good, e)
@@ -101,12 +100,12 @@ func (k *knownHosts) vouchFor(entries []entry) (good []entry, faults []fault) {
 	return good, faults
 }
 
-func unproven(e entry, err error) fault {
+func hostKeyFault(e entry, err error) fault {
 	return fault{e.key, hostKeyInvalid, fmt.Sprintf("host key in ConfigMap %s: %v", api.KnownHostsConfigMap, err)}
 }
 
-// isHostKey reports whether spec.hostKey of an instance already is the wanted key, or none is wanted.
-func isHostKey(existing, wanted string) bool {
+// hasHostKey reports whether spec.hostKey of an instance already is the wanted key, or none is wanted.
+func hasHostKey(existing, wanted string) bool {
 	if wanted == "" {
 		return true
 	}

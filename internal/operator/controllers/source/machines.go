@@ -47,11 +47,11 @@ type machineSource struct {
 	Options
 	source string // a value of label source
 	// place is where the API's Machines are read; nil while the API has not been found.
-	place atomic.Pointer[machinePlace]
-	asked asked
-	names machineNames
-	tried atomic.Bool // whether the API has been looked for
-	said  string      // why it was not found, as last logged
+	place      atomic.Pointer[machinePlace]
+	cache      announcementCache
+	names      machineNames
+	tried      atomic.Bool // whether the API has been looked for
+	lastLogged string      // why it was not found, as last logged
 }
 
 type machinePlace struct {
@@ -63,9 +63,9 @@ type machinePlace struct {
 
 type machineView struct {
 	object *unstructured.Unstructured // nil when it is gone
-	// own are the instances made from it; have contains all by name. They are shared with the cache and must not be changed.
-	own  []*v1alpha1.WindowsInstance
-	have map[string]*v1alpha1.WindowsInstance
+	// own are the instances made from it; instances contains all by name. They are shared with the cache and must not be changed.
+	own       []*v1alpha1.WindowsInstance
+	instances map[string]*v1alpha1.WindowsInstance
 	// machine is what was read from object.
 	machine machines.Machine
 	machines.Decision
@@ -101,8 +101,8 @@ func (s *machineSource) Kind(ctx context.Context) (kube.OptionalKind, error) {
 	return s.machineAPIKind(ctx)
 }
 
-// Looked implements Announcer.
-func (s *machineSource) Looked() bool { return s.tried.Load() }
+// HasSynced implements Announcer.
+func (s *machineSource) HasSynced() bool { return s.tried.Load() }
 
 func (s *machineSource) machineAPIKind(ctx context.Context) (kube.OptionalKind, error) {
 	platform, err := cluster.ReadPlatform(ctx, s.Live)
@@ -160,7 +160,7 @@ func (s *machineSource) Announced(ctx context.Context) []Announcement {
 	if err := place.cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache is shutting down; no API server is involved
 	}
-	return s.asked.of(list.Items, place.cluster)
+	return s.cache.get(list.Items, place.cluster)
 }
 
 // Reconcile creates, keeps or deletes the instance of one Machine.
@@ -189,10 +189,10 @@ func (s *machineSource) Reconcile(ctx context.Context, r reconcile.Request) (rec
 }
 
 func (s *machineSource) gather(ctx context.Context, place *machinePlace, r reconcile.Request) (v machineView, err error) {
-	if v.have, err = allInstances(ctx, s.Client, s.Namespace); err != nil {
+	if v.instances, err = allInstances(ctx, s.Client, s.Namespace); err != nil {
 		return v, err
 	}
-	for _, i := range sorted(v.have) {
+	for _, i := range sorted(v.instances) {
 		if slices.Contains(s.ofInstance(ctx, i), r) {
 			v.own = append(v.own, i)
 		}
@@ -234,7 +234,7 @@ func (s *machineSource) read(ctx context.Context, place *machinePlace, name type
 	return object, nil
 }
 
-// ensure creates the instance that a Machine requires, unless it exists or the host belongs to another object.
+// ensure creates the instance of a Machine, unless it exists or the host belongs to another object.
 func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Result, error) {
 	for _, i := range v.own {
 		if ip, err := netip.ParseAddr(i.Spec.Address); err == nil && slices.Contains(v.Addresses, ip) {
@@ -251,23 +251,23 @@ func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Re
 	if !s.Hosts.ready(time.Now()) {
 		return reconcile.Result{RequeueAfter: readyInterval}, nil
 	}
-	if reason := s.leaveOutReserved(ctx, &v); reason != nil {
+	if reason := s.dropReserved(ctx, &v); reason != nil {
 		s.refuse(v, addressInvalid, reason.Error())
 		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
-	known := s.Hosts.resolve(ctx, addressesOf(v.have))
-	if early(known, v.have, time.Now()) {
+	known := s.Hosts.resolve(ctx, addressesOf(v.instances))
+	if early(known, v.instances, time.Now()) {
 		return reconcile.Result{RequeueAfter: readyInterval}, nil
 	}
 	if ip, holder := s.holder(ctx, v, known); holder != "" {
-		return s.taken(v, ip, holder), nil
+		return s.reportTaken(v, ip, holder), nil
 	}
 	return s.create(ctx, v)
 }
 
-// leaveOutReserved drops addresses that the cluster uses for something else, and returns why if none is left. It is not applied to existing
-// instances: the addresses that Nodes report must not remove one.
-func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (reason error) {
+// dropReserved drops addresses that the cluster uses for other purposes, and returns the reason if no address is left. It is not applied to existing
+// instances, because addresses that Nodes report must not remove an instance.
+func (s *machineSource) dropReserved(ctx context.Context, v *machineView) (reason error) {
 	current, err := s.Reserved.With(ctx, "")
 	if err != nil { // the instance reports it, too, before the operator connects
 		log.FromContext(ctx).Info("Reading reserved addresses failed; addresses of the Machine are checked against those known", "error", err.Error())
@@ -292,26 +292,27 @@ func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (r
 
 // holder returns which of the Machine's addresses belongs to another object, and to which.
 func (s *machineSource) holder(ctx context.Context, v machineView, known resolved) (netip.Addr, string) {
-	owner := owners(known, v.have, func(*v1alpha1.WindowsInstance) bool { return false })
+	owner := owners(known, v.instances, func(*v1alpha1.WindowsInstance) bool { return false })
 	before := s.Hosts.higherPriority(ctx, s.source)
 	for _, ip := range v.Addresses {
 		if owner[ip] != "" {
 			return ip, owner[ip]
 		}
 		if a, requested := before[ip]; requested {
-			return ip, a.Who
+			return ip, a.Object
 		}
 		for _, a := range s.Announced(ctx) {
 			if a.Address == ip && a.ID < v.Instance.Annotations[api.AnnotationMachine] {
-				return ip, a.Who
+				return ip, a.Object
 			}
 		}
 	}
 	return netip.Addr{}, ""
 }
 
-func (s *machineSource) taken(v machineView, ip netip.Addr, holder string) reconcile.Result {
-	if i := v.have[strings.TrimPrefix(holder, "WindowsInstance ")]; i != nil && i.DeletionTimestamp != nil {
+// reportTaken records an event for a Machine whose host belongs to another object, and returns when to check again.
+func (s *machineSource) reportTaken(v machineView, ip netip.Addr, holder string) reconcile.Result {
+	if i := v.instances[strings.TrimPrefix(holder, "WindowsInstance ")]; i != nil && i.DeletionTimestamp != nil {
 		return reconcile.Result{RequeueAfter: leavingInterval}
 	}
 	s.refuse(v, addressTaken, fmt.Sprintf("address %s already belongs to %s; remove one of the two, "+
@@ -319,13 +320,13 @@ func (s *machineSource) taken(v machineView, ip netip.Addr, holder string) recon
 	return reconcile.Result{RequeueAfter: recheckInterval}
 }
 
-// create creates the instance, under another name if an instance has the Machine's.
+// create creates the instance, under another name if an instance with the Machine's name exists.
 func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Result, error) {
 	instance := v.Instance
-	if v.have[instance.Name] != nil {
-		instance.Name = otherName(s.source, instance)
+	if v.instances[instance.Name] != nil {
+		instance.Name = alternativeName(s.source, instance)
 	}
-	if v.have[instance.Name] != nil {
+	if v.instances[instance.Name] != nil {
 		s.refuse(v, nameTaken, fmt.Sprintf("WindowsInstances with the name of the Machine and with name %s already exist; remove one of them", instance.Name))
 		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
@@ -334,7 +335,7 @@ func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Re
 		return reconcile.Result{}, err
 	}
 	if holder != "" {
-		return s.taken(v, v.Addresses[0], holder), nil
+		return s.reportTaken(v, v.Addresses[0], holder), nil
 	}
 	s.Events.Emit(kube.Event{Object: v.object, Related: instance, Type: corev1.EventTypeNormal, Reason: api.EventInstanceSetup, Action: "Create"},
 		"created WindowsInstance %s", instance.Name)
@@ -343,8 +344,8 @@ func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Re
 
 const maxName = 253
 
-// otherName returns the name of a Machine's instance if another instance has the Machine's name: always the same for the same Machine.
-func otherName(source string, i *v1alpha1.WindowsInstance) string {
+// alternativeName returns the name of a Machine's instance if another instance has the Machine's name: always the same for the same Machine.
+func alternativeName(source string, i *v1alpha1.WindowsInstance) string {
 	sum := sha256.Sum256([]byte(source + "/" + i.Annotations[api.AnnotationMachine]))
 	suffix := fmt.Sprintf("-%x", sum[:3])
 	return strings.TrimRight(i.Name[:min(len(i.Name), maxName-len(suffix))], ".-") + suffix
@@ -356,15 +357,15 @@ func (s *machineSource) refuse(v machineView, kind, message string) {
 }
 
 // remove deletes instances. If the host is gone, they are released first, because it cannot leave the cluster any more.
-func (s *machineSource) remove(ctx context.Context, v machineView, which []*v1alpha1.WindowsInstance, because string) error {
+func (s *machineSource) remove(ctx context.Context, v machineView, instances []*v1alpha1.WindowsInstance, reason string) error {
 	var errs []error
-	for _, i := range which {
-		errs = append(errs, s.removeOne(ctx, v, i, because))
+	for _, i := range instances {
+		errs = append(errs, s.removeOne(ctx, v, i, reason))
 	}
 	return errors.Join(errs...)
 }
 
-func (s *machineSource) removeOne(ctx context.Context, v machineView, i *v1alpha1.WindowsInstance, because string) error {
+func (s *machineSource) removeOne(ctx context.Context, v machineView, i *v1alpha1.WindowsInstance, reason string) error {
 	if v.Verdict == machines.Gone && i.Annotations[api.AnnotationRelease] != "true" {
 		released := i.DeepCopy()
 		released.Annotations = kube.Merge(i.Annotations, map[string]string{api.AnnotationRelease: "true"})
@@ -387,6 +388,6 @@ func (s *machineSource) removeOne(ctx context.Context, v machineView, i *v1alpha
 	if v.object != nil {
 		reported.Object, reported.Related = v.object, i.DeepCopy()
 	}
-	s.Events.Emit(reported, "deleting WindowsInstance %s: %s", i.Name, because)
+	s.Events.Emit(reported, "deleting WindowsInstance %s: %s", i.Name, reason)
 	return nil
 }

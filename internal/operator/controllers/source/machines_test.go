@@ -214,7 +214,7 @@ func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
 	}
 	w.expectEvent("Normal", api.EventInstanceSetup, "win-a created WindowsInstance win-a-d9eb88")
 	long := controllertest.Instance(strings.Repeat("a", 245)+".abcdefg", "", "", "10.0.0.1")
-	if name := otherName("Machine", long); len(name) > maxName || strings.Contains(name, ".-") {
+	if name := alternativeName("Machine", long); len(name) > maxName || strings.Contains(name, ".-") {
 		t.Errorf("the other name of %s is %s", long.Name, name)
 	}
 }

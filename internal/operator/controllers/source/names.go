@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// namesFor is how long the names of Machines are cached: hundreds of hosts may join at once.
-	namesFor = 10 * time.Second
-	// namesPage is how many Machines are read at a time.
-	namesPage = 200
+	// namesLifetime is how long the names of Machines are cached: hundreds of hosts may join at once.
+	namesLifetime = 10 * time.Second
+	// machinesPage is how many Machines are read at a time.
+	machinesPage = 200
 )
 
 // machineNames caches the names that Machines of every operating system have or give to their hosts.
@@ -28,14 +28,14 @@ type machineNames struct {
 }
 
 // Named implements Announcer. It queries the API server, because the cache has Windows Machines only. Names that cannot be read are not reserved.
-func (s *machineSource) Named(ctx context.Context, name, other string) (who string) {
+func (s *machineSource) Named(ctx context.Context, name, except string) (holder string) {
 	place := s.place.Load()
 	if place == nil {
 		return ""
 	}
 	s.names.mu.Lock()
 	defer s.names.mu.Unlock()
-	if time.Since(s.names.readAt) > namesFor {
+	if time.Since(s.names.readAt) > namesLifetime {
 		ids, err := s.readNames(ctx, place)
 		if err != nil {
 			log.FromContext(ctx).Info("Reading the names of all Machines failed; only known names are reserved", "error", err.Error())
@@ -44,7 +44,7 @@ func (s *machineSource) Named(ctx context.Context, name, other string) (who stri
 		}
 	}
 	id := s.names.ids[name]
-	if id == "" || machineName(id) == machineName(other) {
+	if id == "" || machineName(id) == machineName(except) {
 		return "" // unknown, or of the same Machine in either API
 	}
 	return "Machine " + id
@@ -60,7 +60,7 @@ func (s *machineSource) readNames(ctx context.Context, place *machinePlace) (map
 	for next := ""; ; {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(place.kind)
-		if err := s.Live.List(ctx, list, client.InNamespace(place.namespace), client.Limit(namesPage), client.Continue(next)); err != nil {
+		if err := s.Live.List(ctx, list, client.InNamespace(place.namespace), client.Limit(machinesPage), client.Continue(next)); err != nil {
 			return nil, err
 		}
 		for i := range list.Items {

@@ -45,18 +45,18 @@ func NewOwnership(r *Resolver, announcers ...Announcer) *Ownership {
 type Announcer interface {
 	// Announced returns the hosts that should have an instance, whether or not they have one.
 	Announced(ctx context.Context) []Announcement
-	// Looked reports whether the source knows what it announces, or has nothing to read it from.
-	Looked() bool
+	// HasSynced reports whether the source knows which hosts it announces, or its API does not exist.
+	HasSynced() bool
 	// Named returns the Machine, of any operating system, that has a name or gives it to its host, except the one with ID other; "" if there is none.
-	Named(ctx context.Context, name, other string) (who string)
+	Named(ctx context.Context, name, other string) (holder string)
 }
 
 // Announcement is a host that a source announces.
 type Announcement struct {
 	source string
-	// Who names the announcing object for people, ID for programs.
-	Who, ID string
-	Address netip.Addr
+	// Object describes the announcing object in messages; ID identifies it.
+	Object, ID string
+	Address    netip.Addr
 	// Names are the DNS names of the host according to the object.
 	Names []string
 }
@@ -67,26 +67,26 @@ type reservation struct {
 }
 
 const (
-	// readyWithin is how long after the operator's start sources of lower priority wait for those of higher priority.
-	readyWithin = 30 * time.Second
+	// readyTimeout is how long after the operator's start sources of lower priority wait for those of higher priority.
+	readyTimeout = 30 * time.Second
 	// readyInterval is how often they check.
 	readyInterval = 200 * time.Millisecond
 )
 
-// ready reports whether new hosts may be assigned: all sources know what they announce, or have had the time to find out.
+// ready reports whether new hosts may be assigned: all sources have synced, or readyTimeout has passed.
 func (h *Ownership) ready(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.firstCalled.IsZero() {
 		h.firstCalled = now
 	}
-	notYet := func(a Announcer) bool { return !a.Looked() }
-	return !slices.ContainsFunc(h.Announcers, notYet) || now.Sub(h.firstCalled) > readyWithin
+	notYet := func(a Announcer) bool { return !a.HasSynced() }
+	return !slices.ContainsFunc(h.Announcers, notYet) || now.Sub(h.firstCalled) > readyTimeout
 }
 
 // early reports whether it is too early to assign new hosts: the name of an instance is being resolved for the first time.
-func early(known resolved, have map[string]*v1alpha1.WindowsInstance, now time.Time) bool {
-	for _, i := range have {
+func early(known resolved, instances map[string]*v1alpha1.WindowsInstance, now time.Time) bool {
+	for _, i := range instances {
 		if known[i.Spec.Address].isPending(now) {
 			return true
 		}
@@ -94,8 +94,8 @@ func early(known resolved, have map[string]*v1alpha1.WindowsInstance, now time.T
 	return false
 }
 
-// rememberFor is how long a reservation is kept: far longer than the cache needs to observe the instance.
-const rememberFor = time.Minute
+// reservationLifetime is how long a reservation is kept: far longer than the cache needs to observe the instance.
+const reservationLifetime = time.Minute
 
 // reserve reserves a host for an instance that is about to be created, or returns the instance that has just reserved it.
 func (h *Ownership) reserve(ip netip.Addr, to types.NamespacedName, now time.Time) (holder types.NamespacedName, ok bool) {
@@ -105,7 +105,7 @@ func (h *Ownership) reserve(ip netip.Addr, to types.NamespacedName, now time.Tim
 		h.reservations = map[netip.Addr]reservation{}
 	}
 	for ip, g := range h.reservations {
-		if now.Sub(g.at) > rememberFor {
+		if now.Sub(g.at) > reservationLifetime {
 			delete(h.reservations, ip)
 		}
 	}
@@ -127,11 +127,11 @@ func (h *Ownership) release(from types.NamespacedName) {
 	}
 }
 
-// owners returns which instance has which host, without the instances for which except returns true. A host is known by the address at which it is
+// owners maps hosts to their instances, without the instances for which except returns true. A host is identified by the address at which it is
 // reached, which is in known, and by the address that it reported.
-func owners(known resolved, have map[string]*v1alpha1.WindowsInstance, except func(*v1alpha1.WindowsInstance) bool) map[netip.Addr]string {
+func owners(known resolved, instances map[string]*v1alpha1.WindowsInstance, except func(*v1alpha1.WindowsInstance) bool) map[netip.Addr]string {
 	owner := map[netip.Addr]string{}
-	for _, i := range sorted(have) {
+	for _, i := range sorted(instances) {
 		if except(i) {
 			continue
 		}
@@ -146,8 +146,8 @@ func owners(known resolved, have map[string]*v1alpha1.WindowsInstance, except fu
 }
 
 // addressesOf returns the addresses and names at which instances are reached.
-func addressesOf(have map[string]*v1alpha1.WindowsInstance) (keys []string) {
-	for _, i := range have {
+func addressesOf(instances map[string]*v1alpha1.WindowsInstance) (keys []string) {
+	for _, i := range instances {
 		keys = append(keys, i.Spec.Address)
 	}
 	return keys
@@ -167,11 +167,11 @@ func (h *Ownership) higherPriority(ctx context.Context, than string) map[netip.A
 }
 
 // NamedBy returns the object whose host has a DNS name, except the one with ID other; "" if there is none.
-func (h *Ownership) NamedBy(ctx context.Context, name, other string) (who string) {
+func (h *Ownership) NamedBy(ctx context.Context, name, except string) (holder string) {
 	for _, announcer := range h.Announcers {
 		for _, a := range announcer.Announced(ctx) {
-			if a.ID != other && slices.Contains(a.Names, name) {
-				return a.Who
+			if a.ID != except && slices.Contains(a.Names, name) {
+				return a.Object
 			}
 		}
 	}
@@ -179,10 +179,10 @@ func (h *Ownership) NamedBy(ctx context.Context, name, other string) (who string
 }
 
 // NamedByAny is NamedBy with Machines of every operating system, for the names of hosts that have no Node yet.
-func (h *Ownership) NamedByAny(ctx context.Context, name, other string) (who string) {
+func (h *Ownership) NamedByAny(ctx context.Context, name, except string) (holder string) {
 	for _, announcer := range h.Announcers {
-		if who := announcer.Named(ctx, name, other); who != "" {
-			return who
+		if holder := announcer.Named(ctx, name, except); holder != "" {
+			return holder
 		}
 	}
 	return ""
@@ -194,8 +194,8 @@ func rank(source string) int {
 }
 
 // sorted returns the instances by name, for deterministic results.
-func sorted(have map[string]*v1alpha1.WindowsInstance) []*v1alpha1.WindowsInstance {
-	return slices.SortedFunc(maps.Values(have), func(a, b *v1alpha1.WindowsInstance) int { return cmp.Compare(a.Name, b.Name) })
+func sorted(instances map[string]*v1alpha1.WindowsInstance) []*v1alpha1.WindowsInstance {
+	return slices.SortedFunc(maps.Values(instances), func(a, b *v1alpha1.WindowsInstance) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // allInstances returns the instances of all sources by name. They are shared with the cache and must not be changed.
@@ -204,14 +204,14 @@ func allInstances(ctx context.Context, reader client.Reader, namespace string) (
 	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing WindowsInstances: %w", err)
 	}
-	have := map[string]*v1alpha1.WindowsInstance{}
+	instances := map[string]*v1alpha1.WindowsInstance{}
 	for i := range list.Items {
-		have[list.Items[i].Name] = &list.Items[i]
+		instances[list.Items[i].Name] = &list.Items[i]
 	}
-	return have, nil
+	return instances, nil
 }
 
-// create creates the instance of a host, or returns what has just got that host.
+// create creates the instance of a host, or returns the object that has just got the host.
 func (h *Ownership) create(ctx context.Context, c client.Client, instance *v1alpha1.WindowsInstance, ip netip.Addr) (holder string, err error) {
 	name := client.ObjectKeyFromObject(instance)
 	if other, ok := h.reserve(ip, name, time.Now()); !ok {

@@ -26,17 +26,17 @@ func TestAHostIsGivenToOneInstance(t *testing.T) {
 	if _, ok := h.reserve(ip, controllertest.Key("a"), start); !ok {
 		t.Fatal("a free host is taken")
 	}
-	if holder, ok := h.reserve(ip, controllertest.Key("b"), start.Add(rememberFor)); ok || holder != controllertest.Key("a") {
+	if holder, ok := h.reserve(ip, controllertest.Key("b"), start.Add(reservationLifetime)); ok || holder != controllertest.Key("a") {
 		t.Errorf("another instance got the host of %s", holder)
 	}
 	if _, ok := h.reserve(ip, controllertest.Key("a"), start.Add(time.Second)); !ok {
 		t.Error("the one who has it cannot have it again")
 	}
-	if _, ok := h.reserve(ip, controllertest.Key("b"), start.Add(2*time.Second+rememberFor)); !ok {
+	if _, ok := h.reserve(ip, controllertest.Key("b"), start.Add(2*time.Second+reservationLifetime)); !ok {
 		t.Error("a gift is remembered for ever; by now everybody can see the instance")
 	}
 	h.release(controllertest.Key("b"))
-	if _, ok := h.reserve(ip, controllertest.Key("c"), start.Add(3*time.Second+rememberFor)); !ok {
+	if _, ok := h.reserve(ip, controllertest.Key("c"), start.Add(3*time.Second+reservationLifetime)); !ok {
 		t.Error("what was taken back is still taken")
 	}
 }
@@ -54,8 +54,8 @@ func TestNoHostIsGivenAwayBeforeTheStrongerSourcesHaveLooked(t *testing.T) {
 	}
 	w.expect()
 	start := w.machineAPI.Hosts.firstCalled
-	if w.machineAPI.Hosts.ready(start.Add(readyWithin)) || !w.machineAPI.Hosts.ready(start.Add(readyWithin+1)) {
-		t.Errorf("the others do not wait for %s", readyWithin)
+	if w.machineAPI.Hosts.ready(start.Add(readyTimeout)) || !w.machineAPI.Hosts.ready(start.Add(readyTimeout+1)) {
+		t.Errorf("the others do not wait for %s", readyTimeout)
 	}
 	w.machineAPI.place.Store(place)
 	w.machineAPI.tried.Store(true)
@@ -110,7 +110,7 @@ func TestAnnouncedHostFollowsMachine(t *testing.T) {
 		for range 2 { // the second time from the cache
 			got = nil
 			for _, a := range w.machineAPI.Announced(t.Context()) {
-				got = append(got, a.Who+" "+a.Address.String())
+				got = append(got, a.Object+" "+a.Address.String())
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("announced are %q, want %q", got, want)
@@ -187,7 +187,7 @@ func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 			if ips, err := resolver.Lookup(t.Context(), "connected.example"); err != nil || ips[0].String() != "10.0.0.5" {
 				t.Errorf("whoever connects gets %v (%v)", ips, err)
 			}
-			time.Sleep(unprovenWithin + lookupTimeout) // lookups in progress end
+			time.Sleep(unresolvedTimeout + lookupTimeout) // lookups in progress end
 		})
 	}
 }
@@ -247,14 +247,14 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 		means("10.0.0.1", 0)
 		now.Store("")
 		for range 5 {
-			time.Sleep(freshFor + lookupTimeout + time.Second)
+			time.Sleep(answerLifetime + lookupTimeout + time.Second)
 			means("10.0.0.1", 0)
 		}
 		if ips, err := r.Lookup(t.Context(), "host.example"); err != nil || ips[0].String() != "10.0.0.1" {
 			t.Errorf("whoever connects gets %v, %v", ips, err)
 		}
 		now.Store("10.0.0.2")
-		time.Sleep(freshFor + lookupTimeout + time.Second)
+		time.Sleep(answerLifetime + lookupTimeout + time.Second)
 		means("10.0.0.1", 0) // and looks it up in the background
 		synctest.Wait()
 		means("10.0.0.2", 0)

@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// compareNodes records an event for a Node of a Machine's host that has another provider ID than the Machine: controllers of Machines, load balancers
-// and volumes find one by the other's ID. A Node's ID proves nothing, since its kubelet may have written it: so nothing else is done.
+// compareNodes records an event if the Node of a Machine's host has another provider ID than the Machine: controllers of Machines, load balancers and
+// volumes match the two by this ID. It does nothing else, because the kubelet may have written the Node's ID.
 func (s *machineSource) compareNodes(ctx context.Context, v machineView) {
 	for _, i := range v.own {
 		var node corev1.Node
@@ -24,7 +24,7 @@ func (s *machineSource) compareNodes(ctx context.Context, v machineView) {
 			continue
 		}
 		if uid := i.Status.NodeRef.UID; uid != "" && uid != node.UID {
-			continue // the next pass of the instance decides whose it is
+			continue // the instance's next reconcile decides to which host it belongs
 		}
 		s.Events.Emit(kube.Event{Object: v.object, Related: i, Type: corev1.EventTypeWarning, Reason: api.EventProviderIDDiffers, Action: "Compare"},
 			"Node %s of its host has spec.providerID %q, but the Machine has %q, so the cluster cannot match them; "+
@@ -35,11 +35,11 @@ func (s *machineSource) compareNodes(ctx context.Context, v machineView) {
 
 // ofNode returns requests for the Machines of the instances whose host is the node.
 func (s *machineSource) ofNode(ctx context.Context, node client.Object) (all []reconcile.Request) {
-	have, err := allInstances(ctx, s.Client, s.Namespace)
+	instances, err := allInstances(ctx, s.Client, s.Namespace)
 	if err != nil {
 		return nil // the cache is shutting down; no API server is involved
 	}
-	for _, i := range sorted(have) {
+	for _, i := range sorted(instances) {
 		if i.Status.NodeRef != nil && i.Status.NodeRef.Name == node.GetName() {
 			all = append(all, s.ofInstance(ctx, i)...)
 		}

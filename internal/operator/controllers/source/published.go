@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/machines"
 )
 
-// AddressesOf returns the addresses and DNS names in the status of an instance's Machine. They come from the cloud's API, and no host can write them.
-// It returns nil for an instance that was not made from a Machine of this API, or whose Machine cannot be read.
+// AddressesOf returns the addresses and DNS names in the status of an instance's Machine. They come from the cloud's API, and no host can write them. It
+// returns nil for an instance that was not created from a Machine of this API, or whose Machine cannot be read.
 func (s *machineSource) AddressesOf(ctx context.Context, i *v1alpha1.WindowsInstance) []string {
 	place := s.place.Load()
 	requests := s.ofInstance(ctx, i)

@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// ReservedAddresses caches which addresses the cluster uses for anything but its Windows hosts and Nodes: they hardly ever change, and hundreds of
-// hosts may join at once.
+// ReservedAddresses caches the addresses that the cluster uses for anything but its Windows hosts and Nodes: they rarely change, and hundreds of hosts
+// may join at once.
 type ReservedAddresses struct {
 	client, live client.Reader
 	connection   cluster.Connection
@@ -47,33 +47,34 @@ func (r *ReservedAddresses) Register(ctx context.Context, m manager.Manager) err
 }
 
 const (
-	// reservedFor is how long the addresses are cached, reservedInterval how long if not all could be read. reservedWithin limits the time of a read.
-	reservedFor      = 10 * time.Second
-	reservedInterval = 2 * time.Second
-	reservedWithin   = 10 * time.Second
+	// reservedLifetime is how long the addresses are cached, reservedRetry how long if not all could be read. reservedTimeout limits the time of a read.
+	reservedLifetime = 10 * time.Second
+	reservedRetry    = 2 * time.Second
+	reservedTimeout  = 10 * time.Second
 )
 
-// Live returns the addresses that no Windows host can have, with those of the Services that the API server has now or had since a time. self is the
-// Node whose addresses may be the host's own; empty for none.
+// Live returns the addresses that no Windows host can have, including those that Services claim now or claimed since a time, according to the API
+// server. self is the Node whose addresses may be the host's own; empty for none.
 func (r *ReservedAddresses) Live(ctx context.Context, self string, since time.Time) (addresses.Cluster, error) {
 	known, err := r.withNodes(ctx, self)
-	return known, errors.Join(err, r.services.addLive(ctx, &known, since.Add(-releasedFor)))
+	return known, errors.Join(err, r.services.addLive(ctx, &known, since.Add(-releaseGrace)))
 }
 
-// With returns the addresses that no Windows host can have according to the cache. Even with an error, it returns what is known. self is as for Live.
+// With returns the addresses that no Windows host can have according to the cache. Along with an error, it returns those that are known. self is as for
+// Live.
 func (r *ReservedAddresses) With(ctx context.Context, self string) (addresses.Cluster, error) {
 	known, err := r.withNodes(ctx, self)
-	return known, errors.Join(err, r.services.addCached(ctx, &known, time.Now().Add(-releasedFor)))
+	return known, errors.Join(err, r.services.addCached(ctx, &known, time.Now().Add(-releaseGrace)))
 }
 
 // AddServices adds what Services claim according to the cache.
 func (r *ReservedAddresses) AddServices(ctx context.Context, to *addresses.Cluster) error {
-	return r.services.addCached(ctx, to, time.Now().Add(-releasedFor))
+	return r.services.addCached(ctx, to, time.Now().Add(-releaseGrace))
 }
 
 // AddLiveServices adds what Services claim according to the API server.
 func (r *ReservedAddresses) AddLiveServices(ctx context.Context, to *addresses.Cluster) error {
-	return r.services.addLive(ctx, to, time.Now().Add(-releasedFor))
+	return r.services.addLive(ctx, to, time.Now().Add(-releaseGrace))
 }
 
 func (r *ReservedAddresses) withNodes(ctx context.Context, self string) (addresses.Cluster, error) {
@@ -121,11 +122,11 @@ func addressesOfNode(node *corev1.Node) (all []netip.Addr) {
 func (r *ReservedAddresses) Read(ctx context.Context, config v1alpha1.WindowsConfigSpec) (addresses.Cluster, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	isFresh := time.Since(r.readAt) < reservedFor && (r.err == nil || time.Since(r.readAt) < reservedInterval)
+	isFresh := time.Since(r.readAt) < reservedLifetime && (r.err == nil || time.Since(r.readAt) < reservedRetry)
 	if isFresh && equality.Semantic.DeepEqual(r.config, config) {
 		return r.known, r.err
 	}
-	ctx, cancel := context.WithTimeout(ctx, reservedWithin)
+	ctx, cancel := context.WithTimeout(ctx, reservedTimeout)
 	defer cancel()
 	known, names, err := cluster.ReadAddresses(ctx, r.live, r.connection, config)
 	for _, name := range names {

@@ -18,42 +18,42 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
 
-// Resolver resolves the names of hosts to IPv4 addresses and remembers them: while DNS does not answer, a name keeps its last addresses.
+// Resolver resolves the names of hosts to IPv4 addresses and caches them: while DNS does not answer, a name keeps its last addresses.
 type Resolver struct {
-	dns    func(ctx context.Context, network, name string) ([]netip.Addr, error)
-	places chan struct{} // holds an element for each lookup in progress, except of names that never resolved
-	// Answered receives an element when something was learned about names that were unknown.
+	dns   func(ctx context.Context, network, name string) ([]netip.Addr, error)
+	slots chan struct{} // holds an element for each lookup in progress, except of names that never resolved
+	// Answered receives an event when DNS has answered for names without a result.
 	Answered chan ctrlevent.GenericEvent
 
-	mu       sync.Mutex
-	known    map[string]memory
-	unproven int // names that never resolved and are being looked up or about to be
+	mu         sync.Mutex
+	known      map[string]cachedName
+	unresolved int // names that never resolved and are being looked up or about to be
 }
 
-// memory is what is remembered about a name.
-type memory struct {
-	ips      []netip.Addr // of the last good answer; nil before the first
-	err      error        // of the last answer
-	at       time.Time    // of the last answer
-	used     time.Time
-	seen     time.Time // first
-	asking   bool      // in the background
-	failures int       // in a row
+// cachedName is the cached result for a name.
+type cachedName struct {
+	ips       []netip.Addr // of the last good answer; nil before the first
+	err       error        // of the last answer
+	at        time.Time    // of the last answer
+	used      time.Time
+	seen      time.Time // first
+	lookingUp bool      // in the background
+	failures  int       // in a row
 }
 
 const (
 	// lookupTimeout limits the resolution of one name, lookups the number of concurrent ones.
 	lookupTimeout = 5 * time.Second
 	lookups       = 64
-	// unprovenNames limits the names that never resolved and are looked up at the same time, unprovenWithin the time for them: there may be any
-	// number of them, and all other names must not wait.
-	unprovenNames  = 256
-	unprovenWithin = 30 * time.Second
-	// freshFor is how long a good answer counts as current, failedFor how long the first bad one does, and failedMost how long any bad one does.
-	freshFor   = 30 * time.Second
-	failedFor  = 10 * time.Second
-	failedMost = 5 * time.Minute
-	// forgetAfter is how long an unused name is remembered.
+	// maxUnresolved limits the concurrent lookups of names that never resolved, unresolvedTimeout their duration: there may be any number of such names,
+	// and they must not delay all others.
+	maxUnresolved     = 256
+	unresolvedTimeout = 30 * time.Second
+	// answerLifetime is how long a good answer counts as current. minRetryDelay is the delay after the first failure, maxRetryDelay the maximum.
+	answerLifetime = 30 * time.Second
+	minRetryDelay  = 10 * time.Second
+	maxRetryDelay  = 5 * time.Minute
+	// forgetAfter is how long an unused name is cached.
 	forgetAfter = time.Hour
 )
 
@@ -62,7 +62,7 @@ func NewResolver(lookup func(ctx context.Context, network, name string) ([]netip
 	if lookup == nil {
 		lookup = net.DefaultResolver.LookupNetIP
 	}
-	return &Resolver{dns: lookup, places: make(chan struct{}, lookups), known: map[string]memory{}, Answered: make(chan ctrlevent.GenericEvent, 1)}
+	return &Resolver{dns: lookup, slots: make(chan struct{}, lookups), known: map[string]cachedName{}, Answered: make(chan ctrlevent.GenericEvent, 1)}
 }
 
 // resolved maps keys, which are addresses or DNS names, to their IPv4 addresses.
@@ -88,7 +88,7 @@ func (r resolution) ip() netip.Addr {
 	return r.ips[0]
 }
 
-// resolve returns what is known about addresses and names, without waiting. Names are looked up in the background: resolved ones when their answer is
+// resolve returns the cached results for addresses and names, without waiting. Names are looked up in the background: resolved ones when their answer is
 // old, and of those that never resolved, the ones that have waited longest.
 func (r *Resolver) resolve(ctx context.Context, keys []string) resolved {
 	all := make(resolved, len(keys))
@@ -112,80 +112,80 @@ func (r *Resolver) resolve(ctx context.Context, keys []string) resolved {
 		switch age := now.Sub(m.at); {
 		case m.ips != nil:
 			all[key] = resolution{ips: m.ips}
-			if age > freshFor && !m.asking {
-				m.asking = true
+			if age > answerLifetime && !m.lookingUp {
+				m.lookingUp = true
 				go func() { _, _ = r.Lookup(ctx, key) }() // records its result
 			}
-		case !m.asking && (m.failures == 0 || age > pauseAfter(m.failures)):
+		case !m.lookingUp && (m.failures == 0 || age > retryDelay(m.failures)):
 			due = append(due, key)
 		}
 		r.known[key] = m
 	}
-	r.resolveUnproven(ctx, due)
+	r.resolveNew(ctx, due)
 	r.forget()
 	return all
 }
 
-// pauseAfter returns how long a name that never resolved is not looked up after so many failures.
-func pauseAfter(failures int) time.Duration {
-	return min(failedFor<<min(failures-1, 10), failedMost)
+// retryDelay returns the delay of the next lookup of a name that never resolved, after so many failures.
+func retryDelay(failures int) time.Duration {
+	return min(minRetryDelay<<min(failures-1, 10), maxRetryDelay)
 }
 
-// resolveUnproven looks up names that never resolved, in the background, up to the limit. r.mu must be held.
-func (r *Resolver) resolveUnproven(ctx context.Context, due []string) {
+// resolveNew looks up names that never resolved, in the background, up to the limit. r.mu must be held.
+func (r *Resolver) resolveNew(ctx context.Context, due []string) {
 	slices.SortFunc(due, func(a, b string) int { return cmp.Or(r.known[a].at.Compare(r.known[b].at), strings.Compare(a, b)) })
-	due = due[:min(len(due), max(unprovenNames-r.unproven, 0))]
+	due = due[:min(len(due), max(maxUnresolved-r.unresolved, 0))]
 	if len(due) == 0 {
 		return
 	}
-	r.unproven += len(due)
+	r.unresolved += len(due)
 	for _, name := range due {
 		m := r.known[name]
-		m.asking = true
+		m.lookingUp = true
 		r.known[name] = m
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, unprovenWithin)
+		ctx, cancel := context.WithTimeout(ctx, unresolvedTimeout)
 		defer cancel()
 		names := make(chan string, len(due))
 		for _, name := range due {
 			names <- name
 		}
 		close(names)
-		var asking sync.WaitGroup
+		var workers sync.WaitGroup
 		for range min(lookups, len(due)) {
-			asking.Go(func() {
+			workers.Go(func() {
 				for name := range names {
-					_, _ = r.learn(ctx, name)
+					_, _ = r.lookupAndCache(ctx, name)
 				}
 			})
 		}
-		asking.Wait()
+		workers.Wait()
 		r.mu.Lock()
-		r.unproven -= len(due)
+		r.unresolved -= len(due)
 		r.mu.Unlock()
 		kube.Notify(r.Answered)
 	}()
 }
 
-// Lookup looks up a name in DNS and falls back on its remembered addresses.
+// Lookup looks up a name in DNS and falls back on its cached addresses.
 func (r *Resolver) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	select {
-	case r.places <- struct{}{}:
-		defer func() { <-r.places }()
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	return r.learn(ctx, name)
+	return r.lookupAndCache(ctx, name)
 }
 
-// learn looks up a name in DNS and remembers the answer.
-func (r *Resolver) learn(ctx context.Context, name string) ([]netip.Addr, error) {
+// lookupAndCache looks up a name in DNS and caches the answer.
+func (r *Resolver) lookupAndCache(ctx context.Context, name string) ([]netip.Addr, error) {
 	ips, err := r.lookupName(ctx, name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m, now := r.known[name], time.Now()
-	m.asking = false
+	m.lookingUp = false
 	if ctx.Err() == nil { // otherwise the error is not about the name
 		m.err, m.at, m.used = err, now, now
 		m.failures++

@@ -31,15 +31,15 @@ const (
 	maxService          = 512 << 10
 	servicesOfNamespace = 16 << 20
 	allServices         = 64 << 20
-	// servicesPage is how many Services are read at a time: each may be larger than a megabyte. servicesWithin limits the time for reading all.
-	servicesPage   = 50
-	servicesWithin = 30 * time.Second
-	// claimsFor is how old claims from the cache may be.
-	claimsFor = time.Second
-	// releasedFor is how long an address counts as claimed after its Service is gone, because kube-proxy may still send connections there.
-	// releasesKept is how long that is remembered, for connections that take long.
-	releasedFor  = 2 * time.Minute
-	releasesKept = time.Hour
+	// servicesPage is how many Services are read at a time: each may be larger than a megabyte. servicesTimeout limits the time for reading all.
+	servicesPage    = 50
+	servicesTimeout = 30 * time.Second
+	// claimsLifetime is how old claims from the cache may be.
+	claimsLifetime = time.Second
+	// releaseGrace is how long an address counts as claimed after its Service was deleted, because kube-proxy may still send connections there.
+	// releaseHistory is how long ended claims are recorded, for joins that take long.
+	releaseGrace   = 2 * time.Minute
+	releaseHistory = time.Hour
 )
 
 // Services returns the informer of Services for the manager's cache.
@@ -53,14 +53,14 @@ func Services() kube.Informer {
 // keepService keeps the addresses of a Service, up to one more than are compared.
 func keepService(s *corev1.Service) (client.Object, bool) {
 	kept := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}}
-	most := func(all []string) (kept []string) {
+	bounded := func(all []string) (kept []string) {
 		for _, text := range all[:min(len(all), serviceAddresses+1)] {
 			kept = append(kept, truncate.Text(text, truncate.Quoted))
 		}
 		return kept
 	}
 	kept.Spec.Type, kept.Spec.LoadBalancerIP = s.Spec.Type, truncate.Text(s.Spec.LoadBalancerIP, truncate.Quoted)
-	kept.Spec.ClusterIPs, kept.Spec.ExternalIPs = most(s.Spec.ClusterIPs), most(s.Spec.ExternalIPs)
+	kept.Spec.ClusterIPs, kept.Spec.ExternalIPs = bounded(s.Spec.ClusterIPs), bounded(s.Spec.ExternalIPs)
 	for _, ingress := range s.Status.LoadBalancer.Ingress[:min(len(s.Status.LoadBalancer.Ingress), serviceAddresses+1)] {
 		kept.Status.LoadBalancer.Ingress = append(kept.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: truncate.Text(ingress.IP, truncate.Quoted)})
 	}
@@ -79,7 +79,7 @@ func (c *claims) add(s *corev1.Service) {
 		return
 	}
 	count := 0
-	each := func(text, field string) {
+	claim := func(text, field string) {
 		ip, err := netip.ParseAddr(text)
 		if err != nil || c.uncounted != "" {
 			return
@@ -94,16 +94,16 @@ func (c *claims) add(s *corev1.Service) {
 		}
 	}
 	for _, text := range s.Spec.ExternalIPs {
-		each(text, "spec.externalIPs")
+		claim(text, "spec.externalIPs")
 	}
 	for _, ingress := range s.Status.LoadBalancer.Ingress {
-		each(ingress.IP, "status.loadBalancer")
+		claim(ingress.IP, "status.loadBalancer")
 	}
 	for _, text := range s.Spec.ClusterIPs {
-		each(text, "spec.clusterIPs")
+		claim(text, "spec.clusterIPs")
 	}
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		each(s.Spec.LoadBalancerIP, "spec.loadBalancerIP")
+		claim(s.Spec.LoadBalancerIP, "spec.loadBalancerIP")
 	}
 }
 
@@ -164,7 +164,7 @@ func (s *services) changed(before, after any) {
 	defer s.mu.Unlock()
 	s.knownAt = time.Time{}
 	now := time.Now()
-	maps.DeleteFunc(s.released, func(_ netip.Addr, r release) bool { return now.Sub(r.at) > releasesKept })
+	maps.DeleteFunc(s.released, func(_ netip.Addr, r release) bool { return now.Sub(r.at) > releaseHistory })
 	if previous.uncounted != "" && existing.uncounted == "" {
 		s.uncounted, s.lostAt = previous.uncounted, now
 	}
@@ -187,7 +187,7 @@ func (s *services) changed(before, after any) {
 func (s *services) addCached(ctx context.Context, to *addresses.Cluster, since time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := time.Now(); now.Sub(s.knownAt) >= claimsFor {
+	if now := time.Now(); now.Sub(s.knownAt) >= claimsLifetime {
 		var list corev1.ServiceList
 		if err := s.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing Services: %w", err)
@@ -197,7 +197,7 @@ func (s *services) addCached(ctx context.Context, to *addresses.Cluster, since t
 			s.known.add(&list.Items[i])
 		}
 	}
-	s.put(s.known, to, since)
+	s.setClaims(s.known, to, since)
 	return nil
 }
 
@@ -209,12 +209,12 @@ func (s *services) addLive(ctx context.Context, to *addresses.Cluster, since tim
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(found, to, since)
+	s.setClaims(found, to, since)
 	return nil
 }
 
 func (s *services) read(ctx context.Context) (claims, error) {
-	ctx, cancel := context.WithTimeout(ctx, servicesWithin)
+	ctx, cancel := context.WithTimeout(ctx, servicesTimeout)
 	defer cancel()
 	found := claims{by: map[netip.Addr]string{}}
 	page := client.ListOptions{Limit: servicesPage}
@@ -232,8 +232,8 @@ func (s *services) read(ctx context.Context) (claims, error) {
 	}
 }
 
-// put sets the claims and those that ended since a time. s.mu must be held. The map is shared and not written to any more.
-func (s *services) put(found claims, to *addresses.Cluster, since time.Time) {
+// setClaims sets the claims, and those that ended since a time. s.mu must be held. The map is shared and must not be written to any more.
+func (s *services) setClaims(found claims, to *addresses.Cluster, since time.Time) {
 	to.Claimed, to.Uncounted = found.by, found.uncounted
 	if to.Uncounted == "" && s.lostAt.After(since) {
 		to.Uncounted = s.uncounted

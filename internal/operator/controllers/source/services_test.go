@@ -143,7 +143,7 @@ func TestAClaimEndsLate(t *testing.T) {
 		}
 		expect("10.0.0.1", time.Now(), "was until recently in spec.externalIPs of Service tenant/web")
 		expect("10.0.0.2", time.Now(), "")
-		time.Sleep(releasedFor + time.Second)
+		time.Sleep(releaseGrace + time.Second)
 		expect("10.0.0.1", time.Now(), "")
 		expect("10.0.0.1", began, "until recently") // for a connection that began then
 		known.changed(after, nil)
@@ -154,7 +154,7 @@ func TestAClaimEndsLate(t *testing.T) {
 		}
 		known.changed(large, nil)
 		expect("10.0.0.7", time.Now(), "may be claimed by Service tenant/large")
-		time.Sleep(releasesKept + time.Second)
+		time.Sleep(releaseHistory + time.Second)
 		known.changed(before, before)
 		if len(known.released) > 0 {
 			t.Errorf("%d ends are remembered for ever", len(known.released))

@@ -176,7 +176,7 @@ func (r *Resolver) isAsking() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.known {
-		if m.asking {
+		if m.lookingUp {
 			return true
 		}
 	}

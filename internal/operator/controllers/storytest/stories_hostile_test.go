@@ -242,14 +242,14 @@ func TestRepeatedRestartsBackOff(t *testing.T) {
 type announcedMachines []source.Announcement
 
 func (a announcedMachines) Announced(context.Context) []source.Announcement { return a }
-func (a announcedMachines) Looked() bool                                    { return true }
+func (a announcedMachines) HasSynced() bool                                 { return true }
 func (a announcedMachines) Named(context.Context, string, string) string    { return "" }
 
 // Another host cannot take the name of a cloud's machine that has not joined yet.
 func TestTheNameOfAMachineIsItsHosts(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		const name = "ip-10-0-0-9.ec2.internal"
-		s.announcers = []source.Announcer{announcedMachines{{Who: "Machine ns/worker-1", ID: "ns/worker-1", Address: netip.MustParseAddr("10.0.0.9"), Names: []string{name, "win-2"}}}}
+		s.announcers = []source.Announcer{announcedMachines{{Object: "Machine ns/worker-1", ID: "ns/worker-1", Address: netip.MustParseAddr("10.0.0.9"), Names: []string{name, "win-2"}}}}
 		s.startOperator()
 		liar.claims("win-2", liar.address)
 		s.announce(liar)
