@@ -233,7 +233,7 @@ func newManager(config *rest.Config, f flags, kept cache.Options, logger logr.Lo
 		if err := m.Add(profile); err != nil {
 			return nil, err
 		}
-		f.metrics.profile = profile.is.Load
+		f.metrics.profile = profile.server.Load
 		server, err := newMetrics(m.GetConfig(), m.GetHTTPClient(), f.metrics, logger.WithName("metrics"))
 		if err != nil {
 			return nil, err
@@ -255,11 +255,11 @@ func addProbes(m manager.Manager, lock *lease.Lock) error {
 		}
 		return nil
 	}
-	alone := func(*http.Request) error {
+	active := func(*http.Request) error {
 		if first := lock.First(); first != "" {
 			return fmt.Errorf("the operator in namespace %s manages the Windows nodes of this cluster; this one stands by", first)
 		}
 		return nil
 	}
-	return errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("cache", synced), m.AddReadyzCheck("claim", alone))
+	return errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("cache", synced), m.AddReadyzCheck("claim", active))
 }

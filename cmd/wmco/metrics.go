@@ -25,14 +25,14 @@ import (
 // 30 seconds, from one or two Prometheus servers.
 const (
 	// Concurrent connections; further ones are closed at once.
-	maxConnections, maxConnectionsOfOne = 128, 16
+	maxConnections, maxConnectionsPerSource = 128, 16
 	// maxHeaders is in bytes. Tokens have up to a few thousand.
 	maxHeaders = 32 << 10
-	// requestWithin bounds the TLS handshake and the request, each. answerWithin bounds the response, which takes two API server requests.
-	requestWithin, answerWithin = 10 * time.Second, time.Minute
-	idleWithin                  = 2 * time.Minute
-	maxAnswersAtOnce            = 4
-	stopWithin                  = 5 * time.Second
+	// requestTimeout bounds the TLS handshake and the request, each. responseTimeout bounds the response, which takes two API server requests.
+	requestTimeout, responseTimeout = 10 * time.Second, time.Minute
+	idleTimeout                     = 2 * time.Minute
+	maxConcurrentResponses          = 4
+	stopTimeout                     = 5 * time.Second
 )
 
 type metricsOptions struct {
@@ -57,7 +57,7 @@ func newMetrics(config *rest.Config, client *http.Client, o metricsOptions, logg
 	if err != nil {
 		return nil, err
 	}
-	answer := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxAnswersAtOnce})
+	answer := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxConcurrentResponses})
 	handler, err := newGate().before(func(h http.Handler) (http.Handler, error) { return filter(logger, h) }, answer)
 	if err != nil {
 		return nil, err
@@ -68,13 +68,13 @@ func newMetrics(config *rest.Config, client *http.Client, o metricsOptions, logg
 	if err != nil {
 		return nil, fmt.Errorf("listening for metrics: %w", err)
 	}
-	wait := stopWithin
+	wait := stopTimeout
 	return &manager.Server{
 		Name: "metrics", ShutdownTimeout: &wait,
-		Listener: tls.NewListener(newBoundedListener(l, maxConnections, maxConnectionsOfOne), tlsConfig(o, certificate)),
+		Listener: tls.NewListener(newBoundedListener(l, maxConnections, maxConnectionsPerSource), tlsConfig(o, certificate)),
 		Server: &http.Server{
-			Handler: mux, MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: requestWithin, ReadTimeout: requestWithin, WriteTimeout: answerWithin,
-			IdleTimeout: idleWithin,
+			Handler: mux, MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: responseTimeout,
+			IdleTimeout: idleTimeout,
 			ErrorLog:    log.New(io.Discard, "", 0), // would log a line for each client that does not use TLS
 		},
 	}, nil

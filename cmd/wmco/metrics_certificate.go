@@ -25,8 +25,8 @@ type servingCertificate struct {
 	mu        sync.Mutex
 	current   *tls.Certificate
 	checkedAt time.Time
-	// said is the message last logged about the files.
-	said string
+	// lastLogged is the message last logged about the files.
+	lastLogged string
 }
 
 func newServingCertificate(dir string, log logr.Logger) (*servingCertificate, error) {
@@ -51,28 +51,28 @@ func (c *servingCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	switch {
 	case err == nil:
 		c.current = &read
-		c.say("Serving metrics with the certificate of the folder", nil)
+		c.logOnce("Serving metrics with the certificate of the folder", nil)
 	case errors.Is(err, fs.ErrNotExist):
-		c.say("No certificate for the metrics in the folder", nil)
+		c.logOnce("No certificate for the metrics in the folder", nil)
 	default:
-		c.say("Reading the certificate for the metrics failed", err)
+		c.logOnce("Reading the certificate for the metrics failed", err)
 	}
 	return c.current, nil
 }
 
-// say logs a message unless it repeats the last one.
-func (c *servingCertificate) say(what string, err error) {
-	text := what
+// logOnce logs a message unless it repeats the last one.
+func (c *servingCertificate) logOnce(message string, err error) {
+	text := message
 	if err != nil {
 		text += ": " + err.Error()
 	}
-	if text == c.said {
+	if text == c.lastLogged {
 		return
 	}
-	c.said = text
+	c.lastLogged = text
 	if err != nil {
-		c.log.Error(err, what, "folder", c.dir)
+		c.log.Error(err, message, "folder", c.dir)
 		return
 	}
-	c.log.Info(what, "folder", c.dir)
+	c.log.Info(message, "folder", c.dir)
 }

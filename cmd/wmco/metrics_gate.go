@@ -16,10 +16,10 @@ import (
 // Limits of requests whose token is not known to be good: each costs the API server a review. controller-runtime's filter caches the result for
 // a minute, so a known client costs little however often it sends requests.
 const (
-	attemptsOfOne, attemptsOfOneEvery = 10, 10 * time.Second
-	attempts, attemptsEvery           = 40, time.Second
-	// knownFor is how long a token stays known after its last accepted request.
-	knownFor = 10 * time.Minute
+	attemptsPerSource, attemptIntervalPerSource = 10, 10 * time.Second
+	attempts, attemptInterval                   = 40, time.Second
+	// tokenLifetime is how long a token stays known after its last accepted request.
+	tokenLifetime = 10 * time.Minute
 	// maxKnown bounds the number of remembered tokens and addresses, each.
 	maxKnown = 1024
 )
@@ -30,13 +30,13 @@ type gate struct {
 	mu sync.Mutex
 	// good maps the hash of a token to the time at which the API server last accepted it.
 	good map[[sha256.Size]byte]time.Time
-	// of holds the limit of each address.
-	of  map[netip.Prefix]*rate.Limiter
-	all *rate.Limiter
+	// perSource holds the limit of each address.
+	perSource map[netip.Prefix]*rate.Limiter
+	all       *rate.Limiter
 }
 
 func newGate() *gate {
-	return &gate{good: map[[sha256.Size]byte]time.Time{}, of: map[netip.Prefix]*rate.Limiter{}, all: rate.NewLimiter(rate.Every(attemptsEvery), attempts)}
+	return &gate{good: map[[sha256.Size]byte]time.Time{}, perSource: map[netip.Prefix]*rate.Limiter{}, all: rate.NewLimiter(rate.Every(attemptInterval), attempts)}
 }
 
 // acceptedKey is the context key of a *bool that records whether the request was authorized.
@@ -60,7 +60,7 @@ func (g *gate) before(filter func(http.Handler) (http.Handler, error), handler h
 			return
 		}
 		key := sha256.Sum256([]byte(token))
-		if !g.lets(key, sourceOf(r.RemoteAddr)) {
+		if !g.allows(key, sourceOf(r.RemoteAddr)) {
 			w.Header().Set("Retry-After", "30")
 			refuse(w, "Too many requests with unknown tokens", http.StatusTooManyRequests)
 			return
@@ -68,7 +68,7 @@ func (g *gate) before(filter func(http.Handler) (http.Handler, error), handler h
 		r.Header.Del("Sec-Websocket-Protocol") // another place for a token
 		var accepted bool
 		inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), acceptedKey{}, &accepted)))
-		g.learn(key, accepted)
+		g.record(key, accepted)
 	}), nil
 }
 
@@ -78,25 +78,25 @@ func refuse(w http.ResponseWriter, text string, code int) {
 	http.Error(w, text, code)
 }
 
-// lets reports whether the API server may review a token.
-func (g *gate) lets(token [sha256.Size]byte, source netip.Prefix) bool {
+// allows reports whether the API server may review a token.
+func (g *gate) allows(token [sha256.Size]byte, source netip.Prefix) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at, known := g.good[token]; known && time.Since(at) < knownFor {
+	if at, known := g.good[token]; known && time.Since(at) < tokenLifetime {
 		return true
 	}
-	limit := g.of[source]
+	limit := g.perSource[source]
 	if limit == nil {
-		if len(g.of) >= maxKnown {
-			clear(g.of) // the overall limit still applies
+		if len(g.perSource) >= maxKnown {
+			clear(g.perSource) // the overall limit still applies
 		}
-		limit = rate.NewLimiter(rate.Every(attemptsOfOneEvery), attemptsOfOne)
-		g.of[source] = limit
+		limit = rate.NewLimiter(rate.Every(attemptIntervalPerSource), attemptsPerSource)
+		g.perSource[source] = limit
 	}
 	return limit.Allow() && g.all.Allow()
 }
 
-func (g *gate) learn(token [sha256.Size]byte, good bool) {
+func (g *gate) record(token [sha256.Size]byte, good bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !good {
@@ -129,13 +129,13 @@ type boundedListener struct {
 	net.Listener
 	all, each int
 
-	mu   sync.Mutex
-	open int
-	of   map[netip.Prefix]int
+	mu        sync.Mutex
+	open      int
+	perSource map[netip.Prefix]int
 }
 
 func newBoundedListener(l net.Listener, all, each int) *boundedListener {
-	return &boundedListener{Listener: l, all: all, each: each, of: map[netip.Prefix]int{}}
+	return &boundedListener{Listener: l, all: all, each: each, perSource: map[netip.Prefix]int{}}
 }
 
 // Accept implements net.Listener.
@@ -155,11 +155,11 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 func (l *boundedListener) enter(source netip.Prefix) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open >= l.all || l.of[source] >= l.each {
+	if l.open >= l.all || l.perSource[source] >= l.each {
 		return false
 	}
 	l.open++
-	l.of[source]++
+	l.perSource[source]++
 	return true
 }
 
@@ -167,8 +167,8 @@ func (l *boundedListener) leave(source netip.Prefix) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open--
-	if l.of[source]--; l.of[source] == 0 {
-		delete(l.of, source)
+	if l.perSource[source]--; l.perSource[source] == 0 {
+		delete(l.perSource, source)
 	}
 }
 

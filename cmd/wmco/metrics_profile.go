@@ -11,14 +11,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/tlsprofile"
 )
 
-// profileEvery is how often the TLS security profile is read; profileWithin limits each read.
-const profileEvery, profileWithin = time.Minute, 10 * time.Second
+// profileInterval is how often the TLS security profile is read; profileTimeout limits each read.
+const profileInterval, profileTimeout = time.Minute, 10 * time.Second
 
 // profileFollower reads what the cluster's TLS security profile has servers offer. It runs in all replicas, since each serves metrics.
 type profileFollower struct {
 	read   func(context.Context) (*tlsprofile.Server, error)
 	logger logr.Logger
-	is     atomic.Pointer[tlsprofile.Server]
+	server atomic.Pointer[tlsprofile.Server]
 }
 
 // NeedLeaderElection returns false: each replica serves metrics.
@@ -27,7 +27,7 @@ func (p *profileFollower) NeedLeaderElection() bool { return false }
 // Start reads until the context ends. If a read fails, the previous profile remains.
 func (p *profileFollower) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		within, cancel := context.WithTimeout(ctx, profileWithin)
+		within, cancel := context.WithTimeout(ctx, profileTimeout)
 		defer cancel()
 		current, err := p.read(within)
 		if err != nil {
@@ -36,7 +36,7 @@ func (p *profileFollower) Start(ctx context.Context) error {
 			}
 			return
 		}
-		p.is.Store(current)
-	}, profileEvery)
+		p.server.Store(current)
+	}, profileInterval)
 	return nil
 }

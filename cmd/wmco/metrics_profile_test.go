@@ -59,16 +59,16 @@ func TestTheProfileStaysWhileItCannotBeRead(t *testing.T) {
 			}
 			return &modern, err
 		}}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*profileEvery+profileEvery/2)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*profileInterval+profileInterval/2)
 		defer cancel()
 		go func() { _ = p.Start(ctx) }()
 		for n, want := range []bool{true, true, false} {
 			synctest.Wait()
-			if got := p.is.Load(); (got != nil) != want {
+			if got := p.server.Load(); (got != nil) != want {
 				t.Errorf("after reading %d times the profile is %+v", n+1, got)
 			}
 			if n < 2 {
-				time.Sleep(profileEvery)
+				time.Sleep(profileInterval)
 			}
 		}
 		<-ctx.Done()

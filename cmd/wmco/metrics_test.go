@@ -146,10 +146,10 @@ func TestTokenReviewsAreLimited(t *testing.T) {
 		code, _ := s.get("127.0.0.1", fmt.Sprintf("other-%d", i))
 		codes[code]++
 	}
-	if n := s.reviews.Load(); n > attemptsOfOne+2 {
+	if n := s.reviews.Load(); n > attemptsPerSource+2 {
 		t.Errorf("200 tokens of one stranger were %d questions to the API server (answers %v)", n, codes)
 	}
-	if codes[http.StatusTooManyRequests] < 200-attemptsOfOne-2 {
+	if codes[http.StatusTooManyRequests] < 200-attemptsPerSource-2 {
 		t.Errorf("answers were %v", codes)
 	}
 	if code, _ := s.get("127.0.0.1", "good-known"); code != http.StatusOK {
@@ -192,8 +192,8 @@ func TestGateRemembersFewAndForgets(t *testing.T) {
 		for i := range 5000 {
 			asks(fmt.Sprintf("[2001:db8:%x::1]:1", i), "Bearer x")
 		}
-		if len(g.of) > maxKnown || len(g.good) > 0 {
-			t.Errorf("%d addresses and %d tokens are remembered", len(g.of), len(g.good))
+		if len(g.perSource) > maxKnown || len(g.good) > 0 {
+			t.Errorf("%d addresses and %d tokens are remembered", len(g.perSource), len(g.good))
 		}
 		time.Sleep(time.Hour)
 		good = true
@@ -208,7 +208,7 @@ func TestGateRemembersFewAndForgets(t *testing.T) {
 		if code := asks("192.0.2.1:1", "Bearer token-2999"); code != http.StatusOK {
 			t.Errorf("a known token: %d", code)
 		}
-		for range attemptsOfOne { // the token is rejected, so it is like any other
+		for range attemptsPerSource { // the token is rejected, so it is like any other
 			asks("192.0.2.1:1", "Bearer token-2999")
 		}
 		if code := asks("192.0.2.1:1", "Bearer token-2999"); code != http.StatusTooManyRequests {
@@ -348,11 +348,11 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 		return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 	}
 	var held []net.Conn
-	for range maxConnectionsOfOne {
+	for range maxConnectionsPerSource {
 		held = append(held, dial("127.0.0.1"))
 	}
 	const moment, patience = 200 * time.Millisecond, 10 * time.Second
-	if isClosedWithin(moment, held[0]) || isClosedWithin(moment, held[maxConnectionsOfOne-1]) {
+	if isClosedWithin(moment, held[0]) || isClosedWithin(moment, held[maxConnectionsPerSource-1]) {
 		t.Error("a connection within the limit is closed")
 	}
 	if !isClosedWithin(patience, dial("127.0.0.1")) {
@@ -373,7 +373,7 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 		t.Errorf("64 KiB of headers: %d", code)
 	}
 	for i := range maxConnections {
-		dial(fmt.Sprintf("127.0.1.%d", 1+i/maxConnectionsOfOne))
+		dial(fmt.Sprintf("127.0.1.%d", 1+i/maxConnectionsPerSource))
 	}
 	if !isClosedWithin(patience, dial("127.0.2.1")) {
 		t.Error("many addresses have more connections than all may")

@@ -79,11 +79,11 @@ func readForMigration(ctx context.Context, kubeconfig, namespace, payloadDir str
 	if err != nil {
 		return current, err
 	}
-	asking, err := kubernetes.NewForConfig(config)
+	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return current, err
 	}
-	reported, err := asking.Discovery().ServerVersion()
+	reported, err := clients.Discovery().ServerVersion()
 	if err != nil {
 		return current, err
 	}

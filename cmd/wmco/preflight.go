@@ -26,15 +26,15 @@ import (
 
 // Failed checks are retried for a while before anything starts: manifests that were just applied need a moment to take effect.
 const (
-	preflightPause  = time.Second
-	preflightWithin = 10 * time.Second
+	preflightInterval = time.Second
+	preflightTimeout  = 10 * time.Second
 )
 
 // preflight returns, in one line, why the operator cannot run in this cluster. Without it, caches that never sync would end the process after
 // minutes without naming the missing permission.
 func preflight(ctx context.Context, config *rest.Config, namespace string) error {
 	config = rest.CopyConfig(config)
-	config.Timeout = preflightWithin
+	config.Timeout = preflightTimeout
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
@@ -44,7 +44,7 @@ func preflight(ctx context.Context, config *rest.Config, namespace string) error
 
 func checkRepeatedly(ctx context.Context, clients kubernetes.Interface, namespace string) error {
 	var failed error
-	_ = wait.PollUntilContextTimeout(ctx, preflightPause, preflightWithin, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, preflightInterval, preflightTimeout, true, func(context.Context) (bool, error) {
 		failed = check(ctx, clients, namespace)
 		return failed == nil, nil
 	})
@@ -53,7 +53,7 @@ func checkRepeatedly(ctx context.Context, clients kubernetes.Interface, namespac
 
 // check runs the checks once. Requests that the API server does not answer are ignored: caches and controllers retry theirs.
 func check(ctx context.Context, clients kubernetes.Interface, namespace string) error {
-	ctx, cancel := context.WithTimeout(ctx, preflightWithin)
+	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 	current, err := clients.Discovery().ServerVersion()
 	if err != nil {
@@ -103,11 +103,11 @@ func checkKinds(clients kubernetes.Interface) error {
 
 // permissions returns the minimum for any work: the lists of the caches, and the Lease. deploy/rbac-operator.yaml grants all permissions.
 func permissions(namespace string) []authorizationv1.ResourceAttributes {
-	ours := v1alpha1.GroupVersion().Group
+	group := v1alpha1.GroupVersion().Group
 	return []authorizationv1.ResourceAttributes{
-		{Verb: "list", Group: ours, Resource: "windowsconfigs"},
-		{Verb: "list", Group: ours, Resource: "windowsinstances", Namespace: namespace},
-		{Verb: "patch", Group: ours, Resource: "windowsinstances", Subresource: "status", Namespace: namespace},
+		{Verb: "list", Group: group, Resource: "windowsconfigs"},
+		{Verb: "list", Group: group, Resource: "windowsinstances", Namespace: namespace},
+		{Verb: "patch", Group: group, Resource: "windowsinstances", Subresource: "status", Namespace: namespace},
 		{Verb: "list", Resource: "nodes"},
 		{Verb: "list", Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
 		{Verb: "update", Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Subresource: "approval"},

@@ -69,7 +69,7 @@ func TestPreflightWaitsForPermissions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		denied := func(permission string) bool {
-			return permission == "list nodes" && time.Since(began) < preflightWithin/2
+			return permission == "list nodes" && time.Since(began) < preflightTimeout/2
 		}
 		if err := checkRepeatedly(t.Context(), apiServer("v1.36.3", []string{"windowsinstances", "windowsconfigs"}, denied), "ns"); err != nil {
 			t.Error(err)

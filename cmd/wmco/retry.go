@@ -56,9 +56,9 @@ func (t *retrying) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		response, err := t.next.RoundTrip(attempt)
 		if err == nil {
-			response, err = keep(response)
+			response, err = bufferResponse(response)
 		}
-		if n == maxAttempts-1 || !isPassing(request, response, err) {
+		if n == maxAttempts-1 || !isTransient(request, response, err) {
 			return response, err
 		}
 		if err == nil {
@@ -100,8 +100,8 @@ func retryOf(r *http.Request, n int) (*http.Request, error) {
 	return repeated, nil
 }
 
-// isPassing reports whether another attempt may succeed.
-func isPassing(request *http.Request, response *http.Response, err error) bool {
+// isTransient reports whether another attempt may succeed.
+func isTransient(request *http.Request, response *http.Response, err error) bool {
 	if err != nil {
 		return request.Context().Err() == nil && !errors.Is(err, context.Canceled)
 	}
@@ -115,9 +115,9 @@ func isPassing(request *http.Request, response *http.Response, err error) bool {
 	return slices.Contains(codes, response.StatusCode)
 }
 
-// keep reads a response, so that a connection that breaks within it is detected while the request can still be retried. Of long responses it
+// bufferResponse reads a response, so that a connection that breaks within it is detected while the request can still be retried. Of long responses it
 // reads the beginning.
-func keep(response *http.Response) (*http.Response, error) {
+func bufferResponse(response *http.Response) (*http.Response, error) {
 	start, err := io.ReadAll(io.LimitReader(response.Body, maxWholeBytes))
 	if err != nil {
 		response.Body.Close()
@@ -128,12 +128,12 @@ func keep(response *http.Response) (*http.Response, error) {
 		response.Body = io.NopCloser(bytes.NewReader(start))
 		return response, nil
 	}
-	response.Body = begun{io.MultiReader(bytes.NewReader(start), response.Body), response.Body}
+	response.Body = bufferedBody{io.MultiReader(bytes.NewReader(start), response.Body), response.Body}
 	return response, nil
 }
 
-// begun is a body whose beginning has been read.
-type begun struct {
+// bufferedBody is a body whose beginning has been read.
+type bufferedBody struct {
 	io.Reader
 	io.Closer
 }

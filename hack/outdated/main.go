@@ -165,7 +165,7 @@ func (r row) kept(now time.Time) (lifecycle.Line, bool) {
 	if !known || !line.Ended(now) {
 		return lifecycle.Line{}, false
 	}
-	return lifecycle.KeptFor(line)
+	return lifecycle.OpenShiftLine(line)
 }
 
 // problem explains why the pin has to be upgraded; empty if it does not.

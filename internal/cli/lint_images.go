@@ -53,7 +53,7 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 			}
 			lock.Lock()
 			defer lock.Unlock()
-			found[image] = podrules.ImageBuilds{Is: current, Err: err}
+			found[image] = podrules.ImageBuilds{Image: current, Err: err}
 		})
 	}
 	work.Wait()

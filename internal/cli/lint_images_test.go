@@ -72,8 +72,8 @@ func TestLintQueriesRegistriesForBuilds(t *testing.T) {
 		"a node's build":  {pod("nodeSelector: {node.kubernetes.io/windows-build: 10.0.17763}\n  runtimeClassName: w", "a:20348"), session.CodeFindings, []string{"nodes with 10.0.17763"}},
 		"host process":    {pod("runtimeClassName: windows2022\n  hostNetwork: true\n  securityContext: {windowsOptions: {hostProcess: true, runAsUserName: a}}", "a:17763"), session.CodeOK, []string{"0 errors"}},
 		"a registry on this machine": {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "localhost:1"), session.CodeOK,
-			[]string{"could not be read", "is no address of a registry", "use --registry"}},
-		"a cloud's metadata": {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "169.254.169.254"), session.CodeOK, []string{"no address of a registry"}},
+			[]string{"could not be read", "is not an address of a registry", "use --registry"}},
+		"a cloud's metadata": {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "169.254.169.254"), session.CodeOK, []string{"not an address of a registry"}},
 		"no registry":        {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "127.0.0.1:1"), session.CodeOK, []string{"could not be read", "1 warning."}},
 		"a name that is no":  {pod("runtimeClassName: w", "A B"), session.CodeOK, []string{"could not be read", "1 warning."}},
 	} {

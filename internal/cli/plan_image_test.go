@@ -196,7 +196,7 @@ func TestPlanRejectsNonOperatorImage(t *testing.T) {
 		"without --upgrade":    {[]string{"--image", "b"}, "v1.36.1", session.CodeUsage, "require --upgrade"},
 		"another image":        {[]string{"--upgrade", "--image", other + "/wmco:1.3.0"}, "v1.36.1", session.CodeUsage, "has no label"},
 		"a broken label":       {[]string{"--upgrade", "--image", broken + "/wmco:1.3.0"}, "v1.36.1", session.CodeFailed, "files[0]"},
-		"an index in an index": {[]string{"--upgrade", "--image", good + "/wmco:nested"}, "v1.36.1", session.CodeFailed, "does not answer with the manifest"},
+		"an index in an index": {[]string{"--upgrade", "--image", good + "/wmco:nested"}, "v1.36.1", session.CodeFailed, "not an image manifest"},
 		"no such tag":          {[]string{"--upgrade", "--image", good + "/wmco:2"}, "v1.36.1", session.CodeFailed, "not found"},
 		"an old API server":    {[]string{"--upgrade", "--image", good + "/wmco:1.3.0"}, "v1.34.1", session.CodeFindings, "oldest kubelet of this operator"},
 		"a new API server":     {[]string{"--upgrade", "--image", good + "/wmco:1.3.0"}, "v1.40.0", session.CodeFindings, "install an operator with a later kubelet"},

@@ -146,12 +146,12 @@ func (f Fleet) Find(host string) (Host, bool) {
 	if host == "" {
 		return Host{}, false
 	}
-	for _, is := range []func(Host) bool{
+	for _, matches := range []func(Host) bool{
 		func(h Host) bool { return h.Name == host },
 		func(h Host) bool { return h.Node == host || h.Hostname == strings.ToLower(host) },
 		func(h Host) bool { return strings.EqualFold(h.Address, host) || h.NodeIP == host },
 	} {
-		if i := slices.IndexFunc(f.Hosts, is); i >= 0 {
+		if i := slices.IndexFunc(f.Hosts, matches); i >= 0 {
 			return f.Hosts[i], true
 		}
 	}
@@ -193,7 +193,7 @@ func (r *reader) problem(reason, object, message string, since time.Time) Proble
 	}
 }
 
-func named(remedy, host string) string { return strings.ReplaceAll(remedy, "<host>", host) }
+func withHost(remedy, host string) string { return strings.ReplaceAll(remedy, "<host>", host) }
 
 // text returns a message that is safe to print; label a short name.
 func text(s string) string  { return truncate.Printable(strings.TrimSpace(s), truncate.Reported) }

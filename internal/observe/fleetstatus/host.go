@@ -222,7 +222,7 @@ func (r *reader) judge(h *Host, i *v1alpha1.WindowsInstance, node *corev1.Node) 
 	ready := conditionOf(i, api.ConditionReady)
 	h.Reason, h.Message, h.Since = cmp.Or(label(ready.Reason), "Unknown"), text(ready.Message), ready.LastTransitionTime.Time
 	a := r.advice.For(ready.Reason)
-	h.Severity, h.Next, h.Docs = a.Severity, named(a.Remedy, h.Name), a.URL()
+	h.Severity, h.Next, h.Docs = a.Severity, withHost(a.Remedy, h.Name), a.URL()
 	if ready.Type == "" {
 		h.Severity, h.Next, h.Docs, h.Since = advice.Info, "Wait; if this persists, check whether the operator is running.", "", i.CreationTimestamp.Time
 		h.Message = "the operator has not reported on this host yet"

@@ -37,7 +37,7 @@ func (r *reader) podsOf(h Host) (pods []Pod, found []Problem) {
 			r.masker = mask.New()
 		}
 		name := label(p.Namespace + "/" + p.Name)
-		problem := r.problem(cause.Reason, "Pod "+name, podcause.Shown(cause.Message, r.masker.Text), time.Time{})
+		problem := r.problem(cause.Reason, "Pod "+name, podcause.DisplayText(cause.Message, r.masker.Text), time.Time{})
 		problem.Hosts = []string{h.Name}
 		pods = append(pods, Pod{Name: name, Reason: problem.Reason, Message: problem.Message, Remedy: problem.Remedy})
 		known := slices.ContainsFunc(found, func(o Problem) bool { return o.Reason == problem.Reason })

@@ -23,7 +23,7 @@ func (r *reader) problems(i *v1alpha1.WindowsInstance, node *corev1.Node, h Host
 	add := func(p Problem) {
 		known := slices.ContainsFunc(found, func(o Problem) bool { return o.Reason == p.Reason && o.Object == p.Object })
 		if !known && p.Severity != advice.OK {
-			p.Hosts, p.Remedy = []string{h.Name}, named(p.Remedy, h.Name)
+			p.Hosts, p.Remedy = []string{h.Name}, withHost(p.Remedy, h.Name)
 			found = append(found, p)
 		}
 	}
@@ -42,15 +42,15 @@ func (r *reader) problems(i *v1alpha1.WindowsInstance, node *corev1.Node, h Host
 		}
 	}
 	for _, e := range h.Events {
-		if e.Type == corev1.EventTypeWarning && onlyInEvents(e.Reason) && r.Now.Sub(e.Last) < eventsCount {
+		if e.Type == corev1.EventTypeWarning && onlyInEvents(e.Reason) && r.Now.Sub(e.Last) < eventLifetime {
 			add(r.problem(e.Reason, e.Object, e.Message, e.Last))
 		}
 	}
 	return found
 }
 
-// eventsCount is how long an event counts as a problem. The API server also keeps events for an hour.
-const eventsCount = time.Hour
+// eventLifetime is how long an event counts as a problem. The API server also keeps events for an hour.
+const eventLifetime = time.Hour
 
 // onlyInEvents reports whether a problem is reported by events only, not by a condition.
 func onlyInEvents(reason string) bool {
@@ -164,7 +164,7 @@ func (r *reader) otherEvents() (found []Problem) {
 		}
 		reported := map[string]bool{}
 		for _, e := range r.eventsOf(o) {
-			if key := e.Reason + e.Message; e.Type == corev1.EventTypeWarning && onlyInEvents(e.Reason) && r.Now.Sub(e.Last) < eventsCount && !reported[key] {
+			if key := e.Reason + e.Message; e.Type == corev1.EventTypeWarning && onlyInEvents(e.Reason) && r.Now.Sub(e.Last) < eventLifetime && !reported[key] {
 				reported[key] = true
 				found = append(found, r.problem(e.Reason, e.Object, e.Message, e.Last))
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// needs describes what a node needs for containers with group Managed Service Accounts.
-const needs = "is joined to a domain or has a plugin of Container Credential Guard"
+// gmsaRequirement describes the nodes that can run containers with group Managed Service Accounts.
+const gmsaRequirement = "is joined to a domain or has a plugin of Container Credential Guard"
 
 // accountsOf returns the Windows options of a pod and its containers.
 func accountsOf(pod *corev1.Pod) (all []*corev1.WindowsSecurityContextOptions) {
@@ -68,7 +68,7 @@ func nodeNotInDomain(pod *corev1.Pod, known Cluster) Cause {
 		}
 	}
 	return Cause{Reason: api.EventNodeNotInDomain, Message: fmt.Sprintf(
-		"the pod has a group Managed Service Account, but its node %s does not report that it %s; %d of %d Windows nodes do", node.Name, needs, capable, len(known.Nodes))}
+		"the pod has a group Managed Service Account, but its node %s does not report that it %s; %d of %d Windows nodes do", node.Name, gmsaRequirement, capable, len(known.Nodes))}
 }
 
 func isCapable(node *corev1.Node) bool {

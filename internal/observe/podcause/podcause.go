@@ -116,7 +116,7 @@ func classMissing(pod *corev1.Pod, known Cluster) Cause {
 func containersWait(pod *corev1.Pod, known Cluster) Cause {
 	c := Waiting(pod)
 	switch {
-	case c.Reason == "ImagePullBackOff" && ofImages(Reported(pod).Reason): // between two attempts, older kubelets do not report the reason
+	case c.Reason == "ImagePullBackOff" && isImageReason(Reported(pod).Reason): // between two attempts, older kubelets do not report the reason
 		return Reported(pod)
 	case !slices.Contains(api.PodReasons(), c.Reason):
 		return Cause{}

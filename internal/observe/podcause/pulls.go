@@ -8,25 +8,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
-// sign is a cause, and the messages of kubelet and containerd that indicate it: one of says and, if about is not empty, one of about. Each text
-// contains a character that image names, which messages quote, cannot contain.
+// sign is a cause, and how messages of the kubelet and containerd indicate it: they contain one of texts and, if alsoOneOf is not empty, one of
+// alsoOneOf. Each text contains a character that image names, which messages quote, cannot contain.
 type sign struct {
-	reason      string
-	says, about []string
+	reason           string
+	texts, alsoOneOf []string
 }
 
-func (s sign) isIn(message string) bool {
-	has := func(text string) bool { return strings.Contains(message, text) }
-	return slices.ContainsFunc(s.says, has) && (len(s.about) == 0 || slices.ContainsFunc(s.about, has))
+func (s sign) matches(message string) bool {
+	contains := func(text string) bool { return strings.Contains(message, text) }
+	return slices.ContainsFunc(s.texts, contains) && (len(s.alsoOneOf) == 0 || slices.ContainsFunc(s.alsoOneOf, contains))
 }
 
 // classify finds the cause in a message of the kubelet or containerd. For an unknown message, it returns the kubelet's reason.
 func classify(reason, message string) string {
-	signs := ofStarts()
+	signs := startSigns()
 	if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", kubeletNoRegistry, kubeletNoSignature}, reason) {
-		signs = append(signs, ofPulls()...)
+		signs = append(signs, pullSigns()...)
 	}
-	if i := slices.IndexFunc(signs, func(s sign) bool { return s.isIn(message) }); i >= 0 && signs[i].reason != "" {
+	if i := slices.IndexFunc(signs, func(s sign) bool { return s.matches(message) }); i >= 0 && signs[i].reason != "" {
 		return signs[i].reason
 	}
 	switch reason {
@@ -44,56 +44,56 @@ const (
 	kubeletNoSignature = "SignatureValidationFailed"
 )
 
-func ofImages(reason string) bool {
-	return reason != "" && slices.ContainsFunc(append(ofStarts(), ofPulls()...), func(s sign) bool { return s.reason == reason })
+func isImageReason(reason string) bool {
+	return reason != "" && slices.ContainsFunc(append(startSigns(), pullSigns()...), func(s sign) bool { return s.reason == reason })
 }
 
-// ofStarts returns signs in any message about a container. Windows localizes its messages, so error numbers are matched if present: hcsshim
+// startSigns returns signs in any message about a container. Windows localizes its messages, so error numbers are matched if present: hcsshim
 // appends them (internal/hcserror).
-func ofStarts() []sign {
+func startSigns() []sign {
 	return []sign{
-		{reason: api.EventImageForAnotherBuild, says: []string{
+		{reason: api.EventImageForAnotherBuild, texts: []string{
 			"no match for platform", // images.Manifest of containerd
 			"operating system does not match the host operating system", "does not match the operating system of the host", "(0xc0370101)",
 		}},
-		{reason: api.EventNodeDiskFull, says: []string{"(0x70)", "not enough space on the disk", "no space left on device"}},
+		{reason: api.EventNodeDiskFull, texts: []string{"(0x70)", "not enough space on the disk", "no space left on device"}},
 	}
 }
 
-// ofPulls returns signs in messages about pulls, most reliable first. A response of WICD's registry may have signs of several registries.
-func ofPulls() []sign {
+// pullSigns returns signs in messages about pulls, most reliable first. A response of WICD's registry may have signs of several registries.
+func pullSigns() []sign {
 	return slices.Concat([]sign{
-		{reason: api.EventLayerBlocked, says: []string{"(0x5)", "(0x20)", "(0xe1)", "Access is denied.", "being used by another process", "contains a virus"},
-			about: []string{"failed to extract layer", "hcsshim::"}},
-		{reason: api.EventMirrorUnavailable, says: []string{` "https://127.0.0.1:10280/`, "dial tcp 127.0.0.1:10280"}}, // WICD does not respond
-		{reason: api.EventProxyUnreachable, says: []string{"proxyconnect tcp"}},                                        // net/http
-		{reason: api.EventProxyDenied, says: []string{"Proxy Authentication Required", `": Forbidden`}},                // net/http: a proxy's response to CONNECT
-		{reason: api.EventRegistryDenied, says: []string{mirrors.RefusesCredentials}},
-		{reason: api.EventRegistryBlocked, says: []string{mirrors.NoRegistryAllowed}},
-		{reason: api.EventRegistryWithoutTLS, says: []string{"server gave HTTP response to HTTPS client", "first record does not look like a TLS handshake"}},
-		{reason: api.EventRegistryUntrusted, says: []string{"x509: certificate signed by unknown authority"}},
-		{reason: api.EventRegistryCertificateInvalid, says: []string{"x509: "}},
-		{reason: api.EventRegistryRateLimited, says: []string{"429 Too Many Requests", "toomanyrequests: "}},
-		{reason: api.EventImageForbidden, says: []string{"Source image rejected", "due to configured policy", "PROJECTPOLICYVIOLATION: ", "blocked by policy"}},
-		{reason: api.EventImageInvalid, says: []string{
+		{reason: api.EventLayerBlocked, texts: []string{"(0x5)", "(0x20)", "(0xe1)", "Access is denied.", "being used by another process", "contains a virus"},
+			alsoOneOf: []string{"failed to extract layer", "hcsshim::"}},
+		{reason: api.EventMirrorUnavailable, texts: []string{` "https://127.0.0.1:10280/`, "dial tcp 127.0.0.1:10280"}}, // WICD does not respond
+		{reason: api.EventProxyUnreachable, texts: []string{"proxyconnect tcp"}},                                        // net/http
+		{reason: api.EventProxyDenied, texts: []string{"Proxy Authentication Required", `": Forbidden`}},                // net/http: a proxy's response to CONNECT
+		{reason: api.EventRegistryDenied, texts: []string{mirrors.RefusesCredentials}},
+		{reason: api.EventRegistryBlocked, texts: []string{mirrors.NoRegistryAllowed}},
+		{reason: api.EventRegistryWithoutTLS, texts: []string{"server gave HTTP response to HTTPS client", "first record does not look like a TLS handshake"}},
+		{reason: api.EventRegistryUntrusted, texts: []string{"x509: certificate signed by unknown authority"}},
+		{reason: api.EventRegistryCertificateInvalid, texts: []string{"x509: "}},
+		{reason: api.EventRegistryRateLimited, texts: []string{"429 Too Many Requests", "toomanyrequests: "}},
+		{reason: api.EventImageForbidden, texts: []string{"Source image rejected", "due to configured policy", "PROJECTPOLICYVIOLATION: ", "blocked by policy"}},
+		{reason: api.EventImageInvalid, texts: []string{
 			"unexpected commit digest", "wrong diff id", "unexpected media type", "reference for unknown type", "is no longer supported since containerd",
 			"Schema 1 images", "schema 1 not supported", "byte manifest for", mirrors.Damaged,
 		}},
-		{reason: api.EventMirrorUnavailable, says: []string{mirrors.NotFound, "https://127.0.0.1:10280/"}},
-	}, ofRegistries())
+		{reason: api.EventMirrorUnavailable, texts: []string{mirrors.NotFound, "https://127.0.0.1:10280/"}},
+	}, registrySigns())
 }
 
-// ofRegistries returns signs in responses of registries, and in messages about missing responses.
-func ofRegistries() []sign {
+// registrySigns returns signs in responses of registries, and in messages about missing responses.
+func registrySigns() []sign {
 	return []sign{
-		{reason: api.EventRegistryDenied, says: []string{
+		{reason: api.EventRegistryDenied, texts: []string{
 			"401 Unauthorized", "403 Forbidden", "pull access denied", "no basic auth credentials", "authorization failed", "authentication required",
 			"access to the resource is denied", "missing username or secret",
 		}},
-		{says: []string{"no pull hosts: ", "no resolve hosts: "}}, // the hosts are not found, not the image
-		{reason: api.EventImageNotFound, says: []string{": not found", "404 Not Found", "manifest unknown", "name unknown"}},
-		{reason: api.EventRegistryFailed, says: []string{"500 Internal Server Error", "502 Bad Gateway", "503 Service Unavailable", "504 Gateway Time"}},
-		{reason: api.EventRegistryUnreachable, says: []string{
+		{texts: []string{"no pull hosts: ", "no resolve hosts: "}}, // the hosts are not found, not the image
+		{reason: api.EventImageNotFound, texts: []string{": not found", "404 Not Found", "manifest unknown", "name unknown"}},
+		{reason: api.EventRegistryFailed, texts: []string{"500 Internal Server Error", "502 Bad Gateway", "503 Service Unavailable", "504 Gateway Time"}},
+		{reason: api.EventRegistryUnreachable, texts: []string{
 			"no such host", "server misbehaving", "getaddrinfow: ", "connection refused", "connection reset by peer", "connection timed out", "no route to host",
 			"network is unreachable", "i/o timeout", "connectex: ", "wsarecv: ", "wsasend: ", "TLS handshake timeout", "Client.Timeout exceeded",
 			"context deadline exceeded", "context canceled", `": EOF`, "unexpected EOF", `": Bad Gateway`, `": Service Unavailable`, `": Gateway Time`,

@@ -11,7 +11,7 @@ import (
 // TestNamesOfImagesAreNoCauses expects signs that no image name can contain: messages quote the name, which a user chooses.
 func TestNamesOfImagesAreNoCauses(t *testing.T) {
 	const inNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@"
-	for _, s := range append(ofStarts(), ofPulls()...) {
+	for _, s := range append(startSigns(), pullSigns()...) {
 		for _, text := range s.says {
 			if strings.Trim(text, inNames) == "" && !strings.Contains(text, "//") {
 				t.Errorf("%q of %s may be a part of an image's name", text, s.reason)
@@ -22,7 +22,7 @@ func TestNamesOfImagesAreNoCauses(t *testing.T) {
 
 // TestCausesOfPullsAreReasonsOfPods expects all reasons in api.PodReasons, because others are not reported.
 func TestCausesOfPullsAreReasonsOfPods(t *testing.T) {
-	for _, s := range append(ofStarts(), ofPulls()...) {
+	for _, s := range append(startSigns(), pullSigns()...) {
 		if s.reason != "" && !slices.Contains(api.PodReasons(), s.reason) {
 			t.Errorf("%s is no reason of a pod", s.reason)
 		}

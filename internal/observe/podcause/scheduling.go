@@ -39,9 +39,9 @@ func unscheduled(pod *corev1.Pod, known Cluster) Cause {
 		}
 	}
 	if len(fits) == 0 {
-		return noneFits(pod, known.Nodes)
+		return explainNoMatch(pod, known.Nodes)
 	}
-	return noneTakes(pod, fits)
+	return explainTaints(pod, fits)
 }
 
 // selects reports whether a node satisfies the pod's node selector and required affinity, by the scheduler's own rules.
@@ -50,8 +50,8 @@ func selects(pod *corev1.Pod, node *corev1.Node) bool {
 	return fits && err == nil
 }
 
-// noneFits returns what the pod requires and no Windows node has.
-func noneFits(pod *corev1.Pod, nodes []corev1.Node) Cause {
+// explainNoMatch returns what the pod requires and no Windows node has.
+func explainNoMatch(pod *corev1.Pod, nodes []corev1.Node) Cause {
 	builds := map[windowsbuild.Build]bool{}
 	for i := range nodes {
 		builds[nodestate.WindowsBuild(&nodes[i])] = true
@@ -59,26 +59,26 @@ func noneFits(pod *corev1.Pod, nodes []corev1.Node) Cause {
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
 		value := pod.Spec.NodeSelector[key]
 		release, isRuns := strings.CutPrefix(key, api.LabelRunsPrefix)
-		asks := "runs images of " + release
+		requirement := "runs images of " + release
 		if key == corev1.LabelWindowsBuild {
-			asks = "has build " + value
+			requirement = "has build " + value
 			if b, err := windowsbuild.Parse(value); err == nil {
-				asks = "has build " + b.String()
+				requirement = "has build " + b.String()
 			}
 		} else if !isRuns {
 			continue
 		}
 		if !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Labels[key] == value }) {
-			return Cause{Reason: api.EventNoNodeForBuild, Message: fmt.Sprintf("no Windows node %s; %s", asks, there(builds))}
+			return Cause{Reason: api.EventNoNodeForBuild, Message: fmt.Sprintf("no Windows node %s; %s", requirement, availableBuilds(builds))}
 		}
 	}
 	if len(nodes) == 0 {
 		return Cause{Reason: api.EventNoNodeFits, Message: "the cluster has no Windows node"}
 	}
-	if value, asks := pod.Spec.NodeSelector[api.LabelGMSA]; asks && !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Labels[api.LabelGMSA] == value }) {
-		return Cause{Reason: api.EventNodeNotInDomain, Message: "the pod selects nodes for group Managed Service Accounts, and no Windows node " + needs}
+	if value, selected := pod.Spec.NodeSelector[api.LabelGMSA]; selected && !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Labels[api.LabelGMSA] == value }) {
+		return Cause{Reason: api.EventNodeNotInDomain, Message: "the pod selects nodes for group Managed Service Accounts, and no Windows node " + gmsaRequirement}
 	}
-	if value, asks := pod.Spec.NodeSelector[api.LabelHyperV]; asks && !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Labels[api.LabelHyperV] == value }) {
+	if value, selected := pod.Spec.NodeSelector[api.LabelHyperV]; selected && !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Labels[api.LabelHyperV] == value }) {
 		return Cause{Reason: api.EventNoNodeWithHyperV, Message: fmt.Sprintf("the pod needs Hyper-V isolation, and none of the Windows nodes (%d) has it; "+
 			"condition %s of each Node says why", len(nodes), api.ConditionHyperVCapable)}
 	}
@@ -89,8 +89,8 @@ func noneFits(pod *corev1.Pod, nodes []corev1.Node) Cause {
 	return Cause{Reason: api.EventNoNodeFits, Message: message}
 }
 
-// there lists the builds of the nodes.
-func there(builds map[windowsbuild.Build]bool) string {
+// availableBuilds lists the builds of the nodes.
+func availableBuilds(builds map[windowsbuild.Build]bool) string {
 	var texts []string
 	for b := range builds {
 		if b != 0 {
@@ -104,8 +104,8 @@ func there(builds map[windowsbuild.Build]bool) string {
 	return "the cluster has nodes with " + truncate.List(texts, maxListed, ", ")
 }
 
-// noneTakes returns the taints that keep the pod off the matching nodes.
-func noneTakes(pod *corev1.Pod, fits []*corev1.Node) Cause {
+// explainTaints returns the taints that keep the pod off the matching nodes.
+func explainTaints(pod *corev1.Pod, fits []*corev1.Node) Cause {
 	var down, short, tainted []string
 	for _, node := range fits {
 		taints := notTolerated(pod, node)

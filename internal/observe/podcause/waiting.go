@@ -33,9 +33,9 @@ func Waiting(pod *corev1.Pod) Cause {
 // maxMasked limits the text that is searched for secrets; mask drops the part of a line beyond 16 KiB.
 const maxMasked = 12 << 10
 
-// Shown returns a message for display: masked and shortened. It masks before shortening, and drops whole words if the message is too long to
+// DisplayText returns a message for display: masked and shortened. It masks before shortening, and drops whole words if the message is too long to
 // mask, because part of a secret would not look like one.
-func Shown(message string, mask func(string) string) string {
+func DisplayText(message string, mask func(string) string) string {
 	if len(message) > maxMasked {
 		begin, end := message[:maxMasked/3], message[len(message)-maxMasked/3:]
 		_, end, _ = strings.Cut(end, " ")

@@ -118,8 +118,8 @@ func (h hostProcess) findings(pod *corev1.PodSpec) []Finding {
 	return found
 }
 
-// apart returns the pairs of generations that no node can run both of.
-func apart() (pairs [][2]windowsbuild.Release) {
+// incompatibleReleases returns the pairs of generations that no node can run both of.
+func incompatibleReleases() (pairs [][2]windowsbuild.Release) {
 	all := windowsbuild.Releases()
 	for i, a := range all {
 		for _, b := range all[i+1:] {
@@ -143,7 +143,7 @@ func images(pod *corev1.PodSpec) []Finding {
 				of[r.Tag] = c.Image
 			}
 		}
-		for _, pair := range apart() {
+		for _, pair := range incompatibleReleases() {
 			if of[pair[0].Tag] != "" && of[pair[1].Tag] != "" {
 				return []Finding{{Error, fmt.Sprintf("containers[%d].image", i), fmt.Sprintf("Image %s is for %s, and %s for %s: no node runs both.",
 					of[pair[0].Tag], pair[0].Name, of[pair[1].Tag], pair[1].Name), "Use images for the same build of Windows."}}

@@ -15,8 +15,8 @@ type ImageField struct{ Field, Image string }
 
 // ImageBuilds is the result of looking up an image in its registry.
 type ImageBuilds struct {
-	Is  windowsbuild.Image
-	Err error
+	Image windowsbuild.Image
+	Err   error
 }
 
 // Images returns the images that a pod names.
@@ -52,21 +52,21 @@ func CheckImages(spec map[string]any, builds map[string]ImageBuilds) []Finding {
 	hosts, requested := hostsOf(&pod)
 	hostProcess := hostProcessOf(&pod).all()
 	for _, c := range imagesOf(&pod) {
-		read, known := builds[c.Image]
+		result, known := builds[c.Image]
 		if !known {
 			continue
 		}
-		runs := slices.DeleteFunc(slices.Clone(hosts), func(h windowsbuild.Build) bool { return !read.Is.RunsOn(h) })
+		runs := slices.DeleteFunc(slices.Clone(hosts), func(h windowsbuild.Build) bool { return !result.Image.RunsOn(h) })
 		switch {
-		case read.Err != nil:
-			unread = append(unread, Finding{Warning, c.Field, fmt.Sprintf("Image %s could not be read: %v.", c.Image, read.Err),
+		case result.Err != nil:
+			unread = append(unread, Finding{Warning, c.Field, fmt.Sprintf("Image %s could not be read: %v.", c.Image, result.Err),
 				"Check the name of the image, and log in to its registry with docker login or podman login."})
 		case len(hosts) == 0: // no node runs the images before this one, which is already reported
-		case !read.Is.ForWindows():
+		case !result.Image.ForWindows():
 			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is not for Windows on amd64.", c.Image), "Use an image for Windows, or a tag that has one."})
 		case hostProcess: // HostProcess containers run on every build
 		case len(runs) == 0:
-			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is for %s, which does not run on %s.", c.Image, read.Is, requested), instead(read.Is, pod.RuntimeClassName)})
+			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is for %s, which does not run on %s.", c.Image, result.Image, requested), suggestClass(result.Image, pod.RuntimeClassName)})
 			hosts = nil
 		default:
 			hosts, requested = runs, "nodes that run the preceding images"
@@ -94,8 +94,8 @@ func hostsOf(pod *corev1.PodSpec) (hosts []windowsbuild.Build, name string) {
 	return hosts, "any supported Windows Server"
 }
 
-// instead suggests the RuntimeClass for the image, with Hyper-V isolation if the pod's class has it.
-func instead(current windowsbuild.Image, class *string) string {
+// suggestClass suggests the RuntimeClass for the image, with Hyper-V isolation if the pod's class has it.
+func suggestClass(current windowsbuild.Image, class *string) string {
 	isolated := class != nil && slices.ContainsFunc(windowsbuild.Releases(), func(r windowsbuild.Release) bool { return r.HyperVClass() == *class })
 	for _, r := range windowsbuild.Releases() {
 		if current.RunsOn(r.Build) {

@@ -39,8 +39,8 @@ func Policies() []any {
 			advice = append(advice, v)
 		}
 	}
-	stops = append(stops, togetherOnANode(), noAdministrator())
-	advice = append(placed(), advice...)
+	stops = append(stops, imagesRunTogether(), noAdministrator())
+	advice = append(placementValidations(), advice...)
 	const warn, audit, deny = admissionv1.Warn, admissionv1.Audit, admissionv1.Deny
 	return []any{
 		newPolicy(PolicyName, slices.Concat(stops, advice)),
@@ -198,10 +198,10 @@ func list(values []string) string {
 	return "[" + strings.Join(literals, ", ") + "]"
 }
 
-// togetherOnANode requires that one node can run all images of a pod.
-func togetherOnANode() admissionv1.Validation {
+// imagesRunTogether requires that one node can run all images of a pod.
+func imagesRunTogether() admissionv1.Validation {
 	var both []string
-	for _, pair := range apart() {
+	for _, pair := range incompatibleReleases() {
 		both = append(both, "!("+hasGeneration("variables.main", pair[0].Tag)+" && "+hasGeneration("variables.main", pair[1].Tag)+")")
 	}
 	return admissionv1.Validation{
@@ -223,8 +223,8 @@ func noAdministrator() admissionv1.Validation {
 	}
 }
 
-// placed returns the rules about scheduling to Windows nodes only.
-func placed() []admissionv1.Validation {
+// placementValidations returns the rules about scheduling to Windows nodes only.
+func placementValidations() []admissionv1.Validation {
 	tolerates := func(values ...string) string { return toleratesTaint("variables.spec", values...) }
 	const hasClass = "variables.spec.?runtimeClassName.hasValue() || "
 	return []admissionv1.Validation{

@@ -135,7 +135,7 @@ func instanceUnknown(c candidate) string {
 // requesterOtherThanHost is for client certificates: the first is requested with the bootstrap token, the next with the identity itself.
 func requesterOtherThanHost(group string) func(candidate) string {
 	return func(c candidate) string {
-		if c.bootstraps() {
+		if c.usesBootstrapToken() {
 			return ""
 		}
 		return requesterWithout(c, fmt.Sprintf("%s (with the token handed to instance %s) and, to renew, %s", c.known.bootstrapper(), c.host.Instance, c.commonName),
@@ -173,22 +173,22 @@ func groupsWithout(c candidate, groups ...string) string {
 	return ""
 }
 
-// credentialOfOther binds a bootstrap token to the host that it was given to: that host cannot request an identity for another.
+// credentialOfOther binds a bootstrap token to the host that received it: that host cannot request an identity for another.
 func credentialOfOther(c candidate) string {
-	if !c.bootstraps() || c.host.holds(c.credential()) {
+	if !c.usesBootstrapToken() || c.host.holds(c.credential()) {
 		return ""
 	}
-	of := "no joining host"
+	holder := "no joining host"
 	for _, h := range c.known.Hosts {
 		if h.holds(c.credential()) {
-			of = "instance " + h.Instance
+			holder = "instance " + h.Instance
 		}
 	}
 	return fmt.Sprintf("spec.extra[%s] is %s, the token of %s; allowed is the token handed to instance %s, whose node is %s",
-		credentialKey, list(c.req.Spec.Extra[credentialKey]), of, c.host.Instance, c.host.Node)
+		credentialKey, list(c.req.Spec.Extra[credentialKey]), holder, c.host.Instance, c.host.Node)
 }
 
-// nodeNameTaken prevents a second host from taking over the name of a working host, and a host from using a name that another machine has taken
+// nodeNameTaken prevents a second host from taking over the name of a working host, and a host from using a name that another machine has registered
 // since.
 func nodeNameTaken(c candidate) string {
 	for _, h := range c.known.Hosts {
@@ -206,7 +206,7 @@ func nodeNameTaken(c candidate) string {
 
 // instanceLeaving prevents a leaving host from joining again with a token that it still has. It may renew its current certificates until it has left.
 func instanceLeaving(c candidate) string {
-	if c.host.Leaving && c.bootstraps() {
+	if c.host.Leaving && c.usesBootstrapToken() {
 		return fmt.Sprintf("instance %s is being deleted; allowed are renewals until its host has left", c.host.Instance)
 	}
 	return ""
@@ -214,14 +214,14 @@ func instanceLeaving(c candidate) string {
 
 // expirationBeyond limits the validity of a certificate. A request without a duration gets the signer's default, which is too long for identities
 // with a shorter limit.
-func expirationBeyond(most time.Duration) func(candidate) string {
+func expirationBeyond(limit time.Duration) func(candidate) string {
 	return func(c candidate) string {
 		seconds := c.req.Spec.ExpirationSeconds
 		switch {
-		case seconds == nil && most < kubeletLife:
-			return fmt.Sprintf("spec.expirationSeconds is not set; allowed are 1 to %.0f", most.Seconds())
-		case seconds != nil && (*seconds <= 0 || time.Duration(*seconds)*time.Second > most):
-			return fmt.Sprintf("spec.expirationSeconds is %d; allowed are 1 to %.0f", *seconds, most.Seconds())
+		case seconds == nil && limit < maxKubeletLifetime:
+			return fmt.Sprintf("spec.expirationSeconds is not set; allowed are 1 to %.0f", limit.Seconds())
+		case seconds != nil && (*seconds <= 0 || time.Duration(*seconds)*time.Second > limit):
+			return fmt.Sprintf("spec.expirationSeconds is %d; allowed are 1 to %.0f", *seconds, limit.Seconds())
 		}
 		return ""
 	}
@@ -229,7 +229,7 @@ func expirationBeyond(most time.Duration) func(candidate) string {
 
 // renewalWithoutNode makes an identity end with its Node: a host that returns must join again.
 func renewalWithoutNode(c candidate) string {
-	if _, exists := c.known.Nodes[c.node]; !exists && !c.bootstraps() {
+	if _, exists := c.known.Nodes[c.node]; !exists && !c.usesBootstrapToken() {
 		return fmt.Sprintf("spec.username is %s, but Node %s does not exist; allowed are renewals for nodes that exist", quote(c.req.Spec.Username), c.node)
 	}
 	return ""

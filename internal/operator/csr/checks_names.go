@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// addIt is the remedy if the host's cloud name or address is not recorded.
-const addIt = "if the cloud assigned it to the host, add it to spec.additionalAddresses of the WindowsInstance"
+// additionalAddressesRemedy is the remedy if the host's cloud name or address is not recorded.
+const additionalAddressesRemedy = "if the cloud assigned it to the host, add it to spec.additionalAddresses of the WindowsInstance"
 
 func dnsNameOfOther(c candidate) string {
 	for _, name := range c.dnsNames() {
 		if name != "" && slices.Contains(c.ownNames(), name) {
 			continue
 		}
-		remedy := addIt
+		remedy := additionalAddressesRemedy
 		if owner := c.known.ownerOfName(name, c.host); owner != "" {
 			remedy = "it is " + owner
 		} else if len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -50,7 +50,7 @@ func addressNotReported(c candidate) string {
 		if c.isReported(address) || slices.Contains(parsed(c.host.CloudAddresses), address) {
 			continue
 		}
-		remedy := addIt
+		remedy := additionalAddressesRemedy
 		if owner := c.known.ownerOf(address, c.host); owner != "" {
 			remedy = "it " + owner
 		}
@@ -84,8 +84,8 @@ func (k Known) ownerOfName(name string, host *Host) string {
 		}
 	}
 	for _, h := range k.Hosts {
-		isHis := name == h.Node || name == h.DNSName || name != host.Node && slices.Contains(h.CloudNames, name)
-		if h.Instance != host.Instance && h.claims() && isHis {
+		isOwner := name == h.Node || name == h.DNSName || name != host.Node && slices.Contains(h.CloudNames, name)
+		if h.Instance != host.Instance && h.claims() && isOwner {
 			return "a name of instance " + h.Instance
 		}
 	}
@@ -130,16 +130,16 @@ func (k Known) ownerOf(address netip.Addr, host *Host) string {
 		}
 	}
 	for _, h := range k.Hosts {
-		isHis := slices.Contains(parsed(h.Addresses), address) || !isProven && slices.Contains(parsed(h.CloudAddresses), address)
-		if h.Instance != host.Instance && k.lives(h) && isHis {
+		isOwner := slices.Contains(parsed(h.Addresses), address) || !isProven && slices.Contains(parsed(h.CloudAddresses), address)
+		if h.Instance != host.Instance && k.isActive(h) && isOwner {
 			return "is an address of instance " + h.Instance
 		}
 	}
 	return ""
 }
 
-// lives reports whether a host joins or has a Ready Node.
-func (k Known) lives(h Host) bool {
+// isActive reports whether a host joins or has a Ready Node.
+func (k Known) isActive(h Host) bool {
 	return h.CredentialID != "" || h.Registered && k.Nodes[h.Node].Ready
 }
 

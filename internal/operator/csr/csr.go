@@ -37,7 +37,7 @@ type Host struct {
 	Leaving bool
 	// Registered means that the Node named Node is proven to be this host's. Among hosts that claim one name, it is the rightful owner.
 	Registered bool
-	// Serves means that the host was seen to have a Node already.
+	// Serves means that the host is known to have a Node.
 	Serves bool
 	// KeyKnown means that the user recorded the host's SSH key, so that no other host can have been reached at its addresses.
 	KeyKnown bool
@@ -80,7 +80,7 @@ type Verdict string
 
 // The verdicts.
 const (
-	// Leave means that the request is not about a managed Windows host, or is settled: ignore it.
+	// Leave means that the request is not about a managed Windows host, or is isDecided: ignore it.
 	Leave Verdict = ""
 	// Approve means that every rule holds.
 	Approve Verdict = "Approve"
@@ -106,11 +106,11 @@ type Decision struct {
 // Decide returns the verdict on a request. The verdict depends on known, so a refused request must be decided again whenever an instance or Node
 // changes.
 func Decide(req *certificatesv1.CertificateSigningRequest, known Known) Decision {
-	if settled(req) {
+	if isDecided(req) {
 		return Decision{}
 	}
 	c := read(req, known)
-	if !c.isOurs() {
+	if !c.concernsHost() {
 		return Decision{}
 	}
 	for _, r := range rules(req.Spec.SignerName, c.commonName) {
@@ -122,8 +122,8 @@ func Decide(req *certificatesv1.CertificateSigningRequest, known Known) Decision
 	return Decision{Verdict: Approve, Instance: c.instance(), Disputed: c.disputes()}
 }
 
-// settled reports whether the request is already decided or has a certificate.
-func settled(req *certificatesv1.CertificateSigningRequest) bool {
+// isDecided reports whether the request is already decided or has a certificate.
+func isDecided(req *certificatesv1.CertificateSigningRequest) bool {
 	for _, c := range req.Status.Conditions {
 		switch c.Type {
 		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
@@ -133,18 +133,18 @@ func settled(req *certificatesv1.CertificateSigningRequest) bool {
 	return len(req.Status.Certificate) > 0
 }
 
-// isOurs reports whether the request claims to be about a Windows host, by its requester or by the requested identity. A Linux node that joins with
-// kubeadm's or the cluster's own bootstrap token makes no such claim.
-func (c candidate) isOurs() bool {
+// concernsHost reports whether the request claims to be about a Windows host, by its requester or by the requested identity. A Linux node that joins
+// with kubeadm's or the cluster's own bootstrap token does not.
+func (c candidate) concernsHost() bool {
 	if c.isOVNKubernetes() {
 		return false
 	}
 	user := c.req.Spec.Username
-	if user == c.known.bootstrapper() || isOfDaemon(user) || c.known.isNodeOfHost(user) {
+	if user == c.known.bootstrapper() || isDaemonUser(user) || c.known.isNodeOfHost(user) {
 		return true
 	}
 	for _, name := range c.commonNames {
-		if isOfDaemon(name) || c.known.isNodeOfHost(name) {
+		if isDaemonUser(name) || c.known.isNodeOfHost(name) {
 			return true
 		}
 	}
@@ -156,8 +156,8 @@ func (c candidate) isOurs() bool {
 	return false
 }
 
-// isOfDaemon reports whether a user name is that of WICD or of a cloud-node-manager.
-func isOfDaemon(user string) bool {
+// isDaemonUser reports whether a user name is that of WICD or of a cloud-node-manager.
+func isDaemonUser(user string) bool {
 	return strings.HasPrefix(user, api.WICDUserPrefix) || strings.HasPrefix(user, api.NodeManagerUserPrefix)
 }
 
@@ -190,8 +190,8 @@ func (k Known) isNodeOfHost(user string) bool {
 	return ok && k.host(name, "") != nil
 }
 
-// host returns the host that has, or will have, a node name. If several hosts claim it, the registered one wins, and one that joins comes before one
-// that does not. Of two that join, the holder of the credential is meant, and rule NodeNameTaken refuses the request.
+// host returns the host that has, or will have, a node name. If several hosts claim it, the registered one wins, and a joining one takes precedence over
+// the others. Of two joining hosts, it returns the holder of the credential, and rule NodeNameTaken refuses the request.
 func (k Known) host(node, credential string) *Host {
 	rank := func(h *Host) int {
 		switch {

@@ -104,8 +104,8 @@ func decode(data []byte) (cert *x509.CertificateRequest, malformed string) {
 	return cert, malformed
 }
 
-// bootstraps reports whether the requester used one of the operator's bootstrap tokens; otherwise it must use a certificate.
-func (c candidate) bootstraps() bool { return c.req.Spec.Username == c.known.bootstrapper() }
+// usesBootstrapToken reports whether the requester used one of the operator's bootstrap tokens; otherwise it must use a certificate.
+func (c candidate) usesBootstrapToken() bool { return c.req.Spec.Username == c.known.bootstrapper() }
 
 // credential returns the requester's credential ID; "" unless the API server recorded exactly one.
 func (c candidate) credential() string {

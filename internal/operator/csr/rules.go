@@ -21,8 +21,8 @@ const authenticatedGroup = "system:authenticated"
 // Maximum validity of certificates. A kubelet requests no duration and gets the signer's default: a year, unless kube-controller-manager has another
 // --cluster-signing-duration. WICD requests a day for itself and for the cloud-node-manager, so that a stolen identity soon expires.
 const (
-	kubeletLife = 366 * 24 * time.Hour
-	wicdLife    = 24 * time.Hour
+	maxKubeletLifetime = 366 * 24 * time.Hour
+	maxWICDLifetime    = 24 * time.Hour
 )
 
 // rule is one requirement for requests. Its name is stable: events contain it, and users look it up.
@@ -76,7 +76,7 @@ func kubeletClientRules() []rule {
 		{"NodeNameTaken", nodeNameTaken},
 		{"InstanceLeaving", instanceLeaving},
 		{"NodeMissing", renewalWithoutNode},
-		{"ExpirationTooLong", expirationBeyond(kubeletLife)},
+		{"ExpirationTooLong", expirationBeyond(maxKubeletLifetime)},
 	}...)
 }
 
@@ -94,7 +94,7 @@ func kubeletServingRules() []rule {
 		{"DNSNameOfAnother", dnsNameOfAnother},
 		{"AddressNotOfInstance", addressNotReported},
 		{"AddressOfAnother", addressOfAnother},
-		{"ExpirationTooLong", expirationBeyond(kubeletLife)},
+		{"ExpirationTooLong", expirationBeyond(maxKubeletLifetime)},
 	}...)
 }
 
@@ -110,7 +110,7 @@ func wicdClientRules() []rule {
 		{"NodeNameTaken", nodeNameTaken},
 		{"InstanceLeaving", instanceLeaving},
 		{"NodeMissing", renewalWithoutNode},
-		{"ExpirationTooLong", expirationBeyond(wicdLife)},
+		{"ExpirationTooLong", expirationBeyond(maxWICDLifetime)},
 		{"PolicyMissing", unguarded},
 	}...)
 }
@@ -125,7 +125,7 @@ func nodeManagerRules() []rule {
 		{"ServiceNotDeclared", serviceNotDeclared},
 		{"NodeNameTaken", nodeNameTaken},
 		{"NodeMissing", nodeMissing},
-		{"ExpirationTooLong", expirationBeyond(wicdLife)},
+		{"ExpirationTooLong", expirationBeyond(maxWICDLifetime)},
 		{"PolicyMissing", unguarded},
 	}...)
 }

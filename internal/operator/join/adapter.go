@@ -49,8 +49,8 @@ func onlyWith(adapters []wicdapi.Adapter, mac string) (name string) {
 // checkAdapter rejects an interface on which the Host Network Service cannot create a network: it needs an adapter without a switch. It rejects
 // neither a host whose adapters Windows does not report nor a host that has joined.
 func checkAdapter(f wicdapi.Facts, s CheckInput) *Unsupported {
-	place, _ := choose(f, s.Interface)
-	at := slices.IndexFunc(f.Host.Interfaces, func(i wicdapi.Interface) bool { return i.Name == place.name })
+	chosen, _ := choose(f, s.Interface)
+	at := slices.IndexFunc(f.Host.Interfaces, func(i wicdapi.Interface) bool { return i.Name == chosen.name })
 	if at < 0 || f.Joined != nil || len(f.Host.Adapters) == 0 {
 		return nil
 	}
@@ -63,10 +63,10 @@ func checkAdapter(f wicdapi.Facts, s CheckInput) *Unsupported {
 	case isSwitch:
 		return unsupported(api.ReasonAdapterUnsupported, "the node's address %s is on %q, the interface of Hyper-V virtual switch %q, and no adapter has that name: "+
 			"the Host Network Service cannot put the pod network on an adapter that has a switch; remove the switch (Remove-VMSwitch), or connect another adapter and "+
-			"select it with spec.network; if the adapter of the switch was renamed after a pod network was created on it, restore its former name", place.address, i.Name, below)
+			"select it with spec.network; if the adapter of the switch was renamed after a pod network was created on it, restore its former name", chosen.address, i.Name, below)
 	case !i.Connector:
 		return unsupported(api.ReasonAdapterUnsupported, "the node's address %s is on %q, which is not a hardware adapter (for example a team or a VPN), and the Host Network Service can put "+
-			"the pod network only on a hardware adapter; assign the address to such an adapter, or select another interface with spec.network", place.address, i.Name)
+			"the pod network only on a hardware adapter; assign the address to such an adapter, or select another interface with spec.network", chosen.address, i.Name)
 	}
 	return nil
 }

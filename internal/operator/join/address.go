@@ -15,20 +15,20 @@ import (
 )
 
 // NodeIP returns the IPv4 address of the host's node: an address of the interface with the default route, or of the one that the instance selects. Of
-// several addresses, it is the best one by suits. It is empty where Check rejects the host for its address.
+// several addresses, it is the most preferred one. It is empty if Check rejects the host for its address.
 func NodeIP(f wicdapi.Facts, n *v1alpha1.InstanceNetwork) string {
-	place, problem := choose(f, n)
+	chosen, problem := choose(f, n)
 	if problem != "" {
 		return ""
 	}
-	return place.address.String()
+	return chosen.address.String()
 }
 
 // Adapter returns the name of the adapter that has NodeIP, in the form that network providers take: the hardware adapter's name, even if a virtual
 // switch on it has the address by now. It is empty if the adapter is unknown, which leaves the choice to Windows.
 func Adapter(f wicdapi.Facts, n *v1alpha1.InstanceNetwork) string {
-	place, _ := choose(f, n)
-	i := slices.IndexFunc(f.Host.Interfaces, func(i wicdapi.Interface) bool { return i.Name == place.name })
+	chosen, _ := choose(f, n)
+	i := slices.IndexFunc(f.Host.Interfaces, func(i wicdapi.Interface) bool { return i.Name == chosen.name })
 	if i < 0 {
 		return ""
 	}
@@ -42,14 +42,14 @@ func checkAddress(f wicdapi.Facts, s CheckInput) *Unsupported {
 	return nil
 }
 
-type place struct {
+type candidate struct {
 	name    string
 	address netip.Addr
 }
 
 // choose returns the address of the node, or describes why there is none.
-func choose(f wicdapi.Facts, n *v1alpha1.InstanceNetwork) (found place, problem string) {
-	list, all := f.Host.Interfaces, places(f)
+func choose(f wicdapi.Facts, n *v1alpha1.InstanceNetwork) (found candidate, problem string) {
+	list, all := f.Host.Interfaces, candidates(f)
 	switch {
 	case n != nil && n.Interface != "":
 		return chooseByName(list, all, n.Interface)
@@ -57,22 +57,22 @@ func choose(f wicdapi.Facts, n *v1alpha1.InstanceNetwork) (found place, problem 
 		return chooseByRange(list, all, n.CIDR)
 	}
 	for _, i := range list {
-		at := slices.IndexFunc(all, func(p place) bool { return p.name == i.Name })
+		at := slices.IndexFunc(all, func(p candidate) bool { return p.name == i.Name })
 		if at >= 0 && i.DefaultRoute {
 			return all[at], ""
 		}
 	}
 	switch {
 	case len(all) > 0:
-		return place{}, "no interface of the host has both a default route and an IPv4 address, so the node's address is ambiguous; " +
+		return candidate{}, "no interface of the host has both a default route and an IPv4 address, so the node's address is ambiguous; " +
 			"select one with spec.network.interface or spec.network.cidr; " + interfaces(list)
 	case hasIPv6(list):
-		return place{}, "the host has only IPv6 addresses, and a Windows node needs an IPv4 address: assign one to an interface; " + interfaces(list)
+		return candidate{}, "the host has only IPv6 addresses, and a Windows node needs an IPv4 address: assign one to an interface; " + interfaces(list)
 	}
-	return place{}, "no interface of the host has an IPv4 address; " + interfaces(list)
+	return candidate{}, "no interface of the host has an IPv4 address; " + interfaces(list)
 }
 
-func chooseByName(list []wicdapi.Interface, all []place, name string) (place, string) {
+func chooseByName(list []wicdapi.Interface, all []candidate, name string) (candidate, string) {
 	isChosen := func(current string) bool {
 		below, _ := hns.AdapterBelow(current)
 		return strings.EqualFold(current, name) || strings.EqualFold(below, name)
@@ -83,45 +83,45 @@ func chooseByName(list []wicdapi.Interface, all []place, name string) (place, st
 		}
 	}
 	if slices.ContainsFunc(list, func(i wicdapi.Interface) bool { return isChosen(i.Name) }) {
-		return place{}, fmt.Sprintf("spec.network.interface is %q, which has no IPv4 address; assign one, or select another interface; %s", name, interfaces(list))
+		return candidate{}, fmt.Sprintf("spec.network.interface is %q, which has no IPv4 address; assign one, or select another interface; %s", name, interfaces(list))
 	}
-	return place{}, fmt.Sprintf("spec.network.interface is %q, and no interface of this name is up on the host; %s", name, interfaces(list))
+	return candidate{}, fmt.Sprintf("spec.network.interface is %q, and no interface of this name is up on the host; %s", name, interfaces(list))
 }
 
-func chooseByRange(list []wicdapi.Interface, all []place, cidr string) (place, string) {
+func chooseByRange(list []wicdapi.Interface, all []candidate, cidr string) (candidate, string) {
 	within, err := netip.ParsePrefix(cidr)
 	if err != nil {
-		return place{}, fmt.Sprintf("spec.network.cidr is %q; it must be an IPv4 range such as 10.0.8.0/24", cidr)
+		return candidate{}, fmt.Sprintf("spec.network.cidr is %q; it must be an IPv4 range such as 10.0.8.0/24", cidr)
 	}
 	for _, p := range all {
 		if within.Contains(p.address) {
 			return p, ""
 		}
 	}
-	return place{}, fmt.Sprintf("spec.network.cidr is %s, and no interface of the host has an address in it; %s", cidr, interfaces(list))
+	return candidate{}, fmt.Sprintf("spec.network.cidr is %s, and no interface of the host has an address in it; %s", cidr, interfaces(list))
 }
 
-// places returns the addresses that a node can have, grouped by interface, best first: IPv4 only, without loopback and link-local addresses
+// candidates returns the addresses that a node can have, grouped by interface, best first: IPv4 only, without loopback and link-local addresses
 // (169.254.0.0/16).
-func places(f wicdapi.Facts) []place {
-	var all []place
+func candidates(f wicdapi.Facts) []candidate {
+	var all []candidate
 	for _, i := range f.Host.Interfaces {
-		var own []place
+		var own []candidate
 		for _, a := range i.Addresses {
 			if ip := a.Addr(); ip.Is4() && ip.IsGlobalUnicast() {
-				own = append(own, place{i.Name, ip})
+				own = append(own, candidate{i.Name, ip})
 			}
 		}
-		slices.SortStableFunc(own, func(a, b place) int { return cmp.Compare(suits(f, i, b.address), suits(f, i, a.address)) })
+		slices.SortStableFunc(own, func(a, b candidate) int { return cmp.Compare(preference(f, i, b.address), preference(f, i, a.address)) })
 		all = append(all, own...)
 	}
 	return all
 }
 
-// suits ranks an address of an interface; higher is better. A node keeps its address. A new node gets the address at which the operator reached the
+// preference ranks an address of an interface; higher is better. A node keeps its address. A new node gets the address at which the operator reached the
 // host, which is known to be reachable, or else one that Windows uses by default. The address of a failover cluster comes last, because it moves to
 // another host.
-func suits(f wicdapi.Facts, i wicdapi.Interface, a netip.Addr) int {
+func preference(f wicdapi.Facts, i wicdapi.Interface, a netip.Addr) int {
 	at := slices.IndexFunc(i.States, func(s wicdapi.AddressState) bool { return s.Address == a })
 	state := wicdapi.AddressState{State: preferred}
 	if at >= 0 {

@@ -39,14 +39,14 @@ func (v *Visit) isBlocked(ctx context.Context, name, sha256 string, err error) *
 		b.Why = refusal(noAnswer)
 	}
 	found := true
-	looked := v.host.Files(ctx, func(f wicdapi.Files) (err error) {
+	lookupErr := v.host.Files(ctx, func(f wicdapi.Files) (err error) {
 		if path, err := f.Path(name); err == nil {
 			b.Path = truncate.Text(path, truncate.Reported)
 		}
 		found, err = f.Exists(name)
 		return err
 	})
-	if b.Why == "" && looked == nil && !found {
+	if b.Why == "" && lookupErr == nil && !found {
 		b.Why = "the file disappeared right after it was written"
 	}
 	if b.Why == "" {

@@ -31,7 +31,7 @@ func (c conditions) waitForCloud(node *corev1.Node, now time.Time) (again time.D
 		message += "; see the log of the cloud-controller-manager, which finds the machine by the Node's name or spec.providerID (" +
 			providerID(node) + "); if the cluster has no cloud-controller-manager, set spec.cloudProvider of WindowsConfig to None and remove the taint"
 	}
-	c.not(api.ConditionNodeReady, reason, message)
+	c.setFalse(api.ConditionNodeReady, reason, message)
 	return left
 }
 

@@ -96,7 +96,7 @@ func (w *contactWorld) visit() *join.Visit {
 func (w *contactWorld) stageAndLeave(t *testing.T) error {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&places{1}).take}); err != nil {
+	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&candidates{1}).take}); err != nil {
 		return fmt.Errorf("staging: %w", err)
 	}
 	disk := w.host.Windows().Disk()
@@ -262,7 +262,7 @@ func TestContactByChance(t *testing.T) {
 func TestNoSecretIsOnACommandLine(t *testing.T) {
 	w := newContactWorld(t, sim.Quirks{Shell: sshserver.Quirks{Version: "SSH-2.0-OpenSSH_for_Windows_7.7"}})
 	ctx := t.Context()
-	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&places{1}).take}); err != nil {
+	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&candidates{1}).take}); err != nil {
 		t.Fatal(err)
 	}
 	h, err := w.Connect(ctx)

@@ -11,9 +11,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// ask runs a program in the home folder to get the facts. If the shell starts in another folder (Set-Location in a PowerShell profile, AutoRun of
-// cmd.exe) and does not find the program, ask runs it by the full path that SFTP reports, and all later commands use that path, too.
-func (v *Visit) ask(ctx context.Context, name string) error {
+// readFacts runs a program in the home folder to get the facts. If the shell starts in another folder (Set-Location in a PowerShell profile, AutoRun of
+// cmd.exe) and does not find the program, readFacts uses the full path that SFTP reports, for this and all later commands.
+func (v *Visit) readFacts(ctx context.Context, name string) error {
 	err := v.call(ctx, v.commandLine(name, v.factsCommand()), &v.facts)
 	noAnswer := (*wicdapi.NoAnswerError)(nil)
 	if v.home != "" || !errors.As(err, &noAnswer) || refusal(noAnswer) != "" {
@@ -29,12 +29,12 @@ func (v *Visit) ask(ctx context.Context, name string) error {
 			"remove what changes the folder from PowerShell profiles (Set-Location) and AutoRun of cmd.exe", err, truncate.Printable(path, truncate.Reported))
 	}
 	v.home = home
-	again := v.call(ctx, v.commandLine(name, v.factsCommand()), &v.facts)
-	if errors.As(again, &noAnswer) {
+	retryErr := v.call(ctx, v.commandLine(name, v.factsCommand()), &v.facts)
+	if errors.As(retryErr, &noAnswer) {
 		v.home = "" // the folder was not the cause
 		return err
 	}
-	return again
+	return retryErr
 }
 
 // find returns the full path of a file in the home folder; empty if the file does not exist or SFTP does not report it.

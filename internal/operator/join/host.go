@@ -22,7 +22,7 @@ func (v *Visit) connect(ctx context.Context) error {
 	if err == nil {
 		var version string
 		version, v.reached = host.Server()
-		v.byFiles = handsOnPoorly(version)
+		v.byFiles = losesInput(version)
 	}
 	return err
 }
@@ -71,7 +71,7 @@ func (v *Visit) deliver(ctx context.Context) error {
 	if err := v.sendProgram(ctx); err != nil {
 		return err
 	}
-	err = v.ask(ctx, v.programName())
+	err = v.readFacts(ctx, v.programName())
 	if again := v.isBlocked(ctx, v.programName(), v.wicd.SHA256, err); again != nil {
 		return again
 	}
@@ -84,7 +84,7 @@ func (v *Visit) deliverSetup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = v.ask(ctx, v.setupName())
+	err = v.readFacts(ctx, v.setupName())
 	if sent || !isDamagedSetup(err) {
 		return err
 	}
@@ -96,7 +96,7 @@ func (v *Visit) deliverSetup(ctx context.Context) error {
 	if _, err := v.sendSetup(ctx); err != nil {
 		return err
 	}
-	return v.ask(ctx, v.setupName())
+	return v.readFacts(ctx, v.setupName())
 }
 
 // sendSetup sends wicd-setup unless a file of its name and size exists; then sent is false.
@@ -106,21 +106,21 @@ func (v *Visit) sendSetup(ctx context.Context) (sent bool, err error) {
 		return false, err
 	}
 	defer setup.Close()
-	content := &noticed{Reader: setup}
+	content := &readRecorder{Reader: setup}
 	if err := v.host.Put(ctx, v.setupName(), content, v.Payload.Manifest.Setup.Size); err != nil {
 		return false, fmt.Errorf("sending WICD: %w", err)
 	}
 	return content.read, nil
 }
 
-// noticed is a reader that records whether it was read.
-type noticed struct {
+// readRecorder is a reader that records whether it has been read.
+type readRecorder struct {
 	io.Reader
 	read bool
 }
 
 // Read implements io.Reader.
-func (n *noticed) Read(p []byte) (int, error) {
+func (n *readRecorder) Read(p []byte) (int, error) {
 	n.read = true
 	return n.Reader.Read(p)
 }
@@ -150,7 +150,7 @@ func (v *Visit) call(ctx context.Context, command string, result any) error {
 }
 
 func (v *Visit) callWith(ctx context.Context, command string, request, result any, step string) error {
-	return v.converse(step, func(r wicdapi.Runner) error { return wicdapi.Call(ctx, r, command, request, result, v.onStep(step)) })
+	return v.exchange(step, func(r wicdapi.Runner) error { return wicdapi.Call(ctx, r, command, request, result, v.onStep(step)) })
 }
 
 func (v *Visit) progress(step, message string) {

@@ -115,7 +115,7 @@ type step struct {
 
 // steps returns the steps that turn a Windows host into a node. The deadlines allow for the slowest supported link and machine.
 func (j *Job) steps() []step {
-	return append(j.arrival(), []step{
+	return append(j.connectSteps(), []step{
 		// The host can become a node, and reaches the API server. The host has not been changed yet.
 		{StepCheck, time.Minute, j.check},
 		// The host gets all content that it lacks; each file is verified by its hash.
@@ -172,7 +172,7 @@ type Rebooting struct {
 // restarting host is unreachable for a while, which is no failure. A host that rejects the login, or presents another key, is not restarting.
 func Restarting(err error, from string) error {
 	var u *Unreachable
-	if !errors.As(err, &u) || isUsersTurn(u) || u.Reason == api.ReasonAuthenticationFailed {
+	if !errors.As(err, &u) || needsUser(u) || u.Reason == api.ReasonAuthenticationFailed {
 		return err
 	}
 	return &Rebooting{Reason: "not reachable yet", BootID: from, Awaited: true, Away: true}

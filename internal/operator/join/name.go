@@ -41,9 +41,9 @@ func lower(name string) string {
 	}, name)
 }
 
-// unnamed returns an error if the host has no cloud name although its node needs one. A retry may succeed: the metadata service may not be up yet, or
+// checkCloudName returns an error if the host has no cloud name although its node needs one. A retry may succeed: the metadata service may not be up yet, or
 // may be overloaded.
-func unnamed(f wicdapi.Facts) error {
+func checkCloudName(f wicdapi.Facts) error {
 	if !platform.Of(f.Platform).NamesNodes || NodeName(f) != "" {
 		return nil
 	}
@@ -62,7 +62,7 @@ func checkNotServer(f wicdapi.Facts, server string) error {
 	if !cluster.HasName(NodeName(f)) {
 		return nil
 	}
-	return fmt.Errorf("the name %q is reserved by the cluster (its API server is %s); rename the host", spelled(f), server)
+	return fmt.Errorf("the name %q is reserved by the cluster (its API server is %s); rename the host", reportedName(f), server)
 }
 
 // CheckRenamed rejects a name other than the one for which the instance's host got a token, until the user accepts the new name. Otherwise an
@@ -70,9 +70,9 @@ func checkNotServer(f wicdapi.Facts, server string) error {
 func CheckRenamed(i *v1alpha1.WindowsInstance, name string) *Unsupported {
 	previous := i.Status.Hostname
 	label, _, _ := strings.Cut(name, ".")
-	labelHad, _, _ := strings.Cut(previous, ".")
-	isAsked := i.Spec.Hostname != "" && label == i.Spec.Hostname && label != labelHad
-	if !i.Status.HostnameFixed || name == previous || i.Annotations[api.AnnotationAcceptHostname] == name || isAsked {
+	previousLabel, _, _ := strings.Cut(previous, ".")
+	isRequested := i.Spec.Hostname != "" && label == i.Spec.Hostname && label != previousLabel
+	if !i.Status.HostnameFixed || name == previous || i.Annotations[api.AnnotationAcceptHostname] == name || isRequested {
 		return nil
 	}
 	return unsupported(api.ReasonHostnameChanged,
@@ -84,7 +84,7 @@ func checkHostname(f wicdapi.Facts, _ CheckInput) *Unsupported {
 	name := NodeName(f)
 	if (addresses.Cluster{}).HasName(name) { // with certificates for such a name, a host could impersonate the cluster
 		return unsupported(api.ReasonHostnameInvalid,
-			"the host's name %q has a fixed meaning in every cluster and must not be in certificates of nodes; rename the host", spelled(f))
+			"the host's name %q has a fixed meaning in every cluster and must not be in certificates of nodes; rename the host", reportedName(f))
 	}
 	if name == lower(f.Host.Hostname) {
 		return checkLabel(f)
@@ -122,8 +122,8 @@ func checkLabel(f wicdapi.Facts) *Unsupported {
 			"(a-z, 0-9 and '-', at most 63 characters, a letter or digit at both ends); rename the host", f.Host.Hostname)
 }
 
-// spelled returns the name as the host or its cloud reports it.
-func spelled(f wicdapi.Facts) string {
+// reportedName returns the name as the host or its cloud reports it.
+func reportedName(f wicdapi.Facts) string {
 	if name := NodeName(f); name != lower(f.Host.Hostname) {
 		return name
 	}

@@ -28,9 +28,10 @@ const (
 	rebootTimeout = 10 * time.Minute
 	// rebootPoll is the retry interval for a restarting host.
 	rebootPoll = 5 * time.Second
-	// windowsPoll is the retry interval while Windows is busy, outlivedRetry while a restart has not helped and an administrator may fix the cause.
-	windowsPoll   = 30 * time.Second
-	outlivedRetry = 10 * time.Minute
+	// windowsPoll is the retry interval while Windows is busy. rebootFailedRetry is the retry interval after a restart that did not help, until an
+	// administrator fixes the cause.
+	windowsPoll       = 30 * time.Second
+	rebootFailedRetry = 10 * time.Minute
 	// slotPoll is how often a host checks for a free join slot.
 	slotPoll = 2 * time.Second
 	// changedKeyRetry is the retry interval for a host that was rejected for its key: two addresses may have been mixed up temporarily.
@@ -61,8 +62,8 @@ type Seen struct {
 	KeyFault *Stall
 	// NotBefore is the earliest time of a retry after a failure; zero means now.
 	NotBefore time.Time
-	// Former means that the host has had another version before; Turn, that the plan now lets it join with this version.
-	Former, Turn bool
+	// Former means that the host has had another version before; MayJoin, that the plan now lets it join with this version.
+	Former, MayJoin bool
 	// FleetSilent means that so many nodes are silent that this host is unlikely to be the cause; it is not repaired meanwhile.
 	FleetSilent bool
 	// SlotFree reports whether another host may join now.
@@ -106,23 +107,23 @@ type Paused struct{ By string }
 // Error implements error.
 func (p *Paused) Error() string { return "paused by " + p.By }
 
-// Next decides what happens to an instance. The first check that returns true decides.
+// Next decides what happens to an instance: the first check that returns true wins.
 func Next(s Seen) Decision {
 	checks := []func(Seen) (Decision, bool){
-		leaving,     // the instance is being deleted
-		inConflict,  // another machine registered a Node of its name
-		ofOther,     // its node has another version, and is upgraded by the plan
-		settled,     // the host has joined, and its Node exists or still has time to register
-		former,      // it registers with its old version, or waits for the plan to move it to this one
-		paused,      // the user has paused it
-		unguarded,   // the policies that restrict its identities are not in force
-		unfit,       // its kubelet is not compatible with the API server
-		keyUnusable, // without a key, the operator cannot log in
-		backingOff,  // it failed recently
-		noSlot,      // enough others are joining
+		leaving,         // the instance is being deleted
+		inConflict,      // another machine registered a Node of its name
+		otherVersion,    // its node has another version, and is upgraded by the plan
+		alreadyJoined,   // the host has joined, and its Node exists or still has time to register
+		previousVersion, // it registers with its old version, or waits for the plan to move it to this one
+		paused,          // the user has paused it
+		unguarded,       // the policies that restrict its identities are not in force
+		unfit,           // its kubelet is not compatible with the API server
+		keyUnusable,     // without a key, the operator cannot log in
+		backingOff,      // it failed recently
+		noSlot,          // enough others are joining
 	}
 	for _, check := range checks {
-		if d, speaks := check(s); speaks {
+		if d, decided := check(s); decided {
 			return d
 		}
 	}
@@ -150,20 +151,20 @@ func inConflict(s Seen) (Decision, bool) {
 		s.Conflict.Name, nodestate.Described(s.Conflict), s.Instance.Status.NodeIP, api.AnnotationAcceptHostname)}, true
 }
 
-// ofOther skips a node of another version, however its last join ended: another join would upgrade it ahead of the plan and with its pods running.
-// The plan upgrades it, also as a repair.
-func ofOther(s Seen) (Decision, bool) {
+// otherVersion skips a node of another version, however its last join ended: another join would upgrade it ahead of the plan and with its pods running.
+// The plan upgrades it, even if it needs a repair.
+func otherVersion(s Seen) (Decision, bool) {
 	return Decision{Action: None}, s.Node != nil && OfOtherVersion(s.Node, s.Version)
 }
 
-// turnPoll is how often a waiting host checks whether the plan lets it join; a change of the plan also triggers the check.
-const turnPoll = 30 * time.Second
+// planPoll is how often a waiting host checks whether the plan lets it join; a change of the plan also triggers the check.
+const planPoll = 30 * time.Second
 
-// former skips a host of another version whose Node is gone or was just recreated: its kubelet registers when it starts, and WICD reports the
+// previousVersion skips a host of another version whose Node is gone or was just recreated: its kubelet registers when it starts, and WICD reports the
 // version. Otherwise deleting a Node would upgrade its host ahead of the plan.
-func former(s Seen) (Decision, bool) {
+func previousVersion(s Seen) (Decision, bool) {
 	isUnknown := s.Node == nil || s.Node.Annotations[api.AnnotationVersion] == ""
-	return Decision{Action: Requeue, After: turnPoll}, s.Former && isUnknown && (!s.Turn || s.Node != nil)
+	return Decision{Action: Requeue, After: planPoll}, s.Former && isUnknown && (!s.MayJoin || s.Node != nil)
 }
 
 // OfOtherVersion reports whether a Node reports another version.
@@ -172,9 +173,9 @@ func OfOtherVersion(node *corev1.Node, version string) bool {
 	return existing != "" && existing != version
 }
 
-// settled trusts condition Configured only to save a visit to the host: if it is wrong, the Node does not register and the join is repeated, which
+// alreadyJoined trusts condition Configured only to save a visit to the host: if it is wrong, the Node does not register and the join is repeated, which
 // changes nothing on a fully configured host.
-func settled(s Seen) (Decision, bool) {
+func alreadyJoined(s Seen) (Decision, bool) {
 	configured := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionConfigured)
 	isConfigured := configured != nil && configured.Status == "True"
 	// After a failed repair, the host is not Configured. It has waited long enough, and so does the next repair.

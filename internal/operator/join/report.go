@@ -43,13 +43,13 @@ func Retry(err error) (after time.Duration, ok bool) {
 		return rebootPoll, true
 	case IsWindowsBusy(err):
 		return windowsPoll, true
-	case didNotHelp(err):
-		return outlivedRetry, true
+	case rebootDidNotHelp(err):
+		return rebootFailedRetry, true
 	case errors.Is(err, ErrNoSlot):
 		return slotPoll, true
 	case errors.Is(err, ErrOccupied):
 		return time.Minute, true // it waits for the plan
-	case errors.As(err, &unreachable) && isOfHostKey(unreachable.Reason):
+	case errors.As(err, &unreachable) && isHostKeyReason(unreachable.Reason):
 		return changedKeyRetry, true
 	case errors.As(err, &blocked):
 		return blockedRetry, true
@@ -117,8 +117,8 @@ func IsWindowsBusy(err error) bool {
 	return wicd != nil && (wicd.Code == wicdapi.CodeWaitingForSetup || wicd.Code == wicdapi.CodeServicing)
 }
 
-// didNotHelp reports whether the host was restarted for its join and still requires a restart.
-func didNotHelp(err error) bool {
+// rebootDidNotHelp reports whether the host was restarted for its join and still requires a restart.
+func rebootDidNotHelp(err error) bool {
 	wicd := wicdapi.Failed(err)
 	return wicd != nil && wicd.Code == wicdapi.CodeRebootDidNotHelp
 }
@@ -127,28 +127,28 @@ func didNotHelp(err error) bool {
 func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool, err error) {
 	set := conditions{st, generation}
 	reason := Reason(err)
-	set.absentUnless(isUsersTurn(err), api.ConditionStalled, reason, err)
+	set.setIf(needsUser(err), api.ConditionStalled, reason, err)
 	if unready := (*Unready)(nil); attempted && !errors.As(err, &unready) {
 		if r := (*Rebooting)(nil); !errors.As(err, &r) || !r.Awaited { // otherwise the condition already has the cause of the restart
-			set.absentUnless(reason == api.ReasonRebooting, api.ConditionRebootRequired, reason, err)
+			set.setIf(reason == api.ReasonRebooting, api.ConditionRebootRequired, reason, err)
 		}
 		set.reached(err)
 		set.supported(err)
 	}
 	if u := (*Unsupported)(nil); !attempted && errors.As(err, &u) {
-		set.awaitsNoRestart()
+		set.clearRestart()
 	}
 	switch {
 	case reason == api.ReasonRepairFailed: // a repair implies that the host is configured
 	case err != nil:
-		set.not(api.ConditionConfigured, reason, err.Error())
+		set.setFalse(api.ConditionConfigured, reason, err.Error())
 	case attempted:
-		set.is(api.ConditionConfigured, reason, "the host is configured and its services are installed")
+		set.setTrue(api.ConditionConfigured, reason, "the host is configured and its services are installed")
 	}
 }
 
-// awaitsNoRestart removes the conditions about a restart, because the operator no longer checks whether the host is back.
-func (c conditions) awaitsNoRestart() {
+// clearRestart removes the conditions about a restart, because the operator no longer checks whether the host is back.
+func (c conditions) clearRestart() {
 	for _, kind := range []string{api.ConditionRebootRequired, api.ConditionReachable} {
 		if previous := meta.FindStatusCondition(c.status.Conditions, kind); previous != nil && previous.Reason == api.ReasonRebooting {
 			meta.RemoveStatusCondition(&c.status.Conditions, kind)
@@ -156,16 +156,16 @@ func (c conditions) awaitsNoRestart() {
 	}
 }
 
-// isOfHostKey reports whether a host was rejected for the key that it presents.
-func isOfHostKey(reason string) bool {
+// isHostKeyReason reports whether a host was rejected for the key that it presents.
+func isHostKeyReason(reason string) bool {
 	return slices.Contains([]string{api.ReasonHostKeyChanged, api.ReasonHostKeyUnknown, api.ReasonHostKeyUnsuitable}, reason)
 }
 
-// isUsersTurn reports whether only the user can resolve err.
-func isUsersTurn(err error) bool {
+// needsUser reports whether only the user can resolve err.
+func needsUser(err error) bool {
 	var stall *Stall
 	reason := Reason(err)
-	return errors.As(err, &stall) || didNotHelp(err) || reason == api.ReasonAddressInvalid || isOfHostKey(reason)
+	return errors.As(err, &stall) || rebootDidNotHelp(err) || reason == api.ReasonAddressInvalid || isHostKeyReason(reason)
 }
 
 // ErrCluster is the class of errors about missing information on the cluster.
@@ -178,16 +178,16 @@ func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.
 	st.NodeRef = nodestate.Refer(node)
 	switch {
 	case node == nil && st.NodeConflict != nil:
-		set.not(api.ConditionNodeReady, api.ReasonHostnameConflict, fmt.Sprintf("Node %s belongs to another machine, which registered it", st.NodeConflict.Name))
+		set.setFalse(api.ConditionNodeReady, api.ReasonHostnameConflict, fmt.Sprintf("Node %s belongs to another machine, which registered it", st.NodeConflict.Name))
 	case node == nil:
-		set.not(api.ConditionNodeReady, api.ReasonNodeMissing, "the host has not registered a Node, or the Node was deleted; "+
+		set.setFalse(api.ConditionNodeReady, api.ReasonNodeMissing, "the host has not registered a Node, or the Node was deleted; "+
 			"if this persists, a certificate request of the host was not approved (kubectl get csr), or its kubelet fails ("+desired.Logs+`\kubelet on the host)`)
 	default:
 		again = set.observe(node, version, now)
 	}
 	set.observeSandboxImage(node)
 	set.observeSupport(node, now)
-	set.sumUp()
+	set.summarize()
 	return again
 }
 
@@ -200,11 +200,11 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 	label, system := node.Labels[corev1.LabelOSStable], node.Status.NodeInfo.OperatingSystem
 	switch {
 	case label != "" && label != windows && system != windows:
-		c.not(api.ConditionNodeReady, api.ReasonNodeNotWindows, fmt.Sprintf(
+		c.setFalse(api.ConditionNodeReady, api.ReasonNodeNotWindows, fmt.Sprintf(
 			"node %s reports that it is not a Windows node (label %s=%s, status.nodeInfo.operatingSystem %q), so the operator may neither change nor delete it",
 			node.Name, corev1.LabelOSStable, label, system))
 	case lacksSandboxImage(node) != nil && kubelet != nil && kubelet.Status == corev1.ConditionFalse:
-		c.not(api.ConditionNodeReady, sandboxImageReason(node), truncate.Text(fmt.Sprintf("node %s: %s", node.Name, lacksSandboxImage(node).Message), truncate.Reported))
+		c.setFalse(api.ConditionNodeReady, sandboxImageReason(node), truncate.Text(fmt.Sprintf("node %s: %s", node.Name, lacksSandboxImage(node).Message), truncate.Reported))
 	case nodestate.WaitsForCloud(node) && (kubelet == nil || kubelet.Status != corev1.ConditionUnknown):
 		return c.waitForCloud(node, now)
 	case kubelet == nil || kubelet.Status != corev1.ConditionTrue:
@@ -215,12 +215,12 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 		if lacks := nodestate.Condition(node, api.ConditionWindowsNetworkUnavailable); kubelet != nil && lacks != nil && lacks.Status == corev1.ConditionTrue {
 			message = truncate.Text(message+"; "+lacks.Message, truncate.Reported)
 		}
-		c.not(api.ConditionNodeReady, api.ReasonNodeNotReady, fmt.Sprintf("node %s: %s", node.Name, message))
+		c.setFalse(api.ConditionNodeReady, api.ReasonNodeNotReady, fmt.Sprintf("node %s: %s", node.Name, message))
 	case reported == "":
-		c.not(api.ConditionNodeReady, api.ReasonVersionPending,
+		c.setFalse(api.ConditionNodeReady, api.ReasonVersionPending,
 			fmt.Sprintf("node %s is Ready; WICD has not yet reported version %s", node.Name, version))
 	default:
-		c.is(api.ConditionNodeReady, api.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
+		c.setTrue(api.ConditionNodeReady, api.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
 		if configured := meta.FindStatusCondition(c.status.Conditions, api.ConditionConfigured); reported != version &&
 			configured != nil && configured.Status != metav1.ConditionTrue && configured.Reason != api.ReasonAdoptionPending {
 			c.recovered(*configured, reported)
@@ -235,7 +235,7 @@ func (c conditions) recovered(configured metav1.Condition, version string) {
 	if reachable := meta.FindStatusCondition(c.status.Conditions, api.ConditionReachable); reachable != nil && reachable.Reason == configured.Reason {
 		meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionReachable)
 	}
-	c.is(api.ConditionConfigured, api.ReasonConfigured, "the node works at version "+version)
+	c.setTrue(api.ConditionConfigured, api.ReasonConfigured, "the node works at version "+version)
 }
 
 // lacksSandboxImage returns the Node's condition about a sandbox image that its host could not pull; nil if there is none.
@@ -261,7 +261,7 @@ func sandboxImageReason(node *corev1.Node) string {
 func (c conditions) observeSandboxImage(node *corev1.Node) {
 	if node != nil {
 		if lack := lacksSandboxImage(node); lack != nil {
-			c.not(api.ConditionSandboxImage, sandboxImageReason(node), truncate.Text(lack.Message, truncate.Reported))
+			c.setFalse(api.ConditionSandboxImage, sandboxImageReason(node), truncate.Text(lack.Message, truncate.Reported))
 			return
 		}
 	}
@@ -273,7 +273,7 @@ func (c conditions) observeSupport(node *corev1.Node, now time.Time) {
 	if node != nil {
 		r, _ := windowsbuild.ReleaseOf(nodestate.WindowsBuild(node))
 		if line, known := lifecycle.Of(lifecycle.WindowsServer, r.Version); known && line.Ended(now) {
-			c.is(api.ConditionWindowsUnsupported, api.ReasonWindowsEndOfSupport, fmt.Sprintf(
+			c.setTrue(api.ConditionWindowsUnsupported, api.ReasonWindowsEndOfSupport, fmt.Sprintf(
 				"%s of node %s has had no security updates since %s (%s); add a host with a later Windows Server, then drain and remove this one",
 				r.Name, node.Name, line.Ends.Format(time.DateOnly), line.Source))
 			return
@@ -287,11 +287,11 @@ type conditions struct {
 	generation int64
 }
 
-func (c conditions) is(kind, reason, message string) {
+func (c conditions) setTrue(kind, reason, message string) {
 	c.set(kind, metav1.ConditionTrue, reason, message)
 }
 
-func (c conditions) not(kind, reason, message string) {
+func (c conditions) setFalse(kind, reason, message string) {
 	c.set(kind, metav1.ConditionFalse, reason, message)
 }
 
@@ -312,7 +312,7 @@ func (c conditions) reached(err error) {
 	var u *Unreachable
 	var r *Rebooting
 	if errors.As(err, &r) && r.Away {
-		c.not(api.ConditionReachable, api.ReasonRebooting, r.Error())
+		c.setFalse(api.ConditionReachable, api.ReasonRebooting, r.Error())
 		return
 	}
 	if errors.As(err, &u) {
@@ -320,10 +320,10 @@ func (c conditions) reached(err error) {
 		if previous != nil && previous.Reason != u.Reason && u.Reason == api.ReasonAuthenticationFailed {
 			meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionReachable)
 		}
-		c.not(api.ConditionReachable, u.Reason, u.Error())
+		c.setFalse(api.ConditionReachable, u.Reason, u.Error())
 		return
 	}
-	c.is(api.ConditionReachable, api.ReasonConnected, "connected, and the host key matches")
+	c.setTrue(api.ConditionReachable, api.ReasonConnected, "connected, and the host key matches")
 }
 
 // supported sets condition Supported after an attempt that ended with err, unless it failed before the end of the check.
@@ -332,30 +332,30 @@ func (c conditions) supported(err error) {
 	var failed *StepError
 	switch {
 	case errors.As(err, &u):
-		c.not(api.ConditionSupported, u.Reason, u.Message)
+		c.setFalse(api.ConditionSupported, u.Reason, u.Message)
 	case errors.As(err, &failed) && slices.Contains([]string{StepConnect, StepInspect, StepCheck}, failed.Step):
 	default:
-		c.is(api.ConditionSupported, api.ReasonSupported, "the host meets the requirements of a node")
+		c.setTrue(api.ConditionSupported, api.ReasonSupported, "the host meets the requirements of a node")
 	}
 }
 
-// absentUnless sets a condition that reports a problem while the problem exists, and removes it otherwise.
-func (c conditions) absentUnless(holds bool, kind, reason string, err error) {
-	if !holds {
+// setIf sets a condition that reports a problem while the problem exists, and removes it otherwise.
+func (c conditions) setIf(present bool, kind, reason string, err error) {
+	if !present {
 		meta.RemoveStatusCondition(&c.status.Conditions, kind)
 		return
 	}
-	c.is(kind, reason, err.Error())
+	c.setTrue(kind, reason, err.Error())
 }
 
-// sumUp copies the first other condition that reports a problem to Ready.
-func (c conditions) sumUp() {
+// summarize copies the first other condition that reports a problem to Ready.
+func (c conditions) summarize() {
 	if s := meta.FindStatusCondition(c.status.Conditions, api.ConditionStalled); s != nil {
-		c.not(api.ConditionReady, s.Reason, s.Message)
+		c.setFalse(api.ConditionReady, s.Reason, s.Message)
 		return
 	}
 	if s := meta.FindStatusCondition(c.status.Conditions, api.ConditionDraining); s != nil {
-		c.not(api.ConditionReady, s.Reason, s.Message)
+		c.setFalse(api.ConditionReady, s.Reason, s.Message)
 		return
 	}
 	for _, kind := range []string{
@@ -363,9 +363,9 @@ func (c conditions) sumUp() {
 	} {
 		s := meta.FindStatusCondition(c.status.Conditions, kind)
 		if s != nil && s.Status != metav1.ConditionTrue {
-			c.not(api.ConditionReady, s.Reason, s.Message)
+			c.setFalse(api.ConditionReady, s.Reason, s.Message)
 			return
 		}
 	}
-	c.is(api.ConditionReady, api.ReasonReady, "the host is a Ready node")
+	c.setTrue(api.ConditionReady, api.ReasonReady, "the host is a Ready node")
 }

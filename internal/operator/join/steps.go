@@ -16,7 +16,7 @@ func (j *Job) check(ctx context.Context) error {
 	if err := j.facts.Host.Must(needed...); err != nil {
 		return err
 	}
-	if err := unnamed(j.facts); err != nil {
+	if err := checkCloudName(j.facts); err != nil {
 		return err
 	}
 	known, err := j.Cluster.Identify(ctx, j.facts)

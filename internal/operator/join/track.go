@@ -15,8 +15,8 @@ import (
 func Begin(st *v1alpha1.WindowsInstanceStatus, generation int64) {
 	set := conditions{st, generation}
 	if !failedBefore(st) {
-		set.not(api.ConditionConfigured, api.ReasonJoining, "joining; status.steps shows the progress")
-		set.sumUp()
+		set.setFalse(api.ConditionConfigured, api.ReasonJoining, "joining; status.steps shows the progress")
+		set.summarize()
 	}
 	st.Steps = nil
 	for _, name := range StepNames() {

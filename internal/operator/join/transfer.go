@@ -42,7 +42,7 @@ func (v *Visit) transfer(ctx context.Context, t Transfer) error {
 		}
 		return &paced{ReadCloser: blob, ctx: ctx, pace: t.Pace}, nil
 	}
-	return v.converse(StepTransfer, func(r wicdapi.Runner) error {
+	return v.exchange(StepTransfer, func(r wicdapi.Runner) error {
 		result, err := wicdapi.Send(ctx, r, v.program(wicdapi.CommandReceive), content, open, v.onStep(StepTransfer))
 		if len(result.Altered) > 0 {
 			v.Observer.Altered(paths(files, result.Altered))

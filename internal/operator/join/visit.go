@@ -52,8 +52,8 @@ type Observer interface {
 	Altered(paths []string)
 }
 
-// arrival returns the steps that begin every visit.
-func (v *Visit) arrival() []step {
+// connectSteps returns the steps that begin every visit.
+func (v *Visit) connectSteps() []step {
 	return []step{
 		// The host answers at its address with the pinned key and accepts the operator's key.
 		{StepConnect, 45 * time.Second, v.connect},
@@ -140,7 +140,7 @@ const StepLeave = "Leave"
 
 // connectAndVerify connects, and verifies that the operator's WICD answers.
 func (v *Visit) connectAndVerify(ctx context.Context) error {
-	for _, s := range v.arrival() {
+	for _, s := range v.connectSteps() {
 		if err := v.runStep(ctx, s); err != nil {
 			return err
 		}

@@ -45,6 +45,6 @@ func WriteCondition(ctx context.Context, reader client.Reader, writer client.Sta
 	if !changed {
 		return nil
 	}
-	// Others write conditions, too: a patch of a stale object must fail, and is retried.
+	// Other controllers write conditions, too: a patch of a stale object must fail, and is retried.
 	return writer.Status().Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }

@@ -37,7 +37,7 @@ func TestWatchFollowsRequestedKind(t *testing.T) {
 		{kind("b", ""), nil, false, []string{"watch b"}},
 	} {
 		log = nil
-		err := f.look(t.Context(), func(context.Context) (OptionalKind, error) { return step.kind, step.err })
+		err := f.update(t.Context(), func(context.Context) (OptionalKind, error) { return step.kind, step.err })
 		if (err != nil) != step.fails || !slices.Equal(log, step.want) {
 			t.Errorf("step %d: got %q and %v, want %q, an error: %v", i, log, err, step.want, step.fails)
 		}

@@ -45,14 +45,14 @@ type Informers []Informer
 func (all Informers) Cache() cache.Options {
 	o := cache.Options{ByObject: map[client.Object]cache.ByObject{}, DefaultTransform: Identities, NewInformer: all.newInformer}
 	for _, i := range all {
-		only := cache.ByObject{Transform: i.Transform, Field: i.Field}
+		selection := cache.ByObject{Transform: i.Transform, Field: i.Field}
 		if i.Namespace != "" {
-			only.Namespaces = map[string]cache.Config{i.Namespace: {}}
+			selection.Namespaces = map[string]cache.Config{i.Namespace: {}}
 		}
 		if i.Name != "" {
-			only.Field = fields.OneTermEqualSelector("metadata.name", i.Name)
+			selection.Field = fields.OneTermEqualSelector("metadata.name", i.Name)
 		}
-		o.ByObject[i.Object] = only
+		o.ByObject[i.Object] = selection
 	}
 	return o
 }
@@ -97,8 +97,8 @@ func (i Informer) Transform(o any) (any, error) {
 	return kept, nil
 }
 
-// Of adapts a Keep function for a type.
-func Of[T client.Object](keep func(T) (client.Object, bool)) func(client.Object) (client.Object, bool) {
+// KeepFunc adapts a Keep function for a type.
+func KeepFunc[T client.Object](keep func(T) (client.Object, bool)) func(client.Object) (client.Object, bool) {
 	return func(o client.Object) (client.Object, bool) {
 		if object, ok := o.(T); ok {
 			return keep(object)
@@ -219,7 +219,7 @@ func (all Informers) FreeShares(ctx context.Context, scheme *runtime.Scheme, fro
 		if i.Share == nil {
 			continue
 		}
-		kind, n, err := i.look(ctx, from, scheme)
+		kind, n, err := i.freeDeleted(ctx, from, scheme)
 		switch {
 		case err != nil:
 			log.FromContext(ctx).Info("Listing cached objects failed", "kind", kind, "error", err.Error())
@@ -230,8 +230,8 @@ func (all Informers) FreeShares(ctx context.Context, scheme *runtime.Scheme, fro
 	}
 }
 
-// look removes deleted objects from the share.
-func (i Informer) look(ctx context.Context, from client.Reader, scheme *runtime.Scheme) (name string, cut int, err error) {
+// freeDeleted removes deleted objects from the share.
+func (i Informer) freeDeleted(ctx context.Context, from client.Reader, scheme *runtime.Scheme) (name string, cut int, err error) {
 	kind, err := apiutil.GVKForObject(i.Object, scheme)
 	if err != nil {
 		return "", 0, err
@@ -240,9 +240,9 @@ func (i Informer) look(ctx context.Context, from client.Reader, scheme *runtime.
 	kind.Kind += "List"
 	var list client.ObjectList
 	if _, ok := i.Object.(*unstructured.Unstructured); ok {
-		some := &unstructured.UnstructuredList{}
-		some.SetGroupVersionKind(kind)
-		list = some
+		generic := &unstructured.UnstructuredList{}
+		generic.SetGroupVersionKind(kind)
+		list = generic
 	} else {
 		empty, err := scheme.New(kind)
 		if err != nil {

@@ -17,7 +17,7 @@ func Condition(i *v1alpha1.WindowsInstance, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// HasLeft reports whether an instance's host has left or never joined. Finalizers of others are irrelevant.
+// HasLeft reports whether an instance is being deleted and its host has left or never joined. Finalizers of other programs are ignored.
 func HasLeft(i *v1alpha1.WindowsInstance) bool {
 	return i.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(i, api.Finalizer)
 }

@@ -53,12 +53,12 @@ func (g Gauges) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// readWithin limits the time of a scrape, because the cache may not be ready.
-const readWithin = 5 * time.Second
+// readTimeout limits the time of a scrape, because the cache may not be ready.
+const readTimeout = 5 * time.Second
 
 // Collect implements prometheus.Collector.
 func (g Gauges) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), readWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	err := g.read(ctx, func(name string, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(g.descriptions[name], prometheus.GaugeValue, value, labels...)

@@ -78,13 +78,13 @@ type Unwanted struct{ Reason, Message string }
 // Error implements error.
 func (u *Unwanted) Error() string { return u.Message }
 
-// Follow maintains a watch on the kind that kinds returns. Another namespace or ID replaces the watch, and *Unwanted ends it. With any other
-// error, the kind is unknown and nothing changes. It calls told with the result of each check.
-func Follow(m manager.Manager, ctl controller.Controller, kinds func(context.Context) (OptionalKind, error), told func(context.Context, error)) error {
+// Follow maintains a watch on the kind that kinds returns. Another namespace or ID replaces the watch, and *Unwanted ends it. After any other
+// error, the watch stays. It calls report with the result of each check.
+func Follow(m manager.Manager, ctl controller.Controller, kinds func(context.Context) (OptionalKind, error), report func(context.Context, error)) error {
 	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		f := follower{watch: func(ctx context.Context, k OptionalKind) error { return k.watch(ctx, m, ctl) }}
 		defer f.end()
-		wait.UntilWithContext(ctx, func(ctx context.Context) { told(ctx, f.look(ctx, kinds)) }, DiscoveryInterval)
+		wait.UntilWithContext(ctx, func(ctx context.Context) { report(ctx, f.update(ctx, kinds)) }, DiscoveryInterval)
 		return nil
 	}))
 }
@@ -95,7 +95,8 @@ type follower struct {
 	cancel  context.CancelFunc
 }
 
-func (f *follower) look(ctx context.Context, kinds func(context.Context) (OptionalKind, error)) error {
+// update starts, replaces or ends the watch.
+func (f *follower) update(ctx context.Context, kinds func(context.Context) (OptionalKind, error)) error {
 	k, err := kinds(ctx)
 	var unwanted *Unwanted
 	if errors.As(err, &unwanted) || err == nil && (k.Namespace != f.watched.Namespace || k.ID != f.watched.ID) {
@@ -146,9 +147,9 @@ func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controll
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
 	informers := Informers{{Object: object, Namespace: k.Namespace, Name: k.Name, Keep: k.Keep, Bytes: k.Bytes, Share: k.Share}}
 	byObject := informers.Cache().ByObject
-	only := byObject[object]
-	only.Label = k.Labels
-	byObject[object] = only
+	selection := byObject[object]
+	selection.Label = k.Labels
+	byObject[object] = selection
 	objects, err := cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), ByObject: byObject,
 	})

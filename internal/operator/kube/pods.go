@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podsAtOnce is the number of pods per request. A pod may have 1.5 MB, and a tenant may have many such pods.
-const podsAtOnce = 50
+// podsPage is the number of pods per request. A pod may have 1.5 MB, and a tenant may have many such pods.
+const podsPage = 50
 
 // EachPod reads pods from the API server in pages and calls visit until it returns false.
 func EachPod(ctx context.Context, live client.Reader, visit func(*corev1.Pod) bool, options ...client.ListOption) error {
 	for next := ""; ; {
 		var page corev1.PodList
-		if err := live.List(ctx, &page, append(options, client.Limit(podsAtOnce), client.Continue(next))...); err != nil {
+		if err := live.List(ctx, &page, append(options, client.Limit(podsPage), client.Continue(next))...); err != nil {
 			return fmt.Errorf("listing pods: %w", err)
 		}
 		for i := range page.Items {

@@ -68,7 +68,7 @@ func versionOf(component string, content payload.Manifest) string {
 }
 
 // ErrUnknown means that no API server reports its version. Nodes stay unchanged until one does.
-var ErrUnknown = errors.New("no API server says its version (GET /version)")
+var ErrUnknown = errors.New("no API server reports its version (GET /version)")
 
 // olderMinors is how many minor versions a kubelet may be older than the API server (Kubernetes' version skew policy).
 const olderMinors = 3

@@ -19,9 +19,9 @@ import (
 // Name is the name of every operator's Lease.
 const Name = "windows-machine-config-operator"
 
-// How leader election works. The API servers of a cluster with one control plane are away for a minute when they are updated, and answer late when
-// all hosts join: an operator that gives up then is restarted into the same load. Duration and RenewDeadline are those that OpenShift asks for
-// (CONVENTIONS.md of github.com/openshift/enhancements); with its RetryPeriod of 26 s, another operator would be noticed late.
+// Times of leader election. The API server of a cluster with one control plane node is unavailable for a minute when it is updated, and slow when
+// all hosts join: an operator that gives up then is restarted into the same load. Duration and RenewDeadline are those that OpenShift recommends
+// (CONVENTIONS.md of github.com/openshift/enhancements); with its RetryPeriod of 26 s, another operator would be detected late.
 const (
 	Duration      = 137 * time.Second
 	RenewDeadline = 107 * time.Second
@@ -196,9 +196,9 @@ func (l *Lock) find(ctx context.Context, leases []coordinationv1.Lease) (namespa
 	return "", nil
 }
 
-// laterThan returns the Leases of other namespaces that were renewed after the given time, the latest first.
-func laterThan(all []coordinationv1.Lease, ours string, renewed time.Time) []coordinationv1.Lease {
-	later := slices.DeleteFunc(slices.Clone(all), func(l coordinationv1.Lease) bool { return l.Namespace == ours || !renewal(l).After(renewed) })
+// laterThan returns the Leases of other namespaces that were renewed after the given time, latest first.
+func laterThan(all []coordinationv1.Lease, own string, renewed time.Time) []coordinationv1.Lease {
+	later := slices.DeleteFunc(slices.Clone(all), func(l coordinationv1.Lease) bool { return l.Namespace == own || !renewal(l).After(renewed) })
 	slices.SortFunc(later, func(a, b coordinationv1.Lease) int {
 		return cmp.Or(renewal(b).Compare(renewal(a)), cmp.Compare(a.Namespace, b.Namespace))
 	})
@@ -206,13 +206,13 @@ func laterThan(all []coordinationv1.Lease, ours string, renewed time.Time) []coo
 }
 
 // changed returns the Leases of other namespaces that were taken or renewed in between.
-func changed(before, after []coordinationv1.Lease, ours string) []coordinationv1.Lease {
+func changed(before, after []coordinationv1.Lease, own string) []coordinationv1.Lease {
 	previous := map[string]time.Time{}
 	for _, l := range before {
 		previous[l.Namespace] = renewal(l)
 	}
 	return slices.DeleteFunc(slices.Clone(after), func(l coordinationv1.Lease) bool {
-		return l.Namespace == ours || renewal(l).Equal(previous[l.Namespace])
+		return l.Namespace == own || renewal(l).Equal(previous[l.Namespace])
 	})
 }
 

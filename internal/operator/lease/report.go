@@ -15,8 +15,8 @@ import (
 
 // Interval of updates of the condition while this operator stands by, and the time limit of a write.
 const (
-	reportEvery  = 10 * time.Second
-	reportWithin = 5 * time.Second
+	reportInterval = 10 * time.Second
+	reportTimeout  = 5 * time.Second
 )
 
 // Report sets condition AnotherOperator of WindowsConfig while this operator stands by, and removes it afterwards. It is a Runnable of the manager
@@ -44,7 +44,7 @@ func (r *Report) Start(ctx context.Context) error {
 		case <-r.Lock.Taken():
 			r.write(ctx, "") // an operator that stands by sets it again
 			return nil
-		case <-time.After(reportEvery):
+		case <-time.After(reportInterval):
 			if first := r.Lock.First(); first != "" {
 				r.write(ctx, first)
 			}
@@ -54,7 +54,7 @@ func (r *Report) Start(ctx context.Context) error {
 
 // write sets or removes the condition, if WindowsConfig exists.
 func (r *Report) write(ctx context.Context, first string) {
-	ctx, cancel := context.WithTimeout(ctx, reportWithin)
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	condition := metav1.Condition{Type: api.ConditionAnotherOperator}
 	if first != "" {

@@ -78,7 +78,7 @@ func TestStandbyOperatorReportsItself(t *testing.T) {
 				report := &Report{Lock: l, Reader: c, Writer: c}
 				done := make(chan error, 1)
 				go func() { done <- report.Start(ctx) }()
-				time.Sleep(3 * reportEvery)
+				time.Sleep(3 * reportInterval)
 				if got := condition(t, c); got != standsBy {
 					t.Errorf("the condition says %q, want %q", got, standsBy)
 				}

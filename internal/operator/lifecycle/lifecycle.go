@@ -25,7 +25,7 @@ type Line struct {
 }
 
 // Ended reports whether the last day is over.
-func (l Line) Ended(now time.Time) bool { return !now.Before(l.Over()) }
+func (l Line) Ended(now time.Time) bool { return !now.Before(l.EndOfSupport()) }
 
 // Lines returns the known release lines, by product and then oldest first. Those of OpenShift end with maintenance support: Extended Update
 // Support, a subscription of its own for even versions, lasts for longer, and does not fix the kubelets of this operator.
@@ -54,8 +54,8 @@ func day(year int, month time.Month, d int) time.Time {
 	return time.Date(year, month, d, 0, 0, 0, 0, time.UTC)
 }
 
-// Over returns when the last day is over.
-func (l Line) Over() time.Time { return l.Ends.AddDate(0, 0, 1) }
+// EndOfSupport returns the end of the last day of support.
+func (l Line) EndOfSupport() time.Time { return l.Ends.AddDate(0, 0, 1) }
 
 // Of returns a release line by its name.
 func Of(product, name string) (Line, bool) {
@@ -83,8 +83,8 @@ func OpenShiftOf(minor string) string {
 	return map[string]string{"1.33": "4.20", "1.34": "4.21", "1.35": "4.22", "1.36": "5.0", "1.37": "5.1"}[minor]
 }
 
-// KeptFor returns the OpenShift line for whose sake nodes of a Kubernetes line are offered after its end.
-func KeptFor(l Line) (Line, bool) {
+// OpenShiftLine returns the OpenShift line that is based on a Kubernetes line and may be supported for longer.
+func OpenShiftLine(l Line) (Line, bool) {
 	if l.Product != Kubernetes {
 		return Line{}, false
 	}

@@ -92,9 +92,9 @@ type Node struct {
 	Cordoned, Upgrading, RebootDue bool
 }
 
-// isOriginals reports whether the original operator configured the node: its versions look like 10.20.1-0a1b2c3 or, if built from a modified tree,
+// isFromOriginal reports whether the original operator configured the node: its versions look like 10.20.1-0a1b2c3 and, if built from a modified tree,
 // end with -dirty.
-func (n Node) isOriginals() bool {
+func (n Node) isFromOriginal() bool {
 	ok, _ := regexp.MatchString(`^[0-9]+\.[0-9]+\.[0-9]+-[0-9a-f]{7}(-dirty)?$`, n.Version) // only an invalid pattern fails
 	return ok
 }
@@ -108,8 +108,8 @@ func Judge(c Cluster) []Finding {
 	judgeCluster(c, add)
 	judgeOperator(c, add)
 	judgeHosts(c, add)
-	for what, reason := range c.Unread {
-		add(Unknown, what, "could not be read: %s", reason)
+	for object, reason := range c.Unread {
+		add(Unknown, object, "could not be read: %s", reason)
 	}
 	for _, l := range c.Leftovers {
 		add(Afterwards, l, "used only by the original operator: delete it when every node has a version of this operator")
@@ -184,7 +184,7 @@ func judgeHosts(c Cluster, add adder) {
 	moved := 0
 	for _, n := range c.Nodes {
 		judgeNode(c, n, add)
-		if n.isOriginals() {
+		if n.isFromOriginal() {
 			moved++
 		}
 	}
@@ -197,10 +197,10 @@ func judgeHosts(c Cluster, add adder) {
 func judgeNode(c Cluster, n Node, add adder) {
 	about := "Node " + n.Name
 	switch {
-	case !n.isOriginals() && n.Version == "":
+	case !n.isFromOriginal() && n.Version == "":
 		add(Changes, about, "the original operator has not finished configuring it: this operator joins it without a drain if it is not Ready")
 		return
-	case !n.isOriginals():
+	case !n.isFromOriginal():
 		add(Stays, about, "has version %s, which is not a version of the original operator", n.Version)
 		return
 	case n.Upgrading || n.DesiredVersion != "" && n.DesiredVersion != n.Version:

@@ -48,7 +48,7 @@ const (
 
 type reader struct {
 	client.Reader
-	is *Cluster
+	cluster *Cluster
 }
 
 // Read reads a cluster. Unread has what could not be read; an error means that the context ended. Releases are this operator's, and server is the API
@@ -71,9 +71,9 @@ func Read(ctx context.Context, r client.Reader, namespace string, releases []kub
 
 // get reads an object in the namespace; false means that it does not exist or could not be read.
 func (r reader) get(ctx context.Context, name string, object client.Object, kind string) bool {
-	err := r.Get(ctx, types.NamespacedName{Namespace: r.is.Namespace, Name: name}, object)
+	err := r.Get(ctx, types.NamespacedName{Namespace: r.cluster.Namespace, Name: name}, object)
 	if err != nil && !apierrors.IsNotFound(err) {
-		r.is.Unread[kind+" "+r.is.Namespace+"/"+name] = err.Error()
+		r.cluster.Unread[kind+" "+r.cluster.Namespace+"/"+name] = err.Error()
 	}
 	return err == nil
 }
@@ -86,7 +86,7 @@ func (r reader) deployment(ctx context.Context) {
 	}
 	container := d.Spec.Template.Spec.Containers[0]
 	if slices.ContainsFunc(container.Args, func(a string) bool { return strings.HasPrefix(a, "--payload-dir") }) {
-		r.is.Installed = true
+		r.cluster.Installed = true
 		return
 	}
 	current := &Operator{Name: d.Namespace + "/" + d.Name, Environment: map[string]string{}}
@@ -100,7 +100,7 @@ func (r reader) deployment(ctx context.Context) {
 			current.Environment[e.Name] = e.Value
 		}
 	}
-	r.is.Operator = current
+	r.cluster.Operator = current
 }
 
 // network reports whether this operator could work with the pod network.
@@ -108,9 +108,9 @@ func (r reader) network(ctx context.Context) {
 	err := r.checkNetwork(ctx)
 	switch {
 	case errors.Is(err, desired.ErrNetwork):
-		r.is.NetworkFault = err.Error()
+		r.cluster.NetworkFault = err.Error()
 	case err != nil:
-		r.is.Unread["Pod network"] = err.Error()
+		r.cluster.Unread["Pod network"] = err.Error()
 	}
 }
 
@@ -124,7 +124,7 @@ func (r reader) checkNetwork(ctx context.Context) error {
 	if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		return err
 	}
-	current, err := cluster.Read(ctx, r, cluster.Connection{}, r.is.Namespace, config.Spec)
+	current, err := cluster.Read(ctx, r, cluster.Connection{}, r.cluster.Namespace, config.Spec)
 	if err != nil {
 		return err
 	}
@@ -138,36 +138,36 @@ func (r reader) checkNetwork(ctx context.Context) error {
 func (r reader) key(ctx context.Context) {
 	var secret corev1.Secret
 	if !r.get(ctx, api.PrivateKeySecret, &secret, "Secret") {
-		if _, unread := r.is.Unread["Secret "+r.is.Namespace+"/"+api.PrivateKeySecret]; !unread {
-			r.is.KeyFault = "does not exist: create it with key " + api.PrivateKeyKey
+		if _, unread := r.cluster.Unread["Secret "+r.cluster.Namespace+"/"+api.PrivateKeySecret]; !unread {
+			r.cluster.KeyFault = "does not exist: create it with key " + api.PrivateKeyKey
 		}
 		return
 	}
 	signer, err := remote.ParsePrivateKey(secret.Data[api.PrivateKeyKey])
 	if err != nil {
-		r.is.KeyFault = err.Error()
+		r.cluster.KeyFault = err.Error()
 		return
 	}
 	// Same as the original operator's annotation pub-key-hash: the authorized_keys line without its newline.
 	sum := sha256.Sum256(bytes.TrimSuffix(ssh.MarshalAuthorizedKey(signer.PublicKey()), []byte("\n")))
-	r.is.Key = hex.EncodeToString(sum[:])
+	r.cluster.Key = hex.EncodeToString(sum[:])
 }
 
 func (r reader) entries(ctx context.Context) {
 	var cm corev1.ConfigMap
 	if r.get(ctx, api.InstancesConfigMap, &cm, "ConfigMap") {
-		r.is.Entries, r.is.EntryFaults = source.CheckEntries(cm.Data, cm.BinaryData)
+		r.cluster.Entries, r.cluster.EntryFaults = source.CheckEntries(cm.Data, cm.BinaryData)
 	}
 }
 
 func (r reader) nodes(ctx context.Context) {
 	var list corev1.NodeList
 	if err := r.List(ctx, &list, client.MatchingLabels{corev1.LabelOSStable: "windows"}); err != nil {
-		r.is.Unread["Nodes"] = err.Error()
+		r.cluster.Unread["Nodes"] = err.Error()
 		return
 	}
 	for i := range list.Items {
-		r.is.Nodes = append(r.is.Nodes, nodeOf(&list.Items[i]))
+		r.cluster.Nodes = append(r.cluster.Nodes, nodeOf(&list.Items[i]))
 	}
 }
 
@@ -197,16 +197,16 @@ func (r reader) machines(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		r.is.Unread["Machines"] = err.Error()
+		r.cluster.Unread["Machines"] = err.Error()
 		return
 	}
 	for i := range list.Items {
 		m, err := machines.Read(&list.Items[i])
 		switch {
 		case err != nil:
-			r.is.Unread["Machine "+machines.ID(m.Namespace, m.Name)] = err.Error()
+			r.cluster.Unread["Machine "+machines.ID(m.Namespace, m.Name)] = err.Error()
 		case !m.Ignored:
-			r.is.Machines = append(r.is.Machines, machines.ID(m.Namespace, m.Name))
+			r.cluster.Machines = append(r.cluster.Machines, machines.ID(m.Namespace, m.Name))
 		}
 	}
 }
@@ -216,12 +216,12 @@ func (r reader) machines(ctx context.Context) {
 func (r reader) leftovers(ctx context.Context) {
 	for _, name := range []string{lockConfigMap, hostKeysMap} {
 		if r.get(ctx, name, &corev1.ConfigMap{}, "ConfigMap") {
-			r.is.Leftovers = append(r.is.Leftovers, fmt.Sprintf("ConfigMap %s/%s", r.is.Namespace, name))
+			r.cluster.Leftovers = append(r.cluster.Leftovers, fmt.Sprintf("ConfigMap %s/%s", r.cluster.Namespace, name))
 		}
 	}
 	for _, name := range []string{daemonSecret, tlsSecret} {
 		if r.get(ctx, name, &corev1.Secret{}, "Secret") {
-			r.is.Leftovers = append(r.is.Leftovers, fmt.Sprintf("Secret %s/%s", r.is.Namespace, name))
+			r.cluster.Leftovers = append(r.cluster.Leftovers, fmt.Sprintf("Secret %s/%s", r.cluster.Namespace, name))
 		}
 	}
 }

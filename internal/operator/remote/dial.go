@@ -62,7 +62,7 @@ func resolve(ctx context.Context, address string, lookup func(context.Context, s
 		}
 	}
 	if len(v4) == 0 {
-		return nil, fmt.Errorf("it has only IPv6 addresses (%s), Windows nodes are reached over IPv4", join(found))
+		return nil, fmt.Errorf("the host has only IPv6 addresses (%s); Windows nodes require IPv4", join(found))
 	}
 	return v4, nil
 }
@@ -117,9 +117,9 @@ func dialError(ctx context.Context, t Target, k Kind, err error) error {
 }
 
 type attempt struct {
-	target Target
-	shown  ssh.PublicKey // nil until the host has proved that it owns the key
-	asked  bool          // authentication has started
+	target         Target
+	shown          ssh.PublicKey // nil until the host has proved that it owns the key
+	authenticating bool          // authentication has started
 }
 
 func (a *attempt) config() *ssh.ClientConfig {
@@ -187,22 +187,22 @@ func (a *attempt) checkHostKey(_ string, _ net.Addr, shown ssh.PublicKey) error 
 	a.shown = shown
 	pinned := a.target.HostKey
 	if pinned == nil {
-		return a.checkStranger(shown)
+		return a.checkUnknownHost(shown)
 	}
 	if bytes.Equal(pinned.Marshal(), shown.Marshal()) {
 		return nil
 	}
 	return &Error{Kind: HostKeyChanged, Host: hostPort(a.target), HostKey: shown,
-		Err: fmt.Errorf("it shows the host key %s, pinned is %s", describe(shown), describe(pinned))}
+		Err: fmt.Errorf("the host presents key %s, but %s is pinned", describe(shown), describe(pinned))}
 }
 
-// checkStranger checks the key of a host without a pinned key: a key that would later be rejected as pinned key must not be trusted at first contact.
-func (a *attempt) checkStranger(shown ssh.PublicKey) error {
+// checkUnknownHost checks the key of a host without a pinned key: a key that would later be rejected as pinned key must not be trusted at first contact.
+func (a *attempt) checkUnknownHost(shown ssh.PublicKey) error {
 	if weakness := unsuitableHostKey(shown); weakness != "" {
-		return &Error{Kind: HostKeyUnsuitable, Host: hostPort(a.target), Err: fmt.Errorf("its host key is %s, needed are %d bits of RSA or more", weakness, minRSABits)}
+		return &Error{Kind: HostKeyUnsuitable, Host: hostPort(a.target), Err: fmt.Errorf("the host key is %s; RSA keys require at least %d bits", weakness, minRSABits)}
 	}
 	if a.target.KnownOnly {
-		return &Error{Kind: HostKeyUnknown, Host: hostPort(a.target), HostKey: shown, Err: fmt.Errorf("the host key that it shows is not known, %s", describe(shown))}
+		return &Error{Kind: HostKeyUnknown, Host: hostPort(a.target), HostKey: shown, Err: fmt.Errorf("the host presents unknown key %s", describe(shown))}
 	}
 	return nil
 }
@@ -214,13 +214,13 @@ func (a *attempt) beforeLogin(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) 
 	var err error
 	switch {
 	case slices.Contains(c.PartialSuccessMethods, method):
-		err = bounded(fmt.Errorf("it accepts %s but wants more (%s)", offered, strings.Join(c.AllowedMethods, ", ")))
+		err = bounded(fmt.Errorf("the host accepts %s but requires more (%s)", offered, strings.Join(c.AllowedMethods, ", ")))
 	case slices.Contains(c.TriedMethods, method):
-		err = fmt.Errorf("it refuses %s", offered)
+		err = fmt.Errorf("the host refuses %s", offered)
 	case !slices.Contains(c.AllowedMethods, method):
-		err = bounded(fmt.Errorf("it takes no keys, only %s; tried was %s", strings.Join(c.AllowedMethods, ", "), offered))
+		err = bounded(fmt.Errorf("the host accepts no keys, only %s; tried %s", strings.Join(c.AllowedMethods, ", "), offered))
 	default:
-		a.asked = true
+		a.authenticating = true
 		return nil, nil
 	}
 	return nil, &Error{Kind: Authentication, Host: hostPort(a.target), Err: err}
@@ -234,7 +234,7 @@ func (a *attempt) kind(err error) Kind {
 		return Timeout
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &n):
 		return Lost
-	case a.asked: // disconnected with a message, as OpenSSH does after too many failures
+	case a.authenticating: // disconnected with a message, as OpenSSH does after too many failures
 		return Authentication
 	default:
 		return Protocol

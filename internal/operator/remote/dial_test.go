@@ -128,7 +128,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 			target: rawHost(&ssh.ServerConfig{PasswordCallback: func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
 				return nil, errors.New("no")
 			}}, nil),
-			want: Authentication, says: []string{"takes no keys, only password"},
+			want: Authentication, says: []string{"accepts no keys, only password"},
 		},
 		"key and password": { // https://man.openbsd.org/sshd_config#AuthenticationMethods
 			target: rawHost(&ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
@@ -136,7 +136,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 					PasswordCallback: func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) { return nil, nil },
 				}}
 			}}, nil),
-			want: Authentication, says: []string{"wants more (password)"},
+			want: Authentication, says: []string{"requires more (password)"},
 		},
 		"disconnected after the first refusal": {
 			target: rawHost(&ssh.ServerConfig{MaxAuthTries: 1, PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// Kind is why a host cannot be reached, or the connection was lost: a reason of condition Reachable.
+// Kind is the cause why a host cannot be reached or the connection was lost: a reason of condition Reachable.
 type Kind string
 
 // The kinds of Error.
@@ -42,25 +42,25 @@ func (k Kind) advice() string {
 	case Unresolvable:
 		return "use an IPv4 address, or a name that DNS resolves to one"
 	case Refused:
-		return "start the OpenSSH server on the host and let it listen on this port"
+		return "start the OpenSSH server on the host and configure it to listen on this port"
 	case Unreachable:
 		return "check that the host is on and that its network is routed from here"
 	case Timeout:
 		return "check that the host is on and not overloaded, and that firewalls let its SSH port through"
 	case Protocol:
-		return "let OpenSSH 7.7 or later listen on this port, with its default algorithms"
+		return "run OpenSSH 7.7 or later on this port, with its default algorithms"
 	case Authentication:
 		return `check the user name, and that the public key is in C:\ProgramData\ssh\administrators_authorized_keys, ` +
 			"which only SYSTEM and Administrators may be able to write"
 	case HostKeyChanged:
 		return "if the host was reinstalled, compare the fingerprint there " +
 			`(ssh-keygen -lf C:\ProgramData\ssh\ssh_host_ed25519_key.pub) and replace the pinned key; ` +
-			"if not, somebody may be in between"
+			"if not, another machine may be impersonating it"
 	case HostKeyUnknown:
 		return `compare the fingerprint with that on the host's console (ssh-keygen -lf C:\ProgramData\ssh\ssh_host_ed25519_key.pub), ` +
-			"and pin the key if they are the same"
+			"and pin the key if they match"
 	case HostKeyUnsuitable:
-		return `make an Ed25519 key on the host (ssh-keygen -A) and let sshd_config name it (HostKey)`
+		return `create an Ed25519 host key (ssh-keygen -A) and name it in sshd_config (HostKey)`
 	case Lost:
 		return "it may have rebooted, or the network failed; try again"
 	}

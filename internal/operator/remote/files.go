@@ -63,17 +63,17 @@ func (f *Files) Path(name string) (path string, err error) {
 	return strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", `\`), err
 }
 
-func (f *Files) do(what, name string, call func() error) (err error) {
+func (f *Files) do(action, name string, call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // see put
-			err = fmt.Errorf("%s %s: the host's answers make no sense: %v", what, name, p)
+			err = fmt.Errorf("%s %s: the host sent invalid responses: %v", action, name, p)
 		}
 	}()
 	if err := call(); err != nil {
 		if f.session.answers.exhausted() {
-			err = fmt.Errorf("the host answered with more than %d MiB", maxAnswers>>20)
+			err = fmt.Errorf("the host sent more than %d MiB", maxAnswers>>20)
 		}
-		return fmt.Errorf("%s %s: %w", what, name, err)
+		return fmt.Errorf("%s %s: %w", action, name, err)
 	}
 	return nil
 }

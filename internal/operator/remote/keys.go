@@ -48,8 +48,8 @@ func ParsePrivateKey(text []byte) (ssh.Signer, error) {
 }
 
 func keyError(found string) error {
-	return fmt.Errorf("reading the private key: found %s; needed is an unencrypted Ed25519, ECDSA or RSA (%d bits or more) "+
-		"private key in PEM form, as made by: ssh-keygen -t ed25519 -N '' -f key", found, minRSABits)
+	return fmt.Errorf("reading the private key: found %s; required is an unencrypted Ed25519, ECDSA or RSA (%d bits or more) "+
+		"private key in PEM format, as created by: ssh-keygen -t ed25519 -N '' -f key", found, minRSABits)
 }
 
 // findPrivateKey returns the first PEM block with a private key, or nil and a description of what was found instead.
@@ -167,7 +167,7 @@ func unsuitableHostKey(key ssh.PublicKey) string {
 }
 
 func hostKeyError(found string) error {
-	return fmt.Errorf("reading the host key: found %s; needed is one line such as \"ssh-ed25519 AAAA...\" of type Ed25519, "+
+	return fmt.Errorf("reading the host key: found %s; required is one line such as \"ssh-ed25519 AAAA...\" of type Ed25519, "+
 		`ECDSA or RSA (%d bits or more), as in the host's file C:\ProgramData\ssh\ssh_host_ed25519_key.pub`, found, minRSABits)
 }
 

@@ -43,7 +43,7 @@ type hostPattern struct {
 	name      string // may contain * and ?; empty if hashed
 	salt, sum []byte
 	port      string
-	isExcept  bool // excludes matching hosts from the line
+	isNegated bool // excludes matching hosts from the line
 }
 
 // ParseKnownHosts parses host keys in the format of ssh-keyscan and OpenSSH's known_hosts (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT): names, hashed
@@ -59,7 +59,7 @@ func ParseKnownHosts(text string) KnownHosts {
 		}
 		known, err := parseKnownHost(fields)
 		if patterns += known.patterns(); patterns > maxPatterns {
-			known, err = knownLine{}, fmt.Errorf("there are more than %d hashed names and patterns, too many to compare; name the hosts as ssh-keyscan does without -H", maxPatterns)
+			known, err = knownLine{}, fmt.Errorf("there are more than %d hashed names and patterns, too many to compare; use plain names, as ssh-keyscan writes without -H", maxPatterns)
 		}
 		if err != nil {
 			known.err = fmt.Errorf("line %d: %w", number, err)
@@ -99,9 +99,9 @@ func (k KnownHosts) Find(host string) (ssh.PublicKey, error) {
 		case line.err != nil:
 			return nil, line.err
 		case port != defaultPort:
-			elsewhere = fmt.Errorf("its key is there for port %s only; write it down for port 22", port)
+			elsewhere = fmt.Errorf("its key is listed for port %s only; list it for port 22", port)
 		case keys[line.key.Type()] != nil && !bytes.Equal(keys[line.key.Type()].Marshal(), line.key.Marshal()):
-			return nil, fmt.Errorf("there are two keys of type %s for it; leave one", line.key.Type())
+			return nil, fmt.Errorf("two keys of type %s are listed for it; remove one", line.key.Type())
 		default:
 			keys[line.key.Type()] = line.key
 		}
@@ -165,32 +165,32 @@ func parseHost(text string) (h hostPattern, err error) {
 		return parseHash(text)
 	}
 	h.port = defaultPort
-	text, h.isExcept = strings.CutPrefix(text, "!")
+	text, h.isNegated = strings.CutPrefix(text, "!")
 	h.name = text
 	if inside, isBracketed := strings.CutPrefix(text, "["); isBracketed {
 		if h.name, h.port, isBracketed = strings.Cut(inside, "]:"); !isBracketed || h.port == "" || strings.Trim(h.port, "0123456789") != "" {
-			return h, fmt.Errorf("%.60q is no name with a port", text)
+			return h, fmt.Errorf("%.60q is not a name with a port", text)
 		}
 	}
 	h.name = canonical(h.name)
-	isOfName := func(r rune) bool {
+	isNameRune := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_:*?%", r)
 	}
-	if strings.TrimFunc(h.name, isOfName) != "" || h.name == "" {
-		return h, fmt.Errorf("%.60q is no name of a host", text)
+	if strings.TrimFunc(h.name, isNameRune) != "" || h.name == "" {
+		return h, fmt.Errorf("%.60q is not a host name", text)
 	}
 	return h, nil
 }
 
 // parseHash parses a hashed name: |1|<salt>|<HMAC-SHA1 of the name>, both in base64.
 func parseHash(text string) (h hostPattern, err error) {
-	const advice = "; make the lines with ssh-keyscan without -H"
+	const advice = "; create the lines with ssh-keyscan without -H"
 	if fips140.Enforced() {
 		return h, errors.New("its name is hashed with SHA-1, which is not allowed in FIPS 140-3 mode" + advice)
 	}
 	parts := strings.Split(text, "|")
 	if len(parts) != 4 || parts[1] != "1" {
-		return h, errors.New("its name is hashed in a way that is not known" + advice)
+		return h, errors.New("its name is hashed with an unknown method" + advice)
 	}
 	h.salt, err = base64.StdEncoding.DecodeString(parts[2])
 	if err == nil {
@@ -205,7 +205,7 @@ func parseHash(text string) (h hostPattern, err error) {
 // patterns returns how many host patterns of the line must be compared with each host.
 func (l knownLine) patterns() (n int) {
 	for _, h := range l.hosts {
-		if h.salt != nil || h.isExcept || strings.ContainsAny(h.name, "*?") {
+		if h.salt != nil || h.isNegated || strings.ContainsAny(h.name, "*?") {
 			n++
 		}
 	}
@@ -217,9 +217,9 @@ func (l knownLine) portOf(host string) (port string, ok bool) {
 	for _, h := range l.hosts {
 		at, matches := h.portOf(host)
 		switch {
-		case matches && h.isExcept && at == defaultPort:
+		case matches && h.isNegated && at == defaultPort:
 			return "", false
-		case matches && !h.isExcept && port != defaultPort:
+		case matches && !h.isNegated && port != defaultPort:
 			port, ok = at, true
 		}
 	}

@@ -50,7 +50,7 @@ func put(s *ssh.Session, name string, r io.Reader, size int64) error {
 	defer c.Close()
 	err = c.put(name, r, size)
 	if c.answers.exhausted() {
-		err = fmt.Errorf("the host answered with more than %d MiB", maxAnswers>>20)
+		err = fmt.Errorf("the host sent more than %d MiB", maxAnswers>>20)
 	}
 	return err
 }
@@ -60,13 +60,13 @@ func (c *sftpSession) put(name string, r io.Reader, size int64) (err error) {
 	// not end the operator for all hosts.
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the host's answers make no sense: %v", p)
+			err = fmt.Errorf("the host sent invalid responses: %v", p)
 		}
 	}()
 	switch existing, err := stat(c.Client, name); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return fmt.Errorf("looking for it: %w", err)
+		return fmt.Errorf("checking for an existing file: %w", err)
 	case existing.Mode().IsRegular() && existing.Size() == size:
 		return nil
 	}
@@ -99,7 +99,7 @@ func startSFTP(s *ssh.Session) (*sftpSession, error) {
 		return nil, err
 	}
 	if err := s.RequestSubsystem("sftp"); err != nil {
-		return nil, fmt.Errorf("starting SFTP, which the host's sshd_config has to name as a subsystem: %w", err)
+		return nil, fmt.Errorf("starting SFTP, which sshd_config on the host must define as a subsystem: %w", err)
 	}
 	b := bufio.NewReader(out)
 	a := &answers{from: b, waiting: b}
@@ -122,8 +122,8 @@ func (a *answers) explain(err error) error {
 	if len(head) == 0 || len(head) > 4 && head[0] == 0 && head[4] == versionPacket {
 		return fmt.Errorf("starting SFTP: %w", err)
 	}
-	return fmt.Errorf(`starting SFTP: the host writes %s before SFTP begins (%w); let no profile of the shell write anything `+
-		`(of PowerShell, $PSHOME\profile.ps1 and those in the user's Documents), or remove the value DefaultShell of registry key HKLM\SOFTWARE\OpenSSH`,
+	return fmt.Errorf(`starting SFTP: the host writes %s before SFTP begins (%w); remove the output from the shell's profiles `+
+		`(for PowerShell, $PSHOME\profile.ps1 and those in the user's Documents), or remove the value DefaultShell of registry key HKLM\SOFTWARE\OpenSSH`,
 		strconv.QuoteToASCII(string(head)), err)
 }
 
@@ -179,7 +179,7 @@ func (c *sftpSession) list(folder string) []fs.FileInfo {
 func write(c *sftp.Client, part string, r io.Reader, size int64) error {
 	f, err := c.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err == nil && f == nil { // for an absent file, the library treats success without a handle as success
-		err = errors.New("the host answered without a handle")
+		err = errors.New("the host responded without a handle")
 	}
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", part, err)
@@ -189,7 +189,7 @@ func write(c *sftp.Client, part string, r io.Reader, size int64) error {
 	if err == nil && n != size {
 		err = fmt.Errorf("the content does not have the %d bytes announced", size)
 	}
-	if _, can := c.HasExtension(fsync); can && err == nil {
+	if _, supported := c.HasExtension(fsync); supported && err == nil {
 		err = f.Sync()
 	}
 	if closing := f.Close(); err == nil {
@@ -214,7 +214,7 @@ func stat(c *sftp.Client, name string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	if attributes, _ := info.Sys().(*sftp.FileStat); attributes == nil {
-		return nil, errors.New("the host answered without attributes")
+		return nil, errors.New("the host responded without attributes")
 	}
 	return info, nil
 }
@@ -240,14 +240,14 @@ func rename(c *sftp.Client, part, name string) error {
 }
 
 func renameOnce(c *sftp.Client, part, name string) error {
-	if _, can := c.HasExtension(posixRename); can {
+	if _, supported := c.HasExtension(posixRename); supported {
 		return c.PosixRename(part, name)
 	}
 	_ = c.Remove(name) // SFTP's standard rename refuses to replace a file
 	return c.Rename(part, name)
 }
 
-// isRefused reports whether the host answered that it cannot do something now. Which of the two codes it uses depends on Windows' error.
+// isRefused reports whether the host responded that it cannot do something now. Which of the two codes it uses depends on the error of Windows.
 func isRefused(err error) bool {
 	var status *sftp.StatusError
 	return errors.Is(err, fs.ErrPermission) || errors.As(err, &status) && status.FxCode() == sftp.ErrSSHFxFailure
@@ -260,9 +260,9 @@ const partSuffix = ".part"
 func (c *sftpSession) removeParts(name string) {
 	folder := path.Dir(name)
 	for _, e := range c.list(folder) {
-		random, ours := strings.CutPrefix(e.Name(), path.Base(name)+".")
+		random, sameName := strings.CutPrefix(e.Name(), path.Base(name)+".")
 		random, part := strings.CutSuffix(random, partSuffix)
-		if ours && part && len(random) == len(rand.Text()) {
+		if sameName && part && len(random) == len(rand.Text()) {
 			_ = c.Remove(path.Join(folder, e.Name()))
 		}
 	}

@@ -95,7 +95,7 @@ func (out *output) Write(p []byte) (int, error) {
 	}
 	n, err := out.to.Write(p)
 	if err != nil {
-		out.fail(fmt.Errorf("handing on its output: %w", err))
+		out.fail(fmt.Errorf("writing its output: %w", err))
 	}
 	return n, err
 }

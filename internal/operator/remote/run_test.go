@@ -326,7 +326,7 @@ func TestCallersFailuresEndTheCommand(t *testing.T) {
 	if err := h.Run(t.Context(), "cat", in, nil); !errors.Is(err, broken) || !strings.Contains(err.Error(), "reading its input") {
 		t.Errorf("got %v, want the failed read", err)
 	}
-	if err := h.Run(t.Context(), "flood", nil, errWriter{broken}); !errors.Is(err, broken) || !strings.Contains(err.Error(), "handing on its output") {
+	if err := h.Run(t.Context(), "flood", nil, errWriter{broken}); !errors.Is(err, broken) || !strings.Contains(err.Error(), "writing its output") {
 		t.Errorf("got %v, want the failed write", err)
 	}
 	if err := h.Run(t.Context(), "echo short", nil, errWriter{broken}); !errors.Is(err, broken) {

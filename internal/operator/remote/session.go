@@ -24,43 +24,43 @@ func (h *Host) end(cause error) {
 func (h *Host) watch() {
 	err := h.client.Wait()
 	if errors.Is(err, io.EOF) {
-		err = errors.New("the host closed it")
+		err = errors.New("the host closed the connection")
 	}
 	h.end(bounded(err))
 }
 
-// keepAlive sends a request at every interval, and closes the connection after too many intervals without a sign of life. Any byte received is one:
-// the answer may be queued behind a long transfer.
+// keepAlive sends a request at every interval, and closes the connection after too many intervals without any data from the host. Any byte counts,
+// because the response may be queued behind a long transfer.
 func (h *Host) keepAlive() {
 	tick := time.NewTicker(h.options.KeepAlive)
 	defer tick.Stop()
-	var asking atomic.Bool
-	unanswered, heard := 0, h.conn.in.Load()
+	var pending atomic.Bool
+	unanswered, received := 0, h.conn.in.Load()
 	for {
 		select {
 		case <-h.dead:
 			return
 		case <-tick.C:
 		}
-		if now := h.conn.in.Load(); now != heard {
-			unanswered, heard = 0, now
+		if now := h.conn.in.Load(); now != received {
+			unanswered, received = 0, now
 		}
 		if unanswered == h.options.KeepAliveMisses {
-			h.end(fmt.Errorf("no sign of life for %s", time.Duration(unanswered)*h.options.KeepAlive))
+			h.end(fmt.Errorf("no data received for %s", time.Duration(unanswered)*h.options.KeepAlive))
 			return
 		}
 		unanswered++
-		if asking.CompareAndSwap(false, true) { // TCP itself retransmits an unanswered request
+		if pending.CompareAndSwap(false, true) { // TCP itself retransmits an unanswered request
 			go func() {
-				defer asking.Store(false)
-				_ = h.ask()
+				defer pending.Store(false)
+				_ = h.probe()
 			}()
 		}
 	}
 }
 
-// ask sends a request that the host must answer, in whatever way. It returns when the answer has arrived or the connection has ended.
-func (h *Host) ask() error {
+// probe sends a request to which the host must respond in some way. It returns when the response has arrived or the connection has ended.
+func (h *Host) probe() error {
 	_, _, err := h.client.SendRequest("keepalive@openssh.com", true, nil)
 	return err
 }
@@ -69,13 +69,13 @@ func (h *Host) ask() error {
 // the stream, so explain sends a request to the host.
 func (h *Host) explain(err error) error {
 	answer := make(chan error, 1)
-	go func() { answer <- h.ask() }()
+	go func() { answer <- h.probe() }()
 	select {
 	case lost := <-answer:
 		if lost == nil {
 			return err
 		}
-		h.end(errors.New("the host closed it"))
+		h.end(errors.New("the host closed the connection"))
 	case <-h.dead:
 	case <-time.After(h.options.Grace):
 		return err

@@ -28,7 +28,7 @@ func TestSilentHostIsLostAfterThreeUnansweredQuestions(t *testing.T) {
 		start := time.Now()
 		err := h.Run(t.Context(), "exit 0", nil, nil)
 		e := expectKind(t, err, Lost)
-		if !strings.Contains(e.Error(), "no sign of life for 30s") {
+		if !strings.Contains(e.Error(), "no data received for 30s") {
 			t.Errorf("got %v", e)
 		}
 		if d := time.Since(start); d < 30*time.Second || d > 41*time.Second {

@@ -25,7 +25,7 @@ func newBudget(f Fleet) *budget {
 			continue
 		}
 		b.nodes++
-		if h.isOut() || h.holdsPlace() || h.fellSick(f.Policy.Version) { // or soon will be
+		if h.isOut() || h.holdsPlace() || h.failedSoon(f.Policy.Version) { // or soon will be
 			b.out++
 		}
 		if h.holdsPlace() || h.Settles.After(f.Now) {

@@ -89,7 +89,7 @@ func (p *planner) countReporting(h *Host) {
 // canary or the node failed soon after it got the version.
 func (p *planner) countSick(h *Host) {
 	since := h.Node.SickSince
-	if since.IsZero() || h.Since.IsZero() || p.Policy.Canary == nil && !h.fellSick(p.Policy.Version) {
+	if since.IsZero() || h.Since.IsZero() || p.Policy.Canary == nil && !h.failedSoon(p.Policy.Version) {
 		return
 	}
 	at := later(since, h.Since).Add(p.Policy.soak())
@@ -104,9 +104,9 @@ func (p *planner) countSick(h *Host) {
 	p.first.sick[h.Name] = fmt.Sprintf("the node got the version and has not worked since %s: %s", since.UTC().Format(time.RFC3339), what)
 }
 
-// fellSick reports whether the node got a version and reported a failure soon after. It counts as out of service, because the next node would likely
+// failedSoon reports whether the node got a version and reported a failure soon after. It counts as out of service, because the next node would likely
 // fail, too.
-func (h *Host) fellSick(version string) bool {
+func (h *Host) failedSoon(version string) bool {
 	return h.isAt(version) && !h.Node.SickSince.IsZero() && !h.Since.IsZero() && h.Node.SickSince.Before(h.Since.Add(defaultSoak))
 }
 

@@ -19,16 +19,16 @@ type Step struct {
 	At time.Time
 }
 
-// Forecast returns the order in which actions begin if each succeeds and each that takes a node out of service lasts takes. Joins and staging take no
-// time here. Hosts that still wait at the end wait for something that does not happen on its own. end is when the last action is done.
-func Forecast(f Fleet, takes time.Duration) (steps []Step, waiting map[string]Next, end time.Time) {
+// Forecast returns the order in which actions begin if each of them succeeds, and each one that takes a node out of service lasts actionDuration. Joins
+// and staging take no time. Hosts that still wait at the end need a change from outside. end is when the last action is done.
+func Forecast(f Fleet, actionDuration time.Duration) (steps []Step, waiting map[string]Next, end time.Time) {
 	f = f.clone()
 	end = f.Now
 	for range 8*len(f.Hosts) + 8 { // each host has a few actions, with a possible wait between them
 		plan := Decide(f)
 		waiting = map[string]Next{}
 		done := map[string]Next{}
-		lasts := time.Duration(0)
+		elapsed := time.Duration(0)
 		for _, name := range slices.Sorted(maps.Keys(plan.Hosts)) {
 			next := plan.Hosts[name]
 			if !next.Begin {
@@ -38,12 +38,12 @@ func Forecast(f Fleet, takes time.Duration) (steps []Step, waiting map[string]Ne
 			steps = append(steps, Step{Host: name, Plan: next.Plan, At: f.Now})
 			done[name] = next
 			if next.Action != v1alpha1.ActionJoin && next.Action != v1alpha1.ActionStage {
-				lasts = takes
+				elapsed = actionDuration
 			}
 		}
 		switch {
 		case len(done) > 0:
-			f.Now = f.Now.Add(lasts)
+			f.Now = f.Now.Add(elapsed)
 			f.finish(done)
 			end = f.Now
 		case plan.Again.After(f.Now):

@@ -13,11 +13,11 @@ import (
 )
 
 type need struct {
-	host       *Host
-	action     v1alpha1.PlanAction
-	disruption v1alpha1.PlanDisruption
-	why        string
-	asked      string
+	host         *Host
+	action       v1alpha1.PlanAction
+	disruption   v1alpha1.PlanDisruption
+	why          string
+	requestToken string
 }
 
 // disrupts reports whether the pods must leave the node.
@@ -44,7 +44,7 @@ func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 		}
 	case h.UnderWay != nil:
 		n.action, n.disruption, n.why = h.UnderWay.Action, h.UnderWay.Disruption, h.UnderWay.Message
-		n.asked = h.UnderWay.RequestToken
+		n.requestToken = h.UnderWay.RequestToken
 	case h.AdoptionPending:
 		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its WindowsInstance was created"
 	case h.Replace != "":
@@ -90,11 +90,11 @@ func nodeNeed(p Policy, n need) (need, bool) {
 	h, node := n.host, n.host.Node
 	switch {
 	case node.RebootRequested != "":
-		n.action, n.disruption, n.asked = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, node.RebootRequested
+		n.action, n.disruption, n.requestToken = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, node.RebootRequested
 		n.why = "requested by annotation " + api.AnnotationReboot + " of the Node"
 	case node.Version != "" && node.Version != p.Version && p.Version != "":
 		n.action = v1alpha1.ActionStage
-		n.why = p.whyUpgrade(node)
+		n.why = p.upgradeReason(node)
 		if h.Staged {
 			n.action, n.disruption = v1alpha1.ActionUpgrade, h.Disruption
 		}
@@ -106,8 +106,8 @@ func nodeNeed(p Policy, n need) (need, bool) {
 	return n, true
 }
 
-// whyUpgrade describes the version change, and names the cluster's upgrade as the cause if the kubelet's minor version changes.
-func (p Policy) whyUpgrade(node *Node) string {
+// upgradeReason describes the version change, and names the cluster's upgrade as the cause if the kubelet's minor version changes.
+func (p Policy) upgradeReason(node *Node) string {
 	reason := fmt.Sprintf("from version %s to %s", node.Version, p.Version)
 	previous, err1 := version.ParseGeneric(node.Kubelet)
 	current, err2 := version.ParseGeneric(p.Kubelet)

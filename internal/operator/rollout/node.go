@@ -131,7 +131,7 @@ func (n *Node) out() bool { return !n.Ready || n.Unschedulable || n.WaitsForClou
 
 // Verify checks whether the node works after an action: waits is empty if it does. Failed explains why it cannot work without user action. Gates are
 // types of conditions that must be True; kubelet is the version that the kubelet must report, or empty.
-func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (waits, failed string) {
+func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (waitsFor, failed string) {
 	if n == nil {
 		return "the Node does not exist", ""
 	}
@@ -154,11 +154,11 @@ func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (wa
 			return "WICD has not reported since the restart", ""
 		}
 	}
-	return n.working(gates), ""
+	return n.notWorking(gates), ""
 }
 
-// working returns why the node does not work; empty if it does.
-func (n *Node) working(gates []string) string {
+// notWorking returns why the node does not work; empty if it does.
+func (n *Node) notWorking(gates []string) string {
 	if !n.Ready {
 		return "the node is not Ready"
 	}

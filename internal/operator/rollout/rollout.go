@@ -98,8 +98,8 @@ type Next struct {
 	InProgress bool
 	// Broken means that the node was broken; the action must not begin on a node that is not.
 	Broken bool
-	// Asked is the value of the annotation that requested a reboot.
-	Asked string
+	// RequestToken is the value of the annotation that requested a reboot.
+	RequestToken string
 }
 
 // Plan is the result of Decide.
@@ -125,7 +125,7 @@ func Decide(f Fleet) Plan {
 	p.countSilent()
 	var needs []need
 	for i := range f.Hosts {
-		if n, some := needOf(f.Policy, &f.Hosts[i], f.Now); some {
+		if n, needed := needOf(f.Policy, &f.Hosts[i], f.Now); needed {
 			needs = append(needs, n)
 		}
 	}
@@ -149,11 +149,11 @@ type planner struct {
 
 // place lets the action begin or records what it waits for. The first check that returns a reason wins. Actions in progress continue.
 func (p *planner) place(n need) {
-	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, Asked: n.asked}
+	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, RequestToken: n.requestToken}
 	next.InProgress = n.host.UnderWay != nil
 	next.Broken = n.host.Node != nil && n.host.Node.Broken(p.Now)
 	checks := []func(need) (reason, message string){
-		p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.settles, p.fleetSilent, p.notBroken, p.canary, p.window, p.outOfBudget,
+		p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.coolingDown, p.fleetSilent, p.mayRecover, p.canary, p.window, p.outOfBudget,
 	}
 	if n.isUnderWay() {
 		checks = nil
@@ -192,7 +192,7 @@ func (p *planner) paused(n need) (reason, message string) {
 // failed blocks an action that failed on this host until something changes. A new reboot request is not blocked.
 func (p *planner) failed(n need) (reason, message string) {
 	f := n.host.Failure
-	if !Failed(f, n.action, n.asked, p.Policy.Version) {
+	if !Failed(f, n.action, n.requestToken, p.Policy.Version) {
 		return "", ""
 	}
 	return api.ReasonFailed, fmt.Sprintf("failed: %s; to retry, annotate the WindowsInstance with %s=true",
@@ -229,12 +229,12 @@ func (p *planner) stop(n need) (reason, message string) {
 	return api.ReasonRolloutStopped, fmt.Sprintf("version %s failed on WindowsInstance %s: %s", p.Policy.Version, first.host, first.why)
 }
 
-// settling is how long a node's WICD may take to confirm a version: it watches the services for a minute before it begins another update
+// upgradeCooldown is how long a node's WICD may take to confirm a version: it watches the services for a minute before it begins another update
 // (internal/node/daemon/update/updater.go). A node drained before that would wait without pods.
-const settling = 75 * time.Second
+const upgradeCooldown = 75 * time.Second
 
-func (p *planner) settles(n need) (reason, message string) {
-	until := n.host.Since.Add(settling)
+func (p *planner) coolingDown(n need) (reason, message string) {
+	until := n.host.Since.Add(upgradeCooldown)
 	if n.action != v1alpha1.ActionUpgrade || n.host.Since.IsZero() || !until.After(p.Now) {
 		return "", ""
 	}
@@ -245,7 +245,7 @@ func (p *planner) settles(n need) (reason, message string) {
 // window blocks disruptive actions outside the maintenance windows, except those that the user requested. It also blocks actions on broken nodes,
 // because such a node may recover meanwhile.
 func (p *planner) window(n need) (reason, message string) {
-	if !n.disrupts() || n.asked != "" || n.action == v1alpha1.ActionLeave || len(p.Policy.Windows) == 0 {
+	if !n.disrupts() || n.requestToken != "" || n.action == v1alpha1.ActionLeave || len(p.Policy.Windows) == 0 {
 		return "", ""
 	}
 	switch {
@@ -320,7 +320,7 @@ func urgency(n need) int {
 	switch {
 	case n.action == v1alpha1.ActionLeave:
 		return 0
-	case n.asked != "":
+	case n.requestToken != "":
 		return 1
 	case n.action == v1alpha1.ActionUpgrade:
 		return 2

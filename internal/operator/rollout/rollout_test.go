@@ -53,15 +53,15 @@ func released(h *rollout.Host) { h.Released = true }
 func sick(h *rollout.Host) {
 	h.Node.Unhealthy, h.Node.SickSince = "kube-proxy dies", noon().Add(-5*time.Minute)
 }
-func settles(h *rollout.Host)   { h.Settles = noon().Add(time.Minute) }
-func arrived(h *rollout.Host)   { h.Arrived, h.Node, h.MissingSince = true, nil, noon().Add(-time.Hour) }
-func cordoned(h *rollout.Host)  { h.Node.Unschedulable = true }
-func leaving(h *rollout.Host)   { h.Leaving = true }
-func paused(h *rollout.Host)    { h.Paused = true }
-func unstaged(h *rollout.Host)  { h.Staged = false }
-func upToDate(h *rollout.Host)  { h.Node.Version = wanted }
-func restarts(h *rollout.Host)  { h.Disruption = v1alpha1.DisruptionRestart }
-func askReboot(h *rollout.Host) { h.Node.RebootRequested = "asked now" }
+func recentlyDrained(h *rollout.Host) { h.Settles = noon().Add(time.Minute) }
+func arrived(h *rollout.Host)         { h.Arrived, h.Node, h.MissingSince = true, nil, noon().Add(-time.Hour) }
+func cordoned(h *rollout.Host)        { h.Node.Unschedulable = true }
+func leaving(h *rollout.Host)         { h.Leaving = true }
+func paused(h *rollout.Host)          { h.Paused = true }
+func unstaged(h *rollout.Host)        { h.Staged = false }
+func upToDate(h *rollout.Host)        { h.Node.Version = wanted }
+func restarts(h *rollout.Host)        { h.Disruption = v1alpha1.DisruptionRestart }
+func askReboot(h *rollout.Host)       { h.Node.RebootRequested = "asked now" }
 func pending(h *rollout.Host) {
 	h.Node.RebootPending = "Windows Update"
 }
@@ -157,9 +157,9 @@ func TestDecide(t *testing.T) {
 			"win-00:Upgrade win-01:Upgrade win-02:Upgrade?Budget"},
 		{"while the fleet is silent nobody is restarted", allow(1), named(host("", silent, upToDate), host("", silent, upToDate), host("", askReboot)), nil, "win-02:Reboot?FleetSilent"},
 		{"but what the user removes leaves", allow(1), named(host("", silent, upToDate, leaving), host("", silent, upToDate, leaving)), nil, "win-00:Leave win-01:Leave"},
-		{"pods that left a node are given time to start elsewhere", allow(1), named(host("", upToDate, settles), host("")), nil, "win-01:Upgrade?Budget"},
-		{"which holds up no more than one place", allow(2), named(host("", upToDate, settles), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Budget"},
-		{"and not the node that they left", allow(1), named(host("", upToDate, settles, askReboot), host("")), nil, "win-00:Reboot win-01:Upgrade?Budget"},
+		{"pods that left a node are given time to start elsewhere", allow(1), named(host("", upToDate, recentlyDrained), host("")), nil, "win-01:Upgrade?Budget"},
+		{"which holds up no more than one place", allow(2), named(host("", upToDate, recentlyDrained), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Budget"},
+		{"and not the node that they left", allow(1), named(host("", upToDate, recentlyDrained, askReboot), host("")), nil, "win-00:Reboot win-01:Upgrade?Budget"},
 		{"of several that others cordoned, one after the other", allow(1), named(host("", cordoned), host("", cordoned)), nil,
 			"win-00:Upgrade win-01:Upgrade?Budget"},
 		{"what disrupts least comes first", allow(1), named(host(""), host("", restarts)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},

@@ -53,7 +53,7 @@ func busyness() []state {
 		{"under way", underWay},
 		{"granted", granted},
 		{"failed", failedHere},
-		{"settles", settles},
+		{"settles", recentlyDrained},
 	}
 }
 
@@ -171,7 +171,7 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 			say("%s begins %s while the fleet is silent", h.Name, next.Action)
 		}
 		waitsForWindow := next.Disruption == v1alpha1.DisruptionDrain || next.Disruption == v1alpha1.DisruptionReboot
-		if waitsForWindow && !isLeave && next.Asked == "" && len(f.Policy.Windows) > 0 {
+		if waitsForWindow && !isLeave && next.RequestToken == "" && len(f.Policy.Windows) > 0 {
 			say("%s begins %s outside of the window", h.Name, next.Action)
 		}
 		if next.Action == v1alpha1.ActionUpgrade && stopped {

@@ -27,7 +27,7 @@ func (p *planner) countSilent() {
 		}
 	}
 	p.silence.nodes = len(silent)
-	if !p.tooSilent() {
+	if !p.tooManySilent() {
 		return
 	}
 	slices.SortFunc(silent, func(a, b *Host) int { return cmp.Compare(a.Name, b.Name) })
@@ -37,8 +37,8 @@ func (p *planner) countSilent() {
 	}
 }
 
-// tooSilent reports whether more nodes are silent than may be out of service.
-func (p *planner) tooSilent() bool { return p.silence.nodes > p.budget.max }
+// tooManySilent reports whether more nodes are silent than may be out of service.
+func (p *planner) tooManySilent() bool { return p.silence.nodes > p.budget.max }
 
 func (p *planner) silenceMessage() string {
 	return fmt.Sprintf("more Windows nodes are silent than maxUnavailable (%d): the likely cause is between the nodes "+
@@ -47,14 +47,14 @@ func (p *planner) silenceMessage() string {
 
 // fleetSilent blocks new actions while too many nodes are silent. A host that the user removes may leave: it is broken, or waits for the budget.
 func (p *planner) fleetSilent(n need) (reason, message string) {
-	if !n.counts() || n.action == v1alpha1.ActionLeave || !p.tooSilent() {
+	if !n.counts() || n.action == v1alpha1.ActionLeave || !p.tooManySilent() {
 		return "", ""
 	}
 	return api.ReasonFleetSilent, p.silenceMessage()
 }
 
-// notBroken skips a node that has been not Ready only briefly: its pods keep running, and it may recover soon.
-func (p *planner) notBroken(n need) (reason, message string) {
+// mayRecover skips a node that has been not Ready only briefly: its pods keep running, and it may recover soon.
+func (p *planner) mayRecover(n need) (reason, message string) {
 	node := n.host.Node
 	if !n.counts() || node.Ready || node.Broken(p.Now) {
 		return "", ""

@@ -48,7 +48,7 @@ func (p *planner) message(s v1alpha1.RolloutStatus) string {
 	if len(waiting) > 0 {
 		parts = append(parts, "waiting: "+list(waiting))
 	}
-	if p.tooSilent() {
+	if p.tooManySilent() {
 		parts = append(parts, p.silenceMessage())
 	}
 	if len(s.Failed) > 0 {

@@ -24,7 +24,7 @@ const (
 )
 
 // ErrNoRegistry means that a Guard rejects an address or a name.
-var ErrNoRegistry = errors.New("no address of a registry")
+var ErrNoRegistry = errors.New("not an address of a registry")
 
 // Guard prevents requests to registries from reaching anything else. Users choose image names and thus the registries; the registries choose the
 // targets of redirects. The zero value rejects addresses that no user's machine has, such as loopback and the metadata services of clouds.
@@ -41,8 +41,8 @@ type Guard struct {
 }
 
 func (g Guard) address(a netip.Addr) error {
-	if says := addresses.Special(a); says != "" {
-		return fmt.Errorf("%s is %w: it %s", a, ErrNoRegistry, says)
+	if reason := addresses.Special(a); reason != "" {
+		return fmt.Errorf("%s is %w: it %s", a, ErrNoRegistry, reason)
 	}
 	a = addresses.Translated(a)
 	for _, r := range g.Ranges {
@@ -59,7 +59,7 @@ func (g Guard) address(a netip.Addr) error {
 	}
 	for _, n := range own {
 		if p, ok := n.(*net.IPNet); ok && p.IP.Equal(a.AsSlice()) {
-			return fmt.Errorf("%s is %w: it is that of this machine", a, ErrNoRegistry)
+			return fmt.Errorf("%s is %w: it is an address of this machine", a, ErrNoRegistry)
 		}
 	}
 	return nil
@@ -75,7 +75,7 @@ func (g Guard) Check(ctx context.Context, hop registryclient.Hop) error {
 	if hop.From == nil || hop.URL.Host == hop.From.Host {
 		return nil
 	}
-	return sentOn(hop)
+	return checkRedirect(hop)
 }
 
 // host rejects hosts by their name. Without a proxy, Dial checks the address, too.
@@ -83,13 +83,13 @@ func (g Guard) host(ctx context.Context, host string, isProxied bool) error {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return g.address(a)
 	}
-	if says := addresses.SpecialName(host); says != "" {
-		return fmt.Errorf("%.64q is %w: it %s", host, ErrNoRegistry, says)
+	if reason := addresses.SpecialName(host); reason != "" {
+		return fmt.Errorf("%.64q is %w: it %s", host, ErrNoRegistry, reason)
 	}
 	if !isProxied {
 		return nil
 	}
-	if err := outside(host); err != nil {
+	if err := checkOutside(host); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
@@ -106,8 +106,8 @@ func (g Guard) host(ctx context.Context, host string, isProxied bool) error {
 	return nil
 }
 
-// outside rejects names that have a different meaning inside the cluster than outside.
-func outside(host string) error {
+// checkOutside rejects names that have a different meaning inside the cluster than checkOutside.
+func checkOutside(host string) error {
 	if a, err := netip.ParseAddr(host); err == nil && a.IsValid() {
 		return nil
 	}
@@ -117,10 +117,10 @@ func outside(host string) error {
 	return nil
 }
 
-// sentOn rejects redirects to another host that no registry needs: any URL except the same content, or the bytes of a blob. Registries may store
+// checkRedirect rejects redirects to another host that no registry needs: any URL except the same content, or the bytes of a blob. Registries may store
 // blobs on servers of any kind.
-func sentOn(hop registryclient.Hop) error {
-	if err := outside(hop.URL.Hostname()); err != nil {
+func checkRedirect(hop registryclient.Hop) error {
+	if err := checkOutside(hop.URL.Hostname()); err != nil {
 		return err
 	}
 	at := hop.URL.Path
@@ -129,7 +129,7 @@ func sentOn(hop registryclient.Hop) error {
 	case hop.IsAuthority && hop.URL.RawQuery == "", hop.Part == "blobs" && !hop.IsAuthority, isSame && !hop.IsAuthority:
 		return nil
 	}
-	return fmt.Errorf("it sends on to something else at %.64q", hop.URL.Host)
+	return fmt.Errorf("it redirects to something else at %.64q", hop.URL.Host)
 }
 
 // Dial returns a function that opens connections and rejects forbidden addresses after resolution. Names are absolute, so that no search list
@@ -142,8 +142,8 @@ func (g Guard) Dial() registryclient.Dial {
 		}
 		d := net.Dialer{Timeout: dialTimeout}
 		isNamed := func(host string) bool { return address == host || address == host+":443" || address == host+":80" }
-		given := slices.ContainsFunc(slices.Concat(g.Allowed, g.Proxies), isNamed)
-		if !given {
+		configured := slices.ContainsFunc(slices.Concat(g.Allowed, g.Proxies), isNamed)
+		if !configured {
 			d.Control = func(_, address string, _ syscall.RawConn) error {
 				to, err := netip.ParseAddrPort(address)
 				if err != nil {
@@ -152,7 +152,7 @@ func (g Guard) Dial() registryclient.Dial {
 				return g.address(to.Addr())
 			}
 		}
-		if !given || strings.Contains(host, ".") {
+		if !configured || strings.Contains(host, ".") {
 			host = addresses.Absolute(host)
 		}
 		return d.DialContext(ctx, network, net.JoinHostPort(host, port))

@@ -39,14 +39,14 @@ func (e *entries) UnmarshalJSON(text []byte) error {
 			return err
 		}
 		if len(*e) == maxEntries {
-			return fmt.Errorf("its index has more than %d entries", maxEntries)
+			return fmt.Errorf("the index has more than %d entries", maxEntries)
 		}
 		*e = append(*e, item)
 	}
 	return nil
 }
 
-var errNoManifest = errors.New("it does not answer with the manifest of an image")
+var errNoManifest = errors.New("the response is not an image manifest")
 
 // parseManifest parses an index, and returns its entries, or the manifest of one image, and returns the digest of its configuration.
 func parseManifest(text []byte) (index entries, config string, err error) {
@@ -57,7 +57,7 @@ func parseManifest(text []byte) (index entries, config string, err error) {
 		Manifests entries `json:"manifests"`
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, "", fmt.Errorf("reading its manifest: %w", err)
+		return nil, "", fmt.Errorf("reading the manifest: %w", err)
 	}
 	if m.Manifests == nil && !registryclient.IsDigest(m.Config.Digest) {
 		return nil, "", errNoManifest
@@ -79,7 +79,7 @@ func readLinuxManifest(text []byte) (manifest, config string, err error) {
 			return e.Digest, "", nil
 		}
 	}
-	return "", "", errors.New("it has no image for Linux on amd64")
+	return "", "", errors.New("no image for Linux on amd64")
 }
 
 func readLabels(text []byte) (map[string]string, error) {
@@ -89,7 +89,7 @@ func readLabels(text []byte) (map[string]string, error) {
 		} `json:"config"`
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, fmt.Errorf("reading its configuration: %w", err)
+		return nil, fmt.Errorf("reading the image configuration: %w", err)
 	}
 	return c.Config.Labels, nil
 }
@@ -119,11 +119,11 @@ func readManifest(text []byte) (current windowsbuild.Image, config string, err e
 func readConfig(text []byte) (windowsbuild.Image, error) {
 	var p platform
 	if err := json.Unmarshal(text, &p); err != nil {
-		return windowsbuild.Image{}, fmt.Errorf("reading its configuration: %w", err)
+		return windowsbuild.Image{}, fmt.Errorf("reading the image configuration: %w", err)
 	}
 	switch {
 	case p.OS == "":
-		return windowsbuild.Image{}, errors.New("its configuration names no system")
+		return windowsbuild.Image{}, errors.New("the image configuration names no operating system")
 	case p.OS != "windows":
 		return windowsbuild.Image{}, nil
 	case p.OSVersion == "":

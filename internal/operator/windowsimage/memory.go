@@ -12,8 +12,8 @@ import (
 
 // Limits of the memory.
 const (
-	maxRemembered = 4096
-	remembered    = time.Hour
+	maxCached     = 4096
+	entryLifetime = time.Hour
 )
 
 // Memory caches the builds of images by the digests of their manifests, regardless of tags. Content with a digest never changes, so readers with
@@ -27,7 +27,7 @@ type Memory struct {
 
 // NewMemory returns an empty memory.
 func NewMemory() *Memory {
-	return &Memory{known: cache.NewLRUExpireCache(maxRemembered), reading: map[string]chan struct{}{}}
+	return &Memory{known: cache.NewLRUExpireCache(maxCached), reading: map[string]chan struct{}{}}
 }
 
 // get returns the cached value of a digest, or reads it. Of concurrent callers with the same digest, only one reads.
@@ -37,9 +37,9 @@ func (m *Memory) get(ctx context.Context, digest string, read func() (windowsbui
 		value, _ := m.known.Get(digest)
 		current, isKnown := value.(windowsbuild.Image)
 		other := m.reading[digest]
-		mine := make(chan struct{})
+		done := make(chan struct{})
 		if !isKnown && other == nil {
-			m.reading[digest] = mine
+			m.reading[digest] = done
 		}
 		m.mu.Unlock()
 		switch {
@@ -50,10 +50,10 @@ func (m *Memory) get(ctx context.Context, digest string, read func() (windowsbui
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if err == nil {
-				m.known.Add(digest, current, remembered)
+				m.known.Add(digest, current, entryLifetime)
 			}
 			delete(m.reading, digest)
-			close(mine)
+			close(done)
 			return current, err
 		}
 		select {

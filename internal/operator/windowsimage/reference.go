@@ -34,7 +34,7 @@ func parse(image string) (reference, error) {
 	case err != nil:
 		return reference{}, err
 	case !registryclient.IsTag(tag) || byDigest && !registryclient.IsDigest(digest):
-		return reference{}, fmt.Errorf("the tag or the digest of %s is none", name)
+		return reference{}, fmt.Errorf("the tag or digest of %s is invalid", name)
 	case byDigest:
 		return reference{name, mirrors.Digests, digest}, nil
 	}

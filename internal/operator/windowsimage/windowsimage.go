@@ -22,7 +22,7 @@ import (
 
 // Limits of reading one image.
 const (
-	patience    = 10 * time.Second
+	readTimeout = 10 * time.Second
 	maxAttempts = 4 // mirrors and the source
 	maxManifest = 4 << 20
 	maxConfig   = 1 << 20
@@ -31,15 +31,15 @@ const (
 
 // Reader queries registries.
 type Reader struct {
-	router   *mirrors.Router
-	client   *registryclient.Client
-	memory   *Memory
-	patience time.Duration
+	router  *mirrors.Router
+	client  *registryclient.Client
+	memory  *Memory
+	timeout time.Duration
 }
 
 // New returns a reader that uses the client, the mirrors of the table, and the memory as cache.
 func New(c *registryclient.Client, table mirrors.Table, memory *Memory) *Reader {
-	return &Reader{router: mirrors.NewRouter(table), client: c, memory: memory, patience: patience}
+	return &Reader{router: mirrors.NewRouter(table), client: c, memory: memory, timeout: readTimeout}
 }
 
 // Close closes idle connections.
@@ -110,32 +110,32 @@ func (r *Reader) Labels(ctx context.Context, image string) (labels map[string]st
 }
 
 // query queries one mirror after another until one answers, each with a share of the time. at is the tag or the digest.
-func (r *Reader) query(ctx context.Context, image string, one func(ctx context.Context, a mirrors.Attempt, at string) error) error {
+func (r *Reader) query(ctx context.Context, image string, attempt func(ctx context.Context, a mirrors.Attempt, at string) error) error {
 	ref, err := parse(image)
 	if err != nil {
 		return err
 	}
 	route := r.router.Route(ref.name, ref.kind)
 	if len(route.Attempts) == 0 {
-		return fmt.Errorf("no registry may be asked for %s", ref.name)
+		return fmt.Errorf("no registry is allowed for %s", ref.name)
 	}
 	attempts := route.Attempts[:min(len(route.Attempts), maxAttempts)]
-	end := time.Now().Add(r.patience)
+	end := time.Now().Add(r.timeout)
 	var causes []error
 	for i, a := range attempts {
-		within, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(attempts)-i))
-		err := one(within, a, ref.at)
+		attemptCtx, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(attempts)-i))
+		err := attempt(attemptCtx, a, ref.at)
 		cancel()
 		if err == nil {
 			return nil
 		}
-		causes = append(causes, fmt.Errorf("asking %s: %w", a.Name, err))
+		causes = append(causes, fmt.Errorf("querying %s: %w", a.Name, err))
 	}
 	return errors.Join(causes...)
 }
 
 // get reads a manifest or a blob, and verifies it if its digest is known.
-func (r *Reader) get(ctx context.Context, a mirrors.Attempt, part, at string, most int64) ([]byte, error) {
+func (r *Reader) get(ctx context.Context, a mirrors.Attempt, part, at string, limit int64) ([]byte, error) {
 	q := registryclient.Request{Method: http.MethodGet, Part: part, Reference: at, To: -1}
 	if part == "manifests" {
 		q.Accept = []string{
@@ -148,22 +148,22 @@ func (r *Reader) get(ctx context.Context, a mirrors.Attempt, part, at string, mo
 		return nil, err
 	}
 	defer answer.Body.Close()
-	if answer.ContentLength > most {
+	if answer.ContentLength > limit {
 		return nil, errTooLong
 	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading what it answers: %w", err)
-	case int64(len(text)) > most:
+		return nil, fmt.Errorf("reading the response: %w", err)
+	case int64(len(text)) > limit:
 		return nil, errTooLong
 	case registryclient.IsDigest(at) && !isOf(at, text):
-		return nil, errors.New("what it has is not what the digest says")
+		return nil, errors.New("the content does not match its digest")
 	}
 	return text, nil
 }
 
-var errTooLong = errors.New("it answers with more than an image has there")
+var errTooLong = errors.New("the response is too large")
 
 func isOf(digest string, text []byte) bool {
 	if sum, ok := strings.CutPrefix(digest, "sha512:"); ok {

@@ -48,7 +48,7 @@ func reader(t *testing.T, h http.Handler, table mirrors.Table) *Reader {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	}})
 	r := New(c, table, NewMemory())
-	r.patience = 2 * time.Second
+	r.timeout = 2 * time.Second
 	return r
 }
 
@@ -88,7 +88,7 @@ func TestImageBuildsAreDetected(t *testing.T) {
 		"one for Linux":       {single(`{"os": "linux"}`), windowsbuild.Image{}, "", 2},
 		"one without version": {single(`{"os": "windows"}`), windowsbuild.Image{Any: true}, "", 2},
 		"one with a bad one":  {single(`{"os": "windows", "os.version": "ltsc2022"}`), windowsbuild.Image{}, "is not a version", 2},
-		"one without system":  {single(`{}`), windowsbuild.Image{}, "names no system", 2},
+		"one without system":  {single(`{}`), windowsbuild.Image{}, "names no operating system", 2},
 		"a lie":               {lied, windowsbuild.Image{}, "not what the digest says", 2},
 		"no tag":              {nil, windowsbuild.Image{}, "not found", 1},
 		"no manifest":         {map[string]string{tag: `{"config": {"digest": "../../x"}}`}, windowsbuild.Image{}, "manifest of an image", 1},
@@ -160,7 +160,7 @@ func TestSilentRegistryTimesOut(t *testing.T) {
 		}
 	}), mirrors.Table{})
 	t.Cleanup(func() { close(end) })
-	r.patience = 200 * time.Millisecond
+	r.timeout = 200 * time.Millisecond
 	began := time.Now()
 	if _, err := r.Read(t.Context(), "r.test/a:1"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 3*time.Second {
 		t.Errorf("after %v: %v", time.Since(began), err)
@@ -176,7 +176,7 @@ func TestRegistryErrorsAreDistinguished(t *testing.T) {
 		t.Error(err)
 	}
 	blocked := mirrors.Table{IsRestricted: true, RestrictedBy: "Image cluster"}
-	if _, err := reader(t, &registry{}, blocked).Read(t.Context(), "r.test/a:1"); err == nil || !strings.Contains(err.Error(), "no registry may be asked") {
+	if _, err := reader(t, &registry{}, blocked).Read(t.Context(), "r.test/a:1"); err == nil || !strings.Contains(err.Error(), "no registry is allowed") {
 		t.Error(err)
 	}
 }
@@ -251,7 +251,7 @@ func TestNamesAreWhole(t *testing.T) {
 			t.Errorf("connecting to %s fails with %v, want a question for %q", c.host, err, c.want)
 		}
 	}
-	if _, err := dial(t.Context(), "tcp", "127.0.0.1:443"); err == nil || !strings.Contains(err.Error(), "no address of a registry") {
+	if _, err := dial(t.Context(), "tcp", "127.0.0.1:443"); err == nil || !strings.Contains(err.Error(), "not an address of a registry") {
 		t.Errorf("an address is looked up as a name: %v", err)
 	}
 }

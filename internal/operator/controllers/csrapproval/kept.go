@@ -29,7 +29,7 @@ const (
 // need a decision, and requests of nodes for a signer that they do not need. Of all others, it caches only that they need no decision.
 func Requests() kube.Informer {
 	return kube.Informer{
-		Object: &certificatesv1.CertificateSigningRequest{}, Keep: kube.Of(keep), Bytes: maxCached,
+		Object: &certificatesv1.CertificateSigningRequest{}, Keep: kube.KeepFunc(keep), Bytes: maxCached,
 		Share: &kube.Share{Total: maxCachedTotal, PerOwner: maxCachedPerRequester, Owner: requester},
 	}
 }

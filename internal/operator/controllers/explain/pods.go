@@ -41,7 +41,7 @@ const (
 func Pending() kube.Informer {
 	t := trimmer{mask.New()}
 	return kube.Informer{
-		Object: &corev1.Pod{}, Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), Keep: kube.Of(t.pod), Bytes: maxPod,
+		Object: &corev1.Pod{}, Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), Keep: kube.KeepFunc(t.pod), Bytes: maxPod,
 		Share: &kube.Share{Total: allPods, PerOwner: podsOfNamespace, Owner: client.Object.GetNamespace},
 	}
 }
@@ -117,7 +117,7 @@ func (t trimmer) statuses(all []corev1.ContainerStatus) (list []corev1.Container
 		}
 		list = append(list, corev1.ContainerStatus{
 			Name: s.Name, Image: truncate.Text(s.Image, truncate.Note),
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: truncate.Text(w.Reason, truncate.Quoted), Message: podcause.Shown(w.Message, t.masker.Text)}},
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: truncate.Text(w.Reason, truncate.Quoted), Message: podcause.DisplayText(w.Message, t.masker.Text)}},
 		})
 	}
 	return list

@@ -108,7 +108,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	}
 	at := metav1.Now()
 	started := &v1alpha1.Maintenance{
-		Action: m.next.Action, Disruption: m.next.Disruption, RequestToken: m.next.Asked, Message: m.next.Message,
+		Action: m.next.Action, Disruption: m.next.Disruption, RequestToken: m.next.RequestToken, Message: m.next.Message,
 		Step: v1alpha1.MaintenanceAct, StartedAt: at, StepStartedAt: at,
 	}
 	if m.next.Disruption == v1alpha1.DisruptionDrain || m.next.Disruption == v1alpha1.DisruptionReboot {
@@ -142,7 +142,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 
 // isHeld reports whether the user has paused the host, or the next action has failed meanwhile. The plan may not reflect either yet.
 func (m *maintenance) isHeld() bool {
-	hasFailed := rollout.Failed(m.view.Instance.Status.Failure, m.next.Action, m.next.Asked, m.view.Version)
+	hasFailed := rollout.Failed(m.view.Instance.Status.Failure, m.next.Action, m.next.RequestToken, m.view.Version)
 	return hasFailed || m.view.Instance.Spec.Paused || m.view.AllPaused
 }
 
@@ -164,7 +164,7 @@ func (m *maintenance) stillNeeded() bool {
 	case v1alpha1.ActionUpgrade:
 		return node != nil && node.Version != m.view.Version
 	case v1alpha1.ActionReboot:
-		return node != nil && (node.RebootRequested != "" && node.RebootRequested == m.next.Asked || m.next.Asked == "" && node.RebootPending != "")
+		return node != nil && (node.RebootRequested != "" && node.RebootRequested == m.next.RequestToken || m.next.RequestToken == "" && node.RebootPending != "")
 	}
 	return false
 }

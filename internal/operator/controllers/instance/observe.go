@@ -73,7 +73,7 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	v.FleetSilent = c.Fleet.Unrepaired(name)
 	_, v.Former = fleet.ContentOf(v.Instance, v.release.Content.Digest)
 	next := c.Fleet.Next(name)
-	v.Turn = next.Action == v1alpha1.ActionJoin && next.Begin
+	v.MayJoin = next.Action == v1alpha1.ActionJoin && next.Begin
 	return v, nil
 }
 

@@ -67,7 +67,7 @@ func New(o Options) *Controller {
 // Policies returns the informer for NetworkPolicies, which keeps their pod selectors.
 func Policies() kube.Informer {
 	return kube.Informer{
-		Object: &networkingv1.NetworkPolicy{}, Keep: kube.Of(keep), Bytes: maxPolicy,
+		Object: &networkingv1.NetworkPolicy{}, Keep: kube.KeepFunc(keep), Bytes: maxPolicy,
 		Share: &kube.Share{Total: allPolicies, PerOwner: policiesOfNamespace, Owner: client.Object.GetNamespace},
 	}
 }

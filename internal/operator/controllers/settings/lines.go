@@ -35,7 +35,7 @@ func setEndOfSupport(conditions *[]metav1.Condition, current kubeversions.Releas
 			continue // the payload has no such program
 		}
 		if component.onOpenShift {
-			line, known = lifecycle.KeptFor(line)
+			line, known = lifecycle.OpenShiftLine(line)
 		}
 		if !known || !line.Ended(now) {
 			meta.RemoveStatusCondition(conditions, component.condition)
@@ -61,7 +61,7 @@ func newSupportEnds(c client.Reader) *supportEnds {
 		nodes, err := kube.WindowsNodes(ctx, c)
 		for i := range nodes {
 			for _, line := range e.linesOf(&nodes[i]) {
-				sample(api.MetricSupportEnd, float64(line.Over().Unix()), nodes[i].Name, line.Product, line.Name)
+				sample(api.MetricSupportEnd, float64(line.EndOfSupport().Unix()), nodes[i].Name, line.Product, line.Name)
 			}
 		}
 		return err
@@ -80,7 +80,7 @@ func (e *supportEnds) linesOf(node *corev1.Node) (lines []lifecycle.Line) {
 	if openShift := e.openShift.Load(); openShift != nil {
 		line, known, _ := lifecycle.OfVersion(lifecycle.Kubernetes, info.KubeletVersion)
 		if *openShift {
-			line, known = lifecycle.KeptFor(line)
+			line, known = lifecycle.OpenShiftLine(line)
 		}
 		add(line, known)
 	}

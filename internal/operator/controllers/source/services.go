@@ -45,7 +45,7 @@ const (
 // Services returns the informer of Services for the manager's cache.
 func Services() kube.Informer {
 	return kube.Informer{
-		Object: &corev1.Service{}, Keep: kube.Of(keepService), Bytes: maxService,
+		Object: &corev1.Service{}, Keep: kube.KeepFunc(keepService), Bytes: maxService,
 		Share: &kube.Share{Total: allServices, PerOwner: servicesOfNamespace, Owner: client.Object.GetNamespace},
 	}
 }

@@ -180,7 +180,7 @@ func (r *Resolver) isAsking() bool {
 			return true
 		}
 	}
-	return r.unproven > 0
+	return r.unresolved > 0
 }
 
 // reconcile reconciles the ConfigMap once.
