@@ -29,8 +29,8 @@ func (b stalledBody) Read([]byte) (int, error) {
 	return 0, b.ctx.Err()
 }
 
-// TestRequestsHaveADeadline expects every request but a watch to fail in time if the server stops responding, also with retries.
-func TestRequestsHaveADeadline(t *testing.T) {
+// TestRequestsHaveDeadline expects every request but a watch to fail in time if the server stops responding, also with retries.
+func TestRequestsHaveDeadline(t *testing.T) {
 	for _, test := range []struct {
 		name, method, path string
 		server             stalled
@@ -60,8 +60,8 @@ func TestRequestsHaveADeadline(t *testing.T) {
 	}
 }
 
-// TestAReadResponseEndsItsDeadline expects that a response can be read slowly within the deadline, and that nothing is left of it afterwards.
-func TestAReadResponseEndsItsDeadline(t *testing.T) {
+// TestReadResponseReleasesDeadline expects that a response can be read slowly within the deadline, and that nothing is left of it afterwards.
+func TestReadResponseReleasesDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := context.Background()
 		server := transportFunc(func(r *http.Request) (*http.Response, error) {

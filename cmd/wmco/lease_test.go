@@ -72,8 +72,8 @@ func discovery() map[string]string {
 	}
 }
 
-// TestTheLeaseHasAConnectionOfItsOwn expects separate connections: on a shared one, a thousand events at once cost the operator its Lease.
-func TestTheLeaseHasAConnectionOfItsOwn(t *testing.T) {
+// TestLeaseUsesSeparateConnection expects separate connections: on a shared one, a thousand events at once cost the operator its Lease.
+func TestLeaseUsesSeparateConnection(t *testing.T) {
 	seen := &connections{lease: map[string]bool{}, others: map[string]bool{}, renewed: make(chan struct{}, 1)}
 	server := httptest.NewUnstartedServer(seen)
 	server.EnableHTTP2 = true
@@ -107,7 +107,7 @@ func TestTheLeaseHasAConnectionOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestHolderOfTheLease(t *testing.T) {
+func TestLeaseHolderIdentity(t *testing.T) {
 	for pod, isShared := range map[string]bool{"wmco-abc": true, "": false} {
 		first, err := holder(pod)
 		if err != nil {
@@ -123,8 +123,8 @@ func TestHolderOfTheLease(t *testing.T) {
 	}
 }
 
-// TestLeaseOutlastsAnUpdateOfTheAPIServer computes for how long the API server may be away, as OpenShift's conventions do.
-func TestLeaseOutlastsAnUpdateOfTheAPIServer(t *testing.T) {
+// TestLeaseOutlastsAPIServerUpdate computes for how long the API server may be away, as OpenShift's conventions do.
+func TestLeaseOutlastsAPIServerUpdate(t *testing.T) {
 	if away := lease.RenewDeadline.Truncate(lease.RetryPeriod) - lease.RetryPeriod; away < 78*time.Second {
 		t.Errorf("the operator ends when the API server is away for %v", away)
 	}

@@ -47,7 +47,7 @@ func TestMetricsFollowTheProfile(t *testing.T) {
 	}
 }
 
-func TestTheProfileStaysWhileItCannotBeRead(t *testing.T) {
+func TestProfileIsKeptWhileUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		modern := tlsprofile.Profile{Type: "Modern"}.Server()
 		answers := []error{nil, errors.New("away"), nil}

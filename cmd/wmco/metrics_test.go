@@ -120,7 +120,7 @@ func (s *metricsServer) get(from, token string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-func TestMetricsAreForWhoMayGetThem(t *testing.T) {
+func TestMetricsRequireAuthorization(t *testing.T) {
 	s := serveMetrics(t, metricsOptions{})
 	for _, test := range []struct {
 		token string
@@ -168,7 +168,7 @@ func TestTokenReviewsAreLimited(t *testing.T) {
 	}
 }
 
-func TestGateRemembersFewAndForgets(t *testing.T) {
+func TestGateCacheIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, good := newGate(), false
 		handler, err := g.before(func(h http.Handler) (http.Handler, error) {
@@ -248,7 +248,7 @@ func (s *metricsServer) handshake(config *tls.Config) error {
 	return err
 }
 
-func TestCertificateOfTheFolderIsServed(t *testing.T) {
+func TestCertificateFromFolderIsServed(t *testing.T) {
 	const name = "windows-machine-config-operator-metrics.openshift-windows-machine-config-operator.svc"
 	dir := t.TempDir()
 	authorities := writeCertificate(t, dir, name)
@@ -310,7 +310,7 @@ func TestChangedCertificateIsReloaded(t *testing.T) {
 	})
 }
 
-func TestOldTLSIsRefused(t *testing.T) {
+func TestOldTLSVersionsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		server uint16
 		client *tls.Config
@@ -380,7 +380,7 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 	}
 }
 
-func TestVersionsOfTLSByName(t *testing.T) {
+func TestTLSVersionNames(t *testing.T) {
 	for name, want := range map[string]uint16{"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13, "VersionTLS11": 0, "": 0} {
 		if got, err := tlsVersion(name); got != want || (err == nil) != (want != 0) {
 			t.Errorf("%q is %d (%v)", name, got, err)

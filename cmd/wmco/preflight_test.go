@@ -82,8 +82,8 @@ func TestPreflightWaitsForPermissions(t *testing.T) {
 	})
 }
 
-// TestAnAPIServerThatDoesNotAnswerIsNoFinding fails requests, as while the API server restarts, and expects the operator to start.
-func TestAnAPIServerThatDoesNotAnswerIsNoFinding(t *testing.T) {
+// TestUnansweredPreflightIsIgnored fails requests, as while the API server restarts, and expects the operator to start.
+func TestUnansweredPreflightIsIgnored(t *testing.T) {
 	away := func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("connection refused")
 	}

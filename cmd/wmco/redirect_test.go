@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
 )
 
-// TestTheOperatorFollowsNoRedirects expects the operator to send its token to the API server only.
-func TestTheOperatorFollowsNoRedirects(t *testing.T) {
+// TestRedirectsAreRefused expects the operator to send its token to the API server only.
+func TestRedirectsAreRefused(t *testing.T) {
 	var got []string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.URL.Path) }))
 	defer other.Close()

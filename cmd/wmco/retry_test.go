@@ -57,7 +57,7 @@ func impatient(next http.RoundTripper) http.RoundTripper {
 	return &retrying{next: next, pause: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}
 }
 
-func TestCallsOutliveAnAPIServerThatFailsHalfOfThem(t *testing.T) {
+func TestRequestsSucceedDespiteHalfFailing(t *testing.T) {
 	url, calls := unlucky(t)
 	config := &restclient.Config{Host: url, QPS: -1}
 	config.Wrap(impatient)
@@ -104,7 +104,7 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader("text"))}, nil
 }
 
-func TestWhichCallsAreRepeated(t *testing.T) {
+func TestOnlyRepeatableRequestsAreRetried(t *testing.T) {
 	for _, test := range []struct {
 		name, method, path string
 		codes              []int
@@ -157,7 +157,7 @@ func TestWhichCallsAreRepeated(t *testing.T) {
 	}
 }
 
-func TestACallThatIsGivenUpIsNotRepeated(t *testing.T) {
+func TestCanceledRequestIsNotRetried(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://api/api/v1/nodes", nil)
@@ -174,8 +174,8 @@ func TestACallThatIsGivenUpIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestALongAnswerIsWhole expects streamed responses, such as the list of a large cluster, to be complete.
-func TestALongAnswerIsWhole(t *testing.T) {
+// TestLongResponseIsComplete expects streamed responses, such as the list of a large cluster, to be complete.
+func TestLongResponseIsComplete(t *testing.T) {
 	const size = 5 << 20
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", size))

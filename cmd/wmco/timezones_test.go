@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// inRoot is set in the process that TestTimeZonesNeedNoFiles starts.
+// inRoot is set in the process that TestTimeZonesAreEmbedded starts.
 const inRoot = "WMCO_TEST_IN_ROOT"
 
-// TestTimeZonesNeedNoFiles loads a time zone in a root folder that contains only the program, as in the operator's image: maintenance windows
+// TestTimeZonesAreEmbedded loads a time zone in a root folder that contains only the program, as in the operator's image: maintenance windows
 // name time zones.
-func TestTimeZonesNeedNoFiles(t *testing.T) {
+func TestTimeZonesAreEmbedded(t *testing.T) {
 	if os.Getenv(inRoot) != "" {
 		if _, err := time.LoadLocation("Europe/Berlin"); err != nil {
 			t.Error(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheVersionIsThatOfTheTag(t *testing.T) {
+func TestVersionIsReadFromTag(t *testing.T) {
 	for built, want := range map[string]string{
 		"v0.2.0":                               "0.2.0",
 		"v1.0.0-rc.1":                          "1.0.0-rc.1",

@@ -24,10 +24,10 @@ const (
 // measureChance plays fleets by chance with the operator's controllers, and counts those in which it broke a rule of docs/fleet.md.
 func measureChance(ctx context.Context, s *sheet) error {
 	s.say("%d simulated fleets (some minutes)", fleetSeeds)
-	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_CHAOS_SEEDS=%d", fleetSeeds), "TestFleetByChance", "./internal/operator/controllers/storytest")
+	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_CHAOS_SEEDS=%d", fleetSeeds), "TestRandomFleets", "./internal/operator/controllers/storytest")
 	m := regexp.MustCompile(`evictions per needed: ([0-9.]+)`).FindSubmatch(out)
-	failed := bytes.Count(out, []byte("--- FAIL: TestFleetByChance/seed/"))
-	if m == nil || failed+bytes.Count(out, []byte("--- PASS: TestFleetByChance/seed/")) != fleetSeeds {
+	failed := bytes.Count(out, []byte("--- FAIL: TestRandomFleets/seed/"))
+	if m == nil || failed+bytes.Count(out, []byte("--- PASS: TestRandomFleets/seed/")) != fleetSeeds {
 		return fmt.Errorf("playing fleets by chance: %w: %s", err, out)
 	}
 	evictions, _ := strconv.ParseFloat(string(m[1]), 64)

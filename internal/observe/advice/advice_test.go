@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/advice"
 )
 
-func TestEachReasonHasItsAdvice(t *testing.T) {
+func TestEveryReasonHasAdvice(t *testing.T) {
 	table := advice.All()
 	declared := reasons(t)
 	if len(declared) < 100 {
@@ -73,7 +73,7 @@ func TestPagesExist(t *testing.T) {
 	}
 }
 
-func TestAddressesOfPages(t *testing.T) {
+func TestPageURLs(t *testing.T) {
 	if got := advice.URL("fleet#drain"); !strings.HasPrefix(got, "https://") || !strings.HasSuffix(got, "/fleet.md#drain") {
 		t.Errorf("the address is %s", got)
 	}

@@ -207,8 +207,8 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// TestTextsOfHostsAreHarmless plants terminal control characters into everything that a host writes.
-func TestTextsOfHostsAreHarmless(t *testing.T) {
+// TestHostTextsAreSafe plants terminal control characters into everything that a host writes.
+func TestHostTextsAreSafe(t *testing.T) {
 	evil := "\x1b[2J\x1b]52;c;ZXZpbA==\a\u202e" + strings.Repeat("x", 100_000)
 	i := instance("win-1", evil, evil, condition(api.ConditionReachable, "False", evil, evil))
 	i.Status.Hostname, i.Status.OSBuild, i.Status.NodeIP, i.Status.HostKeyFingerprint, i.Spec.Address = evil, evil, evil, evil, evil
@@ -234,7 +234,7 @@ func TestTextsOfHostsAreHarmless(t *testing.T) {
 	}
 }
 
-func TestProblemsOfManyHostsAreOne(t *testing.T) {
+func TestProblemsOfManyHostsAreMerged(t *testing.T) {
 	in := fleetstatus.Input{Now: now(), Operator: operator(0)}
 	for n := range 3 {
 		in.Instances = append(in.Instances, instance(fmt.Sprintf("win-%d", 3-n), api.ReasonConnectionTimeout, "no answer"))
@@ -248,7 +248,7 @@ func TestProblemsOfManyHostsAreOne(t *testing.T) {
 	}
 }
 
-func TestServicesAreThoseThatTheNodeReports(t *testing.T) {
+func TestServicesAreReadFromNode(t *testing.T) {
 	reported := []nodestate.Service{{Name: "containerd", State: api.ServiceRunning}, {Name: "kubelet", State: api.ServiceWaiting, WaitsFor: "containerd"}}
 	all := []fleetstatus.Service{{Name: "containerd", State: "Running", Good: true}, {Name: "kubelet", State: "Waiting", WaitsFor: "containerd"}}
 	for name, test := range map[string]struct {
@@ -273,7 +273,7 @@ func TestServicesAreThoseThatTheNodeReports(t *testing.T) {
 	}
 }
 
-func TestHostsAreFoundByEachName(t *testing.T) {
+func TestFindByAnyName(t *testing.T) {
 	i := instance("i-0abc", api.ReasonReady, "")
 	i.Status.NodeRef, i.Status.Hostname, i.Status.NodeIP, i.Spec.Address = &v1alpha1.NodeReference{Name: "win-1"}, "win-1", "10.0.0.7", "Win-1.example.com"
 	f := fleetstatus.Of(fleetstatus.Input{Instances: []v1alpha1.WindowsInstance{i}, Nodes: []corev1.Node{node("win-1")}})

@@ -8,8 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// TestNamesOfImagesAreNoCauses expects signs that no image name can contain: messages quote the name, which a user chooses.
-func TestNamesOfImagesAreNoCauses(t *testing.T) {
+// TestImageNamesDoNotDetermineCause expects signs that no image name can contain: messages quote the name, which a user chooses.
+func TestImageNamesDoNotDetermineCause(t *testing.T) {
 	const inNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@"
 	for _, s := range append(startSigns(), pullSigns()...) {
 		for _, text := range s.says {
@@ -20,8 +20,8 @@ func TestNamesOfImagesAreNoCauses(t *testing.T) {
 	}
 }
 
-// TestCausesOfPullsAreReasonsOfPods expects all reasons in api.PodReasons, because others are not reported.
-func TestCausesOfPullsAreReasonsOfPods(t *testing.T) {
+// TestPullCausesArePodReasons expects all reasons in api.PodReasons, because others are not reported.
+func TestPullCausesArePodReasons(t *testing.T) {
 	for _, s := range append(startSigns(), pullSigns()...) {
 		if s.reason != "" && !slices.Contains(api.PodReasons(), s.reason) {
 			t.Errorf("%s is no reason of a pod", s.reason)

@@ -19,8 +19,8 @@ type pull struct {
 	want            string
 }
 
-// TestReportedPullsHaveTheirCause also expects advice for each cause.
-func TestReportedPullsHaveTheirCause(t *testing.T) {
+// TestReportedPullsAreClassified also expects advice for each cause.
+func TestReportedPullsAreClassified(t *testing.T) {
 	for _, p := range slices.Concat(platformPulls(), credentialPulls(), certificatePulls(), proxyPulls(), networkPulls(), imagePulls(), diskPulls(), kubeletPulls(), wicdPulls(), unknownPulls()) {
 		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Image: "x", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: p.reason, Message: p.message}},

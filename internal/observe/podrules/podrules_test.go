@@ -42,8 +42,8 @@ func check(t *testing.T, text string) []podrules.Finding {
 	return found
 }
 
-// TestEachRuleIsFound breaks each rule with its example, in each kind of container, and expects that rule's finding only.
-func TestEachRuleIsFound(t *testing.T) {
+// TestEveryRuleIsReported breaks each rule with its example, in each kind of container, and expects that rule's finding only.
+func TestEveryRuleIsReported(t *testing.T) {
 	for _, rule := range podrules.Rules() {
 		lists := []string{""}
 		if strings.HasPrefix(rule.Path, "containers[*].") {
@@ -65,7 +65,7 @@ func TestEachRuleIsFound(t *testing.T) {
 	}
 }
 
-func TestPodsThatDoNotRun(t *testing.T) {
+func TestPodsThatCannotRunAreReported(t *testing.T) {
 	const container = `{name: a, image: "a:1", resources: {limits: {memory: 1Gi}}}`
 	for name, test := range map[string]struct {
 		pod   string

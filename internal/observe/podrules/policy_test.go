@@ -10,9 +10,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/podrules/podrulestest"
 )
 
-// TestPodsByChance compares the rules with each other: assigning a class never leads to a rejection or leaves the pod without a matching node,
+// TestRandomPods compares the rules with each other: assigning a class never leads to a rejection or leaves the pod without a matching node,
 // and policies warn about what kubectl windows lint reports. lab/suites/deploytest does the same with an API server.
-func TestPodsByChance(t *testing.T) {
+func TestRandomPods(t *testing.T) {
 	server, classes, seen := newServer(t), runtimeClasses(), map[string]int{}
 	for seed := range uint64(2000) {
 		pod := podrulestest.Pod(seed)

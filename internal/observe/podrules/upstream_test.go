@@ -24,9 +24,9 @@ import (
 // cover it or a dash and the reason why no rule does.
 const upstreamTable = "testdata/upstream.txt"
 
-// TestRulesKnowWhatKubernetesRefuses reads the pod validation and the kubelet of each minor version in the payload. It fails if Kubernetes
+// TestRulesCoverKubernetesValidation reads the pod validation and the kubelet of each minor version in the payload. It fails if Kubernetes
 // rejects something on Windows that is not in upstreamTable, or if a line of the table is not in any version.
-func TestRulesKnowWhatKubernetesRefuses(t *testing.T) {
+func TestRulesCoverKubernetesValidation(t *testing.T) {
 	known, used := readUpstreamTable(t), map[string]bool{}
 	for minor, dir := range payloadtest.Kubernetes(t, "../../..") {
 		for _, refusal := range slices.Concat(validation(t, dir), kubelet(t, dir)) {

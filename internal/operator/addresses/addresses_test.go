@@ -53,7 +53,7 @@ func TestReservedAddresses(t *testing.T) {
 	}
 }
 
-func TestNamesOfTheClusterAreNoHosts(t *testing.T) {
+func TestClusterNamesAreRefused(t *testing.T) {
 	var c Cluster
 	c.AddServer("API-int.lab.example.com")
 	c.AddServer("10.0.0.101")
@@ -71,7 +71,7 @@ func TestNamesOfTheClusterAreNoHosts(t *testing.T) {
 	}
 }
 
-func TestNamesInTheClustersDomainAreNoHosts(t *testing.T) {
+func TestNamesInClusterDomainAreRefused(t *testing.T) {
 	c := Cluster{Domain: "cluster.development"}
 	for name, isRefused := range map[string]bool{
 		"web.shop.svc.cluster.development": true, "x.cluster.development": true, "x.cluster.local": true, "win-1.development": false, "win-1.mycluster.development": false,

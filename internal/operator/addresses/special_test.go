@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/addresses"
 )
 
-func TestAddressesThatNoMachineHas(t *testing.T) {
+func TestSpecialAddressesAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"8.8.8.8": "", "10.0.0.1": "", "172.30.0.1": "", "192.168.1.1": "", "100.64.0.1": "", "100.100.100.201": "", "198.18.0.1": "", "203.0.113.7": "",
 		"168.63.129.15": "", "192.0.1.1": "", "2001:db8::1": "", "2600::1": "", "fd00::1": "", "fd20:ce::1": "", "fc00::1": "", "64:ff9b::a00:1": "", "::ffff:10.0.0.1": "",
@@ -31,7 +31,7 @@ func TestAddressesThatNoMachineHas(t *testing.T) {
 	}
 }
 
-func TestNamesThatNoMachineHas(t *testing.T) {
+func TestSpecialNamesAreRefused(t *testing.T) {
 	for name, isSpecial := range map[string]bool{
 		"quay.io": false, "registry": false, "10.example.com": false, "metadata.example.com": false, "localhost.example.com": false, "xn--0x.de": false,
 		"localhost": true, "LOCALHOST.": true, "a.localhost": true, "localhost.localdomain": true, "ip6-localhost": true, "127.1": true, "0177.0.0.1": true, "2130706433": true,

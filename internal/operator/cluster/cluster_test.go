@@ -93,7 +93,7 @@ func read(t *testing.T, config v1alpha1.WindowsConfigSpec, objects ...client.Obj
 	return Read(t.Context(), reader(append(plain(), objects...)...), Connection{}, namespace, config)
 }
 
-func TestReadFindsTheMostExplicitAnswer(t *testing.T) {
+func TestReadPrefersExplicitSources(t *testing.T) {
 	want := desired.Cluster{
 		ID: "the-cluster", Domain: "cluster.local", DomainAssumed: true, CA: "root", KubeletClientCA: "clients",
 		Server: "https://10.0.0.5:6443", ServerFrom: "EndpointSlice default/kubernetes",

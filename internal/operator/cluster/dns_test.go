@@ -31,7 +31,7 @@ func labeled(name, label string, port int32, ips ...string) client.Object {
 	return s
 }
 
-func TestDNSIsReadFromWhereTheClusterHasIt(t *testing.T) {
+func TestDNSIsReadFromMostExplicitSource(t *testing.T) {
 	kubeadm := configMap("kube-system", "kubeadm-config", "ClusterConfiguration", "networking: {dnsDomain: k8s.example}")
 	tests := map[string]struct {
 		config  v1alpha1.DNSSpec
@@ -79,8 +79,8 @@ func TestDNSIsReadFromWhereTheClusterHasIt(t *testing.T) {
 	}
 }
 
-// TestTheDomainIsInTheCertificateOfTheAPIServer covers clusters without an object that has the domain, such as RKE2, k3s and kops.
-func TestTheDomainIsInTheCertificateOfTheAPIServer(t *testing.T) {
+// TestDNSDomainIsReadFromAPIServerCertificate covers clusters without an object that has the domain, such as RKE2, k3s and kops.
+func TestDNSDomainIsReadFromAPIServerCertificate(t *testing.T) {
 	usual := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	tests := map[string]struct {
 		names   []string

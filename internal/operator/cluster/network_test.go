@@ -42,7 +42,7 @@ func readNetwork(ctx context.Context, r client.Reader, config v1alpha1.NetworkSp
 	return ReadNetwork(ctx, r, platform, config)
 }
 
-func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
+func TestNetworkIsReadFromOpenShiftOrWindowsConfig(t *testing.T) {
 	ovn := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 	flannel := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
 	flannelIs := &desired.Flannel{Network: "10.244.0.0/16", VNI: 4096, Port: 4789, NetConf: netConf}
@@ -130,7 +130,7 @@ func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 	}
 }
 
-func TestNetworksThatMakeNoSenseAreNamed(t *testing.T) {
+func TestInvalidNetworksAreReported(t *testing.T) {
 	subnets := func(text string) v1alpha1.NetworkSpec {
 		return v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{HybridClusterSubnets: text}}
 	}

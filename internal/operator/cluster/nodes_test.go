@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-func TestNodesShowTheirNetwork(t *testing.T) {
+func TestNetworksAreDetectedFromNodes(t *testing.T) {
 	node := func(name, os string, annotations map[string]string) client.Object {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: os}, Annotations: annotations}}
 		n.Spec.PodCIDR = "10.244.3.0/24"

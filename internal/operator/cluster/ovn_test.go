@@ -109,8 +109,8 @@ func rangeOf(text string, ofNodes bool) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// TestTheStandInOfOVNKubernetesDoesAsRecorded compares ovnConfig.start, on which other tests rely, with each recorded start.
-func TestTheStandInOfOVNKubernetesDoesAsRecorded(t *testing.T) {
+// TestOVNKubernetesFakeMatchesRecording compares ovnConfig.start, on which other tests rely, with each recorded start.
+func TestOVNKubernetesFakeMatchesRecording(t *testing.T) {
 	for _, s := range recordedStarts(t) {
 		c := ovnConfig{s.Cluster, s.Services, s.Hybrid, s.Join, s.Transit, s.Masquerade, s.Enabled, s.Port}
 		if err := c.start(); (err == nil) != s.Works {

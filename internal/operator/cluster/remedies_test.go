@@ -264,8 +264,8 @@ func TestRemediesWork(t *testing.T) {
 	}
 }
 
-// TestTheStandInRefusesAChangeWithoutWait proves that the tests above depend on the wait.
-func TestTheStandInRefusesAChangeWithoutWait(t *testing.T) {
+// TestOVNKubernetesFakeRejectsEarlyChange proves that the tests above depend on the wait.
+func TestOVNKubernetesFakeRejectsEarlyChange(t *testing.T) {
 	s := networkOperatorState{OVN: map[string]any{"hybridOverlayConfig": map[string]any{"hybridOverlayVXLANPort": 9898.0}}}
 	s.Applied = s.OVN
 	patch := `oc patch networks.operator.openshift.io cluster --type=merge -p '{"spec":{"defaultNetwork":{"ovnKubernetesConfig":{"hybridOverlayConfig":%s}}}}'`
@@ -275,8 +275,8 @@ func TestTheStandInRefusesAChangeWithoutWait(t *testing.T) {
 	}
 }
 
-// TestTheDocumentsCommandsWork executes the OpenShift commands of docs/network.md one after the other, as an administrator would.
-func TestTheDocumentsCommandsWork(t *testing.T) {
+// TestDocumentedCommandsWork executes the OpenShift commands of docs/network.md one after the other, as an administrator would.
+func TestDocumentedCommandsWork(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/network.md")
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// TestHostsAreNeverSentToThemselves: https://github.com/kubernetes-sigs/kubespray/issues/12136, https://github.com/kubernetes-sigs/kubespray/issues/12851
-func TestHostsAreNeverSentToThemselves(t *testing.T) {
+// TestLoopbackServerAddressIsSkipped: https://github.com/kubernetes-sigs/kubespray/issues/12136, https://github.com/kubernetes-sigs/kubespray/issues/12851
+func TestLoopbackServerAddressIsSkipped(t *testing.T) {
 	for _, server := range []string{
 		"https://127.0.0.1:6443", "https://127.1:6443", "https://localhost:6443", "https://LOCALHOST.:6443", "https://api.localhost:6443", "https://0.0.0.0:6443", "https://[::1]:6443",
 		"https://[::]:6443", "https://[::ffff:127.0.0.1]:6443",
@@ -51,7 +51,7 @@ func TestConfiguredAPIServerIsUsed(t *testing.T) {
 	}
 }
 
-func TestWhereTheAPIIsServed(t *testing.T) {
+func TestAPIEndpoints(t *testing.T) {
 	config := v1alpha1.ClusterSpec{APIServer: "API.example.com:6443"}
 	got, err := APIEndpoints(t.Context(), reader(append(plain(), clusterInfo("https://lb-apiserver.kubernetes.local:6443"))...), Connection{}, config)
 	want := []string{"api.example.com:6443", "lb-apiserver.kubernetes.local:6443", "10.0.0.5:6443", "10.0.0.6:6443"}
@@ -60,7 +60,7 @@ func TestWhereTheAPIIsServed(t *testing.T) {
 	}
 }
 
-func TestAllRangesOfServicesAreKnown(t *testing.T) {
+func TestAllServiceCIDRsAreRead(t *testing.T) {
 	added := func(name string, cidrs ...string) client.Object {
 		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-func TestSettingsThatMakeNoSenseAreNamed(t *testing.T) {
+func TestInvalidSettingsAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		object client.Object
 		says   []string
@@ -124,7 +124,7 @@ func TestReadFailureIsNotTreatedAsMissing(t *testing.T) {
 	} {
 		for _, failing := range all {
 			if name == "forbidden" && failing.name == OpenShiftPullSecret() {
-				continue // forbidden except on OpenShift: TestPullSecretIsReadWhereTheOperatorMay
+				continue // forbidden except on OpenShift: TestPullSecretIsReadWherePermitted
 			}
 			t.Run(name+" "+failing.String(), func(t *testing.T) {
 				r := watched(reader(plain()...), func(a asked) error {
@@ -146,8 +146,8 @@ func TestReadFailureIsNotTreatedAsMissing(t *testing.T) {
 	}
 }
 
-// TestKindsThatDoNotExistAreNoSettings covers clusters without OpenShift's kinds.
-func TestKindsThatDoNotExistAreNoSettings(t *testing.T) {
+// TestMissingKindsCountAsEmptySettings covers clusters without OpenShift's kinds.
+func TestMissingKindsCountAsEmptySettings(t *testing.T) {
 	for name, answer := range map[string]func(schema.GroupVersionKind) error{
 		"no such kind":     func(k schema.GroupVersionKind) error { return &meta.NoKindMatchError{GroupKind: k.GroupKind()} },
 		"no such resource": func(k schema.GroupVersionKind) error { return &meta.NoResourceMatchError{} },
@@ -169,7 +169,7 @@ func TestKindsThatDoNotExistAreNoSettings(t *testing.T) {
 	}
 }
 
-func TestEveryKindOfOpenShiftsThatIsReadIsWatched(t *testing.T) {
+func TestAllReadOpenShiftKindsAreWatched(t *testing.T) {
 	read := map[schema.GroupVersionKind]bool{}
 	see := func(a asked) error {
 		a.kind.Kind = strings.TrimSuffix(a.kind.Kind, "List")

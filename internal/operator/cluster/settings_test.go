@@ -259,7 +259,7 @@ func registryCases() map[string]settingsCase {
 	}
 }
 
-func TestSettingsAreReadFromWhereTheClusterHasThem(t *testing.T) {
+func TestSettingsAreReadFromOpenShiftOrWindowsConfig(t *testing.T) {
 	for _, cases := range []map[string]settingsCase{profileCases(), proxyCases(), trustCases(), registryCases()} {
 		for name, test := range cases {
 			t.Run(name, func(t *testing.T) {
@@ -271,8 +271,8 @@ func TestSettingsAreReadFromWhereTheClusterHasThem(t *testing.T) {
 	}
 }
 
-// TestPullSecretIsReadWhereTheOperatorMay: the operator may read OpenShift's namespace for settings only on OpenShift.
-func TestPullSecretIsReadWhereTheOperatorMay(t *testing.T) {
+// TestPullSecretIsReadWherePermitted: the operator may read OpenShift's namespace for settings only on OpenShift.
+func TestPullSecretIsReadWherePermitted(t *testing.T) {
 	const key = corev1.DockerConfigJsonKey
 	forbid := func(objects ...client.Object) client.Reader {
 		return interceptor.NewClient(reader(append(plain(), objects...)...), interceptor.Funcs{
@@ -305,7 +305,7 @@ func expectSettings(t *testing.T, r client.Reader, want desired.Settings) {
 	}
 }
 
-func TestEveryFieldOfUsersMirrorsIsRead(t *testing.T) {
+func TestAllFieldsOfConfiguredMirrorsAreRead(t *testing.T) {
 	config := v1alpha1.WindowsConfigSpec{Registries: v1alpha1.RegistriesSpec{BlockedRegistries: []string{"c.io"}, InsecureRegistries: []string{"*.d.io"}, Mirrors: []v1alpha1.RegistryMirrors{
 		{Source: "a.io/x", MirrorSourcePolicy: v1alpha1.NeverContactSource, PullBy: v1alpha1.PullByDigest, Mirrors: []v1alpha1.RegistryMirror{
 			{Location: "m2/x", Insecure: true}, {Location: "m1/x", CABundle: "PEM"},
@@ -332,9 +332,9 @@ func TestEveryFieldOfUsersMirrorsIsRead(t *testing.T) {
 	}
 }
 
-// TestRegistriesAuthoritiesNeedNoProxy covers a bug of the original operator: it read the authorities only if the cluster had a proxy, so that on
+// TestRegistryCAsAreReadWithoutProxy covers a bug of the original operator: it read the authorities only if the cluster had a proxy, so that on
 // other clusters a registry's new authority reached no node.
-func TestRegistriesAuthoritiesNeedNoProxy(t *testing.T) {
+func TestRegistryCAsAreReadWithoutProxy(t *testing.T) {
 	for name, objects := range map[string][]client.Object{
 		"no proxy": plain(), "an empty proxy": append(plain(), proxyOf("status: {}")), "a proxy": append(plain(), proxyOf("status: {httpProxy: http://p}")),
 	} {

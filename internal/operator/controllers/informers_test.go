@@ -164,9 +164,9 @@ func describe(kind reflect.Type, path []int) string {
 	return name
 }
 
-// TestEverythingThatIsWatchedIsListed compares the list with the operator's permissions: it can watch nothing else. Kinds that are watched by name
+// TestWatchedKindsHaveInformers compares the list with the operator's permissions: it can watch nothing else. Kinds that are watched by name
 // and only for events are not listed, since only the identity of their objects is kept.
-func TestEverythingThatIsWatchedIsListed(t *testing.T) {
+func TestWatchedKindsHaveInformers(t *testing.T) {
 	text, err := os.ReadFile("../../../deploy/rbac-operator.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -199,8 +199,8 @@ func TestEverythingThatIsWatchedIsListed(t *testing.T) {
 	}
 }
 
-// TestATenantHasAShare: a tenant creates large Windows pods, and a node many certificate requests.
-func TestATenantHasAShare(t *testing.T) {
+// TestTenantsShareMemoryLimit: a tenant creates large Windows pods, and a node many certificate requests.
+func TestTenantsShareMemoryLimit(t *testing.T) {
 	for name, one := range map[string]func(owner, name string) client.Object{
 		"pods": func(owner, name string) client.Object {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: owner, Name: name, UID: types.UID(owner + name)}}
@@ -238,8 +238,8 @@ func TestATenantHasAShare(t *testing.T) {
 	}
 }
 
-// TestTheCacheKeepsLittleOfARequest: a node creates a request of a megabyte.
-func TestTheCacheKeepsLittleOfARequest(t *testing.T) {
+// TestCachedCertificateRequestIsSmall: a node creates a request of a megabyte.
+func TestCachedCertificateRequestIsSmall(t *testing.T) {
 	all := Informers("ns")
 	transform := all[slices.IndexFunc(all, func(i kube.Informer) bool {
 		return reflect.TypeOf(i.Object) == reflect.TypeFor[*certificatesv1.CertificateSigningRequest]()

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestNodesThatTheirCloudNamesHaveTheirCertificates has a Windows host whose node has AWS's name for its machine: the host gets a certificate for
+// TestNodesNamedByCloudGetCertificates has a Windows host whose node has AWS's name for its machine: the host gets a certificate for
 // that name, and none for its own hostname, which no one has confirmed.
-func TestNodesThatTheirCloudNamesHaveTheirCertificates(t *testing.T) {
+func TestNodesNamedByCloudGetCertificates(t *testing.T) {
 	const node, windows = "ip-10-0-0-12.us-east-2.compute.internal", "ec2amaz-1a2b3c4"
 	named := func(r *request) {
 		r.known.Hosts[1].Node, r.known.Hosts[1].DNSName = node, ""
@@ -24,9 +24,9 @@ func TestNodesThatTheirCloudNamesHaveTheirCertificates(t *testing.T) {
 	})
 }
 
-// TestNamesAndAddressesOfACloudNeedAnotherWordThanTheHosts has a Windows host whose cloud writes more addresses into its Node than those at which the
+// TestCloudNamesAndAddressesNeedConfirmation has a Windows host whose cloud writes more addresses into its Node than those at which the
 // operator reached it. Its kubelet requests all of them. The Node alone, which a host can write, justifies none.
-func TestNamesAndAddressesOfACloudNeedAnotherWordThanTheHosts(t *testing.T) {
+func TestCloudNamesAndAddressesNeedConfirmation(t *testing.T) {
 	const internal, external = "ip-10-0-0-12.internal", "ec2-203-0-113-7.example"
 	public, another := net.IPv4(203, 0, 113, 7), net.IPv4(203, 0, 113, 8)
 	asks := func(r *request) {

@@ -71,8 +71,8 @@ func approvedOf() map[string][]string {
 	}
 }
 
-// TestOfAllCombinationsOnlyThoseOfHostsAreApproved tries all combinations of the values of all fields.
-func TestOfAllCombinationsOnlyThoseOfHostsAreApproved(t *testing.T) {
+// TestOnlyHostCombinationsAreApproved tries all combinations of the values of all fields.
+func TestOnlyHostCombinationsAreApproved(t *testing.T) {
 	certified := requests(t)
 	for world, known := range worlds() {
 		t.Run(world, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-func TestClientRequestsThatBreakARuleAreRefused(t *testing.T) { runCases(t, clientCases()) }
+func TestClientRequestsBreakingRulesAreRefused(t *testing.T) { runCases(t, clientCases()) }
 
 func clientCases() []testCase {
 	cases := []testCase{
@@ -110,7 +110,7 @@ func clientCases() []testCase {
 	}...)
 }
 
-func TestRequestersThatAreNotTheHostAreRefused(t *testing.T) { runCases(t, requesterCases()) }
+func TestRequestsOfOtherRequestersAreRefused(t *testing.T) { runCases(t, requesterCases()) }
 
 func requesterCases() []testCase {
 	return []testCase{
@@ -139,7 +139,7 @@ func requesterCases() []testCase {
 	}
 }
 
-func TestServingRequestsThatBreakARuleAreRefused(t *testing.T) { runCases(t, servingCases()) }
+func TestServingRequestsBreakingRulesAreRefused(t *testing.T) { runCases(t, servingCases()) }
 
 func servingCases() []testCase {
 	dns := func(names ...string) *request {
@@ -223,7 +223,7 @@ func servingCases() []testCase {
 	}
 }
 
-func TestRequestsThatAreNotExactlyOnePEMBlockAreRefused(t *testing.T) { runCases(t, encodingCases()) }
+func TestRequestsMustBeOnePEMBlock(t *testing.T) { runCases(t, encodingCases()) }
 
 func encodingCases() []testCase {
 	rewrite := func(with func([]byte) []byte) *request {
@@ -265,7 +265,7 @@ func flipLast(data []byte) []byte {
 	return pem.EncodeToMemory(block)
 }
 
-func TestEveryRuleHasACaseThatBreaksIt(t *testing.T) {
+func TestEveryRuleHasFailingCase(t *testing.T) {
 	broken := map[string]bool{}
 	const ofWICD, ofNodeManager = "system:wicd-node:win-2", "system:windows-cloud-node-manager:win-2"
 	for _, tc := range slices.Concat(clientCases(), requesterCases(), servingCases(), encodingCases()) {

@@ -63,7 +63,7 @@ func pinnedTo(nodes ...string) func(*corev1.Pod) {
 	}
 }
 
-func TestLook(t *testing.T) {
+func TestClassify(t *testing.T) {
 	everything := tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists})
 	cordon := tolerates(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 	noExecute := tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
@@ -113,7 +113,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-func TestReportNamesWhatStandsInTheWay(t *testing.T) {
+func TestReportNamesBlockingPods(t *testing.T) {
 	held := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/backup"} }
 	p := drain.Classify([]corev1.Pod{pod("web"), pod("db", ends(-2*time.Minute), held), pod("mail", ends(20*time.Second))}, cordoned(), now())
 	for _, test := range []struct {

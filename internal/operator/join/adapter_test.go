@@ -22,7 +22,7 @@ func on(i wicdapi.Interface, adapters ...string) wicdapi.Facts {
 	return f
 }
 
-func TestTheAdapterOfTheNodesAddress(t *testing.T) {
+func TestAdapterOfNodeIP(t *testing.T) {
 	const one, two = "00-15-5d-00-00-01", "00-15-5D-00-00-02"
 	virtual := func(name, mac string) wicdapi.Interface {
 		return wicdapi.Interface{Name: name, MAC: mac, Virtual: true}

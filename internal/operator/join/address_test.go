@@ -32,7 +32,7 @@ func several() []wicdapi.Interface {
 	}
 }
 
-func TestTheNodeHasTheAddressOfTheChosenInterface(t *testing.T) {
+func TestNodeIPIsOnSelectedInterface(t *testing.T) {
 	byName := func(name string) *v1alpha1.InstanceNetwork { return &v1alpha1.InstanceNetwork{Interface: name} }
 	byRange := func(cidr string) *v1alpha1.InstanceNetwork { return &v1alpha1.InstanceNetwork{CIDR: cidr} }
 	for name, test := range map[string]struct {
@@ -66,8 +66,8 @@ func TestTheNodeHasTheAddressOfTheChosenInterface(t *testing.T) {
 	}
 }
 
-// TestAnAdapterOnATrunkPortIsRefused expects a refusal only if the node would use that adapter.
-func TestAnAdapterOnATrunkPortIsRefused(t *testing.T) {
+// TestTrunkPortAdapterIsRefused expects a refusal only if the node would use that adapter.
+func TestTrunkPortAdapterIsRefused(t *testing.T) {
 	tagged := func(at int) wicdapi.Facts {
 		facts := goodHost()
 		facts.Host.Interfaces = several()
@@ -97,7 +97,7 @@ func TestAnAdapterOnATrunkPortIsRefused(t *testing.T) {
 	}
 }
 
-func TestAHostWithoutAnAddressForItsNodeIsRefused(t *testing.T) {
+func TestHostWithoutNodeAddressIsRefused(t *testing.T) {
 	only := func(i ...wicdapi.Interface) []wicdapi.Interface { return i }
 	for name, test := range map[string]struct {
 		network *v1alpha1.InstanceNetwork
@@ -139,8 +139,8 @@ func TestAHostWithoutAnAddressForItsNodeIsRefused(t *testing.T) {
 	}
 }
 
-// TestAMessageListsFewInterfaces has as many interfaces as an answer may contain, with long names and many addresses.
-func TestAMessageListsFewInterfaces(t *testing.T) {
+// TestInterfaceListIsBounded has as many interfaces as an answer may contain, with long names and many addresses.
+func TestInterfaceListIsBounded(t *testing.T) {
 	f := goodHost()
 	f.Host.Interfaces = nil
 	for i := range 128 {
@@ -156,9 +156,9 @@ func TestAMessageListsFewInterfaces(t *testing.T) {
 	}
 }
 
-// TestOfSeveralAddressesTheNodeHasTheOneThatSuits covers failover cluster addresses, which move to another host, and addresses that Windows does not
+// TestPreferredAddressIsChosen covers failover cluster addresses, which move to another host, and addresses that Windows does not
 // use as source.
-func TestOfSeveralAddressesTheNodeHasTheOneThatSuits(t *testing.T) {
+func TestPreferredAddressIsChosen(t *testing.T) {
 	state := func(address, state string, skip, cluster bool) wicdapi.AddressState {
 		return wicdapi.AddressState{Address: netip.MustParseAddr(address), State: state, SkipAsSource: skip, Cluster: cluster}
 	}

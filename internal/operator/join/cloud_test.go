@@ -32,7 +32,7 @@ func configured() v1alpha1.WindowsInstanceStatus {
 	return st
 }
 
-func TestANodeIsNotReadyBeforeItsCloudHasInitializedIt(t *testing.T) {
+func TestNodeIsNotReadyUntilCloudInitializesIt(t *testing.T) {
 	tests := map[string]struct {
 		node   *corev1.Node
 		change func(*corev1.Node)
@@ -71,8 +71,8 @@ func kubeletIs(status corev1.ConditionStatus, message string) func(*corev1.Node)
 	return func(n *corev1.Node) { n.Status.Conditions[0].Status, n.Status.Conditions[0].Message = status, message }
 }
 
-// TestANodeInServiceThatGetsTheTaintWaitsFromThenOn covers an administrator who adds the taint to a node in service.
-func TestANodeInServiceThatGetsTheTaintWaitsFromThenOn(t *testing.T) {
+// TestCloudWaitBeginsWhenTaintIsAdded covers an administrator who adds the taint to a node in service.
+func TestCloudWaitBeginsWhenTaintIsAdded(t *testing.T) {
 	node, st := uninitialized(24*time.Hour), configured()
 	tainted := node.Spec.Taints
 	node.Spec.Taints = nil
@@ -92,8 +92,8 @@ func TestANodeInServiceThatGetsTheTaintWaitsFromThenOn(t *testing.T) {
 	}
 }
 
-// TestANodeThatWaitsForItsCloudIsNotRepaired: its network may need what the cloud sets on the Node. A silent one is repaired.
-func TestANodeThatWaitsForItsCloudIsNotRepaired(t *testing.T) {
+// TestNodeWaitingForCloudIsNotRepaired: its network may need what the cloud sets on the Node. A silent one is repaired.
+func TestNodeWaitingForCloudIsNotRepaired(t *testing.T) {
 	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionFalse: false, corev1.ConditionUnknown: true} {
 		node := uninitialized(time.Hour)
 		node.Status.Conditions[0].Status = status

@@ -128,7 +128,7 @@ func (w *contactWorld) expectNoInput(t *testing.T) {
 	}
 }
 
-func TestContactWithShellsThatHandOnPoorly(t *testing.T) {
+func TestContactWithInputLosingShells(t *testing.T) {
 	const old = "SSH-2.0-OpenSSH_for_Windows_7.7"
 	for name, test := range map[string]struct {
 		shell   sshserver.Quirks
@@ -186,7 +186,7 @@ func TestContactThroughScanners(t *testing.T) {
 	}
 }
 
-func TestSecuritySoftwareThatDistrustsUnpackersGetsThePlainProgram(t *testing.T) {
+func TestBlockedSetupIsReplacedByPlainProgram(t *testing.T) {
 	for _, refusal := range []uint32{0, 225, 1260, 4551} {
 		t.Run(fmt.Sprint(refusal), func(t *testing.T) {
 			t.Parallel()
@@ -239,7 +239,7 @@ func TestRefusalIsNotReportedAsBlocked(t *testing.T) {
 	}
 }
 
-func TestContactByChance(t *testing.T) {
+func TestRandomContacts(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -259,7 +259,7 @@ func TestContactByChance(t *testing.T) {
 	}
 }
 
-func TestNoSecretIsOnACommandLine(t *testing.T) {
+func TestCommandLinesContainNoSecrets(t *testing.T) {
 	w := newContactWorld(t, sim.Quirks{Shell: sshserver.Quirks{Version: "SSH-2.0-OpenSSH_for_Windows_7.7"}})
 	ctx := t.Context()
 	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&candidates{1}).take}); err != nil {

@@ -19,7 +19,7 @@ import (
 
 const awsName = "ip-10-0-0-7.us-east-2.compute.internal"
 
-func TestTheNameOfTheNodeIsThatOfItsPlatform(t *testing.T) {
+func TestNodeNameDependsOnPlatform(t *testing.T) {
 	long := strings.Repeat("a", 60)
 	for name, test := range map[string]struct {
 		facts func(*wicdapi.Facts)
@@ -148,7 +148,7 @@ func (c emptyCluster) Desired(context.Context) (join.Want, error) {
 
 func (c emptyCluster) Token(context.Context) (string, error) { return "token", nil }
 
-func TestAHostJoinsUnderTheNameThatItsCloudHasForIt(t *testing.T) {
+func TestHostJoinsWithCloudName(t *testing.T) {
 	for _, test := range []struct{ platform, command, node string }{
 		{platform.AWS, "facts --platform=AWS", awsName},
 		{platform.GCP, "facts --platform=GCP", awsName},
@@ -170,7 +170,7 @@ func TestAHostJoinsUnderTheNameThatItsCloudHasForIt(t *testing.T) {
 	}
 }
 
-func TestAHostThatItsCloudGivesNoNameDoesNotJoin(t *testing.T) {
+func TestHostWithoutCloudNameDoesNotJoin(t *testing.T) {
 	h := &cloudHost{facts: goodHost()}
 	h.facts.NoCloudName = "querying http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (3 attempts)"
 	err := joinOn(h, platform.AWS, "https://api.example:6443").Run(t.Context())
@@ -185,8 +185,8 @@ func TestAHostThatItsCloudGivesNoNameDoesNotJoin(t *testing.T) {
 	}
 }
 
-// TestAHostCannotBeNamedAsTheAPIServer expects a refusal, because the kubelet would get a certificate for the name.
-func TestAHostCannotBeNamedAsTheAPIServer(t *testing.T) {
+// TestHostCannotHaveAPIServerName expects a refusal, because the kubelet would get a certificate for the name.
+func TestHostCannotHaveAPIServerName(t *testing.T) {
 	h := &cloudHost{facts: goodHost()}
 	h.facts.CloudName = "api.example.com"
 	err := joinOn(h, platform.AWS, "https://API.example.com:6443").Run(t.Context())

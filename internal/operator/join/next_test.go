@@ -221,7 +221,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestMendedCauseClearsStalled(t *testing.T) {
+func TestFixedCauseClearsStalled(t *testing.T) {
 	var st v1alpha1.WindowsInstanceStatus
 	join.Report(&st, 1, false, &join.Stall{Reason: api.ReasonPrivateKeyInvalid, Message: "not PEM"})
 	join.Observe(&st, 1, nil, "v", time.Now())
@@ -301,8 +301,8 @@ func reasonOf(st v1alpha1.WindowsInstanceStatus, kind string) string {
 	return ""
 }
 
-// TestAHostThatRestartsIsAway expects the status to name the restart although the host refuses connections.
-func TestAHostThatRestartsIsAway(t *testing.T) {
+// TestRestartingHostMayBeUnreachable expects the status to name the restart although the host refuses connections.
+func TestRestartingHostMayBeUnreachable(t *testing.T) {
 	var st v1alpha1.WindowsInstanceStatus
 	refused := func(reason string) error {
 		return &join.StepError{Step: join.StepConnect, Err: &join.Unreachable{Reason: reason, Err: errors.New("x")}}
@@ -353,7 +353,7 @@ func TestRebootIsOverWhenTheBootIDIsNew(t *testing.T) {
 	}
 }
 
-func TestStepsOfOneJoinAreTimed(t *testing.T) {
+func TestJoinStepsAreTimed(t *testing.T) {
 	var st v1alpha1.WindowsInstanceStatus
 	join.Begin(&st, 1)
 	track := func(step string, state v1alpha1.StepState, at time.Duration) (time.Duration, bool) {

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-func TestNothingIsInstalledOnAHostThatDoesNotReachTheAPIServer(t *testing.T) {
+func TestHostWithoutAPIServerAccessIsUnchanged(t *testing.T) {
 	const server = "https://lb-apiserver.kubernetes.local:6443"
 	for name, test := range map[string]struct {
 		answer wicdapi.ReachResult

@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// TestWindowsThatIsBusyIsNoFailure expects a soon retry while Windows is busy, and condition Stalled after a restart that did not help.
-func TestWindowsThatIsBusyIsNoFailure(t *testing.T) {
+// TestBusyWindowsIsNotFailure expects a soon retry while Windows is busy, and condition Stalled after a restart that did not help.
+func TestBusyWindowsIsNotFailure(t *testing.T) {
 	for code, test := range map[wicdapi.Code]struct {
 		reason  string
 		waits   bool
@@ -48,8 +48,8 @@ func TestWindowsThatIsBusyIsNoFailure(t *testing.T) {
 	}
 }
 
-// TestOnlyTheStepThatNeedsAFactStops: a host becomes a node without some facts, but its name and address are never guessed.
-func TestOnlyTheStepThatNeedsAFactStops(t *testing.T) {
+// TestMissingFactStopsOnlyDependentStep: a host becomes a node without some facts, but its name and address are never guessed.
+func TestMissingFactStopsOnlyDependentStep(t *testing.T) {
 	for fact, joins := range map[string]bool{
 		wicdapi.FactHostname: false, wicdapi.FactDomain: false, wicdapi.FactInterfaces: false, wicdapi.FactServices: false, wicdapi.FactFreeBytes: false,
 		wicdapi.FactMemory: true, wicdapi.FactBootID: true,

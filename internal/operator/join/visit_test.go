@@ -185,7 +185,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func TestALostAnswerLeadsToNoSecondRestart(t *testing.T) {
+func TestLostResponseCausesNoSecondRestart(t *testing.T) {
 	h := &visitedHost{bootID: "7", late: wicdapi.CommandRestart}
 	if err := visit(h).Restart(t.Context(), "7"); err == nil {
 		t.Fatal("a lost answer is no success: nobody knows whether the command arrived")
@@ -199,7 +199,7 @@ func TestALostAnswerLeadsToNoSecondRestart(t *testing.T) {
 	}
 }
 
-func TestAHostLeavesItsOwnClusterOnly(t *testing.T) {
+func TestHostLeavesOnlyItsCluster(t *testing.T) {
 	h := &visitedHost{cluster: "ours", remains: []string{`C:\k\x.exe: in use`}}
 	result, err := visit(h).Leave(t.Context(), "ours")
 	if err != nil || !slices.Equal(result.Remains, h.remains) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestFailuresSpaceOutAttemptsUpToALimit(t *testing.T) {
+func TestBackoffGrowsUpToLimit(t *testing.T) {
 	r := Backoff{Jitter: rand.N[time.Duration], Min: 5 * time.Second, Max: time.Minute}
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	atLeast := []time.Duration{5, 10, 20, 40, 60, 60}
@@ -27,7 +27,7 @@ func TestFailuresSpaceOutAttemptsUpToALimit(t *testing.T) {
 	}
 }
 
-func TestNoMoreHostsJoinThanThereArePlaces(t *testing.T) {
+func TestSlotsLimitConcurrentJoins(t *testing.T) {
 	var s Slots
 	first, ok := s.Take(2)
 	if !ok {

@@ -73,8 +73,8 @@ func TestClientsCannotMarkObjectAsCut(t *testing.T) {
 	}
 }
 
-// TestMachinesHaveAShare covers kinds without a Go type.
-func TestMachinesHaveAShare(t *testing.T) {
+// TestMachinesShareMemoryLimit covers kinds without a Go type.
+func TestMachinesShareMemoryLimit(t *testing.T) {
 	machine := &unstructured.Unstructured{}
 	machine.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta1", Kind: "Machine"})
 	machine.SetName("m")

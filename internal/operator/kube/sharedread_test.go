@@ -61,8 +61,8 @@ func TestReadServesOnlyEarlierRequests(t *testing.T) {
 	})
 }
 
-// TestAFailedReadingIsShared: if the cluster does not answer, waiting callers share the error, but not that of a canceled read.
-func TestAFailedReadingIsShared(t *testing.T) {
+// TestFailedReadIsShared: if the cluster does not answer, waiting callers share the error, but not that of a canceled read.
+func TestFailedReadIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no answer")
 		c, r := &clusterRead{began: time.Now(), err: broken}, NewSharedRead[int, string]()

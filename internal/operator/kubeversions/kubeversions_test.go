@@ -25,7 +25,7 @@ func carried(kubelets ...string) payload.Manifest {
 	return payload.New(files, payload.File{})
 }
 
-func TestEachMinorIsARelease(t *testing.T) {
+func TestEachMinorVersionIsARelease(t *testing.T) {
 	all := kubeversions.Of("1.2.0", carried("v1.36.3", "v1.9.1", "v1.33.13"))
 	var minors []string
 	for _, r := range all {

@@ -133,7 +133,7 @@ func TestMostRecentOperatorKeepsTheLease(t *testing.T) {
 	}
 }
 
-func TestTheSecondBeginsWhenTheFirstIsUninstalled(t *testing.T) {
+func TestStandbyOperatorTakesOverAfterUninstall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld("a", "b")
 		a, b := w.operator("a"), w.operator("b")
@@ -161,8 +161,8 @@ func TestTheSecondBeginsWhenTheFirstIsUninstalled(t *testing.T) {
 	})
 }
 
-// TestAClockThatIsAheadIsNoClaim restarts an operator whose Lease has a renewal time in the future.
-func TestAClockThatIsAheadIsNoClaim(t *testing.T) {
+// TestFutureRenewalTimeGrantsNoPrecedence restarts an operator whose Lease has a renewal time in the future.
+func TestFutureRenewalTimeGrantsNoPrecedence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld("a", "b")
 		w.lease(t, "b", "", -time.Hour)
@@ -192,8 +192,8 @@ func TestAClockThatIsAheadIsNoClaim(t *testing.T) {
 	})
 }
 
-// TestAnOperatorThatWasKilledDoesNotHoldUp has a held Lease that is not renewed.
-func TestAnOperatorThatWasKilledDoesNotHoldUp(t *testing.T) {
+// TestKilledOperatorDoesNotBlockOthers has a held Lease that is not renewed.
+func TestKilledOperatorDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld("a", "b")
 		w.lease(t, "a", "killed", time.Hour)
@@ -229,7 +229,7 @@ func TestConcurrentStartReleasesLease(t *testing.T) {
 	}
 }
 
-func TestTwoNeverWorkAtOnce(t *testing.T) {
+func TestOnlyOneOperatorHoldsLease(t *testing.T) {
 	for range 200 {
 		w := newWorld("a", "b")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

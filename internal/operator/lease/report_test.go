@@ -115,7 +115,7 @@ func TestLeaderRemovesStaleCondition(t *testing.T) {
 	}
 }
 
-func TestAClusterWithoutWindowsConfigIsNoError(t *testing.T) {
+func TestReportWithoutWindowsConfigSucceeds(t *testing.T) {
 	c := reported(t, interceptor.Funcs{})
 	if err := c.Delete(t.Context(), &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
 
-func TestALineEndsAfterItsLastDay(t *testing.T) {
+func TestReleaseLineEndsAfterLastDay(t *testing.T) {
 	line, known := lifecycle.Of(lifecycle.Kubernetes, "1.34")
 	if !known {
 		t.Fatal("Kubernetes 1.34 is not known")
@@ -38,7 +38,7 @@ func TestReleaseLinesAreUniqueWithSource(t *testing.T) {
 	}
 }
 
-func TestEachWindowsOfNodesHasAnEnd(t *testing.T) {
+func TestEachWindowsReleaseHasEndOfSupport(t *testing.T) {
 	for _, r := range windowsbuild.Releases() {
 		name := strings.TrimPrefix(r.Name, lifecycle.WindowsServer+" ")
 		if _, known := lifecycle.Of(lifecycle.WindowsServer, name); !known {

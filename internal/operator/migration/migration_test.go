@@ -91,7 +91,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-func TestANodeThatNoEntryNamesBlocks(t *testing.T) {
+func TestNodeWithoutEntryBlocks(t *testing.T) {
 	c := good()
 	c.Entries = []string{"10.1.42.100"}
 	if !Blocked(Judge(c)) {

@@ -44,7 +44,7 @@ func silentPort(t *testing.T) Target {
 	return target
 }
 
-func TestNoAnswerToTCPIsATimeout(t *testing.T) {
+func TestUnansweredTCPIsTimeout(t *testing.T) {
 	target := silentPort(t)
 	_, err := Dial(t.Context(), target, Options{DialTimeout: 50 * time.Millisecond})
 	expectKind(t, err, Timeout)
@@ -60,7 +60,7 @@ func TestNoAnswerToTCPIsATimeout(t *testing.T) {
 	})
 }
 
-func TestSilentAddressLeavesTimeForTheNext(t *testing.T) {
+func TestSilentAddressLeavesTimeForNext(t *testing.T) {
 	silent := silentPort(t)
 	silent.Address = "win.example"
 	_, err := Dial(t.Context(), silent, Options{DialTimeout: 200 * time.Millisecond, Lookup: func(context.Context, string, string) ([]netip.Addr, error) {
@@ -72,7 +72,7 @@ func TestSilentAddressLeavesTimeForTheNext(t *testing.T) {
 	}
 }
 
-func TestNetworkWithoutARouteIsUnreachable(t *testing.T) {
+func TestNetworkWithoutRouteIsUnreachable(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EHOSTUNREACH, syscall.ENETUNREACH} {
 		if k := tcpKind(&net.OpError{Op: "dial", Err: errno}); k != Unreachable {
 			t.Errorf("%v is %s, want Unreachable", errno, k)

@@ -218,7 +218,7 @@ func rawHost(config *ssh.ServerConfig, serve func(ssh.NewChannel)) func(*testing
 	}
 }
 
-func TestDialTriesTheOtherAddressesOfAName(t *testing.T) {
+func TestDialTriesAllAddressesOfName(t *testing.T) {
 	host := startHost(t)
 	host.target.Address = "win.example"
 	h := host.dial(t, Options{Lookup: resolver("2001:db8::7", "127.0.0.2", "127.0.0.1")}) // nothing listens on 127.0.0.2
@@ -227,7 +227,7 @@ func TestDialTriesTheOtherAddressesOfAName(t *testing.T) {
 	}
 }
 
-func TestCanceledDialIsNotTheHostsFault(t *testing.T) {
+func TestCanceledDialIsNotHostError(t *testing.T) {
 	host := startHost(t)
 	host.SetFaults(func(int) sshserver.Fault { return sshserver.Fault{Stall: true} })
 	stages := map[string]Options{
@@ -257,7 +257,7 @@ func TestCanceledDialIsNotTheHostsFault(t *testing.T) {
 	})
 }
 
-func TestHostKeyIsPinnedFromTheFirstContactOn(t *testing.T) {
+func TestHostKeyIsPinnedAtFirstContact(t *testing.T) {
 	for _, kind := range []string{"ed25519", "ecdsa", "rsa"} {
 		t.Run(kind, func(t *testing.T) {
 			hostKey := newKey(t, kind)
@@ -305,8 +305,8 @@ func weakKey(t *testing.T) ssh.Signer {
 	return must(ssh.NewSignerFromKey(key))
 }
 
-// TestAWeakHostKeyIsRefusedAtFirstContact: otherwise the key would be pinned at first contact and rejected at every later one.
-func TestAWeakHostKeyIsRefusedAtFirstContact(t *testing.T) {
+// TestWeakHostKeyIsRefusedAtFirstContact: otherwise the key would be pinned at first contact and rejected at every later one.
+func TestWeakHostKeyIsRefusedAtFirstContact(t *testing.T) {
 	host := startHost(t)
 	weak := weakKey(t)
 	host.SetFaults(func(int) sshserver.Fault { return sshserver.Fault{HostKey: weak} })
@@ -317,8 +317,8 @@ func TestAWeakHostKeyIsRefusedAtFirstContact(t *testing.T) {
 	}
 }
 
-// TestAnUnknownHostIsNotTakenAtItsWord expects that nothing is sent to an unknown host with KnownOnly, not even a login.
-func TestAnUnknownHostIsNotTakenAtItsWord(t *testing.T) {
+// TestUnknownHostKeyIsRefusedWithoutTrustOnFirstUse expects that nothing is sent to an unknown host with KnownOnly, not even a login.
+func TestUnknownHostKeyIsRefusedWithoutTrustOnFirstUse(t *testing.T) {
 	host := startHost(t)
 	known := host.dial(t, Options{}).HostKey()
 	host.target.KnownOnly = true
@@ -333,7 +333,7 @@ func TestAnUnknownHostIsNotTakenAtItsWord(t *testing.T) {
 	expectKind(t, err, Authentication)
 }
 
-func TestHostWithSeveralKeysShowsThePinnedOne(t *testing.T) {
+func TestHostWithSeveralKeysPresentsPinnedKey(t *testing.T) {
 	var keys []ssh.Signer
 	for _, kind := range []string{"rsa", "ecdsa", "ed25519"} {
 		keys = append(keys, newKey(t, kind))
@@ -347,7 +347,7 @@ func TestHostWithSeveralKeysShowsThePinnedOne(t *testing.T) {
 	}
 }
 
-func TestLoginWorksWithEveryKindOfKey(t *testing.T) {
+func TestLoginWithEveryKeyType(t *testing.T) {
 	for _, kind := range []string{"ed25519", "ecdsa", "rsa"} {
 		t.Run(kind, func(t *testing.T) {
 			key := newKey(t, kind)

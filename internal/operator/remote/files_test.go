@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
-func TestFilesOfAHost(t *testing.T) {
+func TestFiles(t *testing.T) {
 	host := startHost(t, func(o *sshserver.Options) {
 		o.Root = t.TempDir()
 		o.Home = filepath.Join(o.Root, "C", "Users", user)
@@ -54,7 +54,7 @@ func TestFilesOfAHost(t *testing.T) {
 	}
 }
 
-func TestFilesEndWithTheirUse(t *testing.T) {
+func TestFilesSessionEndsWithCallback(t *testing.T) {
 	h := startHost(t).dial(t, Options{})
 	failed := errors.New("it fails")
 	if err := h.Files(t.Context(), func(*Files) error { return failed }); !errors.Is(err, failed) {

@@ -113,8 +113,8 @@ func recorded(f *testing.F) []byte {
 	return bytes.Clone(answered.Bytes())
 }
 
-// TestSuccessWithoutAttributesIsNoFile: a panic here would end the operator for all hosts.
-func TestSuccessWithoutAttributesIsNoFile(t *testing.T) {
+// TestStatWithoutAttributesIsAnError: a panic here would end the operator for all hosts.
+func TestStatWithoutAttributesIsAnError(t *testing.T) {
 	const version, isThere = "\x00\x00\x00\x05\x02\x00\x00\x00\x03", "\x00\x00\x00\x11\x65\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	s := newScript([]byte(version + isThere))
 	a := &answers{from: s}

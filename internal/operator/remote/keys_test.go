@@ -36,7 +36,7 @@ func openSSH(key any) string { return string(pem.EncodeToMemory(must(ssh.Marshal
 
 func pkcs8(key any) string { return encodePEM("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(key))) }
 
-func TestPrivateKeysAreReadInEveryUsualForm(t *testing.T) {
+func TestPrivateKeyFormats(t *testing.T) {
 	_, ed, _ := ed25519.GenerateKey(rand.Reader)
 	ec := must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
 	big := must(rsa.GenerateKey(rand.Reader, minRSABits))
@@ -170,7 +170,7 @@ func FuzzParsePrivateKey(f *testing.F) {
 	})
 }
 
-func TestHostKeysAreReadAndWritten(t *testing.T) {
+func TestHostKeysRoundTrip(t *testing.T) {
 	for _, kind := range []string{"ed25519", "ecdsa", "rsa"} {
 		key := newKey(t, kind).PublicKey()
 		for _, text := range []string{FormatHostKey(key), "  " + FormatHostKey(key) + " win-1@example\r\n"} {

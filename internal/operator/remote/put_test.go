@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
-func TestPutDeliversAFile(t *testing.T) {
+func TestPutWritesFile(t *testing.T) {
 	host := startHost(t, func(o *sshserver.Options) {
 		o.Root = t.TempDir()
 		o.Home = filepath.Join(o.Root, "C", "Users", user)
@@ -60,7 +60,7 @@ func TestPutDeliversAFile(t *testing.T) {
 	}
 }
 
-func TestPutSkipsACompleteFile(t *testing.T) {
+func TestPutSkipsCompleteFile(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{})
 	if err := h.Put(t.Context(), "setup.exe", strings.NewReader("12345"), 5); err != nil {
@@ -74,7 +74,7 @@ func TestPutSkipsACompleteFile(t *testing.T) {
 	}
 }
 
-func TestAFolderWithoutEndDoesNotFillMemory(t *testing.T) {
+func TestEndlessListingIsBounded(t *testing.T) {
 	host := startHost(t, func(o *sshserver.Options) { o.EndlessFolders = true })
 	h := host.dial(t, Options{})
 	began, out := time.Now(), host.Counters().BytesOut
@@ -89,7 +89,7 @@ func TestAFolderWithoutEndDoesNotFillMemory(t *testing.T) {
 	}
 }
 
-func TestPutRemovesStalePartsOfItsName(t *testing.T) {
+func TestPutRemovesStaleParts(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{})
 	random := rand.Text()
@@ -110,7 +110,7 @@ func TestPutRemovesStalePartsOfItsName(t *testing.T) {
 	}
 }
 
-func TestPutRefusesContentOfAnotherSize(t *testing.T) {
+func TestPutRejectsContentOfWrongSize(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{})
 	for name, content := range map[string]io.Reader{
@@ -150,8 +150,8 @@ func TestPutReportsRefusal(t *testing.T) {
 	}
 }
 
-// TestPutWaitsForAScanner: security software briefly opens what arrived, and Windows refuses to rename it meanwhile.
-func TestPutWaitsForAScanner(t *testing.T) {
+// TestPutRetriesWhileScannerHoldsFile: security software briefly opens what arrived, and Windows refuses to rename it meanwhile.
+func TestPutRetriesWhileScannerHoldsFile(t *testing.T) {
 	host := startHost(t, func(o *sshserver.Options) {
 		o.Quirks = func() sshserver.Quirks { return sshserver.Quirks{HeldFor: 350 * time.Millisecond} }
 	})
@@ -169,7 +169,7 @@ func TestPutWaitsForAScanner(t *testing.T) {
 	}
 }
 
-func TestPutReplacesAFileOnHostsWithoutPosixRename(t *testing.T) {
+func TestPutReplacesFileWithoutPosixRename(t *testing.T) {
 	if err := sftp.SetSFTPExtensions("hardlink@openssh.com"); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestPutReplacesAFileOnHostsWithoutPosixRename(t *testing.T) {
 	}
 }
 
-func TestConnectionCutAtAnyByteOfAPutLeavesNothingHalf(t *testing.T) {
+func TestConnectionCutDuringPutLeavesNoPartialFile(t *testing.T) {
 	host := startHost(t)
 	content := make([]byte, 300_000)
 	_, _ = rand.Read(content)
@@ -243,7 +243,7 @@ func TestConnectionCutAtAnyByteOfAPutLeavesNothingHalf(t *testing.T) {
 	}
 }
 
-func TestCancelEndsAPutAndLeavesTheConnection(t *testing.T) {
+func TestCancelEndsPutAndKeepsConnection(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{Grace: time.Hour})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -260,7 +260,7 @@ func TestCancelEndsAPutAndLeavesTheConnection(t *testing.T) {
 	}
 }
 
-func TestCanceledPutDoesNotWaitForABlockedReader(t *testing.T) {
+func TestCanceledPutDoesNotWaitForBlockedReader(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{Grace: 20 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())

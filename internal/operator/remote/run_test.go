@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
-func TestRunGivesOutputAndStatus(t *testing.T) {
+func TestRunReturnsOutputAndStatus(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{})
 	var out bytes.Buffer
@@ -52,7 +52,7 @@ func TestRunGivesOutputAndStatus(t *testing.T) {
 	}
 }
 
-func TestExitErrorCarriesTheEndOfStderr(t *testing.T) {
+func TestExitErrorContainsEndOfStderr(t *testing.T) {
 	h := startHost(t).dial(t, Options{})
 	long := strings.Repeat("x", 3*tailSize)
 	for reported, want := range map[string]string{
@@ -72,7 +72,7 @@ func TestExitErrorCarriesTheEndOfStderr(t *testing.T) {
 	}
 }
 
-func TestCommandWithoutStatusIsAnExitErrorAndNotALostConnection(t *testing.T) {
+func TestCommandWithoutStatusIsExitError(t *testing.T) {
 	target := rawHost(&ssh.ServerConfig{NoClientAuth: true}, func(offered ssh.NewChannel) {
 		c, requests, _ := offered.Accept()
 		_ = (<-requests).Reply(true, nil)
@@ -90,7 +90,7 @@ func TestCommandWithoutStatusIsAnExitErrorAndNotALostConnection(t *testing.T) {
 	}
 }
 
-func TestRefusedChannelIsNotALostConnection(t *testing.T) {
+func TestRefusedChannelIsNotLostConnection(t *testing.T) {
 	target := rawHost(&ssh.ServerConfig{NoClientAuth: true}, func(offered ssh.NewChannel) {
 		_ = offered.Reject(ssh.Prohibited, "open failed \x1b[2J"+strings.Repeat("x", 200<<10))
 	})(t)
@@ -109,7 +109,7 @@ func TestRefusedChannelIsNotALostConnection(t *testing.T) {
 	}
 }
 
-func TestRefusedCommandIsNotALostConnection(t *testing.T) {
+func TestRefusedCommandIsNotLostConnection(t *testing.T) {
 	h := startHost(t, func(o *sshserver.Options) { o.Exec = nil }).dial(t, Options{})
 	err := h.Run(t.Context(), "exit 0", nil, nil)
 	var e *Error
@@ -118,8 +118,8 @@ func TestRefusedCommandIsNotALostConnection(t *testing.T) {
 	}
 }
 
-// TestCommandsTakeTurnsInOneSession has a server that allows one session at a time: https://man.openbsd.org/sshd_config#MaxSessions
-func TestCommandsTakeTurnsInOneSession(t *testing.T) {
+// TestCommandsWorkWithOneSessionAtATime has a server that allows one session at a time: https://man.openbsd.org/sshd_config#MaxSessions
+func TestCommandsWorkWithOneSessionAtATime(t *testing.T) {
 	var open atomic.Int32
 	target := rawHost(&ssh.ServerConfig{NoClientAuth: true}, func(offered ssh.NewChannel) {
 		if open.Add(1) > 1 {
@@ -147,7 +147,7 @@ func TestCommandsTakeTurnsInOneSession(t *testing.T) {
 	}
 }
 
-func TestRunCarriesMuchBothWays(t *testing.T) {
+func TestRunTransfersLargeInputAndOutput(t *testing.T) {
 	h := startHost(t).dial(t, Options{})
 	const size = 8 << 20 // four SSH windows
 	sent, got := sha256.New(), sha256.New()
@@ -174,7 +174,7 @@ func (r *pattern) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestFiftyCommandsShareAConnection(t *testing.T) {
+func TestFiftyCommandsShareConnection(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{})
 	var all sync.WaitGroup
@@ -196,7 +196,7 @@ func TestFiftyCommandsShareAConnection(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithTheCommandThoughInputIsLeft(t *testing.T) {
+func TestRunEndsWithCommandDespiteUnreadInput(t *testing.T) {
 	h := startHost(t).dial(t, Options{})
 	in, more := io.Pipe()
 	defer more.Close()
@@ -233,7 +233,7 @@ func expectRunning(t *testing.T, ctx context.Context, h *Host, then func()) erro
 	return err
 }
 
-func TestCancelEndsTheCommandAndLeavesTheConnection(t *testing.T) {
+func TestCancelEndsCommandAndKeepsConnection(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{Grace: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -289,7 +289,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestCancelClosesAConnectionThatDoesNotAnswer(t *testing.T) {
+func TestCancelClosesUnresponsiveConnection(t *testing.T) {
 	host := startHost(t)
 	quiet := &link{}
 	host.through(t, quiet)
@@ -305,7 +305,7 @@ func TestCancelClosesAConnectionThatDoesNotAnswer(t *testing.T) {
 	expectKind(t, h.Run(t.Context(), "exit 0", nil, nil), Lost)
 }
 
-func TestCallersFailuresEndTheCommand(t *testing.T) {
+func TestStreamErrorsEndCommand(t *testing.T) {
 	var sawEnd sync.Once
 	ended := make(chan struct{})
 	host := startHost(t, func(o *sshserver.Options) {
@@ -364,7 +364,7 @@ func TestLostConnectionIsDistinctFromFailedCommand(t *testing.T) {
 	}
 }
 
-func TestConnectionCutAtAnyByteOfARunIsLost(t *testing.T) {
+func TestConnectionCutDuringRunIsReportedAsLost(t *testing.T) {
 	host := startHost(t)
 	measured := host.dial(t, Options{})
 	const size = 1 << 20

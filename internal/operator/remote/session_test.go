@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
-func TestSilentHostIsLostAfterThreeUnansweredQuestions(t *testing.T) {
+func TestSilentHostIsLostAfterThreeKeepalives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, cable := newMemory(), &link{delay: linkDelay}
 		h := network.dial(t, cable, newHost(t, network), Options{})
@@ -37,7 +37,7 @@ func TestSilentHostIsLostAfterThreeUnansweredQuestions(t *testing.T) {
 	})
 }
 
-func TestAnswersBehindASlowTransferAreNotMissed(t *testing.T) {
+func TestKeepaliveAnswersBehindSlowTransferCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newMemory()
 		h := network.dial(t, &link{rate: 20_000}, newHost(t, network), Options{}) // 2 MiB in transit take 105 s
@@ -56,7 +56,7 @@ func TestSilentHostIsLostOverRealSockets(t *testing.T) {
 	expectKind(t, err, Lost)
 }
 
-func TestCanceledCallOnASilentHostEndsAfterTheGrace(t *testing.T) {
+func TestCanceledCallOnSilentHostEndsAfterGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, cable := newMemory(), &link{}
 		h := network.dial(t, cable, newHost(t, network), Options{})
@@ -79,7 +79,7 @@ func TestCanceledCallOnASilentHostEndsAfterTheGrace(t *testing.T) {
 	})
 }
 
-func TestCallsAreLostWheneverTheConnectionEnds(t *testing.T) {
+func TestCallsReportLostConnection(t *testing.T) {
 	host := startHost(t)
 	for range 100 {
 		h := host.dial(t, Options{Grace: time.Second})
@@ -93,7 +93,7 @@ func TestCallsAreLostWheneverTheConnectionEnds(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftRunning(t *testing.T) {
+func TestNoGoroutinesLeak(t *testing.T) {
 	host := startHost(t)
 	host.dial(t, Options{}).Close()
 	everything := func() {

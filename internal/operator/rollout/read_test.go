@@ -10,8 +10,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 )
 
-// TestANodeOfAnotherMachineIsNotTheHosts matters because planned actions drain and delete the Node.
-func TestANodeOfAnotherMachineIsNotTheHosts(t *testing.T) {
+// TestForeignNodeIsIgnored matters because planned actions drain and delete the Node.
+func TestForeignNodeIsIgnored(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool-7", UID: "u1", Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
 	i := &v1alpha1.WindowsInstance{}
 	i.Status.Hostname, i.Status.NodeIP = "pool-7", "10.0.0.1"

@@ -39,9 +39,9 @@ func TestMaintenanceWindows(t *testing.T) {
 	}
 }
 
-// TestWindowsOnDaysWhenTheClockIsChanged checks such a day in steps of five minutes: the window opens once a day, at the end of a skipped hour, and
+// TestWindowsOnDaylightSavingChanges checks such a day in steps of five minutes: the window opens once a day, at the end of a skipped hour, and
 // in the first of two equal hours.
-func TestWindowsOnDaysWhenTheClockIsChanged(t *testing.T) {
+func TestWindowsOnDaylightSavingChanges(t *testing.T) {
 	for _, test := range []struct {
 		zone, schedule string
 		day            time.Time // the afternoon before
@@ -82,7 +82,7 @@ func TestWindowsOnDaysWhenTheClockIsChanged(t *testing.T) {
 	}
 }
 
-func TestWindowThatMakesNoSenseNeverOpens(t *testing.T) {
+func TestInvalidWindowNeverOpens(t *testing.T) {
 	for _, w := range []v1alpha1.MaintenanceWindow{
 		{Schedule: "0 22 * *", Duration: "4h"},
 		{Schedule: "0 22 * * 1", Duration: "4h", TimeZone: "Berlin"},

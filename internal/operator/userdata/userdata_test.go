@@ -16,8 +16,8 @@ const (
 	newKey = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAA+/w=="
 )
 
-// TestEveryPlatformGetsItsScript compares with complete scripts in testdata, whose PowerShell syntax make check verifies.
-func TestEveryPlatformGetsItsScript(t *testing.T) {
+// TestScriptOfEachPlatform compares with complete scripts in testdata, whose PowerShell syntax make check verifies.
+func TestScriptOfEachPlatform(t *testing.T) {
 	for _, in := range []struct {
 		name, platform string
 		keys, from     []string
@@ -79,7 +79,7 @@ func TestScriptMeetsPlatformRequirements(t *testing.T) {
 	}
 }
 
-func TestOnlyKeysGetIntoTheScript(t *testing.T) {
+func TestScriptContainsOnlyValidKeys(t *testing.T) {
 	for name, keys := range map[string][]string{
 		"none":             nil,
 		"empty":            {""},
@@ -97,7 +97,7 @@ func TestOnlyKeysGetIntoTheScript(t *testing.T) {
 	}
 }
 
-func TestOnlyRangesGetIntoTheScript(t *testing.T) {
+func TestScriptContainsOnlyValidRanges(t *testing.T) {
 	for _, r := range []string{"", "10.0.0.0", "Any", "10.0.0.0/8'; Restart-Computer; '", "10.0.0.0/8\n", "fe80::1%a'/64"} {
 		if text, err := Render("AWS", []string{oldKey}, []string{"10.0.0.0/8", r}); err == nil {
 			t.Errorf("%q is taken for a range:\n%s", r, text)
@@ -146,7 +146,7 @@ func expectAll(t *testing.T, text string, parts ...string) {
 	}
 }
 
-func TestTheServerIsInstalledAlsoWithoutNetworkAtFirst(t *testing.T) {
+func TestScriptRetriesInstallationWithoutNetwork(t *testing.T) {
 	expectAll(t, function(t, "Invoke-Patiently"), "if ($n -ge 60) { throw }", "Start-Sleep -Seconds 15")
 	body := function(t, "Install-Server")
 	expectAll(t, body, "Get-Service -Name 'sshd'", "{ return }")
@@ -154,15 +154,15 @@ func TestTheServerIsInstalledAlsoWithoutNetworkAtFirst(t *testing.T) {
 	expectAll(t, patiently, "Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0'", "Get-Service -Name 'sshd'")
 }
 
-func TestTheFirewallLetsInAllNetworkProfiles(t *testing.T) {
+func TestFirewallRuleAppliesToAllProfiles(t *testing.T) {
 	body := function(t, "Open-Firewall")
 	found, fresh, _ := strings.Cut(body, "return")
 	expectAll(t, found, "'OpenSSH-Server-In-TCP'", "Set-NetFirewallRule -Name $name -Enabled True -Profile Any -Action Allow", "@limit")
 	expectAll(t, fresh, "New-NetFirewallRule -Name $name", "-Profile Any", "-Enabled True", "-LocalPort 22", "@limit")
 }
 
-// TestTheFirewallLetsInNoMoreThanSSH: ports without a server stay closed until the host is a node, and edge traversal stays blocked.
-func TestTheFirewallLetsInNoMoreThanSSH(t *testing.T) {
+// TestFirewallRuleAllowsOnlySSH: ports without a server stay closed until the host is a node, and edge traversal stays blocked.
+func TestFirewallRuleAllowsOnlySSH(t *testing.T) {
 	text, err := Render("AWS", []string{oldKey}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -175,12 +175,12 @@ func TestTheFirewallLetsInNoMoreThanSSH(t *testing.T) {
 	}
 }
 
-func TestTheServerStartsWithWindows(t *testing.T) {
+func TestSSHServerStartsWithWindows(t *testing.T) {
 	expectAll(t, function(t, "Start-Server"), "Set-Service -Name 'sshd' -StartupType Automatic\n", "'PubkeyAuthentication yes', 'PasswordAuthentication no'")
 }
 
-// TestTheConfigurationOfTheServerIsAwaited: the server writes it some moments after its first start, and has it open meanwhile.
-func TestTheConfigurationOfTheServerIsAwaited(t *testing.T) {
+// TestScriptWaitsForServerConfiguration: the server writes it some moments after its first start, and has it open meanwhile.
+func TestScriptWaitsForServerConfiguration(t *testing.T) {
 	body := function(t, "Start-Server")
 	starts, rest, _ := strings.Cut(body, "{ Start-Service -Name 'sshd' }")
 	waits, reads, _ := strings.Cut(rest, "$lines = @([IO.File]::ReadAllLines($file))")
@@ -205,8 +205,8 @@ func TestReplacedKeyIsNotRestored(t *testing.T) {
 	}
 }
 
-// TestTheHostIsReachedWhenAllElseIsDone: the operator logs in as soon as it can, and may restart the host at once.
-func TestTheHostIsReachedWhenAllElseIsDone(t *testing.T) {
+// TestFirewallOpensLast: the operator logs in as soon as it can, and may restart the host at once.
+func TestFirewallOpensLast(t *testing.T) {
 	for _, cloud := range []string{"AWS", "Azure", "GCP", "None", "VSphere"} {
 		script, err := Render(cloud, []string{oldKey}, nil)
 		if err != nil {

@@ -41,8 +41,8 @@ func TestRegistryCannotRedirectOperator(t *testing.T) {
 	}
 }
 
-// TestRegistriesMaySendOn: registry.k8s.io serves all of its content from other registries, and most registries store blobs elsewhere.
-func TestRegistriesMaySendOn(t *testing.T) {
+// TestAllowedRedirects: registry.k8s.io serves all of its content from other registries, and most registries store blobs elsewhere.
+func TestAllowedRedirects(t *testing.T) {
 	parse := func(text string) *url.URL {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -72,8 +72,8 @@ func TestRegistriesMaySendOn(t *testing.T) {
 	}
 }
 
-// TestAnAllowedRegistryIsNoWayToItsOtherPaths expects that another registry cannot redirect to other paths of an allowed one.
-func TestAnAllowedRegistryIsNoWayToItsOtherPaths(t *testing.T) {
+// TestAllowedRegistryDoesNotAllowOtherPaths expects that another registry cannot redirect to other paths of an allowed one.
+func TestAllowedRegistryDoesNotAllowOtherPaths(t *testing.T) {
 	guard := Guard{Allowed: []string{"127.0.0.1:5000"}}
 	other, own := &url.URL{Scheme: "https", Host: "r.example.com"}, &url.URL{Scheme: "https", Host: "127.0.0.1:5000"}
 	for _, test := range []struct {
@@ -88,7 +88,7 @@ func TestAnAllowedRegistryIsNoWayToItsOtherPaths(t *testing.T) {
 	}
 }
 
-func TestAddressesOfNoRegistry(t *testing.T) {
+func TestNonRegistryAddressesAreRefused(t *testing.T) {
 	own := func() ([]net.Addr, error) {
 		return []net.Addr{&net.IPNet{IP: net.IPv4(10, 0, 0, 5), Mask: net.CIDRMask(24, 32)}}, nil
 	}
@@ -129,7 +129,7 @@ func TestProxyTargetsAreChecked(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreMadeToRegistriesOnly(t *testing.T) {
+func TestOnlyRegistriesAreDialed(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -112,8 +112,8 @@ func TestImageBuildsAreDetected(t *testing.T) {
 	}
 }
 
-// TestOneLookAtADigest expects a digest to be read once, whatever the tags and however many callers read it concurrently.
-func TestOneLookAtADigest(t *testing.T) {
+// TestDigestIsReadOnce expects a digest to be read once, whatever the tags and however many callers read it concurrently.
+func TestDigestIsReadOnce(t *testing.T) {
 	const config = `{"os": "windows", "os.version": "10.0.17763.3287"}`
 	manifest := `{"config": {"digest": "` + digestOf(config) + `"}}`
 	h := &registry{answers: map[string]string{
@@ -181,7 +181,7 @@ func TestRegistryErrorsAreDistinguished(t *testing.T) {
 	}
 }
 
-func TestNamesOfImages(t *testing.T) {
+func TestImageReferences(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	for image, want := range map[string]string{
 		"mcr.microsoft.com/windows/nanoserver:ltsc2022": "mcr.microsoft.com/windows/nanoserver Tag ltsc2022", "r.test:5000/a": "r.test:5000/a Tag latest", "a": "docker.io/library/a Tag latest", "docker.io/a:1": "docker.io/library/a Tag 1",
@@ -226,9 +226,9 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestNamesAreWhole: otherwise the search list would add domains of the cluster to names of registries and of the proxy, and users choose these
+// TestNamesAreAbsolute: otherwise the search list would add domains of the cluster to names of registries and of the proxy, and users choose these
 // names.
-func TestNamesAreWhole(t *testing.T) {
+func TestNamesAreAbsolute(t *testing.T) {
 	dial := Guard{}.Dial()
 	asks := net.DefaultResolver
 	defer func() { net.DefaultResolver = asks }()

@@ -45,8 +45,8 @@ func mustReconcile(t *testing.T, p *Policies) time.Duration {
 	return result.RequeueAfter
 }
 
-// TestPoliciesOfHostsAreAppliedToAnEmptyCluster starts like an installation with OLM.
-func TestPoliciesOfHostsAreAppliedToAnEmptyCluster(t *testing.T) {
+// TestHostPoliciesAreAppliedToEmptyCluster starts like an installation with OLM.
+func TestHostPoliciesAreAppliedToEmptyCluster(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).Build()
 	synctest.Test(t, func(t *testing.T) {
 		p, recorder := applying(t, c)
@@ -148,7 +148,7 @@ func TestWeakenedPolicyIsRepaired(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatCannotBeAppliedIsAFinding(t *testing.T) {
+func TestUnappliedPolicyIsReported(t *testing.T) {
 	empty := fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).Build()
 	c := interceptor.NewClient(empty, interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 		return apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no"))

@@ -22,7 +22,7 @@ import (
 
 const guardOfNodes = "windows-instance-config-daemon"
 
-func TestPoliciesThatAreNotInForceAreFound(t *testing.T) {
+func TestMissingOrChangedPoliciesAreReported(t *testing.T) {
 	policy := func(t *testing.T, c client.Client) *admissionv1.ValidatingAdmissionPolicy {
 		var got admissionv1.ValidatingAdmissionPolicy
 		if err := c.Get(t.Context(), types.NamespacedName{Name: guardOfNodes}, &got); err != nil {
@@ -127,7 +127,7 @@ func TestRecreatedBindingIsDetected(t *testing.T) {
 }
 
 // A policy that the operator is not allowed to read counts as not in force; if the API server does not answer, the state is unknown.
-func TestPoliciesThatCannotBeRead(t *testing.T) {
+func TestUnreadablePoliciesAreReported(t *testing.T) {
 	guards, c := controllertest.Guards(t)
 	for name, tc := range map[string]struct {
 		answer    error

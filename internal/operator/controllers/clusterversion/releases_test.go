@@ -65,8 +65,8 @@ func kubelets(versions ...string) func(context.Context) ([]string, error) {
 	return func(context.Context) ([]string, error) { return versions, nil }
 }
 
-// TestAnOperatorThatStartsWhileTheClusterIsUpgraded: the operator may see the new API servers first.
-func TestAnOperatorThatStartsWhileTheClusterIsUpgraded(t *testing.T) {
+// TestOperatorStartDuringClusterUpgrade: the operator may see the new API servers first.
+func TestOperatorStartDuringClusterUpgrade(t *testing.T) {
 	const old, later = "v1.33.5", "v1.34.1"
 	for name, test := range map[string]struct {
 		nodes    []string
@@ -102,7 +102,7 @@ func TestAnOperatorThatStartsWhileTheClusterIsUpgraded(t *testing.T) {
 	}
 }
 
-func TestNodesThatCannotBeReadAreNotForgotten(t *testing.T) {
+func TestUnreadableNodesKeepOldestRelease(t *testing.T) {
 	r := clusterversion.New(kubeversions.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), payload.File{})),
 		func(context.Context) []string { return []string{"v1.34.1"} }, func(context.Context) ([]string, error) { return nil, errors.New("timeout") })
 	r.Update(t.Context())

@@ -199,9 +199,9 @@ func TestKubeletsOfWindowsNodes(t *testing.T) {
 	}
 }
 
-// TestTheNamesOfTheServerAreInItsCertificate: the names are returned even if the request is rejected, but not if the server's certificate is not
+// TestServerNamesAreReadFromCertificate: the names are returned even if the request is rejected, but not if the server's certificate is not
 // trusted.
-func TestTheNamesOfTheServerAreInItsCertificate(t *testing.T) {
+func TestServerNamesAreReadFromCertificate(t *testing.T) {
 	certificate, authority := selfSigned(t)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}

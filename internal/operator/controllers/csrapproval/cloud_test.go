@@ -68,8 +68,8 @@ func TestCloudNamesNeedMachineOrUserConfirmation(t *testing.T) {
 	}
 }
 
-// TestAMachineThatLostItsAddressesTakesNoneFromItsNode: VMware Tools no longer report addresses to vSphere, and the kubelet renews its certificate.
-func TestAMachineThatLostItsAddressesTakesNoneFromItsNode(t *testing.T) {
+// TestMachineWithoutAddressesKeepsNodeCertificate: VMware Tools no longer report addresses to vSphere, and the kubelet renews its certificate.
+func TestMachineWithoutAddressesKeepsNodeCertificate(t *testing.T) {
 	request := servingRequest(t)
 	request.Spec.Request = servingFor(t, "10.0.0.1")
 	approver, c, recorder := approvers(t, request, func(client.Client) {})

@@ -74,7 +74,7 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 }
 
 // On OpenShift, the cluster's own approver handles the requests of Machines' kubelets too.
-func TestTwoApproversDoNotFight(t *testing.T) {
+func TestOtherApproverCausesNoError(t *testing.T) {
 	const theirs = "NodeCSRApprove"
 	byThem := func(c client.Client) {
 		var now certificatesv1.CertificateSigningRequest
@@ -144,8 +144,8 @@ func TestTwoApproversDoNotFight(t *testing.T) {
 	}
 }
 
-// TestATokenIsWorthNothingOnceItsInstanceIsDeleted: a host uses its token after its instance was deleted.
-func TestATokenIsWorthNothingOnceItsInstanceIsDeleted(t *testing.T) {
+// TestTokenOfDeletedInstanceIsRefused: a host uses its token after its instance was deleted.
+func TestTokenOfDeletedInstanceIsRefused(t *testing.T) {
 	request := servingRequest(t)
 	request.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 	request.Spec.Request = controllertest.CertificateRequest(t, "system:node:win-a")
@@ -188,8 +188,8 @@ func TestATokenIsWorthNothingOnceItsInstanceIsDeleted(t *testing.T) {
 	}
 }
 
-// TestANodeThatClaimsAnotherHostsAddressIsNamed: a Node lists the address at which another host was reached. That host still gets its certificate.
-func TestANodeThatClaimsAnotherHostsAddressIsNamed(t *testing.T) {
+// TestNodeClaimingHostAddressIsReported: a Node lists the address at which another host was reached. That host still gets its certificate.
+func TestNodeClaimingHostAddressIsReported(t *testing.T) {
 	request := servingRequest(t)
 	request.Spec.Request = servingFor(t, "10.0.0.1")
 	approver, c, recorder := approvers(t, request, func(client.Client) {})
@@ -212,9 +212,9 @@ func TestANodeThatClaimsAnotherHostsAddressIsNamed(t *testing.T) {
 	}
 }
 
-// TestAServiceKeepsNoNodeFromItsCertificate: a Service has the address of a host. A node still gets its certificates; a host that is not a node yet
+// TestServiceClaimDoesNotBlockCertificate: a Service has the address of a host. A node still gets its certificates; a host that is not a node yet
 // does not, even if the cache does not have the Service yet.
-func TestAServiceKeepsNoNodeFromItsCertificate(t *testing.T) {
+func TestServiceClaimDoesNotBlockCertificate(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(i *v1alpha1.WindowsInstance)
 		stale  bool

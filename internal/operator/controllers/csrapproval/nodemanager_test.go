@@ -23,8 +23,8 @@ func (d declared) Declares(_ context.Context, service string) (bool, error) {
 	return d.is && service == "cloud-node-manager", d.err
 }
 
-// TestTheCloudNodeManagerGetsAnIdentityWhereNodesRunIt: WICD of win-a requests the identity.
-func TestTheCloudNodeManagerGetsAnIdentityWhereNodesRunIt(t *testing.T) {
+// TestNodeManagerIdentityRequiresDeclaredService: WICD of win-a requests the identity.
+func TestNodeManagerIdentityRequiresDeclaredService(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings         declared
 		approved, failed bool

@@ -171,8 +171,8 @@ func TestPodFailureIsExplainedOnce(t *testing.T) {
 	})
 }
 
-// TestWithoutLimitsNoPodIsChanged: pods are annotated only once the policy that allows nothing else is in force.
-func TestWithoutLimitsNoPodIsChanged(t *testing.T) {
+// TestPodsAreUnchangedWithoutLimits: pods are annotated only once the policy that allows nothing else is in force.
+func TestPodsAreUnchangedWithoutLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := refused("web", "r.test/web:1")
 		p := open(t, for2019, pod)
@@ -213,8 +213,8 @@ func TestPodIsExplainedWithoutRegistry(t *testing.T) {
 	}
 }
 
-// TestAPodThatStartedKeepsNoAnnotation: two pods start, one of them unobserved, and a pending pod has the name of an earlier one.
-func TestAPodThatStartedKeepsNoAnnotation(t *testing.T) {
+// TestStartedPodLosesAnnotation: two pods start, one of them unobserved, and a pending pod has the name of an earlier one.
+func TestStartedPodLosesAnnotation(t *testing.T) {
 	mark := func(name string) *corev1.Pod {
 		pod := refused(name, "r.test/web:1")
 		pod.Status.Phase, pod.Annotations = corev1.PodRunning, map[string]string{api.AnnotationDoesNotStart: "ImageForAnotherBuild: x", "theirs": "stays"}
@@ -243,8 +243,8 @@ func TestAPodThatStartedKeepsNoAnnotation(t *testing.T) {
 	}
 }
 
-// TestFiveThousandPodsThatFail has pods that share 700 images.
-func TestFiveThousandPodsThatFail(t *testing.T) {
+// TestFiveThousandFailingPods has pods that share 700 images.
+func TestFiveThousandFailingPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requested := map[string]int{}
 		var mu sync.Mutex
@@ -357,8 +357,8 @@ func TestFiveThousandPodsTakeLittleMemory(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// TestTheCacheKeepsLittleOfAPod: users make a pod large.
-func TestTheCacheKeepsLittleOfAPod(t *testing.T) {
+// TestCachedPodIsSmall: users make a pod large.
+func TestCachedPodIsSmall(t *testing.T) {
 	pod := refused("web", strings.Repeat("x", 1<<20))
 	pod.Annotations, pod.ManagedFields = map[string]string{"theirs": strings.Repeat("x", 1<<18)}, []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}

@@ -73,7 +73,7 @@ func (unsynced) List(ctx context.Context, _ client.ObjectList, _ ...client.ListO
 	return ctx.Err()
 }
 
-func TestMetricsDoNotWaitForThePodCache(t *testing.T) {
+func TestMetricsDoNotWaitForPodCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, samples := time.Now(), make(chan prometheus.Metric, 1)
 		newCount(unsynced{}).Collect(samples)

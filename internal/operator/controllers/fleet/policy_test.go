@@ -33,7 +33,7 @@ func lockedOut(since time.Duration) *v1alpha1.WindowsInstance {
 }
 
 // The original operator considered a host lost if it rejected the key while its first-boot script was still running, and deleted good machines.
-func TestMachinesAreReplacedForGoodReasonsOnly(t *testing.T) {
+func TestReplaceReasons(t *testing.T) {
 	with := func(i *v1alpha1.WindowsInstance, change func(*v1alpha1.WindowsInstance)) *v1alpha1.WindowsInstance {
 		change(i)
 		return i
@@ -212,7 +212,7 @@ func TestUnpublishedVersionIsNotRolledOut(t *testing.T) {
 	expect(false, v1alpha1.DisruptionNone)
 }
 
-func TestUnknownVersionCostsDrain(t *testing.T) {
+func TestUnknownVersionRequiresDrain(t *testing.T) {
 	current := controllertest.PublishedFor(t, "2", func(*desired.Node) {})
 	c := controllertest.Cluster(t, controllertest.SigningSecret(t, 0), current)
 	var known costs
@@ -227,7 +227,7 @@ func TestUnknownVersionCostsDrain(t *testing.T) {
 	}
 }
 
-func TestAHostThatWasAwayIsGivenTimeToTakeTheKey(t *testing.T) {
+func TestReturningHostHasTimeToAcceptKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := controllertest.Instance("win-1", api.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
 		i.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-1"}

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// TestALabelFollowsItsCondition expects a label that a user has set to stay if the condition is missing.
-func TestALabelFollowsItsCondition(t *testing.T) {
+// TestCapabilityLabelFollowsCondition expects a label that a user has set to stay if the condition is missing.
+func TestCapabilityLabelFollowsCondition(t *testing.T) {
 	for _, test := range []struct {
 		status    corev1.ConditionStatus
 		was, want string

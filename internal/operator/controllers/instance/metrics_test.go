@@ -10,7 +10,7 @@ import (
 )
 
 // A transfer may take an hour.
-func TestHistogramOfStepsCoversTheLongest(t *testing.T) {
+func TestStepHistogramCoversLongestStep(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry(), nil)
 	m.stepSeconds.WithLabelValues(join.StepTransfer).Observe(time.Hour.Seconds())
 	registry := prometheus.NewRegistry()

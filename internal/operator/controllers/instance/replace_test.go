@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
 )
 
-// TestOnlyTheMachineThatWasMeantIsReplaced expects a Machine that was replaced or relabeled since the maintenance began to stay.
-func TestOnlyTheMachineThatWasMeantIsReplaced(t *testing.T) {
+// TestOnlyMatchingMachineIsReplaced expects a Machine that was replaced or relabeled since the maintenance began to stay.
+func TestOnlyMatchingMachineIsReplaced(t *testing.T) {
 	began := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		change    func(*unstructured.Unstructured)

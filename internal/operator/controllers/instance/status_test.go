@@ -33,7 +33,7 @@ func newTestInstances(c client.Client) *Controller {
 	})
 }
 
-func TestANodeNameBelongsToOneInstance(t *testing.T) {
+func TestNodeNameIsClaimedByOneInstance(t *testing.T) {
 	var n NameClaims
 	if _, ok := n.Claim("win-1", controllertest.Key("a")); !ok {
 		t.Fatal("a free name is taken")
@@ -67,7 +67,7 @@ func TestCredentialIDIsReadFromTheToken(t *testing.T) {
 }
 
 // A thousand joining hosts must not cause six thousand events.
-func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
+func TestTransientReasonsCauseNoEvents(t *testing.T) {
 	recorder := &controllertest.Recorder{}
 	i := &v1alpha1.WindowsInstance{}
 	for _, reason := range []string{
@@ -93,7 +93,7 @@ func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
 }
 
 // A long step is visible while it runs, however soon it came after another.
-func TestProgressThatCameTooSoonIsWrittenLater(t *testing.T) {
+func TestFrequentProgressIsWrittenLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := controllertest.Instance("win-a", "ConfigMap", "win-a", "10.0.0.1")
 		join.Begin(&i.Status, 1)
@@ -140,7 +140,7 @@ func TestProgressThatCameTooSoonIsWrittenLater(t *testing.T) {
 }
 
 // A host that does not answer is retried again and again. Each failed attempt causes one write at its end.
-func TestASilentHostIsOneWriteAnAttempt(t *testing.T) {
+func TestUnreachableHostCausesOneWritePerAttempt(t *testing.T) {
 	for name, test := range map[string]struct {
 		silent bool
 		writes int

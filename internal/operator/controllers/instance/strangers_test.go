@@ -19,7 +19,7 @@ import (
 )
 
 // A host with an identity of a name writes its own address into the Node that another machine has just registered under that name.
-func TestANodeIsJudgedAsItIsWhenItIsCreated(t *testing.T) {
+func TestNodeOwnershipIsDecidedAtCreation(t *testing.T) {
 	node := func(address string) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pool-7", UID: "u1", Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
 		if address != "" {

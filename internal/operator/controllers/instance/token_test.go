@@ -21,9 +21,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
 
-// TestATokenLeavesWhenItsApproverKnowsOfIt expects a token to be held until the cache has its ID, or cacheTimeout is over: the host requests its
+// TestTokenIsSentAfterCacheHasItsID expects a token to be held until the cache has its ID, or cacheTimeout is over: the host requests its
 // certificates at once, and a request that the cache cannot match is refused.
-func TestATokenLeavesWhenItsApproverKnowsOfIt(t *testing.T) {
+func TestTokenIsSentAfterCacheHasItsID(t *testing.T) {
 	for name, test := range map[string]struct{ lag, leaves time.Duration }{
 		"a cache that is up to date":        {0, 0},
 		"a cache that lags":                 {400 * time.Millisecond, 400 * time.Millisecond},
@@ -69,8 +69,8 @@ func makesToken(_ context.Context, _ client.Client, _ string, _, sub client.Obje
 	return nil
 }
 
-// TestNoTokenLeavesForAnInstanceThatIsDeleted deletes an instance while its host joins, before the cache observes the deletion.
-func TestNoTokenLeavesForAnInstanceThatIsDeleted(t *testing.T) {
+// TestDeletedInstanceGetsNoToken deletes an instance while its host joins, before the cache observes the deletion.
+func TestDeletedInstanceGetsNoToken(t *testing.T) {
 	i := controllertest.Instance("win-a", "ConfigMap", "win-a", "10.0.0.1")
 	i.Finalizers = []string{api.Finalizer}
 	server := fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(i).WithStatusSubresource(i).Build()

@@ -130,8 +130,8 @@ func TestUnenforcedPoliciesAreReported(t *testing.T) {
 	})
 }
 
-// TestANetworkThatMayEnforcePoliciesIsTrusted: so is one that is not known yet.
-func TestANetworkThatMayEnforcePoliciesIsTrusted(t *testing.T) {
+// TestEnforcingNetworkIsNotReported: so is one that is not known yet.
+func TestEnforcingNetworkIsNotReported(t *testing.T) {
 	for provider, want := range map[v1alpha1.NetworkProvider]int{v1alpha1.NetworkFlannel: 1, v1alpha1.NetworkCustom: 0, "": 0} {
 		p := open(t, provider, newPod("shop", "web-1", "win-1", nil), newPolicy("shop", "all", nil))
 		if got := p.check(0); len(got) != want || p.lists != want {
@@ -168,7 +168,7 @@ func TestFailedPolicyCheckIsRetried(t *testing.T) {
 	})
 }
 
-func TestTheCacheKeepsWhatPoliciesSelect(t *testing.T) {
+func TestCachedPolicyKeepsPodSelector(t *testing.T) {
 	policy := newPolicy("shop", "all", map[string]string{"app": "web"})
 	policy.Spec.Ingress = make([]networkingv1.NetworkPolicyIngressRule, 1000)
 	policy.Annotations = map[string]string{"x": strings.Repeat("x", 1<<17)}

@@ -132,7 +132,7 @@ func (p place) write(name string, annotations map[string]string) {
 	}
 }
 
-func TestLeftoversAreRemovedOnlyWhereTheyDoHarm(t *testing.T) {
+func TestLeftoversAreRemovedOnlyWhereHarmful(t *testing.T) {
 	ovn := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 	labelledWindows, runsWindows := node("win-1", "linux", onAgain()), node("win-1", "linux", onAgain())
 	labelledWindows.Labels[corev1.LabelOSStable], runsWindows.Status.NodeInfo.OperatingSystem = "windows", "windows"
@@ -227,8 +227,8 @@ func TestMissingSubnetIsReportedAfterDelay(t *testing.T) {
 	})
 }
 
-// TestOnlyTheNodeThatWasSeenIsChanged: a Node that has changed since, or another one of the same name, is checked again first.
-func TestOnlyTheNodeThatWasSeenIsChanged(t *testing.T) {
+// TestChangedNodeIsNotPatched: a Node that has changed since, or another one of the same name, is checked again first.
+func TestChangedNodeIsNotPatched(t *testing.T) {
 	conflicts := 0
 	p := open(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 		if conflicts++; conflicts > 1 {

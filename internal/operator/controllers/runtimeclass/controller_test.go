@@ -95,7 +95,7 @@ const (
 	is2025 = "node.kubernetes.io/windows-build=10.0.26100"
 )
 
-func TestEachVersionWithANodeHasAClass(t *testing.T) {
+func TestEachVersionWithNodeHasClass(t *testing.T) {
 	type spec = v1alpha1.WindowsConfigSpec
 	linux := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "linux"}}
 	linux.Status.NodeInfo.KernelVersion = "10.0.17763"
@@ -158,7 +158,7 @@ func hyperV(change func(*v1alpha1.WindowsConfigSpec)) func(*v1alpha1.WindowsConf
 	}
 }
 
-func TestAClassWithHyperVHasItsHandlerAndOverhead(t *testing.T) {
+func TestHyperVClassHasHandlerAndOverhead(t *testing.T) {
 	p := open(t, node("a", "10.0.20348.1 hyperv"), config(hyperV(nil)))
 	p.reconcile(t.Context())
 	class := p.class("windows2022-hyperv")
@@ -180,8 +180,8 @@ func TestAClassWithHyperVHasItsHandlerAndOverhead(t *testing.T) {
 	}
 }
 
-// TestAClassGetsAnotherHandlerWhenNoPodUsesIt: the handler is immutable, so the class is created again.
-func TestAClassGetsAnotherHandlerWhenNoPodUsesIt(t *testing.T) {
+// TestUnusedClassGetsNewHandler: the handler is immutable, so the class is created again.
+func TestUnusedClassGetsNewHandler(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{RuntimeClassName: new("tenants")}}
 	additional := func(isolated bool) func(*v1alpha1.WindowsConfigSpec) {
 		return hyperV(func(s *v1alpha1.WindowsConfigSpec) {
@@ -206,7 +206,7 @@ func TestAClassGetsAnotherHandlerWhenNoPodUsesIt(t *testing.T) {
 	p.expect(t.Context(), map[string]string{"tenants": "hyperv=true," + is2022})
 }
 
-func TestAClassToleratesBothTaints(t *testing.T) {
+func TestClassToleratesBothTaints(t *testing.T) {
 	p := open(t, node("a", "10.0.20348.1"))
 	p.reconcile(t.Context())
 	class := p.class("windows2022")
@@ -231,7 +231,7 @@ func (p place) class(name string) *nodev1.RuntimeClass {
 	return class
 }
 
-func TestAClassStaysWhenTheLastNodeLeaves(t *testing.T) {
+func TestClassRemainsAfterLastNodeLeaves(t *testing.T) {
 	p := open(t, node("a", "10.0.20348.1"))
 	p.expect(t.Context(), map[string]string{"windows2022": is2022})
 	if err := p.Delete(t.Context(), node("a", "")); err != nil {
@@ -240,7 +240,7 @@ func TestAClassStaysWhenTheLastNodeLeaves(t *testing.T) {
 	p.expect(t.Context(), map[string]string{"windows2022": is2022})
 }
 
-func TestAChangedClassIsMended(t *testing.T) {
+func TestChangedClassIsRestored(t *testing.T) {
 	p := open(t, node("a", "10.0.20348.1"), config(func(s *v1alpha1.WindowsConfigSpec) { s.Pods.DefaultRuntimeClass = "windows2022" }))
 	p.reconcile(t.Context())
 	class := p.class("windows2022")

@@ -61,8 +61,8 @@ func TestStatusReportsCloudProvider(t *testing.T) {
 	}
 }
 
-// TestOnAzureThePayloadDecidesWhoInitializesNodes has Linux nodes on Azure, and a payload with the cloud-node-manager, or without.
-func TestOnAzureThePayloadDecidesWhoInitializesNodes(t *testing.T) {
+// TestPayloadDeterminesNodeManagerOnAzure has Linux nodes on Azure, and a payload with the cloud-node-manager, or without.
+func TestPayloadDeterminesNodeManagerOnAzure(t *testing.T) {
 	program := payload.File{
 		Path: "azure-cloud-node-manager.exe", Component: "azure-cloud-node-manager", Version: "v1", Group: payload.Azure, SHA256: strings.Repeat("a", 64), Size: 1,
 	}

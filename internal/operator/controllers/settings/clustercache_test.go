@@ -86,7 +86,7 @@ func TestInvalidNetworkIsReportedNotPublished(t *testing.T) {
 	}
 }
 
-func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
+func TestNetworkChangeRetriesWaitingHosts(t *testing.T) {
 	o := NewClusterCache()
 	heard := func() bool {
 		select {

@@ -121,9 +121,9 @@ func TestNodesKeepHyperVWhileClassExists(t *testing.T) {
 	}
 }
 
-// TestDaemonsMayWatchWhatTheyFollowAndNothingElse: in the original operator they could not, and noticed changes by chance. lab/suites/deploytest tests that
+// TestWICDRoleAllowsOnlyFollowedConfigMaps: in the original operator they could not, and noticed changes by chance. lab/suites/deploytest tests that
 // the rules suffice for a real API server.
-func TestDaemonsMayWatchWhatTheyFollowAndNothingElse(t *testing.T) {
+func TestWICDRoleAllowsOnlyFollowedConfigMaps(t *testing.T) {
 	node := func(name string, annotations map[string]string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: annotations}}
 	}

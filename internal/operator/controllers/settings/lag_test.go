@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
 )
 
-// TestNodesThatLagBehindAreNamed has a node with the settings of its version, one with others, and one whose version is no longer published.
-func TestNodesThatLagBehindAreNamed(t *testing.T) {
+// TestOutdatedNodesAreReported has a node with the settings of its version, one with others, and one whose version is no longer published.
+func TestOutdatedNodesAreReported(t *testing.T) {
 	node := func(name, version, settings string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"},

@@ -63,8 +63,8 @@ func TestUnsupportedReleaseLineIsReported(t *testing.T) {
 	}
 }
 
-// TestEndsOfSupportNeedNoWindowsConfig has two nodes, and one about which nothing is known.
-func TestEndsOfSupportNeedNoWindowsConfig(t *testing.T) {
+// TestEndOfSupportIsReportedWithoutWindowsConfig has two nodes, and one about which nothing is known.
+func TestEndOfSupportIsReportedWithoutWindowsConfig(t *testing.T) {
 	node := func(name, kubelet, runtime, kernel string) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
 		n.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: kubelet, ContainerRuntimeVersion: runtime, KernelVersion: kernel}

@@ -89,9 +89,9 @@ func setNoProxy(t *testing.T, c *Controller, password string) {
 	}
 }
 
-// TestSettingsThatAreRefusedLeaveThoseThatArePublished: hosts can join with the old settings, for whatever reason the API server refuses the new
+// TestRejectedSettingsKeepPublishedOnes: hosts can join with the old settings, for whatever reason the API server refuses the new
 // ones.
-func TestSettingsThatAreRefusedLeaveThoseThatArePublished(t *testing.T) {
+func TestRejectedSettingsKeepPublishedOnes(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "windows-services-x", errors.New("exceeded quota"))
 	away := apierrors.NewServiceUnavailable("etcd is away")
 	for name, test := range map[string]struct {
@@ -134,8 +134,8 @@ func TestSettingsThatAreRefusedLeaveThoseThatArePublished(t *testing.T) {
 	}
 }
 
-// TestAReplacementThatIsCutIsMadeUpFor: the operator or the API server stops between deletion and creation.
-func TestAReplacementThatIsCutIsMadeUpFor(t *testing.T) {
+// TestInterruptedReplacementIsCompleted: the operator or the API server stops between deletion and creation.
+func TestInterruptedReplacementIsCompleted(t *testing.T) {
 	for name, cut := range map[string]func(r *refusing, end context.CancelFunc){
 		"the operator ends": func(r *refusing, end context.CancelFunc) { r.ends = end },
 		"the API server goes away": func(r *refusing, _ context.CancelFunc) {
@@ -183,9 +183,9 @@ func TestForeignConfigMapIsNotRestored(t *testing.T) {
 	}
 }
 
-// TestABundleThatIsTooLargeIsNamed: a ConfigMap holds at most 1 MiB, and so do the settings. Nothing is written, and the condition names the source
+// TestOversizedBundleIsReported: a ConfigMap holds at most 1 MiB, and so do the settings. Nothing is written, and the condition names the source
 // of the bundle.
-func TestABundleThatIsTooLargeIsNamed(t *testing.T) {
+func TestOversizedBundleIsReported(t *testing.T) {
 	c, _ := newTestSettings(t, controllertest.SigningSecret(t, 0))
 	setNoProxy(t, c, "one")
 	mustReconcile(t, c)
@@ -217,8 +217,8 @@ func TestABundleThatIsTooLargeIsNamed(t *testing.T) {
 	}
 }
 
-// TestOtherVersionsGetTheKeyInTheirForm: nodes of other versions read only the data keys that their own operator wrote.
-func TestOtherVersionsGetTheKeyInTheirForm(t *testing.T) {
+// TestOtherVersionsGetSSHKeyInTheirFormat: nodes of other versions read only the data keys that their own operator wrote.
+func TestOtherVersionsGetSSHKeyInTheirFormat(t *testing.T) {
 	c, recorder := newTestSettings(t)
 	for name, test := range map[string]struct {
 		room int // free bytes in what is published

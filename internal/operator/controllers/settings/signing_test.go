@@ -64,8 +64,8 @@ func putBack(t *testing.T, c *Controller, cm *corev1.ConfigMap) {
 	}
 }
 
-// TestOnlyWhatTheOperatorSignedStaysPublished: otherwise, permission to write ConfigMaps would suffice to control all nodes.
-func TestOnlyWhatTheOperatorSignedStaysPublished(t *testing.T) {
+// TestUnsignedSettingsAreReplaced: otherwise, permission to write ConfigMaps would suffice to control all nodes.
+func TestUnsignedSettingsAreReplaced(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, cm *corev1.ConfigMap){
 		"unsigned":            func(_ *testing.T, cm *corev1.ConfigMap) { cm.Data = desired.Unsigned(cm.Data) },
 		"another's signature": func(t *testing.T, cm *corev1.ConfigMap) { cm.Data = controllertest.SignedBy(t, 1, cm.Name, cm.Data) },
@@ -124,7 +124,7 @@ func olderBy(t *testing.T, cm *corev1.ConfigMap, s signer, by time.Duration) map
 	return data
 }
 
-func TestTheSerialGrowsWithoutAClock(t *testing.T) {
+func TestSerialGrowsDespiteClockChanges(t *testing.T) {
 	s := testSigner(0)
 	data := map[string]string{"node": "{}"}
 	ahead := time.Now().Add(24 * time.Hour).UnixMilli()
@@ -170,8 +170,8 @@ func TestSigningKeyIsStableAndSecret(t *testing.T) {
 	}
 }
 
-// TestABrokenSigningKeyStopsPublishing: the key is not overwritten, which would cut off all nodes, and nothing is published unsigned.
-func TestABrokenSigningKeyStopsPublishing(t *testing.T) {
+// TestInvalidSigningKeyStopsPublishing: the key is not overwritten, which would cut off all nodes, and nothing is published unsigned.
+func TestInvalidSigningKeyStopsPublishing(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": "", "no key": "cGFzc3dvcmQ=", "another kind": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
 		"two": string(controllertest.SigningSecret(t, 0).Data[api.SigningKeyKey]) + string(controllertest.SigningSecret(t, 1).Data[api.SigningKeyKey]),
@@ -194,8 +194,8 @@ func TestABrokenSigningKeyStopsPublishing(t *testing.T) {
 	}
 }
 
-// TestForgedSettingsAreNotHandedToHosts: a join may read a forged ConfigMap before the operator has replaced it.
-func TestForgedSettingsAreNotHandedToHosts(t *testing.T) {
+// TestForgedSettingsAreNotSentToHosts: a join may read a forged ConfigMap before the operator has replaced it.
+func TestForgedSettingsAreNotSentToHosts(t *testing.T) {
 	c, _ := newTestSettings(t, controllertest.SigningSecret(t, 0))
 	mustReconcile(t, c)
 	forged := publishedNow(t, c)

@@ -22,7 +22,7 @@ func keySecret(t *testing.T, data []byte) *corev1.Secret {
 	}
 }
 
-func TestKeysThatWerePublishedBeforeRetire(t *testing.T) {
+func TestPreviouslyPublishedKeysRetire(t *testing.T) {
 	line := func(n byte) string {
 		key, err := ssh.ParsePrivateKey(controllertest.SSHKey(t, n))
 		if err != nil {

@@ -53,8 +53,8 @@ func TestServicesOfAnyPublishedVersionAreDeclared(t *testing.T) {
 	}
 }
 
-// TestAVersionIsOrderedOnce: an existing order is not written again, and a new one is later than any before it.
-func TestAVersionIsOrderedOnce(t *testing.T) {
+// TestVersionOrderIsReused: an existing order is not written again, and a new one is later than any before it.
+func TestVersionOrderIsReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kubeSystem := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: controllertest.ClusterID}}
 		c := fake.NewClientBuilder().WithObjects(kubeSystem, controllertest.SigningSecret(t, 1)).Build()

@@ -60,7 +60,7 @@ func forbidding(c client.WithWatch) client.WithWatch {
 }
 
 // Any tenant of a management cluster can create Machines of its own clusters: their hosts do not belong to this cluster.
-func TestOnlyMachinesOfThisClusterCount(t *testing.T) {
+func TestOnlyMachinesOfThisClusterBecomeInstances(t *testing.T) {
 	named := &v1alpha1.ClusterAPISpec{Namespace: "self", ClusterName: "mgmt"}
 	before := controllertest.Instance("win-a", "ClusterAPI", "tenant-a/win-a", "10.0.0.1")
 	tests := map[string]struct {
@@ -115,7 +115,7 @@ func TestOnlyMachinesOfThisClusterCount(t *testing.T) {
 }
 
 // Machines that are not known, or no longer known, neither remove a node nor give their host any names.
-func TestMachinesThatDoNotCountChangeNothing(t *testing.T) {
+func TestIgnoredMachinesChangeNothing(t *testing.T) {
 	here := aMachine("cluster", "win-a", "10.0.0.1", "spec: {clusterName: mgmt}")
 	tenants := aMachine("cluster", "win-b", "10.0.0.2", "spec: {clusterName: tenants}")
 	elsewhere := aMachine("cluster", "win-c", "10.0.0.3", "spec: {clusterName: mgmt}")
@@ -140,7 +140,7 @@ func TestMachinesThatDoNotCountChangeNothing(t *testing.T) {
 }
 
 // The names of Machines of every operating system are reserved, except that of the requesting host's own Machine.
-func TestNamesOfMachinesAreReserved(t *testing.T) {
+func TestMachineNamesAreReserved(t *testing.T) {
 	linux := aMachine("machine", "cp-3", "10.0.0.9", "metadata: {labels: {a: b}}", "status: {phase: Running, addresses: [{type: InternalDNS, address: CP-3.example}]}")
 	windows := aMachine("machine", "win-a", "10.0.0.1")
 	w := newSources(t, linux, windows)

@@ -40,7 +40,7 @@ func (w *sources) hostKeys() map[string]string {
 	return keys
 }
 
-func TestEntriesHaveTheHostKeysThatAreKnownInAdvance(t *testing.T) {
+func TestEntriesGetKnownHostKeys(t *testing.T) {
 	first, second, written := aHostKey(t, 1), aHostKey(t, 2), aHostKey(t, 3)
 	known := knownHostsMap("10.0.0.1 "+first, "HOST.example "+second)
 	users := userMap("10.0.0.1", "10.0.0.2", "host.example.")
@@ -71,7 +71,7 @@ func TestEntriesHaveTheHostKeysThatAreKnownInAdvance(t *testing.T) {
 }
 
 // A listed host key that cannot be read is no reason to trust whatever machine answers.
-func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
+func TestEntryWithUnreadableHostKeyIsRejected(t *testing.T) {
 	unreadable := knownHostsMap()
 	unreadable.Data, unreadable.BinaryData = nil, map[string][]byte{api.KnownHostsKey: {0xff, 0xfe}}
 	wrongKey := knownHostsMap()
@@ -98,7 +98,7 @@ func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
 }
 
 // Keys are found as OpenSSH finds them: by hashed names, by patterns, and by the address to which a name resolves.
-func TestAnEntryHasTheKeyOfAnyLineThatIsForIt(t *testing.T) {
+func TestEntryGetsKeyOfAnyMatchingLine(t *testing.T) {
 	key := aHostKey(t, 1)
 	users := userMap("host.example", "win-2.example", "10.0.1.7", "10.0.0.3", "plain.example", "wrong.example")
 	w := newSources(t, users, knownHostsMap(

@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
 )
 
-func TestAMachineBecomesAnInstance(t *testing.T) {
+func TestMachineBecomesInstance(t *testing.T) {
 	for group, source := range map[string]string{"machine": "Machine", "cluster": "ClusterAPI"} {
 		w := newSources(t, aMachine(group, "win-a", "10.0.0.1"))
 		w.pass()
@@ -33,7 +33,7 @@ func TestAMachineBecomesAnInstance(t *testing.T) {
 }
 
 // A Machine without node, owner and provider ID crashed the original operator (D5), and a waiting one was reported as a failure (D2).
-func TestMachinesThatAreNotReadyAreNoFailure(t *testing.T) {
+func TestUnreadyMachinesAreNotReported(t *testing.T) {
 	w := newSources(t,
 		aMachine("machine", "bare", "10.0.0.1", "metadata: {ownerReferences: null, labels: {machine.openshift.io/os-id: Windows}}",
 			"spec: {providerID: null, providerSpec: null}", "status: {phase: Running, nodeRef: null, addresses: [{type: InternalIP, address: 10.0.0.1}]}"),
@@ -135,9 +135,9 @@ func TestUnreadableMachineKeepsItsInstance(t *testing.T) {
 	})
 }
 
-// TestAMachineThatLosesItsAddressesKeepsItsInstance: the first pod network moves the address to an adapter that VMware Tools do not report to
+// TestMachineWithoutAddressesKeepsInstance: the first pod network moves the address to an adapter that VMware Tools do not report to
 // vSphere.
-func TestAMachineThatLosesItsAddressesKeepsItsInstance(t *testing.T) {
+func TestMachineWithoutAddressesKeepsInstance(t *testing.T) {
 	m := aMachine("machine", "win-a", "10.0.0.1")
 	w := newSources(t, m)
 	w.pass()
@@ -159,7 +159,7 @@ func TestAMachineThatLosesItsAddressesKeepsItsInstance(t *testing.T) {
 	}
 }
 
-func TestAnotherAddressIsAnotherInstance(t *testing.T) {
+func TestNewAddressReplacesInstance(t *testing.T) {
 	m := aMachine("machine", "win-a", "10.0.0.2")
 	w := newSources(t, m, controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1"))
 	w.pass()
@@ -172,7 +172,7 @@ func TestAnotherAddressIsAnotherInstance(t *testing.T) {
 	w.expect("win-a Machine 10.0.0.2")
 }
 
-func TestTheOrderOfAddressesDoesNotMatter(t *testing.T) {
+func TestAddressOrderIsIrrelevant(t *testing.T) {
 	w := newSources(t, controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.2"),
 		aMachine("machine", "win-a", "", "status: {phase: Running, addresses: [{type: InternalIP, address: 10.0.0.1}, {type: InternalIP, address: 10.0.0.2}]}"))
 	w.pass()
@@ -201,7 +201,7 @@ func TestDeletedInstanceIsRecreatedForMachine(t *testing.T) {
 	w.expect("win-a Machine 10.0.0.1")
 }
 
-func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
+func TestMachineWithTakenNameGetsAlternativeName(t *testing.T) {
 	other := aMachine("cluster", "win-a", "10.0.0.3")
 	other.SetNamespace("team-a")
 	w := newSources(t, aMachine("machine", "win-a", "10.0.0.1"), other, controllertest.Instance("win-a", "User", "", "10.0.0.2"))
@@ -219,8 +219,8 @@ func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
 	}
 }
 
-// TestOneHostOfSeveralSourcesIsOneInstance tests the rules of type Ownership, each case with all sources in both orders.
-func TestOneHostOfSeveralSourcesIsOneInstance(t *testing.T) {
+// TestHostOfSeveralSourcesIsOneInstance tests the rules of type Ownership, each case with all sources in both orders.
+func TestHostOfSeveralSourcesIsOneInstance(t *testing.T) {
 	const host = "10.0.0.1"
 	mapi, capi := aMachine("machine", "m", host), aMachine("cluster", "c", host)
 	users := controllertest.Instance("users", "User", "", host)
@@ -285,7 +285,7 @@ func TestHostPassesToNextSource(t *testing.T) {
 }
 
 // Two sources may reconcile before either observes the other's instance.
-func TestAHostIsNotGivenTwiceInAMoment(t *testing.T) {
+func TestReservationPreventsSecondInstance(t *testing.T) {
 	w := newSources(t, aMachine("machine", "m", "10.0.0.1"))
 	if holder, ok := w.machineAPI.Hosts.reserve(netip.MustParseAddr("10.0.0.1"), types.NamespacedName{Namespace: "ns", Name: "other"}, time.Now()); !ok {
 		t.Fatalf("the host is %s's", holder)
@@ -296,7 +296,7 @@ func TestAHostIsNotGivenTwiceInAMoment(t *testing.T) {
 }
 
 // OpenShift can move a Machine from one API to the other and back: the node must not notice.
-func TestAMachineThatMovesToTheOtherAPIKeepsItsInstance(t *testing.T) {
+func TestMachineMovedToOtherAPIKeepsInstance(t *testing.T) {
 	inMachineAPI, inClusterAPI := aMachine("machine", "win-a", "10.0.0.1"), aMachine("cluster", "win-a", "10.0.0.1")
 	w := newSources(t, inMachineAPI, inClusterAPI)
 	owner := func(api string) {

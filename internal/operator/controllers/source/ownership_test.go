@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
 )
 
-func TestAHostIsGivenToOneInstance(t *testing.T) {
+func TestHostIsReservedForOneInstance(t *testing.T) {
 	var h Ownership
 	ip, start := netip.MustParseAddr("10.0.0.1"), time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	if _, ok := h.reserve(ip, controllertest.Key("a"), start); !ok {
@@ -42,7 +42,7 @@ func TestAHostIsGivenToOneInstance(t *testing.T) {
 }
 
 // After the start, an entry must not overtake a Machine, which has priority, nor wait for an API that never answers.
-func TestNoHostIsGivenAwayBeforeTheStrongerSourcesHaveLooked(t *testing.T) {
+func TestHostsAreAssignedAfterHigherSourcesHaveSynced(t *testing.T) {
 	w := newSources(t, userMap("10.0.0.1"), aMachine("cluster", "c", "10.0.0.2"),
 		aMachine("machine", "m", "10.0.0.1"), aMachine("machine", "n", "10.0.0.2"))
 	place := w.machineAPI.place.Swap(nil)
@@ -87,7 +87,7 @@ func TestRemovedEntryLeavesOnceAndReturns(t *testing.T) {
 	w.expect("10.0.0.1 ConfigMap 10.0.0.1")
 }
 
-func TestTwoEntriesForAHostAreOneInstance(t *testing.T) {
+func TestTwoEntriesForOneHostYieldOneInstance(t *testing.T) {
 	w := newSources(t, userMap("10.0.0.1", "host.example"))
 	w.pass()
 	w.expect("10.0.0.1 ConfigMap 10.0.0.1")
@@ -101,7 +101,7 @@ func TestTwoEntriesForAHostAreOneInstance(t *testing.T) {
 	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `"10.0.0.1"`, `entry "10.0.0.9"`)
 }
 
-func TestAnnouncedHostFollowsMachine(t *testing.T) {
+func TestAnnouncementFollowsMachine(t *testing.T) {
 	m := aMachine("machine", "m", "10.0.0.1")
 	w := newSources(t, m)
 	expect := func(want ...string) {
@@ -130,7 +130,7 @@ func TestAnnouncedHostFollowsMachine(t *testing.T) {
 }
 
 // Names for which DNS does not answer delay no others: neither addresses, nor known names, nor removals, nor, forever, another new name.
-func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
+func TestUnansweredNamesDoNotDelayOthers(t *testing.T) {
 	for _, silent := range []int{4, 640, 6400} {
 		synctest.Test(t, func(t *testing.T) {
 			removed := controllertest.Instance("10.0.0.9", "ConfigMap", "", "10.0.0.9")
@@ -220,7 +220,7 @@ func TestHostIsNotReassignedDuringNameLookup(t *testing.T) {
 }
 
 // The addresses of a name are remembered: while DNS does not answer, no caller waits for it and no host is lost.
-func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
+func TestNameKeepsAddressesDuringDNSOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now atomic.Value
 		now.Store("10.0.0.1")
@@ -293,7 +293,7 @@ func TestUnresolvedNameIsRetriedWithBackoff(t *testing.T) {
 }
 
 // Two spellings of one DNS name are one host, whether or not DNS answers.
-func TestTwoSpellingsOfANameAreOneInstance(t *testing.T) {
+func TestTwoSpellingsOfNameYieldOneInstance(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		users := userMap("HOST.example", "host.example", "host.example.", "10.0.0.2")
 		w := newSources(t, users)
@@ -332,7 +332,7 @@ func TestBinaryEntriesAreInvalidNotRemoved(t *testing.T) {
 }
 
 // A list full of errors causes a handful of events, and its good entry becomes an instance.
-func TestManyBadEntriesAreFewEvents(t *testing.T) {
+func TestInvalidEntriesCauseFewEvents(t *testing.T) {
 	users := userMap("10.0.0.1")
 	for n := range 3000 {
 		users.Data[fmt.Sprintf("192.168.%d.%d", n/250, n%250)] = "Administrator"

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
 )
 
-func TestAMachineVouchesForTheAddressesOfItsOwnInstanceOnly(t *testing.T) {
+func TestMachineConfirmsOnlyOwnInstanceAddresses(t *testing.T) {
 	const status = `status: {phase: Running, addresses: [{type: InternalIP, address: 10.0.0.1}, {type: InternalDNS, address: A.internal},
   {type: ExternalIP, address: 203.0.113.7}, {type: ExternalDNS, address: a.example}, {type: Other, address: other.example}]}`
 	w := newSources(t, aMachine("machine", "win-a", "", status), aMachine("cluster", "win-a", "10.0.0.2"),

@@ -12,7 +12,7 @@ import (
 
 // A user who may write entries must not be able to direct the operator, which has the SSH key of the hosts, to its own machine, a cloud's metadata or
 // the cluster.
-func TestReservedEntriesBecomeNoInstances(t *testing.T) {
+func TestReservedEntriesGetNoInstances(t *testing.T) {
 	faults := map[string]string{
 		"0.0.0.0":                "no particular host",
 		"127.0.0.1":              "loopback",
@@ -41,7 +41,7 @@ func TestReservedEntriesBecomeNoInstances(t *testing.T) {
 }
 
 // A valid entry keeps its instance when another object claims the address: a claim must not remove a node.
-func TestAnAddressThatIsClaimedLaterTakesNoInstanceAway(t *testing.T) {
+func TestLaterAddressClaimKeepsInstance(t *testing.T) {
 	w := newSources(t, append(controllertest.PlainCluster(), controllertest.Node("linux-1", "10.0.0.1"), userMap("10.0.0.1"),
 		controllertest.Instance("10.0.0.1", "ConfigMap", "", "10.0.0.1"), aMachine("machine", "m", "10.0.0.2"), controllertest.Node("linux-2", "10.0.0.2"),
 		controllertest.Instance("m", "Machine", "openshift-machine-api/m", "10.0.0.2"))...)

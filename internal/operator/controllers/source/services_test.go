@@ -31,7 +31,7 @@ func aService(t *testing.T, name, says string) *corev1.Service {
 }
 
 // kube-proxy sends connections to a Service's addresses to its pods: they would pose as the new host.
-func TestAnAddressThatAServiceHasIsNoNewHosts(t *testing.T) {
+func TestServiceAddressIsRefusedForNewHosts(t *testing.T) {
 	for says, want := range map[string]string{
 		"spec: {externalIPs: [192.0.2.1, 10.0.0.1]}":                             "spec.externalIPs of Service tenant/web",
 		"spec: {externalIPs: ['::ffff:10.0.0.1']}":                               "spec.externalIPs of Service tenant/web",
@@ -69,7 +69,7 @@ func TestKnownHostBecomesInstanceDespiteClaims(t *testing.T) {
 }
 
 // A kubelet writes its Node's addresses. It can prevent only a few hosts from joining, and an event names it.
-func TestANodeThatListsManyAddressesKeepsFewHostsAway(t *testing.T) {
+func TestNodeWithManyAddressesBlocksFewHosts(t *testing.T) {
 	liar, keys := controllertest.Node("linux-7", "10.0.0.200"), []string{}
 	for n := range 100 {
 		address := fmt.Sprintf("10.0.0.%d", n+1)
@@ -86,7 +86,7 @@ func TestANodeThatListsManyAddressesKeepsFewHostsAway(t *testing.T) {
 }
 
 // The cache keeps a bounded part of each Service. If a part is missing, every address counts as claimed.
-func TestOfServicesAddressesAreKept(t *testing.T) {
+func TestCachedServiceKeepsAddresses(t *testing.T) {
 	large := aService(t, "large", "metadata: {annotations: {a: b}, labels: {c: d}}")
 	large.Spec.Selector, large.ManagedFields = map[string]string{"app": "x"}, []metav1.ManagedFieldsEntry{{Manager: "x"}}
 	large.Spec.Ports = make([]corev1.ServicePort, 1000)
@@ -120,7 +120,7 @@ func TestOfServicesAddressesAreKept(t *testing.T) {
 
 // An address that a Service claimed a moment ago counts as claimed: kube-proxy may not have observed its end, and an attacker could pose as the host
 // by deleting the Service at the right moment.
-func TestAClaimEndsLate(t *testing.T) {
+func TestReleasedAddressStaysClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSources(t, controllertest.PlainCluster()...)
 		known, began := w.configMap.Reserved.services, time.Now()
@@ -163,7 +163,7 @@ func TestAClaimEndsLate(t *testing.T) {
 }
 
 // A live read returns what the API server has after the request. Concurrent requests share a read.
-func TestServicesAreReadAfterTheQuestion(t *testing.T) {
+func TestLiveServicesAreReadAfterRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSources(t)
 		live := &pagedReader{Reader: w.WithWatch}

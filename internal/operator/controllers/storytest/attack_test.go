@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// attackSeeds is the default number of seeds. The environment variables of TestFleetByChance override it.
+	// attackSeeds is the default number of seeds. The environment variables of TestRandomFleets override it.
 	attackSeeds = 3
 	// attackFor is how long tenants attack. Hosts and nodes keep acting after that.
 	attackFor = 45 * time.Minute
@@ -33,13 +33,13 @@ const (
 	missesFor = 10 * time.Minute
 )
 
-// TestAttackersByChance joins honest hosts next to hostile hosts, whose SSH servers, WICD and kubelets lie at random about anything
+// TestRandomAttackers joins honest hosts next to hostile hosts, whose SSH servers, WICD and kubelets lie at random about anything
 // (internal/testing/sim/lies), and next to tenants that create arbitrary Services, pods and Machines and spoof DNS. Each attacker can do only what Kubernetes
 // allows it. A seed that breaks a rule prints its story.
 //
 // The gaps listed in docs/security.md are excluded: no host takes another host's name before that host has joined, and a host whose key is unknown
 // need not join while a Service has its address.
-func TestAttackersByChance(t *testing.T) {
+func TestRandomAttackers(t *testing.T) {
 	for _, seed := range seedsOf(t, "WMCO_CHAOS", attackSeeds) {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			t.Parallel()
@@ -185,7 +185,7 @@ func (w *attackWorld) breach(rule, format string, args ...any) {
 
 func (w *attackWorld) printStory() {
 	if w.t.Failed() {
-		w.t.Logf("play it again: WMCO_CHAOS_SEED=%d go test -run TestAttackersByChance ./internal/operator/controllers/storytest\n%s\n%s",
+		w.t.Logf("play it again: WMCO_CHAOS_SEED=%d go test -run TestRandomAttackers ./internal/operator/controllers/storytest\n%s\n%s",
 			w.seed, strings.Join(w.lines, "\n"), w.standing())
 	}
 }

@@ -27,10 +27,10 @@ const (
 	stale = time.Minute
 )
 
-// TestFleetByChance plays hours of small fleets under random policies, with random failures of hosts, nodes, the API server, users and versions.
+// TestRandomFleets plays hours of small fleets under random policies, with random failures of hosts, nodes, the API server, users and versions.
 // Rules that users rely on are checked against the state of the cluster and the hosts, not against what the operator reports. In the last hours
 // nothing fails, and the fleet must recover. A seed that fails prints its story.
-func TestFleetByChance(t *testing.T) {
+func TestRandomFleets(t *testing.T) {
 	var tally chaosTally
 	t.Run("seed", func(t *testing.T) {
 		for _, seed := range seedsOf(t, "WMCO_CHAOS", chaosSeeds) {
@@ -315,7 +315,7 @@ func (w *chaosWorld) printWhenFailed() {
 			last = max(last, b.line)
 		}
 	}
-	w.t.Logf("play it again: WMCO_CHAOS_SEED=%d go test -run TestFleetByChance ./internal/operator/controllers/storytest\n%s", w.seed, strings.Join(w.lines[:last], "\n"))
+	w.t.Logf("play it again: WMCO_CHAOS_SEED=%d go test -run TestRandomFleets ./internal/operator/controllers/storytest\n%s", w.seed, strings.Join(w.lines[:last], "\n"))
 }
 
 // raw returns the client without faults.

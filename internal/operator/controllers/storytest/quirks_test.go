@@ -58,8 +58,8 @@ func mustJoin(t *testing.T, content *payload.Payload, seed int) joined {
 	return o
 }
 
-// TestQuirksThatPassNeedNoPerson checks the quirks that each simulated Windows has by default.
-func TestQuirksThatPassNeedNoPerson(t *testing.T) {
+// TestTransientQuirksNeedNoAdministrator checks the quirks that each simulated Windows has by default.
+func TestTransientQuirksNeedNoAdministrator(t *testing.T) {
 	for seed := range uint64(1000) {
 		if reason := needsPerson(sim.PassingQuirksByChance(seed)); reason != "" {
 			t.Errorf("seed %d: %s", seed, reason)

@@ -81,7 +81,7 @@ func TestReservedInstanceAddressIsNotDialed(t *testing.T) {
 }
 
 // The operator does not connect to unknown hosts before it knows the cluster's own addresses.
-func TestNoStrangerIsConnectedToBeforeTheClusterIsKnown(t *testing.T) {
+func TestNoNewHostIsDialedBeforeClusterIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
 		s.live = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
@@ -165,7 +165,7 @@ func TestServiceCreatedDuringJoinGetsNoToken(t *testing.T) {
 }
 
 // A tenant with Services can neither take a node out of management nor prevent a host with a known key from joining: the pods lack the key.
-func TestAServiceKeepsNoKnownHostAway(t *testing.T) {
+func TestServiceClaimDoesNotBlockKnownHost(t *testing.T) {
 	for name, known := range map[string]func(s *story) string{
 		"a node": func(s *story) string {
 			s.joined()

@@ -20,8 +20,8 @@ func (s *story) initialize(name string) {
 	s.say("the cloud initializes %s", name)
 }
 
-// TestStoryACloudTakesItsTime: nothing changes on the Node of win-2 while its cloud is silent, and yet the delay is reported after join.CloudTimeout.
-func TestStoryACloudTakesItsTime(t *testing.T) {
+// TestStoryCloudIsSlow: nothing changes on the Node of win-2 while its cloud is silent, and yet the delay is reported after join.CloudTimeout.
+func TestStoryCloudIsSlow(t *testing.T) {
 	tell(t, "cloud-is-slow", 2, atMost(1), func(s *story) {
 		reason := func(name string) string { return kube.Condition(s.instance(name), api.ConditionReady).Reason }
 		s.hosts[0].ofCloud, s.hosts[1].ofCloud = true, true

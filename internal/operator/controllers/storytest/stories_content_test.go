@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestHostsAreSentWhatTheirNetworkNeeds: hosts are offered only the files of their network provider, under the same version.
-func TestHostsAreSentWhatTheirNetworkNeeds(t *testing.T) {
+// TestHostsGetContentForTheirNetwork: hosts are offered only the files of their network provider, under the same version.
+func TestHostsGetContentForTheirNetwork(t *testing.T) {
 	flanneld := payload.File{Path: "flanneld.exe", Component: "flanneld", Version: "v1", Group: payload.Flannel, SHA256: strings.Repeat("f", 64), Size: 1}
 	for provider, want := range map[v1alpha1.NetworkProvider]bool{v1alpha1.NetworkCustom: false, v1alpha1.NetworkFlannel: true} {
 		synctest.Test(t, func(t *testing.T) {

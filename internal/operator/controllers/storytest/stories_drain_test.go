@@ -36,8 +36,8 @@ func TestStoryPodsReturnDespiteCordon(t *testing.T) {
 	})
 }
 
-// TestStoryAPodDoesNotEnd: a container cannot be removed until Windows restarts. The user has requested the restart and allows a forced drain.
-func TestStoryAPodDoesNotEnd(t *testing.T) {
+// TestStoryPodDoesNotTerminate: a container cannot be removed until Windows restarts. The user has requested the restart and allows a forced drain.
+func TestStoryPodDoesNotTerminate(t *testing.T) {
 	r := atMost(1)
 	r.Drain.Timeout, r.Drain.OnTimeout = "10m", v1alpha1.DrainForce
 	tell(t, "pod-does-not-end", 1, r, func(s *story) {

@@ -95,8 +95,8 @@ func (s *story) edit(name string, change func(*v1alpha1.WindowsInstance)) {
 	s.must(s.client.Update(s.ctx, i))
 }
 
-// TestFirstMistakesAreMendedAsAdvised: each mistake is reported with a reason, and the host becomes a Ready node after only the advised remedy.
-func TestFirstMistakesAreMendedAsAdvised(t *testing.T) {
+// TestRemediesFixCommonFirstMistakes: each mistake is reported with a reason, and the host becomes a Ready node after only the advised remedy.
+func TestRemediesFixCommonFirstMistakes(t *testing.T) {
 	for name, m := range firstMistakes() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -124,9 +124,9 @@ func (s *story) mustAdvise(reason, part string) {
 	}
 }
 
-// TestACertificateIsApprovedOnceTheAddressIsListed: a kubelet requests a certificate with an address that only its cloud knows. The request stays
+// TestCertificateIsApprovedAfterAddressIsListed: a kubelet requests a certificate with an address that only its cloud knows. The request stays
 // pending, with an event that explains what to do.
-func TestACertificateIsApprovedOnceTheAddressIsListed(t *testing.T) {
+func TestCertificateIsApprovedAfterAddressIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
 		s.joined()

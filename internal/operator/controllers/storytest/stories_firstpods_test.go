@@ -78,8 +78,8 @@ func ofBlocked(want join.Want) string {
 		" r.test/shop/web: " + strings.Join(route.Left, "; ")
 }
 
-// TestFirstPullsAreMendedAsAdvised: the cause of a failed pull is reported, and the pull succeeds after the advised remedy.
-func TestFirstPullsAreMendedAsAdvised(t *testing.T) {
+// TestRemediesFixFirstPulls: the cause of a failed pull is reported, and the pull succeeds after the advised remedy.
+func TestRemediesFixFirstPulls(t *testing.T) {
 	ca := authority(t)
 	for name, p := range firstPulls(ca) {
 		t.Run(name, func(t *testing.T) {
@@ -128,8 +128,8 @@ func authority(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// TestANodeWithoutSubnetIsMendedAsAdvised runs the real WICD and overlay on a host to which OVN-Kubernetes assigns no subnet.
-func TestANodeWithoutSubnetIsMendedAsAdvised(t *testing.T) {
+// TestRemedyFixesNodeWithoutSubnet runs the real WICD and overlay on a host to which OVN-Kubernetes assigns no subnet.
+func TestRemedyFixesNodeWithoutSubnet(t *testing.T) {
 	content := quirksPayload(t)
 	synctest.Test(t, func(t *testing.T) {
 		q := newQuirky(t, content, windowsbuild.Server2022, sim.Quirks{})

@@ -11,7 +11,7 @@ import (
 )
 
 // In the original operator, a cache that lagged behind the last write let several nodes go out of service at once.
-func TestAStaleCacheLetsNoMoreBegin(t *testing.T) {
+func TestStaleCacheDoesNotExceedBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 6, atMost(2))

@@ -71,7 +71,7 @@ func (s *story) supported(host string) string {
 }
 
 // A host with a token cannot become further nodes by changing its host name.
-func TestAHostCollectsNoNames(t *testing.T) {
+func TestHostCannotCollectNames(t *testing.T) {
 	hostile(t, 1, func(s *story, liar *storyHost) {
 		names := []string{"worker-1", "worker-2", "master-3", "web-1"}
 		liar.claims(names[0], liar.address)
@@ -100,7 +100,7 @@ func TestAHostCollectsNoNames(t *testing.T) {
 }
 
 // A user renames a host and accepts the new name: the Node of the old name is removed.
-func TestARenamedHostIsAcceptedByItsUser(t *testing.T) {
+func TestUserAcceptsRenamedHost(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
 		s.joined()
 		host.name, host.version = "web-1", ""
@@ -115,7 +115,7 @@ func TestARenamedHostIsAcceptedByItsUser(t *testing.T) {
 
 // A working node without an instance, such as one of the original operator before its adoption, cannot be taken over by another host that claims its
 // name and address.
-func TestANodeIsNotTakenOverByALie(t *testing.T) {
+func TestNodeIsNotTakenOverWithoutProof(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		victim := s.hosts[1]
 		victim.version, victim.others = was, true
@@ -146,7 +146,7 @@ func TestANodeIsNotTakenOverByALie(t *testing.T) {
 }
 
 // The name of a node still belongs to its instance while that is being deleted, its Node is gone and its host does not answer.
-func TestANodeThatLeavesKeepsItsName(t *testing.T) {
+func TestLeavingNodeKeepsName(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		victim := s.hosts[1]
 		s.announce(victim)
@@ -168,7 +168,7 @@ func TestANodeThatLeavesKeepsItsName(t *testing.T) {
 }
 
 // A host has two interfaces, and its node uses another address than the announced one: the host must present its key there too.
-func TestANodeMayHaveAnotherAddressThanTheOneAnnounced(t *testing.T) {
+func TestNodeAddressMayDifferFromAnnouncedOne(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
 		other := *host
 		other.address = "10.7.7.7"
@@ -246,7 +246,7 @@ func (a announcedMachines) HasSynced() bool                                 { re
 func (a announcedMachines) Named(context.Context, string, string) string    { return "" }
 
 // Another host cannot take the name of a cloud's machine that has not joined yet.
-func TestTheNameOfAMachineIsItsHosts(t *testing.T) {
+func TestMachineNameIsReserved(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		const name = "ip-10-0-0-9.ec2.internal"
 		s.announcers = []source.Announcer{announcedMachines{{Object: "Machine ns/worker-1", ID: "ns/worker-1", Address: netip.MustParseAddr("10.0.0.9"), Names: []string{name, "win-2"}}}}

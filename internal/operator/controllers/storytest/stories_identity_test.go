@@ -93,7 +93,7 @@ func (s *story) mustBeUntouched(before *corev1.Node) {
 }
 
 // When the other machine's Node is gone, the Node that the host registers is its own.
-func TestAConflictEndsWithTheOtherNode(t *testing.T) {
+func TestConflictEndsWithOtherNode(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
 		s.joined()
 		s.must(s.client.Delete(s.ctx, s.node(host.name)))
@@ -113,7 +113,7 @@ func TestAConflictEndsWithTheOtherNode(t *testing.T) {
 }
 
 // The host is renamed and the user accepts the new name: it becomes a node of that name, and the other machine's Node stays.
-func TestAConflictEndsWithAnotherName(t *testing.T) {
+func TestConflictEndsWithNewName(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
 		host.unheard = true // its kubelet has not registered yet
 		s.announce(host)
@@ -134,7 +134,7 @@ func TestAConflictEndsWithAnotherName(t *testing.T) {
 }
 
 // A previous operator recorded no UIDs. Each Node is recognized by its annotated key, even if its address has changed.
-func TestNodesOfAnEarlierVersionAreKnownWithoutAnOutage(t *testing.T) {
+func TestNodesWithoutRecordedUIDAreRecognized(t *testing.T) {
 	hostile(t, 2, func(s *story, host *storyHost) {
 		for _, h := range s.hosts {
 			s.announce(h)
@@ -172,7 +172,7 @@ func (otherMachines) Named(_ context.Context, name, _ string) string {
 	return ""
 }
 
-func TestTheNameOfALinuxMachineIsItsHosts(t *testing.T) {
+func TestLinuxMachineNameIsReserved(t *testing.T) {
 	hostile(t, 1, func(s *story, liar *storyHost) {
 		s.announcers = []source.Announcer{otherMachines{}}
 		s.startOperator()
@@ -186,7 +186,7 @@ func TestTheNameOfALinuxMachineIsItsHosts(t *testing.T) {
 }
 
 // Users restrict host names with spec.hosts.namePattern. Hosts that have joined keep their names.
-func TestAHostWhoseNameIsNotAllowedDoesNotJoin(t *testing.T) {
+func TestHostWithDisallowedNameDoesNotJoin(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		honest := s.hosts[1]
 		s.announce(honest)

@@ -35,7 +35,7 @@ func TestSharedHostKeysAreReported(t *testing.T) {
 }
 
 // If keys must be known in advance, an unknown host that answers at a host's address gets nothing.
-func TestAStrangerGetsNothingWhereKeysMustBeKnown(t *testing.T) {
+func TestUnknownHostGetsNothingIfTrustIsPinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 2, v1alpha1.RolloutSpec{})
 		s.announce(s.hosts[1])

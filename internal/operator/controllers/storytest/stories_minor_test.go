@@ -36,8 +36,8 @@ func (s *story) of(kubelet string) (n int) {
 	return n
 }
 
-// TestStoryTheClusterMoves: three API servers go from 1.33 to 1.34, one after the other. Nodes follow only after the last one, within the budget.
-func TestStoryTheClusterMoves(t *testing.T) {
+// TestStoryClusterUpgrade: three API servers go from 1.33 to 1.34, one after the other. Nodes follow only after the last one, within the budget.
+func TestStoryClusterUpgrade(t *testing.T) {
 	tell(t, "cluster-moves", 3, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.33.4", "v1.33.4", "v1.33.4"}
 		s.carries("v1.33.13", "v1.34.4", "v1.36.3")
@@ -55,9 +55,9 @@ func TestStoryTheClusterMoves(t *testing.T) {
 	})
 }
 
-// TestStoryTheOperatorIsUpgradedAndTheClusterIsNot: a new operator has later patches of the same minor versions. Nodes get the patch and keep the
+// TestStoryOperatorUpgradeKeepsMinorVersion: a new operator has later patches of the same minor versions. Nodes get the patch and keep the
 // minor.
-func TestStoryTheOperatorIsUpgradedAndTheClusterIsNot(t *testing.T) {
+func TestStoryOperatorUpgradeKeepsMinorVersion(t *testing.T) {
 	tell(t, "operator-keeps-the-minor", 2, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.34.1"}
 		s.carries("v1.33.13", "v1.34.4")
@@ -72,8 +72,8 @@ func TestStoryTheOperatorIsUpgradedAndTheClusterIsNot(t *testing.T) {
 	})
 }
 
-// TestStoryNothingIsTouchedWhileTheClusterIsTooOld: no host joins while the operator's oldest kubelet is newer than the API server.
-func TestStoryNothingIsTouchedWhileTheClusterIsTooOld(t *testing.T) {
+// TestStoryTooOldClusterIsLeftAlone: no host joins while the operator's oldest kubelet is newer than the API server.
+func TestStoryTooOldClusterIsLeftAlone(t *testing.T) {
 	tell(t, "cluster-is-too-old", 2, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.32.9"}
 		s.carries("v1.33.13", "v1.34.4")
@@ -90,9 +90,9 @@ func TestStoryNothingIsTouchedWhileTheClusterIsTooOld(t *testing.T) {
 	})
 }
 
-// TestStoryTheOperatorStartsWhileTheClusterMoves: operator and cluster are upgraded together, and the last old API server is down when the new
+// TestStoryOperatorStartsDuringClusterUpgrade: operator and cluster are upgraded together, and the last old API server is down when the new
 // operator starts. Since it returns, no node may follow yet.
-func TestStoryTheOperatorStartsWhileTheClusterMoves(t *testing.T) {
+func TestStoryOperatorStartsDuringClusterUpgrade(t *testing.T) {
 	tell(t, "operator-starts-while-cluster-moves", 2, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.34.1"}
 		s.carries("v1.34.4", "v1.35.2")

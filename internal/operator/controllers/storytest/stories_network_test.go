@@ -40,8 +40,8 @@ func TestStoryWrongNetwork(t *testing.T) {
 	})
 }
 
-// TestStoryAPIServerOutOfReach: nothing is installed on a host that cannot reach the API server; the join continues once it can.
-func TestStoryAPIServerOutOfReach(t *testing.T) {
+// TestStoryAPIServerUnreachable: nothing is installed on a host that cannot reach the API server; the join continues once it can.
+func TestStoryAPIServerUnreachable(t *testing.T) {
 	tell(t, "api-server-out-of-reach", 1, atMost(1), func(s *story) {
 		host := s.hosts[0]
 		host.isolated = "resolving lb-apiserver.kubernetes.local: no such host"

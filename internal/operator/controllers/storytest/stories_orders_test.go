@@ -48,9 +48,9 @@ func holdups() map[string]holdup {
 	}
 }
 
-// TestStoryANodeWithoutAVersionKeepsItsOwn: a Node without a desired version formerly got the operator's version at once, with its pods running and
+// TestStoryNodeWithoutVersionKeepsCurrentOne: a Node without a desired version formerly got the operator's version at once, with its pods running and
 // regardless of what the rollout waited for.
-func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
+func TestStoryNodeWithoutVersionKeepsCurrentOne(t *testing.T) {
 	ways := map[string]func(*story, *storyHost){
 		"somebody removes the annotation": func(s *story, h *storyHost) {
 			node := s.node(h.name)
@@ -133,9 +133,9 @@ func TestStoryOldKeyStaysUntilNewIsProven(t *testing.T) {
 	})
 }
 
-// TestStoryWICDLooksLaterThanTheKubelet: after a restart, the Node reports the pending restart of the previous boot until WICD has checked, together
+// TestStoryWICDReportsAfterKubelet: after a restart, the Node reports the pending restart of the previous boot until WICD has checked, together
 // with that boot's ID.
-func TestStoryWICDLooksLaterThanTheKubelet(t *testing.T) {
+func TestStoryWICDReportsAfterKubelet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, atMost(1))
 		h := s.hosts[0]

@@ -22,7 +22,7 @@ func (s *story) askForReboot(names ...string) {
 }
 
 // In the original operator, the restart command lost its own response, the annotation stayed, and the host restarted forever.
-func TestStoryRestartLosesItsAnswer(t *testing.T) {
+func TestStoryRestartLosesResponse(t *testing.T) {
 	tell(t, "restart-loses-its-response", 6, atMost(2), func(s *story) {
 		s.joined()
 		for _, h := range s.hosts {
@@ -86,7 +86,7 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 
 // Windows setup and servicing take time, and the feature is still missing in the end. The operator waits, then stalls, and WICD tries again when the
 // user requests a retry.
-func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
+func TestStoryFeatureMissingAfterRestart(t *testing.T) {
 	tell(t, "feature-missing-after-restart", 1, rebootsAllowed(), func(s *story) {
 		h, began, attempts := s.hosts[0], time.Time{}, 0
 		h.hesitates = func(r wicdapi.JoinRequest) error {
@@ -122,7 +122,7 @@ func TestStoryAFeatureIsNotThereAfterTheRestart(t *testing.T) {
 }
 
 // A restart is granted soon after Windows has started on its own, while Windows completes its setup, which WICD awaits for half an hour.
-func TestStoryARestartWaitsForWindows(t *testing.T) {
+func TestStoryRestartWaitsForWindows(t *testing.T) {
 	tell(t, "restart-waits-for-windows", 1, rebootsAllowed(), func(s *story) {
 		s.joined()
 		h := s.hosts[0]
@@ -138,7 +138,7 @@ func TestStoryARestartWaitsForWindows(t *testing.T) {
 }
 
 // After a restart, the kubelet may be Ready before WICD has checked for a pending restart.
-func TestStoryWICDIsLateAfterARestart(t *testing.T) {
+func TestStoryWICDIsLateAfterRestart(t *testing.T) {
 	tell(t, "wicd-is-late-after-restart", 1, rebootsAllowed(), func(s *story) {
 		s.joined()
 		h := s.hosts[0]

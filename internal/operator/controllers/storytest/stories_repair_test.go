@@ -36,7 +36,7 @@ func TestStoryRejoinHasALimit(t *testing.T) {
 	})
 }
 
-func TestStoryLostAnswerIsForgotten(t *testing.T) {
+func TestStoryLostResponseIsForgotten(t *testing.T) {
 	tell(t, "lost-answer-is-forgotten", 1, atMost(1), func(s *story) {
 		s.joined()
 		s.lines = nil
@@ -50,7 +50,7 @@ func TestStoryLostAnswerIsForgotten(t *testing.T) {
 	})
 }
 
-func TestStoryRepairKeepsAwayFromAVersionThatFailed(t *testing.T) {
+func TestStoryRepairAvoidsFailedVersion(t *testing.T) {
 	tell(t, "repair-avoids-failed-version", 3, withCanary(1), func(s *story) {
 		s.firstFails(0)
 		s.say("the kubelet of win-2 dies")

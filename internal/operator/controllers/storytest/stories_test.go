@@ -212,7 +212,7 @@ func TestStoryForeignCordonIsKept(t *testing.T) {
 }
 
 // The kubelets of two compromised hosts label their Nodes as Linux; win-2's also in its status.
-func TestStoryNodeThatIsNoWindowsNode(t *testing.T) {
+func TestStoryNodeLabeledAsLinux(t *testing.T) {
 	tell(t, "node-labeled-as-linux", 3, atMost(1), func(s *story) {
 		s.settled(1)
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 3 })
@@ -310,7 +310,7 @@ func TestStoryDrainTimeouts(t *testing.T) {
 	}
 }
 
-func TestStoryUsersGate(t *testing.T) {
+func TestStoryReadinessGate(t *testing.T) {
 	r := atMost(1)
 	r.ReadinessGates = []string{"StorageReady"}
 	tell(t, "readiness-gate", 2, r, func(s *story) {

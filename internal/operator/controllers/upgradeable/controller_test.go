@@ -37,7 +37,7 @@ func inStep(name string, step v1alpha1.MaintenanceStep) *v1alpha1.WindowsInstanc
 	return i
 }
 
-func TestOnlyANodeBetweenActAndVerifyBlocksAnUpgrade(t *testing.T) {
+func TestOnlyActAndVerifyBlockUpgrade(t *testing.T) {
 	failed := inStep("failed", "")
 	failed.Status.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Message: "it failed"}
 	for name, tc := range map[string]struct {
@@ -89,7 +89,7 @@ func TestOnlyANodeBetweenActAndVerifyBlocksAnUpgrade(t *testing.T) {
 }
 
 // Without OLM's kind or Role, the operator still works.
-func TestAMissingOperatorConditionIsNoError(t *testing.T) {
+func TestMissingOperatorConditionIsIgnored(t *testing.T) {
 	for name, answer := range map[string]error{
 		"absent": apierrors.NewNotFound(schema.GroupResource{}, version), "forbidden": apierrors.NewForbidden(schema.GroupResource{}, version, nil),
 	} {

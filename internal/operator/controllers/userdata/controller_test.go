@@ -114,7 +114,7 @@ func (w *userDataWorld) secret(namespace string) *corev1.Secret {
 	return s
 }
 
-func TestUserDataIsWrittenWhereMachinesAre(t *testing.T) {
+func TestUserDataIsWrittenToMachineNamespaces(t *testing.T) {
 	key, line := keyOf(t, 1)
 	w := newUserDataWorld(t, "AWS", key)
 	w.pass()
@@ -136,7 +136,7 @@ func TestUserDataIsWrittenWhereMachinesAre(t *testing.T) {
 	}
 }
 
-func TestUserDataHasTheRangesThatAreAllowed(t *testing.T) {
+func TestUserDataContainsAllowedRanges(t *testing.T) {
 	key, _ := keyOf(t, 1)
 	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
 	config.Spec.Network.AllowFrom = []string{"10.0.7.7/16"}
@@ -199,7 +199,7 @@ func TestChangedUserDataIsRestored(t *testing.T) {
 	}
 }
 
-func TestUserDataFollowsTheKey(t *testing.T) {
+func TestUserDataFollowsSSHKey(t *testing.T) {
 	first, oldLine := keyOf(t, 1)
 	second, newLine := keyOf(t, 2)
 	w := newUserDataWorld(t, "GCP", first)
@@ -217,7 +217,7 @@ func TestUserDataFollowsTheKey(t *testing.T) {
 	}
 }
 
-func TestUserDataIsLeftAloneWhere(t *testing.T) {
+func TestUserDataIsKept(t *testing.T) {
 	key, _ := keyOf(t, 1)
 	bad := key.DeepCopy()
 	bad.Data = map[string][]byte{api.PrivateKeyKey: []byte("no key")}
@@ -236,7 +236,7 @@ func TestUserDataIsLeftAloneWhere(t *testing.T) {
 	}
 }
 
-func TestUserDataOfOneNamespaceDoesNotNeedTheOther(t *testing.T) {
+func TestUserDataNamespacesAreIndependent(t *testing.T) {
 	key, _ := keyOf(t, 1)
 	secrets := schema.GroupResource{Resource: "secrets"}
 	for name, err := range map[string]error{
