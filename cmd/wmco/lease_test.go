@@ -91,14 +91,14 @@ func TestLeaseUsesSeparateConnection(t *testing.T) {
 	select {
 	case <-seen.renewed:
 	case <-time.After(time.Minute):
-		t.Error("nobody asked for the Lease")
+		t.Error("the Lease was not requested")
 	}
 	cancel()
 	<-done
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	if len(seen.lease) == 0 || len(seen.others) == 0 {
-		t.Fatalf("the Lease was asked for on %d connections, all else on %d", len(seen.lease), len(seen.others))
+		t.Fatalf("the Lease was requested on %d connections, everything else on %d", len(seen.lease), len(seen.others))
 	}
 	for address := range seen.lease {
 		if seen.others[address] {
@@ -126,7 +126,7 @@ func TestLeaseHolderIdentity(t *testing.T) {
 // TestLeaseOutlastsAPIServerUpdate computes for how long the API server may be away, as OpenShift's conventions do.
 func TestLeaseOutlastsAPIServerUpdate(t *testing.T) {
 	if away := lease.RenewDeadline.Truncate(lease.RetryPeriod) - lease.RetryPeriod; away < 78*time.Second {
-		t.Errorf("the operator ends when the API server is away for %v", away)
+		t.Errorf("the operator ends when the API server is unavailable for %v", away)
 	}
 	if lease.RenewDeadline < 3*(leaseTimeout+lease.RetryPeriod) {
 		t.Errorf("fewer than three requests of %v fit into %v", leaseTimeout, lease.RenewDeadline)

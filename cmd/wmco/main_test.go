@@ -30,7 +30,7 @@ func TestFlagsAreReadFromArgumentsAndARGS(t *testing.T) {
 			got, err := parse(tc.args, func(key string) string { return tc.env[key] })
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("the error is %v, want one that says %s", err, tc.err)
+					t.Errorf("the error is %v, want one containing %s", err, tc.err)
 				}
 				return
 			}

@@ -132,7 +132,7 @@ func TestMetricsRequireAuthorization(t *testing.T) {
 		}
 	}
 	if n := s.reviews.Load(); n != 3 {
-		t.Errorf("the API server was asked %d times about three tokens", n)
+		t.Errorf("the API server received %d reviews of three tokens", n)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestGateCacheIsBounded(t *testing.T) {
 			asks("192.0.2.1:1", "Bearer token-2999")
 		}
 		if code := asks("192.0.2.1:1", "Bearer token-2999"); code != http.StatusTooManyRequests {
-			t.Errorf("a token that is good no more: %d", code)
+			t.Errorf("a revoked token gets status %d", code)
 		}
 		for _, authorization := range []string{"", "Bearer", "Bearer ", "Basic dXNlcg=="} {
 			if code := asks("192.0.2.2:1", authorization); code != http.StatusUnauthorized {
@@ -289,7 +289,7 @@ func TestChangedCertificateIsReloaded(t *testing.T) {
 		}
 		writeCertificate(t, dir, "first")
 		if !serves("first") {
-			t.Error("the Secret that came later is not served")
+			t.Error("a Secret that is mounted later is not served")
 		}
 		writeCertificate(t, dir, "second")
 		if !serves("second") {
@@ -299,13 +299,13 @@ func TestChangedCertificateIsReloaded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !serves("second") {
-			t.Error("what was there before does not go on")
+			t.Error("the previous certificate is no longer served")
 		}
 		if err := errors.Join(os.Remove(filepath.Join(dir, "tls.key")), os.Remove(filepath.Join(dir, "tls.crt"))); err != nil {
 			t.Fatal(err)
 		}
 		if !serves("second") {
-			t.Error("what was there before does not go on without the Secret")
+			t.Error("the previous certificate is no longer served without the Secret")
 		}
 	})
 }
@@ -366,7 +366,7 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 	}
 	for began := time.Now(); isClosedWithin(moment, dial("127.0.0.1")); time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
-			t.Fatal("places are not given back")
+			t.Fatal("closed connections are not released")
 		}
 	}
 	if code, _ := s.get("127.0.0.2", "good"+strings.Repeat("x", 64<<10)); code != http.StatusRequestHeaderFieldsTooLarge {

@@ -43,7 +43,7 @@ func TestPreflightReportsMissingRequirements(t *testing.T) {
 		version string
 		kinds   []string
 		denied  map[string]bool
-		says    string // "" where it can work
+		wantErr string // "" where it can work
 	}{
 		"all is there":       {"v1.33.0", both, nil, ""},
 		"a later version":    {"v1.36.3+f1a2b3c", both, nil, ""},
@@ -57,8 +57,8 @@ func TestPreflightReportsMissingRequirements(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				denied := func(permission string) bool { return test.denied[permission] }
 				err := checkRepeatedly(t.Context(), apiServer(test.version, test.kinds, denied), "ns")
-				if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
-					t.Errorf("it says %v, want %q", err, test.says)
+				if (err == nil) != (test.wantErr == "") || err != nil && !strings.Contains(err.Error(), test.wantErr) {
+					t.Errorf("got error %v, want %q", err, test.wantErr)
 				}
 			})
 		})
@@ -77,7 +77,7 @@ func TestPreflightWaitsForPermissions(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second/2, stop)
 		if err := checkRepeatedly(ctx, apiServer("v1.36.3", nil, denied), "ns"); err == nil || ctx.Err() == nil {
-			t.Errorf("an operator that is stopped goes on: %v", err)
+			t.Errorf("the check continues after the operator was stopped: %v", err)
 		}
 	})
 }

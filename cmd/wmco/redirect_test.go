@@ -42,6 +42,6 @@ func TestRedirectsAreRefused(t *testing.T) {
 	_, err = clients.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	var redirect *httpclient.Redirect
 	if !errors.As(err, &redirect) || len(got) > 0 {
-		t.Errorf("listing Nodes: %v; the other server was asked for %q", err, got)
+		t.Errorf("listing Nodes: %v; the other server received %q", err, got)
 	}
 }

@@ -15,10 +15,10 @@ func TestVersionIsReadFromTag(t *testing.T) {
 		"":                                     "0.0.0-devel",
 	} {
 		if got := versionOf(&debug.BuildInfo{Main: debug.Module{Version: built}}); got != want {
-			t.Errorf("built as %q, it is %q; want %q", built, got, want)
+			t.Errorf("build version %q: got %q, want %q", built, got, want)
 		}
 	}
 	if got := versionOf(nil); got != "0.0.0-devel" {
-		t.Errorf("without build information it is %q", got)
+		t.Errorf("without build information: got %q", got)
 	}
 }

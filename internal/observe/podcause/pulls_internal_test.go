@@ -12,7 +12,7 @@ import (
 func TestImageNamesDoNotDetermineCause(t *testing.T) {
 	const inNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@"
 	for _, s := range append(startSigns(), pullSigns()...) {
-		for _, text := range s.says {
+		for _, text := range s.texts {
 			if strings.Trim(text, inNames) == "" && !strings.Contains(text, "//") {
 				t.Errorf("%q of %s may be a part of an image's name", text, s.reason)
 			}

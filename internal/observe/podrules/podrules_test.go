@@ -68,9 +68,9 @@ func TestEveryRuleIsReported(t *testing.T) {
 func TestPodsThatCannotRunAreReported(t *testing.T) {
 	const container = `{name: a, image: "a:1", resources: {limits: {memory: 1Gi}}}`
 	for name, test := range map[string]struct {
-		pod   string
-		field string // of the first finding
-		says  string
+		pod     string
+		field   string // of the first finding
+		message string
 	}{
 		"nothing is wrong":  {good, "", ""},
 		"a class":           {"os: {name: windows}\nruntimeClassName: windows2022\ncontainers: [" + container + "]", "", ""},
@@ -109,8 +109,8 @@ func TestPodsThatCannotRunAreReported(t *testing.T) {
 			if test.field == "" && len(found) > 0 {
 				t.Fatalf("Check() = %+v, want nothing", found)
 			}
-			if test.field != "" && (len(found) == 0 || found[0].Field != test.field || !strings.Contains(found[0].Message, test.says)) {
-				t.Errorf("Check() = %+v, want %s that says %q", found, test.field, test.says)
+			if test.field != "" && (len(found) == 0 || found[0].Field != test.field || !strings.Contains(found[0].Message, test.message)) {
+				t.Errorf("Check() = %+v, want %s containing %q", found, test.field, test.message)
 			}
 		})
 	}

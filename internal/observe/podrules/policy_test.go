@@ -28,12 +28,12 @@ func TestRandomPods(t *testing.T) {
 		}
 		given, err := server.assigned(pod, classes)
 		if err != nil {
-			t.Errorf("seed %d: it is refused: %v\n%+v", seed, err, pod.Spec)
+			t.Errorf("seed %d: the pod is rejected: %v\n%+v", seed, err, pod.Spec)
 			continue
 		}
 		before, after := podrulestest.HasNode(t, own), podrulestest.HasNode(t, given)
 		if before && !after {
-			t.Errorf("seed %d: no node fits it any more: %v\n%+v", seed, given.Spec.NodeSelector, pod.Spec)
+			t.Errorf("seed %d: no node matches the pod any more: %v\n%+v", seed, given.Spec.NodeSelector, pod.Spec)
 		}
 		switch {
 		case given.Spec.RuntimeClassName == nil:

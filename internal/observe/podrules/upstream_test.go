@@ -138,8 +138,8 @@ func (v validationSource) refusals(below ast.Node) (found []string) {
 			}
 			path = strings.Join(names, ".")
 		}
-		says := v.message(call.Args[len(call.Args)-1])
-		found = append(found, "validation of "+path+" | "+cmp.Or(messages[says], says))
+		message := v.message(call.Args[len(call.Args)-1])
+		found = append(found, "validation of "+path+" | "+cmp.Or(messages[message], message))
 		return true
 	})
 	return found
@@ -150,16 +150,16 @@ func (v validationSource) message(e ast.Expr) string {
 	if call, isCall := e.(*ast.CallExpr); isCall && v.text(call.Fun) == "fmt.Sprintf" {
 		e = call.Args[0]
 	}
-	says := v.text(e)
-	if s, err := strconv.Unquote(says); err == nil {
+	message := v.text(e)
+	if s, err := strconv.Unquote(message); err == nil {
 		return s
 	}
-	return says
+	return message
 }
 
 // kubelet returns the kubelet's messages that Windows lacks something, and all errors of its Windows-specific code that starts containers.
 func kubelet(t *testing.T, dir string) (found []string) {
-	says := regexp.MustCompile(`(?i)windows.*(not support|unsupported|not available|cannot|must not|not allowed|no effect)|(not supported|unsupported|not available|not allowed|no effect|does not exist).*windows`)
+	message := regexp.MustCompile(`(?i)windows.*(not support|unsupported|not available|cannot|must not|not allowed|no effect)|(not supported|unsupported|not available|not allowed|no effect|does not exist).*windows`)
 	root := filepath.Join(dir, "pkg/kubelet")
 	err := filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
@@ -186,7 +186,7 @@ func kubelet(t *testing.T, dir string) (found []string) {
 			if !isLiteral || literal.Kind != token.STRING {
 				return true
 			}
-			if text, err := strconv.Unquote(literal.Value); err == nil && (says.MatchString(text) || slices.Contains(errorTexts, ast.Expr(literal))) {
+			if text, err := strconv.Unquote(literal.Value); err == nil && (message.MatchString(text) || slices.Contains(errorTexts, ast.Expr(literal))) {
 				found = append(found, "kubelet/"+filepath.ToSlash(in)+" | "+text)
 			}
 			return true

@@ -45,7 +45,7 @@ func TestReservedAddresses(t *testing.T) {
 	}
 	for text, want := range tests {
 		if got := cluster.Refuse(is(text)); got != want && (want == "" || !strings.Contains(got, want)) {
-			t.Errorf("%s: %q, want it to say %q", text, got, want)
+			t.Errorf("%s: %q, want it to contain %q", text, got, want)
 		}
 	}
 	if got := (Cluster{}).Refuse(netip.Addr{}); got == "" {
@@ -76,11 +76,11 @@ func TestNamesInClusterDomainAreRefused(t *testing.T) {
 	for name, isRefused := range map[string]bool{
 		"web.shop.svc.cluster.development": true, "x.cluster.development": true, "x.cluster.local": true, "win-1.development": false, "win-1.mycluster.development": false,
 	} {
-		if says := c.RefuseName(name); (says != "") != isRefused {
-			t.Errorf("%q is refused with %q, want refused: %t", name, says, isRefused)
+		if reason := c.RefuseName(name); (reason != "") != isRefused {
+			t.Errorf("%q is refused with %q, want refused: %t", name, reason, isRefused)
 		}
 	}
-	if says := (Cluster{}).RefuseName("win-1.example.com"); says != "" {
-		t.Errorf("without a domain, a host is refused with %q", says)
+	if reason := (Cluster{}).RefuseName("win-1.example.com"); reason != "" {
+		t.Errorf("without a domain, a host is refused with %q", reason)
 	}
 }

@@ -23,7 +23,7 @@ func TestSpecialAddressesAreRefused(t *testing.T) {
 		"::ffff:0:169.254.169.254": "embeds", "::169.254.169.254": "deprecated", "2001:0:a9fe:a9fe::1": "protocols", "5f00::1": "protocols", "100::1": "discard",
 	} {
 		if got := addresses.Special(netip.MustParseAddr(text)); (got == "") != (want == "") || !strings.Contains(got, want) {
-			t.Errorf("%s %q, want it to say %q", text, got, want)
+			t.Errorf("%s %q, want it to contain %q", text, got, want)
 		}
 	}
 	if addresses.Special(netip.Addr{}) == "" {

@@ -86,12 +86,12 @@ func TestReadAddresses(t *testing.T) {
 	}
 	current, _, err := ReadAddresses(t.Context(), reader(plain()[:4]...), Connection{}, v1alpha1.WindowsConfigSpec{})
 	if broken, _, err := ReadAddresses(t.Context(), reader(append(plain(), kubelets("[x]"))...), Connection{}, v1alpha1.WindowsConfigSpec{}); err != nil || len(broken.Servers) == 0 {
-		t.Errorf("with a configuration of kubelets that is none: %+v, %v", broken, err)
+		t.Errorf("with an invalid kubelet configuration: %+v, %v", broken, err)
 	}
 	if named, _, err := ReadAddresses(t.Context(), reader(append(plain(), kubelets("clusterDomain: k8s.example"))...), Connection{}, v1alpha1.WindowsConfigSpec{}); err != nil || named.Domain != "k8s.example" {
 		t.Errorf("the domain is %q, %v", named.Domain, err)
 	}
 	if err == nil || fmt.Sprint(current.Servers) != "[10.0.0.5 10.0.0.6 10.0.0.5]" {
-		t.Errorf("without a ServiceCIDR: %+v, %v; want an error and what could be read", current, err)
+		t.Errorf("without a ServiceCIDR: %+v, %v; want an error and a partial result", current, err)
 	}
 }

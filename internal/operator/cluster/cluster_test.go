@@ -51,9 +51,9 @@ func infrastructure(server string) *unstructured.Unstructured {
 }
 
 // openshift returns one of OpenShift's objects with content from YAML.
-func openshift(group, kind, name, says string) *unstructured.Unstructured {
+func openshift(group, kind, name, manifest string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(says), &o.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(manifest), &o.Object); err != nil {
 		panic(err) // the test is invalid
 	}
 	o.SetAPIVersion(group + "/v1")
@@ -137,7 +137,7 @@ func TestReadReportsMissingOrInvalidObjects(t *testing.T) {
 	tests := []struct {
 		name    string
 		objects []client.Object
-		says    string
+		wantErr string
 	}{
 		{"no namespace", plain()[1:], "Namespace kube-system"},
 		{"no root certificate", []client.Object{plain()[0]}, "ConfigMap operator/kube-root-ca.crt"},
@@ -152,8 +152,8 @@ func TestReadReportsMissingOrInvalidObjects(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := Read(t.Context(), reader(test.objects...), Connection{}, namespace, v1alpha1.WindowsConfigSpec{}); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("error %v does not say %q", err, test.says)
+			if _, err := Read(t.Context(), reader(test.objects...), Connection{}, namespace, v1alpha1.WindowsConfigSpec{}); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("error %v does not contain %q", err, test.wantErr)
 			}
 		})
 	}

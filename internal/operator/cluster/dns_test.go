@@ -16,8 +16,8 @@ import (
 )
 
 // kubelets returns ConfigMap kubelet-config as kubeadm writes it.
-func kubelets(says string) client.Object {
-	return configMap("kube-system", "kubelet-config", "kubelet", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+says)
+func kubelets(fields string) client.Object {
+	return configMap("kube-system", "kubelet-config", "kubelet", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+fields)
 }
 
 // noDNS replaces Service kube-dns with a headless one.
@@ -122,18 +122,18 @@ func TestDNSIsNeverGuessed(t *testing.T) {
 	tests := map[string]struct {
 		config  v1alpha1.DNSSpec
 		objects []client.Object
-		says    []string
+		wantErr []string
 	}{
-		"none": {objects: []client.Object{noDNS()}, says: []string{"kube-system/kubelet-config does not exist", "kube-system/kube-dns has no IPv4 address", "spec.network.dns.servers"}},
+		"none": {objects: []client.Object{noDNS()}, wantErr: []string{"kube-system/kubelet-config does not exist", "kube-system/kube-dns has no IPv4 address", "spec.network.dns.servers"}},
 		"IPv6 alone": {
 			objects: []client.Object{kubelets("clusterDNS: ['fd01::a']"), service("kube-system", "kube-dns", "fd01::a")},
-			says:    []string{`clusterDNS in ConfigMap kube-system/kubelet-config is ["fd01::a"]`, "spec.network.dns.servers"}},
+			wantErr: []string{`clusterDNS in ConfigMap kube-system/kubelet-config is ["fd01::a"]`, "spec.network.dns.servers"}},
 		"a cache on each Linux node alone": {
 			objects: []client.Object{kubelets("clusterDNS: [169.254.20.10]"), noDNS(), labeled("node-local-dns", "node-local-dns", 53, "10.96.0.99")},
-			says:    []string{"169.254.20.10"}},
-		"a link-local server of the administrator": {config: v1alpha1.DNSSpec{Servers: []string{"169.254.20.10"}}, says: []string{"spec.network.dns.servers", "169.254.20.10"}},
-		"a domain that is none":                    {objects: []client.Object{kubelets("clusterDomain: 'a b'")}, says: []string{"clusterDomain", `"a b"`, "spec.network.dns.domain"}},
-		"no configuration of kubelets":             {objects: []client.Object{configMap("kube-system", "kubelet-config", "kubelet", "{")}, says: []string{"kube-system/kubelet-config", "spec.network.dns"}},
+			wantErr: []string{"169.254.20.10"}},
+		"a link-local server of the administrator": {config: v1alpha1.DNSSpec{Servers: []string{"169.254.20.10"}}, wantErr: []string{"spec.network.dns.servers", "169.254.20.10"}},
+		"a domain that is none":                    {objects: []client.Object{kubelets("clusterDomain: 'a b'")}, wantErr: []string{"clusterDomain", `"a b"`, "spec.network.dns.domain"}},
+		"no configuration of kubelets":             {objects: []client.Object{configMap("kube-system", "kubelet-config", "kubelet", "{")}, wantErr: []string{"kube-system/kubelet-config", "spec.network.dns"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -141,9 +141,9 @@ func TestDNSIsNeverGuessed(t *testing.T) {
 			if !errors.Is(err, desired.ErrNetwork) {
 				t.Fatalf("%+v, error %v; want an error about the network", got, err)
 			}
-			for _, says := range test.says {
-				if !strings.Contains(err.Error(), says) {
-					t.Errorf("%v does not say %q", err, says)
+			for _, wantErr := range test.wantErr {
+				if !strings.Contains(err.Error(), wantErr) {
+					t.Errorf("%v does not contain %q", err, wantErr)
 				}
 			}
 		})

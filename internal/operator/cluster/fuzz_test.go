@@ -71,7 +71,7 @@ func FuzzKubeletConfig(f *testing.F) {
 		}
 		for _, s := range c.DNSServers {
 			if ip, err := netip.ParseAddr(s); err != nil || !ip.Is4() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
-				t.Errorf("%q gives pods the DNS server %q", text, s)
+				t.Errorf("%q yields DNS server %q", text, s)
 			}
 		}
 	})
@@ -113,7 +113,7 @@ func FuzzHybridOverlay(f *testing.F) {
 				t.Fatal(err)
 			}
 			if err := s.check(t, "AWS"); err != nil {
-				t.Errorf("what is proposed is refused: %v", err)
+				t.Errorf("the proposed value is rejected: %v", err)
 			}
 		}
 		s.reconcile()

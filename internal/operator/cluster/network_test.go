@@ -138,7 +138,7 @@ func TestInvalidNetworksAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		config  v1alpha1.NetworkSpec
 		objects []client.Object
-		says    []string
+		wantErr []string
 	}{
 		"ranges that are texts": {v1alpha1.NetworkSpec{}, []client.Object{onPlatform("AWS"), networkOperator("{hybridClusterNetwork: [10.132.0.0/14]}")},
 			[]string{"Network cluster", "hybridClusterNetwork", "string"}},
@@ -159,9 +159,9 @@ func TestInvalidNetworksAreReported(t *testing.T) {
 			if err == nil {
 				t.Fatalf("read as %+v", got)
 			}
-			for _, part := range test.says {
+			for _, part := range test.wantErr {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q does not say %q", err, part)
+					t.Errorf("%q does not contain %q", err, part)
 				}
 			}
 			if isFlannel := test.config.Provider == v1alpha1.NetworkFlannel; errors.Is(err, desired.ErrNetwork) != (isFlannel || test.config.OVN != nil) {

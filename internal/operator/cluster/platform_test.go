@@ -12,7 +12,7 @@ import (
 )
 
 func TestPlatformIsReadFromOpenShift(t *testing.T) {
-	says := func(text string) client.Object {
+	infrastructure := func(text string) client.Object {
 		return openshift("config.openshift.io", "Infrastructure", "cluster", text)
 	}
 	tests := map[string]struct {
@@ -20,21 +20,21 @@ func TestPlatformIsReadFromOpenShift(t *testing.T) {
 		want    Platform
 	}{
 		"plain Kubernetes":    {nil, Platform{}},
-		"Azure":               {[]client.Object{says("status: {platformStatus: {type: Azure}}")}, Platform{OpenShift: true, Type: "Azure"}},
-		"the new field wins":  {[]client.Object{says("status: {platform: AWS, platformStatus: {type: Nutanix}}")}, Platform{OpenShift: true, Type: "Nutanix"}},
-		"the old field alone": {[]client.Object{says("status: {platform: AWS, platformStatus: null}")}, Platform{OpenShift: true, Type: "AWS"}},
+		"Azure":               {[]client.Object{infrastructure("status: {platformStatus: {type: Azure}}")}, Platform{OpenShift: true, Type: "Azure"}},
+		"the new field wins":  {[]client.Object{infrastructure("status: {platform: AWS, platformStatus: {type: Nutanix}}")}, Platform{OpenShift: true, Type: "Nutanix"}},
+		"the old field alone": {[]client.Object{infrastructure("status: {platform: AWS, platformStatus: null}")}, Platform{OpenShift: true, Type: "AWS"}},
 		"a platform of somebody else, with a controller": {
-			[]client.Object{says("status: {platformStatus: {type: External, external: {cloudControllerManager: {state: External}}}}")},
+			[]client.Object{infrastructure("status: {platformStatus: {type: External, external: {cloudControllerManager: {state: External}}}}")},
 			Platform{OpenShift: true, Type: "External", ControllerManager: "External"},
 		},
-		"OpenShift that says not": {[]client.Object{says("status: {}")}, Platform{OpenShift: true, Type: ""}},
+		"OpenShift that says not": {[]client.Object{infrastructure("status: {}")}, Platform{OpenShift: true, Type: ""}},
 	}
 	for name, test := range tests {
 		if got, err := ReadPlatform(t.Context(), reader(test.objects...)); err != nil || got != test.want {
 			t.Errorf("%s: got %+v (%v), want %+v", name, got, err, test.want)
 		}
 	}
-	if _, err := ReadPlatform(t.Context(), reader(says("status: {platformStatus: {type: 7}}"))); err == nil || !strings.Contains(err.Error(), "status.platformStatus.type") {
+	if _, err := ReadPlatform(t.Context(), reader(infrastructure("status: {platformStatus: {type: 7}}"))); err == nil || !strings.Contains(err.Error(), "status.platformStatus.type") {
 		t.Errorf("error %v does not name the field", err)
 	}
 }

@@ -58,7 +58,7 @@ func actAs(program string, args []string, file string) error {
 		_, err = os.Stdout.Write(applied)
 		return err
 	default:
-		return fmt.Errorf("the stand-in of %s does not know %q", program, args)
+		return fmt.Errorf("the fake %s does not implement %q", program, args)
 	}
 	text, err = json.Marshal(s)
 	return errors.Join(err, os.WriteFile(file, text, 0o600))
@@ -208,7 +208,7 @@ func TestInvalidOVNConfigIsRefusedWithRemedy(t *testing.T) {
 		})
 	}
 	if reported < 50 {
-		t.Errorf("OpenShift was told of %d starts only", reported)
+		t.Errorf("only %d starts were recorded", reported)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestOVNKubernetesFakeRejectsEarlyChange(t *testing.T) {
 	patch := `oc patch networks.operator.openshift.io cluster --type=merge -p '{"spec":{"defaultNetwork":{"ovnKubernetesConfig":{"hybridOverlayConfig":%s}}}}'`
 	s.run(t, fmt.Sprintf(patch, "null")+" && "+fmt.Sprintf(patch, `{"hybridOverlayVXLANPort":9899}`))
 	if s.Refused != "cannot edit a running hybrid overlay network" {
-		t.Errorf("the network operator says %q", s.Refused)
+		t.Errorf("the network operator reports %q", s.Refused)
 	}
 }
 

@@ -20,14 +20,14 @@ func TestLoopbackServerAddressIsSkipped(t *testing.T) {
 	} {
 		got, err := read(t, v1alpha1.WindowsConfigSpec{}, clusterInfo(server))
 		if err != nil || got.Server != "https://10.0.0.5:6443" || got.ServerFrom != "EndpointSlice default/kubernetes" {
-			t.Errorf("cluster-info has %s: hosts are told %q of %s, %v", server, got.Server, got.ServerFrom, err)
+			t.Errorf("cluster-info has %s: got server %q from %s, %v", server, got.Server, got.ServerFrom, err)
 		}
 		_, err = read(t, v1alpha1.WindowsConfigSpec{}, clusterInfo(server), endpoints())
 		if err == nil || !strings.Contains(err.Error(), server) || !strings.Contains(err.Error(), "spec.cluster.apiServer") {
-			t.Errorf("cluster-info has %s, and nothing says another: error %v", server, err)
+			t.Errorf("cluster-info has %s, and there is no other source: error %v", server, err)
 		}
 		if got, err := ParseServer(server); err == nil || !strings.Contains(err.Error(), "loopback") {
-			t.Errorf("the administrator says %s: hosts are told %q, %v", server, got, err)
+			t.Errorf("spec.cluster.apiServer is %s: got server %q, %v", server, got, err)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func TestConfiguredAPIServerIsUsed(t *testing.T) {
 	} {
 		got, err := read(t, v1alpha1.WindowsConfigSpec{Cluster: v1alpha1.ClusterSpec{APIServer: text}}, infrastructure("https://api-int.example:6443"))
 		if err != nil || got.Server != want || !strings.Contains(got.ServerFrom, "spec.cluster.apiServer") {
-			t.Errorf("%q: hosts are told %q of %s, %v; want %q", text, got.Server, got.ServerFrom, err, want)
+			t.Errorf("%q: got server %q from %s, %v; want %q", text, got.Server, got.ServerFrom, err, want)
 		}
 	}
 	for _, text := range []string{"api.example.com", "http://api.example.com:6443", "https://user@api.example.com", "https://api.example.com:0", "api.example.com:70000", "https://a/b", "a b:1", "https://", ":6443"} {

@@ -24,8 +24,8 @@ import (
 
 func TestInvalidSettingsAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
-		object client.Object
-		says   []string
+		object  client.Object
+		wantErr []string
 	}{
 		"a proxy that is a number":   {proxyOf("status: {httpProxy: 3128}"), []string{"Proxy cluster", "status.httpProxy", "number"}},
 		"proxies in a list":          {proxyOf("status: {noProxy: [hunter2]}"), []string{"Proxy cluster", "status.noProxy", "array"}},
@@ -61,13 +61,13 @@ func TestInvalidSettingsAreReported(t *testing.T) {
 			if err == nil {
 				t.Fatalf("read as %+v", got)
 			}
-			for _, part := range test.says {
+			for _, part := range test.wantErr {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q does not say %q", err, part)
+					t.Errorf("%q does not contain %q", err, part)
 				}
 			}
 			if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("%q shows what may be a password", err)
+				t.Errorf("%q contains a value that may be a password", err)
 			}
 		})
 	}

@@ -28,28 +28,28 @@ func now() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 // Builders of OpenShift's objects, with content from YAML.
 
-func proxyOf(says string) client.Object {
-	return openshift(openshiftConfig, "Proxy", "cluster", says)
+func proxyOf(manifest string) client.Object {
+	return openshift(openshiftConfig, "Proxy", "cluster", manifest)
 }
 
-func network(says string) client.Object {
-	return openshift(openshiftConfig, "Network", "cluster", says)
+func network(manifest string) client.Object {
+	return openshift(openshiftConfig, "Network", "cluster", manifest)
 }
 
-func controllerConfig(says string) client.Object {
-	return openshift(machineConfig, "ControllerConfig", "machine-config-controller", says)
+func controllerConfig(manifest string) client.Object {
+	return openshift(machineConfig, "ControllerConfig", "machine-config-controller", manifest)
 }
 
-func digests(name, says string) client.Object {
-	return openshift(openshiftConfig, digestSet, name, says)
+func digests(name, manifest string) client.Object {
+	return openshift(openshiftConfig, digestSet, name, manifest)
 }
 
-func tags(name, says string) client.Object {
-	return openshift(openshiftConfig, tagSet, name, says)
+func tags(name, manifest string) client.Object {
+	return openshift(openshiftConfig, tagSet, name, manifest)
 }
 
-func kubeadm(says string) client.Object {
-	return configMap("kube-system", "kubeadm-config", "ClusterConfiguration", says)
+func kubeadm(manifest string) client.Object {
+	return configMap("kube-system", "kubeadm-config", "ClusterConfiguration", manifest)
 }
 
 func trusted(pem string) client.Object {
@@ -102,15 +102,15 @@ func profileCases() map[string]settingsCase {
 	offers := func(p tlsprofile.Profile) func(*desired.Settings) {
 		return func(s *desired.Settings) { s.TLS = new(p.Server()) }
 	}
-	says := func(spec string) []client.Object {
+	manifest := func(spec string) []client.Object {
 		return []client.Object{openshift(openshiftConfig, "APIServer", "cluster", "spec: "+spec)}
 	}
 	return map[string]settingsCase{
-		"TLS: OpenShift's default":    {says("{audit: {profile: Default}}"), offers(tlsprofile.Profile{})},
-		"TLS: no profile":             {says("{tlsSecurityProfile: null}"), offers(tlsprofile.Profile{})},
-		"TLS: one that others ignore": {says("{tlsSecurityProfile: {type: Modern, modern: {}}, tlsAdherence: LegacyAdheringComponentsOnly}"), offers(tlsprofile.Profile{Type: "Modern"})},
+		"TLS: OpenShift's default":    {manifest("{audit: {profile: Default}}"), offers(tlsprofile.Profile{})},
+		"TLS: no profile":             {manifest("{tlsSecurityProfile: null}"), offers(tlsprofile.Profile{})},
+		"TLS: one that others ignore": {manifest("{tlsSecurityProfile: {type: Modern, modern: {}}, tlsAdherence: LegacyAdheringComponentsOnly}"), offers(tlsprofile.Profile{Type: "Modern"})},
 		"TLS: the user's own": {
-			says("{tlsSecurityProfile: {type: Custom, custom: {ciphers: [ECDHE-RSA-AES128-GCM-SHA256], minTLSVersion: VersionTLS12}}}"),
+			manifest("{tlsSecurityProfile: {type: Custom, custom: {ciphers: [ECDHE-RSA-AES128-GCM-SHA256], minTLSVersion: VersionTLS12}}}"),
 			offers(tlsprofile.Profile{Type: "Custom", Custom: &tlsprofile.Custom{Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, MinTLSVersion: tlsprofile.TLS12}})},
 	}
 }
@@ -288,7 +288,7 @@ func TestPullSecretIsReadWherePermitted(t *testing.T) {
 	want.Registries.PullSecret = mirrors.PullSecret{Name: "operator/pull-secret", DockerConfigJSON: []byte("ours")}
 	expectSettings(t, forbid(pullSecret(namespace, key, "ours")), want)
 	if _, err := ReadSettings(t.Context(), forbid(openshift(openshiftConfig, "Infrastructure", "cluster", "")), namespace, users(), now()); err == nil || !strings.Contains(err.Error(), "deploy/openshift") {
-		t.Errorf("on OpenShift, error %v, want one that says what to apply", err)
+		t.Errorf("on OpenShift: error %v, want one with the manifests to apply", err)
 	}
 }
 

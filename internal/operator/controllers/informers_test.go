@@ -43,7 +43,7 @@ func TestCachedObjectsAreBounded(t *testing.T) {
 					t.Errorf("%s: %d bytes are kept, want at most %d", path, size, i.Bytes)
 				}
 				if again, err := i.Transform(kept); err != nil || kube.Memory(again) > max(i.Bytes, 4<<10) {
-					t.Errorf("%s: of what is kept %d bytes are kept: %v", path, kube.Memory(again), err)
+					t.Errorf("%s: trimming again keeps %d bytes: %v", path, kube.Memory(again), err)
 				}
 				if i.Name != "" && kube.IsCut(kept.(client.Object)) {
 					t.Errorf("%s: nothing is kept of the only object", path)
@@ -195,7 +195,7 @@ func TestWatchedKindsHaveInformers(t *testing.T) {
 	unlisted := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "uid", Annotations: map[string]string{"large": strings.Repeat("x", 1<<18)}}}
 	kept, err := Informers("ns").Cache().DefaultTransform(unlisted)
 	if err != nil || kube.Memory(kept) > 2<<10 || kept.(client.Object).GetUID() != "uid" {
-		t.Errorf("of a kind that is not listed %d bytes are kept: %v", kube.Memory(kept), err)
+		t.Errorf("of a kind without informer, %d bytes are kept: %v", kube.Memory(kept), err)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestCachedCertificateRequestIsSmall(t *testing.T) {
 		}
 		got := kept.(*certificatesv1.CertificateSigningRequest)
 		if len(got.Spec.Request) != want || cap(got.Spec.Request) > 2*csr.MaxRequest && size != want || got.ManagedFields != nil || got.Spec.Username == "" {
-			t.Errorf("of %d bytes it keeps %d (%d), want %d, and who asked; %+v", size, len(got.Spec.Request), cap(got.Spec.Request), want, got.ManagedFields)
+			t.Errorf("of %d bytes, %d (capacity %d) are kept, want %d and the requester; %+v", size, len(got.Spec.Request), cap(got.Spec.Request), want, got.ManagedFields)
 		}
 	}
 	removed := toolscache.DeletedFinalStateUnknown{Key: "x"}

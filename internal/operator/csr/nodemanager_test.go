@@ -78,6 +78,6 @@ func TestNodeManagerRequestsAreRecognized(t *testing.T) {
 	broken := nodeManager().build(t)
 	broken.Spec.Request = []byte("nonsense")
 	if IsForNodeManager(broken) {
-		t.Error("what cannot be read asks for nothing")
+		t.Error("an unreadable request is recognized as one for the node manager")
 	}
 }

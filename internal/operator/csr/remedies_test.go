@@ -17,8 +17,8 @@ type remedy struct {
 	rule string
 	with func() *request
 	// says is the part of the message that names what is allowed, or the remedy; apply carries it out.
-	says  string
-	apply func(*request)
+	message string
+	apply   func(*request)
 }
 
 func remedies() []remedy {
@@ -109,15 +109,15 @@ func TestRefusalRemediesWork(t *testing.T) {
 	tried := map[string]bool{}
 	for _, r := range remedies() {
 		tried[r.rule] = true
-		t.Run(r.rule+" "+r.says, func(t *testing.T) {
+		t.Run(r.rule+" "+r.message, func(t *testing.T) {
 			broken := r.with()
 			got := Decide(broken.build(t), broken.known)
-			if got.Rule != r.rule || !strings.Contains(got.Message, r.says) {
-				t.Errorf("rule %q, want %q: %q does not say %q", got.Rule, r.rule, got.Message, r.says)
+			if got.Rule != r.rule || !strings.Contains(got.Message, r.message) {
+				t.Errorf("rule %q, want %q: %q does not contain %q", got.Rule, r.rule, got.Message, r.message)
 			}
 			r.apply(broken)
 			if after := Decide(broken.build(t), broken.known); after.Verdict != Approve {
-				t.Errorf("what the message says does not help: %s", after.Message)
+				t.Errorf("the remedy in the message does not help: %s", after.Message)
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func TestRefusalRemediesWork(t *testing.T) {
 		for _, name := range []string{"system:wicd-node:x", "system:windows-cloud-node-manager:x"} {
 			for _, rule := range rules(signer, name) {
 				if !tried[rule.name] {
-					t.Errorf("nobody tries what rule %s says to do", rule.name)
+					t.Errorf("no case tests the remedy of rule %s", rule.name)
 				}
 			}
 		}

@@ -107,7 +107,7 @@ func TestClassify(t *testing.T) {
 				}
 			}
 			if got != test.want || p.Drained() != (test.want == "stays" || test.want == "came") {
-				t.Errorf("the pod %s, gone is %v; want %s", got, p.Drained(), test.want)
+				t.Errorf("the pod %s, drained is %v; want %s", got, p.Drained(), test.want)
 			}
 		})
 	}
@@ -132,7 +132,7 @@ func TestReportNamesBlockingPods(t *testing.T) {
 		}
 		for _, part := range []string{"left to drain: 3", "shop/db should have terminated at 11:58:00Z and is held by finalizers example.com/backup", "shop/mail terminates by 12:00:20Z"} {
 			if !strings.Contains(message, part) {
-				t.Errorf("%s: message %q does not say %q", test.name, message, part)
+				t.Errorf("%s: message %q does not contain %q", test.name, message, part)
 			}
 		}
 		if test.refused != nil && !strings.Contains(message, "shop/web cannot be evicted: budget web needs 2") {

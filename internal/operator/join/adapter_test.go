@@ -53,7 +53,7 @@ func TestAdapterOfNodeIP(t *testing.T) {
 			input := join.CheckInput{Now: noon()}
 			u := join.Check(test.facts, input)
 			if (u != nil) != (test.refused != "") || u != nil && (u.Reason != api.ReasonAdapterUnsupported || !strings.Contains(u.Message, test.refused)) {
-				t.Fatalf("it is refused with %+v, want %q", u, test.refused)
+				t.Fatalf("refused with %+v, want %q", u, test.refused)
 			}
 			input.Interface = &v1alpha1.InstanceNetwork{Interface: "Backup"}
 			if u := join.Check(test.facts, input); u != nil {

@@ -60,7 +60,7 @@ func TestNodeIPIsOnSelectedInterface(t *testing.T) {
 				t.Errorf("adapter %q, want %q", got, test.adapter)
 			}
 			if u := join.Check(facts, join.CheckInput{Now: noon(), Interface: test.network}); u != nil {
-				t.Errorf("it is refused: %v", u)
+				t.Errorf("refused: %v", u)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestTrunkPortAdapterIsRefused(t *testing.T) {
 		u := join.Check(tagged(test.tagged), join.CheckInput{Now: noon(), Interface: test.network})
 		switch {
 		case u == nil && test.refused:
-			t.Errorf("%s: nothing is refused", test.what)
+			t.Errorf("%s: the host is not refused", test.what)
 		case u != nil && (!test.refused || u.Reason != api.ReasonTrunkPortUnsupported || !strings.Contains(u.Message, "VLAN 12")):
 			t.Errorf("%s: %s: %s", test.what, u.Reason, u.Message)
 		}
@@ -102,7 +102,7 @@ func TestHostWithoutNodeAddressIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		network *v1alpha1.InstanceNetwork
 		list    []wicdapi.Interface
-		says    []string
+		parts   []string
 	}{
 		"no such name": {&v1alpha1.InstanceNetwork{Interface: "Ethernet 7"}, several(), []string{
 			`spec.network.interface is "Ethernet 7"`, "no interface of this name", `"Backup" (192.168.7.2/24, 192.168.9.2/24)`,
@@ -127,9 +127,9 @@ func TestHostWithoutNodeAddressIsRefused(t *testing.T) {
 			if u == nil || u.Reason != api.ReasonAddressMissing {
 				t.Fatalf("Check() = %v, want reason %s", u, api.ReasonAddressMissing)
 			}
-			for _, part := range test.says {
+			for _, part := range test.parts {
 				if !strings.Contains(u.Message, part) {
-					t.Errorf("message %q does not say %q", u.Message, part)
+					t.Errorf("message %q does not contain %q", u.Message, part)
 				}
 			}
 			if ip := join.NodeIP(facts, test.network); ip != "" {

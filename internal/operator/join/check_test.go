@@ -40,7 +40,7 @@ func TestCheck(t *testing.T) {
 		facts  func(*wicdapi.Facts)
 		around func(*join.CheckInput)
 		reason string
-		says   []string
+		parts  []string
 	}{
 		"a supported host":         {},
 		"Windows Server 2019":      {facts: func(f *wicdapi.Facts) { f.Host.Build = 17763 }},
@@ -51,20 +51,20 @@ func TestCheck(t *testing.T) {
 		"a service of ours":        {facts: service("kubelet", true)},
 		"a full disk after a join": {facts: func(f *wicdapi.Facts) { f.Host.FreeBytes = 1; f.Joined = &wicdapi.Joined{} }},
 		"Windows Server, version 2004": {facts: func(f *wicdapi.Facts) { f.Host.Build = 19041 }, reason: api.ReasonBuildUnsupported,
-			says: []string{"version 2004 (build 19041)", "Microsoft ended support", "install Windows Server 2022 or later"}},
+			parts: []string{"version 2004 (build 19041)", "Microsoft ended support", "install Windows Server 2022 or later"}},
 		"Windows Server, version 20H2": {facts: func(f *wicdapi.Facts) { f.Host.Build = 19042 }, reason: api.ReasonBuildUnsupported,
-			says: []string{"version 20H2 (build 19042)", "Microsoft ended support", "install Windows Server 2022 or later"}},
+			parts: []string{"version 20H2 (build 19042)", "Microsoft ended support", "install Windows Server 2022 or later"}},
 		"Windows 10 of that build": {facts: func(f *wicdapi.Facts) { f.Host.Build, f.Host.Installation = 19042, "Client" }, reason: api.ReasonBuildUnsupported,
-			says: []string{"build 19042; supported are"}},
+			parts: []string{"build 19042; supported are"}},
 		"another build": {facts: func(f *wicdapi.Facts) { f.Host.Build = 18363 }, reason: api.ReasonBuildUnsupported,
-			says: []string{"18363", "17763 (Windows Server 2019)", "20348 (Windows Server 2022)", "26100 (Windows Server 2025)"}},
+			parts: []string{"18363", "17763 (Windows Server 2019)", "20348 (Windows Server 2022)", "26100 (Windows Server 2025)"}},
 		"Windows on another drive": {facts: func(f *wicdapi.Facts) { f.Host.SystemDrive = "D:" }, reason: api.ReasonDriveUnsupported,
-			says: []string{`"D:"`, "must be on C:", "install Windows on C:"}},
+			parts: []string{`"D:"`, "must be on C:", "install Windows on C:"}},
 		"Windows on drive c:": {facts: func(f *wicdapi.Facts) { f.Host.SystemDrive = "c:" }},
 		"Windows Server 2022 as it was first released": {facts: version(20348, 587), reason: api.ReasonWindowsUpdateNeeded,
-			says: []string{"10.0.20348 (Windows Server 2022) with revision 587", "revision 681 (KB5012637)", "any later cumulative update"}},
+			parts: []string{"10.0.20348 (Windows Server 2022) with revision 587", "revision 681 (KB5012637)", "any later cumulative update"}},
 		"Windows Server 2019 as it was first released": {facts: version(17763, 107), reason: api.ReasonWindowsUpdateNeeded,
-			says: []string{"with revision 107", "revision 379 (KB4489899)"}},
+			parts: []string{"with revision 107", "revision 379 (KB4489899)"}},
 		"the first revision that is enough": {facts: version(20348, 681)},
 		"a revision with a known fault":     {facts: version(20348, 2582)},
 		"Windows Server 2025 with a fault":  {facts: version(26100, 1742)},
@@ -78,43 +78,43 @@ func TestCheck(t *testing.T) {
 			service("kubelet", true)(f)
 		}},
 		"an ARM machine": {facts: func(f *wicdapi.Facts) { f.Host.Architecture = "arm64" }, reason: api.ReasonArchitectureUnsupported,
-			says: []string{"arm64", "amd64"}},
+			parts: []string{"arm64", "amd64"}},
 		"Windows 11": {facts: func(f *wicdapi.Facts) { f.Host.Installation = "Client"; f.Host.Product = "Windows 11 Pro" }, reason: api.ReasonEditionUnsupported,
-			says: []string{"Windows 11 Pro", "Client"}},
-		"Nano Server":                          {facts: func(f *wicdapi.Facts) { f.Host.Installation = "Nano Server" }, reason: api.ReasonEditionUnsupported, says: []string{"Nano Server"}},
+			parts: []string{"Windows 11 Pro", "Client"}},
+		"Nano Server":                          {facts: func(f *wicdapi.Facts) { f.Host.Installation = "Nano Server" }, reason: api.ReasonEditionUnsupported, parts: []string{"Nano Server"}},
 		"an overlay's own port":                {around: port(9898)},
 		"VXLAN's port for Windows Server 2019": {facts: build(17763), around: port(4789)},
 		"no port for Windows Server 2019":      {facts: build(17763), around: port(0)},
 		"an overlay's own port for Windows Server 2019": {facts: build(17763), around: port(9898), reason: api.ReasonVXLANPortUnsupported,
-			says: []string{"UDP port 9898", "17763 (Windows Server 2019)", "4789"}},
-		"an underscore":              {facts: hostname("win_1"), reason: api.ReasonHostnameInvalid, says: []string{`"win_1"`, "RFC 1123"}}, // https://github.com/rancher/rke2/issues/7978
-		"a Kelvin sign":              {facts: hostname("WIN-\u212a"), reason: api.ReasonHostnameInvalid, says: []string{"WIN-\u212a", "RFC 1123"}},
-		"a Turkish letter":           {facts: hostname("W\u0130N-1"), reason: api.ReasonHostnameInvalid, says: []string{"W\u0130N-1"}},
+			parts: []string{"UDP port 9898", "17763 (Windows Server 2019)", "4789"}},
+		"an underscore":              {facts: hostname("win_1"), reason: api.ReasonHostnameInvalid, parts: []string{`"win_1"`, "RFC 1123"}}, // https://github.com/rancher/rke2/issues/7978
+		"a Kelvin sign":              {facts: hostname("WIN-\u212a"), reason: api.ReasonHostnameInvalid, parts: []string{"WIN-\u212a", "RFC 1123"}},
+		"a Turkish letter":           {facts: hostname("W\u0130N-1"), reason: api.ReasonHostnameInvalid, parts: []string{"W\u0130N-1"}},
 		"64 characters":              {facts: hostname(strings.Repeat("a", 64)), reason: api.ReasonHostnameInvalid},
 		"a dot":                      {facts: hostname("win.example"), reason: api.ReasonHostnameInvalid},
-		"localhost":                  {facts: hostname("LOCALHOST"), reason: api.ReasonHostnameInvalid, says: []string{"LOCALHOST"}},
+		"localhost":                  {facts: hostname("LOCALHOST"), reason: api.ReasonHostnameInvalid, parts: []string{"LOCALHOST"}},
 		"no name":                    {facts: hostname(""), reason: api.ReasonHostnameInvalid},
-		"a cloned machine":           {around: func(s *join.CheckInput) { s.NameTakenBy = "WindowsInstance ns/10.0.0.8" }, reason: api.ReasonHostnameConflict, says: []string{"win-1", "ns/10.0.0.8"}},
-		"a name that is not allowed": {around: pattern("windows-[0-9]+"), reason: api.ReasonHostnameInvalid, says: []string{`"win-1"`, "spec.hosts.namePattern", "windows-[0-9]+"}},
+		"a cloned machine":           {around: func(s *join.CheckInput) { s.NameTakenBy = "WindowsInstance ns/10.0.0.8" }, reason: api.ReasonHostnameConflict, parts: []string{"win-1", "ns/10.0.0.8"}},
+		"a name that is not allowed": {around: pattern("windows-[0-9]+"), reason: api.ReasonHostnameInvalid, parts: []string{`"win-1"`, "spec.hosts.namePattern", "windows-[0-9]+"}},
 		"a part of a name":           {around: pattern("win"), reason: api.ReasonHostnameInvalid},
 		"a name that is allowed":     {around: pattern("web-[0-9]+|win-[0-9]+")},
-		"a pattern that is none":     {around: pattern("win-1)|(.*"), reason: api.ReasonHostnameInvalid, says: []string{"RE2"}},
+		"a pattern that is none":     {around: pattern("win-1)|(.*"), reason: api.ReasonHostnameInvalid, parts: []string{"RE2"}},
 		"no default route":           {facts: func(f *wicdapi.Facts) { f.Host.Interfaces = f.Host.Interfaces[:1] }, reason: api.ReasonAddressMissing},
 		"a foreign containerd": {facts: service("containerd", false), reason: api.ReasonServiceConflict, // https://github.com/prometheus-community/windows_exporter/issues/1092
-			says: []string{`"containerd"`, `C:\Program Files\x.exe`}},
+			parts: []string{`"containerd"`, `C:\Program Files\x.exe`}},
 		"Docker that keeps away from containerd's pipe": {facts: docker}, // https://docs.docker.com/engine/install/binaries/
 		"a containerd of Docker": {facts: func(f *wicdapi.Facts) { docker(f); f.Host.RuntimePipe = true }, reason: api.ReasonContainerRuntimeConflict,
-			says: []string{`\\.\pipe\containerd-containerd`, "docker (Running)", "remove that container runtime"}},
+			parts: []string{`\\.\pipe\containerd-containerd`, "docker (Running)", "remove that container runtime"}},
 		"a containerd without a service": {facts: func(f *wicdapi.Facts) { f.Host.RuntimePipe = true }, reason: api.ReasonContainerRuntimeConflict},
 		"a containerd of ours":           {facts: func(f *wicdapi.Facts) { service("containerd", true)(f); docker(f); f.Host.RuntimePipe = true }},
 		"a pipe that cannot be read":     {facts: unread(wicdapi.FactRuntimePipe)},
 		"another exporter": {facts: listens(9182, "0.0.0.0", `C:\Program Files\windows_exporter\windows_exporter.exe`), reason: api.ReasonPortInUse, // https://github.com/prometheus-community/windows_exporter/issues/243
-			says: []string{`C:\Program Files\windows_exporter\windows_exporter.exe (process 812) at 0.0.0.0:9182, the port of windows_exporter`, "change its port"}},
+			parts: []string{`C:\Program Files\windows_exporter\windows_exporter.exe (process 812) at 0.0.0.0:9182, the port of windows_exporter`, "change its port"}},
 		"an exporter at all addresses of both families": {facts: listens(9182, "::", `C:\x.exe`), reason: api.ReasonPortInUse},
 		"Windows' own HTTP server at the kubelet's port": {facts: func(f *wicdapi.Facts) {
 			f.Host.Listeners = []wicdapi.Listener{{Port: 10250, Address: netip.IPv6Unspecified(), PID: 4}}
-		}, reason: api.ReasonPortInUse, says: []string{"Windows itself (process 4) at [::]:10250", "kubelet"}},
-		"a program without a name":                {facts: listens(10256, "10.0.0.7", ""), reason: api.ReasonPortInUse, says: []string{"an unknown program (process 812)"}},
+		}, reason: api.ReasonPortInUse, parts: []string{"Windows itself (process 4) at [::]:10250", "kubelet"}},
+		"a program without a name":                {facts: listens(10256, "10.0.0.7", ""), reason: api.ReasonPortInUse, parts: []string{"an unknown program (process 812)"}},
 		"a server on loopback at the health port": {facts: listens(10248, "127.0.0.1", `C:\x.exe`), reason: api.ReasonPortInUse},
 		"a server on loopback only":               {facts: listens(10250, "127.0.0.1", `C:\x.exe`)},
 		"a server beside loopback":                {facts: listens(10280, "10.0.0.7", `C:\x.exe`)},
@@ -123,9 +123,9 @@ func TestCheck(t *testing.T) {
 		"a kubelet of ours that still runs":       {facts: listens(10250, "0.0.0.0", `c:\K\kubelet.exe`)},
 		"a pod of a node has the port":            {facts: func(f *wicdapi.Facts) { listens(9182, "::", `C:\hpc\x.exe`)(f); f.Joined = &wicdapi.Joined{} }},
 		"listeners that cannot be read":           {facts: unread(wicdapi.FactListeners)},
-		"a full disk":                             {facts: func(f *wicdapi.Facts) { f.Host.FreeBytes = 5<<30 - 1 }, reason: api.ReasonDiskTooSmall, says: []string{"5.0 GB free", "at least 5 GB"}},
-		"a clock that is ahead":                   {facts: func(f *wicdapi.Facts) { f.Host.Clock = noon().Add(121 * time.Second) }, reason: api.ReasonClockSkewed, says: []string{"2m1s ahead of", "2m0s"}},
-		"a clock that is behind":                  {facts: func(f *wicdapi.Facts) { f.Host.Clock = noon().Add(-time.Hour) }, reason: api.ReasonClockSkewed, says: []string{"1h0m0s behind"}},
+		"a full disk":                             {facts: func(f *wicdapi.Facts) { f.Host.FreeBytes = 5<<30 - 1 }, reason: api.ReasonDiskTooSmall, parts: []string{"5.0 GB free", "at least 5 GB"}},
+		"a clock that is ahead":                   {facts: func(f *wicdapi.Facts) { f.Host.Clock = noon().Add(121 * time.Second) }, reason: api.ReasonClockSkewed, parts: []string{"2m1s ahead of", "2m0s"}},
+		"a clock that is behind":                  {facts: func(f *wicdapi.Facts) { f.Host.Clock = noon().Add(-time.Hour) }, reason: api.ReasonClockSkewed, parts: []string{"1h0m0s behind"}},
 		"the worst comes first":                   {facts: func(f *wicdapi.Facts) { f.Host.Build = 1; f.Host.FreeBytes = 0 }, reason: api.ReasonBuildUnsupported},
 		"a foreign kubelet joins":                 {facts: func(f *wicdapi.Facts) { service("kubelet", false)(f); f.Joined = &wicdapi.Joined{} }, reason: api.ReasonServiceConflict},
 	}
@@ -145,9 +145,9 @@ func TestCheck(t *testing.T) {
 			if got.Reason != test.reason {
 				t.Fatalf("reason %q (%s), want %q", got.Reason, got.Message, test.reason)
 			}
-			for _, part := range test.says {
+			for _, part := range test.parts {
 				if !strings.Contains(got.Message, part) {
-					t.Errorf("message %q does not say %q", got.Message, part)
+					t.Errorf("message %q does not contain %q", got.Message, part)
 				}
 			}
 		})

@@ -37,7 +37,7 @@ func TestNodeIsNotReadyUntilCloudInitializesIt(t *testing.T) {
 		node   *corev1.Node
 		change func(*corev1.Node)
 		reason string
-		says   []string
+		parts  []string
 		again  bool
 	}{
 		"just now":       {uninitialized(time.Minute), nil, api.ReasonWaitingForCloud, []string{"no pods", api.TaintUninitialized}, true},
@@ -59,9 +59,9 @@ func TestNodeIsNotReadyUntilCloudInitializesIt(t *testing.T) {
 		if c.Reason != test.reason || again > 0 != test.again || again > join.CloudTimeout {
 			t.Errorf("%s: Ready is %s (%s), again in %s", name, c.Reason, c.Message, again)
 		}
-		for _, part := range test.says {
+		for _, part := range test.parts {
 			if !strings.Contains(c.Message, part) {
-				t.Errorf("%s: the message %q does not say %q", name, c.Message, part)
+				t.Errorf("%s: the message %q does not contain %q", name, c.Message, part)
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func TestNodeWaitingForCloudIsNotRepaired(t *testing.T) {
 		node := uninitialized(time.Hour)
 		node.Status.Conditions[0].Status = status
 		if _, ok := (join.Seen{Node: node, Version: "v"}).BrokenSince(); ok != want {
-			t.Errorf("with a kubelet that is %s it is broken: %v", status, ok)
+			t.Errorf("with a kubelet that is %s: broken is %v", status, ok)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func TestContactWithInputLosingShells(t *testing.T) {
 			}
 			byFiles := strings.Contains(strings.Join(w.host.SSH().Counters().Commands, "\n"), "--input=")
 			if byFiles != test.byFiles {
-				t.Errorf("input went by files: %v, want %v", byFiles, test.byFiles)
+				t.Errorf("input sent as files: %v, want %v", byFiles, test.byFiles)
 			}
 		})
 	}
@@ -214,17 +214,17 @@ func TestBlockedProgramErrorNamesPathAndHash(t *testing.T) {
 					wicd = f
 				}
 			}
-			says := []string{`C:\Users\Administrator\wicd-` + wicd.SHA256[:16] + ".exe", wicd.SHA256, "allow", "AppLocker"}
+			parts := []string{`C:\Users\Administrator\wicd-` + wicd.SHA256[:16] + ".exe", wicd.SHA256, "allow", "AppLocker"}
 			if refusal != 0 {
-				says = append(says, fmt.Sprintf("error %d", refusal))
+				parts = append(parts, fmt.Sprintf("error %d", refusal))
 			}
-			for _, part := range says {
+			for _, part := range parts {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("the error is %q; want %q in it", err, part)
 				}
 			}
 			if after, ok := join.Retry(err); !ok || after < 5*time.Minute {
-				t.Errorf("it is tried again after %s, %v; want minutes: each attempt is an alert on the host", after, ok)
+				t.Errorf("retried after %s, %v; want minutes, because each attempt raises an alert on the host", after, ok)
 			}
 		})
 	}
@@ -274,7 +274,7 @@ func TestCommandLinesContainNoSecrets(t *testing.T) {
 	request := wicdapi.JoinRequest{Cluster: "cluster", Bootstrap: wicdapi.Bootstrap{Token: "hush-hush"}}
 	err = wicdapi.Call(ctx, wicdapi.ByFiles{Host: h}, `.\\`+wicd+" join", request, &wicdapi.JoinResult{}, nil)
 	if wicdapi.Failed(err) == nil {
-		t.Fatalf("the join ends with %v, want what WICD says of an incomplete request", err)
+		t.Fatalf("the join ends with %v, want WICD's error for an incomplete request", err)
 	}
 	for _, line := range w.host.SSH().Counters().Commands {
 		if strings.Contains(line, "hush") {

@@ -62,7 +62,7 @@ func (h *awayHost) Run(_ context.Context, command string, stdin io.Reader, stdou
 // TestChangedShellFolderIsHandled covers PowerShell with Set-Location in a profile, and cmd.exe with AutoRun "cd /d D:\".
 func TestChangedShellFolderIsHandled(t *testing.T) {
 	p, manifest := payloadOfWICD(t)
-	for name, test := range map[string]struct{ home, says string }{
+	for name, test := range map[string]struct{ home, wantErr string }{
 		"a folder that needs no quotes":   {`C:\Users\Administrator\`, ""},                                     // https://github.com/PowerShell/Win32-OpenSSH/issues/2430
 		"a folder with a space":           {`C:\Users\Jane Doe\`, `the program is at C:\Users\Jane Doe\wicd-`}, // https://github.com/microsoft/vscode-remote-release/issues/644
 		"a folder that is a command":      {`C:\Users\a&calc\`, "remove what changes the folder from PowerShell profiles (Set-Location) and AutoRun of cmd.exe"},
@@ -73,15 +73,15 @@ func TestChangedShellFolderIsHandled(t *testing.T) {
 			host := &awayHost{home: test.home, files: map[string]bool{}}
 			visit := &join.Visit{Host: reached{host}, Payload: p, Content: manifest, Observer: unobserved{}, Now: time.Now}
 			err := visit.Restart(t.Context(), "7")
-			if test.says == "" {
+			if test.wantErr == "" {
 				last := host.ran[len(host.ran)-1]
 				if err != nil || !strings.HasPrefix(last, `C:\\Users\\Administrator\\wicd-`) || !strings.HasSuffix(last, ".exe "+wicdapi.CommandRestart) {
 					t.Errorf("commands %q (%v)", host.ran, err)
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("%v does not say %q", err, test.says)
+			if err == nil || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("%v does not contain %q", err, test.wantErr)
 			}
 			if slices.ContainsFunc(host.ran, func(c string) bool { return !strings.HasPrefix(c, `.\\wicd-`) }) {
 				t.Errorf("commands %q", host.ran)

@@ -25,7 +25,7 @@ func TestNodeNameDependsOnPlatform(t *testing.T) {
 		facts func(*wicdapi.Facts)
 		want  string
 		// reason and says are expected from Check; empty if it accepts the host.
-		reason, says string
+		reason, message string
 	}{
 		"no platform":         {facts: func(*wicdapi.Facts) {}, want: "win-1"}, // https://github.com/Azure/AKSFlexNode/issues/184
 		"bare metal":          {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = "BareMetal", "corp.example" }, want: "win-1"},
@@ -44,11 +44,11 @@ func TestNodeNameDependsOnPlatform(t *testing.T) {
 		"vSphere":             {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "Corp.example" }, want: "win-1.corp.example"},
 		"vSphere, no domain":  {facts: func(f *wicdapi.Facts) { f.Platform = platform.VSphere }, want: "win-1"},
 		"Nutanix":             {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.Nutanix, "corp.example" }, want: "win-1.corp.example"},
-		"64 characters":       {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, long+".b.c" }, want: long + ".b.c", reason: api.ReasonHostnameInvalid, says: "at most 63"}, // https://github.com/terraform-aws-modules/terraform-aws-eks/issues/389
+		"64 characters":       {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, long+".b.c" }, want: long + ".b.c", reason: api.ReasonHostnameInvalid, message: "at most 63"}, // https://github.com/terraform-aws-modules/terraform-aws-eks/issues/389
 		"63 characters":       {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, long+".bc" }, want: long + ".bc"},
-		"a name of a Service": {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "kubernetes.default.svc" }, want: "kubernetes.default.svc", reason: api.ReasonHostnameInvalid, says: "kubernetes.default.svc"},
-		"another Service's":   {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "a.b.svc.cluster.local" }, want: "a.b.svc.cluster.local", reason: api.ReasonHostnameInvalid, says: "has a fixed meaning"},
-		"an odd domain":       {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "corp_1" }, want: "win-1.corp_1", reason: api.ReasonHostnameInvalid, says: "VSphere"},
+		"a name of a Service": {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "kubernetes.default.svc" }, want: "kubernetes.default.svc", reason: api.ReasonHostnameInvalid, message: "kubernetes.default.svc"},
+		"another Service's":   {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "a.b.svc.cluster.local" }, want: "a.b.svc.cluster.local", reason: api.ReasonHostnameInvalid, message: "has a fixed meaning"},
+		"an odd domain":       {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "corp_1" }, want: "win-1.corp_1", reason: api.ReasonHostnameInvalid, message: "VSphere"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := goodHost()
@@ -60,8 +60,8 @@ func TestNodeNameDependsOnPlatform(t *testing.T) {
 			if u == nil {
 				u = &join.Unsupported{}
 			}
-			if u.Reason != test.reason || !strings.Contains(u.Message, test.says) {
-				t.Errorf("the check says %q: %s; want %q, %q", u.Reason, u.Message, test.reason, test.says)
+			if u.Reason != test.reason || !strings.Contains(u.Message, test.message) {
+				t.Errorf("the check returns %q: %s; want %q, %q", u.Reason, u.Message, test.reason, test.message)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestHostJoinsWithCloudName(t *testing.T) {
 			t.Fatalf("%q: %v", test.platform, err)
 		}
 		if h.commands[0] != test.command {
-			t.Errorf("%q: the host was asked with %q, want %q", test.platform, h.commands[0], test.command)
+			t.Errorf("%q: the host received command %q, want %q", test.platform, h.commands[0], test.command)
 		}
 		if h.request.Node != test.node || h.request.NodeIP != "10.0.0.7" || h.request.Adapter != "Ethernet" {
 			t.Errorf("%q: it joins as %+v, want node %s", test.platform, h.request.Local, test.node)
@@ -180,7 +180,7 @@ func TestHostWithoutCloudNameDoesNotJoin(t *testing.T) {
 	}
 	for _, part := range []string{"AWS", "local-hostname: no answer within 2s", "routes"} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
+			t.Errorf("%q does not contain %q", err, part)
 		}
 	}
 }
@@ -191,6 +191,6 @@ func TestHostCannotHaveAPIServerName(t *testing.T) {
 	h.facts.CloudName = "api.example.com"
 	err := joinOn(h, platform.AWS, "https://API.example.com:6443").Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "api.example.com") || h.request.Node != "" {
-		t.Errorf("the join ends with %v, want a refusal; the host was asked to be %q", err, h.request.Node)
+		t.Errorf("the join ends with %v, want a refusal; the host was requested to become %q", err, h.request.Node)
 	}
 }

@@ -254,7 +254,7 @@ func TestReadyNeedsKubeletAndVersion(t *testing.T) {
 	}
 	expect("False", api.ReasonNodeNotReady)
 	if c := meta.FindStatusCondition(st.Conditions, api.ConditionReady); !strings.Contains(c.Message, `cni plugin not initialized; C:\etc\cni\net.d has no CNI configuration`) {
-		t.Errorf("Ready says %q, and not what the network lacks", c.Message)
+		t.Errorf("Ready has message %q, which lacks the network's problem", c.Message)
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	expect("False", api.ReasonVersionPending)
@@ -287,10 +287,10 @@ func TestReadyNeedsKubeletAndVersion(t *testing.T) {
 	expect("False", api.ReasonNodeMissing)
 	missing := meta.FindStatusCondition(st.Conditions, api.ConditionNodeReady).Message
 	if !strings.Contains(missing, "kubectl get csr") || !strings.Contains(missing, `C:\var\log\kubelet`) {
-		t.Errorf("of what may have gone wrong it says %q only", missing)
+		t.Errorf("the message names only %q", missing)
 	}
 	if st.NodeRef != nil {
-		t.Error("nodeRef names a Node that is gone")
+		t.Error("nodeRef names a deleted Node")
 	}
 }
 

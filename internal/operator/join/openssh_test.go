@@ -167,5 +167,5 @@ func awaitListener(t *testing.T, address netip.AddrPort) {
 			return
 		}
 	}
-	t.Fatalf("nobody listens on %s", address)
+	t.Fatalf("no server listens on %s", address)
 }

@@ -16,7 +16,7 @@ func TestHostWithoutAPIServerAccessIsUnchanged(t *testing.T) {
 	const server = "https://lb-apiserver.kubernetes.local:6443"
 	for name, test := range map[string]struct {
 		answer wicdapi.ReachResult
-		says   []string
+		parts  []string
 	}{
 		"the name is unknown": {
 			wicdapi.ReachResult{Failure: "resolving lb-apiserver.kubernetes.local: no such host"},
@@ -33,19 +33,19 @@ func TestHostWithoutAPIServerAccessIsUnchanged(t *testing.T) {
 			if !errors.As(err, &u) || u.Reason != api.ReasonAPIServerUnreachable {
 				t.Fatalf("the join ends with %v, want reason %s", err, api.ReasonAPIServerUnreachable)
 			}
-			for _, says := range test.says {
-				if !strings.Contains(u.Message, says) {
-					t.Errorf("%q does not say %q", u.Message, says)
+			for _, part := range test.parts {
+				if !strings.Contains(u.Message, part) {
+					t.Errorf("%q does not contain %q", u.Message, part)
 				}
 			}
 			if len(u.Message) > 4096 {
 				t.Errorf("a message of %d bytes", len(u.Message))
 			}
 			if want := []string{"facts", "reach"}; !slices.Equal(h.commands, want) {
-				t.Errorf("the host was asked for %q, want %q", h.commands, want)
+				t.Errorf("the host received commands %q, want %q", h.commands, want)
 			}
 			if h.asked != (wicdapi.ReachRequest{Server: server, CA: "the CA"}) {
-				t.Errorf("the host was asked whether it reaches %+v", h.asked)
+				t.Errorf("the host received request %+v", h.asked)
 			}
 		})
 	}

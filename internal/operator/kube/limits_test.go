@@ -40,7 +40,7 @@ func TestSlotsLimitConcurrentJoins(t *testing.T) {
 		t.Error("there is a third of two places")
 	}
 	if _, ok := s.Take(3); !ok {
-		t.Error("a raised limit gives no place")
+		t.Error("a raised limit frees no slot")
 	}
 	_, _ = first.Close(), first.Close()
 	if s.taken != 2 {

@@ -33,11 +33,11 @@ func TestDeletedObjectsFreeSpace(t *testing.T) {
 			}
 			again, err := i.Transform(kept)
 			if err != nil || IsCut(again.(client.Object)) != IsCut(kept.(client.Object)) {
-				t.Fatalf("of what is kept something else is kept: %v", err)
+				t.Fatalf("trimming is not idempotent: %v", err)
 			}
 			if IsCut(kept.(client.Object)) {
 				if owner, _ := CutOf(kept.(client.Object)); owner != namespace {
-					t.Errorf("it is the object of %q, want %q", owner, namespace)
+					t.Errorf("the owner is %q, want %q", owner, namespace)
 				}
 				return n
 			}
@@ -55,7 +55,7 @@ func TestDeletedObjectsFreeSpace(t *testing.T) {
 			t.Errorf("round %d: %s, %d cut, %v", round, kind, cut, err)
 		}
 		if round == 1 && fits("a") != want {
-			t.Error("what was deleted has its room still")
+			t.Error("deleted objects still use memory")
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestDeletedObjectsFreeSpace(t *testing.T) {
 // TestClientsCannotMarkObjectAsCut expects that no client can set the mark: it would hide the object, and a Service could claim all addresses.
 func TestClientsCannotMarkObjectAsCut(t *testing.T) {
 	if len(validation.ValidateAnnotations(map[string]string{cutKey: ""}, field.NewPath("annotations"))) == 0 {
-		t.Errorf("the API server takes annotation %q", cutKey)
+		t.Errorf("the API server accepts annotation %q", cutKey)
 	}
 	cm := configMap("a", 1)
 	cm.Annotations = map[string]string{"cut": "a"}
@@ -96,6 +96,6 @@ func TestMachinesShareMemoryLimit(t *testing.T) {
 	i.Bytes = 10
 	kept, err = i.Transform(kept)
 	if got := kept.(*unstructured.Unstructured); err != nil || !IsCut(got) || got.GetName() != "m" || got.GetKind() != "Machine" {
-		t.Errorf("of one that is too large it keeps %v: %v", kept, err)
+		t.Errorf("of an oversized object, %v is kept: %v", kept, err)
 	}
 }

@@ -49,7 +49,7 @@ func TestReadServesOnlyEarlierRequests(t *testing.T) {
 				time.Sleep(a.at)
 				got, err := r.Do(t.Context(), a.key, 3*time.Second, c.read)
 				if err != nil || got != a.want {
-					t.Errorf("who asked at %s got what was read at %s (%v), want %s", a.at, got, err, a.want)
+					t.Errorf("the caller at %s got the read of %s (%v), want %s", a.at, got, err, a.want)
 				}
 			}()
 		}

@@ -116,7 +116,7 @@ func TestMostRecentOperatorKeepsTheLease(t *testing.T) {
 				}
 				cancel()
 				if err := <-done; (err == nil) != (test.waitsFor == "") {
-					t.Errorf("the attempt gives %v", err)
+					t.Errorf("the attempt returns %v", err)
 				}
 				select {
 				case <-l.Taken():
@@ -221,11 +221,11 @@ func TestConcurrentStartReleasesLease(t *testing.T) {
 	})
 	w.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return false, nil, once() })
 	if err := attempt(t.Context(), l); err == nil || !strings.Contains(err.Error(), "namespace a started at the same time") {
-		t.Errorf("the attempt gives %v", err)
+		t.Errorf("the attempt returns %v", err)
 	}
 	got, _, err := l.Get(t.Context())
 	if err != nil || got.HolderIdentity != "" || !got.RenewTime.Time.Equal(before.RenewTime.Time) {
-		t.Errorf("the Lease is %+v (%v), want what it was: %+v", got, err, before)
+		t.Errorf("the Lease is %+v (%v), want the previous one: %+v", got, err, before)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestLeaseIsNotTakenWhenListFails(t *testing.T) {
 	w.fails = errors.New("leases is forbidden")
 	l := w.operator("b")
 	if err := attempt(t.Context(), l); err == nil || !strings.Contains(err.Error(), "looking for other operators: leases is forbidden") {
-		t.Errorf("the attempt gives %v", err)
+		t.Errorf("the attempt returns %v", err)
 	}
 	if _, err := w.CoordinationV1().Leases("b").Get(t.Context(), Name, metav1.GetOptions{}); err == nil {
 		t.Error("the Lease is taken")

@@ -38,7 +38,7 @@ func condition(t *testing.T, c client.Reader) (message string) {
 		t.Fatal(err)
 	}
 	if !meta.IsStatusConditionTrue(config.Status.Conditions, api.ConditionPublished) {
-		t.Error("the condition of the first operator is gone")
+		t.Error("the condition of the first operator was removed")
 	}
 	if got := meta.FindStatusCondition(config.Status.Conditions, api.ConditionAnotherOperator); got != nil {
 		return got.Message
@@ -80,14 +80,14 @@ func TestStandbyOperatorReportsItself(t *testing.T) {
 				go func() { done <- report.Start(ctx) }()
 				time.Sleep(3 * reportInterval)
 				if got := condition(t, c); got != standsBy {
-					t.Errorf("the condition says %q, want %q", got, standsBy)
+					t.Errorf("the condition has message %q, want %q", got, standsBy)
 				}
 				ends(w, stop)
 				if err := <-done; err != nil {
 					t.Errorf("the report ends with %v", err)
 				}
 				if got := condition(t, c); got != "" {
-					t.Errorf("it still says %q", got)
+					t.Errorf("the message is still %q", got)
 				}
 			})
 		})
@@ -111,7 +111,7 @@ func TestLeaderRemovesStaleCondition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := condition(t, c); got != "" {
-		t.Errorf("it still says %q", got)
+		t.Errorf("the message is still %q", got)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // FuzzDecide uses arbitrary JSON as a Machine: it is rejected, or leads to a valid decision.
 func FuzzDecide(f *testing.F) {
-	for _, says := range []string{
+	for _, manifest := range []string{
 		`{"apiVersion":"machine.openshift.io/v1beta1","metadata":{"name":"m","labels":{"machine.openshift.io/os-id":"Windows"}},"status":{"phase":"Running","addresses":[{"type":"InternalIP","address":"10.0.0.5"}]}}`,
 		`{"apiVersion":"cluster.x-k8s.io/v1beta2","metadata":{"name":"m","namespace":"n","labels":{"machine.openshift.io/os-id":"Windows"},"annotations":null},"spec":{"infrastructureRef":{"kind":"VSphereMachine"}},"status":{"phase":"Provisioned","addresses":[{"type":"InternalIP","address":"::ffff:10.0.0.5"}]}}`,
 		`{"metadata":{"labels":{"machine.openshift.io/os-id":"Windows"},"ownerReferences":[]},"spec":{"providerID":null,"providerSpec":null},"status":{"nodeRef":null,"phase":"Running","addresses":null}}`,
@@ -19,11 +19,11 @@ func FuzzDecide(f *testing.F) {
 		`{"spec":{"providerSpec":{"value":{"kind":{}}}},"status":{"phase":["Running"]}}`,
 		`{}`,
 	} {
-		f.Add([]byte(says), "VSphere")
+		f.Add([]byte(manifest), "VSphere")
 	}
-	f.Fuzz(func(t *testing.T, says []byte, platform string) {
+	f.Fuzz(func(t *testing.T, manifest []byte, platform string) {
 		var o unstructured.Unstructured
-		if json.Unmarshal(says, &o.Object) != nil {
+		if json.Unmarshal(manifest, &o.Object) != nil {
 			return
 		}
 		m, err := Read(&o)
@@ -35,7 +35,7 @@ func FuzzDecide(f *testing.F) {
 			t.Fatalf("%+v contradicts itself", d)
 		}
 		if d.Verdict == Want && (!m.Windows || m.Ignored || m.Deleting) {
-			t.Errorf("a Machine that is none of ours gets an instance: %+v", m)
+			t.Errorf("a Machine of another cluster gets an instance: %+v", m)
 		}
 		for _, ip := range d.Addresses {
 			if !ip.Is4() || ip.IsUnspecified() || ip.IsMulticast() {

@@ -17,10 +17,10 @@ const (
 )
 
 // machine returns a Windows Machine of an API, with further content from YAML.
-func machine(t *testing.T, apiVersion, name, says string) *unstructured.Unstructured {
+func machine(t *testing.T, apiVersion, name, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(says), &o.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(manifest), &o.Object); err != nil {
 		t.Fatal(err)
 	}
 	if o.Object == nil {
@@ -49,7 +49,7 @@ const running = "status: {phase: Running, addresses: [{type: InternalIP, address
 
 func TestMachineWithAddressYieldsInstance(t *testing.T) {
 	tests := map[string]struct {
-		api, says, platform     string
+		api, manifest, platform string
 		address, user, hostname string
 	}{
 		"provisioned, without a node yet": {ofMachineAPI, "status: {phase: Provisioned, nodeRef: null, addresses: [{type: InternalIP, address: 10.0.0.5}]}", "AWS",
@@ -72,7 +72,7 @@ func TestMachineWithAddressYieldsInstance(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := decide(t, machine(t, test.api, "winworker-abcde", test.says), test.platform)
+			d := decide(t, machine(t, test.api, "winworker-abcde", test.manifest), test.platform)
 			if d.Verdict != Want || d.Fault != "" {
 				t.Fatalf("got %+v", d)
 			}
@@ -88,7 +88,7 @@ func TestMachineWithAddressYieldsInstance(t *testing.T) {
 				t.Errorf("its source is %q, want %q", i.Labels[api.LabelSource], source)
 			}
 			if i.Spec.Address != test.address || i.Spec.Username != test.user || i.Spec.Hostname != test.hostname {
-				t.Errorf("it says %+v, want %s, %s, %q", i.Spec, test.address, test.user, test.hostname)
+				t.Errorf("got %+v, want %s, %s, %q", i.Spec, test.address, test.user, test.hostname)
 			}
 		})
 	}
@@ -97,8 +97,8 @@ func TestMachineWithAddressYieldsInstance(t *testing.T) {
 func TestMachineVerdicts(t *testing.T) {
 	deleted := "metadata: {deletionTimestamp: '2026-01-02T03:04:05Z', labels: {machine.openshift.io/os-id: Windows}}\n"
 	tests := map[string]struct {
-		api, says string
-		want      Verdict
+		api, manifest string
+		want          Verdict
 	}{
 		"being deleted":                          {ofMachineAPI, deleted + running, Gone},
 		"being deleted, and not for us any more": {ofMachineAPI, "metadata: {deletionTimestamp: '2026-01-02T03:04:05Z', labels: {a: b}}\n" + running, Gone},
@@ -118,7 +118,7 @@ func TestMachineVerdicts(t *testing.T) {
 		"of Cluster API, a mirror":               {ofClusterAPI, "metadata: {annotations: {cluster.x-k8s.io/paused: ''}, labels: {machine.openshift.io/os-id: Windows}}\n" + running, Keep},
 	}
 	for name, test := range tests {
-		if d := decide(t, machine(t, test.api, "m", test.says), "AWS"); d.Verdict != test.want || d.Fault != "" {
+		if d := decide(t, machine(t, test.api, "m", test.manifest), "AWS"); d.Verdict != test.want || d.Fault != "" {
 			t.Errorf("%s: got %+v, want %s", name, d, test.want)
 		}
 	}
@@ -128,7 +128,7 @@ func TestUnsuitableMachineReportsFault(t *testing.T) {
 	address := func(text string) string {
 		return fmt.Sprintf("status: {phase: Running, addresses: [{type: InternalIP, address: '%s'}]}", text)
 	}
-	tests := map[string]struct{ name, says, platform, fault, message string }{
+	tests := map[string]struct{ name, manifest, platform, fault, message string }{
 		"IPv6 only":                        {"m", address("fd00::5"), "AWS", FaultAddress, `"fd00::5"`},
 		"no address of the network's":      {"m", address("169.254.1.1"), "AWS", FaultAddress, "IPv4"},
 		"nobody's address":                 {"m", address("0.0.0.0"), "AWS", FaultAddress, "0.0.0.0"},
@@ -140,9 +140,9 @@ func TestUnsuitableMachineReportsFault(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := decide(t, machine(t, ofMachineAPI, test.name, test.says), test.platform)
+			d := decide(t, machine(t, ofMachineAPI, test.name, test.manifest), test.platform)
 			if d.Verdict != Keep || d.Instance != nil || d.Fault != test.fault || !strings.Contains(d.Message, test.message) {
-				t.Errorf("got %+v, want fault %s that says %q", d, test.fault, test.message)
+				t.Errorf("got %+v, want fault %s containing %q", d, test.fault, test.message)
 			}
 		})
 	}
@@ -152,15 +152,15 @@ func TestUnsuitableMachineReportsFault(t *testing.T) {
 }
 
 func TestWrongFieldTypeIsReported(t *testing.T) {
-	for says, field := range map[string]string{
+	for manifest, field := range map[string]string{
 		"status: {addresses: {}}":                                 "status.addresses",
 		"status: {addresses: [{type: InternalIP, address: [1]}]}": "status.addresses.address",
 		"status: {phase: 7}":                                      "status.phase",
 		"spec: {providerSpec: {value: [1]}}":                      "spec.providerSpec.value",
 		"spec: 7":                                                 "spec",
 	} {
-		if _, err := Read(machine(t, ofMachineAPI, "m", says)); err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "machines/m") {
-			t.Errorf("%s: error %v does not name field %s and the Machine", says, err, field)
+		if _, err := Read(machine(t, ofMachineAPI, "m", manifest)); err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "machines/m") {
+			t.Errorf("%s: error %v does not name field %s and the Machine", manifest, err, field)
 		}
 	}
 	// The API server does not validate the platforms' content, so it may have any type.

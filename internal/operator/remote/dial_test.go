@@ -57,7 +57,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 		target  func(*testing.T) Target
 		options Options
 		want    Kind
-		says    []string
+		wantErr []string
 	}
 	named := func(name string) func(*testing.T) Target {
 		return func(t *testing.T) Target { return Target{Address: name, User: user, Key: newKey(t, "ed25519")} }
@@ -76,25 +76,25 @@ func TestDialClassifiesFailures(t *testing.T) {
 				target.Port = closedPort(t)
 				return target
 			},
-			want: Refused, says: []string{"refused", "start the OpenSSH server"},
+			want: Refused, wantErr: []string{"refused", "start the OpenSSH server"},
 		},
 		"no answer to the handshake": {
 			target: faulty(sshserver.Fault{Stall: true}), options: Options{HandshakeTimeout: 50 * time.Millisecond},
-			want: Timeout, says: []string{"handshake", "firewalls"},
+			want: Timeout, wantErr: []string{"handshake", "firewalls"},
 		},
 		"IPv6 address": {
 			target: named("2001:db8::7"),
-			want:   Unresolvable, says: []string{"only IPv6 addresses (2001:db8::7)", "IPv4"},
+			want:   Unresolvable, wantErr: []string{"only IPv6 addresses (2001:db8::7)", "IPv4"},
 		},
 		"name with IPv6 addresses only": {
 			target: named("win.example"), options: Options{Lookup: resolver("2001:db8::7", "2001:db8::8")},
-			want: Unresolvable, says: []string{"win.example:22", "only IPv6 addresses (2001:db8::7, 2001:db8::8)"},
+			want: Unresolvable, wantErr: []string{"win.example:22", "only IPv6 addresses (2001:db8::7, 2001:db8::8)"},
 		},
 		"unknown name": {
 			target: named("win.example"), options: Options{Lookup: func(context.Context, string, string) ([]netip.Addr, error) {
 				return nil, &net.DNSError{Err: "no such host", Name: "win.example", IsNotFound: true}
 			}},
-			want: Unresolvable, says: []string{"no such host"},
+			want: Unresolvable, wantErr: []string{"no such host"},
 		},
 		"silent DNS server": {
 			target: named("win.example"), options: Options{DialTimeout: 20 * time.Millisecond,
@@ -102,7 +102,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}},
-			want: Unresolvable, says: []string{"deadline exceeded"},
+			want: Unresolvable, wantErr: []string{"deadline exceeded"},
 		},
 		"wrong key": {
 			target: func(t *testing.T) Target {
@@ -110,7 +110,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 				target.Key = newKey(t, "ecdsa")
 				return target
 			},
-			want: Authentication, says: []string{`user "Administrator"`, "ecdsa-sha2-nistp256 SHA256:", "administrators_authorized_keys"},
+			want: Authentication, wantErr: []string{`user "Administrator"`, "ecdsa-sha2-nistp256 SHA256:", "administrators_authorized_keys"},
 		},
 		"wrong user": {
 			target: func(t *testing.T) Target {
@@ -118,17 +118,17 @@ func TestDialClassifiesFailures(t *testing.T) {
 				target.User = "nobody"
 				return target
 			},
-			want: Authentication, says: []string{`user "nobody"`, "ssh-ed25519 SHA256:"},
+			want: Authentication, wantErr: []string{`user "nobody"`, "ssh-ed25519 SHA256:"},
 		},
 		"login refused": {
 			target: faulty(sshserver.Fault{RefuseLogin: true}),
-			want:   Authentication, says: []string{"refuses"},
+			want:   Authentication, wantErr: []string{"refuses"},
 		},
 		"passwords only": {
 			target: rawHost(&ssh.ServerConfig{PasswordCallback: func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
 				return nil, errors.New("no")
 			}}, nil),
-			want: Authentication, says: []string{"accepts no keys, only password"},
+			want: Authentication, wantErr: []string{"accepts no keys, only password"},
 		},
 		"key and password": { // https://man.openbsd.org/sshd_config#AuthenticationMethods
 			target: rawHost(&ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
@@ -136,7 +136,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 					PasswordCallback: func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) { return nil, nil },
 				}}
 			}}, nil),
-			want: Authentication, says: []string{"requires more (password)"},
+			want: Authentication, wantErr: []string{"requires more (password)"},
 		},
 		"disconnected after the first refusal": {
 			target: rawHost(&ssh.ServerConfig{MaxAuthTries: 1, PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
@@ -147,12 +147,12 @@ func TestDialClassifiesFailures(t *testing.T) {
 		"weak algorithms only": {
 			target: rawHost(&ssh.ServerConfig{NoClientAuth: true,
 				Config: ssh.Config{KeyExchanges: []string{ssh.InsecureKeyExchangeDH14SHA1}}}, nil),
-			want: Protocol, says: []string{"diffie-hellman-group14-sha1", "OpenSSH 7.7"},
+			want: Protocol, wantErr: []string{"diffie-hellman-group14-sha1", "OpenSSH 7.7"},
 		},
 		"HMAC-SHA1 only": {
 			target: rawHost(&ssh.ServerConfig{NoClientAuth: true,
 				Config: ssh.Config{Ciphers: []string{ssh.CipherAES128CTR}, MACs: []string{ssh.HMACSHA1}}}, nil),
-			want: Protocol, says: []string{"hmac-sha1"},
+			want: Protocol, wantErr: []string{"hmac-sha1"},
 		},
 		"not SSH": {
 			target: func(t *testing.T) Target {
@@ -165,7 +165,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 		},
 		"closed at once": {
 			target: func(t *testing.T) Target { return listen(t, func(net.Conn) {}) },
-			want:   Lost, says: []string{"handshake", "try again"},
+			want:   Lost, wantErr: []string{"handshake", "try again"},
 		},
 		"cut in the key exchange": {target: faulty(sshserver.Fault{CutAfterOut: 300}), want: Lost},
 		"cut in the login":        {target: faulty(sshserver.Fault{CutAfterIn: 1700}), want: Lost},
@@ -178,13 +178,13 @@ func TestDialClassifiesFailures(t *testing.T) {
 				t.Fatal("the dial succeeded")
 			}
 			e := expectKind(t, err, tt.want)
-			for _, s := range append(tt.says, e.Host) {
+			for _, s := range append(tt.wantErr, e.Host) {
 				if !strings.Contains(err.Error(), s) {
-					t.Errorf("%q does not say %q", err, s)
+					t.Errorf("%q does not contain %q", err, s)
 				}
 			}
 			if e.Host == "" || !strings.HasSuffix(err.Error(), "; "+e.Kind.advice()) || e.Kind.advice() == "" {
-				t.Errorf("%q does not name the host and what to do", err)
+				t.Errorf("%q names neither the host nor the remedy", err)
 			}
 		})
 	}
@@ -313,7 +313,7 @@ func TestWeakHostKeyIsRefusedAtFirstContact(t *testing.T) {
 	_, err := Dial(t.Context(), host.target, Options{})
 	expectKind(t, err, HostKeyUnsuitable)
 	if !strings.Contains(err.Error(), "1024 bits") || !strings.Contains(err.Error(), "ssh-keygen -A") {
-		t.Errorf("it says %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestUnknownHostKeyIsRefusedWithoutTrustOnFirstUse(t *testing.T) {
 	_, err := Dial(t.Context(), host.target, Options{})
 	e := expectKind(t, err, HostKeyUnknown)
 	if e.HostKey == nil || FormatHostKey(e.HostKey) != FormatHostKey(known) || !strings.Contains(err.Error(), ssh.FingerprintSHA256(known)) {
-		t.Errorf("%v does not tell the key %s", err, ssh.FingerprintSHA256(known))
+		t.Errorf("%v does not contain key %s", err, ssh.FingerprintSHA256(known))
 	}
 	host.target.HostKey = known
 	_, err = Dial(t.Context(), host.target, Options{})

@@ -32,10 +32,10 @@ func TestFiles(t *testing.T) {
 			return err
 		}
 		if found, err := f.Exists("folder/000001.piece"); err != nil || !found {
-			t.Errorf("what was written is there: %v, %v", found, err)
+			t.Errorf("the written file exists: %v, %v", found, err)
 		}
 		if err := f.Write("absent/x", nil); err == nil {
-			t.Error("a file came about in a folder that there is not")
+			t.Error("a file was created in a missing folder")
 		}
 		path, err := f.Path("wicd.exe")
 		if want := `C:\Users\` + user + `\wicd.exe`; path != want {
@@ -58,7 +58,7 @@ func TestFilesSessionEndsWithCallback(t *testing.T) {
 	h := startHost(t).dial(t, Options{})
 	failed := errors.New("it fails")
 	if err := h.Files(t.Context(), func(*Files) error { return failed }); !errors.Is(err, failed) {
-		t.Errorf("got %v, want what the use returned", err)
+		t.Errorf("got %v, want the error of the callback", err)
 	}
 	if err := h.Close(); err != nil {
 		t.Fatal(err)

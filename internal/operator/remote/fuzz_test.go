@@ -172,7 +172,7 @@ func FuzzStandardError(f *testing.F) {
 		}
 		text := kept.String()
 		if len(text) > tailSize*3+10 || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' }) {
-			t.Errorf("it is shown as %d bytes, %.100q", len(text), text)
+			t.Errorf("the text has %d bytes: %.100q", len(text), text)
 		}
 	})
 }

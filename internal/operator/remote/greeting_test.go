@@ -40,9 +40,9 @@ func TestOutputBeforeSFTPIsReported(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			for _, says := range []string{test.hostError, "before SFTP begins", "profile", "DefaultShell"} {
-				if !strings.Contains(err.Error(), says) {
-					t.Errorf("%v\ndoes not say %s", err, says)
+			for _, part := range []string{test.hostError, "before SFTP begins", "profile", "DefaultShell"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%v\ndoes not contain %s", err, part)
 				}
 			}
 			if len(err.Error()) > 800 || strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r > '~' }) {

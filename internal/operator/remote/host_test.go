@@ -183,6 +183,6 @@ func expectSoon(t testing.TB, done <-chan struct{}, what string) {
 	select {
 	case <-done:
 	case <-time.After(20 * time.Second):
-		t.Fatalf("%s: nothing after 20 s", what)
+		t.Fatalf("%s: not within 20 s", what)
 	}
 }

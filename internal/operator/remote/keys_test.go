@@ -130,15 +130,15 @@ func utf16Of(text string) string {
 }
 
 func TestUnusablePrivateKeysAreDescribed(t *testing.T) {
-	for text, says := range unusableKeys() {
-		t.Run(says, func(t *testing.T) {
+	for text, wantErr := range unusableKeys() {
+		t.Run(wantErr, func(t *testing.T) {
 			_, err := ParsePrivateKey([]byte(text))
 			if err == nil {
 				t.Fatal("no error")
 			}
-			for _, s := range []string{says, "ssh-keygen -t ed25519 -N '' -f key"} {
+			for _, s := range []string{wantErr, "ssh-keygen -t ed25519 -N '' -f key"} {
 				if !strings.Contains(err.Error(), s) {
-					t.Errorf("%q does not say %q", err, s)
+					t.Errorf("%q does not contain %q", err, s)
 				}
 			}
 		})
@@ -189,7 +189,7 @@ func TestUnusableHostKeysAreDescribed(t *testing.T) {
 	_, ed, _ := ed25519.GenerateKey(rand.Reader)
 	key := FormatHostKey(must(ssh.NewPublicKey(ed.Public())))
 	small := must(rsa.GenerateKey(rand.Reader, 1024))
-	for text, says := range map[string]string{
+	for text, wantErr := range map[string]string{
 		"":                                 "found no public key",
 		"ssh-ed25519":                      "found no public key",
 		"ssh-ed25519 AAAA":                 "found no public key",
@@ -205,8 +205,8 @@ func TestUnusableHostKeysAreDescribed(t *testing.T) {
 		certificate(t): "found a key of type ssh-ed25519-cert-v01@openssh.com",
 	} {
 		_, err := ParseHostKey(text)
-		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "ssh_host_ed25519_key.pub") {
-			t.Errorf("%.40q: got %v, want an error that says %q", text, err, says)
+		if err == nil || !strings.Contains(err.Error(), wantErr) || !strings.Contains(err.Error(), "ssh_host_ed25519_key.pub") {
+			t.Errorf("%.40q: got %v, want an error containing %q", text, err, wantErr)
 		}
 	}
 }

@@ -23,9 +23,9 @@ func TestKnownHosts(t *testing.T) {
 	weak := FormatHostKey(weakKey(t).PublicKey())
 	const none = ""
 	tests := map[string]struct {
-		text string
-		want map[string]string // key of each host, or "!" and a part of the error
-		says string            // part of the first line's error
+		text      string
+		want      map[string]string // key of each host, or "!" and a part of the error
+		wantFault string            // part of the first line's error
 	}{
 		"nothing":                  {"\n# a comment\n\n", map[string]string{"h": none}, ""},
 		"one host":                 {"10.0.0.1 " + ed, map[string]string{"10.0.0.1": ed, "10.0.0.2": none}, ""},
@@ -69,16 +69,16 @@ func TestKnownHosts(t *testing.T) {
 				if key != nil {
 					got = FormatHostKey(key)
 				}
-				says, fails := strings.CutPrefix(want, "!")
+				wantFault, fails := strings.CutPrefix(want, "!")
 				switch {
-				case fails && (err == nil || !strings.Contains(err.Error(), says)):
-					t.Errorf("%s has key %q and error %v, want one that says %q", host, got, err, says)
+				case fails && (err == nil || !strings.Contains(err.Error(), wantFault)):
+					t.Errorf("%s has key %q and error %v, want one containing %q", host, got, err, wantFault)
 				case !fails && (err != nil || got != want):
 					t.Errorf("%s has key %q and error %v, want %q", host, got, err, want)
 				}
 			}
-			if reported := fmt.Sprint(k.Faults); (test.says == "") != (len(k.Faults) == 0) || !strings.Contains(reported, test.says) {
-				t.Errorf("faults are %s, want %q", reported, test.says)
+			if reported := fmt.Sprint(k.Faults); (test.wantFault == "") != (len(k.Faults) == 0) || !strings.Contains(reported, test.wantFault) {
+				t.Errorf("faults are %s, want %q", reported, test.wantFault)
 			}
 		})
 	}
@@ -94,7 +94,7 @@ func FuzzKnownHosts(f *testing.F) {
 			t.Errorf("%q has a key and a fault", host)
 		}
 		if key == nil && err == nil && k.Nameless != nil {
-			t.Errorf("%q is taken at its word, although %v", host, k.Nameless)
+			t.Errorf("%q is trusted on first use, although %v", host, k.Nameless)
 		}
 		if key != nil {
 			if _, err := ParseHostKey(FormatHostKey(key)); err != nil {

@@ -79,7 +79,7 @@ func TestEndlessListingIsBounded(t *testing.T) {
 	h := host.dial(t, Options{})
 	began, out := time.Now(), host.Counters().BytesOut
 	if err := h.Put(t.Context(), "setup.exe", strings.NewReader("12345"), 5); err != nil {
-		t.Errorf("a folder that cannot be listed to its end keeps the file away: %v", err)
+		t.Errorf("an endless listing prevents the transfer: %v", err)
 	}
 	if host.read(t, "setup.exe") != "12345" {
 		t.Error("the file has another content")
@@ -135,14 +135,14 @@ func TestPutReportsRefusal(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(host.home, "taken"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, says := range map[string]string{
+	for name, wantErr := range map[string]string{
 		"no/such/folder/x": "creating no/such/folder/x.",
 		"taken":            "renaming taken.",
 	} {
 		err := h.Put(t.Context(), name, strings.NewReader("12345"), 5)
 		var e *Error
-		if err == nil || errors.As(err, &e) || !strings.HasPrefix(err.Error(), "copying "+name+": "+says) {
-			t.Errorf("got %v, want a plain error that says %q", err, says)
+		if err == nil || errors.As(err, &e) || !strings.HasPrefix(err.Error(), "copying "+name+": "+wantErr) {
+			t.Errorf("got %v, want a plain error containing %q", err, wantErr)
 		}
 	}
 	if got, want := host.names(t), []string{"taken"}; !cmp.Equal(got, want) {
@@ -256,7 +256,7 @@ func TestCancelEndsPutAndKeepsConnection(t *testing.T) {
 		t.Error("half a file got its name")
 	}
 	if err := h.Put(t.Context(), "big", strings.NewReader("12345"), 5); err != nil {
-		t.Errorf("the connection is gone: %v", err)
+		t.Errorf("the connection was closed: %v", err)
 	}
 }
 

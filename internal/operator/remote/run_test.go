@@ -27,9 +27,9 @@ func TestRunReturnsOutputAndStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), `.\\wicd.exe facts`+"\n"; got != want {
-		t.Errorf("got %q, want %q: the line must arrive as it is", got, want)
+		t.Errorf("got %q, want %q: the command line must arrive unchanged", got, want)
 	}
-	for status, says := range map[int]string{
+	for status, wantErr := range map[int]string{
 		0:          "",
 		3:          "exit status 3",
 		255:        "exit status 255",
@@ -40,7 +40,7 @@ func TestRunReturnsOutputAndStatus(t *testing.T) {
 		switch {
 		case status == 0 && err != nil:
 			t.Errorf("status 0: %v", err)
-		case status != 0 && (!errors.As(err, &e) || e.Status != status || !strings.Contains(err.Error(), says)):
+		case status != 0 && (!errors.As(err, &e) || e.Status != status || !strings.Contains(err.Error(), wantErr)):
 			t.Errorf("status %d: got %v", status, err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestRunTransfersLargeInputAndOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(sent.Sum(nil), got.Sum(nil)) {
-		t.Error("what came back is not what was sent")
+		t.Error("the output differs from the input")
 	}
 	if u := h.Usage(); u.BytesIn < size || u.BytesOut < size || u.BytesIn > size*101/100 || u.BytesOut > size*101/100 {
 		t.Errorf("the connection carried %d in and %d out for %d both ways", u.BytesIn, u.BytesOut, size)
@@ -241,7 +241,7 @@ func TestCancelEndsCommandAndKeepsConnection(t *testing.T) {
 		t.Errorf("got %v, want the cancellation", err)
 	}
 	if err := h.Run(t.Context(), "exit 0", nil, nil); err != nil {
-		t.Errorf("the connection is gone: %v", err)
+		t.Errorf("the connection was closed: %v", err)
 	}
 	t.Run("deadline", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -270,7 +270,7 @@ func TestCancelEndsCommandAndKeepsConnection(t *testing.T) {
 			t.Errorf("got %v, want the cancellation", err)
 		}
 		if err := h.Run(t.Context(), "exit 0", nil, nil); err != nil {
-			t.Errorf("the connection is gone: %v", err)
+			t.Errorf("the connection was closed: %v", err)
 		}
 	})
 }
@@ -333,7 +333,7 @@ func TestStreamErrorsEndCommand(t *testing.T) {
 		t.Errorf("got %v, want the failed write of a command that ended well", err)
 	}
 	if err := h.Run(t.Context(), "exit 0", nil, nil); err != nil {
-		t.Errorf("the connection is gone: %v", err)
+		t.Errorf("the connection was closed: %v", err)
 	}
 }
 
@@ -356,7 +356,7 @@ func TestLostConnectionIsDistinctFromFailedCommand(t *testing.T) {
 			err := expectRunning(t, t.Context(), h, func() { end(host, h) })
 			expectKind(t, err, Lost)
 			if closed := errors.Is(err, net.ErrClosed); closed != (name == "closed here") {
-				t.Errorf("got %v: net.ErrClosed is for what was closed on purpose", err)
+				t.Errorf("got %v: net.ErrClosed is for connections closed by the operator", err)
 			}
 			expectKind(t, h.Run(t.Context(), "exit 0", nil, nil), Lost)
 			expectKind(t, h.Put(t.Context(), "x", strings.NewReader("x"), 1), Lost)

@@ -108,7 +108,7 @@ func FuzzNodeOf(f *testing.F) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status), Message: message}}
 		n := rollout.NodeOf(node)
 		if n.RebootRequested == "" {
-			t.Error("an annotation without a value asks, too")
+			t.Error("an annotation without a value counts as a request, too")
 		}
 		if n.Ready && n.Silent || n.Ready != (kind == "Ready" && status == "True") {
 			t.Errorf("condition %s=%s was read as %+v", kind, status, n)

@@ -27,7 +27,7 @@ func TestMaintenanceWindows(t *testing.T) {
 	}
 	opens := time.Date(2026, 3, 2, 21, 0, 0, 0, time.UTC) // 22:00 in Berlin
 	if !closed.Again.Equal(opens) {
-		t.Errorf("looked at again at %s, the window opens at %s", closed.Again, opens)
+		t.Errorf("next decision at %s, the window opens at %s", closed.Again, opens)
 	}
 	for _, test := range []struct {
 		at   time.Time
@@ -71,7 +71,7 @@ func TestWindowsOnDaylightSavingChanges(t *testing.T) {
 					opened = append(opened, at.In(zone).Format(time.RFC3339))
 				}
 				if soon := at.Add(5 * time.Minute); !isOpen && !plan.Again.After(at) {
-					t.Errorf("at %s it is closed, and said to open at %s, before %s", at, plan.Again, soon)
+					t.Errorf("at %s the window is closed, and reported to open at %s, before %s", at, plan.Again, soon)
 				}
 				wasOpen = isOpen
 			}

@@ -55,13 +55,13 @@ func TestScriptMeetsPlatformRequirements(t *testing.T) {
 			t.Errorf("%s: the script is wrapped: %t", platform, wrapped)
 		}
 		if strings.Contains(text, "EC2Launch.exe") != (platform == "AWS") {
-			t.Errorf("%s has, or has not, what is for Amazon", platform)
+			t.Errorf("%s: the Amazon part must be present on Amazon only", platform)
 		}
 		if strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r < ' ' && r != '\n' }) {
 			t.Errorf("%s: the script has other characters than those that every agent and code page reads alike", platform)
 		}
 		if len(text) > 16<<10 {
-			t.Errorf("%s: %d bytes are more than the 16 KiB that Amazon takes", platform, len(text))
+			t.Errorf("%s: %d bytes exceed Amazon's limit of 16 KiB", platform, len(text))
 		}
 		if i, j := strings.Index(text, newKey), strings.Index(text, oldKey); i < 0 || j < i {
 			t.Errorf("%s does not have both keys", platform)
@@ -73,7 +73,7 @@ func TestScriptMeetsPlatformRequirements(t *testing.T) {
 		}
 		for _, loads := range []string{"http:", "https:", "Invoke-WebRequest", "DownloadFile", "DownloadString", "iwr ", "curl", "Start-BitsTransfer"} {
 			if strings.Contains(text, loads) {
-				t.Errorf("%s downloads something (%s), which nobody verifies", platform, loads)
+				t.Errorf("%s downloads unverified content (%s)", platform, loads)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func TestScriptContainsOnlyValidKeys(t *testing.T) {
 		if text, err := Render("AWS", keys, nil); err == nil {
 			t.Errorf("%s is taken for a key:\n%s", name, text)
 		} else if strings.Contains(err.Error(), "Restart") {
-			t.Errorf("the error repeats what it was given: %v", err)
+			t.Errorf("the error repeats its input: %v", err)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func expectAll(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			t.Errorf("this does not say %q:\n%s", part, text)
+			t.Errorf("this does not contain %q:\n%s", part, text)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestFirewallRuleAllowsOnlySSH(t *testing.T) {
 		t.Errorf("the script makes %d rules, or lets tunnels in", n)
 	}
 	if n := strings.Count(function(t, "Open-Firewall"), "-EdgeTraversalPolicy Block"); n != 2 {
-		t.Errorf("edge traversal is blocked %d times, want for a new rule and for one that is there", n)
+		t.Errorf("edge traversal is blocked %d times, want once each for a new and an existing rule", n)
 	}
 }
 
@@ -197,11 +197,11 @@ func TestReplacedKeyIsNotRestored(t *testing.T) {
 	before, after, _ := strings.Cut(body, "{ return }")
 	expectAll(t, before, "(Test-Path $marker)", "-ceq $wanted")
 	if strings.Contains(before, "WriteAllLines") {
-		t.Error("keys are written before it is known whether they were there once")
+		t.Error("keys are written before the check for earlier ones")
 	}
 	expectAll(t, after, "WriteAllLines(\"$file.new\"", "/inheritance:r /grant:r '*S-1-5-32-544:F' '*S-1-5-18:F'", "WriteAllText($marker, $wanted)")
 	if strings.Index(after, "WriteAllText($marker") < strings.Index(after, "Move-Item") {
-		t.Error("the keys are remembered before they are there")
+		t.Error("the keys are recorded before they are written")
 	}
 }
 

@@ -89,13 +89,13 @@ func TestImageBuildsAreDetected(t *testing.T) {
 		"one without version": {single(`{"os": "windows"}`), windowsbuild.Image{Any: true}, "", 2},
 		"one with a bad one":  {single(`{"os": "windows", "os.version": "ltsc2022"}`), windowsbuild.Image{}, "is not a version", 2},
 		"one without system":  {single(`{}`), windowsbuild.Image{}, "names no operating system", 2},
-		"a lie":               {lied, windowsbuild.Image{}, "not what the digest says", 2},
+		"a lie":               {lied, windowsbuild.Image{}, "does not match its digest", 2},
 		"no tag":              {nil, windowsbuild.Image{}, "not found", 1},
-		"no manifest":         {map[string]string{tag: `{"config": {"digest": "../../x"}}`}, windowsbuild.Image{}, "manifest of an image", 1},
-		"no JSON":             {map[string]string{tag: "<html>"}, windowsbuild.Image{}, "reading its manifest", 1},
-		"no list":             {map[string]string{tag: `{"manifests": {}}`}, windowsbuild.Image{}, "manifest of an image", 1},
-		"10 MB":               {map[string]string{tag: strings.Repeat(" ", 10<<20)}, windowsbuild.Image{}, "more than an image has", 1},
-		"2 MB of settings":    {single(`{"os": "windows", "x": "` + strings.Repeat("x", 2<<20) + `"}`), windowsbuild.Image{}, "more than an image has", 2},
+		"no manifest":         {map[string]string{tag: `{"config": {"digest": "../../x"}}`}, windowsbuild.Image{}, "not an image manifest", 1},
+		"no JSON":             {map[string]string{tag: "<html>"}, windowsbuild.Image{}, "reading the manifest", 1},
+		"no list":             {map[string]string{tag: `{"manifests": {}}`}, windowsbuild.Image{}, "not an image manifest", 1},
+		"10 MB":               {map[string]string{tag: strings.Repeat(" ", 10<<20)}, windowsbuild.Image{}, "response is too large", 1},
+		"2 MB of settings":    {single(`{"os": "windows", "x": "` + strings.Repeat("x", 2<<20) + `"}`), windowsbuild.Image{}, "response is too large", 2},
 		"too many parts":      {map[string]string{tag: index(slices.Repeat([]string{platformOf("windows", "10.0.20348.1")}, maxEntries+1)...)}, windowsbuild.Image{}, "more than 256 entries", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestImageBuildsAreDetected(t *testing.T) {
 				t.Errorf("Read() = %+v, %v, want %+v, %q", got, err, test.want, test.fails)
 			}
 			if len(h.asked) != test.asked {
-				t.Errorf("the registry was asked for %q", h.asked)
+				t.Errorf("the registry received %q", h.asked)
 			}
 		})
 	}
@@ -143,11 +143,11 @@ func TestDigestIsReadOnce(t *testing.T) {
 		}
 	}
 	if configurations != 1 {
-		t.Errorf("the registry was asked for %q", h.asked)
+		t.Errorf("the registry received %q", h.asked)
 	}
 	h.asked = nil
 	if _, err := r.Read(t.Context(), images[4]); err != nil || len(h.asked) != 0 {
-		t.Errorf("of a digest that is known, the registry was asked for %q (%v)", h.asked, err)
+		t.Errorf("for a cached digest, the registry received %q (%v)", h.asked, err)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestImageReferences(t *testing.T) {
 		}
 	}
 	if RegistryOf("a") != "docker.io" || RegistryOf("") != "" {
-		t.Error("whose image it is")
+		t.Error("the registry of the reference is wrong")
 	}
 }
 
@@ -252,6 +252,6 @@ func TestNamesAreAbsolute(t *testing.T) {
 		}
 	}
 	if _, err := dial(t.Context(), "tcp", "127.0.0.1:443"); err == nil || !strings.Contains(err.Error(), "not an address of a registry") {
-		t.Errorf("an address is looked up as a name: %v", err)
+		t.Errorf("an address is resolved as a name: %v", err)
 	}
 }

@@ -52,11 +52,11 @@ func TestHostPoliciesAreAppliedToEmptyCluster(t *testing.T) {
 		p, recorder := applying(t, c)
 		after := mustReconcile(t, p)
 		if finding := p.Finding(); !strings.Contains(finding, "has just applied") || after <= 0 || after > settleTime {
-			t.Errorf("right after they were applied, found %q, and looks again after %s", finding, after)
+			t.Errorf("right after applying: finding %q, next check after %s", finding, after)
 		}
 		time.Sleep(after)
 		if after := mustReconcile(t, p); p.Finding() != "" || after != checkInterval {
-			t.Errorf("found %q afterwards, and looks again after %s", p.Finding(), after)
+			t.Errorf("later: finding %q, next check after %s", p.Finding(), after)
 		}
 		for _, g := range p.guards {
 			var policy admissionv1.ValidatingAdmissionPolicy

@@ -112,7 +112,7 @@ func TestRecreatedBindingIsDetected(t *testing.T) {
 		time.Sleep(maxFindingAge)
 		checkNow("not found")
 		if n := heard(); n != 1 || len(recorder.Events) != 1 {
-			t.Errorf("it was told %d times, with events %q; want once", n, recorder.Events)
+			t.Errorf("got %d notifications and events %q; want one", n, recorder.Events)
 		}
 		lost.ResourceVersion = ""
 		if err := c.Create(t.Context(), lost); err != nil {
@@ -121,7 +121,7 @@ func TestRecreatedBindingIsDetected(t *testing.T) {
 		time.Sleep(maxFindingAge)
 		checkNow("")
 		if n := heard(); n != 1 {
-			t.Errorf("that it is back was told %d times, want once", n)
+			t.Errorf("got %d notifications after the policy returned, want one", n)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func apiServer(t *testing.T, listen, version string, certificate tls.Certificate
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("Authorization"); r.URL.Path != "/version" || got != "Bearer secret" || version == "" {
-			t.Errorf("%s was asked for %s with Authorization %q", listen, r.URL, got)
+			t.Errorf("%s received a request for %s with Authorization %q", listen, r.URL, got)
 		}
 		fmt.Fprintf(w, `{"gitVersion": %q}`, version)
 	}))
@@ -143,7 +143,7 @@ func TestServersBehindOneAddress(t *testing.T) {
 		both := []string{"v1.34.3", "v1.35.0"}
 		for n := range 20 {
 			if got := look(); !slices.Equal(got, both) {
-				t.Errorf("at look %d, the versions are %q, want %q", n, got, both)
+				t.Errorf("query %d: the versions are %q, want %q", n, got, both)
 			}
 		}
 		replaced.Store(1)

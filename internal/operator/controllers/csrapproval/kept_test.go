@@ -32,7 +32,7 @@ func TestRelevantRequestsAreCached(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(kept.(*certificatesv1.CertificateSigningRequest).Spec.Request) > 0; got != c.want {
-			t.Errorf("%s: it is kept: %t, want %t", name, got, c.want)
+			t.Errorf("%s: cached is %t, want %t", name, got, c.want)
 		}
 	}
 }

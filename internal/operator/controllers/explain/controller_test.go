@@ -67,7 +67,7 @@ func notPending(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		requested := (&client.ListOptions{}).ApplyOptions(options)
 		if requested.FieldSelector.String() != "status.phase!=Pending" || requested.Limit == 0 {
-			return fmt.Errorf("%s is asked for, %d at once", requested.FieldSelector, requested.Limit)
+			return fmt.Errorf("listing with selector %s and limit %d", requested.FieldSelector, requested.Limit)
 		}
 		var pods corev1.PodList
 		if err := c.List(ctx, &pods); err != nil {
@@ -183,7 +183,7 @@ func TestPodsAreUnchangedWithoutLimits(t *testing.T) {
 		}
 		p.controller.Limited = limited
 		if got := p.reconcile(t.Context(), pod); got == "" {
-			t.Error("it is not told within limits")
+			t.Error("the pod is not explained once the limits are in force")
 		}
 	})
 }
@@ -205,7 +205,7 @@ func TestPodIsExplainedWithoutRegistry(t *testing.T) {
 				began := time.Now()
 				got := p.reconcile(t.Context(), pod)
 				if !strings.HasPrefix(got, "ImageForAnotherBuild: ") || strings.Contains(got, "the image is for") || time.Since(began) > 10*time.Second {
-					t.Errorf("after %v it is told %q", time.Since(began), got)
+					t.Errorf("after %v, the annotation is %q", time.Since(began), got)
 				}
 				time.Sleep(time.Hour) // the lookup ends
 			})
@@ -229,13 +229,13 @@ func TestStartedPodLosesAnnotation(t *testing.T) {
 		}
 	}
 	if p.annotation(t.Context(), seen) != "" || p.annotation(t.Context(), missed) == "" {
-		t.Error("of the one that started, the annotation goes")
+		t.Error("the annotation of a started pod remains")
 	}
 	if err := p.controller.sweepOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if p.annotation(t.Context(), missed) != "" || p.annotation(t.Context(), waits) == "" {
-		t.Error("of the one that started before, the annotation goes; of the one that waits, it stays")
+		t.Error("want the annotation removed from the pod that started before, and kept on the pending pod")
 	}
 	got := &corev1.Pod{}
 	if err := p.Get(t.Context(), client.ObjectKeyFromObject(missed), got); err != nil || got.Annotations["theirs"] != "stays" {
@@ -263,7 +263,7 @@ func TestFiveThousandFailingPods(t *testing.T) {
 		p := open(t, r, objects...)
 		for _, pod := range append(pods, pods[:500]...) {
 			if got := p.reconcile(t.Context(), pod); !strings.HasPrefix(got, api.EventImageForAnotherBuild) {
-				t.Fatalf("pod %s is told %q", pod.Name, got)
+				t.Fatalf("pod %s has annotation %q", pod.Name, got)
 			}
 		}
 		if len(p.events.Events) != len(pods) {
@@ -271,11 +271,11 @@ func TestFiveThousandFailingPods(t *testing.T) {
 		}
 		for image, times := range requested {
 			if times != 1 {
-				t.Errorf("%s was asked for %d times", image, times)
+				t.Errorf("%s was looked up %d times", image, times)
 			}
 		}
 		if m := p.controller.images; len(m.asked)+len(m.queue)+len(m.running)+m.count != 0 || len(requested) != 700 {
-			t.Errorf("of %d images, it keeps %d, %d, %d, %d", len(requested), len(m.asked), len(m.queue), len(m.running), m.count)
+			t.Errorf("after %d images, %d are pending, %d queued, %d registries running, count %d", len(requested), len(m.asked), len(m.queue), len(m.running), m.count)
 		}
 		p.expectCount(api.EventImageForAnotherBuild, 5000)
 	})
@@ -317,7 +317,7 @@ func TestRegistryRequestsAreLimited(t *testing.T) {
 		m.mu.Lock()
 		for image, times := range requested {
 			if times > 1 {
-				t.Errorf("%s was asked for %d times", image, times)
+				t.Errorf("%s was looked up %d times", image, times)
 			}
 		}
 		if most > maxLookups || mostOfOne > maxLookupsPerRegistry || len(requested) < 100 || reported == 0 {
@@ -375,6 +375,6 @@ func TestCachedPodIsSmall(t *testing.T) {
 		t.Errorf("it keeps %d bytes: %.300s", len(text), text)
 	}
 	if kept, err := Pending().Transform("gone"); err != nil || kept != "gone" {
-		t.Errorf("of what is no pod it makes %v, %v", kept, err)
+		t.Errorf("an object that is not a pod becomes %v, %v", kept, err)
 	}
 }

@@ -78,7 +78,7 @@ func TestMetricsDoNotWaitForPodCache(t *testing.T) {
 		began, samples := time.Now(), make(chan prometheus.Metric, 1)
 		newCount(unsynced{}).Collect(samples)
 		if took := time.Since(began); took > 10*time.Second || len(samples) != 1 {
-			t.Errorf("got %d samples after %s, want one that says that the pods could not be read", len(samples), took)
+			t.Errorf("got %d samples after %s, want one with the read error", len(samples), took)
 		}
 	})
 }

@@ -43,11 +43,11 @@ func FuzzMessagesOfKubelets(f *testing.F) {
 		}
 		isUnsafe := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 		if len(c.Message) > 700 || strings.ContainsFunc(c.Message, isUnsafe) {
-			t.Errorf("%d bytes are told: %q", len(c.Message), c.Message)
+			t.Errorf("the message has %d bytes: %q", len(c.Message), c.Message)
 		}
 		for _, text := range []string{waiting.Message, c.Message} {
 			if strings.Contains(text, "hunter2") {
-				t.Errorf("the password is told: %q", text)
+				t.Errorf("the message contains the password: %q", text)
 			}
 		}
 	})

@@ -18,13 +18,13 @@ func TestOrphanNodesAreReportedOnceAndLimited(t *testing.T) {
 	}
 	var o orphans
 	if due, again := o.due(nodes, now); len(due) != 0 || again != orphanAfter {
-		t.Errorf("at once it tells of %d nodes, and looks again in %s", len(due), again)
+		t.Errorf("at first: %d nodes reported, next check in %s", len(due), again)
 	}
 	if due, again := o.due(nodes, now.Add(orphanAfter)); len(due) != 3 || again != 0 {
-		t.Errorf("after %s it tells of %d nodes, and looks again in %s", orphanAfter, len(due), again)
+		t.Errorf("after %s: %d nodes reported, next check in %s", orphanAfter, len(due), again)
 	}
 	if due, _ := o.due(nodes, now.Add(2*orphanAfter)); len(due) != 0 {
-		t.Errorf("it tells of %d nodes twice", len(due))
+		t.Errorf("%d nodes are reported twice", len(due))
 	}
 	for n := range 1000 {
 		name := fmt.Sprint("more-", n)
@@ -32,10 +32,10 @@ func TestOrphanNodesAreReportedOnceAndLimited(t *testing.T) {
 	}
 	o.due(nodes, now.Add(2*orphanAfter))
 	if due, _ := o.due(nodes, now.Add(3*orphanAfter)); len(due) != maxOrphanEvents-3 {
-		t.Errorf("of a thousand it tells of %d, want %d", len(due), maxOrphanEvents-3)
+		t.Errorf("%d of a thousand nodes are reported, want %d", len(due), maxOrphanEvents-3)
 	}
 	o.due(nil, now)
 	if len(o.since)+len(o.reported) != 0 {
-		t.Error("nodes that are gone are remembered")
+		t.Error("deleted nodes are still recorded")
 	}
 }

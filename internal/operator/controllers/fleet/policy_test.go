@@ -237,12 +237,12 @@ func TestReturningHostHasTimeToAcceptKey(t *testing.T) {
 		join.Reached(&i.Status, 1, refused(api.ReasonAuthenticationFailed))
 		time.Sleep(time.Second)
 		if cause := ReplaceReason(i, v1alpha1.ReplaceOnKeyRotation); cause != "" {
-			t.Errorf("one second after it came back, its Machine is to be deleted: %s", cause)
+			t.Errorf("one second after the host returned, its Machine is replaced: %s", cause)
 		}
 		time.Sleep(keyTimeout)
 		join.Reached(&i.Status, 1, refused(api.ReasonAuthenticationFailed))
 		if ReplaceReason(i, v1alpha1.ReplaceOnKeyRotation) == "" {
-			t.Error("an hour later it is not")
+			t.Error("an hour later, the Machine is not replaced")
 		}
 	})
 }

@@ -20,7 +20,7 @@ func TestStepsAreTimedByMonotonicClock(t *testing.T) {
 	is := func(what string, m v1alpha1.Maintenance, want time.Duration) {
 		t.Helper()
 		if ran := w.elapsed(id, m, time.Hour); ran.Round(time.Second) != want {
-			t.Errorf("%s it has taken %s, want %s", what, ran, want)
+			t.Errorf("%s: elapsed %s, want %s", what, ran, want)
 		}
 	}
 	verify := step(v1alpha1.MaintenanceVerify, 0)
@@ -37,6 +37,6 @@ func TestStepsAreTimedByMonotonicClock(t *testing.T) {
 	is("when it began anew", step(v1alpha1.MaintenanceAct, 5*time.Hour), 0)
 	w.forget(id)
 	if len(w.laps) > 0 {
-		t.Error("what is over is remembered")
+		t.Error("an ended maintenance is still recorded")
 	}
 }

@@ -66,7 +66,7 @@ func TestNodeOwnershipIsDecidedAtCreation(t *testing.T) {
 				t.Errorf("the Node has claim %d, want %d", got, test.want)
 			}
 			if queue.Len() != 1 {
-				t.Errorf("%d instances are looked at, want 1", queue.Len())
+				t.Errorf("%d instances are enqueued, want 1", queue.Len())
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func open(t *testing.T, provider v1alpha1.NetworkProvider, objects ...client.Obj
 	p.Client = interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		if _, ok := list.(*corev1.PodList); ok {
 			if p.lists++; (&client.ListOptions{}).ApplyOptions(options).Limit == 0 {
-				t.Error("all pods of a node are asked for at once")
+				t.Error("all pods of a node are listed at once")
 			}
 			if p.refused != nil {
 				return p.refused
@@ -88,7 +88,7 @@ func (p *place) check(pause time.Duration) (reported []string) {
 func (p *place) expect(pause time.Duration, want ...string) {
 	p.t.Helper()
 	if got := p.check(pause); !slices.Equal(got, want) {
-		p.t.Errorf("told of %q, want %q", got, want)
+		p.t.Errorf("reported %q, want %q", got, want)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestEnforcingNetworkIsNotReported(t *testing.T) {
 	for provider, want := range map[v1alpha1.NetworkProvider]int{v1alpha1.NetworkFlannel: 1, v1alpha1.NetworkCustom: 0, "": 0} {
 		p := open(t, provider, newPod("shop", "web-1", "win-1", nil), newPolicy("shop", "all", nil))
 		if got := p.check(0); len(got) != want || p.lists != want {
-			t.Errorf("with provider %q: told of %q, pods were listed %d times", provider, got, p.lists)
+			t.Errorf("with provider %q: reported %q, pods were listed %d times", provider, got, p.lists)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestPolicyReportsAreBatched(t *testing.T) {
 		p := open(t, v1alpha1.NetworkFlannel, objects...)
 		for i, want := range []int{eventsAtOnce, eventsAtOnce, 10, 0} {
 			if got := p.check(checkInterval); len(got) != want {
-				t.Errorf("look %d told of %d policies, want %d", i, len(got), want)
+				t.Errorf("check %d reported %d policies, want %d", i, len(got), want)
 			}
 		}
 	})

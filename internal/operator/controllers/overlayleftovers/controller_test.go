@@ -204,7 +204,7 @@ func TestRewrittenAnnotationsAreReported(t *testing.T) {
 			}
 		}
 		if removed != 9 || reported != 3 || len(p.events.Events) != 12 {
-			t.Errorf("in three hours, annotations were removed %d times, and it was told %d times, want 9 and 3: %q", removed, reported, p.events.Events)
+			t.Errorf("in three hours: %d removals and %d reports, want 9 and 3: %q", removed, reported, p.events.Events)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func TestMissingSubnetIsReportedAfterDelay(t *testing.T) {
 			node("win-1", "windows", registeredWhileOff()))
 		later := p.reconcile("win-1")
 		if later != subnetGrace || len(p.events.Events) != 0 {
-			t.Fatalf("looks again after %s, events %q", later, p.events.Events)
+			t.Fatalf("next check after %s, events %q", later, p.events.Events)
 		}
 		time.Sleep(later)
 		p.reconcile("win-1")
@@ -241,7 +241,7 @@ func TestChangedNodeIsNotPatched(t *testing.T) {
 		return apierrors.NewConflict(corev1.Resource("nodes"), object.GetName(), nil)
 	}}, append(onOpenShift(t, isOn), linux(true), node("win-1", "windows", onAgain()))...)
 	if later := p.reconcile("win-1"); later != time.Second || len(p.events.Events) != 0 {
-		t.Errorf("after a conflict, it looks again after %s; events %q", later, p.events.Events)
+		t.Errorf("after a conflict: next check after %s, events %q", later, p.events.Events)
 	}
 	p.reconcile("win-1")
 	if got := p.annotations("win-1"); slices.Contains(got, linuxKey) || len(p.controller.nodes) != 1 {

@@ -197,7 +197,7 @@ func TestUnusedClassGetsNewHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	if classes, result := p.reconcile(t.Context()); classes["tenants"] != is2022 || result.RequeueAfter == 0 || len(p.events.Events) > 0 {
-		t.Errorf("while a pod uses it, the classes are %v, it is tried again after %v, and the events are %v", classes, result.RequeueAfter, p.events.Events)
+		t.Errorf("while a pod uses it: classes %v, next attempt after %v, events %v", classes, result.RequeueAfter, p.events.Events)
 	}
 	if err := p.Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -293,14 +293,14 @@ func TestUnusedRuntimeClassIsDeleted(t *testing.T) {
 	}
 	classes, result := p.reconcile(t.Context())
 	if !maps.Equal(classes, map[string]string{"windows2022": is2022}) || result.RequeueAfter == 0 {
-		t.Errorf("while a pod uses it, the classes are %v, and it is tried again after %v", classes, result.RequeueAfter)
+		t.Errorf("while a pod uses it: classes %v, next attempt after %v", classes, result.RequeueAfter)
 	}
 	if err := p.Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	classes, result = p.reconcile(t.Context())
 	if len(classes) > 0 || result.RequeueAfter != 0 {
-		t.Errorf("without a pod, the classes are %v, and it is tried again after %v", classes, result.RequeueAfter)
+		t.Errorf("without a pod: classes %v, next attempt after %v", classes, result.RequeueAfter)
 	}
 }
 
@@ -309,18 +309,18 @@ func TestOnlyCapabilityChangesTriggerReconcile(t *testing.T) {
 	before, got := node("a", "10.0.20348.1"), node("a", "10.0.20348.1")
 	got.Labels["x"] = "y"
 	if looks.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) {
-		t.Error("a label of a Node is looked at")
+		t.Error("a changed label of a Node triggers a reconcile")
 	}
 	got.Labels[api.LabelHyperV] = "true"
 	if !looks.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) {
-		t.Error("Hyper-V on a node is not looked at")
+		t.Error("Hyper-V on a node triggers no reconcile")
 	}
 	delete(got.Labels, api.LabelHyperV)
 	got.Status.NodeInfo.KernelVersion = "10.0.26100.1"
 	if !looks.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) || !looks.Create(event.CreateEvent{Object: before}) {
-		t.Error("a new build is not looked at")
+		t.Error("a new build triggers no reconcile")
 	}
 	if looks.Create(event.CreateEvent{Object: &corev1.Node{}}) {
-		t.Error("a Linux node is looked at")
+		t.Error("a Linux node triggers a reconcile")
 	}
 }

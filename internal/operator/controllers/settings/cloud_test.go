@@ -32,14 +32,14 @@ func TestStatusReportsCloudProvider(t *testing.T) {
 		return config.Status.CloudProvider
 	}
 	if got := pass(); got == nil || got.Mode != v1alpha1.CloudProviderNone || !strings.Contains(got.Reason, "no Linux node") {
-		t.Errorf("at first it is %+v", got)
+		t.Errorf("at first: got %+v", got)
 	}
 	linux.Spec.ProviderID = "vsphere://4237"
 	if err := c.Client.Update(t.Context(), linux); err != nil {
 		t.Fatal(err)
 	}
 	if got := pass(); got == nil || got.Mode != v1alpha1.CloudProviderExternal || !strings.Contains(got.Reason, "vsphere") {
-		t.Errorf("then it is %+v", got)
+		t.Errorf("then: got %+v", got)
 	}
 	var cm corev1.ConfigMapList
 	if err := c.Client.List(t.Context(), &cm); err != nil {
@@ -57,7 +57,7 @@ func TestStatusReportsCloudProvider(t *testing.T) {
 		t.Error("no flag is published for kubelets")
 	}
 	if p := reportProvider(desired.Cluster{}.CloudProvider, &v1alpha1.CloudProviderStatus{Mode: "x"}); p.Mode != "x" {
-		t.Errorf("a cluster that could not be read changes what is told: %+v", p)
+		t.Errorf("an unreadable cluster changes the reported provider: %+v", p)
 	}
 }
 

@@ -21,10 +21,10 @@ import (
 )
 
 // openshift returns one of OpenShift's objects with the given YAML.
-func openshift(t *testing.T, group, kind, says string) *unstructured.Unstructured {
+func openshift(t *testing.T, group, kind, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(says), &o.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(manifest), &o.Object); err != nil {
 		t.Fatal(err)
 	}
 	o.SetAPIVersion(group + "/v1")
@@ -46,7 +46,7 @@ func openshiftNetwork(t *testing.T, platform, hybridOverlay string) []client.Obj
 // TestInvalidNetworkIsReportedNotPublished configures no provider: it defaults to OpenShift's.
 func TestInvalidNetworkIsReportedNotPublished(t *testing.T) {
 	for name, test := range map[string]struct {
-		platform, hybridOverlay, reason, says string
+		platform, hybridOverlay, reason, message string
 	}{
 		"as it should be":             {"AWS", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", api.ReasonPublished, ""},
 		"no hybrid overlay":           {"AWS", "null", api.ReasonHybridOverlayNotConfigured, "oc patch networks.operator.openshift.io cluster"},
@@ -70,7 +70,7 @@ func TestInvalidNetworkIsReportedNotPublished(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := meta.FindStatusCondition(config.Status.Conditions, api.ConditionPublished)
-			if got == nil || got.Reason != test.reason || !strings.Contains(got.Message, test.says) {
+			if got == nil || got.Reason != test.reason || !strings.Contains(got.Message, test.message) {
 				t.Errorf("the condition is %+v", got)
 			}
 			isGood := test.reason == api.ReasonPublished
@@ -80,7 +80,7 @@ func TestInvalidNetworkIsReportedNotPublished(t *testing.T) {
 			}
 			key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + controllertest.Version(c.Renderer.Releases)}
 			if err := c.Live.Get(t.Context(), key, &corev1.ConfigMap{}); apierrors.IsNotFound(err) == isGood {
-				t.Errorf("what is published: %v", err)
+				t.Errorf("reading the published settings: %v", err)
 			}
 		})
 	}
@@ -113,7 +113,7 @@ func TestNetworkChangeRetriesWaitingHosts(t *testing.T) {
 	} {
 		o.record(ovn, desired.Cluster{Network: desired.ClusterNetwork{VXLANPort: 9898}}, step.err)
 		if got := heard(); got != step.heard {
-			t.Errorf("step %d: heard is %t", n+1, got)
+			t.Errorf("step %d: notified is %t", n+1, got)
 		}
 		if _, known := o.Get(ovn); known != step.known {
 			t.Errorf("step %d: known is %t", n+1, known)
@@ -130,7 +130,7 @@ func TestNetworkChangeRetriesWaitingHosts(t *testing.T) {
 		other := *ovn.DeepCopy()
 		change(&other)
 		if n, known := o.Get(other); known {
-			t.Errorf("of another %s, %+v is known", what, n)
+			t.Errorf("for another %s, %+v is cached", what, n)
 		}
 	}
 }

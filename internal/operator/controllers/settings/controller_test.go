@@ -174,7 +174,7 @@ func expectProblems(t *testing.T, c *Controller, recorder *controllertest.Record
 	}
 	for i, part := range want {
 		if !strings.HasPrefix(warnings[i], about) || !strings.Contains(warnings[i], part) || !strings.Contains(degraded.Message, part) {
-			t.Errorf("%q is not told by %q and %q", part, warnings[i], degraded.Message)
+			t.Errorf("%q is neither in event %q nor in message %q", part, warnings[i], degraded.Message)
 		}
 	}
 }

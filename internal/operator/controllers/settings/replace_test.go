@@ -233,7 +233,7 @@ func TestOtherVersionsGetSSHKeyInTheirFormat(t *testing.T) {
 			before := controllertest.PublishedFor(t, "1", func(n *desired.Node) { n.Certificates = certificates })
 			node, ok := c.publishedIn(before, testSigner(0))
 			if !ok {
-				t.Fatal("it is not taken for ours")
+				t.Fatal("the ConfigMap is not recognized as the operator's")
 			}
 			recorder.Events = nil
 			if err := c.Client.Create(t.Context(), before.DeepCopy()); err != nil {

@@ -97,7 +97,7 @@ func TestUnsignedSettingsAreReplaced(t *testing.T) {
 			}
 			mustReconcile(t, c)
 			if again := publishedNow(t, c); again.Data["signature"] != first.Data["signature"] {
-				t.Fatal("what is as it should be was signed again")
+				t.Fatal("unchanged settings were signed again")
 			}
 			altered := first.DeepCopy()
 			change(t, altered)
@@ -108,7 +108,7 @@ func TestUnsignedSettingsAreReplaced(t *testing.T) {
 				t.Errorf("published is %v", got.Data)
 			}
 			if now, err := testSigner(0).verify(got); err != nil || now <= serial {
-				t.Errorf("it is signed with serial %d after %d: %v", now, serial, err)
+				t.Errorf("got serial %d after %d: %v", now, serial, err)
 			}
 		})
 	}
@@ -129,13 +129,13 @@ func TestSerialGrowsDespiteClockChanges(t *testing.T) {
 	data := map[string]string{"node": "{}"}
 	ahead := time.Now().Add(24 * time.Hour).UnixMilli()
 	if _, serial, err := s.sign(data, "n", ahead); err != nil || serial != ahead+1 {
-		t.Errorf("after %d comes %d (%v)", ahead, serial, err)
+		t.Errorf("got serial %[2]d after %[1]d (%[3]v)", ahead, serial, err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		_, first, _ := s.sign(data, "n", 0)
 		time.Sleep(time.Second)
 		if _, serial, err := s.sign(data, "n", 0); err != nil || serial <= first {
-			t.Errorf("when nothing is known of %d, %d comes (%v)", first, serial, err)
+			t.Errorf("got serial %[2]d although the last one was %[1]d (%[3]v)", first, serial, err)
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestSigningKeyIsStableAndSecret(t *testing.T) {
 	}
 	for _, e := range recorder.Events {
 		if strings.Contains(e, "PRIVATE") || strings.Contains(e, string(first.Data[api.SigningKeyKey])) {
-			t.Errorf("an event tells the key: %s", e)
+			t.Errorf("an event contains the key: %s", e)
 		}
 	}
 }

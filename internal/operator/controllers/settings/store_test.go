@@ -80,7 +80,7 @@ func TestVersionOrderIsReused(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if again, isNew := order("2", 1); isNew || again != first {
-			t.Error("an order that is there was written again")
+			t.Error("an existing order was written again")
 		}
 		ahead := time.Now().Add(time.Hour).UnixMilli() // by a clock that has been set back since
 		ordered := desired.VersionOrder{Cluster: controllertest.ClusterID, Node: "win-1", UID: "one", Version: "2"}
@@ -90,7 +90,7 @@ func TestVersionOrderIsReused(t *testing.T) {
 		}
 		node.Annotations[api.AnnotationVersionOrder] = "9000000000000000000.AAAA" // not signed by the operator
 		if serial, isNew := order("1", 1); !isNew || serial != time.Now().UnixMilli() {
-			t.Errorf("what somebody else wrote leads to serial %d", serial)
+			t.Errorf("a foreign order leads to serial %d", serial)
 		}
 		node.UID = types.UID("another")
 		if _, isNew := order("1", 1); !isNew {
@@ -106,7 +106,7 @@ func TestVersionOrderIsReused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, isNew := order("1", 2); !isNew {
-			t.Error("what another key signed stays")
+			t.Error("an order signed with another key stays")
 		}
 	})
 }

@@ -68,7 +68,7 @@ func TestOnlyMachinesOfThisClusterBecomeInstances(t *testing.T) {
 		objects []client.Object
 		forbid  bool
 		reason  string // "" for no condition
-		says    []string
+		parts   []string
 	}{
 		"nobody has asked":          {nil, nil, false, "", nil},
 		"a node from before":        {nil, []client.Object{before}, false, api.ReasonClusterAPINotConfigured, []string{"tenant-a/win-a", "spec.clusterAPI", "the node remains"}},
@@ -105,7 +105,7 @@ func TestOnlyMachinesOfThisClusterBecomeInstances(t *testing.T) {
 			if reported.Reason != test.reason || (reported.Status == metav1.ConditionTrue) != (test.reason == api.ReasonMachinesWatched) {
 				t.Errorf("condition %+v, want reason %q", reported, test.reason)
 			}
-			for _, part := range test.says {
+			for _, part := range test.parts {
 				if !strings.Contains(reported.Message, part) {
 					t.Errorf("the message %q does not name %q", reported.Message, part)
 				}
@@ -129,7 +129,7 @@ func TestIgnoredMachinesChangeNothing(t *testing.T) {
 	w.expectEvent("Warning", api.EventInstanceInvalid, "win-b", `spec.clusterName is "tenants"`)
 	i := controllertest.Instance("win-c", "ClusterAPI", "tenant-a/win-c", "10.0.0.3")
 	if got := w.clusterAPI.AddressesOf(t.Context(), i); got != nil {
-		t.Errorf("the Machine of another namespace gives its host %q", got)
+		t.Errorf("the Machine of another namespace provides addresses %q", got)
 	}
 	w.clusterAPI.place.Store(nil)
 	w.must(w.Delete(t.Context(), here))

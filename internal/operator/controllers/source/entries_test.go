@@ -11,7 +11,7 @@ func TestParseEntries(t *testing.T) {
 		key, value string
 		username   string
 		fault      string
-		says       string
+		message    string
 	}{
 		"an IPv4 address":          {"10.1.42.1", "username=Administrator", "Administrator", "", ""},
 		"a DNS name":               {"instance.example.com", "username=core", "core", "", ""},
@@ -62,8 +62,8 @@ func TestParseEntries(t *testing.T) {
 			if len(entries) != 1 || entries[0].username != "bystander" {
 				t.Errorf("the good entry did not survive: %+v", entries)
 			}
-			if len(faults) != 1 || faults[0].kind != test.fault || !strings.Contains(faults[0].message, test.says) {
-				t.Errorf("faults %+v, want %s that says %q", faults, test.fault, test.says)
+			if len(faults) != 1 || faults[0].kind != test.fault || !strings.Contains(faults[0].message, test.message) {
+				t.Errorf("faults %+v, want %s containing %q", faults, test.fault, test.message)
 			}
 		})
 	}

@@ -77,9 +77,9 @@ func TestEntryWithUnreadableHostKeyIsRejected(t *testing.T) {
 	wrongKey := knownHostsMap()
 	wrongKey.Data = map[string]string{"hosts": ""}
 	for name, test := range map[string]struct {
-		known *corev1.ConfigMap
-		want  []string // in addition to the existing one
-		says  string
+		known   *corev1.ConfigMap
+		want    []string // in addition to the existing one
+		message string
 	}{
 		"a damaged line":   {knownHostsMap("10.0.0.1 ssh-ed25519 AAAA", "10.0.0.9 ssh-ed25519 AAAA"), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
 		"a line of nobody": {knownHostsMap("|1|JfKTdBh7rNbXkVAQCRp4OQoPfmI=|USECr3SWf1JUPsms5AqfD5QfxkM= x", "10.0.0.2 "+aHostKey(t, 1)), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
@@ -91,7 +91,7 @@ func TestEntryWithUnreadableHostKeyIsRejected(t *testing.T) {
 			w := newSources(t, userMap("10.0.0.1", "10.0.0.2", "10.0.0.9"), test.known, controllertest.Instance("10.0.0.9", "ConfigMap", "", "10.0.0.9"))
 			w.pass()
 			w.expect(append(test.want, "10.0.0.9 ConfigMap 10.0.0.9")...)
-			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, api.KnownHostsConfigMap, test.says)
+			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, api.KnownHostsConfigMap, test.message)
 			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, api.InstancesConfigMap, `"10.0.0.1"`)
 		})
 	}

@@ -27,7 +27,7 @@ func TestMachineBecomesInstance(t *testing.T) {
 		writes, events := w.writes, len(w.Events)
 		w.pass()
 		if w.writes != writes || len(w.Events) != events {
-			t.Errorf("%s: a second look writes %d times and tells %d events", group, w.writes-writes, len(w.Events)-events)
+			t.Errorf("%s: a second reconcile causes %d writes and %d events", group, w.writes-writes, len(w.Events)-events)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestInstanceOfDeletedMachineIsReleased(t *testing.T) {
 			events := len(w.Events)
 			w.pass()
 			if len(w.Events) != events {
-				t.Errorf("it is told again: %s", w.Events[events:])
+				t.Errorf("reported again: %s", w.Events[events:])
 			}
 		})
 	}
@@ -155,7 +155,7 @@ func TestMachineWithoutAddressesKeepsInstance(t *testing.T) {
 		w.expect("win-a Machine 10.0.0.1")
 	}
 	if len(w.Events) != events {
-		t.Errorf("it is told: %s", w.Events[events:])
+		t.Errorf("unexpected events: %s", w.Events[events:])
 	}
 }
 
@@ -272,12 +272,12 @@ func TestHostPassesToNextSource(t *testing.T) {
 	w := newSources(t, users, aMachine("machine", "m", "10.0.0.1"), userMap("10.0.0.1"))
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: MachineAPINamespace, Name: "m"}}
 	if r, err := w.machineAPI.Reconcile(t.Context(), request); err != nil || r.RequeueAfter != recheckInterval {
-		t.Errorf("got %+v, %v; want to look again after %s", r, err, recheckInterval)
+		t.Errorf("got %+v, %v; want a requeue after %s", r, err, recheckInterval)
 	}
 	w.must(w.Delete(t.Context(), users))
 	events := len(w.Events)
 	if r, err := w.machineAPI.Reconcile(t.Context(), request); err != nil || r.RequeueAfter != leavingInterval || len(w.Events) != events {
-		t.Errorf("while the host leaves: got %+v, %v, events %q; want to look again after %s and say nothing", r, err, w.Events[events:], leavingInterval)
+		t.Errorf("while the host leaves: got %+v, %v, events %q; want a requeue after %s and no events", r, err, w.Events[events:], leavingInterval)
 	}
 	w.leave()
 	w.pass()

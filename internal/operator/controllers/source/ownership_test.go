@@ -37,7 +37,7 @@ func TestHostIsReservedForOneInstance(t *testing.T) {
 	}
 	h.release(controllertest.Key("b"))
 	if _, ok := h.reserve(ip, controllertest.Key("c"), start.Add(3*time.Second+reservationLifetime)); !ok {
-		t.Error("what was taken back is still taken")
+		t.Error("a released host is still reserved")
 	}
 }
 
@@ -50,7 +50,7 @@ func TestHostsAreAssignedAfterHigherSourcesHaveSynced(t *testing.T) {
 	w.passOf(w.clusterAPI)
 	r, err := w.configMap.Reconcile(t.Context(), reconcile.Request{})
 	if err != nil || r.RequeueAfter == 0 {
-		t.Errorf("got %+v, %v; want to look again", r, err)
+		t.Errorf("got %+v, %v; want a requeue", r, err)
 	}
 	w.expect()
 	start := w.machineAPI.Hosts.firstCalled
@@ -170,7 +170,7 @@ func TestUnansweredNamesDoNotDelayOthers(t *testing.T) {
 				began := time.Now()
 				w.reconcile()
 				if took := time.Since(began); took != 0 {
-					t.Fatalf("a look takes %s", took)
+					t.Fatalf("a reconcile takes %s", took)
 				}
 				select {
 				case <-resolver.Answered:
@@ -181,7 +181,7 @@ func TestUnansweredNamesDoNotDelayOthers(t *testing.T) {
 			t.Logf("beside %d silent names, a new one became an instance after %s", silent, time.Since(began))
 			mu.Lock()
 			if most > lookups {
-				t.Errorf("%d names were asked for at the same time, want at most %d", most, lookups)
+				t.Errorf("%d concurrent lookups, want at most %d", most, lookups)
 			}
 			mu.Unlock()
 			if ips, err := resolver.Lookup(t.Context(), "connected.example"); err != nil || ips[0].String() != "10.0.0.5" {
@@ -209,7 +209,7 @@ func TestHostIsNotReassignedDuringNameLookup(t *testing.T) {
 		for time.Since(began) < 2*lookupTimeout {
 			w.passOf(w.machineAPI)
 			if again := w.reconcile().RequeueAfter; time.Since(began) < lookupTimeout && again != readyInterval {
-				t.Errorf("after %s it looks again in %s", time.Since(began), again)
+				t.Errorf("after %s: next check in %s", time.Since(began), again)
 			}
 			time.Sleep(readyInterval)
 		}
@@ -239,7 +239,7 @@ func TestNameKeepsAddressesDuringDNSOutage(t *testing.T) {
 			began := time.Now()
 			got := r.resolve(t.Context(), []string{"host.example"})["host.example"]
 			if got.err != nil || got.ip().String() != want || time.Since(began) > within {
-				t.Errorf("it is %s (%v) after %s, want %s within %s", got.ip(), got.err, time.Since(began), want, within)
+				t.Errorf("got %s (%v) after %s, want %s within %s", got.ip(), got.err, time.Since(began), want, within)
 			}
 		}
 		r.resolve(t.Context(), []string{"host.example"})
@@ -259,12 +259,12 @@ func TestNameKeepsAddressesDuringDNSOutage(t *testing.T) {
 		synctest.Wait()
 		means("10.0.0.2", 0)
 		if requested := requested.Load(); requested != 8 {
-			t.Errorf("DNS was asked %d times, want 8", requested)
+			t.Errorf("DNS received %d queries, want 8", requested)
 		}
 		time.Sleep(forgetAfter + time.Second)
 		r.resolve(t.Context(), nil)
 		if len(r.known) > 0 {
-			t.Errorf("%d names are remembered that nobody asks for", len(r.known))
+			t.Errorf("%d unused names are cached", len(r.known))
 		}
 	})
 }
@@ -287,7 +287,7 @@ func TestUnresolvedNameIsRetriedWithBackoff(t *testing.T) {
 		}
 		want := []time.Duration{0, 10 * time.Second, 30 * time.Second, 70 * time.Second, 150 * time.Second, 310 * time.Second, 610 * time.Second, 910 * time.Second}
 		if !slices.Equal(requested, want) {
-			t.Errorf("DNS was asked after %v, want %v", requested, want)
+			t.Errorf("DNS was queried after %v, want %v", requested, want)
 		}
 	})
 }
@@ -306,7 +306,7 @@ func TestTwoSpellingsOfNameYieldOneInstance(t *testing.T) {
 		}
 		got := w.instances()
 		if len(got) != 2 || got[1].Name != "host.example" || got[1].DeletionTimestamp != nil {
-			t.Fatalf("DNS is away: %v; instances are %+v", away, got)
+			t.Fatalf("DNS unavailable: %v; instances are %+v", away, got)
 		}
 		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `entry "host.example"`, `"HOST.example"`)
 		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `entry "host.example."`, `"HOST.example"`)
@@ -314,7 +314,7 @@ func TestTwoSpellingsOfNameYieldOneInstance(t *testing.T) {
 		w.must(w.Update(t.Context(), users))
 		w.pass()
 		if got := w.instances(); len(got) != 2 || got[1].DeletionTimestamp != nil {
-			t.Errorf("DNS is away: %v; the other spelling did not keep the instance: %+v", away, got)
+			t.Errorf("DNS unavailable: %v; the other spelling did not keep the instance: %+v", away, got)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestProviderIDMismatchIsReported(t *testing.T) {
 		w.pass()
 		w.expect("win-a " + test.source + " 10.0.0.1")
 		if reported := strings.Contains(strings.Join(w.Events, "\n"), api.EventProviderIDDiffers); reported != test.reported {
-			t.Errorf("Machine %q, Node %q: told %v, want %v: %q", test.machine, test.node, reported, test.reported, w.Events)
+			t.Errorf("Machine %q, Node %q: reported %v, want %v: %q", test.machine, test.node, reported, test.reported, w.Events)
 		}
 		s := map[string]*machineSource{api.SourceMachine: w.machineAPI, api.SourceClusterAPI: w.clusterAPI}[test.source]
 		if all := s.ofNode(t.Context(), node); len(all) != 1 || all[0].Namespace != m.GetNamespace() || all[0].Name != "win-a" {
@@ -43,6 +43,6 @@ func TestProviderIDMismatchIsReported(t *testing.T) {
 	}
 	before, after := &corev1.Node{}, &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "x"}}
 	if p := providerIDSet(); !p.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) || p.Update(event.UpdateEvent{ObjectOld: after, ObjectNew: after}) {
-		t.Error("a Machine must be looked at when its node gets a provider ID, and not at each heartbeat")
+		t.Error("want a reconcile of the Machine when its node gets a provider ID, and none at heartbeats")
 	}
 }

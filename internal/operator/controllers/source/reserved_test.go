@@ -28,14 +28,14 @@ func TestReservedEntriesGetNoInstances(t *testing.T) {
 		"kubernetes.default.svc": "is a name of the cluster's own DNS",
 		"two.example":            "10.96.0.1 is in",
 	}
-	for key, says := range faults {
+	for key, reason := range faults {
 		t.Run(key, func(t *testing.T) {
 			w := newSources(t, append(controllertest.PlainCluster(), controllertest.Node("linux-1", "10.0.0.9"), userMap(key, "10.0.0.1"))...)
 			w.names["self.example"] = []string{"127.0.0.1"}
 			w.names["two.example"] = []string{"10.0.0.7", "10.96.0.1"}
 			w.pass()
 			w.expect("10.0.0.1 ConfigMap 10.0.0.1")
-			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, key, says)
+			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, key, reason)
 		})
 	}
 }
@@ -51,12 +51,12 @@ func TestLaterAddressClaimKeepsInstance(t *testing.T) {
 }
 
 func TestMachineWithReservedAddressIsRejected(t *testing.T) {
-	for address, says := range map[string]string{"127.0.0.1": "no usable IPv4 address", "10.96.0.10": "Services", "10.3.0.5": "API server", "10.0.0.9": "Node linux-1"} {
+	for address, reason := range map[string]string{"127.0.0.1": "no usable IPv4 address", "10.96.0.10": "Services", "10.3.0.5": "API server", "10.0.0.9": "Node linux-1"} {
 		w := newSources(t, append(controllertest.PlainCluster(), controllertest.Node("linux-1", "10.0.0.9"), aMachine("machine", "m", address))...)
 		w.pass()
 		w.expect()
-		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, says)
-		if strings.HasPrefix(says, "Node") {
+		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, reason)
+		if strings.HasPrefix(reason, "Node") {
 			w.expectEvent(corev1.EventTypeWarning, api.EventAddressDisputed, "linux-1", "10.0.0.9", "Machine openshift-machine-api/m")
 		}
 	}

@@ -20,10 +20,10 @@ import (
 )
 
 // aService returns a tenant's Service with the given YAML.
-func aService(t *testing.T, name, says string) *corev1.Service {
+func aService(t *testing.T, name, manifest string) *corev1.Service {
 	t.Helper()
 	s := &corev1.Service{}
-	if err := yaml.UnmarshalStrict([]byte(says), s); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(manifest), s); err != nil {
 		t.Fatal(err)
 	}
 	s.Namespace, s.Name = "tenant", name
@@ -32,7 +32,7 @@ func aService(t *testing.T, name, says string) *corev1.Service {
 
 // kube-proxy sends connections to a Service's addresses to its pods: they would pose as the new host.
 func TestServiceAddressIsRefusedForNewHosts(t *testing.T) {
-	for says, want := range map[string]string{
+	for manifest, want := range map[string]string{
 		"spec: {externalIPs: [192.0.2.1, 10.0.0.1]}":                             "spec.externalIPs of Service tenant/web",
 		"spec: {externalIPs: ['::ffff:10.0.0.1']}":                               "spec.externalIPs of Service tenant/web",
 		"status: {loadBalancer: {ingress: [{hostname: x}, {ip: 10.0.0.1}]}}":     "status.loadBalancer of Service tenant/web",
@@ -41,8 +41,8 @@ func TestServiceAddressIsRefusedForNewHosts(t *testing.T) {
 		"spec: {clusterIPs: [None], externalIPs: [10.0.0.10, 'fd00::10.0.0.1']}": "",
 		"spec: {type: ExternalName, externalName: 10.0.0.1}":                     "",
 	} {
-		t.Run(says, func(t *testing.T) {
-			w := newSources(t, append(controllertest.PlainCluster(), userMap("10.0.0.1", "host.example"), aMachine("machine", "m", "10.0.0.2"), aService(t, "web", says),
+		t.Run(manifest, func(t *testing.T) {
+			w := newSources(t, append(controllertest.PlainCluster(), userMap("10.0.0.1", "host.example"), aMachine("machine", "m", "10.0.0.2"), aService(t, "web", manifest),
 				aService(t, "other", "spec: {externalIPs: [10.0.0.2]}"))...)
 			w.names["host.example"] = []string{"10.0.0.3", "10.0.0.1"}
 			w.pass()
@@ -135,10 +135,10 @@ func TestReleasedAddressStaysClaimed(t *testing.T) {
 			}
 			return current.Refuse(netip.MustParseAddr(ip))
 		}
-		expect := func(ip string, since time.Time, says string) {
+		expect := func(ip string, since time.Time, reason string) {
 			t.Helper()
-			if got := refuse(ip, since); (says == "") != (got == "") || !strings.Contains(got, says) {
-				t.Errorf("after %s, %s is refused with %q, want %q", time.Since(began), ip, got, says)
+			if got := refuse(ip, since); (reason == "") != (got == "") || !strings.Contains(got, reason) {
+				t.Errorf("after %s, %s is refused because it %q, want %q", time.Since(began), ip, got, reason)
 			}
 		}
 		expect("10.0.0.1", time.Now(), "was until recently in spec.externalIPs of Service tenant/web")

@@ -62,7 +62,7 @@ func newSources(t *testing.T, objects ...client.Object) *sources {
 	resolver := NewResolver(func(_ context.Context, _, name string) ([]netip.Addr, error) {
 		var ips []netip.Addr
 		if !strings.HasSuffix(name, ".") {
-			t.Errorf("DNS is asked for %q, which a search list would complete", name)
+			t.Errorf("DNS is queried for %q, which a search list would complete", name)
 		}
 		for _, text := range w.names[strings.ToLower(strings.TrimSuffix(name, "."))] {
 			ips = append(ips, netip.MustParseAddr(text))
@@ -126,9 +126,9 @@ func (r liveReader) List(ctx context.Context, list client.ObjectList, options ..
 }
 
 // aMachine returns a Machine of an API ("machine" or "cluster") that runs at an address; says is further YAML.
-func aMachine(group, name, address string, says ...string) *unstructured.Unstructured {
+func aMachine(group, name, address string, manifest ...string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
-	if err := yaml.Unmarshal([]byte(strings.Join(says, "\n")), &o.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.Join(manifest, "\n")), &o.Object); err != nil {
 		panic(err) // the test is wrong
 	}
 	if o.Object == nil {

@@ -26,8 +26,8 @@ const (
 )
 
 // chaosRules returns the rules with their descriptions.
-func chaosRules() []struct{ name, says string } {
-	return []struct{ name, says string }{
+func chaosRules() []struct{ name, description string } {
+	return []struct{ name, description string }{
 		{ruleBudget, "the operator takes no serving node out while as many as maxUnavailable are out"},
 		{ruleHeld, "the operator works on no more nodes at a time than maxUnavailable, whether they serve or not"},
 		{ruleWindow, "nothing planned begins on a node out of a window, unless the node has been out of service for long"},

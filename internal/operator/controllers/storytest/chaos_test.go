@@ -103,7 +103,7 @@ func (c *chaosTally) String() string {
 			continue
 		}
 		slices.SortFunc(seeds, func(x, y [2]int) int { return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1])) })
-		fmt.Fprintf(&b, "\nrule %s (%s): %d seeds, those with the fewest lines first (in brackets):", r.name, r.says, len(seeds))
+		fmt.Fprintf(&b, "\nrule %s (%s): %d seeds, those with the fewest lines first (in brackets):", r.name, r.description, len(seeds))
 		for _, s := range seeds {
 			fmt.Fprintf(&b, " %d(%d)", s[1], s[0])
 		}

@@ -50,7 +50,7 @@ func mustJoin(t *testing.T, content *payload.Payload, seed int) joined {
 		t.Errorf("it breaks a rule: %+v", o)
 	}
 	if cause := needsPerson(quirks); !o.ready && cause == "" || !o.ready && o.reason == "" {
-		t.Errorf("it is no Ready node, and needs no person: %+v", o)
+		t.Errorf("the host is not a Ready node, although no quirk needs an administrator: %+v", o)
 	}
 	if t.Failed() {
 		t.Logf("quirks: %+v", quirks)

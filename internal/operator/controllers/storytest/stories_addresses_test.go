@@ -43,7 +43,7 @@ func (s *story) counted() map[string]int {
 
 // A user-provided address cannot make the operator log in to the cluster's own machines.
 func TestReservedInstanceAddressIsNotDialed(t *testing.T) {
-	for address, says := range map[string]string{
+	for address, reason := range map[string]string{
 		"127.0.0.1": "loopback", "169.254.169.254": "metadata", "10.96.0.1": "Services", "10.3.0.5": "API server", "10.0.9.9": "Node linux-1",
 		"self.example": "127.0.0.1 is a loopback address", "two.example": "10.96.0.1 is in the cluster's range",
 		"win-1": "has no dot", "win-1.shop.svc.cluster.local": "the cluster's own DNS",
@@ -66,11 +66,11 @@ func TestReservedInstanceAddressIsNotDialed(t *testing.T) {
 				s.pass(5 * time.Minute)
 				i := s.instance("win-1")
 				ready := kube.Condition(i, api.ConditionReady)
-				if ready.Reason != api.ReasonAddressInvalid || !strings.Contains(ready.Message, says) {
-					t.Errorf("Ready is %+v, want AddressInvalid that says %q", ready, says)
+				if ready.Reason != api.ReasonAddressInvalid || !strings.Contains(ready.Message, reason) {
+					t.Errorf("Ready is %+v, want AddressInvalid containing %q", ready, reason)
 				}
 				if !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionStalled) {
-					t.Error("nobody says that only the user can help")
+					t.Error("Stalled is not set, although only the user can fix this")
 				}
 				if len(dialed) > 0 {
 					t.Errorf("the operator connected to %v", dialed)
@@ -113,7 +113,7 @@ func TestKnownHostIsDialedDespiteNodeClaims(t *testing.T) {
 		s.until("the node does not work", time.Hour, func() bool { return s.ready() == 0 })
 		s.until("the host is a node again", time.Hour, func() bool { return s.ready() == 1 })
 		if dialed[s.hosts[0].address] == 0 {
-			t.Error("the host came back by itself; this shows nothing")
+			t.Error("the host returned without help, so the test proves nothing")
 		}
 	})
 }
@@ -207,10 +207,10 @@ func TestClaimedClusterAddressIsNotDialed(t *testing.T) {
 				s.announce(liar)
 				s.pass(5 * time.Minute)
 				if dialed[address] > 0 || liar.token != "" {
-					t.Errorf("a host that says it has %s: the operator connected there %d times, and handed out the token %q", address, dialed[address], liar.token)
+					t.Errorf("a host that reports address %s: the operator connected there %d times, and sent token %q", address, dialed[address], liar.token)
 				}
 				if r := s.supported("win-1"); r != api.ReasonAddressNotProven {
-					t.Errorf("a host that says it has %s: Supported has reason %q, want AddressNotProven", address, r)
+					t.Errorf("a host that reports address %s: Supported has reason %q, want AddressNotProven", address, r)
 				}
 			})
 		})

@@ -37,7 +37,7 @@ func TestStoryDeletedInstanceEndsItsJoin(t *testing.T) {
 		case err := <-done:
 			s.must(err)
 		default:
-			s.t.Fatal("the join goes on")
+			s.t.Fatal("the join continues")
 		}
 		s.hosts[0].hangs = false
 		s.until("win-1 has left", time.Minute, func() bool { return len(s.allInstances()) == 0 })

@@ -46,17 +46,19 @@ func firstMistakes() map[string]mistake {
 			func(s *story) { s.edit("win-1", func(i *v1alpha1.WindowsInstance) { i.Spec.Username = "Admin" }) }},
 		"a firewall": {func(s *story) { s.dialer = drops }, api.ReasonConnectionTimeout, "firewalls between the operator and the host's SSH port",
 			func(s *story) { s.dialer = s.dial }},
-		"a full disk": {func(s *story) { s.hosts[0].says = func(f *wicdapi.HostFacts) { f.FreeBytes = 1 << 30 } }, api.ReasonDiskTooSmall, "Free disk space on drive C:",
-			func(s *story) { s.hosts[0].says = nil }},
-		"a wrong clock": {func(s *story) { s.hosts[0].says = func(f *wicdapi.HostFacts) { f.Clock = f.Clock.Add(-time.Hour) } }, api.ReasonClockSkewed, "w32tm /resync",
-			func(s *story) { s.hosts[0].says = nil }},
+		"a full disk": {func(s *story) { s.hosts[0].changeFacts = func(f *wicdapi.HostFacts) { f.FreeBytes = 1 << 30 } }, api.ReasonDiskTooSmall, "Free disk space on drive C:",
+			func(s *story) { s.hosts[0].changeFacts = nil }},
+		"a wrong clock": {func(s *story) {
+			s.hosts[0].changeFacts = func(f *wicdapi.HostFacts) { f.Clock = f.Clock.Add(-time.Hour) }
+		}, api.ReasonClockSkewed, "w32tm /resync",
+			func(s *story) { s.hosts[0].changeFacts = nil }},
 		"an agent on the kubelet's port": {func(s *story) {
-			s.hosts[0].says = func(f *wicdapi.HostFacts) {
+			s.hosts[0].changeFacts = func(f *wicdapi.HostFacts) {
 				f.Listeners = []wicdapi.Listener{{Port: 10250, Address: netip.IPv6Unspecified(), PID: 812, Program: `C:\Program Files\agent\agent.exe`}}
 			}
-		}, api.ReasonPortInUse, "listen on another port", func(s *story) { s.hosts[0].says = nil }},
-		"a containerd of Docker": {func(s *story) { s.hosts[0].says = func(f *wicdapi.HostFacts) { f.RuntimePipe = true } }, api.ReasonContainerRuntimeConflict,
-			"Remove the other container runtime", func(s *story) { s.hosts[0].says = nil }},
+		}, api.ReasonPortInUse, "listen on another port", func(s *story) { s.hosts[0].changeFacts = nil }},
+		"a containerd of Docker": {func(s *story) { s.hosts[0].changeFacts = func(f *wicdapi.HostFacts) { f.RuntimePipe = true } }, api.ReasonContainerRuntimeConflict,
+			"Remove the other container runtime", func(s *story) { s.hosts[0].changeFacts = nil }},
 		"an API server that only Linux nodes know": {func(s *story) {
 			s.hosts[0].isolated, s.hosts[0].reachable = "resolving lb-apiserver.kubernetes.local: no such host", "10.3.0.99"
 		}, api.ReasonAPIServerUnreachable, "set spec.cluster.apiServer of WindowsConfig",
@@ -120,7 +122,7 @@ func TestRemediesFixCommonFirstMistakes(t *testing.T) {
 func (s *story) mustAdvise(reason, part string) {
 	s.t.Helper()
 	if a := advice.All().For(reason); !strings.Contains(a.Remedy, part) || a.Page == "" {
-		s.t.Errorf("what to do about %s is %q (page %q), want a part %q", reason, a.Remedy, a.Page, part)
+		s.t.Errorf("the remedy for %s is %q (page %q), want it to contain %q", reason, a.Remedy, a.Page, part)
 	}
 }
 
@@ -152,7 +154,7 @@ func TestCertificateIsApprovedAfterAddressIsListed(t *testing.T) {
 		s.must(err)
 		reported := strings.Join(s.lines, "\n")
 		if isApproved || result.RequeueAfter == 0 || !strings.Contains(reported, api.EventCertificateRefused) || !strings.Contains(reported, "add it to spec.additionalAddresses of the WindowsInstance") {
-			t.Errorf("approved: %v; looked at again after %s; told was %s", isApproved, result.RequeueAfter, reported)
+			t.Errorf("approved: %v; next check after %s; events: %s", isApproved, result.RequeueAfter, reported)
 		}
 		s.mustAdvise(api.EventCertificateRefused, "why it breaks the rule in the message")
 		s.edit("win-1", func(i *v1alpha1.WindowsInstance) { i.Spec.AdditionalAddresses = []string{address} })

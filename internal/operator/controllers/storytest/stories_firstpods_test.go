@@ -30,7 +30,7 @@ import (
 type firstPull struct {
 	configure func(*v1alpha1.WindowsConfigSpec)
 	// says returns containerd's error on a node with these settings, or "" if the pull succeeds.
-	says            func(join.Want) string
+	message         func(join.Want) string
 	reason, advised string
 	mend            func(*story)
 }
@@ -90,14 +90,14 @@ func TestRemediesFixFirstPulls(t *testing.T) {
 				said := func() string {
 					want, err := s.store.Read(s.ctx, s.version, controllertest.ClusterID)
 					s.must(err)
-					return p.says(want)
+					return p.message(want)
 				}
 				pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "win-1"}}
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Image: "r.test/shop/web:1", State: corev1.ContainerState{
 					Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: said()},
 				}}}
 				if cause := podcause.Of(pod, podcause.Cluster{Nodes: s.nodes()}); cause.Reason != p.reason {
-					t.Errorf("the pod is told %s: %s; want %s", cause.Reason, cause.Message, p.reason)
+					t.Errorf("the cause of the pod is %s: %s; want %s", cause.Reason, cause.Message, p.reason)
 				}
 				s.mustAdvise(p.reason, p.advised)
 				p.mend(s)
@@ -153,7 +153,7 @@ func TestRemedyFixesNodeWithoutSubnet(t *testing.T) {
 			}
 		}
 		if reason != api.ReasonOverlaySubnetMissing {
-			t.Errorf("the Node is told %q", reason)
+			t.Errorf("the reason on the Node is %q", reason)
 		}
 		(&story{t: t}).mustAdvise(reason, "cluster manager of OVN-Kubernetes runs with its hybrid overlay enabled")
 		if since, cause := q.awaitReady(deadline); since.IsZero() { // assigns the subnet as the cluster manager would

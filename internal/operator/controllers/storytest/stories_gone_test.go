@@ -34,7 +34,7 @@ func (s *story) passAlone(d time.Duration) {
 			s.t.Fatalf("another node was taken out of service while win-1 has none\n%s", s.standing())
 		}
 		if f := s.instance("win-1").Status.Failure; f != nil {
-			s.t.Fatalf("that the Node is away is told as a failure: %+v", f)
+			s.t.Fatalf("a missing Node is recorded as a failure: %+v", f)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestStoryNodeDeletedWhileItDrains(t *testing.T) {
 		s.until("win-1 has registered", time.Hour, func() bool { return s.hasNode("win-1") })
 		s.pass(10 * time.Minute)
 		if s.hosts[0].version != was {
-			s.t.Error("it went to the version with a pod on it that may not be evicted")
+			s.t.Error("the node was upgraded with a pod on it that may not be evicted")
 		}
 		s.say("the budget allows one after the other")
 		s.budgets["web"] = 1

@@ -38,7 +38,7 @@ func TestStaleCacheDoesNotExceedBudget(t *testing.T) {
 		}
 		s.fleet.Done(controllertest.Key(first[0])) // the action was not needed after all
 		if third := begun(); len(third) != 2 || !slices.Contains(third, "win-6") {
-			t.Errorf("when one was given back, %q may begin, want win-6 in its place", third)
+			t.Errorf("after one action has ended, %q may begin, want win-6", third)
 		}
 	})
 }

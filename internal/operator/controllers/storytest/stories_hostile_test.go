@@ -36,7 +36,7 @@ func hostile(t *testing.T, hosts int, run func(s *story, liar *storyHost)) {
 
 // claims makes the host claim a name and an address.
 func (h *storyHost) claims(name, address string) {
-	h.says = func(f *wicdapi.HostFacts) {
+	h.changeFacts = func(f *wicdapi.HostFacts) {
 		f.Hostname = name
 		f.Interfaces = []wicdapi.Interface{{Name: "Ethernet", Addresses: []netip.Prefix{netip.MustParsePrefix(address + "/24")}, DefaultRoute: true}}
 	}
@@ -135,7 +135,7 @@ func TestNodeIsNotTakenOverWithoutProof(t *testing.T) {
 			t.Errorf("the host can become %q; Supported has reason %q, want HostnameConflict", gained, s.supported("win-1"))
 		}
 		if m := kube.Condition(s.instance("win-1"), api.ConditionSupported).Message; !strings.Contains(m, "is already used by Node win-2 ("+victim.address+");") {
-			t.Errorf("it says %q", m)
+			t.Errorf("got message %q", m)
 		}
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
 		s.until("the liar is gone", time.Hour, func() bool { return len(s.allInstances()) == 0 })
@@ -195,7 +195,7 @@ func TestHostFactsAreTruncated(t *testing.T) {
 			"processor": func(f *wicdapi.HostFacts) { f.Architecture = long },
 			"addresses": func(f *wicdapi.HostFacts) { f.Interfaces = slices.Repeat([]wicdapi.Interface{{Name: long[:500]}}, 100) },
 		} {
-			liar.says = lie
+			liar.changeFacts = lie
 			s.announce(liar)
 			s.pass(5 * time.Minute)
 			i := s.instance("win-1")
@@ -203,7 +203,7 @@ func TestHostFactsAreTruncated(t *testing.T) {
 				t.Errorf("%s: the instance has %d bytes (%v)", what, len(text), err)
 			}
 			if kube.Condition(i, api.ConditionReady).Reason == "" {
-				t.Errorf("%s: nothing is told of the host", what)
+				t.Errorf("%s: no text of the host is reported", what)
 			}
 			s.must(s.client.Delete(s.ctx, i))
 			s.until("it is gone", time.Hour, func() bool { return len(s.allInstances()) == 0 })

@@ -38,7 +38,7 @@ func TestLaterNodeIsNotAssignedToHost(t *testing.T) {
 				s.announce(liar)
 				s.pass(time.Minute)
 				if gained := liar.identities("pool-7"); !slices.Equal(gained, []string{"pool-7"}) {
-					t.Fatalf("the host can become %q before the other machine comes, want pool-7", gained)
+					t.Fatalf("the host can become %q before the other machine joins, want pool-7", gained)
 				}
 				s.addNode("pool-7", system, "10.99.99.99")
 				before := s.node("pool-7").DeepCopy()
@@ -48,7 +48,7 @@ func TestLaterNodeIsNotAssignedToHost(t *testing.T) {
 				}
 				i := s.instance("win-1")
 				if ready := kube.Condition(i, api.ConditionReady); ready.Reason != api.ReasonHostnameConflict || !strings.Contains(ready.Message, "10.99.99.99") || i.Status.NodeRef != nil {
-					t.Errorf("Ready has reason %s and says %q, the instance's Node is %+v; want HostnameConflict, and none", ready.Reason, ready.Message, i.Status.NodeRef)
+					t.Errorf("Ready has reason %s and message %q, the instance's Node is %+v; want HostnameConflict, and none", ready.Reason, ready.Message, i.Status.NodeRef)
 				}
 				if c := i.Status.NodeConflict; c == nil || c.Name != "pool-7" || c.UID != before.UID {
 					t.Errorf("status.nodeConflict is %+v, want Node pool-7", c)

@@ -26,7 +26,7 @@ func TestSharedHostKeysAreReported(t *testing.T) {
 		s.until("all are nodes", time.Hour, func() bool { return s.ready() == 3 })
 		reported := strings.Join(s.lines, "\n")
 		if !strings.Contains(reported, "win-2: HostKeyShared: the host has the same SSH host key "+ssh.FingerprintSHA256(s.hosts[0].key)+" as WindowsInstance win-1") {
-			t.Errorf("nobody was told:\n%s", reported)
+			t.Errorf("no event was emitted:\n%s", reported)
 		}
 		if strings.Contains(reported, "win-3: HostKeyShared") {
 			t.Errorf("a host with a key of its own was taken for another:\n%s", reported)
@@ -48,7 +48,7 @@ func TestUnknownHostGetsNothingIfTrustIsPinned(t *testing.T) {
 		ready := kube.Condition(i, api.ConditionReady)
 		for _, part := range []string{ssh.FingerprintSHA256(stranger.key), remote.FormatHostKey(stranger.key), "spec.hostKey"} {
 			if ready.Reason != api.ReasonHostKeyUnknown || !strings.Contains(ready.Message, part) {
-				t.Errorf("Ready is %+v, want HostKeyUnknown that says %q", ready, part)
+				t.Errorf("Ready is %+v, want HostKeyUnknown containing %q", ready, part)
 			}
 		}
 		if !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionStalled) || i.Status.HostKey != "" || stranger.token != "" || stranger.joins > 0 {

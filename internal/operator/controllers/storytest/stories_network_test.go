@@ -50,7 +50,7 @@ func TestStoryAPIServerUnreachable(t *testing.T) {
 		c := kube.Condition(s.instance("win-1"), api.ConditionReady)
 		if c.Reason != api.ReasonAPIServerUnreachable || !strings.Contains(c.Message, host.isolated) || !strings.Contains(c.Message, "https://10.3.0.5:6443") ||
 			!strings.Contains(c.Message, "EndpointSlice default/kubernetes") || host.token != "" || host.version != "" {
-			s.t.Errorf("the host has version %q and token %q, and its instance says %+v", host.version, host.token, c)
+			s.t.Errorf("the host has version %q and token %q, and its instance has condition %+v", host.version, host.token, c)
 		}
 		host.isolated = ""
 		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })

@@ -88,7 +88,7 @@ func TestStoryNodeWithoutVersionKeepsCurrentOne(t *testing.T) {
 							}
 						}
 						if wants := s.node(h.name).Annotations[api.AnnotationDesiredVersion]; wants != was && h.joins == joins {
-							t.Errorf("it is to have version %q, want the one that it reports", wants)
+							t.Errorf("the ordered version is %q, want the reported one", wants)
 						}
 						hold.end(s)
 						s.until("all have the version", 6*time.Hour, func() bool { return s.at(s.version) == 3 })
@@ -126,7 +126,7 @@ func TestStoryOldKeyStaysUntilNewIsProven(t *testing.T) {
 		s.must(s.client.Delete(s.ctx, s.node("win-1")))
 		s.pass(time.Hour)
 		if hash := s.node("win-1").Annotations[api.AnnotationPubKeyHash]; hash != "" || !slices.Contains(h.keys, former) {
-			t.Errorf("the Node says that key %q is proven, and the host has %d keys", hash, len(h.keys))
+			t.Errorf("the Node has pub-key-hash %q, and the host has %d keys", hash, len(h.keys))
 		}
 		h.ignores = ""
 		s.until("the former key is gone", time.Hour, func() bool { return slices.Equal(h.keys, []string{present}) })
@@ -155,11 +155,11 @@ func TestStoryWICDReportsAfterKubelet(t *testing.T) {
 		s.askForReboot("win-1")
 		s.until("the kubelet works after the restart", time.Hour, func() bool { return rollout.NodeOf(s.node("win-1")).BootID != before })
 		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != before || n.RebootPending == "" {
-			t.Errorf("before WICD looks, the Node tells of boot %q, and waits for %q", n.ReportedBoot, n.RebootPending)
+			t.Errorf("before WICD has checked, the Node reports boot %q and pending restart %q", n.ReportedBoot, n.RebootPending)
 		}
 		s.until("WICD has looked", time.Hour, func() bool { return rollout.NodeOf(s.node("win-1")).ReportedBoot != before })
 		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != h.boot() || n.RebootPending != "" {
-			t.Errorf("when WICD has looked, the Node tells of boot %q, and waits for %q", n.ReportedBoot, n.RebootPending)
+			t.Errorf("after WICD has checked, the Node reports boot %q and pending restart %q", n.ReportedBoot, n.RebootPending)
 		}
 	})
 }

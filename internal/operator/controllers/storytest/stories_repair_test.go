@@ -28,7 +28,7 @@ func TestStoryRejoinHasALimit(t *testing.T) {
 			s.t.Errorf("it was joined again %d times, want %d", n, join.MaxRepairs)
 		}
 		if s.instance("win-1").Status.Failure == nil {
-			s.t.Error("nobody says that the restart failed")
+			s.t.Error("the failed restart is not reported")
 		}
 		s.hosts[0].deaf = 0
 		s.say("somebody mends it")
@@ -57,7 +57,7 @@ func TestStoryRepairAvoidsFailedVersion(t *testing.T) {
 		s.hosts[1].deaf = 1
 		s.pass(time.Hour)
 		if s.hosts[1].version != was || s.instance("win-1").Status.Failure == nil {
-			s.t.Error("the version that failed went on")
+			s.t.Error("the failed version spread to other nodes")
 		}
 		s.say("and works again")
 		s.hosts[1].deaf = 0

@@ -30,7 +30,7 @@ func TestStoryFleetIsSilent(t *testing.T) {
 		}
 		s.say("rollout: %s", s.rules().Status.Rollout.Message)
 		if s.emitted(api.MetricRolloutWaiting, api.ReasonFleetSilent) == 0 {
-			s.t.Error("no host waits for the fleet, says the metric of alert WindowsFleetSilent")
+			s.t.Error("the metric of alert WindowsFleetSilent counts no waiting host")
 		}
 		s.silence(false, s.hosts...)
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 6 })

@@ -198,7 +198,7 @@ func TestStoryForeignCordonIsKept(t *testing.T) {
 		s.until("win-2 has the version", time.Hour, func() bool { return s.hosts[1].version == s.version })
 		s.pass(10 * time.Minute)
 		if !s.node("win-2").Spec.Unschedulable {
-			s.t.Error("the cordon of somebody else was taken away")
+			s.t.Error("a foreign cordon was removed")
 		}
 		if s.at(s.version) != 0 || s.hosts[0].version != was {
 			s.t.Error("win-1 was upgraded while the only other node was out of service")

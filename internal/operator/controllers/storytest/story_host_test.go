@@ -65,7 +65,7 @@ type storyHost struct {
 	// node is the address of its node, if different.
 	node string
 	// says changes the facts that the host reports; nil for true ones.
-	says func(*wicdapi.HostFacts)
+	changeFacts func(*wicdapi.HostFacts)
 	// restarts makes each join end with a restart of Windows, after which it must be repeated.
 	restarts bool
 	// hesitates returns WICD's temporary error for a join.
@@ -224,7 +224,7 @@ func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) e
 	case wicdapi.CommandLeave:
 		return answer(s, h.leave)
 	default:
-		return fmt.Errorf("a story knows no command %q", command)
+		return fmt.Errorf("stories do not implement command %q", command)
 	}
 	return nil
 }
@@ -255,8 +255,8 @@ func (h *storyHost) facts() wicdapi.Facts {
 		BootID: h.boot(), Clock: time.Now(), FreeBytes: 1 << 40, MemoryBytes: 1 << 34,
 		Interfaces: []wicdapi.Interface{{Name: "Ethernet", Addresses: []netip.Prefix{netip.MustParsePrefix(cmp.Or(h.node, h.address) + "/24")}, DefaultRoute: true}},
 	}}
-	if h.says != nil {
-		h.says(&f.Host)
+	if h.changeFacts != nil {
+		h.changeFacts(&f.Host)
 	}
 	if h.cluster != "" {
 		f.Joined = &wicdapi.Joined{Cluster: h.cluster, Node: h.name, Version: h.version}
@@ -271,7 +271,7 @@ func (h *storyHost) receive(r wicdapi.ReceiveRequest) { h.staged, h.offered = tr
 
 func (h *storyHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	h.token = r.Bootstrap.Token
-	if h.says != nil { // a liar keeps the token and does not join
+	if h.changeFacts != nil { // a liar keeps the token and does not join
 		return wicdapi.JoinResult{}, &wicdapi.Error{Code: wicdapi.CodeServiceFailed, Message: "something went wrong"}
 	}
 	if h.hesitates != nil {

@@ -96,7 +96,7 @@ func (s *story) until(what string, within time.Duration, holds func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(within); !holds(); {
 		if time.Now().After(end) {
-			s.t.Fatalf("after %s, not yet: %s\n%s\n%s", within, what, strings.Join(s.lines, "\n"), s.standing())
+			s.t.Fatalf("not reached after %s: %s\n%s\n%s", within, what, strings.Join(s.lines, "\n"), s.standing())
 		}
 		s.tick()
 	}

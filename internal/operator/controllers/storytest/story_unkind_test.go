@@ -102,7 +102,7 @@ type unkind struct {
 
 func (u unkind) facts() wicdapi.Facts {
 	f := u.commanded.facts()
-	if u.h.says == nil {
+	if u.h.changeFacts == nil {
 		q := u.h.windows.quirks
 		f.Host.UBR, f.Host.Interfaces = q.Setup.Revision.Of(f.Host.Build, f.Host.UBR), q.Adapter.Interfaces(f.Host.Interfaces, u.h.version != "")
 	}
@@ -121,7 +121,7 @@ func (u unkind) restart() error {
 func (u unkind) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	w := &u.h.windows
 	switch {
-	case u.h.says != nil || u.h.version != "" || u.h.others:
+	case u.h.changeFacts != nil || u.h.version != "" || u.h.others:
 	case w.running != nil:
 		return wicdapi.JoinResult{}, busy()
 	default:

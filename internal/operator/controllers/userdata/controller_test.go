@@ -132,7 +132,7 @@ func TestUserDataIsWrittenToMachineNamespaces(t *testing.T) {
 	writes := w.writes
 	w.pass()
 	if w.writes != writes || len(w.Events) > 0 {
-		t.Errorf("a second look writes %d times; events %q", w.writes-writes, w.Events)
+		t.Errorf("a second reconcile causes %d writes; events %q", w.writes-writes, w.Events)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestUserDataContainsAllowedRanges(t *testing.T) {
 	}
 	w.pass()
 	if after := string(w.secret(source.MachineAPINamespace).Data["userData"]); after != before {
-		t.Errorf("with a range that is none, userData is\n%s", after)
+		t.Errorf("with an invalid range, userData is\n%s", after)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestUserDataNamespacesAreIndependent(t *testing.T) {
 	w := newUserDataWorld(t, "VSphere", key.DeepCopy())
 	w.closed[source.MachineAPINamespace] = errors.New("the API server is away")
 	if _, err := w.Reconcile(t.Context(), reconcile.Request{}); err == nil {
-		t.Error("an API server that is away is no error")
+		t.Error("an unavailable API server causes no error")
 	}
 	if w.secret(source.ClusterAPINamespace) == nil {
 		t.Error("a fault in one namespace keeps the user data from the other")
