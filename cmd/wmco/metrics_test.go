@@ -181,7 +181,7 @@ func TestGateCacheIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asks := func(remote, authorization string) int {
+		get := func(remote, authorization string) int {
 			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 			r.RemoteAddr = remote
 			r.Header.Set("Authorization", authorization)
@@ -190,7 +190,7 @@ func TestGateCacheIsBounded(t *testing.T) {
 			return w.Code
 		}
 		for i := range 5000 {
-			asks(fmt.Sprintf("[2001:db8:%x::1]:1", i), "Bearer x")
+			get(fmt.Sprintf("[2001:db8:%x::1]:1", i), "Bearer x")
 		}
 		if len(g.perSource) > maxKnown || len(g.good) > 0 {
 			t.Errorf("%d addresses and %d tokens are remembered", len(g.perSource), len(g.good))
@@ -198,24 +198,24 @@ func TestGateCacheIsBounded(t *testing.T) {
 		time.Sleep(time.Hour)
 		good = true
 		for i := range 3000 {
-			asks("192.0.2.1:1", fmt.Sprintf("bearer token-%d", i))
+			get("192.0.2.1:1", fmt.Sprintf("bearer token-%d", i))
 			time.Sleep(time.Minute)
 		}
 		if len(g.good) > maxKnown || len(g.good) < 100 {
 			t.Errorf("%d tokens are remembered", len(g.good))
 		}
 		good = false
-		if code := asks("192.0.2.1:1", "Bearer token-2999"); code != http.StatusOK {
+		if code := get("192.0.2.1:1", "Bearer token-2999"); code != http.StatusOK {
 			t.Errorf("a known token: %d", code)
 		}
 		for range attemptsPerSource { // the token is rejected, so it is like any other
-			asks("192.0.2.1:1", "Bearer token-2999")
+			get("192.0.2.1:1", "Bearer token-2999")
 		}
-		if code := asks("192.0.2.1:1", "Bearer token-2999"); code != http.StatusTooManyRequests {
+		if code := get("192.0.2.1:1", "Bearer token-2999"); code != http.StatusTooManyRequests {
 			t.Errorf("a revoked token gets status %d", code)
 		}
 		for _, authorization := range []string{"", "Bearer", "Bearer ", "Basic dXNlcg=="} {
-			if code := asks("192.0.2.2:1", authorization); code != http.StatusUnauthorized {
+			if code := get("192.0.2.2:1", authorization); code != http.StatusUnauthorized {
 				t.Errorf("%q: %d", authorization, code)
 			}
 		}

@@ -141,14 +141,14 @@ func TestCauses(t *testing.T) {
 func TestRegistryRefinesPodCause(t *testing.T) {
 	c := podcause.Of(refused("win-1", "ErrImagePull", noMatch), podcause.Cluster{Nodes: []corev1.Node{node("win-1", "10.0.20348")}})
 	for name, test := range map[string]struct {
-		is      windowsbuild.Image
+		image   windowsbuild.Image
 		message string
 	}{
 		"another build": {windowsbuild.Image{Builds: []windowsbuild.Build{17763}}, "the image is for 10.0.17763 (Windows Server 2019)"},
 		"Linux":         {windowsbuild.Image{}, "the image is not for Windows"},
 		"a lie":         {windowsbuild.Image{Builds: []windowsbuild.Build{20348}}, "its registry now reports one"},
 	} {
-		if got := c.For(test.is).Message; !strings.Contains(got, test.message) {
+		if got := c.For(test.image).Message; !strings.Contains(got, test.message) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -158,8 +158,8 @@ func TestMissingGMSASupportIsExplained(t *testing.T) {
 	c := podcause.Of(waits(func(p *corev1.Pod) {
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa")}}
 	}), podcause.Cluster{Nodes: []corev1.Node{node("win-1", "10.0.20348")}})
-	for exists, tells := range map[bool]string{true: "the webhook of windows-gmsa is not installed", false: "kind GMSACredentialSpec does not exist"} {
-		if got := c.WithKind(exists).Message; !strings.Contains(got, tells) || !strings.Contains(got, "web-gmsa") {
+	for exists, want := range map[bool]string{true: "the webhook of windows-gmsa is not installed", false: "kind GMSACredentialSpec does not exist"} {
+		if got := c.WithKind(exists).Message; !strings.Contains(got, want) || !strings.Contains(got, "web-gmsa") {
 			t.Errorf("%v: %s", exists, got)
 		}
 	}

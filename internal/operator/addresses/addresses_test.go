@@ -7,12 +7,12 @@ import (
 )
 
 func TestReservedAddresses(t *testing.T) {
-	is, in := netip.MustParseAddr, netip.MustParsePrefix
+	ip, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	cluster := Cluster{
-		Services: []netip.Prefix{in("10.96.0.0/16"), in("fd00::/108")},
-		Pods:     []netip.Prefix{in("10.244.0.0/14")},
-		Servers:  []netip.Addr{is("10.0.0.10"), is("::ffff:10.0.0.11")},
-		Nodes:    map[netip.Addr]string{is("10.0.0.20"): "linux-1"},
+		Services: []netip.Prefix{prefix("10.96.0.0/16"), prefix("fd00::/108")},
+		Pods:     []netip.Prefix{prefix("10.244.0.0/14")},
+		Servers:  []netip.Addr{ip("10.0.0.10"), ip("::ffff:10.0.0.11")},
+		Nodes:    map[netip.Addr]string{ip("10.0.0.20"): "linux-1"},
 	}
 	tests := map[string]string{
 		"10.0.0.1":        "",
@@ -44,7 +44,7 @@ func TestReservedAddresses(t *testing.T) {
 		"::ffff:7f00:1":   "loopback",
 	}
 	for text, want := range tests {
-		if got := cluster.Refuse(is(text)); got != want && (want == "" || !strings.Contains(got, want)) {
+		if got := cluster.Refuse(ip(text)); got != want && (want == "" || !strings.Contains(got, want)) {
 			t.Errorf("%s: %q, want it to contain %q", text, got, want)
 		}
 	}

@@ -184,8 +184,8 @@ func TestUnreadableNetworkIsNotTreatedAsAbsent(t *testing.T) {
 		"plain with OVN-Kubernetes": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}, nil, 2},
 		"Flannel":                   {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}, nil, 2},
 	} {
-		var all []asked
-		if _, err := readNetwork(t.Context(), watched(reader(test.objects...), func(a asked) error { all = append(all, a); return nil }), test.config); err != nil {
+		var all []request
+		if _, err := readNetwork(t.Context(), watched(reader(test.objects...), func(a request) error { all = append(all, a); return nil }), test.config); err != nil {
 			t.Fatal(err)
 		}
 		if len(all) != test.requests {
@@ -193,7 +193,7 @@ func TestUnreadableNetworkIsNotTreatedAsAbsent(t *testing.T) {
 		}
 		for _, failing := range all {
 			t.Run(name+" "+failing.kind.Group+" "+failing.String(), func(t *testing.T) {
-				got, err := readNetwork(t.Context(), watched(reader(test.objects...), func(a asked) error {
+				got, err := readNetwork(t.Context(), watched(reader(test.objects...), func(a request) error {
 					if a == failing {
 						return forbidden
 					}

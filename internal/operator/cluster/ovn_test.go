@@ -188,7 +188,7 @@ func (s *networkOperatorState) rendered() (c ovnConfig, err error) {
 }
 
 // told returns the OpenShift configuration that leads to a recorded start; false if there is none.
-func (s recordedStart) told() (state networkOperatorState, ok bool) {
+func (s recordedStart) state() (state networkOperatorState, ok bool) {
 	for item := range strings.SplitSeq(s.Cluster, ",") {
 		entry := clusterEntry{CIDR: item}
 		if parts := strings.SplitN(item, "/", 3); len(parts) == 3 {

@@ -178,7 +178,7 @@ func TestInvalidOVNConfigIsRefusedWithRemedy(t *testing.T) {
 	withoutRemedy := []string{api.ReasonHybridOverlayDualStack, api.ReasonClusterNetworkIPv6Only}
 	reported := 0
 	for _, start := range recordedStarts(t) {
-		state, ok := start.told()
+		state, ok := start.state()
 		if !ok {
 			continue
 		}

@@ -74,17 +74,17 @@ func TestInvalidSettingsAreReported(t *testing.T) {
 }
 
 // asked is a request for an object or, without a name, for a list.
-type asked struct {
+type request struct {
 	kind schema.GroupVersionKind
 	name client.ObjectKey
 }
 
-func (a asked) String() string {
+func (a request) String() string {
 	return strings.TrimSuffix(a.kind.Kind, "List") + " " + a.name.String()
 }
 
 // watched calls see for each request, and fails the request with its error if there is one.
-func watched(r client.WithWatch, see func(asked) error) client.Reader {
+func watched(r client.WithWatch, see func(request) error) client.Reader {
 	kindOf := func(o runtime.Object) schema.GroupVersionKind {
 		kind, err := apiutil.GVKForObject(o, clientgoscheme.Scheme)
 		if err != nil {
@@ -94,13 +94,13 @@ func watched(r client.WithWatch, see func(asked) error) client.Reader {
 	}
 	return interceptor.NewClient(r, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			if err := see(asked{kindOf(o), name}); err != nil {
+			if err := see(request{kindOf(o), name}); err != nil {
 				return err
 			}
 			return c.Get(ctx, name, o, options...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if err := see(asked{kind: kindOf(list)}); err != nil {
+			if err := see(request{kind: kindOf(list)}); err != nil {
 				return err
 			}
 			return c.List(ctx, list, options...)
@@ -110,8 +110,8 @@ func watched(r client.WithWatch, see func(asked) error) client.Reader {
 
 // TestReadFailureIsNotTreatedAsMissing fails each request in turn. If a failure looked like missing settings, nodes would lose theirs.
 func TestReadFailureIsNotTreatedAsMissing(t *testing.T) {
-	var all []asked
-	expectSettings(t, watched(reader(plain()...), func(a asked) error { all = append(all, a); return nil }), onlyUsers())
+	var all []request
+	expectSettings(t, watched(reader(plain()...), func(a request) error { all = append(all, a); return nil }), onlyUsers())
 	if len(all) != 11 {
 		t.Errorf("the requests are %v, want 11", all)
 	}
@@ -127,7 +127,7 @@ func TestReadFailureIsNotTreatedAsMissing(t *testing.T) {
 				continue // forbidden except on OpenShift: TestPullSecretIsReadWherePermitted
 			}
 			t.Run(name+" "+failing.String(), func(t *testing.T) {
-				r := watched(reader(plain()...), func(a asked) error {
+				r := watched(reader(plain()...), func(a request) error {
 					if a == failing {
 						return failure
 					}
@@ -159,7 +159,7 @@ func TestMissingKindsCountAsEmptySettings(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectSettings(t, watched(reader(plain()...), func(a asked) error {
+			expectSettings(t, watched(reader(plain()...), func(a request) error {
 				if strings.HasSuffix(a.kind.Group, ".openshift.io") {
 					return answer(a.kind)
 				}
@@ -171,7 +171,7 @@ func TestMissingKindsCountAsEmptySettings(t *testing.T) {
 
 func TestAllReadOpenShiftKindsAreWatched(t *testing.T) {
 	read := map[schema.GroupVersionKind]bool{}
-	see := func(a asked) error {
+	see := func(a request) error {
 		a.kind.Kind = strings.TrimSuffix(a.kind.Kind, "List")
 		if strings.HasSuffix(a.kind.Group, ".openshift.io") && a.kind.Kind != "Infrastructure" {
 			read[a.kind] = true

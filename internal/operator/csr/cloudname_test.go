@@ -29,23 +29,23 @@ func TestNodesNamedByCloudGetCertificates(t *testing.T) {
 func TestCloudNamesAndAddressesNeedConfirmation(t *testing.T) {
 	const internal, external = "ip-10-0-0-12.internal", "ec2-203-0-113-7.example"
 	public, another := net.IPv4(203, 0, 113, 7), net.IPv4(203, 0, 113, 8)
-	asks := func(r *request) {
+	requests := func(r *request) {
 		node := r.known.Nodes["win-2"]
 		node.Addresses = append(node.Addresses, public.String())
 		r.known.Nodes["win-2"] = node
 		r.dns, r.ips = []string{"win-2", internal, external}, []net.IP{net.IPv4(10, 0, 0, 12), public}
 	}
-	told := func(r *request) {
-		asks(r)
+	confirmed := func(r *request) {
+		requests(r)
 		r.known.Hosts[1].CloudNames, r.known.Hosts[1].CloudAddresses = []string{internal, external}, []string{public.String(), "not an address"}
 	}
-	and := func(more func(*request)) func(*request) { return func(r *request) { told(r); more(r) } }
+	and := func(more func(*request)) func(*request) { return func(r *request) { confirmed(r); more(r) } }
 	ofJoining := func(change func(h *Host)) func(*request) { return and(func(r *request) { change(&r.known.Hosts[0]) }) }
 	serving := func(with func(*request)) *request { return change(kubeletServing(), with) }
 	runCases(t, []testCase{
-		{"told by nobody", serving(asks), "DNSNameNotOfInstance"},
-		{"addresses told by nobody", serving(func(r *request) { asks(r); r.dns = []string{"win-2"} }), "AddressNotOfInstance"},
-		{"told by somebody else", serving(told), "approve"},
+		{"told by nobody", serving(requests), "DNSNameNotOfInstance"},
+		{"addresses told by nobody", serving(func(r *request) { requests(r); r.dns = []string{"win-2"} }), "AddressNotOfInstance"},
+		{"told by somebody else", serving(confirmed), "approve"},
 		{"an IPv6 address", serving(and(func(r *request) { // https://github.com/gardener/gardener/issues/10876
 			r.known.Hosts[1].CloudAddresses, r.ips = []string{"2001:db8::7"}, []net.IP{net.ParseIP("2001:db8::7")}
 		})), "approve"},

@@ -83,7 +83,7 @@ func TestOnlyHostCombinationsAreApproved(t *testing.T) {
 					request := how.request(text)
 					tried++
 					if Decide(request, known).Verdict == Approve {
-						approved[how.told(what)] = true
+						approved[how.describe(what)] = true
 					}
 				}
 			}
@@ -166,7 +166,7 @@ func (c combination) request(text []byte) *certificatesv1.CertificateSigningRequ
 }
 
 // told formats a combination like approvedOf: a certificate identifies its holder, whatever its digest.
-func (c combination) told(what string) string {
+func (c combination) describe(what string) string {
 	proof := c.proof
 	if c.requester != "bootstrap" {
 		proof = "*"

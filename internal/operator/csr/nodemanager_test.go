@@ -24,7 +24,7 @@ func TestOnlyWICDRequestsNodeManagerIdentity(t *testing.T) {
 }
 
 func nodeManagerCases() []testCase {
-	with := func(what func(*request)) *request { return change(nodeManager(), what) }
+	with := func(apply func(*request)) *request { return change(nodeManager(), apply) }
 	by := func(user string, groups ...string) *request {
 		return with(func(r *request) { r.user, r.groups = user, append(groups, "system:authenticated") })
 	}

@@ -77,7 +77,7 @@ func TestTrunkPortAdapterIsRefused(t *testing.T) {
 	const backup, below, ethernet = 0, 3, 4
 	second := &v1alpha1.InstanceNetwork{Interface: "Ethernet 2"}
 	for _, test := range []struct {
-		what    string
+		name    string
 		tagged  int
 		network *v1alpha1.InstanceNetwork
 		refused bool
@@ -90,9 +90,9 @@ func TestTrunkPortAdapterIsRefused(t *testing.T) {
 		u := join.Check(tagged(test.tagged), join.CheckInput{Now: noon(), Interface: test.network})
 		switch {
 		case u == nil && test.refused:
-			t.Errorf("%s: the host is not refused", test.what)
+			t.Errorf("%s: the host is not refused", test.name)
 		case u != nil && (!test.refused || u.Reason != api.ReasonTrunkPortUnsupported || !strings.Contains(u.Message, "VLAN 12")):
-			t.Errorf("%s: %s: %s", test.what, u.Reason, u.Message)
+			t.Errorf("%s: %s: %s", test.name, u.Reason, u.Message)
 		}
 	}
 }

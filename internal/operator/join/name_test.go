@@ -74,8 +74,8 @@ type cloudHost struct {
 	commands []string
 	request  wicdapi.JoinRequest
 	// asked is the received reach request, reach the reply to it.
-	asked wicdapi.ReachRequest
-	reach wicdapi.ReachResult
+	reachRequest wicdapi.ReachRequest
+	reach        wicdapi.ReachResult
 }
 
 func (h *cloudHost) Close() error { return nil }
@@ -93,7 +93,7 @@ func (h *cloudHost) Run(_ context.Context, command string, stdin io.Reader, stdo
 	case wicdapi.CommandFacts:
 		s.End(h.facts, nil)
 	case wicdapi.CommandReach:
-		if err := s.Request(&h.asked); err != nil {
+		if err := s.Request(&h.reachRequest); err != nil {
 			return err
 		}
 		s.End(h.reach, nil)

@@ -44,8 +44,8 @@ func TestHostWithoutAPIServerAccessIsUnchanged(t *testing.T) {
 			if want := []string{"facts", "reach"}; !slices.Equal(h.commands, want) {
 				t.Errorf("the host received commands %q, want %q", h.commands, want)
 			}
-			if h.asked != (wicdapi.ReachRequest{Server: server, CA: "the CA"}) {
-				t.Errorf("the host received request %+v", h.asked)
+			if h.reachRequest != (wicdapi.ReachRequest{Server: server, CA: "the CA"}) {
+				t.Errorf("the host received request %+v", h.reachRequest)
 			}
 		})
 	}

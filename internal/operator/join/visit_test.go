@@ -27,7 +27,7 @@ type visitedHost struct {
 	lost    string // a word of the command at which the connection breaks
 	late    string // a word of the command after which the connection breaks
 	remains []string
-	did     []string
+	calls   []string
 	closed  bool
 }
 
@@ -48,7 +48,7 @@ func (h *visitedHost) Run(_ context.Context, command string, stdin io.Reader, st
 		return errConnectionLost()
 	}
 	_, verb, _ := strings.Cut(command, " ")
-	h.did = append(h.did, verb)
+	h.calls = append(h.calls, verb)
 	s := wicdapi.NewSession(stdin, stdout)
 	switch verb {
 	case wicdapi.CommandFacts:
@@ -93,7 +93,7 @@ func (h *visitedHost) restart(s *wicdapi.Session) error {
 		s.End(nil, errors.New(h.refuses))
 		return exitCode(1)
 	}
-	h.did = append(h.did, "restarts")
+	h.calls = append(h.calls, "restarts")
 	if h.late == wicdapi.CommandRestart {
 		return errConnectionLost()
 	}
@@ -160,7 +160,7 @@ func TestRestart(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		host  visitedHost
-		did   []string
+		calls []string
 		fails bool
 	}{
 		{"a host is restarted", visitedHost{bootID: "7"}, []string{"facts", "restart", "restarts"}, false},
@@ -175,7 +175,7 @@ func TestRestart(t *testing.T) {
 			if (err != nil) != test.fails {
 				t.Errorf("Restart() = %v, want an error: %v", err, test.fails)
 			}
-			if diff := cmp.Diff(test.did, h.did); diff != "" {
+			if diff := cmp.Diff(test.calls, h.calls); diff != "" {
 				t.Errorf("the host did (-want +got):\n%s", diff)
 			}
 			if !h.closed {
@@ -194,7 +194,7 @@ func TestLostResponseCausesNoSecondRestart(t *testing.T) {
 	if err := visit(h).Restart(t.Context(), "7"); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(slices.DeleteFunc(h.did, func(what string) bool { return what != "restarts" })); n != 1 {
+	if n := len(slices.DeleteFunc(h.calls, func(what string) bool { return what != "restarts" })); n != 1 {
 		t.Errorf("the host received %d restart commands, want one", n)
 	}
 }
@@ -228,7 +228,7 @@ func TestStage(t *testing.T) {
 	if err := visit(h).Stage(t.Context(), join.Transfer{TakeSlot: free.take}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"facts", "receive"}, h.did); diff != "" || free.left != 1 {
+	if diff := cmp.Diff([]string{"facts", "receive"}, h.calls); diff != "" || free.left != 1 {
 		t.Errorf("%d places of one are left, the host did (-want +got):\n%s", free.left, diff)
 	}
 	if err := visit(h).Stage(t.Context(), join.Transfer{TakeSlot: (&candidates{}).take}); !errors.Is(err, join.ErrNoSlot) {

@@ -29,7 +29,7 @@ func (c *clusterRead) read(ctx context.Context) (string, error) {
 
 // TestReadServesOnlyEarlierRequests requests reads at different times. No caller gets a result that was read before its request.
 func TestReadServesOnlyEarlierRequests(t *testing.T) {
-	ask := []struct {
+	callers := []struct {
 		at   time.Duration
 		key  int
 		want string
@@ -44,7 +44,7 @@ func TestReadServesOnlyEarlierRequests(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c, r := &clusterRead{began: time.Now()}, NewSharedRead[int, string]()
-		for _, a := range ask {
+		for _, a := range callers {
 			go func() {
 				time.Sleep(a.at)
 				got, err := r.Do(t.Context(), a.key, 3*time.Second, c.read)
@@ -56,7 +56,7 @@ func TestReadServesOnlyEarlierRequests(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if c.times != 5 {
-			t.Errorf("the cluster was read %d times for %d callers, want 5", c.times, len(ask))
+			t.Errorf("the cluster was read %d times for %d callers, want 5", c.times, len(callers))
 		}
 	})
 }

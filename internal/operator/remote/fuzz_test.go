@@ -20,12 +20,12 @@ import (
 type script struct {
 	packets [][]byte
 
-	mu      sync.Mutex
-	turn    *sync.Cond
-	asked   []byte
-	turns   int // number of answers due
-	pending []byte
-	closed  bool
+	mu       sync.Mutex
+	turn     *sync.Cond
+	received []byte
+	turns    int // number of answers due
+	pending  []byte
+	closed   bool
 }
 
 func newScript(stream []byte) *script {
@@ -52,9 +52,9 @@ func (s *script) Write(b []byte) (int, error) {
 	if s.closed {
 		return 0, io.ErrClosedPipe
 	}
-	s.asked = append(s.asked, b...)
-	for len(s.asked) >= 4 && len(s.asked) >= 4+packetLength(s.asked) {
-		s.asked = s.asked[4+packetLength(s.asked):]
+	s.received = append(s.received, b...)
+	for len(s.received) >= 4 && len(s.received) >= 4+packetLength(s.received) {
+		s.received = s.received[4+packetLength(s.received):]
 		s.turns++
 	}
 	s.turn.Broadcast()

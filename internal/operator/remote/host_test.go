@@ -178,11 +178,11 @@ func expectKind(t testing.TB, err error, want Kind) *Error {
 }
 
 // expectSoon fails if done is not closed within a time that is long even for a busy machine.
-func expectSoon(t testing.TB, done <-chan struct{}, what string) {
+func expectSoon(t testing.TB, done <-chan struct{}, event string) {
 	t.Helper()
 	select {
 	case <-done:
 	case <-time.After(20 * time.Second):
-		t.Fatalf("%s: not within 20 s", what)
+		t.Fatalf("%s: not within 20 s", event)
 	}
 }

@@ -29,7 +29,7 @@ func FuzzDecide(f *testing.F) {
 		plan := rollout.Decide(fleet)
 		out, taken := count(fleet, plan)
 		if limit := int(plan.Summary.MaxUnavailable); taken > 0 && out > limit {
-			t.Errorf("%d nodes are or will be out of service, %d of them for a new action, %d may be\n%s", out, taken, limit, told(plan))
+			t.Errorf("%d nodes are or will be out of service, %d of them for a new action, %d may be\n%s", out, taken, limit, describe(plan))
 		}
 		for name, next := range plan.Hosts {
 			if next.Begin == (next.WaitsFor != "") {

@@ -87,7 +87,7 @@ func allow(n int) rollout.Policy {
 }
 
 // told formats a plan: what each host does or waits for.
-func told(p rollout.Plan) string {
+func describe(p rollout.Plan) string {
 	var b strings.Builder
 	for i := range 100 {
 		name := fmt.Sprintf("win-%02d", i)
@@ -226,7 +226,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			plan := rollout.Decide(rollout.Fleet{Policy: test.policy, Hosts: test.hosts, Orphans: test.orphans, Now: noon()})
-			if got := told(plan); got != test.want {
+			if got := describe(plan); got != test.want {
 				t.Errorf("plan is\n%s\nwant\n%s", got, test.want)
 			}
 		})

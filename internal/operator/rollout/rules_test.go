@@ -101,7 +101,7 @@ func TestRulesHoldForAllInputs(t *testing.T) {
 			for _, fleet.Policy = range policies {
 				plan := rollout.Decide(fleet)
 				for _, broken := range rulesBroken(fleet, plan) {
-					t.Errorf("%s\nwin-00: %s\nwin-01: %s\npolicy: %+v\nplan: %s", broken, names[a], names[b], fleet.Policy, told(plan))
+					t.Errorf("%s\nwin-00: %s\nwin-01: %s\npolicy: %+v\nplan: %s", broken, names[a], names[b], fleet.Policy, describe(plan))
 				}
 				if t.Failed() {
 					return
@@ -113,9 +113,9 @@ func TestRulesHoldForAllInputs(t *testing.T) {
 
 // rulesBroken returns the rules that a plan breaks.
 func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
-	say := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
+	violate := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
 	limit := int(plan.Summary.MaxUnavailable)
-	out, acting, begun, upgrading, atRisk, silentNodes, soaked, dead := 0, 0, 0, 0, 0, 0, 0, 0
+	out, acting, started, upgrading, atRisk, silentNodes, soaked, dead := 0, 0, 0, 0, 0, 0, 0, 0
 	stopped := false
 	for _, h := range f.Hosts {
 		if h.Node != nil && h.Node.Silent {
@@ -129,7 +129,7 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 		takes := next.Disruption == v1alpha1.DisruptionDrain || next.Disruption == v1alpha1.DisruptionReboot || next.Action == v1alpha1.ActionUpgrade
 		serves := h.Node != nil && h.Node.Ready && !h.Node.Unschedulable
 		if planned && next.Begin == (next.WaitsFor != "") {
-			say("%s begins: %v, and waits for %q", h.Name, next.Begin, next.WaitsFor)
+			violate("%s begins: %v, and waits for %q", h.Name, next.Begin, next.WaitsFor)
 		}
 		if h.Node != nil && (!serves || planned && next.Begin && takes) {
 			out++
@@ -156,36 +156,36 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 		}
 		isLeave := next.Action == v1alpha1.ActionLeave
 		if takes && h.Node != nil {
-			begun++
+			started++
 		}
 		if f.Policy.Paused {
-			say("%s begins %s while all is paused", h.Name, next.Action)
+			violate("%s begins %s while all is paused", h.Name, next.Action)
 		}
 		if takes && h.Node != nil && !h.Node.Ready && h.Node.NotReadySince.After(noon().Add(-10*time.Minute)) {
-			say("%s begins %s on a node that has not been Ready for a minute", h.Name, next.Action)
+			violate("%s begins %s on a node that has not been Ready for a minute", h.Name, next.Action)
 		}
 		if isLeave && !takes && h.Node != nil && (h.Node.Ready || !h.Released && h.Node.NotReadySince.After(noon().Add(-10*time.Minute))) {
-			say("%s leaves without a drain", h.Name)
+			violate("%s leaves without a drain", h.Name)
 		}
 		if takes && !isLeave && silentNodes > limit {
-			say("%s begins %s while the fleet is silent", h.Name, next.Action)
+			violate("%s begins %s while the fleet is silent", h.Name, next.Action)
 		}
 		waitsForWindow := next.Disruption == v1alpha1.DisruptionDrain || next.Disruption == v1alpha1.DisruptionReboot
 		if waitsForWindow && !isLeave && next.RequestToken == "" && len(f.Policy.Windows) > 0 {
-			say("%s begins %s outside of the window", h.Name, next.Action)
+			violate("%s begins %s outside of the window", h.Name, next.Action)
 		}
 		if next.Action == v1alpha1.ActionUpgrade && stopped {
-			say("%s begins to go to a version that failed", h.Name)
+			violate("%s begins to go to a version that failed", h.Name)
 		}
 		if next.Action == v1alpha1.ActionUpgrade && h.Node != nil && h.Node.Version == wanted && !h.AdoptionPending {
-			say("%s goes to the version that it has", h.Name)
+			violate("%s goes to the version that it has", h.Name)
 		}
 		if next.Action == v1alpha1.ActionJoin && h.Node != nil && h.Node.Version != "" && h.Node.Version != wanted {
-			say("%s is joined with another version than its node has", h.Name)
+			violate("%s is joined with another version than its node has", h.Name)
 		}
 	}
-	if begun > 0 && acting > limit {
-		say("%d nodes are acted on, %d may be", acting, limit)
+	if started > 0 && acting > limit {
+		violate("%d nodes are acted on, %d may be", acting, limit)
 	}
 	tookOneThatServed := slices.ContainsFunc(f.Hosts, func(h rollout.Host) bool {
 		next := plan.Hosts[h.Name]
@@ -193,7 +193,7 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 			(next.Disruption == v1alpha1.DisruptionDrain || next.Disruption == v1alpha1.DisruptionReboot || next.Action == v1alpha1.ActionUpgrade)
 	})
 	if tookOneThatServed && out > limit {
-		say("%d nodes are out of service, %d may be", out, limit)
+		violate("%d nodes are out of service, %d may be", out, limit)
 	}
 	if c := f.Policy.Canary; c != nil && soaked < c.Count {
 		begins := slices.ContainsFunc(f.Hosts, func(h rollout.Host) bool {
@@ -201,14 +201,14 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 			return next.Action == v1alpha1.ActionUpgrade && next.Begin && h.UnderWay == nil && h.Granted != next.Action
 		})
 		if begins && atRisk+upgrading > c.Count+min(dead, 1) {
-			say("%d nodes go first or do not work, %d may", atRisk+upgrading, c.Count+min(dead, 1))
+			violate("%d nodes go first or do not work, %d may", atRisk+upgrading, c.Count+min(dead, 1))
 		}
 	}
 	if silentNodes > limit && len(plan.Unrepaired) != silentNodes-limit {
-		say("of %d silent nodes %d are not repaired, %d may be out of service", silentNodes, len(plan.Unrepaired), limit)
+		violate("of %d silent nodes %d are not repaired, %d may be out of service", silentNodes, len(plan.Unrepaired), limit)
 	}
 	if plan.Summary.Waiting > 0 && plan.Summary.Message == "" || slices.Contains([]string{"", api.ReasonFailed}, plan.Summary.Message) {
-		say("the summary says %q", plan.Summary.Message)
+		violate("the summary says %q", plan.Summary.Message)
 	}
 	return broken
 }

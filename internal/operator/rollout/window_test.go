@@ -22,7 +22,7 @@ func TestMaintenanceWindows(t *testing.T) {
 	}
 	closed := rollout.Decide(fleet(noon()))
 	want := "win-00:Upgrade?MaintenanceWindow win-01:Upgrade?MaintenanceWindow win-02:Upgrade win-03:Reboot win-04:Leave win-05:Upgrade"
-	if got := told(closed); got != want {
+	if got := describe(closed); got != want {
 		t.Errorf("outside of the window the plan is\n%s\nwant\n%s", got, want)
 	}
 	opens := time.Date(2026, 3, 2, 21, 0, 0, 0, time.UTC) // 22:00 in Berlin
@@ -100,7 +100,7 @@ func TestInvalidWindowNeverOpens(t *testing.T) {
 		policy := allow(1)
 		policy.Windows = []rollout.Window{window}
 		plan := rollout.Decide(rollout.Fleet{Policy: policy, Hosts: hosts(1), Now: noon()})
-		if got := told(plan); got != "win-00:Upgrade?MaintenanceWindow" {
+		if got := describe(plan); got != "win-00:Upgrade?MaintenanceWindow" {
 			t.Errorf("with window %v the plan is %s", w, got)
 		}
 	}

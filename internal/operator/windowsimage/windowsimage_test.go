@@ -21,12 +21,12 @@ import (
 
 // registry answers by path, and records requests.
 type registry struct {
-	answers map[string]string
-	asked   []string
+	answers  map[string]string
+	requests []string
 }
 
 func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	r.asked = append(r.asked, q.URL.Path)
+	r.requests = append(r.requests, q.URL.Path)
 	text, found := r.answers[q.URL.Path]
 	if !found {
 		w.WriteHeader(http.StatusNotFound)
@@ -72,10 +72,10 @@ func TestImageBuildsAreDetected(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		answers map[string]string
-		want    windowsbuild.Image
-		fails   string
-		asked   int
+		answers  map[string]string
+		want     windowsbuild.Image
+		fails    string
+		requests int
 	}{
 		"an index": {map[string]string{tag: index(platformOf("windows", "10.0.20348.2402"), platformOf("linux", ""), platformOf("windows", "10.0.17763.1"), platformOf("windows", "10.0.20348.1"))},
 			windowsbuild.Image{Builds: []windowsbuild.Build{17763, 20348}}, "", 1},
@@ -105,8 +105,8 @@ func TestImageBuildsAreDetected(t *testing.T) {
 			if isWrong || got.Any != test.want.Any || !slices.Equal(got.Builds, test.want.Builds) {
 				t.Errorf("Read() = %+v, %v, want %+v, %q", got, err, test.want, test.fails)
 			}
-			if len(h.asked) != test.asked {
-				t.Errorf("the registry received %q", h.asked)
+			if len(h.requests) != test.requests {
+				t.Errorf("the registry received %q", h.requests)
 			}
 		})
 	}
@@ -137,17 +137,17 @@ func TestDigestIsReadOnce(t *testing.T) {
 	}
 	all.Wait()
 	configurations := 0
-	for _, path := range h.asked {
+	for _, path := range h.requests {
 		if strings.Contains(path, "/blobs/") {
 			configurations++
 		}
 	}
 	if configurations != 1 {
-		t.Errorf("the registry received %q", h.asked)
+		t.Errorf("the registry received %q", h.requests)
 	}
-	h.asked = nil
-	if _, err := r.Read(t.Context(), images[4]); err != nil || len(h.asked) != 0 {
-		t.Errorf("for a cached digest, the registry received %q (%v)", h.asked, err)
+	h.requests = nil
+	if _, err := r.Read(t.Context(), images[4]); err != nil || len(h.requests) != 0 {
+		t.Errorf("for a cached digest, the registry received %q (%v)", h.requests, err)
 	}
 }
 
@@ -230,8 +230,8 @@ func FuzzRead(f *testing.F) {
 // names.
 func TestNamesAreAbsolute(t *testing.T) {
 	dial := Guard{}.Dial()
-	asks := net.DefaultResolver
-	defer func() { net.DefaultResolver = asks }()
+	resolver := net.DefaultResolver
+	defer func() { net.DefaultResolver = resolver }()
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no DNS in this test") }}
 	named := Guard{Allowed: []string{"registry", "mirror.corp.test"}, Proxies: []string{"proxy:443"}}.Dial()
 	for _, c := range []struct {

@@ -94,7 +94,7 @@ func TestRecreatedBindingIsDetected(t *testing.T) {
 				t.Errorf("found %q (%v), want %q", finding, err, want)
 			}
 		}
-		heard := func() (n int) {
+		notifications := func() (n int) {
 			for len(p.Changed) > 0 {
 				<-p.Changed
 				n++
@@ -107,11 +107,11 @@ func TestRecreatedBindingIsDetected(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(maxFindingAge)
-		heard()
+		notifications()
 		checkNow("not found")
 		time.Sleep(maxFindingAge)
 		checkNow("not found")
-		if n := heard(); n != 1 || len(recorder.Events) != 1 {
+		if n := notifications(); n != 1 || len(recorder.Events) != 1 {
 			t.Errorf("got %d notifications and events %q; want one", n, recorder.Events)
 		}
 		lost.ResourceVersion = ""
@@ -120,7 +120,7 @@ func TestRecreatedBindingIsDetected(t *testing.T) {
 		}
 		time.Sleep(maxFindingAge)
 		checkNow("")
-		if n := heard(); n != 1 {
+		if n := notifications(); n != 1 {
 			t.Errorf("got %d notifications after the policy returned, want one", n)
 		}
 	})

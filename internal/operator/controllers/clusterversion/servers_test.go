@@ -133,28 +133,28 @@ func TestServersBehindOneAddress(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).Build()
 	synctest.Test(t, func(t *testing.T) {
 		servers := clusterversion.NewServers(c, &rest.Config{Host: s.URL})
-		look := func() []string {
+		query := func() []string {
 			time.Sleep(30 * time.Second)
 			return servers.Versions(t.Context())
 		}
 		for range 2 {
-			look()
+			query()
 		}
 		both := []string{"v1.34.3", "v1.35.0"}
 		for n := range 20 {
-			if got := look(); !slices.Equal(got, both) {
+			if got := query(); !slices.Equal(got, both) {
 				t.Errorf("query %d: the versions are %q, want %q", n, got, both)
 			}
 		}
 		replaced.Store(1)
 		began := time.Now()
 		for time.Since(began) < 9*time.Minute {
-			if got := look(); !slices.Contains(got, "v1.34.3") {
+			if got := query(); !slices.Contains(got, "v1.34.3") {
 				t.Fatalf("the old server was forgotten %s after its last answer", time.Since(began))
 			}
 		}
 		time.Sleep(time.Minute)
-		if got := look(); !slices.Equal(got, both[1:]) {
+		if got := query(); !slices.Equal(got, both[1:]) {
 			t.Errorf("ten minutes after the old server was replaced, the versions are %q", got)
 		}
 	})

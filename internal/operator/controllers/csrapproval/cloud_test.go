@@ -37,8 +37,8 @@ func TestCloudNamesNeedMachineOrUserConfirmation(t *testing.T) {
 		"something that is no name": {name, published{"win-a": {"*." + name, "", "a b"}}, nil, false},
 		"all names below one":       {"*.internal", published{"win-a": {"*.internal"}}, []string{"*.internal"}, false},
 	}
-	for who, test := range tests {
-		t.Run(who, func(t *testing.T) {
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
 			request := servingRequest(t)
 			request.Spec.Request = controllertest.CertificateRequest(t, "system:node:win-a", test.asksFor)
 			approver, c, recorder := approvers(t, request, func(client.Client) {})

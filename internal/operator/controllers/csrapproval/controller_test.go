@@ -75,18 +75,18 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 
 // On OpenShift, the cluster's own approver handles the requests of Machines' kubelets too.
 func TestOtherApproverCausesNoError(t *testing.T) {
-	const theirs = "NodeCSRApprove"
+	const otherApprover = "NodeCSRApprove"
 	byThem := func(c client.Client) {
 		var now certificatesv1.CertificateSigningRequest
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &now); err != nil {
 			t.Fatal(err)
 		}
-		now.Status.Conditions = append(now.Status.Conditions, approval(theirs))
+		now.Status.Conditions = append(now.Status.Conditions, approval(otherApprover))
 		if err := c.Status().Update(t.Context(), &now); err != nil {
 			t.Fatal(err)
 		}
 	}
-	nobody := func(client.Client) {}
+	unchanged := func(client.Client) {}
 	labeled := func(c client.Client) {
 		var now certificatesv1.CertificateSigningRequest
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &now); err != nil {
@@ -100,7 +100,7 @@ func TestOtherApproverCausesNoError(t *testing.T) {
 		}
 	}
 	before := servingRequest(t)
-	before.Status.Conditions = append(before.Status.Conditions, approval(theirs))
+	before.Status.Conditions = append(before.Status.Conditions, approval(otherApprover))
 	denied := servingRequest(t)
 	denied.Status.Conditions = append(denied.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Denied"})
 	for name, test := range map[string]struct {
@@ -108,11 +108,11 @@ func TestOtherApproverCausesNoError(t *testing.T) {
 		meanwhile func(client.Client)
 		reason    string // of the only condition
 	}{
-		"ours alone":                      {servingRequest(t), nobody, api.ApprovalReason},
-		"theirs came before":              {before, nobody, theirs},
-		"theirs came in between":          {servingRequest(t), byThem, theirs},
+		"ours alone":                      {servingRequest(t), unchanged, api.ApprovalReason},
+		"theirs came before":              {before, unchanged, otherApprover},
+		"theirs came in between":          {servingRequest(t), byThem, otherApprover},
 		"somebody changed something else": {servingRequest(t), labeled, api.ApprovalReason},
-		"somebody denied it":              {denied, nobody, "Denied"},
+		"somebody denied it":              {denied, unchanged, "Denied"},
 		"it was taken back": {servingRequest(t), func(c client.Client) {
 			_ = c.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"}})
 		}, ""},

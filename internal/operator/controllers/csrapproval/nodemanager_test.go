@@ -15,12 +15,12 @@ import (
 
 // declared reports service cloud-node-manager as published or not, or returns an error.
 type declared struct {
-	is  bool
-	err error
+	want bool
+	err  error
 }
 
 func (d declared) Declares(_ context.Context, service string) (bool, error) {
-	return d.is && service == "cloud-node-manager", d.err
+	return d.result && service == "cloud-node-manager", d.err
 }
 
 // TestNodeManagerIdentityRequiresDeclaredService: WICD of win-a requests the identity.
@@ -29,9 +29,9 @@ func TestNodeManagerIdentityRequiresDeclaredService(t *testing.T) {
 		settings         declared
 		approved, failed bool
 	}{
-		"nodes run it":        {declared{is: true}, true, false},
+		"nodes run it":        {declared{result: true}, true, false},
 		"nodes do not run it": {declared{}, false, false},
-		"nobody can tell":     {declared{is: true, err: errors.New("away")}, false, true},
+		"nobody can tell":     {declared{result: true, err: errors.New("away")}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := servingRequest(t)

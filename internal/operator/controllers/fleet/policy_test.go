@@ -90,7 +90,7 @@ func TestEstimate(t *testing.T) {
 	host := func(version string, ago time.Duration) rollout.Host {
 		return rollout.Host{Node: &rollout.Node{Version: version}, Since: now.Add(-ago)}
 	}
-	came := func(minutes ...int) (list []rollout.Host) {
+	arrivals := func(minutes ...int) (list []rollout.Host) {
 		for _, m := range minutes {
 			list = append(list, host("2", time.Duration(m)*time.Minute))
 		}
@@ -111,15 +111,15 @@ func TestEstimate(t *testing.T) {
 		started *metav1.Time
 		left    time.Duration // zero if unknown
 	}{
-		{"nothing goes on", came(60, 30), 4, nil, nil, 0},
-		{"a restart is no rollout", append(came(60, 30), restarts), 4, nil, nil, 0},
+		{"nothing goes on", arrivals(60, 30), 4, nil, nil, 0},
+		{"a restart is no rollout", append(arrivals(60, 30), restarts), 4, nil, nil, 0},
 		{"the first one goes", []rollout.Host{underWay}, 4, nil, &began, 0},
 		{"the first of two that go", []rollout.Host{underWay, earlier, underWay}, 4, nil, &hourAgo, 0},
-		{"those that were there before say nothing", append(came(60, 30), underWay), 4, nil, &began, 0},
-		{"one is too few", append(came(60), underWay), 4, &hourAgo, &hourAgo, 0},
-		{"as long as those before", append(came(60, 30), underWay), 4, &hourAgo, &hourAgo, time.Hour},
-		{"half of them in an hour", append(came(60, 45, 30, 15), underWay), 8, &hourAgo, &hourAgo, time.Hour},
-		{"all are there", append(came(60, 30), underWay), 2, &hourAgo, &hourAgo, 0},
+		{"those that were there before say nothing", append(arrivals(60, 30), underWay), 4, nil, &began, 0},
+		{"one is too few", append(arrivals(60), underWay), 4, &hourAgo, &hourAgo, 0},
+		{"as long as those before", append(arrivals(60, 30), underWay), 4, &hourAgo, &hourAgo, time.Hour},
+		{"half of them in an hour", append(arrivals(60, 45, 30, 15), underWay), 8, &hourAgo, &hourAgo, time.Hour},
+		{"all are there", append(arrivals(60, 30), underWay), 2, &hourAgo, &hourAgo, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := fleetSeen{Fleet: rollout.Fleet{Hosts: test.hosts, Now: now}, config: &v1alpha1.WindowsConfig{}}
@@ -161,8 +161,8 @@ func TestVersionDisruption(t *testing.T) {
 	others := controllertest.PublishedFor(t, "2", as) // their publisher claims no disruption
 	others.Data = controllertest.SignedBy(t, 1, others.Name, desired.Unsigned(others.Data))
 	for name, test := range map[string]struct {
-		is   *corev1.ConfigMap
-		want v1alpha1.PlanDisruption
+		current *corev1.ConfigMap
+		want    v1alpha1.PlanDisruption
 	}{
 		"another operator, the same programs": {controllertest.PublishedFor(t, "2", as), v1alpha1.DisruptionNone},
 		"another exporter":                    {controllertest.PublishedFor(t, "2", program("windows_exporter.exe")), v1alpha1.DisruptionRestart},
@@ -172,7 +172,7 @@ func TestVersionDisruption(t *testing.T) {
 		"what somebody else published":        {others, v1alpha1.DisruptionDrain},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := compareVersions(controllertest.PublishedFor(t, "1", as), test.is, controllertest.SigningKey(0)); got != test.want {
+			if got := compareVersions(controllertest.PublishedFor(t, "1", as), test.current, controllertest.SigningKey(0)); got != test.want {
 				t.Errorf("it costs %s, want %s", got, test.want)
 			}
 		})

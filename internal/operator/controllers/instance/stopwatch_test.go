@@ -17,24 +17,24 @@ func TestStepsAreTimedByMonotonicClock(t *testing.T) {
 	step := func(name v1alpha1.MaintenanceStep, since time.Duration) v1alpha1.Maintenance {
 		return v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Step: name, StepStartedAt: metav1.NewTime(time.Now().Add(-since))}
 	}
-	is := func(what string, m v1alpha1.Maintenance, want time.Duration) {
+	expect := func(when string, m v1alpha1.Maintenance, want time.Duration) {
 		t.Helper()
 		if ran := w.elapsed(id, m, time.Hour); ran.Round(time.Second) != want {
-			t.Errorf("%s: elapsed %s, want %s", what, ran, want)
+			t.Errorf("%s: elapsed %s, want %s", when, ran, want)
 		}
 	}
 	verify := step(v1alpha1.MaintenanceVerify, 0)
 	w.start(id, verify)
 	uptime = time.Minute
-	is("after a minute", verify, time.Minute)
-	is("after a jump ahead", step(v1alpha1.MaintenanceVerify, 5*time.Hour), time.Minute)
-	is("after a jump back", step(v1alpha1.MaintenanceVerify, -5*time.Hour), time.Minute)
-	is("seen for the first time, as after a restart,", step(v1alpha1.MaintenanceDrain, 10*time.Minute), 10*time.Minute)
+	expect("after a minute", verify, time.Minute)
+	expect("after a jump ahead", step(v1alpha1.MaintenanceVerify, 5*time.Hour), time.Minute)
+	expect("after a jump back", step(v1alpha1.MaintenanceVerify, -5*time.Hour), time.Minute)
+	expect("seen for the first time, as after a restart,", step(v1alpha1.MaintenanceDrain, 10*time.Minute), 10*time.Minute)
 	uptime += time.Minute
-	is("and a minute later", step(v1alpha1.MaintenanceDrain, 10*time.Minute), 11*time.Minute)
-	is("seen for the first time after a jump", step(v1alpha1.MaintenanceAct, 5*time.Hour), 30*time.Minute)
+	expect("and a minute later", step(v1alpha1.MaintenanceDrain, 10*time.Minute), 11*time.Minute)
+	expect("seen for the first time after a jump", step(v1alpha1.MaintenanceAct, 5*time.Hour), 30*time.Minute)
 	w.start(id, step(v1alpha1.MaintenanceAct, 5*time.Hour))
-	is("when it began anew", step(v1alpha1.MaintenanceAct, 5*time.Hour), 0)
+	expect("when it began anew", step(v1alpha1.MaintenanceAct, 5*time.Hour), 0)
 	w.forget(id)
 	if len(w.laps) > 0 {
 		t.Error("an ended maintenance is still recorded")

@@ -32,7 +32,7 @@ func TestNodeOwnershipIsDecidedAtCreation(t *testing.T) {
 		n.Labels[api.LabelOSID] = "Windows"
 		return n
 	}
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		created    ctrlevent.CreateEvent
 		remembered types.UID
 		deleted    bool
@@ -47,7 +47,7 @@ func TestNodeOwnershipIsDecidedAtCreation(t *testing.T) {
 		"by the host, which was remembered":             {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "u1", false, nodestate.Own},
 		"and gone":                                      {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "", true, nodestate.Own},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			i := controllertest.Instance("win-1", "User", "", "10.0.0.1")
 			i.Status.Hostname, i.Status.NodeIP = "pool-7", "10.0.0.1"
 			if test.remembered != "" {

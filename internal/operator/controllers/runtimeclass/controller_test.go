@@ -305,22 +305,22 @@ func TestUnusedRuntimeClassIsDeleted(t *testing.T) {
 }
 
 func TestOnlyCapabilityChangesTriggerReconcile(t *testing.T) {
-	looks := capabilityChanged()
+	changed := capabilityChanged()
 	before, got := node("a", "10.0.20348.1"), node("a", "10.0.20348.1")
 	got.Labels["x"] = "y"
-	if looks.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) {
+	if changed.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) {
 		t.Error("a changed label of a Node triggers a reconcile")
 	}
 	got.Labels[api.LabelHyperV] = "true"
-	if !looks.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) {
+	if !changed.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) {
 		t.Error("Hyper-V on a node triggers no reconcile")
 	}
 	delete(got.Labels, api.LabelHyperV)
 	got.Status.NodeInfo.KernelVersion = "10.0.26100.1"
-	if !looks.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) || !looks.Create(event.CreateEvent{Object: before}) {
+	if !changed.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: got}) || !changed.Create(event.CreateEvent{Object: before}) {
 		t.Error("a new build triggers no reconcile")
 	}
-	if looks.Create(event.CreateEvent{Object: &corev1.Node{}}) {
+	if changed.Create(event.CreateEvent{Object: &corev1.Node{}}) {
 		t.Error("a Linux node triggers a reconcile")
 	}
 }

@@ -88,7 +88,7 @@ func TestInvalidNetworkIsReportedNotPublished(t *testing.T) {
 
 func TestNetworkChangeRetriesWaitingHosts(t *testing.T) {
 	o := NewClusterCache()
-	heard := func() bool {
+	notified := func() bool {
 		select {
 		case <-o.Changed:
 			return true
@@ -99,8 +99,8 @@ func TestNetworkChangeRetriesWaitingHosts(t *testing.T) {
 	ovn := v1alpha1.WindowsConfigSpec{Network: v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}}
 	overlap := fmt.Errorf("reading: %w", &desired.NetworkError{Reason: api.ReasonNetworksOverlap, Message: "overlap"})
 	for n, step := range []struct {
-		err          error
-		heard, known bool
+		err             error
+		notified, known bool
 	}{
 		{nil, false, true}, // no host has waited
 		{overlap, true, false},
@@ -112,7 +112,7 @@ func TestNetworkChangeRetriesWaitingHosts(t *testing.T) {
 		{nil, false, true},
 	} {
 		o.record(ovn, desired.Cluster{Network: desired.ClusterNetwork{VXLANPort: 9898}}, step.err)
-		if got := heard(); got != step.heard {
+		if got := notified(); got != step.notified {
 			t.Errorf("step %d: notified is %t", n+1, got)
 		}
 		if _, known := o.Get(ovn); known != step.known {
@@ -121,7 +121,7 @@ func TestNetworkChangeRetriesWaitingHosts(t *testing.T) {
 	}
 	o.record(ovn, desired.Cluster{}, overlap)
 	o.record(ovn, desired.Cluster{}, nil) // without a receiver
-	for what, change := range map[string]func(*v1alpha1.WindowsConfigSpec){
+	for field, change := range map[string]func(*v1alpha1.WindowsConfigSpec){
 		"network provider": func(c *v1alpha1.WindowsConfigSpec) { c.Network.Provider = v1alpha1.NetworkFlannel },
 		"API server":       func(c *v1alpha1.WindowsConfigSpec) { c.Cluster.APIServer = "api.example.com:6443" },
 		"DNS server":       func(c *v1alpha1.WindowsConfigSpec) { c.Network.DNS.Servers = []string{"10.0.0.10"} },
@@ -130,7 +130,7 @@ func TestNetworkChangeRetriesWaitingHosts(t *testing.T) {
 		other := *ovn.DeepCopy()
 		change(&other)
 		if n, known := o.Get(other); known {
-			t.Errorf("for another %s, %+v is cached", what, n)
+			t.Errorf("for another %s, %+v is cached", field, n)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestPreviouslyPublishedKeysRetire(t *testing.T) {
 	renamed := func(cm *corev1.ConfigMap) *corev1.ConfigMap { cm.Name += "-of-before"; return cm }
 	for name, test := range map[string]struct {
 		secret              *corev1.Secret
-		was                 []*corev1.ConfigMap
+		published           []*corev1.ConfigMap
 		authorized, retired []string
 	}{
 		"the first key":                  {keySecret(t, controllertest.SSHKey(t, 1)), nil, list(line(1)), nil},
@@ -66,7 +66,7 @@ func TestPreviouslyPublishedKeysRetire(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, cm := range test.was {
+			for _, cm := range test.published {
 				if err := c.Client.Create(t.Context(), cm.DeepCopy()); err != nil {
 					t.Fatal(err)
 				}
@@ -78,7 +78,7 @@ func TestPreviouslyPublishedKeysRetire(t *testing.T) {
 			if !slices.Equal(node.AuthorizedKeys, test.authorized) || !slices.Equal(node.RetiredKeys, slices.Sorted(slices.Values(test.retired))) {
 				t.Errorf("hosts let in %q and drop %q, want %q and %q", node.AuthorizedKeys, node.RetiredKeys, test.authorized, test.retired)
 			}
-			for _, cm := range test.was {
+			for _, cm := range test.published {
 				expectNotAdopted(t, c, cm)
 			}
 		})

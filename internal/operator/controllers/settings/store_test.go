@@ -22,22 +22,22 @@ func TestServicesOfAnyPublishedVersionAreDeclared(t *testing.T) {
 		data := map[string]string{"services": services}
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: controllertest.SignedBy(t, key, name, data)}
 	}
-	const has, hasNot = `[{"name":"kubelet"},{"name":"cloud-node-manager"}]`, `[{"name":"kubelet"}]`
-	unsigned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "windows-services-1"}, Data: map[string]string{"services": has}}
-	renamed := published("ns", "windows-services-1", has, 0)
+	const with, without = `[{"name":"kubelet"},{"name":"cloud-node-manager"}]`, `[{"name":"kubelet"}]`
+	unsigned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "windows-services-1"}, Data: map[string]string{"services": with}}
+	renamed := published("ns", "windows-services-1", with, 0)
 	renamed.Name = "windows-services-2"
 	for name, test := range map[string]struct {
 		objects []client.Object
 		want    bool
 	}{
 		"nothing is published":    {nil, false},
-		"none has it":             {[]client.Object{published("ns", "windows-services-1", hasNot, 0)}, false},
-		"one of two has it":       {[]client.Object{published("ns", "windows-services-1", hasNot, 0), published("ns", "windows-services-2", has, 0)}, true},
-		"in another namespace":    {[]client.Object{published("other", "windows-services-1", has, 0)}, false},
-		"in another ConfigMap":    {[]client.Object{published("ns", "services", has, 0)}, false},
+		"none has it":             {[]client.Object{published("ns", "windows-services-1", without, 0)}, false},
+		"one of two has it":       {[]client.Object{published("ns", "windows-services-1", without, 0), published("ns", "windows-services-2", with, 0)}, true},
+		"in another namespace":    {[]client.Object{published("other", "windows-services-1", with, 0)}, false},
+		"in another ConfigMap":    {[]client.Object{published("ns", "services", with, 0)}, false},
 		"not JSON":                {[]client.Object{published("ns", "windows-services-1", "cloud-node-manager", 0)}, false},
 		"not signed":              {[]client.Object{unsigned}, false},
-		"signed with another key": {[]client.Object{published("ns", "windows-services-1", has, 1)}, false},
+		"signed with another key": {[]client.Object{published("ns", "windows-services-1", with, 1)}, false},
 		"signed for another name": {[]client.Object{renamed}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestServicesOfAnyPublishedVersionAreDeclared(t *testing.T) {
 			}
 		})
 	}
-	c := fake.NewClientBuilder().WithObjects(published("ns", "windows-services-1", has, 0)).Build()
+	c := fake.NewClientBuilder().WithObjects(published("ns", "windows-services-1", with, 0)).Build()
 	if got, err := NewStore(c, c, "ns").Declares(t.Context(), desired.NodeManagerService); err != nil || got {
 		t.Errorf("without a key: declared: %v (%v), want false", got, err)
 	}

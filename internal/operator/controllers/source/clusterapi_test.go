@@ -150,8 +150,8 @@ func TestMachineNamesAreReserved(t *testing.T) {
 		"win-a":        {"openshift-cluster-api/win-a", ""}, // the same Machine in the other API
 		"web-1":        {"", ""},
 	} {
-		if who := w.machineAPI.Hosts.NamedByAny(t.Context(), name, test.requester); who != test.want {
-			t.Errorf("%s belongs to %q, want %q", name, who, test.want)
+		if holder := w.machineAPI.Hosts.NamedByAny(t.Context(), name, test.requester); holder != test.want {
+			t.Errorf("%s belongs to %q, want %q", name, holder, test.want)
 		}
 	}
 }

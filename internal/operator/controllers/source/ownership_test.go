@@ -143,18 +143,18 @@ func TestUnansweredNamesDoNotDelayOthers(t *testing.T) {
 			w := newSources(t, users, removed, changed)
 			resolver := w.configMap.Hosts.Resolver
 			var mu sync.Mutex
-			most, asking := 0, 0 // guarded by mu
+			most, lookingUp := 0, 0 // guarded by mu
 			resolver.dns = func(ctx context.Context, _, name string) ([]netip.Addr, error) {
 				if !strings.HasPrefix(name, "silent") {
 					return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil
 				}
 				mu.Lock()
-				asking++
-				most = max(most, asking)
+				lookingUp++
+				most = max(most, lookingUp)
 				mu.Unlock()
 				<-ctx.Done()
 				mu.Lock()
-				asking--
+				lookingUp--
 				mu.Unlock()
 				return nil, context.Cause(ctx)
 			}

@@ -70,7 +70,7 @@ func (h *attackedHost) instanceName() string {
 func (h *attackedHost) announceHonestly() {
 	w := h.w
 	h.announced = true
-	w.say("%s is announced by %s, its key is known: %v", h.name, h.how, h.isKnown)
+	w.record("%s is announced by %s, its key is known: %v", h.name, h.how, h.isKnown)
 	switch h.how {
 	case "machine":
 		w.put(machineOf(machinesNamespace, h.name, ownCluster, h.address))
@@ -117,7 +117,7 @@ func (h *attackedHost) goOnHonestly() {
 	case h.version == "":
 	case h.unheard: // no identity yet
 		if h.token != h.askedWith {
-			h.request, h.askedWith = h.w.ask(h.name, bootstrapOf(h.token), clientRequest("system:node:", h.name)), h.token
+			h.request, h.askedWith = h.w.createRequest(h.name, bootstrapOf(h.token), clientRequest("system:node:", h.name)), h.token
 		}
 		h.unheard = !h.w.isApproved(h.request)
 	}
@@ -125,7 +125,7 @@ func (h *attackedHost) goOnHonestly() {
 	h.storyHost.goOn()
 	if h.registrations > former {
 		h.w.met(h.w.node(h.name), h.name)
-		h.request = h.w.ask(h.name, kubeletOf(h.name), servingRequest(h.name, h.name, h.address))
+		h.request = h.w.createRequest(h.name, kubeletOf(h.name), servingRequest(h.name, h.name, h.address))
 	}
 	if h.registrations > 0 && !h.isServing {
 		h.isServing = h.w.isApproved(h.request)

@@ -228,13 +228,13 @@ func (l *liarHost) act() {
 	switch {
 	case l.since.IsZero():
 		if _, leaves := w.cache.objects["WindowsInstance"][controllertest.Key(l.place)]; !leaves && l.liar.Chance(0.1) {
-			w.say("%s is announced at %s", l.name, l.place)
+			w.record("%s is announced at %s", l.name, l.place)
 			l.since, l.gained = time.Now(), map[string]bool{}
 			w.announceEntry(l.place)
 		}
 		return
 	case l.liar.Chance(0.003): // its user gives up, and retries later
-		w.say("%s is not announced any more", l.name)
+		w.record("%s is not announced any more", l.name)
 		delete(w.entries, l.place)
 		w.putEntries()
 		l.since = time.Time{}
@@ -254,9 +254,9 @@ func (l *liarHost) askForSomething() {
 	if l.liar.Chance(0.3) {
 		last = l.handed[l.liar.IntN(len(l.handed))]
 	}
-	who, node := bootstrapOf(last.token), last.node
+	user, node := bootstrapOf(last.token), last.node
 	if l.identity != "" && l.liar.Chance(0.5) {
-		who, node = []requester{kubeletOf(l.identity), wicdOf(l.identity)}[l.liar.IntN(2)], l.identity
+		user, node = []requester{kubeletOf(l.identity), wicdOf(l.identity)}[l.liar.IntN(2)], l.identity
 	}
 	name, addresses := node, []string{last.address}
 	if l.liar.Chance(0.2) {
@@ -280,7 +280,7 @@ func (l *liarHost) askForSomething() {
 			wanted = lie
 		}
 	}
-	l.requests = append(l.requests, l.w.ask(l.name, who, wanted))
+	l.requests = append(l.requests, l.w.createRequest(l.name, user, wanted))
 	if len(l.requests) > pendingRequests { // as if the cluster had removed older ones
 		if old := l.requests[0]; !l.w.isApproved(old) {
 			l.w.drop("CertificateSigningRequest", client.ObjectKey{Name: old})
@@ -335,6 +335,6 @@ func (l *liarHost) registerNode() {
 	w.must(w.client.Create(w.ctx, node))
 	node.Status = status
 	w.must(w.client.Status().Update(w.ctx, node))
-	w.say("%s registers Node %s", l.name, node.Name)
+	w.record("%s registers Node %s", l.name, node.Name)
 	w.met(w.node(node.Name), l.name)
 }

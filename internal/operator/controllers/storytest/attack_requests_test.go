@@ -75,7 +75,7 @@ func requestFor(name, group string, dnsNames, addresses []string) []byte {
 }
 
 // ask creates a certificate request for a host and returns its name. The API server sets the user.
-func (w *attackWorld) ask(host string, as requester, wanted certificatesv1.CertificateSigningRequestSpec) string {
+func (w *attackWorld) createRequest(host string, as requester, wanted certificatesv1.CertificateSigningRequestSpec) string {
 	w.made++
 	name := fmt.Sprintf("csr-%d", w.made)
 	wanted.Username, wanted.Groups, wanted.Extra, wanted.UID = as.user, as.groups, as.extra, ""
@@ -108,42 +108,42 @@ func (w *attackWorld) approve(request *certificatesv1.CertificateSigningRequest)
 // checkApproved checks that a host gets only its own identity, names and addresses.
 func (w *attackWorld) checkApproved(request *certificatesv1.CertificateSigningRequest) {
 	w.mu.Lock()
-	who := w.asked[request.Name]
+	requested := w.asked[request.Name]
 	w.mu.Unlock()
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil {
-		w.breach(attackIdentity, "%s gets a certificate for what is no request", who)
+		w.breach(attackIdentity, "%s gets a certificate for what is no request", requested)
 		return
 	}
 	cert, err := x509.ParseCertificateRequest(block.Bytes)
 	w.must(err)
 	node := strings.TrimPrefix(strings.TrimPrefix(cert.Subject.CommonName, "system:node:"), api.WICDUserPrefix)
-	w.say("%s gets a certificate of %s for %s %v %v", who, request.Spec.SignerName, cert.Subject.CommonName, cert.DNSNames, cert.IPAddresses)
-	own, address, place := who, "", ""
+	w.record("%s gets a certificate of %s for %s %v %v", requested, request.Spec.SignerName, cert.Subject.CommonName, cert.DNSNames, cert.IPAddresses)
+	own, address, place := requested, "", ""
 	for _, h := range w.honest {
 		switch h.name {
-		case who:
+		case requested:
 			address, place = h.address, h.place()
 		case node:
-			w.breach(attackIdentity, "%s gets the identity of %s", who, node)
+			w.breach(attackIdentity, "%s gets the identity of %s", requested, node)
 		}
 	}
 	for _, l := range w.liars {
-		if l.name == who {
+		if l.name == requested {
 			own, address, place = w.identityOf(l, node, request), l.address, l.place
 		}
 	}
 	if node != own {
-		w.breach(attackIdentity, "%s gets a certificate for %s; its own name is %s", who, cert.Subject.CommonName, own)
+		w.breach(attackIdentity, "%s gets a certificate for %s; its own name is %s", requested, cert.Subject.CommonName, own)
 	}
 	for _, name := range cert.DNSNames {
 		if !strings.EqualFold(name, own) && !strings.EqualFold(name, place) {
-			w.breach(attackIdentity, "%s, which is %s, gets a certificate for the name %s", who, place, name)
+			w.breach(attackIdentity, "%s, which is %s, gets a certificate for the name %s", requested, place, name)
 		}
 	}
 	for _, ip := range cert.IPAddresses {
 		if ip.String() != address {
-			w.breach(attackIdentity, "%s gets a certificate for the address %s; its own is %s", who, ip, address)
+			w.breach(attackIdentity, "%s gets a certificate for the address %s; its own is %s", requested, ip, address)
 		}
 	}
 }

@@ -245,7 +245,7 @@ func (w *attackWorld) checkNow() {
 		switch {
 		case late == "":
 			if !h.isReady {
-				w.say("%s is a Ready node", h.name)
+				w.record("%s is a Ready node", h.name)
 			}
 			h.isReady, h.missedAt = true, time.Time{}
 		case h.isReady && h.missedAt.IsZero():
@@ -287,7 +287,7 @@ func (w *attackWorld) checkAtTheEnd() {
 			w.breach(attackWrites, "the operator has written %s %d times in %.1f hours, and others have changed it %d times", name, n, hours, changes[name])
 		}
 	}
-	w.say("%d events; at most %d writes in %.1f hours, of %s, which others changed %d times", events, writes[most], hours, most, changes[most])
+	w.record("%d events; at most %d writes in %.1f hours, of %s, which others changed %d times", events, writes[most], hours, most, changes[most])
 	if float64(events) > eventsAnHour*hours {
 		w.breach(attackWrites, "%d events in %.1f hours", events, hours)
 	}

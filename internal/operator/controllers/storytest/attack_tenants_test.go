@@ -110,7 +110,7 @@ func (w *attackWorld) actAsTenants() {
 		name := fmt.Sprint("pool-", 1+w.rand.IntN(2))
 		if !w.hasNode(name) {
 			system := []string{"windows", "linux"}[w.rand.IntN(2)]
-			w.say("another machine registers Node %s, %s", name, system)
+			w.record("another machine registers Node %s, %s", name, system)
 			w.addOthers(name, system, fmt.Sprintf("10.98.%d.%d", w.rand.IntN(250), 1+w.rand.IntN(250)))
 		}
 	}

@@ -133,7 +133,7 @@ func (w *attackWorld) play() {
 	for end := time.Now().Add(attackFor); time.Now().Before(end); {
 		w.tickAll()
 	}
-	w.say("tenants remove what they made")
+	w.record("tenants remove what they made")
 	w.calm = true
 	w.dropAll("Service")
 	calm := time.Now()
@@ -179,7 +179,7 @@ func (w *attackWorld) breach(rule, format string, args ...any) {
 		return
 	}
 	w.broken[rule] = fmt.Sprintf(format, args...)
-	w.say("RULE %s IS BROKEN: %s", rule, w.broken[rule])
+	w.record("RULE %s IS BROKEN: %s", rule, w.broken[rule])
 	w.t.Errorf("rule %s: %s", rule, w.broken[rule])
 }
 

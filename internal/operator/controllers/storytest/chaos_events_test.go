@@ -33,7 +33,7 @@ func chaosEvents() []chaosEvent {
 		{"stuck pods", 0.4, (*chaosWorld).stickPod},
 		{"pending restarts", 0.4, (*chaosWorld).needRestart},
 		{"restarts of the operator", 2, func(w *chaosWorld, _ *chaosHost) {
-			w.say("the operator restarts")
+			w.record("the operator restarts")
 			w.startChaosOperator()
 		}},
 		{"an operator that crashes", 0.3, (*chaosWorld).crashOperator},
@@ -82,11 +82,11 @@ func (w *chaosWorld) silence(item *chaosHost) {
 	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h *chaosHost) bool { return h.silent })
 	for _, h := range hosts {
 		h.silent, h.sshCut = true, cut
-		w.say("%s is not heard for %s, SSH is cut: %v", h.name, d.Round(time.Second), cut)
+		w.record("%s is not heard for %s, SSH is cut: %v", h.name, d.Round(time.Second), cut)
 		w.later(d, func() {
 			if h.silent {
 				h.silent, h.sshCut, h.seenState = false, false, ""
-				w.say("%s is heard again", h.name)
+				w.record("%s is heard again", h.name)
 			}
 		})
 	}
@@ -98,11 +98,11 @@ func (w *chaosWorld) powerOff(h *chaosHost) {
 	}
 	d := w.while()
 	h.off = true
-	w.say("%s loses its power for %s", h.name, d.Round(time.Second))
+	w.record("%s loses its power for %s", h.name, d.Round(time.Second))
 	w.later(d, func() {
 		if h.off {
 			h.powerUp()
-			w.say("%s has power again", h.name)
+			w.record("%s has power again", h.name)
 		}
 	})
 }
@@ -127,7 +127,7 @@ func (w *chaosWorld) deleteNode(h *chaosHost) {
 	}
 	w.must(w.client.Delete(w.ctx, node.DeepCopy()))
 	h.userCordon = false
-	w.say("the Node of %s is deleted", h.name)
+	w.record("the Node of %s is deleted", h.name)
 }
 
 // changeNode patches a Node as kubectl does, and reports whether there is one.
@@ -147,7 +147,7 @@ func (w *chaosWorld) changeNode(h *chaosHost, change func(*corev1.Node)) bool {
 
 func (w *chaosWorld) removeAnnotation(h *chaosHost) {
 	if w.changeNode(h, func(n *corev1.Node) { delete(n.Annotations, api.AnnotationDesiredVersion) }) {
-		w.say("a user removes annotation desired-version of %s", h.name)
+		w.record("a user removes annotation desired-version of %s", h.name)
 	}
 }
 
@@ -158,8 +158,8 @@ func (w *chaosWorld) userAsksForRestart(h *chaosHost) {
 		}
 	}
 	if w.changeNode(h, func(n *corev1.Node) { n.Annotations[api.AnnotationReboot] = "" }) {
-		h.asks++
-		w.say("a user asks for a restart of %s", h.name)
+		h.annotated++
+		w.record("a user asks for a restart of %s", h.name)
 	}
 }
 
@@ -170,19 +170,19 @@ func (w *chaosWorld) userCordons(h *chaosHost) {
 	d := w.while()
 	w.changeNode(h, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	h.userCordon = true
-	w.say("a user cordons %s for %s", h.name, d.Round(time.Second))
+	w.record("a user cordons %s for %s", h.name, d.Round(time.Second))
 	w.later(d, func() {
 		if h.userCordon {
 			h.userCordon = false
 			w.changeNode(h, func(n *corev1.Node) { n.Spec.Unschedulable = false })
-			w.say("the user uncordons %s", h.name)
+			w.record("the user uncordons %s", h.name)
 		}
 	})
 }
 
 func (w *chaosWorld) kubeletDies(h *chaosHost) {
 	h.dies = chaosSpan{time.Now(), time.Now().Add(w.while())}
-	w.say("the kubelet of %s does not work for %s", h.name, time.Until(h.dies.until).Round(time.Second))
+	w.record("the kubelet of %s does not work for %s", h.name, time.Until(h.dies.until).Round(time.Second))
 }
 
 func (w *chaosWorld) blockBudget(*chaosHost) {
@@ -192,10 +192,10 @@ func (w *chaosWorld) blockBudget(*chaosHost) {
 	}
 	d := w.while()
 	a.blocked = true
-	w.say("the budget of %s allows nothing for %s", a.name, d.Round(time.Second))
+	w.record("the budget of %s allows nothing for %s", a.name, d.Round(time.Second))
 	w.later(d, func() {
 		a.blocked = false
-		w.say("the budget of %s allows something again", a.name)
+		w.record("the budget of %s allows something again", a.name)
 	})
 }
 
@@ -212,7 +212,7 @@ func (w *chaosWorld) stickPod(h *chaosHost) {
 	}
 	pod.Finalizers = append(pod.Finalizers, stuckFinalizer)
 	w.must(w.client.Update(w.ctx, pod))
-	w.say("pod %s on %s is held by a finalizer", pod.Name, h.name)
+	w.record("pod %s on %s is held by a finalizer", pod.Name, h.name)
 	name := pod.Name
 	w.later(w.while(), func() {
 		if o, found := w.cache.objects["Pod"][client.ObjectKey{Namespace: "default", Name: name}]; found {
@@ -230,7 +230,7 @@ func (w *chaosWorld) needRestart(h *chaosHost) {
 	}
 	h.episode++
 	h.pending, h.sticky = "Windows waits for a restart: updates are installed (Component Based Servicing)", w.chance(0.4)
-	w.say("Windows on %s waits for a restart, which a restart ends: %v", h.name, !h.sticky)
+	w.record("Windows on %s waits for a restart, which a restart ends: %v", h.name, !h.sticky)
 	if h.sticky {
 		w.later(w.between(2*time.Hour, 9*time.Hour), func() { h.pending, h.sticky = "", false })
 	}
@@ -243,7 +243,7 @@ func (w *chaosWorld) crashOperator(*chaosHost) {
 	}
 	d := w.between(time.Minute, 10*time.Minute)
 	w.crashes = true
-	w.say("the operator restarts again and again for %s", d.Round(time.Second))
+	w.record("the operator restarts again and again for %s", d.Round(time.Second))
 	w.later(d, func() { w.crashes = false })
 }
 
@@ -253,14 +253,14 @@ func (w *chaosWorld) failAPI(*chaosHost) {
 	}
 	d := w.while()
 	w.apiFails = 0.1 + w.rand.Float64()/5
-	w.say("%.0f%% of the operator's requests fail for %s", 100*w.apiFails, d.Round(time.Second))
+	w.record("%.0f%% of the operator's requests fail for %s", 100*w.apiFails, d.Round(time.Second))
 	w.later(d, func() { w.apiFails = 0 })
 }
 
 func (w *chaosWorld) breakConnections(*chaosHost) {
 	d := w.while()
 	w.sshFails = 0.1 + w.rand.Float64()/4
-	w.say("%.0f%% of the connections over SSH break for %s", 100*w.sshFails, d.Round(time.Second))
+	w.record("%.0f%% of the connections over SSH break for %s", 100*w.sshFails, d.Round(time.Second))
 	w.later(d, func() { w.sshFails = 0 })
 }
 
@@ -271,7 +271,7 @@ func (w *chaosWorld) deleteInstance(h *chaosHost) {
 		return
 	}
 	w.must(w.client.Delete(w.ctx, i.DeepCopy()))
-	w.say("the instance of %s is deleted", h.name)
+	w.record("the instance of %s is deleted", h.name)
 	w.later(w.while(), func() { h.comesBack = true })
 }
 
@@ -281,10 +281,10 @@ func (w *chaosWorld) pause(*chaosHost) {
 	}
 	d := w.while()
 	w.setPaused(true)
-	w.say("a user pauses the rollout for %s", d.Round(time.Second))
+	w.record("a user pauses the rollout for %s", d.Round(time.Second))
 	w.later(d, func() {
 		w.setPaused(false)
-		w.say("the rollout goes on")
+		w.record("the rollout goes on")
 	})
 }
 
@@ -295,13 +295,13 @@ func (w *chaosWorld) retryFailed() {
 		if i == nil || i.Status.Failure == nil {
 			continue
 		}
-		asks := i.DeepCopy()
-		if asks.Annotations == nil {
-			asks.Annotations = map[string]string{}
+		annotated := i.DeepCopy()
+		if annotated.Annotations == nil {
+			annotated.Annotations = map[string]string{}
 		}
-		asks.Annotations[api.AnnotationRetry] = "true"
-		w.must(w.client.Update(w.ctx, asks))
-		w.say("a user asks to retry on %s, where %s failed: %s", h.name, i.Status.Failure.Action, i.Status.Failure.Message)
+		annotated.Annotations[api.AnnotationRetry] = "true"
+		w.must(w.client.Update(w.ctx, annotated))
+		w.record("a user asks to retry on %s, where %s failed: %s", h.name, i.Status.Failure.Action, i.Status.Failure.Message)
 		if i.Status.Failure.Action == v1alpha1.ActionUpgrade {
 			h.refused = ""
 		}

@@ -115,7 +115,7 @@ func (h *chaosHost) goOn() {
 	h.windows.goOn(h.storyHost, h.restartWindows)
 	if h.comesBack && h.instanceSeen() == nil {
 		h.comesBack = false
-		h.w.say("%s is announced again", h.name)
+		h.w.record("%s is announced again", h.name)
 		h.w.announceHost(h)
 	}
 	if h.alive() && h.goesTo != "" && !time.Now().Before(h.goesAt) {
@@ -191,7 +191,7 @@ func (h *chaosHost) registerByChance() {
 	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = h.boot(), h.kubelet()
 	h.w.must(h.w.client.Status().Update(h.w.ctx, node))
 	h.userCordon = false
-	h.w.say("%s registers, with version %s", h.name, h.version)
+	h.w.record("%s registers, with version %s", h.name, h.version)
 }
 
 func later(a, b time.Time) time.Time {
@@ -235,15 +235,15 @@ func (h *chaosHost) reportByChance(node *corev1.Node) {
 
 // followOrder acts as WICD does on the Node's desired version.
 func (h *chaosHost) followOrder(node *corev1.Node) {
-	wants := node.Annotations[api.AnnotationDesiredVersion]
+	target := node.Annotations[api.AnnotationDesiredVersion]
 	switch {
-	case wants == "" || wants == h.version:
+	case target == "" || target == h.version:
 		h.goesTo, h.refused = "", ""
 		setConditionAt(node, api.ConditionUpdated, corev1.ConditionTrue, "", time.Now())
-	case wants != h.goesTo && wants != h.refused && h.trusts(wants) && h.obeys(node):
-		h.goesTo, h.goesAt = wants, time.Now().Add(h.w.between(15*time.Second, time.Minute))
-		h.checkTurn(wants)
-	case wants == h.refused:
+	case target != h.goesTo && target != h.refused && h.trusts(target) && h.obeys(node):
+		h.goesTo, h.goesAt = target, time.Now().Add(h.w.between(15*time.Second, time.Minute))
+		h.checkTurn(target)
+	case target == h.refused:
 		setConditionAt(node, api.ConditionUpdated, corev1.ConditionFalse, "service kubelet does not start: flag provided but not defined", time.Now())
 	}
 }
@@ -254,13 +254,13 @@ func (h *chaosHost) arriveByChance() {
 	isBad := f != nil && f.on[h.name]
 	h.seenState, h.registers = "", true
 	if isBad && f.kind == "refuses" {
-		h.w.say("%s went to %s in vain", h.name, h.goesTo)
+		h.w.record("%s went to %s in vain", h.name, h.goesTo)
 		h.refused, h.goesTo = h.goesTo, ""
 		return
 	}
 	h.hasVersion(h.goesTo)
 	h.goesTo, h.firstJoined = "", ""
-	h.w.say("%s has version %s", h.name, h.version)
+	h.w.record("%s has version %s", h.name, h.version)
 }
 
 // hasVersion sets the host's version, which may be faulty.

@@ -143,14 +143,14 @@ func (w *chaosWorld) patchesNode(node *corev1.Node, p client.Patch) {
 	case !some:
 	case cordon == true && !before.Spec.Unschedulable:
 		h.effect("cordon")
-		w.say("%s is cordoned", h.name)
+		w.record("%s is cordoned", h.name)
 	case cordon != true && before.Spec.Unschedulable:
-		w.say("%s is uncordoned", h.name)
+		w.record("%s is uncordoned", h.name)
 	}
-	m, wants := h.maintenance(), change.Metadata.Annotations[api.AnnotationDesiredVersion]
-	if m != nil && m.Action == v1alpha1.ActionUpgrade && wants != nil && *wants != h.version {
+	m, target := h.maintenance(), change.Metadata.Annotations[api.AnnotationDesiredVersion]
+	if m != nil && m.Action == v1alpha1.ActionUpgrade && target != nil && *target != h.version {
 		h.effect("order")
-		w.say("%s is told to go to %s", h.name, *wants)
+		w.record("%s is told to go to %s", h.name, *target)
 	}
 }
 
@@ -165,7 +165,7 @@ func (h *chaosHost) statusWritten(previous *v1alpha1.WindowsInstance) {
 	if before != nil && (now == nil || isNew) {
 		f := h.instanceSeen().Status.Failure
 		failed := f != nil && f.Action == before.Action && !f.At.Before(&before.StartedAt)
-		h.w.say("%s: %s ends, failed: %v", h.name, before.Action, failed)
+		h.w.record("%s: %s ends, failed: %v", h.name, before.Action, failed)
 		h.ended(failed)
 	}
 	if isNew {
@@ -290,7 +290,7 @@ func (w *chaosWorld) runInstance(id types.NamespacedName) {
 		w.due[id] = time.Now().Add(result.RequeueAfter)
 	}
 	if h := w.host(id.Name); h.instanceSeen() == nil && h.announced {
-		w.say("the instance of %s is gone", h.name)
+		w.record("the instance of %s is gone", h.name)
 		h.announced = false
 		h.ended(false)
 	}

@@ -161,7 +161,7 @@ func (w *chaosWorld) evicted(pod *corev1.Pod, how string) {
 	h := w.host(pod.Spec.NodeName)
 	m := h.maintenance()
 	w.evictions++
-	w.say("pod %s is %s from %s", pod.Name, how, h.name)
+	w.record("pod %s is %s from %s", pod.Name, how, h.name)
 	if m == nil || m.Step != v1alpha1.MaintenanceDrain {
 		w.breach(ruleCause, "pod %s is %s from %s, where no drain is under way: %+v", pod.Name, how, h.name, m)
 		return

@@ -137,7 +137,7 @@ func (w *chaosWorld) upgradeOperator() {
 	}
 	w.content = next
 	w.startChaosOperator()
-	w.say("the operator is upgraded; its version is %s now", w.version)
+	w.record("the operator is upgraded; its version is %s now", w.version)
 	if w.faults[w.version] != nil || !w.chance(0.5) {
 		return
 	}
@@ -149,5 +149,5 @@ func (w *chaosWorld) upgradeOperator() {
 		}
 	}
 	w.faults[w.version] = f
-	w.say("(it is bad: %s on %d hosts, %s after it came, for %s)", f.kind, len(f.on), f.delay.Round(time.Second), f.lasts.Round(time.Second))
+	w.record("(it is bad: %s on %d hosts, %s after it came, for %s)", f.kind, len(f.on), f.delay.Round(time.Second), f.lasts.Round(time.Second))
 }

@@ -122,7 +122,7 @@ func (w *chaosWorld) isPaused(at time.Time) bool {
 
 // begins is called when the operator records the start of an action.
 func (h *chaosHost) begins(m *v1alpha1.Maintenance) {
-	h.w.say("%s: %s begins: %s", h.name, m.Action, m.Message)
+	h.w.record("%s: %s begins: %s", h.name, m.Action, m.Message)
 	if h.w.isPaused(time.Now()) {
 		h.w.breach(rulePause, "%s: %s begins although the rollout is paused", h.name, m.Action)
 	}
@@ -143,8 +143,8 @@ func (h *chaosHost) checkCanary(version string) {
 	names := h.name
 	for _, o := range h.w.hosts {
 		m := o.maintenance()
-		goes := o.goesTo == version || m != nil && m.Action == v1alpha1.ActionUpgrade && m.Version == version
-		if o == h || !o.announced || o.version != version && !goes {
+		upgrading := o.goesTo == version || m != nil && m.Action == v1alpha1.ActionUpgrade && m.Version == version
+		if o == h || !o.announced || o.version != version && !upgrading {
 			continue
 		}
 		works := time.Since(o.healthyAt) <= stale+30*time.Second
@@ -173,7 +173,7 @@ func (h *chaosHost) checkTurn(version string) {
 		return
 	}
 	node := h.nodeSeen()
-	h.w.say("%s goes to %s without its turn", h.name, version)
+	h.w.record("%s goes to %s without its turn", h.name, version)
 	h.w.breach(ruleTurn, "%s goes from %s to %s; cordoned: %v, pods on it: %d, under way: %+v", h.name, h.version, version, node.Spec.Unschedulable, h.mustLeave(), m)
 }
 

@@ -52,7 +52,7 @@ func (c chaosConnection) Run(_ context.Context, command string, stdin io.Reader,
 
 // restart restarts Windows for the operator.
 func (h *chaosHost) restart() error {
-	h.w.say("%s restarts", h.name)
+	h.w.record("%s restarts", h.name)
 	h.effect("restart")
 	h.checkRestarts()
 	h.restartWindows()
@@ -71,14 +71,14 @@ func (h *chaosHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	h.checkJoin(r.Desired.Version)
 	isFirst := h.joined == 0
 	if h.version != r.Desired.Version {
-		h.w.say("%s joins with %s", h.name, r.Desired.Version)
+		h.w.record("%s joins with %s", h.name, r.Desired.Version)
 		h.hasVersion(r.Desired.Version)
 		h.firstJoined = ""
 		if isFirst {
 			h.firstJoined = r.Desired.Version
 		}
 	} else {
-		h.w.say("%s is joined again", h.name)
+		h.w.record("%s is joined again", h.name)
 	}
 	if h.dies.now() && h.w.chance(0.5) {
 		h.dies = chaosSpan{} // the join repairs it
@@ -91,7 +91,7 @@ func (h *chaosHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 // leave removes everything of the operator from the host.
 func (h *chaosHost) leave(wicdapi.LeaveRequest) (wicdapi.LeaveResult, error) {
 	h.effect("leave")
-	h.w.say("%s leaves", h.name)
+	h.w.record("%s leaves", h.name)
 	h.cluster, h.version, h.goesTo, h.staged, h.pending = "", "", "", false, ""
 	return wicdapi.LeaveResult{}, nil
 }

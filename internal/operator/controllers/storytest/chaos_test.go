@@ -183,7 +183,7 @@ func (w *chaosWorld) joinAll() {
 	}
 	w.lines, w.began = nil, time.Now()
 	w.evictions, w.needed, w.completed, w.restarts = 0, 0, 0, 0
-	w.say("policy: %s", w.policy())
+	w.record("policy: %s", w.policy())
 }
 
 // playHours plays random events and one upgrade, in some seeds two.
@@ -215,7 +215,7 @@ func (w *chaosWorld) nextChance() {
 // calmDown ends all failures.
 func (w *chaosWorld) calmDown() {
 	w.calm = true
-	w.say("everything works again, and users allow everything")
+	w.record("everything works again, and users allow everything")
 	for _, u := range w.undo {
 		u.do()
 	}
@@ -295,7 +295,7 @@ func (w *chaosWorld) breach(rule, format string, args ...any) {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
-	w.say("RULE %s IS BROKEN: %s", rule, text)
+	w.record("RULE %s IS BROKEN: %s", rule, text)
 	w.broken[rule] = &chaosBreach{line: len(w.lines), text: text}
 	w.t.Errorf("rule %s: %s", rule, text)
 }

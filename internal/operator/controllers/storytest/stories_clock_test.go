@@ -11,7 +11,7 @@ import (
 
 // A wall clock that jumps ahead makes earlier timestamps look older than they are. The upgrade must not fail because of that.
 func TestStoryClockJumpsWhileANodeIsVerified(t *testing.T) {
-	tell(t, "clock-jumps-while-verified", 2, atMost(1), func(s *story) {
+	runStory(t, "clock-jumps-while-verified", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		s.until("win-1 is verified", time.Hour, func() bool {
 			now := s.instance("win-1").Status.Maintenance
@@ -21,7 +21,7 @@ func TestStoryClockJumpsWhileANodeIsVerified(t *testing.T) {
 		i.Status.Maintenance.StepStartedAt = metav1.NewTime(i.Status.Maintenance.StepStartedAt.Add(-20 * time.Minute))
 		s.must(s.client.Status().Update(s.ctx, i))
 		s.hosts[0].goesAt = s.hosts[0].goesAt.Add(2 * time.Minute)
-		s.say("the operator's clock jumps by 20 minutes")
+		s.record("the operator's clock jumps by 20 minutes")
 		s.until("all have the version", time.Hour, func() bool {
 			if f := s.instance("win-1").Status.Failure; f != nil {
 				s.t.Fatalf("the upgrade failed: %+v", f)

@@ -17,12 +17,12 @@ func (s *story) initialize(name string) {
 	node := before.DeepCopy()
 	node.Spec.Taints, node.Spec.ProviderID = nil, "lab:///"+name
 	s.must(s.client.Patch(s.ctx, node, client.MergeFrom(before)))
-	s.say("the cloud initializes %s", name)
+	s.record("the cloud initializes %s", name)
 }
 
 // TestStoryCloudIsSlow: nothing changes on the Node of win-2 while its cloud is silent, and yet the delay is reported after join.CloudTimeout.
 func TestStoryCloudIsSlow(t *testing.T) {
-	tell(t, "cloud-is-slow", 2, atMost(1), func(s *story) {
+	runStory(t, "cloud-is-slow", 2, atMost(1), func(s *story) {
 		reason := func(name string) string { return kube.Condition(s.instance(name), api.ConditionReady).Reason }
 		s.hosts[0].ofCloud, s.hosts[1].ofCloud = true, true
 		s.announce(s.hosts...)

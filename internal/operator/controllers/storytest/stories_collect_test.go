@@ -22,7 +22,7 @@ func (s *story) askToCollect(instance, id string) {
 
 // A collect request on the instance reaches the Node even while other actions run on the host; a malicious name does not.
 func TestStoryCollect(t *testing.T) {
-	tell(t, "collect", 2, atMost(1), func(s *story) {
+	runStory(t, "collect", 2, atMost(1), func(s *story) {
 		asked := func(node string) string { return s.node(node).Annotations[api.AnnotationCollect] }
 		s.joined()
 		s.askToCollect("win-1", "case-1")

@@ -12,7 +12,7 @@ import (
 
 // A transfer may take an hour. Deleting the instance ends its join at once.
 func TestStoryDeletedInstanceEndsItsJoin(t *testing.T) {
-	tell(t, "deleted-during-transfer", 1, atMost(1), func(s *story) {
+	runStory(t, "deleted-during-transfer", 1, atMost(1), func(s *story) {
 		s.announce(s.hosts...)
 		_, err := s.settings.Reconcile(s.ctx, reconcile.Request{})
 		s.must(err)
@@ -30,7 +30,7 @@ func TestStoryDeletedInstanceEndsItsJoin(t *testing.T) {
 		}
 		before := s.instance("win-1")
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
-		s.say("win-1 is removed while it is sent content")
+		s.record("win-1 is removed while it is sent content")
 		s.instances.Deletions().Update(s.ctx, ctrlevent.UpdateEvent{ObjectOld: before, ObjectNew: s.instance("win-1")}, nil)
 		synctest.Wait()
 		select {

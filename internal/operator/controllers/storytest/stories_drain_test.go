@@ -26,7 +26,7 @@ func toleratesAll(pod *corev1.Pod) {
 // TestStoryPodsReturnDespiteCordon: the pod of a Deployment that tolerates every taint is replaced on the node from which it was evicted, and
 // is not evicted again.
 func TestStoryPodsReturnDespiteCordon(t *testing.T) {
-	tell(t, "pods-come-back", 2, atMost(1), func(s *story) {
+	runStory(t, "pods-come-back", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		s.addPod("win-1", "agent", of("agent"), toleratesAll)
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
@@ -40,7 +40,7 @@ func TestStoryPodsReturnDespiteCordon(t *testing.T) {
 func TestStoryPodDoesNotTerminate(t *testing.T) {
 	r := atMost(1)
 	r.Drain.Timeout, r.Drain.OnTimeout = "10m", v1alpha1.DrainForce
-	tell(t, "pod-does-not-end", 1, r, func(s *story) {
+	runStory(t, "pod-does-not-end", 1, r, func(s *story) {
 		s.joined()
 		s.addPod("win-1", "web", func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, "story/stuck") })
 		s.askForReboot("win-1")
@@ -51,7 +51,7 @@ func TestStoryPodDoesNotTerminate(t *testing.T) {
 // TestStorySettle: a node is drained once the pods of the previous one are Ready elsewhere, or after two minutes
 // (https://github.com/Azure/AKS/issues/1293).
 func TestStorySettle(t *testing.T) {
-	tell(t, "settle", 3, atMost(1), func(s *story) {
+	runStory(t, "settle", 3, atMost(1), func(s *story) {
 		s.settled(0)
 		s.addPod("win-1", "quick", of("quick"))
 		s.addPod("win-2", "slow", of("slow")) // its replacements never become Ready
@@ -63,7 +63,7 @@ func TestStorySettle(t *testing.T) {
 func TestStorySettleTimeIsConfigurable(t *testing.T) {
 	r := atMost(1)
 	r.Drain.Settle = "10m"
-	tell(t, "settle-time-configured", 2, r, func(s *story) {
+	runStory(t, "settle-time-configured", 2, r, func(s *story) {
 		s.settled(0)
 		s.addPod("win-1", "quick", of("quick"))
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
@@ -72,7 +72,7 @@ func TestStorySettleTimeIsConfigurable(t *testing.T) {
 
 // TestStoryDrainWithoutEvictions: if no pod had to leave a node, the rollout does not wait for pods to settle, even if DaemonSet pods run there.
 func TestStoryDrainWithoutEvictions(t *testing.T) {
-	tell(t, "drain-without-evictions", 2, atMost(1), func(s *story) {
+	runStory(t, "drain-without-evictions", 2, atMost(1), func(s *story) {
 		s.settled(0)
 		daemon := func(pod *corev1.Pod) {
 			of("logs")(pod)

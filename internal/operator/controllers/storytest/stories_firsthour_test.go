@@ -145,10 +145,10 @@ func TestCertificateIsApprovedAfterAddressIsListed(t *testing.T) {
 			Client: approving, Live: s.client, Events: log, Namespace: "ns", Reserved: s.sources.Reserved, Policies: admission.New(s.client, log, nil),
 			Settings: s.store, Registry: prometheus.NewRegistry(),
 		})
-		who := kubeletOf("win-1")
+		kubelet := kubeletOf("win-1")
 		request := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1", UID: "csr-1"}}
 		request.Spec = servingRequest("win-1", "win-1", s.hosts[0].address, address)
-		request.Spec.Username, request.Spec.Groups = who.user, who.groups
+		request.Spec.Username, request.Spec.Groups = kubelet.user, kubelet.groups
 		s.must(s.client.Create(s.ctx, request))
 		result, err := controller.Reconcile(s.ctx, request)
 		s.must(err)

@@ -16,7 +16,7 @@ func (s *story) loseNode(h *storyHost) {
 	h.off = true
 	node := s.node(h.name)
 	s.must(s.client.Delete(s.ctx, node))
-	s.say("%s loses its power, and its Node is deleted", h.name)
+	s.record("%s loses its power, and its Node is deleted", h.name)
 }
 
 func (s *story) hasNode(name string) bool {
@@ -40,33 +40,33 @@ func (s *story) passAlone(d time.Duration) {
 }
 
 func TestStoryNodeDeletedWhileItDrains(t *testing.T) {
-	tell(t, "node-deleted-while-it-drains", 2, atMost(1), func(s *story) {
+	runStory(t, "node-deleted-while-it-drains", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		s.budgets["web"] = 0
 		s.until("win-1 is drained", time.Hour, func() bool { return s.node("win-1").Spec.Unschedulable })
 		s.loseNode(s.hosts[0])
 		s.passAlone(20 * time.Minute)
 		s.hosts[0].off = false
-		s.say("win-1 has power again")
+		s.record("win-1 has power again")
 		s.until("win-1 has registered", time.Hour, func() bool { return s.hasNode("win-1") })
 		s.pass(10 * time.Minute)
 		if s.hosts[0].version != was {
 			s.t.Error("the node was upgraded with a pod on it that may not be evicted")
 		}
-		s.say("the budget allows one after the other")
+		s.record("the budget allows one after the other")
 		s.budgets["web"] = 1
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 2 })
 	})
 }
 
 func TestStoryNodeDeletedWhileItIsVerified(t *testing.T) {
-	tell(t, "node-deleted-while-it-is-verified", 2, atMost(1), func(s *story) {
+	runStory(t, "node-deleted-while-it-is-verified", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		s.until("win-1 goes to the version", time.Hour, func() bool { return s.hosts[0].goesTo == s.version })
 		s.loseNode(s.hosts[0])
 		s.passAlone(20 * time.Minute)
 		s.hosts[0].off = false
-		s.say("win-1 has power again, and its Node pods")
+		s.record("win-1 has power again, and its Node pods")
 		s.until("win-1 has registered", time.Hour, func() bool {
 			s.hosts[0].goOn()
 			return s.hasNode("win-1")

@@ -19,7 +19,7 @@ func TestStaleCacheDoesNotExceedBudget(t *testing.T) {
 		for _, h := range s.hosts {
 			s.askForReboot(h.name)
 		}
-		begun := func() (names []string) {
+		started := func() (names []string) {
 			if _, err := s.fleet.Reconcile(s.ctx, reconcile.Request{}); err != nil {
 				t.Fatal(err)
 			}
@@ -30,14 +30,14 @@ func TestStaleCacheDoesNotExceedBudget(t *testing.T) {
 			}
 			return names
 		}
-		first := begun()
+		first := started()
 		// The grants have not been recorded yet, and an action with a higher priority appears.
 		s.must(s.client.Delete(s.ctx, s.instance("win-6")))
-		if second := begun(); len(first) != 2 || len(second) != 2 || slices.Contains(second, "win-6") {
+		if second := started(); len(first) != 2 || len(second) != 2 || slices.Contains(second, "win-6") {
 			t.Errorf("first %q may begin, then %q; want the same two", first, second)
 		}
 		s.fleet.Done(controllertest.Key(first[0])) // the action was not needed after all
-		if third := begun(); len(third) != 2 || !slices.Contains(third, "win-6") {
+		if third := started(); len(third) != 2 || !slices.Contains(third, "win-6") {
 			t.Errorf("after one action has ended, %q may begin, want win-6", third)
 		}
 	})

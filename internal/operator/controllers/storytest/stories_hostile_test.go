@@ -188,7 +188,7 @@ func TestNodeAddressMayDifferFromAnnouncedOne(t *testing.T) {
 func TestHostFactsAreTruncated(t *testing.T) {
 	hostile(t, 1, func(s *story, liar *storyHost) {
 		long := strings.Repeat("long ", 5000) // two of them fit into one line of an answer
-		for what, lie := range map[string]func(*wicdapi.HostFacts){
+		for claim, lie := range map[string]func(*wicdapi.HostFacts){
 			"boot ID":   func(f *wicdapi.HostFacts) { f.BootID = long },
 			"name":      func(f *wicdapi.HostFacts) { f.Hostname = long },
 			"product":   func(f *wicdapi.HostFacts) { f.Product, f.Installation = long, long },
@@ -200,10 +200,10 @@ func TestHostFactsAreTruncated(t *testing.T) {
 			s.pass(5 * time.Minute)
 			i := s.instance("win-1")
 			if text, err := json.Marshal(i); err != nil || len(text) > 24<<10 {
-				t.Errorf("%s: the instance has %d bytes (%v)", what, len(text), err)
+				t.Errorf("%s: the instance has %d bytes (%v)", claim, len(text), err)
 			}
 			if kube.Condition(i, api.ConditionReady).Reason == "" {
-				t.Errorf("%s: no text of the host is reported", what)
+				t.Errorf("%s: no text of the host is reported", claim)
 			}
 			s.must(s.client.Delete(s.ctx, i))
 			s.until("it is gone", time.Hour, func() bool { return len(s.allInstances()) == 0 })

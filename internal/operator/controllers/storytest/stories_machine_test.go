@@ -34,13 +34,13 @@ func (s *story) withMachines() (look func(name string)) {
 // On vSphere, VMware Tools may not report the virtual adapter to which the first network moves the address: minutes after the join, the Machine has
 // no address, and the cloud provider removes it from the Node. The host must keep working and stay managed.
 func TestStoryMachineLosesItsAddresses(t *testing.T) {
-	tell(t, "machine-loses-its-addresses", 1, atMost(1), func(s *story) {
+	runStory(t, "machine-loses-its-addresses", 1, atMost(1), func(s *story) {
 		look, h := s.withMachines(), s.hosts[0]
 		machine := machineOf(machinesNamespace, h.name, ownCluster, h.address)
 		s.put(machine)
 		s.until("the host of the Machine is a node", time.Hour, func() bool { look(h.name); return s.ready() == 1 })
 		joins := h.joins
-		s.say("the Machine has no address any more, and the Node loses its own")
+		s.record("the Machine has no address any more, and the Node loses its own")
 		machine = machine.DeepCopy()
 		machine.Object["status"] = map[string]any{"phase": "Running"}
 		s.put(machine)
@@ -56,7 +56,7 @@ func TestStoryMachineLosesItsAddresses(t *testing.T) {
 		}
 		s.askForReboot(h.name)
 		s.until("the host has restarted", time.Hour, func() bool { return s.ready() == 1 && h.bootID == 2 })
-		s.say("the Machine is deleted")
+		s.record("the Machine is deleted")
 		s.drop("Machine", client.ObjectKeyFromObject(machine))
 		look(h.name)
 		s.until("the host has left", time.Hour, func() bool { return len(s.allInstances()) == 0 && len(s.nodes()) == 0 })

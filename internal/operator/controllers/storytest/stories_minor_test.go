@@ -38,7 +38,7 @@ func (s *story) of(kubelet string) (n int) {
 
 // TestStoryClusterUpgrade: three API servers go from 1.33 to 1.34, one after the other. Nodes follow only after the last one, within the budget.
 func TestStoryClusterUpgrade(t *testing.T) {
-	tell(t, "cluster-moves", 3, atMost(1), func(s *story) {
+	runStory(t, "cluster-moves", 3, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.33.4", "v1.33.4", "v1.33.4"}
 		s.carries("v1.33.13", "v1.34.4", "v1.36.3")
 		s.announce(s.hosts...)
@@ -47,7 +47,7 @@ func TestStoryClusterUpgrade(t *testing.T) {
 			if n := s.of("v1.33.13"); n != 3 {
 				s.t.Errorf("with API servers %v, %d nodes have the old kubelet, want all 3", s.apiServers, n)
 			}
-			s.say("API server %d goes to v1.34.1", i+1)
+			s.record("API server %d goes to v1.34.1", i+1)
 			s.apiServers[i] = "v1.34.1"
 			s.pass(10 * time.Minute)
 		}
@@ -58,12 +58,12 @@ func TestStoryClusterUpgrade(t *testing.T) {
 // TestStoryOperatorUpgradeKeepsMinorVersion: a new operator has later patches of the same minor versions. Nodes get the patch and keep the
 // minor.
 func TestStoryOperatorUpgradeKeepsMinorVersion(t *testing.T) {
-	tell(t, "operator-keeps-the-minor", 2, atMost(1), func(s *story) {
+	runStory(t, "operator-keeps-the-minor", 2, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.34.1"}
 		s.carries("v1.33.13", "v1.34.4")
 		s.announce(s.hosts...)
 		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.34.4") == 2 && s.ready() == 2 })
-		s.say("another operator has v1.33.14, v1.34.5 and v1.36.3")
+		s.record("another operator has v1.33.14, v1.34.5 and v1.36.3")
 		s.carries("v1.33.14", "v1.34.5", "v1.36.3")
 		s.until("all have the patch", 2*time.Hour, func() bool { return s.at(controllertest.Version(s.releases)) == 2 })
 		if n := s.of("v1.34.5"); n != 2 {
@@ -74,7 +74,7 @@ func TestStoryOperatorUpgradeKeepsMinorVersion(t *testing.T) {
 
 // TestStoryTooOldClusterIsLeftAlone: no host joins while the operator's oldest kubelet is newer than the API server.
 func TestStoryTooOldClusterIsLeftAlone(t *testing.T) {
-	tell(t, "cluster-is-too-old", 2, atMost(1), func(s *story) {
+	runStory(t, "cluster-is-too-old", 2, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.32.9"}
 		s.carries("v1.33.13", "v1.34.4")
 		s.announce(s.hosts...)
@@ -84,7 +84,7 @@ func TestStoryTooOldClusterIsLeftAlone(t *testing.T) {
 				s.t.Errorf("%s was joined to a cluster of %v", h.name, s.apiServers)
 			}
 		}
-		s.say("the cluster goes to v1.33.1")
+		s.record("the cluster goes to v1.33.1")
 		s.apiServers[0] = "v1.33.1"
 		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.33.13") == 2 && s.ready() == 2 })
 	})
@@ -93,22 +93,22 @@ func TestStoryTooOldClusterIsLeftAlone(t *testing.T) {
 // TestStoryOperatorStartsDuringClusterUpgrade: operator and cluster are upgraded together, and the last old API server is down when the new
 // operator starts. Since it returns, no node may follow yet.
 func TestStoryOperatorStartsDuringClusterUpgrade(t *testing.T) {
-	tell(t, "operator-starts-while-cluster-moves", 2, atMost(1), func(s *story) {
+	runStory(t, "operator-starts-while-cluster-moves", 2, atMost(1), func(s *story) {
 		s.apiServers = []string{"v1.34.1"}
 		s.carries("v1.34.4", "v1.35.2")
 		s.announce(s.hosts...)
 		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.34.4") == 2 && s.ready() == 2 })
-		s.say("another operator starts, and hears of an API server of v1.35.1 only")
+		s.record("another operator starts, and hears of an API server of v1.35.1 only")
 		s.apiServers = []string{"v1.35.1"}
 		s.carries("v1.34.4", "v1.35.2")
 		s.pass(30 * time.Second)
-		s.say("the API server of v1.34.1 returns")
+		s.record("the API server of v1.34.1 returns")
 		s.apiServers = []string{"v1.35.1", "v1.34.1"}
 		s.pass(20 * time.Minute)
 		if n := s.of("v1.34.4"); n != 2 || s.ready() != 2 {
 			s.t.Errorf("%d nodes have the old kubelet, %d are in service, want both", n, s.ready())
 		}
-		s.say("all API servers go to v1.35.1")
+		s.record("all API servers go to v1.35.1")
 		s.apiServers = []string{"v1.35.1"}
 		s.until("all have the new kubelet", 2*time.Hour, func() bool { return s.of("v1.35.2") == 2 && s.ready() == 2 })
 	})

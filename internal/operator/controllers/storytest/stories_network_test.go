@@ -16,7 +16,7 @@ import (
 
 // TestStoryWrongNetwork: the operator does not connect to hosts while the cluster's network cannot include them.
 func TestStoryWrongNetwork(t *testing.T) {
-	tell(t, "wrong-network", 1, atMost(1), func(s *story) {
+	runStory(t, "wrong-network", 1, atMost(1), func(s *story) {
 		dialed := s.counted()
 		kubeadm := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"},
@@ -42,7 +42,7 @@ func TestStoryWrongNetwork(t *testing.T) {
 
 // TestStoryAPIServerUnreachable: nothing is installed on a host that cannot reach the API server; the join continues once it can.
 func TestStoryAPIServerUnreachable(t *testing.T) {
-	tell(t, "api-server-out-of-reach", 1, atMost(1), func(s *story) {
+	runStory(t, "api-server-out-of-reach", 1, atMost(1), func(s *story) {
 		host := s.hosts[0]
 		host.isolated = "resolving lb-apiserver.kubernetes.local: no such host"
 		s.announce(host)

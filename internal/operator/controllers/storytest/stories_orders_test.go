@@ -83,12 +83,12 @@ func TestStoryNodeWithoutVersionKeepsCurrentOne(t *testing.T) {
 						// A host whose Node does not come back is joined again, with the operator's version: it has no pods.
 						for began := time.Now(); time.Since(began) < time.Hour && h.joins == joins; s.tick() {
 							node := s.node(h.name)
-							if wants := node.Annotations[api.AnnotationDesiredVersion]; h.version != was || wants != was && wants != "" || node.Spec.Unschedulable {
-								t.Fatalf("after %s, it has version %s and is to have %q; cordoned: %v", time.Since(began), h.version, wants, node.Spec.Unschedulable)
+							if target := node.Annotations[api.AnnotationDesiredVersion]; h.version != was || target != was && target != "" || node.Spec.Unschedulable {
+								t.Fatalf("after %s, it has version %s and is to have %q; cordoned: %v", time.Since(began), h.version, target, node.Spec.Unschedulable)
 							}
 						}
-						if wants := s.node(h.name).Annotations[api.AnnotationDesiredVersion]; wants != was && h.joins == joins {
-							t.Errorf("the ordered version is %q, want the reported one", wants)
+						if target := s.node(h.name).Annotations[api.AnnotationDesiredVersion]; target != was && h.joins == joins {
+							t.Errorf("the ordered version is %q, want the reported one", target)
 						}
 						hold.end(s)
 						s.until("all have the version", 6*time.Hour, func() bool { return s.at(s.version) == 3 })

@@ -11,7 +11,7 @@ import (
 
 // A renamed host leaves a Node behind that never becomes Ready again.
 func TestStoryOrphanNodeDoesNotBlockRollout(t *testing.T) {
-	tell(t, "node-without-an-instance", 2, atMost(1), func(s *story) {
+	runStory(t, "node-without-an-instance", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		s.must(s.client.Create(s.ctx, controllertest.OrphanNode("former-name")))
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })

@@ -23,7 +23,7 @@ func (s *story) askForReboot(names ...string) {
 
 // In the original operator, the restart command lost its own response, the annotation stayed, and the host restarted forever.
 func TestStoryRestartLosesResponse(t *testing.T) {
-	tell(t, "restart-loses-its-response", 6, atMost(2), func(s *story) {
+	runStory(t, "restart-loses-its-response", 6, atMost(2), func(s *story) {
 		s.joined()
 		for _, h := range s.hosts {
 			h.loses = 2 // the facts, and then the restart
@@ -43,11 +43,11 @@ func TestStoryRestartLosesResponse(t *testing.T) {
 
 // In the original operator, a host was cleaned up over SSH while another process restarted it, and half of the files stayed.
 func TestStoryRemovedDuringReboot(t *testing.T) {
-	tell(t, "removed-during-reboot", 2, atMost(1), func(s *story) {
+	runStory(t, "removed-during-reboot", 2, atMost(1), func(s *story) {
 		s.joined()
 		s.askForReboot("win-1")
 		s.until("win-1 restarts", time.Hour, func() bool { return s.hosts[0].bootID == 2 })
-		s.say("win-1 is removed")
+		s.record("win-1 is removed")
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
 		s.until("win-1 has left", time.Hour, func() bool { return len(s.allInstances()) == 1 && len(s.nodes()) == 1 })
 		if h := s.hosts[0]; h.version != "" || h.bootID != 2 {
@@ -58,7 +58,7 @@ func TestStoryRemovedDuringReboot(t *testing.T) {
 
 // Programs that replace files at each start keep a restart pending forever. Such hosts were formerly restarted once a minute.
 func TestStoryRestartDoesNotHelp(t *testing.T) {
-	tell(t, "restart-does-not-help", 1, rebootsAllowed(), func(s *story) {
+	runStory(t, "restart-does-not-help", 1, rebootsAllowed(), func(s *story) {
 		s.joined()
 		h := s.hosts[0]
 		h.pending = api.RebootPendingPrefix + "files in use wait for their replacement"
@@ -66,8 +66,8 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 		if h.bootID != 2 {
 			s.t.Errorf("it was restarted %d times, want once", h.bootID-1)
 		}
-		s.say("RebootRequired: %s", kube.Condition(s.instance("win-1"), api.ConditionRebootRequired).Message)
-		s.say("an update is installed, too")
+		s.record("RebootRequired: %s", kube.Condition(s.instance("win-1"), api.ConditionRebootRequired).Message)
+		s.record("an update is installed, too")
 		h.pending += "; Windows Update installed updates"
 		s.pass(time.Hour)
 		if h.bootID != 3 {
@@ -75,7 +75,7 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 		}
 		h.pending = ""
 		s.pass(25 * time.Hour)
-		s.say("files wait again, days later")
+		s.record("files wait again, days later")
 		h.pending = api.RebootPendingPrefix + "files in use wait for their replacement"
 		s.pass(time.Hour)
 		if h.bootID != 4 {
@@ -87,7 +87,7 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 // Windows setup and servicing take time, and the feature is still missing in the end. The operator waits, then stalls, and WICD tries again when the
 // user requests a retry.
 func TestStoryFeatureMissingAfterRestart(t *testing.T) {
-	tell(t, "feature-missing-after-restart", 1, rebootsAllowed(), func(s *story) {
+	runStory(t, "feature-missing-after-restart", 1, rebootsAllowed(), func(s *story) {
 		h, began, attempts := s.hosts[0], time.Time{}, 0
 		h.hesitates = func(r wicdapi.JoinRequest) error {
 			if attempts++; attempts == 1 {
@@ -123,7 +123,7 @@ func TestStoryFeatureMissingAfterRestart(t *testing.T) {
 
 // A restart is granted soon after Windows has started on its own, while Windows completes its setup, which WICD awaits for half an hour.
 func TestStoryRestartWaitsForWindows(t *testing.T) {
-	tell(t, "restart-waits-for-windows", 1, rebootsAllowed(), func(s *story) {
+	runStory(t, "restart-waits-for-windows", 1, rebootsAllowed(), func(s *story) {
 		s.joined()
 		h := s.hosts[0]
 		h.pending, h.busyUntil = api.RebootPendingPrefix+"Windows Update installed updates", time.Now().Add(29*time.Minute)
@@ -139,7 +139,7 @@ func TestStoryRestartWaitsForWindows(t *testing.T) {
 
 // After a restart, the kubelet may be Ready before WICD has checked for a pending restart.
 func TestStoryWICDIsLateAfterRestart(t *testing.T) {
-	tell(t, "wicd-is-late-after-restart", 1, rebootsAllowed(), func(s *story) {
+	runStory(t, "wicd-is-late-after-restart", 1, rebootsAllowed(), func(s *story) {
 		s.joined()
 		h := s.hosts[0]
 		h.late, h.pending = 3*time.Minute, api.RebootPendingPrefix+"Windows Update installed updates"
@@ -155,18 +155,18 @@ func TestStoryWICDIsLateAfterRestart(t *testing.T) {
 // Kubelet resource managers take effect with a restart of Windows. Nodes wait until restarts are allowed; then each restarts once, drained and within
 // the budget. Disabling the managers needs no restart.
 func TestStoryManagersOfTheKubelet(t *testing.T) {
-	tell(t, "kubelet-managers", 6, atMost(2), func(s *story) {
+	runStory(t, "kubelet-managers", 6, atMost(2), func(s *story) {
 		s.joined()
 		for _, h := range s.hosts {
 			s.addPod(h.name, "web")
 			got, boot := "", h.bootID
 			h.awaits = func() string {
 				node, _ := s.published(h.version)
-				wants := node.KubeletResources().State()
-				if wants == "" || h.bootID != boot {
-					got, boot = wants, h.bootID
+				target := node.KubeletResources().State()
+				if target == "" || h.bootID != boot {
+					got, boot = target, h.bootID
 				}
-				if wants == got {
+				if target == got {
 					return ""
 				}
 				return api.RebootPendingPrefix + "the kubelet has other managers"
@@ -180,20 +180,20 @@ func TestStoryManagersOfTheKubelet(t *testing.T) {
 				}
 			}
 		}
-		s.say("containers get processors of their own")
+		s.record("containers get processors of their own")
 		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerStatic })
 		s.pass(3 * time.Hour)
 		restarts(0)
-		s.say("restarts are allowed")
+		s.record("restarts are allowed")
 		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Rollout.Reboots = v1alpha1.RebootsAllowed })
 		s.until("all have restarted", 12*time.Hour, func() bool {
 			return s.ready() == 6 && !slices.ContainsFunc(s.hosts, func(h *storyHost) bool { return h.bootID == 1 })
 		})
-		s.say("another setting of the kubelet")
+		s.record("another setting of the kubelet")
 		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.MaxPods = 100 })
 		s.pass(3 * time.Hour)
 		restarts(1)
-		s.say("they share processors again")
+		s.record("they share processors again")
 		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerNone })
 		s.pass(3 * time.Hour)
 		restarts(1)

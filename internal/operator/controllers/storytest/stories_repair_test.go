@@ -16,13 +16,13 @@ import (
 )
 
 func TestStoryRejoinHasALimit(t *testing.T) {
-	tell(t, "rejoin-has-a-limit", 2, atMost(1), func(s *story) {
+	runStory(t, "rejoin-has-a-limit", 2, atMost(1), func(s *story) {
 		s.joined()
 		s.lines = nil
 		s.askForReboot("win-1")
 		s.until("win-1 restarts", time.Hour, func() bool { return s.hosts[0].bootID == 2 })
 		s.hosts[0].deaf = 99
-		s.say("its kubelet does not come back")
+		s.record("its kubelet does not come back")
 		s.pass(6 * time.Hour)
 		if n := 99 - s.hosts[0].deaf; n != join.MaxRepairs {
 			s.t.Errorf("it was joined again %d times, want %d", n, join.MaxRepairs)
@@ -31,13 +31,13 @@ func TestStoryRejoinHasALimit(t *testing.T) {
 			s.t.Error("the failed restart is not reported")
 		}
 		s.hosts[0].deaf = 0
-		s.say("somebody mends it")
+		s.record("somebody mends it")
 		s.until("win-1 is back", time.Hour, func() bool { return s.ready() == 2 })
 	})
 }
 
 func TestStoryLostResponseIsForgotten(t *testing.T) {
-	tell(t, "lost-answer-is-forgotten", 1, atMost(1), func(s *story) {
+	runStory(t, "lost-answer-is-forgotten", 1, atMost(1), func(s *story) {
 		s.joined()
 		s.lines = nil
 		s.askForReboot("win-1")
@@ -51,22 +51,22 @@ func TestStoryLostResponseIsForgotten(t *testing.T) {
 }
 
 func TestStoryRepairAvoidsFailedVersion(t *testing.T) {
-	tell(t, "repair-avoids-failed-version", 3, withCanary(1), func(s *story) {
+	runStory(t, "repair-avoids-failed-version", 3, withCanary(1), func(s *story) {
 		s.firstFails(0)
-		s.say("the kubelet of win-2 dies")
+		s.record("the kubelet of win-2 dies")
 		s.hosts[1].deaf = 1
 		s.pass(time.Hour)
 		if s.hosts[1].version != was || s.instance("win-1").Status.Failure == nil {
 			s.t.Error("the failed version spread to other nodes")
 		}
-		s.say("and works again")
+		s.record("and works again")
 		s.hosts[1].deaf = 0
 		s.pass(time.Minute)
 	})
 }
 
 func TestStoryStuckPodIsWrittenOnce(t *testing.T) {
-	tell(t, "stuck-pod", 1, atMost(1), func(s *story) {
+	runStory(t, "stuck-pod", 1, atMost(1), func(s *story) {
 		s.every = 2 * time.Second
 		s.settled(1)
 		pod := &s.podsOn("win-1")[0]
@@ -84,9 +84,9 @@ func TestStoryStuckPodIsWrittenOnce(t *testing.T) {
 }
 
 func TestStoryKeyRotationDuringAStoppedRollout(t *testing.T) {
-	tell(t, "key-rotation-while-stopped", 3, withCanary(1), func(s *story) {
+	runStory(t, "key-rotation-while-stopped", 3, withCanary(1), func(s *story) {
 		s.firstFails(0)
-		s.say("there is another key")
+		s.record("there is another key")
 		s.rotate(1)
 		s.until("all hosts have it", time.Hour, func() bool {
 			for _, h := range s.hosts {
@@ -105,10 +105,10 @@ func TestStoryKeyRotationDuringAStoppedRollout(t *testing.T) {
 // TestStorySigningKeyIsLost: nodes reject settings signed with an unknown key, so that all are joined again: those of this version as soon as their
 // settings are outdated, those of the previous one when they are upgraded.
 func TestStorySigningKeyIsLost(t *testing.T) {
-	tell(t, "signing-key-is-lost", 3, atMost(1), func(s *story) {
+	runStory(t, "signing-key-is-lost", 3, atMost(1), func(s *story) {
 		s.settled(0)
 		s.until("one has the version", time.Hour, func() bool { return s.at(s.version) == 1 })
-		s.say("somebody deletes the signing key")
+		s.record("somebody deletes the signing key")
 		s.must(s.client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.SigningKeySecret}}))
 		s.until("all have the version, and know the new key", 6*time.Hour, func() bool {
 			want, err := s.store.Read(s.ctx, s.version, controllertest.ClusterID)

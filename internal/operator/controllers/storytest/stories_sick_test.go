@@ -11,17 +11,17 @@ import (
 func (s *story) getSick(after time.Duration) {
 	for _, h := range s.hosts {
 		i := s.instance(h.name)
-		came := h.version == s.version && i.Status.Payload.Since != nil && time.Since(i.Status.Payload.Since.Time) >= after
-		if came && h.sick == "" {
+		arrived := h.version == s.version && i.Status.Payload.Since != nil && time.Since(i.Status.Payload.Since.Time) >= after
+		if arrived && h.sick == "" {
 			h.sick = "kube-proxy: it exited with code 1"
-			s.say("kube-proxy dies on %s", h.name)
+			s.record("kube-proxy dies on %s", h.name)
 		}
 	}
 }
 
 // The services of a version fail while its canaries soak. Formerly each failed canary was replaced, until all nodes had the version.
 func TestStoryCanaryGetsSick(t *testing.T) {
-	tell(t, "canary-gets-sick", 5, withCanary(2), func(s *story) {
+	runStory(t, "canary-gets-sick", 5, withCanary(2), func(s *story) {
 		s.settled(1)
 		for began := time.Now(); time.Since(began) < 2*time.Hour; {
 			s.getSick(40 * time.Second)
@@ -30,8 +30,8 @@ func TestStoryCanaryGetsSick(t *testing.T) {
 		if n := s.at(s.version); n != 1 {
 			s.t.Errorf("%d nodes have the version that does not work, want one", n)
 		}
-		s.say("win-1 waits for nothing, win-2 for %s; failure of win-1: %s", s.instance("win-2").Status.Plan.WaitsFor, s.instance("win-1").Status.Failure.Message)
-		s.say("somebody mends it, and asks to go on")
+		s.record("win-1 waits for nothing, win-2 for %s; failure of win-1: %s", s.instance("win-2").Status.Plan.WaitsFor, s.instance("win-1").Status.Failure.Message)
+		s.record("somebody mends it, and asks to go on")
 		s.hosts[0].sick = ""
 		s.tick()
 		s.annotate("win-1", api.AnnotationRetry, "true")
@@ -41,7 +41,7 @@ func TestStoryCanaryGetsSick(t *testing.T) {
 
 // Without a canary, a version that never worked also stops.
 func TestStoryVersionNeverWorks(t *testing.T) {
-	tell(t, "version-never-works", 5, atMost(1), func(s *story) {
+	runStory(t, "version-never-works", 5, atMost(1), func(s *story) {
 		s.settled(1)
 		for began := time.Now(); time.Since(began) < 3*time.Hour; {
 			s.getSick(40 * time.Second)
@@ -55,13 +55,13 @@ func TestStoryVersionNeverWorks(t *testing.T) {
 
 // A canary that loses its power is replaced once.
 func TestStoryCanariesDie(t *testing.T) {
-	tell(t, "canaries-die", 5, withCanary(3), func(s *story) {
+	runStory(t, "canaries-die", 5, withCanary(3), func(s *story) {
 		s.settled(1)
 		for began := time.Now(); time.Since(began) < 3*time.Hour; {
 			for _, h := range s.hosts {
 				if h.version == s.version && !h.off && !s.node(h.name).Spec.Unschedulable {
 					h.off = true
-					s.say("%s loses its power", h.name)
+					s.record("%s loses its power", h.name)
 				}
 			}
 			s.tick()
@@ -75,7 +75,7 @@ func TestStoryCanariesDie(t *testing.T) {
 		if died != 2 {
 			s.t.Errorf("%d nodes died of the version, want two", died)
 		}
-		s.say("they have power again")
+		s.record("they have power again")
 		for _, h := range s.hosts {
 			h.off = false
 		}
@@ -85,14 +85,14 @@ func TestStoryCanariesDie(t *testing.T) {
 
 // A repair has failed when the operator is upgraded. When the node works again, it gets the version only in its upgrade.
 func TestStoryRepairAfterAnUpgradeOfTheOperator(t *testing.T) {
-	tell(t, "repair-after-an-upgrade", 3, withCanary(1), func(s *story) {
+	runStory(t, "repair-after-an-upgrade", 3, withCanary(1), func(s *story) {
 		s.joined()
 		s.hosts[2].off = true
 		s.pass(15 * time.Minute)
 		s.becomeFormer()
 		s.addPod("win-3", "web")
 		s.pass(time.Minute)
-		s.say("win-3 has power again")
+		s.record("win-3 has power again")
 		s.hosts[2].off = false
 		s.pass(2 * time.Minute)
 		if h := s.hosts[2]; h.version != was {
@@ -104,14 +104,14 @@ func TestStoryRepairAfterAnUpgradeOfTheOperator(t *testing.T) {
 
 // The host of a node of a previous version is announced again, as after the loss of its WindowsInstance.
 func TestStoryInstanceOfOldNodeIsRecreated(t *testing.T) {
-	tell(t, "instance-is-recreated", 3, withCanary(1), func(s *story) {
+	runStory(t, "instance-is-recreated", 3, withCanary(1), func(s *story) {
 		s.settled(1)
 		s.until("the first has the version, and soaks", time.Hour, func() bool { return s.at(s.version) == 1 })
 		i := s.instance("win-3")
 		i.Finalizers = nil
 		s.must(s.client.Update(s.ctx, i))
 		s.must(s.client.Delete(s.ctx, i))
-		s.say("the WindowsInstance of win-3 is lost, and made again")
+		s.record("the WindowsInstance of win-3 is lost, and made again")
 		s.announce(s.hosts[2])
 		s.pass(2 * time.Minute)
 		if h := s.hosts[2]; h.version != was {

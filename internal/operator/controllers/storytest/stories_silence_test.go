@@ -13,12 +13,12 @@ func (s *story) silence(unheard bool, hosts ...*storyHost) {
 	for _, h := range hosts {
 		h.unheard = unheard
 	}
-	s.say("%d hosts are silent: %v", len(hosts), unheard)
+	s.record("%d hosts are silent: %v", len(hosts), unheard)
 }
 
 // The API servers' load balancer is down for a while. Formerly, all nodes were then considered broken, drained, and upgraded at once.
 func TestStoryFleetIsSilent(t *testing.T) {
-	tell(t, "fleet-is-silent", 6, withCanary(1), func(s *story) {
+	runStory(t, "fleet-is-silent", 6, withCanary(1), func(s *story) {
 		s.settled(2)
 		s.until("the first has the version, and soaks", time.Hour, func() bool { return s.at(s.version) == 1 })
 		s.silence(true, s.hosts...)
@@ -28,7 +28,7 @@ func TestStoryFleetIsSilent(t *testing.T) {
 				s.t.Errorf("%s: %s began", i.Name, i.Status.Maintenance.Action)
 			}
 		}
-		s.say("rollout: %s", s.rules().Status.Rollout.Message)
+		s.record("rollout: %s", s.rules().Status.Rollout.Message)
 		if s.emitted(api.MetricRolloutWaiting, api.ReasonFleetSilent) == 0 {
 			s.t.Error("the metric of alert WindowsFleetSilent counts no waiting host")
 		}
@@ -41,7 +41,7 @@ func TestStoryFleetIsSilent(t *testing.T) {
 func TestStoryNodeIsSilentForAMoment(t *testing.T) {
 	night := atMost(2)
 	night.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Schedule: "0 20 * * *", Duration: "2h"}}
-	tell(t, "node-is-silent-for-a-moment", 3, night, func(s *story) {
+	runStory(t, "node-is-silent-for-a-moment", 3, night, func(s *story) {
 		s.settled(1)
 		s.pass(10 * time.Minute)
 		s.silence(true, s.hosts[0])
@@ -50,7 +50,7 @@ func TestStoryNodeIsSilentForAMoment(t *testing.T) {
 		s.pass(time.Hour)
 		s.silence(true, s.hosts[0])
 		s.pass(time.Hour)
-		s.say("win-1 waits for %s", s.instance("win-1").Status.Plan.WaitsFor)
+		s.record("win-1 waits for %s", s.instance("win-1").Status.Plan.WaitsFor)
 		s.silence(false, s.hosts[0])
 		s.until("all have the version", 30*time.Hour, func() bool { return s.at(s.version) == 3 })
 	})
@@ -58,7 +58,7 @@ func TestStoryNodeIsSilentForAMoment(t *testing.T) {
 
 // An action that began on a broken node is postponed when the node works again: it has pods, and other nodes may be due first.
 func TestStoryBrokenNodeRecoversDuringDrain(t *testing.T) {
-	tell(t, "broken-node-comes-back", 3, atMost(1), func(s *story) {
+	runStory(t, "broken-node-comes-back", 3, atMost(1), func(s *story) {
 		s.hosts[2].refuses = "" // all hosts are good
 		s.settled(0)
 		s.addPod("win-3", "web")
@@ -84,7 +84,7 @@ func TestStoryBrokenNodeRecoversDuringDrain(t *testing.T) {
 
 // A removal skips the drain only for a node that is gone.
 func TestStoryNodeIsSilentForAMomentDuringItsRemoval(t *testing.T) {
-	tell(t, "silent-during-its-removal", 2, atMost(1), func(s *story) {
+	runStory(t, "silent-during-its-removal", 2, atMost(1), func(s *story) {
 		s.settled(0)
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
 		s.addPod("win-1", "web")

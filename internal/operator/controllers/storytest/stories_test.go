@@ -40,7 +40,7 @@ func (s *story) firstFails(podsEach int) {
 }
 
 func TestStoryFreshFleet(t *testing.T) {
-	tell(t, "fresh-fleet-of-50", 50, atMost(3), func(s *story) {
+	runStory(t, "fresh-fleet-of-50", 50, atMost(3), func(s *story) {
 		s.announce(s.hosts...)
 		s.until("50 nodes", 2*time.Hour, func() bool { return s.ready() == 50 })
 	})
@@ -50,7 +50,7 @@ func TestStoryFreshFleet(t *testing.T) {
 func TestStoryCacheLags(t *testing.T) {
 	item := atMost(2)
 	item.MaxConcurrentJoins = 1
-	tell(t, "cache-lags", 4, item, func(s *story) {
+	runStory(t, "cache-lags", 4, item, func(s *story) {
 		s.lags = true
 		s.announce(s.hosts...)
 		s.until("4 nodes", 2*time.Hour, func() bool {
@@ -70,20 +70,20 @@ func TestStoryCacheLags(t *testing.T) {
 }
 
 func TestStoryUpgrade(t *testing.T) {
-	tell(t, "upgrade-of-10", 10, atMost(3), func(s *story) {
+	runStory(t, "upgrade-of-10", 10, atMost(3), func(s *story) {
 		s.settled(2)
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 10 })
 	})
 }
 
 func TestStoryBadCanary(t *testing.T) {
-	tell(t, "bad-canary", 10, withCanary(3), func(s *story) {
+	runStory(t, "bad-canary", 10, withCanary(3), func(s *story) {
 		s.firstFails(1)
 		s.pass(time.Hour)
 		if n := s.at(was); n != 10 {
 			s.t.Errorf("%d nodes kept their version, want all 10", n)
 		}
-		s.say("the user mends the host and asks to try again")
+		s.record("the user mends the host and asks to try again")
 		s.hosts[0].refuses, s.hosts[0].refused = "", ""
 		s.annotate("win-1", api.AnnotationRetry, "true")
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 10 })
@@ -91,28 +91,28 @@ func TestStoryBadCanary(t *testing.T) {
 }
 
 func TestStoryHostDiesMidDrain(t *testing.T) {
-	tell(t, "host-dies-mid-drain", 3, atMost(1), func(s *story) {
+	runStory(t, "host-dies-mid-drain", 3, atMost(1), func(s *story) {
 		s.settled(2)
 		s.until("win-1 is drained", time.Hour, func() bool { return s.node("win-1").Spec.Unschedulable })
 		s.hosts[0].off = true
-		s.say("win-1 loses its power")
+		s.record("win-1 loses its power")
 		s.pass(30 * time.Minute)
 		s.hosts[0].off = false
-		s.say("win-1 has power again")
+		s.record("win-1 has power again")
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 3 })
 	})
 }
 
 func TestStoryBudgetBlocksDrain(t *testing.T) {
-	tell(t, "budget-blocks-drain", 3, atMost(1), func(s *story) {
+	runStory(t, "budget-blocks-drain", 3, atMost(1), func(s *story) {
 		s.settled(1)
 		s.budgets["web"] = 0
 		s.until("the drain is blocked", 10*time.Minute, func() bool {
 			return kube.Condition(s.instance("win-1"), api.ConditionReady).Reason == api.ReasonDrainBlocked
 		})
-		s.say("condition Draining: %s", kube.Condition(s.instance("win-1"), api.ConditionDraining).Message)
+		s.record("condition Draining: %s", kube.Condition(s.instance("win-1"), api.ConditionDraining).Message)
 		s.pass(20 * time.Minute)
-		s.say("the budget allows one")
+		s.record("the budget allows one")
 		s.budgets["web"] = 1
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 3 })
 	})
@@ -120,7 +120,7 @@ func TestStoryBudgetBlocksDrain(t *testing.T) {
 
 // The API server returns this error if two budgets select one pod.
 func TestStoryEvictionIsAnError(t *testing.T) {
-	tell(t, "eviction-is-an-error", 2, atMost(1), func(s *story) {
+	runStory(t, "eviction-is-an-error", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		cause := "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 		s.refuses = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: cause}}
@@ -135,14 +135,14 @@ func TestStoryEvictionIsAnError(t *testing.T) {
 		if n := s.writes - before; n > 10*60/2+30 { // evictions count as writes
 			s.t.Errorf("%d writes in ten minutes in which nothing happened", n)
 		}
-		s.say("the user deletes one budget")
+		s.record("the user deletes one budget")
 		s.refuses = nil
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 2 })
 	})
 }
 
 func TestStoryOperatorRestartsAtEveryTick(t *testing.T) {
-	tell(t, "operator-restarts", 4, atMost(2), func(s *story) {
+	runStory(t, "operator-restarts", 4, atMost(2), func(s *story) {
 		s.settled(1)
 		s.until("all have the version", 2*time.Hour, func() bool {
 			s.startOperator()
@@ -152,7 +152,7 @@ func TestStoryOperatorRestartsAtEveryTick(t *testing.T) {
 }
 
 func TestStoryConnectionsBreak(t *testing.T) {
-	tell(t, "connections-break", 6, atMost(2), func(s *story) {
+	runStory(t, "connections-break", 6, atMost(2), func(s *story) {
 		for n, h := range s.hosts {
 			h.loses = n + 1
 		}
@@ -170,7 +170,7 @@ func TestStoryConnectionsBreak(t *testing.T) {
 }
 
 func TestStoryReboot(t *testing.T) {
-	tell(t, "reboot-requested", 3, atMost(1), func(s *story) {
+	runStory(t, "reboot-requested", 3, atMost(1), func(s *story) {
 		s.settled(1)
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 3 })
 		for _, name := range []string{"win-1", "win-2"} {
@@ -189,12 +189,12 @@ func TestStoryReboot(t *testing.T) {
 }
 
 func TestStoryForeignCordonIsKept(t *testing.T) {
-	tell(t, "foreign-cordon", 2, atMost(1), func(s *story) {
+	runStory(t, "foreign-cordon", 2, atMost(1), func(s *story) {
 		s.settled(1)
 		node := s.node("win-2")
 		node.Spec.Unschedulable = true
 		s.must(s.client.Update(s.ctx, node))
-		s.say("somebody cordons win-2")
+		s.record("somebody cordons win-2")
 		s.until("win-2 has the version", time.Hour, func() bool { return s.hosts[1].version == s.version })
 		s.pass(10 * time.Minute)
 		if !s.node("win-2").Spec.Unschedulable {
@@ -203,7 +203,7 @@ func TestStoryForeignCordonIsKept(t *testing.T) {
 		if s.at(s.version) != 0 || s.hosts[0].version != was {
 			s.t.Error("win-1 was upgraded while the only other node was out of service")
 		}
-		s.say("and takes the cordon away")
+		s.record("and takes the cordon away")
 		node = s.node("win-2")
 		node.Spec.Unschedulable = false
 		s.must(s.client.Update(s.ctx, node))
@@ -213,7 +213,7 @@ func TestStoryForeignCordonIsKept(t *testing.T) {
 
 // The kubelets of two compromised hosts label their Nodes as Linux; win-2's also in its status.
 func TestStoryNodeLabeledAsLinux(t *testing.T) {
-	tell(t, "node-labeled-as-linux", 3, atMost(1), func(s *story) {
+	runStory(t, "node-labeled-as-linux", 3, atMost(1), func(s *story) {
 		s.settled(1)
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 3 })
 		for name, system := range map[string]string{"win-1": "windows", "win-2": "linux"} {
@@ -224,7 +224,7 @@ func TestStoryNodeLabeledAsLinux(t *testing.T) {
 			node.Labels[corev1.LabelOSStable], node.Labels[api.LabelBYOH] = "linux", "false" // the operator restores the other label
 			s.must(s.client.Update(s.ctx, node))
 		}
-		s.say("win-1 and win-2 are labeled as Linux nodes")
+		s.record("win-1 and win-2 are labeled as Linux nodes")
 		s.until("win-2's status says so", time.Minute, func() bool {
 			return kube.Condition(s.instance("win-2"), api.ConditionReady).Reason == api.ReasonNodeNotWindows
 		})
@@ -241,7 +241,7 @@ func TestStoryNodeLabeledAsLinux(t *testing.T) {
 }
 
 func TestStoryTakeOver(t *testing.T) {
-	tell(t, "take-over", 2, atMost(1), func(s *story) {
+	runStory(t, "take-over", 2, atMost(1), func(s *story) {
 		for _, h := range s.hosts {
 			h.others, h.version = true, "10.18.0-other"
 			h.joinedAt = time.Now().Add(-time.Hour)
@@ -254,7 +254,7 @@ func TestStoryTakeOver(t *testing.T) {
 }
 
 func TestStoryManyHostsFlap(t *testing.T) {
-	tell(t, "flapping", 200, atMost(20), func(s *story) {
+	runStory(t, "flapping", 200, atMost(20), func(s *story) {
 		s.every = 20 * time.Second
 		s.settled(0)
 		s.until("all have the version", 12*time.Hour, func() bool {
@@ -277,11 +277,11 @@ func TestStoryManyHostsFlap(t *testing.T) {
 func TestStoryClockJumps(t *testing.T) {
 	r := atMost(1)
 	r.Drain.Timeout = "10m"
-	tell(t, "clock-jumps", 3, r, func(s *story) {
+	runStory(t, "clock-jumps", 3, r, func(s *story) {
 		s.settled(1)
 		s.until("win-1 is drained", time.Hour, func() bool { return s.node("win-1").Spec.Unschedulable })
 		time.Sleep(26 * time.Hour)
-		s.say("the operator slept for a day")
+		s.record("the operator slept for a day")
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 3 })
 	})
 }
@@ -294,7 +294,7 @@ func TestStoryDrainTimeouts(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := atMost(1)
 			r.Drain = v1alpha1.DrainSpec{Timeout: "10m", OnTimeout: test.policy}
-			tell(t, test.name, 2, r, func(s *story) {
+			runStory(t, test.name, 2, r, func(s *story) {
 				s.settled(1)
 				s.budgets["web"] = 0
 				s.pass(25 * time.Minute)
@@ -313,7 +313,7 @@ func TestStoryDrainTimeouts(t *testing.T) {
 func TestStoryReadinessGate(t *testing.T) {
 	r := atMost(1)
 	r.ReadinessGates = []string{"StorageReady"}
-	tell(t, "readiness-gate", 2, r, func(s *story) {
+	runStory(t, "readiness-gate", 2, r, func(s *story) {
 		open := func() {
 			for _, n := range s.nodes() {
 				controllertest.SetNodeCondition(&n, "StorageReady", corev1.ConditionTrue, "")
@@ -323,23 +323,23 @@ func TestStoryReadinessGate(t *testing.T) {
 		s.settled(1)
 		s.until("win-1 waits at the gate", time.Hour, func() bool { return s.hosts[0].version == s.version })
 		s.pass(5 * time.Minute)
-		s.say("the user's check is content")
+		s.record("the user's check is content")
 		open()
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
 	})
 }
 
 func TestStoryKeyRotation(t *testing.T) {
-	tell(t, "key-rotation", 4, atMost(1), func(s *story) {
+	runStory(t, "key-rotation", 4, atMost(1), func(s *story) {
 		s.settled(0)
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 4 })
 		s.hosts[2].off, s.hosts[3].off = true, true
 		s.pass(time.Minute)
-		s.say("there is another key, and win-3 and win-4 cannot be reached")
+		s.record("there is another key, and win-3 and win-4 cannot be reached")
 		s.rotate(1)
 		s.until("two hosts have it", time.Hour, func() bool { return len(s.hosts[0].keys) == 1 && s.hosts[0].keys[0] == s.line(1) })
 		s.pass(20 * time.Minute)
-		s.say("win-3 and win-4 are back")
+		s.record("win-3 and win-4 are back")
 		s.hosts[2].off, s.hosts[3].off = false, false
 		s.until("all hosts have it", time.Hour, func() bool {
 			for _, h := range s.hosts {
@@ -353,10 +353,10 @@ func TestStoryKeyRotation(t *testing.T) {
 }
 
 func TestStoryProxyChangesDuringUpgrade(t *testing.T) {
-	tell(t, "proxy-during-upgrade", 4, atMost(2), func(s *story) {
+	runStory(t, "proxy-during-upgrade", 4, atMost(2), func(s *story) {
 		s.settled(1)
 		s.until("the first are drained", time.Hour, func() bool { return s.out() == 2 })
-		s.say("there is a proxy now")
+		s.record("there is a proxy now")
 		config := s.rules()
 		config.Spec.Proxy.HTTPProxy = "http://proxy.example.com:3128"
 		config.Generation++
@@ -374,18 +374,18 @@ func TestStoryProxyChangesDuringUpgrade(t *testing.T) {
 }
 
 func TestStoryBrokenNodeIsRepaired(t *testing.T) {
-	tell(t, "repair", 2, atMost(1), func(s *story) {
+	runStory(t, "repair", 2, atMost(1), func(s *story) {
 		s.settled(0)
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
 		s.hosts[0].deaf, s.hosts[1].deaf = 1, 99
-		s.say("the kubelets of both hosts die; one more join mends that of win-1")
+		s.record("the kubelets of both hosts die; one more join mends that of win-1")
 		s.until("win-1 is back", 2*time.Hour, func() bool { return s.ready() == 1 })
 		s.until("win-2 is left to the user", 24*time.Hour, func() bool {
 			return kube.Condition(s.instance("win-2"), api.ConditionReady).Reason == api.ReasonRepairFailed
 		})
-		s.say("%s", kube.Condition(s.instance("win-2"), api.ConditionReady).Message)
+		s.record("%s", kube.Condition(s.instance("win-2"), api.ConditionReady).Message)
 		s.hosts[1].deaf = 0
-		s.say("the user mends win-2")
+		s.record("the user mends win-2")
 		s.until("win-2 is back", time.Hour, func() bool { return s.ready() == 2 })
 		if s.instance("win-2").Status.Failure != nil {
 			s.t.Error("the failure is still noted")

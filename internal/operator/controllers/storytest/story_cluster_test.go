@@ -100,7 +100,7 @@ func (s *story) evicted(named *corev1.Pod) error {
 		}
 		s.budgets[app]--
 	}
-	s.say("pod %s is evicted from %s", pod.Name, pod.Spec.NodeName)
+	s.record("pod %s is evicted from %s", pod.Name, pod.Spec.NodeName)
 	return s.client.Delete(s.ctx, pod) // its finalizer delays its removal by the grace period
 }
 
@@ -150,7 +150,7 @@ func (r storyEvents) Eventf(about, _ runtime.Object, kind, reason, action, note 
 		return
 	}
 	if kind == corev1.EventTypeWarning || strings.HasPrefix(reason, "Maintenance") || strings.HasPrefix(reason, "Host") && reason != api.EventHostKeyPinned {
-		r.say("%s: %s: %s", about.(client.Object).GetName(), reason, text)
+		r.record("%s: %s: %s", about.(client.Object).GetName(), reason, text)
 	}
 }
 

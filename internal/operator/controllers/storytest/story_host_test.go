@@ -293,11 +293,11 @@ func (h *storyHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	}
 	h.unfinished = false
 	if h.version != r.Desired.Version {
-		h.story.say("%s joins with %s", h.name, r.Desired.Version)
+		h.story.record("%s joins with %s", h.name, r.Desired.Version)
 	}
 	h.cluster, h.version, h.others = r.Cluster, r.Desired.Version, false
 	if h.signingKey != "" && h.signingKey != r.Desired.SigningKey {
-		h.story.say("%s is told another signing key", h.name)
+		h.story.record("%s is told another signing key", h.name)
 	}
 	h.signingKey = r.Desired.SigningKey
 	h.joinedAt, h.joins = time.Now(), h.joins+1
@@ -307,7 +307,7 @@ func (h *storyHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	}
 	if h.deaf > 0 {
 		h.deaf--
-		h.story.say("%s is joined again", h.name)
+		h.story.record("%s is joined again", h.name)
 	}
 	return wicdapi.JoinResult{BootID: h.boot()}, nil
 }
@@ -318,7 +318,7 @@ func (h *storyHost) leave(r wicdapi.LeaveRequest) (wicdapi.LeaveResult, error) {
 	}
 	h.story.mustBeDrained(h, h.version != "", "left")
 	if h.version != "" {
-		h.story.say("%s leaves", h.name)
+		h.story.record("%s leaves", h.name)
 	}
 	h.cluster, h.version, h.staged = "", "", false
 	h.left++
@@ -331,7 +331,7 @@ func (h *storyHost) restart() error {
 	if time.Now().Before(h.busyUntil) {
 		return &wicdapi.Error{Code: wicdapi.CodeWaitingForSetup, Message: "Windows is completing its setup"}
 	}
-	h.story.say("%s restarts", h.name)
+	h.story.record("%s restarts", h.name)
 	h.bootID++
 	h.backAt = time.Now().Add(restartTakes)
 	return nil

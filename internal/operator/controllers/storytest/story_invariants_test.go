@@ -55,9 +55,9 @@ func (s *story) watchNode(name string) func() {
 		case after > before && after > budget:
 			s.t.Errorf("%s is the %dth node out of service, %d are allowed\n%s", name, after, budget, strings.Join(s.lines, "\n"))
 		case after > before:
-			s.say("%s is cordoned", name)
+			s.record("%s is cordoned", name)
 		case after < before:
-			s.say("%s is back in service", name)
+			s.record("%s is back in service", name)
 		}
 	}
 }

@@ -81,15 +81,15 @@ func (h *storyHost) report(node *corev1.Node) {
 	}
 	node.Annotations = kube.Merge(node.Annotations) // a new Node has no annotations
 	h.reportConditions(node)
-	wants := node.Annotations[api.AnnotationDesiredVersion]
+	target := node.Annotations[api.AnnotationDesiredVersion]
 	switch {
-	case wants == "":
-	case wants == h.version:
+	case target == "":
+	case target == h.version:
 		h.goesTo, h.refused = "", ""
 		_ = h.obeys(node) // invalidates older orders
 		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionTrue, "")
-	case wants != h.goesTo && wants != h.refused && h.trusts(wants) && h.obeys(node):
-		h.goesTo, h.goesAt = wants, time.Now().Add(20*time.Second)
+	case target != h.goesTo && target != h.refused && h.trusts(target) && h.obeys(node):
+		h.goesTo, h.goesAt = target, time.Now().Add(20*time.Second)
 		h.story.mustBeDrained(h, true, "went to another version")
 	case h.goesTo != "" && !time.Now().Before(h.goesAt):
 		h.arrive(node)
@@ -153,12 +153,12 @@ func (h *storyHost) follow(node *corev1.Node) {
 	for _, key := range keys {
 		if !slices.Contains(h.keys, key) {
 			h.keys = append(h.keys, key)
-			h.story.say("%s lets in another key", h.name)
+			h.story.record("%s lets in another key", h.name)
 		}
 	}
 	if h.isProven(node, keys) {
 		h.keys = keys
-		h.story.say("%s drops the former key", h.name)
+		h.story.record("%s drops the former key", h.name)
 	}
 }
 
@@ -185,13 +185,13 @@ func (h *storyHost) isProven(node *corev1.Node, keys []string) bool {
 // arrive ends an update, with the new version or a rollback.
 func (h *storyHost) arrive(node *corev1.Node) {
 	if h.goesTo == h.refuses {
-		h.story.say("%s went to %s in vain", h.name, h.goesTo)
+		h.story.record("%s went to %s in vain", h.name, h.goesTo)
 		h.refused, h.goesTo = h.goesTo, ""
 		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionFalse, "service kubelet does not start: flag provided but not defined")
 		return
 	}
 	h.version, h.goesTo = h.goesTo, ""
-	h.story.say("%s has version %s", h.name, h.version)
+	h.story.record("%s has version %s", h.name, h.version)
 }
 
 // goOnPods ends pods whose grace period is over, and creates replacements on nodes in service.

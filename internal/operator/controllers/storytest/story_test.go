@@ -107,7 +107,7 @@ type story struct {
 
 // tell runs a story twice in simulated time: with hosts without quirks, to compare it with its golden file, and with quirks, where only the story's
 // own checks must hold. With a seed of quirks (sim.SeedVariable), only the second run takes place.
-func tell(t *testing.T, name string, hosts int, rolloutSpec v1alpha1.RolloutSpec, run func(*story)) {
+func runStory(t *testing.T, name string, hosts int, rolloutSpec v1alpha1.RolloutSpec, run func(*story)) {
 	t.Parallel()
 	if os.Getenv(sim.SeedVariable) == "" {
 		synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func newStory(t *testing.T, hosts int, r v1alpha1.RolloutSpec) *story {
 	return s
 }
 
-func (s *story) say(format string, args ...any) {
+func (s *story) record(format string, args ...any) {
 	s.telling.Lock()
 	defer s.telling.Unlock()
 	at := time.Since(s.began).Round(time.Second)

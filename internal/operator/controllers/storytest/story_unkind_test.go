@@ -65,7 +65,7 @@ func (w *storyWindows) goOn(h *storyHost, restart func()) {
 	}
 	if w.own > 0 && h.alive() && time.Since(h.backAt) >= ownRestart {
 		w.own--
-		h.story.say("Windows on %s restarts by itself", h.name)
+		h.story.record("Windows on %s restarts by itself", h.name)
 		restart()
 	}
 }
@@ -130,7 +130,7 @@ func (u unkind) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 		}
 		if w.lacks && !w.enabled && r.MayReboot {
 			w.enabled, w.own = true, w.quirks.Servicing.RestartsItself
-			u.h.story.say("%s restarts for a feature", u.h.name)
+			u.h.story.record("%s restarts for a feature", u.h.name)
 			before := u.h.boot()
 			u.h.startAgain()
 			return wicdapi.JoinResult{Rebooting: "feature " + desired.ContainersFeature + " is enabled with a restart", BootID: before}, nil
