@@ -18,9 +18,9 @@ func TestNodesNamedByCloudGetCertificates(t *testing.T) {
 		r.dns = []string{node}
 	}
 	runCases(t, []testCase{
-		{"the cloud's name", change(kubeletServing(), named), "approve"},
-		{"the cloud's name and the host's own", change(kubeletServing(), func(r *request) { named(r); r.dns = []string{node, windows} }), "DNSNameNotOfInstance"},
-		{"the first label of the cloud's name", change(kubeletServing(), func(r *request) { named(r); r.dns = []string{"ip-10-0-0-12"} }), "DNSNameNotOfInstance"},
+		{"cloud name", change(kubeletServing(), named), "approve"},
+		{"cloud name and hostname", change(kubeletServing(), func(r *request) { named(r); r.dns = []string{node, windows} }), "DNSNameNotOfInstance"},
+		{"first label of the cloud name", change(kubeletServing(), func(r *request) { named(r); r.dns = []string{"ip-10-0-0-12"} }), "DNSNameNotOfInstance"},
 	})
 }
 
@@ -43,38 +43,38 @@ func TestCloudNamesAndAddressesNeedConfirmation(t *testing.T) {
 	ofJoining := func(change func(h *Host)) func(*request) { return and(func(r *request) { change(&r.known.Hosts[0]) }) }
 	serving := func(with func(*request)) *request { return change(kubeletServing(), with) }
 	runCases(t, []testCase{
-		{"told by nobody", serving(requests), "DNSNameNotOfInstance"},
-		{"addresses told by nobody", serving(func(r *request) { requests(r); r.dns = []string{"win-2"} }), "AddressNotOfInstance"},
-		{"told by somebody else", serving(confirmed), "approve"},
-		{"an IPv6 address", serving(and(func(r *request) { // https://github.com/gardener/gardener/issues/10876
+		{"unconfirmed", serving(requests), "DNSNameNotOfInstance"},
+		{"unconfirmed address", serving(func(r *request) { requests(r); r.dns = []string{"win-2"} }), "AddressNotOfInstance"},
+		{"confirmed", serving(confirmed), "approve"},
+		{"IPv6 address", serving(and(func(r *request) { // https://github.com/gardener/gardener/issues/10876
 			r.known.Hosts[1].CloudAddresses, r.ips = []string{"2001:db8::7"}, []net.IP{net.ParseIP("2001:db8::7")}
 		})), "approve"},
-		{"a name in capitals", serving(and(func(r *request) { r.dns = []string{strings.ToUpper(internal)} })), "approve"}, // https://github.com/kubernetes/cloud-provider-vsphere/issues/50
-		{"fewer than were told", serving(and(func(r *request) { r.dns, r.ips = r.dns[:1], r.ips[:1] })), "approve"},
-		{"one name more", serving(and(func(r *request) { r.dns = append(r.dns, "db.internal") })), "DNSNameNotOfInstance"},
+		{"name in capitals", serving(and(func(r *request) { r.dns = []string{strings.ToUpper(internal)} })), "approve"}, // https://github.com/kubernetes/cloud-provider-vsphere/issues/50
+		{"subset of the confirmed", serving(and(func(r *request) { r.dns, r.ips = r.dns[:1], r.ips[:1] })), "approve"},
+		{"additional name", serving(and(func(r *request) { r.dns = append(r.dns, "db.internal") })), "DNSNameNotOfInstance"},
 		{"part of a name", serving(and(func(r *request) { r.dns = []string{"internal"} })), "DNSNameNotOfInstance"},
 		{"a wildcard", serving(and(func(r *request) { r.dns = []string{"*.internal"} })), "DNSNameNotOfInstance"},
-		{"one address more", serving(and(func(r *request) { r.ips = append(r.ips, another) })), "AddressNotOfInstance"},
-		{"a name of the cluster", serving(and(func(r *request) {
+		{"additional address", serving(and(func(r *request) { r.ips = append(r.ips, another) })), "AddressNotOfInstance"},
+		{"name of the cluster", serving(and(func(r *request) {
 			r.known.Hosts[1].CloudNames = []string{"api-int.lab.example.com"}
 			r.dns = []string{"api-int.lab.example.com"}
 		})), "DNSNameOfAnother"},
-		{"the address of the API server", serving(and(func(r *request) {
+		{"address of the API server", serving(and(func(r *request) {
 			r.known.Hosts[1].CloudAddresses, r.ips = []string{"10.0.0.100"}, []net.IP{net.IPv4(10, 0, 0, 100)}
 		})), "AddressOfAnother"},
-		{"the address at which another was reached", serving(ofJoining(func(h *Host) { h.Addresses = append(h.Addresses, public.String()) })), "AddressOfAnother"},
-		{"an address told of two", serving(ofJoining(func(h *Host) { h.CloudAddresses = []string{public.String()} })), "AddressOfAnother"},
-		{"a name told of two", serving(ofJoining(func(h *Host) { h.CloudNames = []string{internal} })), "DNSNameOfAnother"},
-		{"an address that a Linux node lists, too", serving(and(func(r *request) {
+		{"address of another host", serving(ofJoining(func(h *Host) { h.Addresses = append(h.Addresses, public.String()) })), "AddressOfAnother"},
+		{"address confirmed for two hosts", serving(ofJoining(func(h *Host) { h.CloudAddresses = []string{public.String()} })), "AddressOfAnother"},
+		{"name confirmed for two hosts", serving(ofJoining(func(h *Host) { h.CloudNames = []string{internal} })), "DNSNameOfAnother"},
+		{"address of a Linux node", serving(and(func(r *request) {
 			r.known.Nodes["linux-1"] = Node{OS: "linux", Addresses: []string{public.String()}}
 		})), "AddressOfAnother"},
-		{"a name that a Linux node lists, too", serving(and(func(r *request) {
+		{"name of a Linux node", serving(and(func(r *request) {
 			r.known.Nodes["linux-1"] = Node{OS: "linux", Ready: true, Names: []string{"linux-1", external}}
 		})), "DNSNameOfAnother"},
-		{"its proven address and its own name, listed by a Linux node, too", serving(and(func(r *request) {
+		{"own address and name that a Linux node claims", serving(and(func(r *request) {
 			r.known.Nodes["linux-1"] = Node{OS: "linux", Ready: true, Addresses: []string{"10.0.0.12"}, Names: []string{"win-2"}}
 		})), "approve"},
-		{"its own address told of another, too", serving(ofJoining(func(h *Host) { h.CloudAddresses = []string{"10.0.0.12"} })), "approve"},
-		{"its own name told of another, too", serving(ofJoining(func(h *Host) { h.CloudNames = []string{"win-2"} })), "approve"},
+		{"own address confirmed for another host", serving(ofJoining(func(h *Host) { h.CloudAddresses = []string{"10.0.0.12"} })), "approve"},
+		{"own name confirmed for another host", serving(ofJoining(func(h *Host) { h.CloudNames = []string{"win-2"} })), "approve"},
 	})
 }

@@ -244,12 +244,12 @@ func runCases(t *testing.T, cases []testCase) {
 func TestRequestsOfHostsAreApproved(t *testing.T) {
 	encipher := func(r *request) { r.usages = append(r.usages, "key encipherment") }
 	runCases(t, []testCase{
-		{"kubelet asks with the token handed to its host", kubeletBootstrap(), "approve"},
+		{"kubelet bootstraps with the token of its host", kubeletBootstrap(), "approve"},
 		{"kubelet renews its client certificate", kubeletRenewal(), "approve"},
-		{"kubelet asks for a serving certificate", kubeletServing(), "approve"},
-		{"WICD asks with the token handed to its host, before its Node exists", wicdBootstrap(), "approve"},
+		{"kubelet requests a serving certificate", kubeletServing(), "approve"},
+		{"WICD bootstraps with the token of its host before its Node exists", wicdBootstrap(), "approve"},
 		{"WICD renews its certificate", wicdRenewal(), "approve"},
-		{"WICD has lost its certificate, and the kubelet of its host asks for it", wicdByKubelet(), "approve"},
+		{"kubelet requests a certificate for WICD of its host", wicdByKubelet(), "approve"},
 		{"kubelet renews while the policies are not in force", change(kubeletRenewal(), func(r *request) { r.known.PoliciesFault = "x" }), "approve"},
 		{"kubelet client with key encipherment", change(kubeletBootstrap(), encipher), "approve"},
 		{"kubelet serving with key encipherment", change(kubeletServing(), encipher), "approve"},
@@ -257,16 +257,16 @@ func TestRequestsOfHostsAreApproved(t *testing.T) {
 		{"RSA key of 2048 bits", change(kubeletBootstrap(), func(r *request) { r.key = "RSA-2048" }), "approve"},
 		{"Ed25519 key", change(wicdBootstrap(), func(r *request) { r.key = "Ed25519" }), "approve"},
 		{"P-521 key", change(wicdBootstrap(), func(r *request) { r.key = "P-521" }), "approve"},
-		{"kubelet asks for a year", change(kubeletBootstrap(), lasting(366*24*time.Hour)), "approve"},
+		{"kubelet requests a year", change(kubeletBootstrap(), lasting(366*24*time.Hour)), "approve"},
 		{"kubelet leaves the lifetime to the signer", change(kubeletRenewal(), forever), "approve"},
-		{"WICD asks for an hour", change(wicdRenewal(), lasting(time.Hour)), "approve"},
-		{"host that is leaving renews what it has", change(kubeletRenewal(), func(r *request) { r.known.Hosts[1].Leaving = true }), "approve"},
-		{"WICD of a host that is leaving renews what it has", change(wicdRenewal(), func(r *request) { r.known.Hosts[1].Leaving = true }), "approve"},
+		{"WICD requests an hour", change(wicdRenewal(), lasting(time.Hour)), "approve"},
+		{"kubelet of a leaving host renews", change(kubeletRenewal(), func(r *request) { r.known.Hosts[1].Leaving = true }), "approve"},
+		{"WICD of a leaving host renews", change(wicdRenewal(), func(r *request) { r.known.Hosts[1].Leaving = true }), "approve"},
 		{"serving certificate for the name only", change(kubeletServing(), func(r *request) { r.ips = nil }), "approve"},
 		{"serving certificate for the address only", change(kubeletServing(), func(r *request) { r.dns = nil }), "approve"},
 		{"serving certificate for the instance's DNS name", change(kubeletServing(), func(r *request) { r.dns = []string{"win-2.example.com"} }), "approve"},
 		{"serving certificate before the Node exists", change(kubeletServing(), func(r *request) { delete(r.known.Nodes, "win-2") }), "approve"},
-		{"host joins again while its own Node still counts as Ready", change(kubeletBootstrap(), func(r *request) {
+		{"host joins again while its Node is still Ready", change(kubeletBootstrap(), func(r *request) {
 			r.known.Nodes["win-1"] = Node{OS: "windows", Ready: true, Addresses: []string{"10.0.0.11"}}
 			r.known.Hosts[0].Registered = true
 		}), "approve"},
@@ -274,13 +274,13 @@ func TestRequestsOfHostsAreApproved(t *testing.T) {
 			r.known.Nodes["win-1"] = Node{OS: "windows", Ready: true, Addresses: []string{"10.0.0.99"}}
 			r.known.Hosts[0].Registered = true
 		}), "approve"},
-		{"a newcomer with its name does not disturb a registered host", change(kubeletRenewal(), func(r *request) {
+		{"newcomer with the name of a registered host", change(kubeletRenewal(), func(r *request) {
 			r.known.Hosts = slices.Insert(r.known.Hosts, 0, Host{Instance: "wmco/newcomer", Node: "win-2", CredentialID: "token-9"})
 		}), "approve"},
-		{"a newcomer that was not let in does not disturb a host that joins", change(kubeletBootstrap(), func(r *request) {
+		{"newcomer without a credential and the name of a joining host", change(kubeletBootstrap(), func(r *request) {
 			r.known.Hosts = slices.Insert(r.known.Hosts, 0, Host{Instance: "wmco/newcomer", Node: "win-1"})
 		}), "approve"},
-		{"nor one that has just joined and is not yet registered", change(kubeletServing(), func(r *request) {
+		{"newcomer without a credential and the name of an unregistered host", change(kubeletServing(), func(r *request) {
 			r.known.Hosts[1].Registered, r.known.Hosts[1].CredentialID = false, "token-2"
 			delete(r.known.Nodes, "win-2")
 			r.known.Hosts = slices.Insert(r.known.Hosts, 0, Host{Instance: "wmco/newcomer", Node: "win-2"})
@@ -308,20 +308,20 @@ func TestForeignRequestsAreIgnored(t *testing.T) {
 	runCases(t, []testCase{
 		{"Linux node that joins with kubeadm's token", change(kubeletBootstrap(), kubeadm), "leave"},
 		{"Linux node that renews", change(kubeletRenewal(), func(r *request) { r.subject.CommonName, r.user = "system:node:linux-1", "system:node:linux-1" }), "leave"},
-		{"Linux node whose name a Windows host has too", change(kubeletRenewal(), func(r *request) {
+		{"Linux node with the name of a Windows host", change(kubeletRenewal(), func(r *request) {
 			r.subject.CommonName, r.user = "system:node:linux-1", "system:node:linux-1"
 			r.known.Hosts[0].Node = "linux-1"
 		}), "leave"},
-		{"user who asks for a client certificate", change(wicdBootstrap(), func(r *request) { r.subject, r.user = pkix.Name{CommonName: "bob"}, anyoneElse }), "leave"},
-		{"signer of somebody else", change(kubeletServing(), func(r *request) {
+		{"user requests a client certificate", change(wicdBootstrap(), func(r *request) { r.subject, r.user = pkix.Name{CommonName: "bob"}, anyoneElse }), "leave"},
+		{"unrelated signer", change(kubeletServing(), func(r *request) {
 			r.signer, r.user, r.subject.CommonName = "example.com/ingress", anyoneElse, "shop.example.com"
 		}), "leave"},
-		{"identity in OVN-Kubernetes, which approves it", overlayByKubelet(), "leave"},
+		{"identity in OVN-Kubernetes", overlayByKubelet(), "leave"},
 		{"node without a name", change(kubeletBootstrap(), func(r *request) { r.subject.CommonName, r.user = "system:node:", anyoneElse }), "leave"},
 		{"bootstrap ServiceAccount of another namespace", change(kubeletBootstrap(), func(r *request) {
 			r.user, r.subject.CommonName = "system:serviceaccount:other:windows-node-bootstrapper", "system:node:win-9"
 		}), "leave"},
-		{"unreadable request of somebody else", change(kubeletBootstrap(), func(r *request) {
+		{"unreadable request of an unrelated user", change(kubeletBootstrap(), func(r *request) {
 			r.user = anyoneElse
 			r.after = func(req *certificatesv1.CertificateSigningRequest) { req.Spec.Request = []byte("nonsense") }
 		}), "leave"},

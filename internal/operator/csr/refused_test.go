@@ -20,32 +20,32 @@ func TestClientRequestsBreakingRulesAreRefused(t *testing.T) { runCases(t, clien
 
 func clientCases() []testCase {
 	cases := []testCase{
-		{"kubelet asks for another host's identity in OVN-Kubernetes", change(overlayByKubelet(), func(r *request) { r.subject.CommonName = "system:ovn-node:win-1" }), "CommonNameNotAllowed"},
-		{"kubelet hides an identity of ours behind one in OVN-Kubernetes", change(overlayByKubelet(), func(r *request) {
+		{"kubelet requests another host's identity in OVN-Kubernetes", change(overlayByKubelet(), func(r *request) { r.subject.CommonName = "system:ovn-node:win-1" }), "CommonNameNotAllowed"},
+		{"kubelet adds the group of WICD to an identity in OVN-Kubernetes", change(overlayByKubelet(), func(r *request) {
 			r.subject.Organization = append(r.subject.Organization, "system:wicd-nodes")
 		}), "CommonNameNotAllowed"},
-		{"kubelet asks a signer of kubelets for an identity in OVN-Kubernetes", change(overlayByKubelet(), func(r *request) {
+		{"kubelet requests an identity in OVN-Kubernetes from the signer of kubelets", change(overlayByKubelet(), func(r *request) {
 			r.signer = "kubernetes.io/kube-apiserver-client-kubelet"
 		}), "CommonNameNotAllowed"},
-		{"host asks with its token for an identity in OVN-Kubernetes", change(overlayByKubelet(), func(r *request) { r.user = bootstrapUser }), "CommonNameNotAllowed"},
+		{"host requests an identity in OVN-Kubernetes with its bootstrap token", change(overlayByKubelet(), func(r *request) { r.user = bootstrapUser }), "CommonNameNotAllowed"},
 	}
 	for kind, base := range map[string]func() *request{"kubelet": kubeletBootstrap, "WICD": wicdBootstrap} {
 		prefix := strings.TrimSuffix(base().subject.CommonName, "win-1")
 		cases = append(cases, []testCase{
-			{kind + " asks for another host's name with its own token", change(base(), func(r *request) { r.subject.CommonName = prefix + "win-3" }), "CredentialNotOfInstance"},
-			{kind + " asks for the name of a host that has joined", change(base(), func(r *request) { r.subject.CommonName = prefix + "win-2" }), "CredentialNotOfInstance"},
-			{kind + " shows another host's token", change(base(), func(r *request) { r.proof = []string{"JTI=token-3"} }), "CredentialNotOfInstance"},
-			{kind + " shows a token that was handed to nobody", change(base(), func(r *request) { r.proof = []string{"JTI=token-9"} }), "CredentialNotOfInstance"},
-			{kind + " shows no credential", change(base(), func(r *request) { r.proof = nil }), "CredentialNotOfInstance"},
-			{kind + " shows two credentials", change(base(), func(r *request) { r.proof = []string{"JTI=token-1", "JTI=token-3"} }), "CredentialNotOfInstance"},
-			{kind + " shows an empty token for a host that does not join", change(base(), func(r *request) {
+			{kind + " requests another host's name with its own token", change(base(), func(r *request) { r.subject.CommonName = prefix + "win-3" }), "CredentialNotOfInstance"},
+			{kind + " requests the name of a host that has joined", change(base(), func(r *request) { r.subject.CommonName = prefix + "win-2" }), "CredentialNotOfInstance"},
+			{kind + " presents another host's token", change(base(), func(r *request) { r.proof = []string{"JTI=token-3"} }), "CredentialNotOfInstance"},
+			{kind + " presents an unknown token", change(base(), func(r *request) { r.proof = []string{"JTI=token-9"} }), "CredentialNotOfInstance"},
+			{kind + " presents no credential", change(base(), func(r *request) { r.proof = nil }), "CredentialNotOfInstance"},
+			{kind + " presents two credentials", change(base(), func(r *request) { r.proof = []string{"JTI=token-1", "JTI=token-3"} }), "CredentialNotOfInstance"},
+			{kind + " presents an empty token for a host that does not join", change(base(), func(r *request) {
 				r.proof, r.known.Hosts[0].CredentialID = []string{"JTI="}, ""
 			}), "CredentialNotOfInstance"},
 			{kind + " adds organization system:masters", change(base(), func(r *request) {
 				r.subject.Organization = append(r.subject.Organization, "system:masters")
 			}), "OrganizationsNotExact"},
-			{kind + " asks for organization system:masters alone", change(base(), func(r *request) { r.subject.Organization = []string{"system:masters"} }), "OrganizationsNotExact"},
-			{kind + " asks without organization", change(base(), func(r *request) { r.subject.Organization = nil }), "OrganizationsNotExact"},
+			{kind + " requests organization system:masters alone", change(base(), func(r *request) { r.subject.Organization = []string{"system:masters"} }), "OrganizationsNotExact"},
+			{kind + " requests no organization", change(base(), func(r *request) { r.subject.Organization = nil }), "OrganizationsNotExact"},
 			{kind + " names its organization twice", change(base(), func(r *request) {
 				r.subject.Organization = append(r.subject.Organization, r.subject.Organization[0])
 			}), "OrganizationsNotExact"},
@@ -56,10 +56,10 @@ func clientCases() []testCase {
 				r.subject.ExtraNames = append(r.subject.ExtraNames, pkix.AttributeTypeAndValue{Type: oidOrganization(), Value: r.subject.Organization[0]})
 			}), "SubjectNotExact"},
 			{kind + " has no instance", change(base(), func(r *request) { r.subject.CommonName = prefix + "win-9" }), "InstanceUnknown"},
-			{kind + " asks for a node without a name", change(base(), func(r *request) { r.subject.CommonName = prefix }), "CommonNameNotAllowed"},
-			{kind + " asks for some other identity", change(base(), func(r *request) { r.subject.CommonName = "system:admin" }), "CommonNameNotAllowed"},
-			{kind + " asks for its name in capitals", change(base(), func(r *request) { r.subject.CommonName = prefix + "WIN-1" }), "InstanceUnknown"},
-			{kind + " asks for the name of a Linux node", change(base(), func(r *request) { r.subject.CommonName = prefix + "linux-1" }), "NodeNotWindows"},
+			{kind + " requests a node without a name", change(base(), func(r *request) { r.subject.CommonName = prefix }), "CommonNameNotAllowed"},
+			{kind + " requests an unrelated identity", change(base(), func(r *request) { r.subject.CommonName = "system:admin" }), "CommonNameNotAllowed"},
+			{kind + " requests its name in capitals", change(base(), func(r *request) { r.subject.CommonName = prefix + "WIN-1" }), "InstanceUnknown"},
+			{kind + " requests the name of a Linux node", change(base(), func(r *request) { r.subject.CommonName = prefix + "linux-1" }), "NodeNotWindows"},
 			{kind + " of a host with the name of a Linux node", change(base(), func(r *request) {
 				r.subject.CommonName, r.known.Hosts[0].Node = prefix+"linux-1", "linux-1"
 			}), "NodeNotWindows"},
@@ -69,7 +69,7 @@ func clientCases() []testCase {
 			{kind + " takes the name of a dead Node", change(base(), func(r *request) {
 				r.known.Nodes["win-1"] = Node{OS: "windows", Addresses: []string{"10.0.0.99"}}
 			}), "NodeNameTaken"},
-			{kind + " takes the name of a Node that has the host's address by its own word", change(base(), func(r *request) {
+			{kind + " takes the name of a Node that claims the host's address", change(base(), func(r *request) {
 				r.known.Nodes["win-1"] = Node{OS: "windows", Ready: true, Addresses: []string{"10.0.0.11"}}
 			}), "NodeNameTaken"},
 			{kind + " takes the name of an instance that is registered", change(base(), func(r *request) { r.known.Hosts[2].Node, r.known.Hosts[2].Registered = "win-1", true }), "CredentialNotOfInstance"},
@@ -78,35 +78,35 @@ func clientCases() []testCase {
 				r.known.Hosts[2].Node, r.proof = "win-1", []string{"JTI=token-3"}
 			}), "NodeNameTaken"},
 			{kind + " adds a usage", change(base(), func(r *request) { r.usages = append(r.usages, "server auth") }), "UsagesNotExact"},
-			{kind + " asks for any usage", change(base(), func(r *request) { r.usages = []certificatesv1.KeyUsage{"any"} }), "UsagesNotExact"},
+			{kind + " requests any usage", change(base(), func(r *request) { r.usages = []certificatesv1.KeyUsage{"any"} }), "UsagesNotExact"},
 			{kind + " lacks a usage", change(base(), func(r *request) { r.usages = r.usages[:1] }), "UsagesNotExact"},
-			{kind + " asks for a DNS name", change(base(), func(r *request) { r.dns = []string{"win-1"} }), "ExtensionsNotAllowed"},
-			{kind + " asks for an address", change(base(), func(r *request) { r.ips = []net.IP{net.IPv4(10, 0, 0, 11)} }), "ExtensionsNotAllowed"},
-			{kind + " asks for an email address", change(base(), func(r *request) { r.emails = []string{"a@example.com"} }), "ExtensionsNotAllowed"},
-			{kind + " asks for a URI", change(base(), func(r *request) { r.uris = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), "ExtensionsNotAllowed"},
-			{kind + " asks to be an authority", change(base(), func(r *request) {
+			{kind + " requests a DNS name", change(base(), func(r *request) { r.dns = []string{"win-1"} }), "ExtensionsNotAllowed"},
+			{kind + " requests an address", change(base(), func(r *request) { r.ips = []net.IP{net.IPv4(10, 0, 0, 11)} }), "ExtensionsNotAllowed"},
+			{kind + " requests an email address", change(base(), func(r *request) { r.emails = []string{"a@example.com"} }), "ExtensionsNotAllowed"},
+			{kind + " requests a URI", change(base(), func(r *request) { r.uris = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), "ExtensionsNotAllowed"},
+			{kind + " requests a CA certificate", change(base(), func(r *request) {
 				r.extra = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Value: []byte{0x30, 3, 1, 1, 0xff}}}
 			}), "ExtensionsNotAllowed"},
-			{kind + " asks the signer of others", change(base(), func(r *request) { r.signer = "kubernetes.io/legacy-unknown" }), "SignerNotAllowed"},
-			{kind + " asks the signer of serving certificates", change(base(), func(r *request) { r.signer = "kubernetes.io/kubelet-serving" }), map[string]string{"kubelet": "UsagesNotExact", "WICD": "CommonNameNotAllowed"}[kind]},
+			{kind + " requests an unrelated signer", change(base(), func(r *request) { r.signer = "kubernetes.io/legacy-unknown" }), "SignerNotAllowed"},
+			{kind + " requests the signer of serving certificates", change(base(), func(r *request) { r.signer = "kubernetes.io/kubelet-serving" }), map[string]string{"kubelet": "UsagesNotExact", "WICD": "CommonNameNotAllowed"}[kind]},
 			{kind + " with a key of RSA 1024", change(base(), func(r *request) { r.key = "RSA-1024" }), "KeyNotAllowed"},
-			{kind + " asks for more than it may have", change(base(), lasting(366*24*time.Hour+time.Second)), "ExpirationTooLong"},
-			{kind + " asks for as long as there is", change(base(), func(r *request) { r.seconds = new(int32(math.MaxInt32)) }), "ExpirationTooLong"},
-			{kind + " asks with the token of a host that is leaving", change(base(), func(r *request) { r.known.Hosts[0].Leaving = true }), "InstanceLeaving"},
+			{kind + " requests more than the longest lifetime", change(base(), lasting(366*24*time.Hour+time.Second)), "ExpirationTooLong"},
+			{kind + " requests the largest lifetime", change(base(), func(r *request) { r.seconds = new(int32(math.MaxInt32)) }), "ExpirationTooLong"},
+			{kind + " presents the token of a leaving host", change(base(), func(r *request) { r.known.Hosts[0].Leaving = true }), "InstanceLeaving"},
 			{kind + " with a key on P-224", change(base(), func(r *request) { r.key = "P-224" }), "KeyNotAllowed"},
 		}...)
 	}
 	return append(cases, []testCase{
-		{"WICD asks while the policies are not in force", change(wicdBootstrap(), func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "PolicyMissing"},
+		{"WICD requests its first certificate while the policies are not in force", change(wicdBootstrap(), func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "PolicyMissing"},
 		{"WICD renews while the policies are not in force", change(wicdRenewal(), func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "PolicyMissing"},
-		{"kubelet asks for WICD while the policies are not in force", change(wicdByKubelet(), func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "PolicyMissing"},
-		{"WICD asks for more than a day", change(wicdBootstrap(), lasting(24*time.Hour+time.Second)), "ExpirationTooLong"},
+		{"kubelet requests WICD while the policies are not in force", change(wicdByKubelet(), func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "PolicyMissing"},
+		{"WICD requests more than a day", change(wicdBootstrap(), lasting(24*time.Hour+time.Second)), "ExpirationTooLong"},
 		{"WICD renews for more than a day", change(wicdRenewal(), lasting(48*time.Hour)), "ExpirationTooLong"},
 		{"WICD leaves the lifetime to the signer", change(wicdBootstrap(), forever), "ExpirationTooLong"},
-		{"WICD asks for a negative lifetime", change(wicdBootstrap(), lasting(-time.Hour)), "ExpirationTooLong"},
-		{"kubelet asks the signer of WICD", change(kubeletBootstrap(), func(r *request) { r.signer = "kubernetes.io/kube-apiserver-client" }), "CommonNameNotAllowed"},
-		{"WICD asks the signer of kubelets", change(wicdBootstrap(), func(r *request) { r.signer = "kubernetes.io/kube-apiserver-client-kubelet" }), "CommonNameNotAllowed"},
-		{"WICD asks for the kubelets' group", change(wicdBootstrap(), func(r *request) { r.subject.Organization = []string{"system:nodes"} }), "OrganizationsNotExact"},
+		{"WICD requests a negative lifetime", change(wicdBootstrap(), lasting(-time.Hour)), "ExpirationTooLong"},
+		{"kubelet requests the signer of WICD", change(kubeletBootstrap(), func(r *request) { r.signer = "kubernetes.io/kube-apiserver-client" }), "CommonNameNotAllowed"},
+		{"WICD requests the signer of kubelets", change(wicdBootstrap(), func(r *request) { r.signer = "kubernetes.io/kube-apiserver-client-kubelet" }), "CommonNameNotAllowed"},
+		{"WICD requests the kubelets' group", change(wicdBootstrap(), func(r *request) { r.subject.Organization = []string{"system:nodes"} }), "OrganizationsNotExact"},
 	}...)
 }
 
@@ -114,25 +114,25 @@ func TestRequestsOfOtherRequestersAreRefused(t *testing.T) { runCases(t, request
 
 func requesterCases() []testCase {
 	return []testCase{
-		{"user asks for a host's kubelet", change(kubeletBootstrap(), func(r *request) { r.user = anyoneElse }), "RequesterNotAllowed"},
-		{"user asks for a host's WICD", change(wicdBootstrap(), func(r *request) { r.user = anyoneElse }), "RequesterNotAllowed"},
-		{"user asks for WICD's group", change(wicdBootstrap(), func(r *request) { r.user, r.subject.CommonName = anyoneElse, "bob" }), "CommonNameNotAllowed"},
-		{"kubeadm's token asks for a host's kubelet", change(kubeletBootstrap(), func(r *request) { r.user = "system:bootstrap:abcdef" }), "RequesterNotAllowed"},
+		{"user requests a host's kubelet", change(kubeletBootstrap(), func(r *request) { r.user = anyoneElse }), "RequesterNotAllowed"},
+		{"user requests a host's WICD", change(wicdBootstrap(), func(r *request) { r.user = anyoneElse }), "RequesterNotAllowed"},
+		{"user requests WICD's group", change(wicdBootstrap(), func(r *request) { r.user, r.subject.CommonName = anyoneElse, "bob" }), "CommonNameNotAllowed"},
+		{"kubeadm's token requests a host's kubelet", change(kubeletBootstrap(), func(r *request) { r.user = "system:bootstrap:abcdef" }), "RequesterNotAllowed"},
 		{"bootstrap ServiceAccount of another namespace", change(kubeletBootstrap(), func(r *request) {
 			r.user = "system:serviceaccount:other:windows-node-bootstrapper"
 		}), "RequesterNotAllowed"},
 		{"kubelet of another host", change(kubeletRenewal(), func(r *request) { r.subject.CommonName = "system:node:win-1" }), "RequesterNotAllowed"},
-		{"Linux kubelet asks for a Windows node", change(kubeletRenewal(), func(r *request) { r.user = "system:node:linux-1" }), "RequesterNotAllowed"},
-		{"Windows kubelet asks for a Linux node", change(kubeletRenewal(), func(r *request) { r.subject.CommonName = "system:node:linux-1" }), "NodeNotWindows"},
-		{"Windows kubelet asks for a node nobody knows", change(kubeletRenewal(), func(r *request) { r.subject.CommonName = "system:node:win-9" }), "InstanceUnknown"},
+		{"Linux kubelet requests a Windows node", change(kubeletRenewal(), func(r *request) { r.user = "system:node:linux-1" }), "RequesterNotAllowed"},
+		{"Windows kubelet requests a Linux node", change(kubeletRenewal(), func(r *request) { r.subject.CommonName = "system:node:linux-1" }), "NodeNotWindows"},
+		{"Windows kubelet requests an unknown node", change(kubeletRenewal(), func(r *request) { r.subject.CommonName = "system:node:win-9" }), "InstanceUnknown"},
 		{"kubelet renews outside its group", change(kubeletRenewal(), func(r *request) { r.groups = []string{"system:authenticated"} }), "RequesterNotAllowed"},
 		{"kubelet renews after its Node was deleted", change(kubeletRenewal(), func(r *request) { delete(r.known.Nodes, "win-2") }), "NodeMissing"},
-		{"kubelet asks for the identity of another host's WICD", change(wicdByKubelet(), func(r *request) { r.user = "system:node:win-3" }), "RequesterNotAllowed"},
-		{"kubelet asks for WICD's identity outside its group", change(wicdByKubelet(), func(r *request) { r.groups = []string{"system:authenticated"} }), "RequesterNotAllowed"},
-		{"kubelet asks for WICD's identity without a Node", change(wicdByKubelet(), func(r *request) { delete(r.known.Nodes, "win-2") }), "NodeMissing"},
-		{"WICD asks for the kubelet's identity", change(kubeletRenewal(), func(r *request) { r.user = "system:wicd-node:win-2" }), "RequesterNotAllowed"},
+		{"kubelet requests the identity of another host's WICD", change(wicdByKubelet(), func(r *request) { r.user = "system:node:win-3" }), "RequesterNotAllowed"},
+		{"kubelet requests WICD's identity outside its group", change(wicdByKubelet(), func(r *request) { r.groups = []string{"system:authenticated"} }), "RequesterNotAllowed"},
+		{"kubelet requests WICD's identity without a Node", change(wicdByKubelet(), func(r *request) { delete(r.known.Nodes, "win-2") }), "NodeMissing"},
+		{"WICD requests the kubelet's identity", change(kubeletRenewal(), func(r *request) { r.user = "system:wicd-node:win-2" }), "RequesterNotAllowed"},
 		{"WICD of another host", change(wicdRenewal(), func(r *request) { r.user = "system:wicd-node:win-1" }), "RequesterNotAllowed"},
-		{"WICD asks for some user", change(wicdRenewal(), func(r *request) { r.subject.CommonName = "bob" }), "CommonNameNotAllowed"},
+		{"WICD requests an unrelated user", change(wicdRenewal(), func(r *request) { r.subject.CommonName = "bob" }), "CommonNameNotAllowed"},
 		{"WICD renews outside its group", change(wicdRenewal(), func(r *request) { r.groups = []string{"system:authenticated"} }), "RequesterNotAllowed"},
 		{"WICD renews after its Node was deleted", change(wicdRenewal(), func(r *request) { delete(r.known.Nodes, "win-2") }), "NodeMissing"},
 		{"WICD renews after its instance was deleted", change(wicdRenewal(), func(r *request) { r.known.Hosts = r.known.Hosts[:1] }), "InstanceUnknown"},
@@ -162,7 +162,7 @@ func servingCases() []testCase {
 	return []testCase{
 		{"serving certificate for more than a year", change(kubeletServing(), lasting(366*24*time.Hour+time.Second)), "ExpirationTooLong"},
 		{"requested with the bootstrap token", change(kubeletServing(), func(r *request) { r.user = bootstrapUser }), "RequesterNotAllowed"},
-		{"requested by somebody else", change(kubeletServing(), func(r *request) { r.user = anyoneElse }), "RequesterNotAllowed"},
+		{"requested by an unrelated user", change(kubeletServing(), func(r *request) { r.user = anyoneElse }), "RequesterNotAllowed"},
 		{"requested by another node", change(kubeletServing(), func(r *request) { r.user = "system:node:win-1" }), "RequesterNotAllowed"},
 		{"requested outside group system:nodes", change(kubeletServing(), func(r *request) { r.groups = []string{"system:authenticated"} }), "RequesterNotAllowed"},
 		{"requested outside group system:authenticated", change(kubeletServing(), func(r *request) { r.groups = []string{"system:nodes"} }), "RequesterNotAllowed"},
@@ -184,7 +184,7 @@ func servingCases() []testCase {
 		{"DNS name in capitals", dns("WIN-2"), "approve"}, // https://github.com/kubernetes/cloud-provider-vsphere/issues/484
 		{"DNS name of another host in capitals", dns("WIN-1"), "DNSNameNotOfInstance"},
 		{"address of another host", ip(cluster(), "10.0.0.11"), "AddressNotOfInstance"},
-		{"address of nobody", ip(cluster(), "10.0.0.77"), "AddressNotOfInstance"},
+		{"unknown address", ip(cluster(), "10.0.0.77"), "AddressNotOfInstance"},
 		{"IPv6 address", ip(cluster(), "fd00::1"), "AddressNotOfInstance"}, // https://github.com/kubernetes/cloud-provider-gcp/issues/330
 		{"address of a Linux node", ip(cluster(), "10.0.0.1"), "AddressNotOfInstance"},
 		{"address of Service kubernetes", ip(claims("10.96.0.1"), "10.96.0.1"), "AddressOfAnother"},
@@ -193,10 +193,10 @@ func servingCases() []testCase {
 			r.known.Nodes["linux-1"] = Node{OS: "linux", PodCIDRs: []string{"fd00::/64", "10.244.1.0/24"}}
 		}), "AddressOfAnother"},
 		{"address of another instance before it has a Node", ip(claims("10.0.0.13"), "10.0.0.13"), "AddressOfAnother"},
-		{"address of an instance whose node does not work any more", change(ip(claims("10.0.0.13"), "10.0.0.13"), func(r *request) {
+		{"address of an instance that lost its credential", change(ip(claims("10.0.0.13"), "10.0.0.13"), func(r *request) {
 			r.known.Hosts[2].CredentialID = ""
 		}), "approve"},
-		{"address that a Ready Linux node says it has, too", change(kubeletServing(), func(r *request) {
+		{"address that a Ready Linux node claims", change(kubeletServing(), func(r *request) {
 			r.known.Nodes["linux-1"] = Node{OS: "linux", Ready: true, Addresses: []string{"10.0.0.12"}}
 		}), "approve"},
 		{"announced by the name of the API server", announced("api.lab.example.com"), "DNSNameOfAnother"},
@@ -204,12 +204,12 @@ func servingCases() []testCase {
 		{"announced by the name of a Service", announced("web.shop.svc"), "DNSNameOfAnother"},
 		{"announced by the name of a Node", announced("linux-1"), "DNSNameOfAnother"},
 		{"announced by the name of another instance's node", announced("win-3"), "DNSNameOfAnother"},
-		{"reported address that is the API server's", ip(claims("10.0.0.100"), "10.0.0.100"), "AddressOfAnother"},
+		{"reported address of the API server", ip(claims("10.0.0.100"), "10.0.0.100"), "AddressOfAnother"},
 		{"reported loopback address", ip(claims("127.0.0.1"), "127.0.0.1"), "AddressOfAnother"},
 		{"reported link-local address", ip(claims("169.254.1.1"), "169.254.1.1"), "AddressOfAnother"},
 		{"email address", change(kubeletServing(), func(r *request) { r.emails = []string{"a@example.com"} }), "AltNameKindNotAllowed"},
 		{"URI", change(kubeletServing(), func(r *request) { r.uris = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), "AltNameKindNotAllowed"},
-		{"name of a kind that is passed over", change(kubeletServing(), func(r *request) {
+		{"unsupported kind of name", change(kubeletServing(), func(r *request) {
 			r.dns, r.ips = nil, nil
 			names := slices.Concat([]byte{0x30, 0x11, 0x82, 0x05}, []byte("win-2"), otherName)
 			r.extra = []pkix.Extension{{Id: oidAltNames(), Value: names}}
@@ -235,11 +235,11 @@ func encodingCases() []testCase {
 	foreign.user = anyoneElse
 	return []testCase{
 		{"no PEM", rewrite(func([]byte) []byte { return []byte("nonsense") }), "RequestMalformed"},
-		{"longer than any host's", rewrite(func(p []byte) []byte { return append(p, strings.Repeat("\n", MaxRequest)...) }), "RequestMalformed"},
-		{"nothing", rewrite(func([]byte) []byte { return nil }), "RequestMalformed"},
+		{"longer than the maximum", rewrite(func(p []byte) []byte { return append(p, strings.Repeat("\n", MaxRequest)...) }), "RequestMalformed"},
+		{"empty", rewrite(func([]byte) []byte { return nil }), "RequestMalformed"},
 		{"text before the block", rewrite(func(p []byte) []byte { return append([]byte("Certificate Request:\n"), p...) }), "RequestMalformed"},
 		{"text after the block", rewrite(func(p []byte) []byte { return append(p, "trailing"...) }), "RequestMalformed"},
-		{"text after the block, by somebody else about our host", foreign, "RequestMalformed"},
+		{"text after the block, from an unrelated user", foreign, "RequestMalformed"},
 		{"second block", rewrite(func(p []byte) []byte { return slices.Concat(p, p) }), "RequestMalformed"},
 		{"broken block before the block", rewrite(func(p []byte) []byte {
 			return append([]byte("-----BEGIN CERTIFICATE REQUEST-----\n!\n-----END CERTIFICATE REQUEST-----\n"), p...)
@@ -253,7 +253,7 @@ func encodingCases() []testCase {
 		{"no request in the block", rewrite(func([]byte) []byte {
 			return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: []byte("nonsense")})
 		}), "RequestMalformed"},
-		{"signature that is not the key's", rewrite(flipLast), "SignatureInvalid"},
+		{"signature of another key", rewrite(flipLast), "SignatureInvalid"},
 		{"newlines after the block are no fault", rewrite(func(p []byte) []byte { return append(p, "\n\n"...) }), "approve"},
 	}
 }

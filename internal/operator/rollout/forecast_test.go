@@ -35,16 +35,16 @@ func TestForecasts(t *testing.T) {
 		waiting []string
 		end     time.Duration
 	}{
-		"one after the other":  {fleet(1, "a", "b", "c"), []string{"a Upgrade 0s", "b Upgrade 10m0s", "c Upgrade 20m0s"}, nil, 30 * time.Minute},
-		"two at a time":        {fleet(2, "a", "b", "c"), []string{"a Upgrade 0s", "b Upgrade 0s", "c Upgrade 10m0s"}, nil, 20 * time.Minute},
-		"nothing to do":        {change(fleet(1, "a"), func(f *rollout.Fleet) { f.Hosts[0].Node.Version = "new" }), nil, nil, 0},
-		"content is not there": {change(fleet(1, "a"), func(f *rollout.Fleet) { f.Hosts[0].Staged = false }), []string{"a Stage 0s", "a Upgrade 0s"}, nil, 10 * time.Minute},
+		"budget of one":         {fleet(1, "a", "b", "c"), []string{"a Upgrade 0s", "b Upgrade 10m0s", "c Upgrade 20m0s"}, nil, 30 * time.Minute},
+		"two at a time":         {fleet(2, "a", "b", "c"), []string{"a Upgrade 0s", "b Upgrade 0s", "c Upgrade 10m0s"}, nil, 20 * time.Minute},
+		"all nodes up to date":  {change(fleet(1, "a"), func(f *rollout.Fleet) { f.Hosts[0].Node.Version = "new" }), nil, nil, 0},
+		"content is not staged": {change(fleet(1, "a"), func(f *rollout.Fleet) { f.Hosts[0].Staged = false }), []string{"a Stage 0s", "a Upgrade 0s"}, nil, 10 * time.Minute},
 		"a canary soaks": {change(fleet(2, "a", "b", "c"), func(f *rollout.Fleet) { f.Policy.Canary = &rollout.Canary{Count: 1, Soak: time.Hour} }),
 			[]string{"a Upgrade 0s", "b Upgrade 1h10m0s", "c Upgrade 1h10m0s"}, nil, 80 * time.Minute},
 		"paused": {change(fleet(1, "a", "b"), func(f *rollout.Fleet) { f.Hosts[0].Paused = true }), []string{"b Upgrade 0s"}, []string{"a " + api.ReasonPaused}, 10 * time.Minute},
 		"a removal": {change(fleet(1, "a", "b"), func(f *rollout.Fleet) { f.Hosts[1].Leaving = true }),
 			[]string{"b Leave 0s", "a Upgrade 10m0s"}, nil, 20 * time.Minute},
-		"a dead node takes the budget": {change(fleet(1, "a", "b"), func(f *rollout.Fleet) { f.Hosts[1].Node.Ready, f.Hosts[1].Node.Version = false, "new" }),
+		"dead node uses the budget": {change(fleet(1, "a", "b"), func(f *rollout.Fleet) { f.Hosts[1].Node.Ready, f.Hosts[1].Node.Version = false, "new" }),
 			nil, []string{"a " + api.ReasonBudget}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

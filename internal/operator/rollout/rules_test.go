@@ -38,7 +38,7 @@ func needs() []state {
 		{"upgrade", func(*rollout.Host) {}},
 		{"upgrade without a drain", restarts},
 		{"nothing", upToDate},
-		{"reboot asked for", func(h *rollout.Host) { upToDate(h); askReboot(h) }},
+		{"requested reboot", func(h *rollout.Host) { upToDate(h); askReboot(h) }},
 		{"Windows' reboot", func(h *rollout.Host) { upToDate(h); pending(h) }},
 		{"leave", leaving},
 		{"leave as it is", func(h *rollout.Host) { leaving(h); released(h) }},
