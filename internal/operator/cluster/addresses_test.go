@@ -22,10 +22,10 @@ func TestReadAddresses(t *testing.T) {
 		want    []string
 		server  string
 	}{
-		"a cluster that says little": {
+		"minimal cluster": {
 			want: []string{"10.96.0.0/12", "10.0.0.5", "10.0.0.6", "10.0.0.5"},
 		},
-		"Services in a range that was added": {
+		"additional Service range": {
 			objects: []client.Object{&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.200.0.0/16"}}}},
 			want:    []string{"10.96.0.0/12", "10.200.0.0/16", "10.0.0.5", "10.0.0.6", "10.0.0.5"},
 		},
@@ -33,11 +33,11 @@ func TestReadAddresses(t *testing.T) {
 			objects: []client.Object{kubeadm, clusterInfo("https://api.example:6443")},
 			want:    []string{"10.96.0.0/12", "10.244.0.0/16", "fd01::/48", "10.0.0.5", "10.0.0.6"}, server: "api.example",
 		},
-		"an address that API servers have in common": {
+		"common address of API servers": {
 			objects: []client.Object{clusterInfo("https://10.0.0.100:6443")},
 			want:    []string{"10.96.0.0/12", "10.0.0.5", "10.0.0.6", "10.0.0.100"},
 		},
-		"an address that the administrator says, beside that of cluster-info": {
+		"addresses from WindowsConfig and cluster-info": {
 			cluster: v1alpha1.ClusterSpec{APIServer: "api.example:6443"},
 			objects: []client.Object{clusterInfo("https://lb.internal:6443")},
 			want:    []string{"10.96.0.0/12", "10.0.0.5", "10.0.0.6"}, server: "api.example lb.internal",
@@ -57,7 +57,7 @@ func TestReadAddresses(t *testing.T) {
 			},
 			want: []string{"10.96.0.0/12", "10.128.0.0/14", "10.132.0.0/14", "10.0.0.5", "10.0.0.6"}, server: "api-int.example",
 		},
-		"OpenShift with a network of one's own": {
+		"OpenShift with a custom network": {
 			network: v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{}},
 			objects: []client.Object{
 				infrastructure("https://api-int.example:6443"),

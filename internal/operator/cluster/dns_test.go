@@ -40,32 +40,32 @@ func TestDNSIsReadFromMostExplicitSource(t *testing.T) {
 		servers []string
 		assumed bool
 	}{
-		"what kubelets get": { // https://github.com/kubernetes-sigs/kubespray/issues/6631
+		"kubelet configuration": { // https://github.com/kubernetes-sigs/kubespray/issues/6631
 			objects: []client.Object{kubelets("clusterDNS: [10.233.0.3]\nclusterDomain: cluster.development"), kubeadm, noDNS()},
 			domain:  "cluster.development", servers: []string{"10.233.0.3"}},
-		"kubelets' IPv4 servers, of which pods get three": {
+		"more than three IPv4 servers for kubelets": {
 			objects: []client.Object{kubelets("clusterDNS: ['fd01::a', 10.96.0.1, 10.96.0.2, 10.96.0.3, 10.96.0.4]\nclusterDomain: Cluster.Development."), noDNS()},
 			domain:  "cluster.development", servers: []string{"10.96.0.1", "10.96.0.2", "10.96.0.3"}},
-		"a cache on each Linux node": { // https://github.com/kubernetes-sigs/kubespray/blob/master/docs/advanced/dns-stack.md
+		"DNS cache on each Linux node": { // https://github.com/kubernetes-sigs/kubespray/blob/master/docs/advanced/dns-stack.md
 			objects: []client.Object{kubelets("clusterDNS: [169.254.25.10]\nclusterDomain: cluster.local"), noDNS(), labeled("coredns", "kube-dns", 53, "10.233.0.3")},
 			domain:  "cluster.local", servers: []string{"10.233.0.3"}},
-		"kubelets without either": {
+		"kubelet configuration without DNS": {
 			objects: []client.Object{kubelets("maxPods: 10"), kubeadm}, domain: "k8s.example", servers: []string{"10.96.0.10"}},
-		"a ConfigMap of another form": {
+		"ConfigMap in another format": {
 			objects: []client.Object{configMap("kube-system", "kubelet-config", "other", "x"), kubeadm}, domain: "k8s.example", servers: []string{"10.96.0.10"}},
-		"a Service whose first address is IPv6": { // https://github.com/kubernetes/kubernetes/issues/136240
+		"Service with an IPv6 address first": { // https://github.com/kubernetes/kubernetes/issues/136240
 			objects: []client.Object{labeled("kube-dns", "kube-dns", 53, "fd01::a", "10.97.0.53")},
 			domain:  "cluster.local", servers: []string{"10.97.0.53"}, assumed: true},
-		"a Service with the label alone": { // https://github.com/kubernetes-sigs/kubespray/issues/6869
+		"Service with the label only": { // https://github.com/kubernetes-sigs/kubespray/issues/6869
 			objects: []client.Object{noDNS(), labeled("coredns", "coredns", 53, "10.233.0.3"), labeled("metrics", "coredns", 9153, "10.233.0.9")},
 			domain:  "cluster.local", servers: []string{"10.233.0.3"}, assumed: true},
 		"the Service of RKE2": { // https://docs.rke2.io/networking/networking_services
 			objects: []client.Object{noDNS(), labeled("rke2-coredns-rke2-coredns", "kube-dns", 53, "10.43.0.10")},
 			domain:  "cluster.local", servers: []string{"10.43.0.10"}, assumed: true},
-		"what the administrator says": { // https://github.com/kubernetes-sigs/kubespray/issues/4298
+		"WindowsConfig sets all": { // https://github.com/kubernetes-sigs/kubespray/issues/4298
 			config:  v1alpha1.DNSSpec{Domain: "corp.example", Servers: []string{"10.1.2.3", "10.1.2.4"}},
 			objects: []client.Object{configMap("kube-system", "kubelet-config", "kubelet", "{")}, domain: "corp.example", servers: []string{"10.1.2.3", "10.1.2.4"}},
-		"the administrator says one": {
+		"WindowsConfig sets one": {
 			config:  v1alpha1.DNSSpec{Servers: []string{"10.1.2.3"}},
 			objects: []client.Object{kubelets("clusterDNS: [10.233.0.3]\nclusterDomain: cluster.development")}, domain: "cluster.development", servers: []string{"10.1.2.3"}},
 	}
@@ -88,16 +88,16 @@ func TestDNSDomainIsReadFromAPIServerCertificate(t *testing.T) {
 		domain  string
 		assumed bool
 	}{
-		"one":                    {names: append(usual, "kubernetes.default.svc.corp.example"), domain: "corp.example"},
-		"Kubernetes' default":    {names: append(usual, "kubernetes.default.svc.cluster.local"), domain: "cluster.local"},
-		"twice, in capitals":     {names: append(usual, "kubernetes.default.svc.corp.example", "Kubernetes.Default.SVC.Corp.Example."), domain: "corp.example"},
-		"two":                    {names: append(usual, "kubernetes.default.svc.cluster.local", "kubernetes.default.svc.corp.example"), domain: "cluster.local", assumed: true},
-		"parts of one, by hand":  {names: append(usual, "kubernetes.default.svc.cluster", "kubernetes.default.svc.cluster.local"), domain: "cluster.local", assumed: true},
-		"none":                   {names: usual, domain: "cluster.local", assumed: true},
-		"no domain":              {names: append(usual, "kubernetes.default.svc.*", "kubernetes.default.svc."), domain: "cluster.local", assumed: true},
-		"a wildcard":             {names: []string{"*.default.svc.corp.example"}, domain: "cluster.local", assumed: true},
-		"what kubelets get wins": {names: append(usual, "kubernetes.default.svc.corp.example"), objects: []client.Object{kubelets("clusterDomain: k8s.example")}, domain: "k8s.example"},
-		"OpenShift has one only": {names: append(usual, "kubernetes.default.svc.corp.example"), objects: []client.Object{infrastructure("https://api-int.example:6443")}, domain: "cluster.local"},
+		"one":                                    {names: append(usual, "kubernetes.default.svc.corp.example"), domain: "corp.example"},
+		"Kubernetes' default":                    {names: append(usual, "kubernetes.default.svc.cluster.local"), domain: "cluster.local"},
+		"twice, in capitals":                     {names: append(usual, "kubernetes.default.svc.corp.example", "Kubernetes.Default.SVC.Corp.Example."), domain: "corp.example"},
+		"two":                                    {names: append(usual, "kubernetes.default.svc.cluster.local", "kubernetes.default.svc.corp.example"), domain: "cluster.local", assumed: true},
+		"shortened names":                        {names: append(usual, "kubernetes.default.svc.cluster", "kubernetes.default.svc.cluster.local"), domain: "cluster.local", assumed: true},
+		"none":                                   {names: usual, domain: "cluster.local", assumed: true},
+		"no domain":                              {names: append(usual, "kubernetes.default.svc.*", "kubernetes.default.svc."), domain: "cluster.local", assumed: true},
+		"a wildcard":                             {names: []string{"*.default.svc.corp.example"}, domain: "cluster.local", assumed: true},
+		"kubelet configuration takes precedence": {names: append(usual, "kubernetes.default.svc.corp.example"), objects: []client.Object{kubelets("clusterDomain: k8s.example")}, domain: "k8s.example"},
+		"OpenShift always uses the default":      {names: append(usual, "kubernetes.default.svc.corp.example"), objects: []client.Object{infrastructure("https://api-int.example:6443")}, domain: "cluster.local"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -125,15 +125,15 @@ func TestDNSIsNeverGuessed(t *testing.T) {
 		wantErr []string
 	}{
 		"none": {objects: []client.Object{noDNS()}, wantErr: []string{"kube-system/kubelet-config does not exist", "kube-system/kube-dns has no IPv4 address", "spec.network.dns.servers"}},
-		"IPv6 alone": {
+		"IPv6 only": {
 			objects: []client.Object{kubelets("clusterDNS: ['fd01::a']"), service("kube-system", "kube-dns", "fd01::a")},
 			wantErr: []string{`clusterDNS in ConfigMap kube-system/kubelet-config is ["fd01::a"]`, "spec.network.dns.servers"}},
-		"a cache on each Linux node alone": {
+		"DNS cache on each Linux node only": {
 			objects: []client.Object{kubelets("clusterDNS: [169.254.20.10]"), noDNS(), labeled("node-local-dns", "node-local-dns", 53, "10.96.0.99")},
 			wantErr: []string{"169.254.20.10"}},
-		"a link-local server of the administrator": {config: v1alpha1.DNSSpec{Servers: []string{"169.254.20.10"}}, wantErr: []string{"spec.network.dns.servers", "169.254.20.10"}},
-		"a domain that is none":                    {objects: []client.Object{kubelets("clusterDomain: 'a b'")}, wantErr: []string{"clusterDomain", `"a b"`, "spec.network.dns.domain"}},
-		"no configuration of kubelets":             {objects: []client.Object{configMap("kube-system", "kubelet-config", "kubelet", "{")}, wantErr: []string{"kube-system/kubelet-config", "spec.network.dns"}},
+		"link-local server in WindowsConfig": {config: v1alpha1.DNSSpec{Servers: []string{"169.254.20.10"}}, wantErr: []string{"spec.network.dns.servers", "169.254.20.10"}},
+		"invalid domain":                     {objects: []client.Object{kubelets("clusterDomain: 'a b'")}, wantErr: []string{"clusterDomain", `"a b"`, "spec.network.dns.domain"}},
+		"no configuration of kubelets":       {objects: []client.Object{configMap("kube-system", "kubelet-config", "kubelet", "{")}, wantErr: []string{"kube-system/kubelet-config", "spec.network.dns"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

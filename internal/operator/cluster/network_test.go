@@ -71,32 +71,32 @@ func TestNetworkIsReadFromOpenShiftOrWindowsConfig(t *testing.T) {
 		objects []client.Object
 		want    desired.ClusterNetwork
 	}{
-		"nothing":                               {},
-		"OpenShift without hybrid overlay":      {v1alpha1.NetworkSpec{}, hybrid("null"), openshiftIs},
-		"OpenShift without Network.operator":    {v1alpha1.NetworkSpec{}, onOpenShift, with(openshiftIs, func(n *desired.ClusterNetwork) { n.Internal = nil })},
-		"OpenShift whose network is not up yet": {ovn, []client.Object{onPlatform("AWS")}, desired.ClusterNetwork{OpenShift: true, Platform: "AWS"}},
+		"nothing":                             {},
+		"OpenShift without hybrid overlay":    {v1alpha1.NetworkSpec{}, hybrid("null"), openshiftIs},
+		"OpenShift without Network.operator":  {v1alpha1.NetworkSpec{}, onOpenShift, with(openshiftIs, func(n *desired.ClusterNetwork) { n.Internal = nil })},
+		"OpenShift before its network starts": {ovn, []client.Object{onPlatform("AWS")}, desired.ClusterNetwork{OpenShift: true, Platform: "AWS"}},
 		"OpenShift with hybrid overlay": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}, {cidr: 10.160.0.0/16, hostPrefix: 24}]}"),
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
 				n.HybridCIDRs, n.HybridUnused = []string{"10.132.0.0/14"}, []string{"10.160.0.0/16"}
 				n.HostPrefixes = map[string]int{"10.128.0.0/14": 23, "10.132.0.0/14": 24}
 				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23},{"cidr":"10.160.0.0/16","hostPrefix":24}]}`
 			})},
-		"OpenShift with a port and what we do not know": {ovn, hybrid("{hybridOverlayVXLANPort: 9898, new: [1]}"),
+		"OpenShift with a port and an unknown field": {ovn, hybrid("{hybridOverlayVXLANPort: 9898, new: [1]}"),
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
 				n.VXLANPort, n.HybridOverlay = 9898, `{"hybridOverlayVXLANPort":9898,"new":[1]}`
 			})},
-		"OpenShift with a port beyond ports": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 10.132.0.0/14}], hybridOverlayVXLANPort: 4294967295}"),
+		"OpenShift with a port out of range": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 10.132.0.0/14}], hybridOverlayVXLANPort: 4294967295}"),
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
 				n.HybridCIDRs, n.HostPrefixes = []string{"10.132.0.0/14"}, map[string]int{"10.128.0.0/14": 23, "10.132.0.0/14": 24}
 				n.HybridFault = hybridOverlayField + ".hybridOverlayVXLANPort is 4294967295; allowed are 1 to 65535"
 				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14"}],"hybridOverlayVXLANPort":4294967295}`
 			})},
-		"OpenShift with a range that is none": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 010.132.0.0/14}]}"),
+		"OpenShift with an invalid range": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 010.132.0.0/14}]}"),
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
 				n.HybridFault = hybridOverlayField + `.hybridClusterNetwork[0].cidr: "010.132.0.0/14" is not a range such as 10.132.0.0/14/23`
 				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"010.132.0.0/14"}]}`
 			})},
-		"OpenShift with ranges of OVN-Kubernetes' own": {ovn, append([]client.Object{openshift(openshiftOperator, "Network", "cluster",
+		"OpenShift with custom internal ranges": {ovn, append([]client.Object{openshift(openshiftOperator, "Network", "cluster",
 			"spec: {defaultNetwork: {ovnKubernetesConfig: {v4InternalSubnet: 10.1.0.0/16, ipv4: {internalTransitSwitchSubnet: 10.2.0.0/16}, "+
 				"gatewayConfig: {ipv4: {internalMasqueradeSubnet: 10.3.0.0/17}}}}}")}, onOpenShift...),
 			with(openshiftIs, func(n *desired.ClusterNetwork) { n.Internal = internal("10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/17") })},
@@ -105,20 +105,20 @@ func TestNetworkIsReadFromOpenShiftOrWindowsConfig(t *testing.T) {
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
 				n.Internal = internal("10.4.0.0/16", "100.88.0.0/16", "169.254.0.0/16")
 			})},
-		"OpenShift with a plugin of the user's": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom}, hybrid("{hybridOverlayVXLANPort: 9898}"),
+		"OpenShift with a custom network": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom}, hybrid("{hybridOverlayVXLANPort: 9898}"),
 			desired.ClusterNetwork{OpenShift: true, Platform: "AWS"}},
 		"plain with OVN-Kubernetes": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{VXLANPort: 9898}},
 			[]client.Object{kubeadm("networking: {podSubnet: '10.244.0.0/16,fd02::/48'}")},
 			desired.ClusterNetwork{PodCIDRs: []string{"10.244.0.0/16", "fd02::/48"}, VXLANPort: 9898}},
-		"plain with OVN-Kubernetes and its ranges": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{
+		"Kubernetes with ranges for OVN-Kubernetes": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{
 			ClusterSubnets: "10.128.0.0/14/23,fd02::/48", HybridClusterSubnets: "10.132.0.0/16"}}, []client.Object{kubeadm("networking: {podSubnet: 10.244.0.0/16}")},
 			desired.ClusterNetwork{PodCIDRs: []string{"10.128.0.0/14", "fd02::/48"}, HybridCIDRs: []string{"10.132.0.0/16"},
 				HostPrefixes: map[string]int{"10.128.0.0/14": 23, "fd02::/48": 64, "10.132.0.0/16": 24}}},
-		"plain with OVN-Kubernetes and no kubeadm": {ovn, nil, desired.ClusterNetwork{}},
+		"Kubernetes with OVN-Kubernetes without kubeadm": {ovn, nil, desired.ClusterNetwork{}},
 		"Flannel": {flannel, []client.Object{flannelConfig("kube-flannel", "kube-flannel-cfg", netConf)}, desired.ClusterNetwork{Flannel: flannelIs}},
-		"Flannel elsewhere": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel, Flannel: &v1alpha1.FlannelNetwork{Namespace: "net", ConfigMap: "cfg"}},
+		"Flannel in another namespace": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel, Flannel: &v1alpha1.FlannelNetwork{Namespace: "net", ConfigMap: "cfg"}},
 			[]client.Object{flannelConfig("net", "cfg", netConf), flannelConfig("kube-flannel", "kube-flannel-cfg", "{}")}, desired.ClusterNetwork{Flannel: flannelIs}},
-		"Flannel that is not there": {flannel, []client.Object{flannelConfig("elsewhere", "kube-flannel-cfg", netConf)}, desired.ClusterNetwork{}},
+		"missing Flannel": {flannel, []client.Object{flannelConfig("elsewhere", "kube-flannel-cfg", netConf)}, desired.ClusterNetwork{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -140,19 +140,19 @@ func TestInvalidNetworksAreReported(t *testing.T) {
 		objects []client.Object
 		wantErr []string
 	}{
-		"ranges that are texts": {v1alpha1.NetworkSpec{}, []client.Object{onPlatform("AWS"), networkOperator("{hybridClusterNetwork: [10.132.0.0/14]}")},
+		"ranges that are strings": {v1alpha1.NetworkSpec{}, []client.Object{onPlatform("AWS"), networkOperator("{hybridClusterNetwork: [10.132.0.0/14]}")},
 			[]string{"Network cluster", "hybridClusterNetwork", "string"}},
-		"a type that is a list": {v1alpha1.NetworkSpec{}, []client.Object{onPlatform("AWS"), network("status: {networkType: []}")},
+		"type that is a list": {v1alpha1.NetworkSpec{}, []client.Object{onPlatform("AWS"), network("status: {networkType: []}")},
 			[]string{"Network cluster", "status.networkType", "array"}},
-		"a Flannel whose configuration is no JSON": {flannel, []client.Object{flannelConfig("kube-flannel", "kube-flannel-cfg", "{")},
+		"Flannel configuration that is not JSON": {flannel, []client.Object{flannelConfig("kube-flannel", "kube-flannel-cfg", "{")},
 			[]string{"ConfigMap kube-flannel/kube-flannel-cfg", "net-conf.json"}},
-		"a Flannel without its key": {flannel, []client.Object{configMap("kube-flannel", "kube-flannel-cfg", "other", "{}")},
+		"Flannel configuration without its key": {flannel, []client.Object{configMap("kube-flannel", "kube-flannel-cfg", "other", "{}")},
 			[]string{"ConfigMap kube-flannel/kube-flannel-cfg", "net-conf.json"}},
-		"a subnet that is none":          {subnets("10.132.0.0"), nil, []string{"spec.network.ovn.hybridClusterSubnets", `"10.132.0.0"`}},
-		"a node's prefix as the range's": {subnets("10.132.0.0/14/14"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/14"}},
-		"a range too small for a /24":    {subnets("10.132.0.0/28"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/24"}},
-		"a leading zero":                 {subnets("10.132.0.0/14/23,010.160.0.0/16/23"), nil, []string{"spec.network.ovn.hybridClusterSubnets", `"010.160.0.0/16/23"`}},
-		"nodes of two sizes":             {subnets("10.132.0.0/14/23,10.160.0.0/16"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/23 and /24"}},
+		"invalid subnet":                     {subnets("10.132.0.0"), nil, []string{"spec.network.ovn.hybridClusterSubnets", `"10.132.0.0"`}},
+		"host prefix as long as the range's": {subnets("10.132.0.0/14/14"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/14"}},
+		"range smaller than a /24":           {subnets("10.132.0.0/28"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/24"}},
+		"a leading zero":                     {subnets("10.132.0.0/14/23,010.160.0.0/16/23"), nil, []string{"spec.network.ovn.hybridClusterSubnets", `"010.160.0.0/16/23"`}},
+		"nodes of two sizes":                 {subnets("10.132.0.0/14/23,10.160.0.0/16"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/23 and /24"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := readNetwork(t.Context(), reader(test.objects...), test.config)

@@ -43,7 +43,7 @@ func TestNetworksAreDetectedFromNodes(t *testing.T) {
 		"OVN-Kubernetes": {false, ovn, []client.Object{node("linux-1", "linux", linux), node("linux-2", "linux", hybrid), node("win-1", "windows", windows)},
 			desired.NodeNetworks{HybridOverlay: true, Found: found(desired.OVNKubernetes, "linux-1", "k8s.ovn.org/node-subnets"),
 				Subnets: map[string]netip.Prefix{"win-1": netip.MustParsePrefix("10.132.0.0/24")}}},
-		"what Windows nodes say": {false, ovn, []client.Object{node("win-1", "windows", hybrid), node("win-2", "windows", map[string]string{
+		"annotations of Windows nodes": {false, ovn, []client.Object{node("win-1", "windows", hybrid), node("win-2", "windows", map[string]string{
 			"projectcalico.org/IPv4Address": "x", "k8s.ovn.org/hybrid-overlay-node-subnet": "10.132.9.5/24"})}, desired.NodeNetworks{}},
 		"others": {false, "", []client.Object{
 			node("a", "linux", map[string]string{"projectcalico.org/IPv4Address": "10.0.0.1/24", "projectcalico.org/IPv4IPIPTunnelAddr": "x", "k8s.ovn.org/zone-name": "x"}),
@@ -51,11 +51,11 @@ func TestNetworksAreDetectedFromNodes(t *testing.T) {
 			node("c", "linux", map[string]string{"node.antrea.io/mac-address": "x", "flannel.alpha.coreos.com/backend-type": "vxlan"}),
 		}, desired.NodeNetworks{Found: found(desired.Antrea, "c", "node.antrea.io/mac-address", desired.Calico, "a", "projectcalico.org/IPv4Address",
 			desired.Cilium, "b", "io.cilium.network.ipv4-pod-cidr", desired.FlannelName, "c", "flannel.alpha.coreos.com/backend-type")}},
-		"Flannel's subnets": {false, flannel, []client.Object{node("win-1", "windows", windows)},
+		"subnets of Flannel": {false, flannel, []client.Object{node("win-1", "windows", windows)},
 			desired.NodeNetworks{Subnets: map[string]netip.Prefix{"win-1": netip.MustParsePrefix("10.244.3.0/24")}}},
 		"OpenShift": {true, ovn, []client.Object{node("linux-1", "linux", linux), node("win-1", "windows", windows)},
 			desired.NodeNetworks{Subnets: map[string]netip.Prefix{"win-1": netip.MustParsePrefix("10.132.0.0/24")}}},
-		"a network of the user's": {false, v1alpha1.NetworkCustom, []client.Object{node("linux-1", "linux", linux)}, desired.NodeNetworks{}},
+		"custom network": {false, v1alpha1.NetworkCustom, []client.Object{node("linux-1", "linux", linux)}, desired.NodeNetworks{}},
 	} {
 		got, err := ReadNodeNetworks(t.Context(), reader(test.nodes...), test.openshift, test.provider)
 		if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); err != nil || diff != "" {

@@ -19,15 +19,15 @@ func TestPlatformIsReadFromOpenShift(t *testing.T) {
 		objects []client.Object
 		want    Platform
 	}{
-		"plain Kubernetes":    {nil, Platform{}},
-		"Azure":               {[]client.Object{infrastructure("status: {platformStatus: {type: Azure}}")}, Platform{OpenShift: true, Type: "Azure"}},
-		"the new field wins":  {[]client.Object{infrastructure("status: {platform: AWS, platformStatus: {type: Nutanix}}")}, Platform{OpenShift: true, Type: "Nutanix"}},
-		"the old field alone": {[]client.Object{infrastructure("status: {platform: AWS, platformStatus: null}")}, Platform{OpenShift: true, Type: "AWS"}},
-		"a platform of somebody else, with a controller": {
+		"plain Kubernetes":           {nil, Platform{}},
+		"Azure":                      {[]client.Object{infrastructure("status: {platformStatus: {type: Azure}}")}, Platform{OpenShift: true, Type: "Azure"}},
+		"new field takes precedence": {[]client.Object{infrastructure("status: {platform: AWS, platformStatus: {type: Nutanix}}")}, Platform{OpenShift: true, Type: "Nutanix"}},
+		"old field only":             {[]client.Object{infrastructure("status: {platform: AWS, platformStatus: null}")}, Platform{OpenShift: true, Type: "AWS"}},
+		"external platform with a cloud controller manager": {
 			[]client.Object{infrastructure("status: {platformStatus: {type: External, external: {cloudControllerManager: {state: External}}}}")},
 			Platform{OpenShift: true, Type: "External", ControllerManager: "External"},
 		},
-		"OpenShift that says not": {[]client.Object{infrastructure("status: {}")}, Platform{OpenShift: true, Type: ""}},
+		"OpenShift without a platform": {[]client.Object{infrastructure("status: {}")}, Platform{OpenShift: true, Type: ""}},
 	}
 	for name, test := range tests {
 		if got, err := ReadPlatform(t.Context(), reader(test.objects...)); err != nil || got != test.want {
@@ -50,12 +50,12 @@ func TestCloudProviderIsDetected(t *testing.T) {
 		external bool
 		platform string
 	}{
-		"Linux nodes of a cloud":             {v1alpha1.CloudProviderAuto, []client.Object{node("a", "linux", "gce://p/z/a"), node("b", "linux", "")}, true, "GCP"},
-		"Windows nodes only":                 {v1alpha1.CloudProviderAuto, []client.Object{node("a", "windows", "gce://p/z/a")}, false, ""},
-		"OpenShift":                          {"", []client.Object{aws}, true, ""},
-		"OpenShift, whose user says None":    {v1alpha1.CloudProviderNone, []client.Object{aws}, false, ""},
-		"Linux nodes, whose user says None":  {v1alpha1.CloudProviderNone, []client.Object{node("a", "linux", "aws:///z/i-1")}, false, ""},
-		"no cloud, whose user says External": {v1alpha1.CloudProviderExternal, []client.Object{node("a", "linux", "")}, true, ""},
+		"Linux nodes of a cloud":                   {v1alpha1.CloudProviderAuto, []client.Object{node("a", "linux", "gce://p/z/a"), node("b", "linux", "")}, true, "GCP"},
+		"Windows nodes only":                       {v1alpha1.CloudProviderAuto, []client.Object{node("a", "windows", "gce://p/z/a")}, false, ""},
+		"OpenShift":                                {"", []client.Object{aws}, true, ""},
+		"OpenShift with setting None":              {v1alpha1.CloudProviderNone, []client.Object{aws}, false, ""},
+		"Linux nodes of a cloud with setting None": {v1alpha1.CloudProviderNone, []client.Object{node("a", "linux", "aws:///z/i-1")}, false, ""},
+		"no cloud with setting External":           {v1alpha1.CloudProviderExternal, []client.Object{node("a", "linux", "")}, true, ""},
 	}
 	for name, test := range tests {
 		r := reader(test.objects...)

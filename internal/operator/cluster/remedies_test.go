@@ -240,13 +240,13 @@ func TestRemediesWork(t *testing.T) {
 		state    networkOperatorState
 		want     string
 	}{
-		"none":                       {"AWS", networkOperatorState{ClusterNetwork: pods, OVN: map[string]any{"mtu": 1400.0}}, "10.132.0.0/14"},
-		"none on vSphere":            {"VSphere", networkOperatorState{ClusterNetwork: pods}, "10.132.0.0/14"},
-		"the port of vSphere":        {"VSphere", networkOperatorState{ClusterNetwork: pods, OVN: hybrid(`{"hybridClusterNetwork":[{"cidr":"10.160.0.0/16"}]}`)}, "10.160.0.0/16"},
-		"two faults at once":         {"VSphere", networkOperatorState{ClusterNetwork: pods, OVN: hybrid(`{"hybridClusterNetwork":[{"cidr":"x"}],"hybridOverlayVXLANPort":70000}`)}, "10.132.0.0/14"},
-		"class E":                    {"AWS", networkOperatorState{ClusterNetwork: pods, OVN: hybrid(`{"hybridClusterNetwork":[{"cidr":"241.0.0.0/16"}]}`)}, "10.132.0.0/14"},
-		"the usual ranges are taken": {"AWS", networkOperatorState{ClusterNetwork: []clusterEntry{{"10.128.0.0/9", 23}, {"10.0.0.0/14", 23}, {"172.16.0.0/12", 23}}}, "10.4.0.0/14"},
-		"hardly anything is free":    {"AWS", networkOperatorState{ClusterNetwork: []clusterEntry{{"10.0.0.0/8", 23}, {"172.16.0.0/12", 23}, {"192.168.0.0/17", 23}}}, "192.168.128.0/17"},
+		"no hybrid overlay":            {"AWS", networkOperatorState{ClusterNetwork: pods, OVN: map[string]any{"mtu": 1400.0}}, "10.132.0.0/14"},
+		"no hybrid overlay on vSphere": {"VSphere", networkOperatorState{ClusterNetwork: pods}, "10.132.0.0/14"},
+		"the port of vSphere":          {"VSphere", networkOperatorState{ClusterNetwork: pods, OVN: hybrid(`{"hybridClusterNetwork":[{"cidr":"10.160.0.0/16"}]}`)}, "10.160.0.0/16"},
+		"two faults":                   {"VSphere", networkOperatorState{ClusterNetwork: pods, OVN: hybrid(`{"hybridClusterNetwork":[{"cidr":"x"}],"hybridOverlayVXLANPort":70000}`)}, "10.132.0.0/14"},
+		"class E":                      {"AWS", networkOperatorState{ClusterNetwork: pods, OVN: hybrid(`{"hybridClusterNetwork":[{"cidr":"241.0.0.0/16"}]}`)}, "10.132.0.0/14"},
+		"default ranges in use":        {"AWS", networkOperatorState{ClusterNetwork: []clusterEntry{{"10.128.0.0/9", 23}, {"10.0.0.0/14", 23}, {"172.16.0.0/12", 23}}}, "10.4.0.0/14"},
+		"almost all ranges in use":     {"AWS", networkOperatorState{ClusterNetwork: []clusterEntry{{"10.0.0.0/8", 23}, {"172.16.0.0/12", 23}, {"192.168.0.0/17", 23}}}, "192.168.128.0/17"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := test.state

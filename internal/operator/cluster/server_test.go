@@ -68,13 +68,13 @@ func TestAllServiceCIDRsAreRead(t *testing.T) {
 		objects []client.Object
 		want    []string
 	}{
-		"one that was added":                {[]client.Object{added("a", "10.200.0.0/16")}, []string{"10.96.0.0/12", "10.200.0.0/16"}},                                                        // https://github.com/kubernetes/kubernetes/issues/104088
-		"both families, IPv6 first":         {[]client.Object{serviceCIDR("fd01::/112", "10.97.0.0/16"), added("b", "fd02::/112", "10.98.0.0/16")}, []string{"10.97.0.0/16", "10.98.0.0/16"}}, // https://github.com/kubeovn/kube-ovn/issues/3509
-		"the cluster's own comes first":     {[]client.Object{added("a", "10.1.0.0/16"), added("z", "10.2.0.0/16")}, []string{"10.96.0.0/12", "10.1.0.0/16", "10.2.0.0/16"}},
-		"a change to a wider one":           {[]client.Object{serviceCIDR("10.96.0.0/24"), added("wide", "10.96.0.0/16")}, []string{"10.96.0.0/16"}},
-		"the same twice, and not masked":    {[]client.Object{serviceCIDR("10.96.0.0/16"), added("a", "10.96.1.0/16")}, []string{"10.96.0.0/16"}},
-		"IPv4 in an added one alone":        {[]client.Object{serviceCIDR("fd01::/112"), added("a", "10.5.0.0/16")}, []string{"10.5.0.0/16"}},
-		"what is no range (none can be so)": {[]client.Object{added("a", "10.5.0.0")}, []string{"10.96.0.0/12"}},
+		"added range":                      {[]client.Object{added("a", "10.200.0.0/16")}, []string{"10.96.0.0/12", "10.200.0.0/16"}},                                                        // https://github.com/kubernetes/kubernetes/issues/104088
+		"both families, IPv6 first":        {[]client.Object{serviceCIDR("fd01::/112", "10.97.0.0/16"), added("b", "fd02::/112", "10.98.0.0/16")}, []string{"10.97.0.0/16", "10.98.0.0/16"}}, // https://github.com/kubeovn/kube-ovn/issues/3509
+		"default range first":              {[]client.Object{added("a", "10.1.0.0/16"), added("z", "10.2.0.0/16")}, []string{"10.96.0.0/12", "10.1.0.0/16", "10.2.0.0/16"}},
+		"change to a wider range":          {[]client.Object{serviceCIDR("10.96.0.0/24"), added("wide", "10.96.0.0/16")}, []string{"10.96.0.0/16"}},
+		"overlapping range with host bits": {[]client.Object{serviceCIDR("10.96.0.0/16"), added("a", "10.96.1.0/16")}, []string{"10.96.0.0/16"}},
+		"IPv4 only in an added range":      {[]client.Object{serviceCIDR("fd01::/112"), added("a", "10.5.0.0/16")}, []string{"10.5.0.0/16"}},
+		"invalid range":                    {[]client.Object{added("a", "10.5.0.0")}, []string{"10.96.0.0/12"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := read(t, v1alpha1.WindowsConfigSpec{}, test.objects...)

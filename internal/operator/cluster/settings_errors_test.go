@@ -27,32 +27,32 @@ func TestInvalidSettingsAreReported(t *testing.T) {
 		object  client.Object
 		wantErr []string
 	}{
-		"a proxy that is a number":   {proxyOf("status: {httpProxy: 3128}"), []string{"Proxy cluster", "status.httpProxy", "number"}},
-		"proxies in a list":          {proxyOf("status: {noProxy: [hunter2]}"), []string{"Proxy cluster", "status.noProxy", "array"}},
-		"a status that is a text":    {proxyOf("status: hunter2"), []string{"Proxy cluster", "status", "string"}},
-		"networks that are texts":    {network("status: {clusterNetwork: [10.128.0.0/14]}"), []string{"Network cluster", "status.clusterNetwork", "string"}},
-		"networks that are one text": {network("status: {clusterNetwork: 10.128.0.0/14}"), []string{"Network cluster", "status.clusterNetwork", "string"}},
-		"a range that is a number":   {network("status: {clusterNetwork: [{cidr: 10}]}"), []string{"Network cluster", "status.clusterNetwork.cidr", "number"}},
-		"kubeadm's is no YAML":       {kubeadm("\t{"), []string{"ConfigMap kube-system/kubeadm-config"}},
-		"kubeadm's is empty":         {kubeadm(""), []string{"ConfigMap kube-system/kubeadm-config", "ClusterConfiguration"}},
-		"a profile that is a text":   {openshift(openshiftConfig, "APIServer", "cluster", "spec: {tlsSecurityProfile: Modern}"), []string{"APIServer cluster", "spec.tlsSecurityProfile", "string"}},
+		"proxy that is a number":          {proxyOf("status: {httpProxy: 3128}"), []string{"Proxy cluster", "status.httpProxy", "number"}},
+		"proxies in a list":               {proxyOf("status: {noProxy: [hunter2]}"), []string{"Proxy cluster", "status.noProxy", "array"}},
+		"status that is a string":         {proxyOf("status: hunter2"), []string{"Proxy cluster", "status", "string"}},
+		"networks that are strings":       {network("status: {clusterNetwork: [10.128.0.0/14]}"), []string{"Network cluster", "status.clusterNetwork", "string"}},
+		"networks that are one string":    {network("status: {clusterNetwork: 10.128.0.0/14}"), []string{"Network cluster", "status.clusterNetwork", "string"}},
+		"range that is a number":          {network("status: {clusterNetwork: [{cidr: 10}]}"), []string{"Network cluster", "status.clusterNetwork.cidr", "number"}},
+		"kubeadm-config that is not YAML": {kubeadm("\t{"), []string{"ConfigMap kube-system/kubeadm-config"}},
+		"empty kubeadm-config":            {kubeadm(""), []string{"ConfigMap kube-system/kubeadm-config", "ClusterConfiguration"}},
+		"profile that is a string":        {openshift(openshiftConfig, "APIServer", "cluster", "spec: {tlsSecurityProfile: Modern}"), []string{"APIServer cluster", "spec.tlsSecurityProfile", "string"}},
 		"broken base64": {
 			controllerConfig("spec: {imageRegistryBundleData: [{file: good, data: QQ==}, {file: bad..5000, data: Q}]}"),
 			[]string{"ControllerConfig machine-config-controller", "spec.imageRegistryBundleData", "file bad..5000", "base64"}},
 		"broken base64 of users": {
 			controllerConfig("spec: {imageRegistryBundleUserData: [{file: bad, data: '!'}]}"),
 			[]string{"spec.imageRegistryBundleUserData", "file bad", "base64"}},
-		"authorities that are texts": {
+		"authorities that are strings": {
 			controllerConfig("spec: {imageRegistryBundleData: [QQ==]}"),
 			[]string{"ControllerConfig machine-config-controller", "spec.imageRegistryBundleData", "string"}},
-		"mirrors that are one text": {
+		"mirrors that are one string": {
 			digests("mine", "spec: {imageDigestMirrors: [{source: a, mirrors: hunter2}]}"),
 			[]string{"ImageDigestMirrorSet mine", "spec.imageDigestMirrors.mirrors", "string"}},
-		"blocked registries that are one text": {
+		"blocked registries that are one string": {
 			openshift(openshiftConfig, imageConfig, "cluster", "spec: {registrySources: {blockedRegistries: hunter2}}"),
 			[]string{"Image cluster", "spec.registrySources.blockedRegistries", "string"}},
-		"a source that is a list": {tags("mine", "spec: {imageTagMirrors: [{source: [a]}]}"), []string{"ImageTagMirrorSet mine", "spec.imageTagMirrors.source", "array"}},
-		"a policy that is a truth value": {
+		"source that is a list": {tags("mine", "spec: {imageTagMirrors: [{source: [a]}]}"), []string{"ImageTagMirrorSet mine", "spec.imageTagMirrors.source", "array"}},
+		"policy that is a boolean": {
 			tags("mine", "spec: {imageTagMirrors: [{source: a, mirrorSourcePolicy: true}]}"),
 			[]string{"ImageTagMirrorSet mine", "mirrorSourcePolicy", "bool"}},
 	} {

@@ -106,10 +106,10 @@ func profileCases() map[string]settingsCase {
 		return []client.Object{openshift(openshiftConfig, "APIServer", "cluster", "spec: "+spec)}
 	}
 	return map[string]settingsCase{
-		"TLS: OpenShift's default":    {manifest("{audit: {profile: Default}}"), offers(tlsprofile.Profile{})},
-		"TLS: no profile":             {manifest("{tlsSecurityProfile: null}"), offers(tlsprofile.Profile{})},
-		"TLS: one that others ignore": {manifest("{tlsSecurityProfile: {type: Modern, modern: {}}, tlsAdherence: LegacyAdheringComponentsOnly}"), offers(tlsprofile.Profile{Type: "Modern"})},
-		"TLS: the user's own": {
+		"TLS: default on OpenShift":               {manifest("{audit: {profile: Default}}"), offers(tlsprofile.Profile{})},
+		"TLS: no profile":                         {manifest("{tlsSecurityProfile: null}"), offers(tlsprofile.Profile{})},
+		"TLS: profile for legacy components only": {manifest("{tlsSecurityProfile: {type: Modern, modern: {}}, tlsAdherence: LegacyAdheringComponentsOnly}"), offers(tlsprofile.Profile{Type: "Modern"})},
+		"TLS: custom profile": {
 			manifest("{tlsSecurityProfile: {type: Custom, custom: {ciphers: [ECDHE-RSA-AES128-GCM-SHA256], minTLSVersion: VersionTLS12}}}"),
 			offers(tlsprofile.Profile{Type: "Custom", Custom: &tlsprofile.Custom{Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, MinTLSVersion: tlsprofile.TLS12}})},
 	}
@@ -126,27 +126,27 @@ func proxyCases() map[string]settingsCase {
 	}
 	return map[string]settingsCase{
 		"nothing": {nil, func(*desired.Settings) {}},
-		"proxy: its status": {
+		"proxy: status": {
 			[]client.Object{proxyOf("{spec: {httpProxy: http://not-checked, noProxy: short}, status: {httpProxy: 'http://me:pw@p', httpsProxy: http://q, noProxy: 'a,.b'}}")},
 			proxyIs("http://me:pw@p", "http://q", "a,.b")},
-		"proxy: one field":                      {[]client.Object{proxyOf("status: {httpsProxy: http://q}")}, proxyIs("", "http://q", "")},
-		"proxy: none, also where users want it": {[]client.Object{proxyOf("{spec: {}, status: {}}")}, proxyIs("", "", "")},
-		"proxy: not in force yet":               {[]client.Object{proxyOf("spec: {httpProxy: http://not-checked}")}, proxyIs("", "", "")},
-		"proxy: nulls":                          {[]client.Object{proxyOf("status: {httpProxy: null, noProxy: null}")}, proxyIs("", "", "")},
+		"proxy: one field":                     {[]client.Object{proxyOf("status: {httpsProxy: http://q}")}, proxyIs("", "http://q", "")},
+		"proxy: empty overrides WindowsConfig": {[]client.Object{proxyOf("{spec: {}, status: {}}")}, proxyIs("", "", "")},
+		"proxy: not in force yet":              {[]client.Object{proxyOf("spec: {httpProxy: http://not-checked}")}, proxyIs("", "", "")},
+		"proxy: nulls":                         {[]client.Object{proxyOf("status: {httpProxy: null, noProxy: null}")}, proxyIs("", "", "")},
 
-		"networks: OpenShift's status": {
+		"networks: status on OpenShift": {
 			[]client.Object{
 				network("{spec: {clusterNetwork: [{cidr: 10.1.0.0/16}]}, status: {clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}, {cidr: 'fd01::/48'}]}}"),
 				kubeadm("networking: {podSubnet: 10.244.0.0/16}"),
 			},
 			networksAre("10.128.0.0/14", "fd01::/48")},
-		"networks: none of OpenShift's yet": {[]client.Object{network("status: null"), kubeadm("networking: {podSubnet: 10.244.0.0/16}")}, networksAre()},
-		"networks: an entry without range": {
+		"networks: no status on OpenShift": {[]client.Object{network("status: null"), kubeadm("networking: {podSubnet: 10.244.0.0/16}")}, networksAre()},
+		"networks: entry without a range": {
 			[]client.Object{network("status: {clusterNetwork: [{hostPrefix: 23}, {cidr: ''}, {cidr: null}, {cidr: 10.128.0.0/14}]}")}, networksAre("10.128.0.0/14")},
-		"networks: kubeadm's":                  {[]client.Object{kubeadm("networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12}")}, networksAre("10.244.0.0/16")},
-		"networks: kubeadm's, both families":   {[]client.Object{kubeadm("networking: {podSubnet: '10.244.0.0/16, fd02::/48,'}")}, networksAre("10.244.0.0/16", "fd02::/48")},
-		"networks: kubeadm does not know them": {[]client.Object{kubeadm("kind: ClusterConfiguration")}, networksAre()},
-		"networks: kubeadm's of another version": {
+		"networks: kubeadm":                    {[]client.Object{kubeadm("networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12}")}, networksAre("10.244.0.0/16")},
+		"networks: kubeadm, dual stack":        {[]client.Object{kubeadm("networking: {podSubnet: '10.244.0.0/16, fd02::/48,'}")}, networksAre("10.244.0.0/16", "fd02::/48")},
+		"networks: kubeadm without networking": {[]client.Object{kubeadm("kind: ClusterConfiguration")}, networksAre()},
+		"networks: kubeadm with unknown fields": {
 			[]client.Object{kubeadm("{networking: {podSubnet: 10.244.0.0/16, new: [1]}, new: {a: b}}")}, networksAre("10.244.0.0/16")},
 	}
 }
@@ -164,22 +164,22 @@ func trustCases() map[string]settingsCase {
 		BinaryData: map[string][]byte{api.TrustedCAKey: []byte("\x30\x82\xff")},
 	}
 	return map[string]settingsCase{
-		"trust: the bundle":              {[]client.Object{trusted("PEM")}, bundlesAre(bundle(ours, "PEM"))},
-		"trust: a bundle that is empty":  {[]client.Object{trusted("")}, bundlesAre()},
-		"trust: a bundle not filled yet": {[]client.Object{configMap(namespace, api.TrustedCAConfigMap, "other", "PEM")}, bundlesAre()},
-		"trust: a bundle of others":      {[]client.Object{configMap("elsewhere", api.TrustedCAConfigMap, api.TrustedCAKey, "PEM")}, bundlesAre()},
-		"trust: what is no text":         {[]client.Object{binary}, bundlesAre(bundle(ours, "\x30\x82\xff"))},
-		"trust: registries' authorities": {
+		"trust: bundle":                      {[]client.Object{trusted("PEM")}, bundlesAre(bundle(ours, "PEM"))},
+		"trust: empty bundle":                {[]client.Object{trusted("")}, bundlesAre()},
+		"trust: bundle without its key":      {[]client.Object{configMap(namespace, api.TrustedCAConfigMap, "other", "PEM")}, bundlesAre()},
+		"trust: bundle in another namespace": {[]client.Object{configMap("elsewhere", api.TrustedCAConfigMap, api.TrustedCAKey, "PEM")}, bundlesAre()},
+		"trust: binary data":                 {[]client.Object{binary}, bundlesAre(bundle(ours, "\x30\x82\xff"))},
+		"trust: authorities of registries": {
 			[]client.Object{trusted("PEM"), controllerConfig("spec: {rootCAData: RA==, imageRegistryBundleData: [{file: internal..5000, data: QQ==}], " +
 				"imageRegistryBundleUserData: [{file: z, data: Qg==}, {file: a, data: Qw==}]}")},
 			bundlesAre(bundle(ours, "PEM"), bundle(registry+"imageRegistryBundleUserData, file z", "B"), bundle(registry+"imageRegistryBundleUserData, file a", "C"),
 				bundle(registry+"imageRegistryBundleData, file internal..5000", "A"))},
-		"trust: registries without any": {[]client.Object{controllerConfig("spec: {imageRegistryBundleData: null, imageRegistryBundleUserData: []}")}, bundlesAre()},
-		"trust: a registry's is empty": {
+		"trust: no authorities of registries": {[]client.Object{controllerConfig("spec: {imageRegistryBundleData: null, imageRegistryBundleUserData: []}")}, bundlesAre()},
+		"trust: empty authority of a registry": {
 			[]client.Object{controllerConfig("spec: {imageRegistryBundleData: [{file: a}, {file: b, data: null}, {file: c, data: ''}, {file: d, data: QQ==}]}")},
 			bundlesAre(bundle(registry+"imageRegistryBundleData, file a", ""), bundle(registry+"imageRegistryBundleData, file b", ""),
 				bundle(registry+"imageRegistryBundleData, file c", ""), bundle(registry+"imageRegistryBundleData, file d", "A"))},
-		"trust: a ControllerConfig alone": {[]client.Object{controllerConfig("spec: null")}, bundlesAre()},
+		"trust: empty ControllerConfig": {[]client.Object{controllerConfig("spec: null")}, bundlesAre()},
 	}
 }
 
@@ -220,20 +220,20 @@ func registryCases() map[string]settingsCase {
 			setsAre(digestSetIs("a", entry("q.io", "", false, "m1")),
 				digestSetIs("b", entry("z.io/x", "NeverContactSource", false, "m3", "m1", "m2"), entry("a.io", "AllowContactingSource", false, "m1")),
 				tagSetIs("b", entry("t.io", "Odd", true, "m2", "m1")))},
-		"mirrors: a source without any": {
+		"mirrors: source without mirrors": {
 			[]client.Object{digests("a", "spec: {imageDigestMirrors: [{source: q.io, mirrorSourcePolicy: NeverContactSource}]}")},
 			setsAre(digestSetIs("a", entry("q.io", "NeverContactSource", false)))},
-		"mirrors: an empty set wins over users": {[]client.Object{tags("a", "spec: {}")}, setsAre(tagSetIs("a"))},
+		"mirrors: empty set overrides WindowsConfig": {[]client.Object{tags("a", "spec: {}")}, setsAre(tagSetIs("a"))},
 		"mirrors: nulls": {
 			[]client.Object{
 				digests("a", "spec: {imageDigestMirrors: null}"),
 				digests("b", "spec: {imageDigestMirrors: [{source: q.io, mirrors: null, mirrorSourcePolicy: null}]}"),
 			},
 			setsAre(digestSetIs("a"), digestSetIs("b", entry("q.io", "", false)))},
-		"mirrors: fields of a version to come": {
+		"mirrors: unknown fields": {
 			[]client.Object{digests("a", "spec: {new: true, other: [{source: 7}], imageDigestMirrors: [{source: q.io, mirrors: [m1], new: {a: b}}]}")},
 			setsAre(digestSetIs("a", entry("q.io", "", false, "m1")))},
-		"registries: OpenShift's": {
+		"registries: access rules of OpenShift": {
 			[]client.Object{openshift(openshiftConfig, imageConfig, "cluster", "spec: {additionalTrustedCA: {name: x}, registrySources: {allowedRegistries: [a.io, '*.b.io'], "+
 				"blockedRegistries: [c.io/x], insecureRegistries: ['d.io:5000'], containerRuntimeSearchRegistries: [e.io]}}")},
 			func(s *desired.Settings) {
@@ -244,16 +244,16 @@ func registryCases() map[string]settingsCase {
 					at("allowedRegistries", mirrors.Allowed, "a.io", "*.b.io"), at("blockedRegistries", mirrors.Rejected, "c.io/x"), at("insecureRegistries", mirrors.Insecure, "d.io:5000"),
 				}
 			}},
-		"registries: OpenShift's release": {[]client.Object{controllerConfig("spec: {releaseImage: 'q.io/o/release@sha256:1'}")}, func(s *desired.Settings) {
+		"registries: release image of OpenShift": {[]client.Object{controllerConfig("spec: {releaseImage: 'q.io/o/release@sha256:1'}")}, func(s *desired.Settings) {
 			s.Registries.ReleaseImage = "q.io/o/release@sha256:1"
 		}},
-		"registries: OpenShift's, empty": {[]client.Object{openshift(openshiftConfig, imageConfig, "cluster", "spec: {registrySources: null}")}, func(*desired.Settings) {}},
-		"pull secret: OpenShift's wins": {
+		"registries: no access rules of OpenShift": {[]client.Object{openshift(openshiftConfig, imageConfig, "cluster", "spec: {registrySources: null}")}, func(*desired.Settings) {}},
+		"pull secret: OpenShift takes precedence": {
 			[]client.Object{pullSecret("openshift-config", key, "theirs"), pullSecret(namespace, key, "ours")},
 			secretIs("openshift-config/pull-secret", "theirs")},
-		"pull secret: in the operator's": {[]client.Object{pullSecret(namespace, key, "ours")}, secretIs("operator/pull-secret", "ours")},
-		"pull secret: elsewhere is none": {[]client.Object{pullSecret("default", key, "theirs")}, func(*desired.Settings) {}},
-		"pull secret: without its key it is told": {
+		"pull secret: namespace of the operator":    {[]client.Object{pullSecret(namespace, key, "ours")}, secretIs("operator/pull-secret", "ours")},
+		"pull secret: other namespaces are ignored": {[]client.Object{pullSecret("default", key, "theirs")}, func(*desired.Settings) {}},
+		"pull secret: missing key": {
 			[]client.Object{pullSecret("openshift-config", "config.json", "theirs"), pullSecret(namespace, key, "ours")},
 			secretIs("openshift-config/pull-secret", "")},
 	}

@@ -74,29 +74,29 @@ func TestClassify(t *testing.T) {
 		pod  corev1.Pod
 		want string
 	}{
-		{"of a Deployment", pod("web", ownedBy("apps/v1", "ReplicaSet")), "evict"},
-		{"of nobody", pod("lonely"), "evict"},
-		{"with an emptyDir", pod("scratch", onDisk), "evict"},
-		{"of a DaemonSet", pod("log", ownedBy("apps/v1", "DaemonSet")), "stays"},
-		{"of somebody else's DaemonSet", pod("log", ownedBy("example.com/v1", "DaemonSet")), "evict"},
+		{"pod of a Deployment", pod("web", ownedBy("apps/v1", "ReplicaSet")), "evict"},
+		{"pod without a controller", pod("lonely"), "evict"},
+		{"pod with an emptyDir", pod("scratch", onDisk), "evict"},
+		{"pod of a DaemonSet", pod("log", ownedBy("apps/v1", "DaemonSet")), "stays"},
+		{"pod of a DaemonSet in another API group", pod("log", ownedBy("example.com/v1", "DaemonSet")), "evict"},
 		{"static", pod("static", mirror), "stays"},
-		{"finished", pod("job", finished), "stays"},
-		{"within its grace", pod("web", ends(30*time.Second)), "leaving"},
-		{"just over it", pod("web", ends(-30*time.Second)), "leaving"},
-		{"long over it", pod("web", ends(-2*time.Minute)), "stuck"}, // https://github.com/microsoft/Windows-Containers/issues/106
-		{"static, and deleted", pod("static", mirror, ends(-2*time.Minute)), "stays"},
-		{"that tolerates everything and was there", pod("agent", replicas, everything, created(-2*time.Minute)), "evict"},
-		{"that came in its place", pod("agent", replicas, everything, created(time.Second)), "came"}, // https://github.com/cilium/tetragon/issues/3484
-		{"that tolerates the cordon, and came", pod("agent", replicas, cordon, created(time.Second)), "came"},
-		{"that tolerates other taints", pod("agent", replicas, noExecute, created(time.Second)), "evict"},
-		{"that came and ends", pod("agent", replicas, everything, created(time.Second), ends(30*time.Second)), "leaving"},
-		{"of nobody, that came", pod("lonely", everything, created(time.Second)), "evict"},
-		{"that was bound in the last moment", pod("web", replicas, created(10*time.Second)), "evict"},
-		{"that no scheduler was asked for", pod("web", replicas, created(10*time.Minute)), "came"},
-		{"of daemons of another kind", pod("log", kruise, everything, pinnedTo("win-1"), created(-2*time.Minute)), "stays"}, // https://openkruise.io/docs/user-manuals/advanceddaemonset/
-		{"pinned to another node, too", pod("log", kruise, everything, pinnedTo("win-1", "win-2"), created(-2*time.Minute)), "evict"},
-		{"pinned, without a controller", pod("log", everything, pinnedTo("win-1"), created(-2*time.Minute)), "evict"},
-		{"pinned, which would wait for the node", pod("log", kruise, pinnedTo("win-1"), created(-2*time.Minute)), "evict"},
+		{"finished pod", pod("job", finished), "stays"},
+		{"deleted pod within its grace period", pod("web", ends(30*time.Second)), "leaving"},
+		{"deleted pod 30 seconds after its grace period", pod("web", ends(-30*time.Second)), "leaving"},
+		{"deleted pod two minutes after its grace period", pod("web", ends(-2*time.Minute)), "stuck"}, // https://github.com/microsoft/Windows-Containers/issues/106
+		{"deleted static pod", pod("static", mirror, ends(-2*time.Minute)), "stays"},
+		{"older pod that tolerates everything", pod("agent", replicas, everything, created(-2*time.Minute)), "evict"},
+		{"replacement pod that tolerates everything", pod("agent", replicas, everything, created(time.Second)), "came"}, // https://github.com/cilium/tetragon/issues/3484
+		{"replacement pod that tolerates the cordon", pod("agent", replicas, cordon, created(time.Second)), "came"},
+		{"replacement pod that tolerates other taints", pod("agent", replicas, noExecute, created(time.Second)), "evict"},
+		{"deleted replacement pod", pod("agent", replicas, everything, created(time.Second), ends(30*time.Second)), "leaving"},
+		{"new pod without a controller", pod("lonely", everything, created(time.Second)), "evict"},
+		{"pod created just after the cordon", pod("web", replicas, created(10*time.Second)), "evict"},
+		{"pod created long after the cordon", pod("web", replicas, created(10*time.Minute)), "came"},
+		{"pod pinned to the node by a DaemonSet in another API group", pod("log", kruise, everything, pinnedTo("win-1"), created(-2*time.Minute)), "stays"}, // https://openkruise.io/docs/user-manuals/advanceddaemonset/
+		{"pod pinned to two nodes", pod("log", kruise, everything, pinnedTo("win-1", "win-2"), created(-2*time.Minute)), "evict"},
+		{"pinned pod without a controller", pod("log", everything, pinnedTo("win-1"), created(-2*time.Minute)), "evict"},
+		{"pinned pod that does not tolerate the cordon", pod("log", kruise, pinnedTo("win-1"), created(-2*time.Minute)), "evict"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := drain.Classify([]corev1.Pod{test.pod}, cordoned(), now())

@@ -32,18 +32,18 @@ func TestAdapterOfNodeIP(t *testing.T) {
 		adapter string
 		refused string // a part of the message
 	}{
-		"hardware":                          {on(wicdapi.Interface{Name: "Ethernet", MAC: one}, "Ethernet="+one), "Ethernet", ""},
-		"Windows does not tell":             {on(wicdapi.Interface{Name: "Ethernet", Virtual: true}), "Ethernet", ""},
-		"a virtual one of HNS":              {on(virtual("vEthernet (Ethernet)", one), "Ethernet="+one, "LAN="+two), "Ethernet", ""},
-		"the second virtual one of HNS":     {on(virtual("vEthernet (Ethernet) 2", one), "Ethernet="+one, "LAN="+two), "Ethernet", ""},
-		"one with a MAC address of its own": {on(virtual("vEthernet (Ethernet) 2", two), "Ethernet="+one), "Ethernet", ""},
-		"one whose MAC address two have":    {on(virtual("vEthernet (LAN)", one), "Ethernet="+one, "LAN="+strings.ToUpper(one)), "LAN", ""},
-		"nobody tells what is below":        {on(virtual("vEthernet (Ethernet) 2", one)), "", ""},
-		"the interface below is up":         {on(virtual("vEthernet (backup)", one)), "Backup", ""},
-		"a virtual switch of Hyper-V":       {on(virtual("vEthernet (External)", one), "Ethernet="+one), "Ethernet", `virtual switch "External"`},
-		"a virtual switch on a team":        {on(virtual("vEthernet (SET)", one), "NIC1="+one, "NIC2="+one), "", "Remove-VMSwitch"},
-		"a team":                            {on(virtual("Team", one), "NIC1="+one, "NIC2="+two), "Team", "for example a team or a VPN"},
-		"a virtual one with a connector": {on(wicdapi.Interface{Name: "Odd", Virtual: true, Connector: true}, "Ethernet="+one), "Odd",
+		"hardware adapter":                                    {on(wicdapi.Interface{Name: "Ethernet", MAC: one}, "Ethernet="+one), "Ethernet", ""},
+		"unknown adapter below a virtual one":                 {on(wicdapi.Interface{Name: "Ethernet", Virtual: true}), "Ethernet", ""},
+		"virtual adapter of HNS":                              {on(virtual("vEthernet (Ethernet)", one), "Ethernet="+one, "LAN="+two), "Ethernet", ""},
+		"second virtual adapter of HNS":                       {on(virtual("vEthernet (Ethernet) 2", one), "Ethernet="+one, "LAN="+two), "Ethernet", ""},
+		"virtual adapter with its own MAC address":            {on(virtual("vEthernet (Ethernet) 2", two), "Ethernet="+one), "Ethernet", ""},
+		"virtual adapter whose MAC address two adapters have": {on(virtual("vEthernet (LAN)", one), "Ethernet="+one, "LAN="+strings.ToUpper(one)), "LAN", ""},
+		"virtual adapter without any hardware":                {on(virtual("vEthernet (Ethernet) 2", one)), "", ""},
+		"adapter below is up":                                 {on(virtual("vEthernet (backup)", one)), "Backup", ""},
+		"virtual switch of Hyper-V":                           {on(virtual("vEthernet (External)", one), "Ethernet="+one), "Ethernet", `virtual switch "External"`},
+		"virtual switch on a team":                            {on(virtual("vEthernet (SET)", one), "NIC1="+one, "NIC2="+one), "", "Remove-VMSwitch"},
+		"team":                                                {on(virtual("Team", one), "NIC1="+one, "NIC2="+two), "Team", "for example a team or a VPN"},
+		"virtual adapter with a connector": {on(wicdapi.Interface{Name: "Odd", Virtual: true, Connector: true}, "Ethernet="+one), "Odd",
 			""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,16 +39,16 @@ func TestNodeIPIsOnSelectedInterface(t *testing.T) {
 		network          *v1alpha1.InstanceNetwork
 		address, adapter string
 	}{
-		"none is chosen":                       {nil, "10.0.0.7", "Ethernet"},
-		"nothing is chosen":                    {&v1alpha1.InstanceNetwork{}, "10.0.0.7", "Ethernet"},
-		"a name":                               {byName("Backup"), "192.168.7.2", "Backup"},
-		"a name in other letters":              {byName("backup"), "192.168.7.2", "Backup"},
-		"an adapter below a virtual switch":    {byName("Ethernet 2"), "10.0.8.4", "Ethernet 2"},
-		"the interface of a virtual switch":    {byName("vEthernet (Ethernet 2)"), "10.0.8.4", "Ethernet 2"},
-		"a range":                              {byRange("10.0.8.0/24"), "10.0.8.4", "Ethernet 2"}, // https://github.com/kubernetes/kubernetes/issues/44702
-		"a range with the second address":      {byRange("192.168.9.0/24"), "192.168.9.2", "Backup"},
-		"a range that is one address":          {byRange("192.168.7.2/32"), "192.168.7.2", "Backup"},
-		"a range whose host bits are not zero": {byRange("10.0.8.77/24"), "10.0.8.4", "Ethernet 2"},
+		"default":                        {nil, "10.0.0.7", "Ethernet"},
+		"empty selection":                {&v1alpha1.InstanceNetwork{}, "10.0.0.7", "Ethernet"},
+		"name":                           {byName("Backup"), "192.168.7.2", "Backup"},
+		"name in another case":           {byName("backup"), "192.168.7.2", "Backup"},
+		"adapter below a virtual switch": {byName("Ethernet 2"), "10.0.8.4", "Ethernet 2"},
+		"interface of a virtual switch":  {byName("vEthernet (Ethernet 2)"), "10.0.8.4", "Ethernet 2"},
+		"range":                          {byRange("10.0.8.0/24"), "10.0.8.4", "Ethernet 2"}, // https://github.com/kubernetes/kubernetes/issues/44702
+		"range with the second address":  {byRange("192.168.9.0/24"), "192.168.9.2", "Backup"},
+		"range of one address":           {byRange("192.168.7.2/32"), "192.168.7.2", "Backup"},
+		"range with host bits":           {byRange("10.0.8.77/24"), "10.0.8.4", "Ethernet 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := goodHost()
@@ -82,10 +82,10 @@ func TestTrunkPortAdapterIsRefused(t *testing.T) {
 		network *v1alpha1.InstanceNetwork
 		refused bool
 	}{
-		{"the default route's", ethernet, nil, true},
-		{"another one", backup, nil, false},
-		{"the chosen one, below a virtual switch", below, second, true},
-		{"the default route's, and another is chosen", ethernet, second, false},
+		{"trunk port on the default route", ethernet, nil, true},
+		{"trunk port elsewhere", backup, nil, false},
+		{"trunk port of the selected virtual switch", below, second, true},
+		{"trunk port on the default route, another interface selected", ethernet, second, false},
 	} {
 		u := join.Check(tagged(test.tagged), join.CheckInput{Now: noon(), Interface: test.network})
 		switch {
@@ -168,20 +168,20 @@ func TestPreferredAddressIsChosen(t *testing.T) {
 		reached, joins string
 		want           string
 	}{
-		"nothing is known":                 {want: first},
-		"reached at the second":            {reached: second, want: second},       // https://github.com/microsoft/SDN/issues/315
-		"reached elsewhere":                {reached: "203.0.113.1", want: first}, // https://github.com/kubernetes/kubernetes/issues/45583
-		"a node has the third":             {reached: second, joins: third, want: third},
-		"a node had another":               {reached: second, joins: "10.0.0.99", want: second},
-		"the first is of a cluster":        {states: []wicdapi.AddressState{state(first, "Preferred", false, true)}, want: second}, // https://github.com/rancher/rancher/issues/22475
-		"reached at that of a cluster":     {states: []wicdapi.AddressState{state(first, "Preferred", false, true)}, reached: first, want: second},
-		"a node has that of a cluster":     {states: []wicdapi.AddressState{state(first, "Preferred", false, true)}, joins: first, want: second},
-		"the first is skipped":             {states: []wicdapi.AddressState{state(first, "Preferred", true, false)}, want: second},
-		"reached at the one that is":       {states: []wicdapi.AddressState{state(first, "Preferred", true, false)}, reached: first, want: first},
-		"the first is deprecated":          {states: []wicdapi.AddressState{state(first, "Deprecated", false, false)}, want: second},
-		"the first two are tentative":      {states: []wicdapi.AddressState{state(first, "Tentative", false, false), state(second, "Tentative", false, false)}, want: third},
-		"all are of a cluster":             {states: []wicdapi.AddressState{state(first, "Preferred", false, true), state(second, "", false, true), state(third, "", true, true)}, want: first},
-		"skipped before that of a cluster": {states: []wicdapi.AddressState{state(first, "", false, true), state(second, "Preferred", true, false), state(third, "", false, true)}, want: second},
+		"first address by default":                           {want: first},
+		"reached at the second":                              {reached: second, want: second},       // https://github.com/microsoft/SDN/issues/315
+		"reached elsewhere":                                  {reached: "203.0.113.1", want: first}, // https://github.com/kubernetes/kubernetes/issues/45583
+		"node has the third":                                 {reached: second, joins: third, want: third},
+		"node had another":                                   {reached: second, joins: "10.0.0.99", want: second},
+		"first is a cluster address":                         {states: []wicdapi.AddressState{state(first, "Preferred", false, true)}, want: second}, // https://github.com/rancher/rancher/issues/22475
+		"reached at a cluster address":                       {states: []wicdapi.AddressState{state(first, "Preferred", false, true)}, reached: first, want: second},
+		"node has a cluster address":                         {states: []wicdapi.AddressState{state(first, "Preferred", false, true)}, joins: first, want: second},
+		"first is skipped as source":                         {states: []wicdapi.AddressState{state(first, "Preferred", true, false)}, want: second},
+		"reached at an address skipped as source":            {states: []wicdapi.AddressState{state(first, "Preferred", true, false)}, reached: first, want: first},
+		"first is deprecated":                                {states: []wicdapi.AddressState{state(first, "Deprecated", false, false)}, want: second},
+		"first two are tentative":                            {states: []wicdapi.AddressState{state(first, "Tentative", false, false), state(second, "Tentative", false, false)}, want: third},
+		"only cluster addresses":                             {states: []wicdapi.AddressState{state(first, "Preferred", false, true), state(second, "", false, true), state(third, "", true, true)}, want: first},
+		"address skipped as source before a cluster address": {states: []wicdapi.AddressState{state(first, "", false, true), state(second, "Preferred", true, false), state(third, "", false, true)}, want: second},
 	} {
 		facts := goodHost()
 		facts.Host.Interfaces = []wicdapi.Interface{

@@ -141,7 +141,7 @@ func TestContactWithInputLosingShells(t *testing.T) {
 		"old":                            {sshserver.Quirks{Version: old}, true},
 		"input ends in the request":      {sshserver.Quirks{Version: "SSH-2.0-OpenSSH_for_Windows_9.5", StdinEnds: 10}, true},
 		"input ends in the content":      {sshserver.Quirks{StdinEnds: 4096}, true},
-		"input comes byte by byte":       {sshserver.Quirks{StdinBlocks: 100}, false},
+		"input arrives byte by byte":     {sshserver.Quirks{StdinBlocks: 100}, false},
 		"PowerShell":                     {sshserver.Quirks{PowerShell: true}, false},
 		"commands run on":                {sshserver.Quirks{RunsOn: true}, false},
 		"old, and commands run on":       {sshserver.Quirks{Version: old, RunsOn: true}, true},

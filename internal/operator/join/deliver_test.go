@@ -109,14 +109,14 @@ func TestDamagedSetupIsResent(t *testing.T) {
 		sent  int
 		works bool
 	}{
-		"nothing is there":              {freshHost{}, 1, true},
-		"it is whole":                   {freshHost{content: good}, 0, true},
-		"it was cut":                    {freshHost{content: good[:9]}, 1, true},
-		"it does not run":               {freshHost{content: damaged}, 1, true},
-		"the program inside is damaged": {freshHost{content: damaged, answers: wicdapi.Error{Code: wicdapi.CodeSetupFailed, Message: "damaged"}}, 1, true},
-		"another failure":               {freshHost{content: damaged, answers: wicdapi.Error{Code: wicdapi.CodeFailed, Message: "no DISM"}}, 0, false},
-		"nothing runs there":            {freshHost{refuses: true}, 1, false},
-		"nothing runs any more":         {freshHost{refuses: true, content: good}, 1, false},
+		"missing program":                             {freshHost{}, 1, true},
+		"complete program":                            {freshHost{content: good}, 0, true},
+		"truncated program":                           {freshHost{content: good[:9]}, 1, true},
+		"program does not run":                        {freshHost{content: damaged}, 1, true},
+		"payload in the program is damaged":           {freshHost{content: damaged, answers: wicdapi.Error{Code: wicdapi.CodeSetupFailed, Message: "damaged"}}, 1, true},
+		"another failure":                             {freshHost{content: damaged, answers: wicdapi.Error{Code: wicdapi.CodeFailed, Message: "no DISM"}}, 0, false},
+		"no program runs":                             {freshHost{refuses: true}, 1, false},
+		"no program runs and the program is complete": {freshHost{refuses: true, content: good}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := test.host

@@ -63,11 +63,11 @@ func (h *awayHost) Run(_ context.Context, command string, stdin io.Reader, stdou
 func TestChangedShellFolderIsHandled(t *testing.T) {
 	p, manifest := payloadOfWICD(t)
 	for name, test := range map[string]struct{ home, wantErr string }{
-		"a folder that needs no quotes":   {`C:\Users\Administrator\`, ""},                                     // https://github.com/PowerShell/Win32-OpenSSH/issues/2430
-		"a folder with a space":           {`C:\Users\Jane Doe\`, `the program is at C:\Users\Jane Doe\wicd-`}, // https://github.com/microsoft/vscode-remote-release/issues/644
-		"a folder that is a command":      {`C:\Users\a&calc\`, "remove what changes the folder from PowerShell profiles (Set-Location) and AutoRun of cmd.exe"},
-		"a folder that is something else": {`..\`, "changes the folder"},
-		"a host that does not tell":       {"", "is not recognized"},
+		"folder without quotes":       {`C:\Users\Administrator\`, ""},                                     // https://github.com/PowerShell/Win32-OpenSSH/issues/2430
+		"folder with a space":         {`C:\Users\Jane Doe\`, `the program is at C:\Users\Jane Doe\wicd-`}, // https://github.com/microsoft/vscode-remote-release/issues/644
+		"folder with a shell command": {`C:\Users\a&calc\`, "remove what changes the folder from PowerShell profiles (Set-Location) and AutoRun of cmd.exe"},
+		"relative folder":             {`..\`, "changes the folder"},
+		"unknown folder":              {"", "is not recognized"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := &awayHost{home: test.home, files: map[string]bool{}}

@@ -35,20 +35,20 @@ func TestNodeNameDependsOnPlatform(t *testing.T) {
 		"GCP":                 {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.GCP, "win-1.c.p.internal" }, want: "win-1.c.p.internal"},
 		"GCP, one label":      {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.GCP, "other" }, want: "other"},
 		"AWS, odd host name":  {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName, f.Host.Hostname = platform.AWS, awsName, "win_1" }, want: awsName},
-		"AWS that does not answer about a node": {facts: func(f *wicdapi.Facts) {
+		"AWS without an answer for a joined node": {facts: func(f *wicdapi.Facts) {
 			f.Platform, f.NoCloudName, f.Joined = platform.AWS, "no answer", &wicdapi.Joined{Node: awsName}
 		}, want: awsName},
-		"AWS with another name than before": {facts: func(f *wicdapi.Facts) {
+		"AWS with a changed name": {facts: func(f *wicdapi.Facts) {
 			f.Platform, f.CloudName, f.Joined = platform.AWS, awsName, &wicdapi.Joined{Node: "old"}
 		}, want: awsName},
-		"vSphere":             {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "Corp.example" }, want: "win-1.corp.example"},
-		"vSphere, no domain":  {facts: func(f *wicdapi.Facts) { f.Platform = platform.VSphere }, want: "win-1"},
-		"Nutanix":             {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.Nutanix, "corp.example" }, want: "win-1.corp.example"},
-		"64 characters":       {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, long+".b.c" }, want: long + ".b.c", reason: api.ReasonHostnameInvalid, message: "at most 63"}, // https://github.com/terraform-aws-modules/terraform-aws-eks/issues/389
-		"63 characters":       {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, long+".bc" }, want: long + ".bc"},
-		"a name of a Service": {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "kubernetes.default.svc" }, want: "kubernetes.default.svc", reason: api.ReasonHostnameInvalid, message: "kubernetes.default.svc"},
-		"another Service's":   {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "a.b.svc.cluster.local" }, want: "a.b.svc.cluster.local", reason: api.ReasonHostnameInvalid, message: "has a fixed meaning"},
-		"an odd domain":       {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "corp_1" }, want: "win-1.corp_1", reason: api.ReasonHostnameInvalid, message: "VSphere"},
+		"vSphere":            {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "Corp.example" }, want: "win-1.corp.example"},
+		"vSphere, no domain": {facts: func(f *wicdapi.Facts) { f.Platform = platform.VSphere }, want: "win-1"},
+		"Nutanix":            {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.Nutanix, "corp.example" }, want: "win-1.corp.example"},
+		"64 characters":      {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, long+".b.c" }, want: long + ".b.c", reason: api.ReasonHostnameInvalid, message: "at most 63"}, // https://github.com/terraform-aws-modules/terraform-aws-eks/issues/389
+		"63 characters":      {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, long+".bc" }, want: long + ".bc"},
+		"name of a Service":  {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "kubernetes.default.svc" }, want: "kubernetes.default.svc", reason: api.ReasonHostnameInvalid, message: "kubernetes.default.svc"},
+		"name of a Service with the cluster domain": {facts: func(f *wicdapi.Facts) { f.Platform, f.CloudName = platform.AWS, "a.b.svc.cluster.local" }, want: "a.b.svc.cluster.local", reason: api.ReasonHostnameInvalid, message: "has a fixed meaning"},
+		"invalid domain": {facts: func(f *wicdapi.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "corp_1" }, want: "win-1.corp_1", reason: api.ReasonHostnameInvalid, message: "VSphere"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := goodHost()

@@ -18,13 +18,13 @@ func TestHostWithoutAPIServerAccessIsUnchanged(t *testing.T) {
 		answer wicdapi.ReachResult
 		parts  []string
 	}{
-		"the name is unknown": {
+		"unknown name": {
 			wicdapi.ReachResult{Failure: "resolving lb-apiserver.kubernetes.local: no such host"},
 			[]string{server + ", which was read from ConfigMap kube-public/cluster-info: resolving lb-apiserver.kubernetes.local: no such host", "spec.cluster.apiServer"}},
-		"nobody answers": {
+		"connection timeout": {
 			wicdapi.ReachResult{Resolved: []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("fd00::5")}, Failure: "connecting to 10.0.0.5:6443: timeout"},
 			[]string{server + ", which resolves on the host to 10.0.0.5, fd00::5, and was read from", "connecting to 10.0.0.5:6443: timeout"}},
-		"a host that says too much": {wicdapi.ReachResult{Failure: strings.Repeat("x", 10_000)}, []string{server, "spec.cluster.apiServer"}},
+		"oversized report": {wicdapi.ReachResult{Failure: strings.Repeat("x", 10_000)}, []string{server, "spec.cluster.apiServer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &cloudHost{facts: goodHost(), reach: test.answer}

@@ -163,11 +163,11 @@ func TestRestart(t *testing.T) {
 		calls []string
 		fails bool
 	}{
-		{"a host is restarted", visitedHost{bootID: "7"}, []string{"facts", "restart", "restarts"}, false},
-		{"one that has restarted is not restarted again", visitedHost{bootID: "8"}, []string{"facts", "restart"}, false},
-		{"it is not allowed", visitedHost{bootID: "7", refuses: "exit status 5"}, []string{"facts", "restart"}, true},
-		{"the answer is lost", visitedHost{bootID: "7", late: wicdapi.CommandRestart}, []string{"facts", "restart", "restarts"}, true},
-		{"the host is silent", visitedHost{bootID: "7", lost: wicdapi.CommandFacts}, nil, true},
+		{"host restarts", visitedHost{bootID: "7"}, []string{"facts", "restart", "restarts"}, false},
+		{"host has restarted already", visitedHost{bootID: "8"}, []string{"facts", "restart"}, false},
+		{"restart fails", visitedHost{bootID: "7", refuses: "exit status 5"}, []string{"facts", "restart"}, true},
+		{"response is lost", visitedHost{bootID: "7", late: wicdapi.CommandRestart}, []string{"facts", "restart", "restarts"}, true},
+		{"host does not respond", visitedHost{bootID: "7", lost: wicdapi.CommandFacts}, nil, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := test.host

@@ -88,17 +88,17 @@ func TestMostRecentOperatorKeepsTheLease(t *testing.T) {
 		leases    []lease
 		waitsFor  string
 	}{
-		"alone":                            {installed: []string{"b"}},
-		"another works":                    {[]string{"a", "b"}, []lease{{"a", "x", time.Second}}, "a"},
-		"another restarts":                 {[]string{"a", "b"}, []lease{{"a", "", time.Second}}, "a"},
-		"another was away for a day":       {[]string{"a", "b"}, []lease{{"a", "x", 24 * time.Hour}}, "a"},
-		"another was uninstalled":          {[]string{"b"}, []lease{{"a", "x", time.Second}}, ""},
-		"a user made a Lease":              {[]string{"b"}, []lease{{"tenant", "x", -time.Hour}}, ""},
-		"a user made one, another works":   {[]string{"a", "b"}, []lease{{"tenant", "x", -time.Hour}, {"a", "x", time.Second}}, "a"},
-		"it restarts itself":               {[]string{"b"}, []lease{{"b", "", time.Second}}, ""},
-		"it restarts, another was earlier": {[]string{"a", "b"}, []lease{{"a", "x", time.Hour}, {"b", "", time.Second}}, ""},
-		"another took over from it":        {[]string{"a", "b"}, []lease{{"a", "x", time.Second}, {"b", "", time.Hour}}, "a"},
-		"the latest of two":                {[]string{"a", "b", "c"}, []lease{{"a", "", time.Hour}, {"c", "x", time.Minute}}, "c"},
+		"alone":                                    {installed: []string{"b"}},
+		"another is running":                       {[]string{"a", "b"}, []lease{{"a", "x", time.Second}}, "a"},
+		"another is restarting":                    {[]string{"a", "b"}, []lease{{"a", "", time.Second}}, "a"},
+		"another expired a day ago":                {[]string{"a", "b"}, []lease{{"a", "x", 24 * time.Hour}}, "a"},
+		"another was uninstalled":                  {[]string{"b"}, []lease{{"a", "x", time.Second}}, ""},
+		"Lease of a user":                          {[]string{"b"}, []lease{{"tenant", "x", -time.Hour}}, ""},
+		"Lease of a user while another is running": {[]string{"a", "b"}, []lease{{"tenant", "x", -time.Hour}, {"a", "x", time.Second}}, "a"},
+		"own restart":                              {[]string{"b"}, []lease{{"b", "", time.Second}}, ""},
+		"own restart after another had expired":    {[]string{"a", "b"}, []lease{{"a", "x", time.Hour}, {"b", "", time.Second}}, ""},
+		"own restart after another took over":      {[]string{"a", "b"}, []lease{{"a", "x", time.Second}, {"b", "", time.Hour}}, "a"},
+		"latest of two others":                     {[]string{"a", "b", "c"}, []lease{{"a", "", time.Hour}, {"c", "x", time.Minute}}, "c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -50,13 +50,13 @@ const standsBy = "the operator in namespace b stands by, because the one in name
 
 func TestStandbyOperatorReportsItself(t *testing.T) {
 	for name, ends := range map[string]func(w *world, stop context.CancelFunc){
-		"until it ends":                   func(_ *world, stop context.CancelFunc) { stop() },
-		"until the first is uninstalled":  func(w *world, _ context.CancelFunc) { w.uninstall("a") },
-		"also when a write of it is lost": func(w *world, _ context.CancelFunc) { w.uninstall("a") },
+		"until it ends":                  func(_ *world, stop context.CancelFunc) { stop() },
+		"until the first is uninstalled": func(w *world, _ context.CancelFunc) { w.uninstall("a") },
+		"after a lost write":             func(w *world, _ context.CancelFunc) { w.uninstall("a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				lost := name == "also when a write of it is lost"
+				lost := name == "after a lost write"
 				c := reported(t, interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 					if lost {
 						lost = false

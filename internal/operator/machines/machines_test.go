@@ -55,20 +55,20 @@ func TestMachineWithAddressYieldsInstance(t *testing.T) {
 		"provisioned, without a node yet": {ofMachineAPI, "status: {phase: Provisioned, nodeRef: null, addresses: [{type: InternalIP, address: 10.0.0.5}]}", "AWS",
 			"10.0.0.5", "Administrator", ""},
 		"running": {ofMachineAPI, running, "GCP", "10.0.0.5", "Administrator", ""},
-		"the first IPv4 address inside": {ofMachineAPI, `status: {phase: Running, addresses: [{type: ExternalIP, address: 1.2.3.4}, {type: Hostname, address: 10.0.0.1},
+		"first internal IPv4 address": {ofMachineAPI, `status: {phase: Running, addresses: [{type: ExternalIP, address: 1.2.3.4}, {type: Hostname, address: 10.0.0.1},
   {type: InternalIP, address: "fd00::5"}, {type: InternalIP, address: 169.254.3.4}, {type: InternalIP, address: 10.0.0.6}, {type: InternalIP, address: 10.0.0.5}]}`, "AWS",
 			"10.0.0.6", "Administrator", ""},
-		"the cluster runs on Azure":       {ofMachineAPI, running, "Azure", "10.0.0.5", "capi", ""},
-		"the Machine says Azure":          {ofMachineAPI, running + "spec: {providerSpec: {value: {kind: AzureMachineProviderSpec}}}", "", "10.0.0.5", "capi", ""},
-		"the Machine knows better":        {ofMachineAPI, running + "spec: {providerSpec: {value: {kind: AWSMachineProviderConfig}}}", "Azure", "10.0.0.5", "Administrator", ""},
-		"vSphere":                         {ofMachineAPI, running, "VSphere", "10.0.0.5", "Administrator", "winworker-abcde"}, // https://github.com/kubernetes/kubernetes/issues/106640
-		"Nutanix":                         {ofMachineAPI, running + "spec: {providerSpec: {value: {kind: NutanixMachineProviderConfig}}}", "", "10.0.0.5", "Administrator", "winworker-abcde"},
-		"Cluster API":                     {ofClusterAPI, running, "AWS", "10.0.0.5", "Administrator", ""},
-		"Cluster API before":              {"cluster.x-k8s.io/v1beta1", running, "", "10.0.0.5", "Administrator", ""},
-		"Cluster API on Azure":            {ofClusterAPI, running + "spec: {infrastructureRef: {kind: AzureMachine}}", "", "10.0.0.5", "capi", ""},
-		"Cluster API on vSphere":          {ofClusterAPI, running + "spec: {infrastructureRef: {kind: VSphereMachine}}", "", "10.0.0.5", "Administrator", "winworker-abcde"},
-		"a kind of platform nobody knows": {ofClusterAPI, running + "spec: {infrastructureRef: {kind: DockerMachine}}", "", "10.0.0.5", "Administrator", ""},
-		"ignore that is not true":         {ofMachineAPI, running + "metadata: {labels: {machine.openshift.io/os-id: Windows, windowsmachineconfig.openshift.io/ignore: 'false'}}", "AWS", "10.0.0.5", "Administrator", ""},
+		"cluster on Azure":              {ofMachineAPI, running, "Azure", "10.0.0.5", "capi", ""},
+		"Azure from the Machine":        {ofMachineAPI, running + "spec: {providerSpec: {value: {kind: AzureMachineProviderSpec}}}", "", "10.0.0.5", "capi", ""},
+		"Machine overrides the cluster": {ofMachineAPI, running + "spec: {providerSpec: {value: {kind: AWSMachineProviderConfig}}}", "Azure", "10.0.0.5", "Administrator", ""},
+		"vSphere":                       {ofMachineAPI, running, "VSphere", "10.0.0.5", "Administrator", "winworker-abcde"}, // https://github.com/kubernetes/kubernetes/issues/106640
+		"Nutanix":                       {ofMachineAPI, running + "spec: {providerSpec: {value: {kind: NutanixMachineProviderConfig}}}", "", "10.0.0.5", "Administrator", "winworker-abcde"},
+		"Cluster API":                   {ofClusterAPI, running, "AWS", "10.0.0.5", "Administrator", ""},
+		"Cluster API v1beta1":           {"cluster.x-k8s.io/v1beta1", running, "", "10.0.0.5", "Administrator", ""},
+		"Cluster API on Azure":          {ofClusterAPI, running + "spec: {infrastructureRef: {kind: AzureMachine}}", "", "10.0.0.5", "capi", ""},
+		"Cluster API on vSphere":        {ofClusterAPI, running + "spec: {infrastructureRef: {kind: VSphereMachine}}", "", "10.0.0.5", "Administrator", "winworker-abcde"},
+		"unknown platform":              {ofClusterAPI, running + "spec: {infrastructureRef: {kind: DockerMachine}}", "", "10.0.0.5", "Administrator", ""},
+		"ignore set to false":           {ofMachineAPI, running + "metadata: {labels: {machine.openshift.io/os-id: Windows, windowsmachineconfig.openshift.io/ignore: 'false'}}", "AWS", "10.0.0.5", "Administrator", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -100,22 +100,22 @@ func TestMachineVerdicts(t *testing.T) {
 		api, manifest string
 		want          Verdict
 	}{
-		"being deleted":                          {ofMachineAPI, deleted + running, Gone},
-		"being deleted, and not for us any more": {ofMachineAPI, "metadata: {deletionTimestamp: '2026-01-02T03:04:05Z', labels: {a: b}}\n" + running, Gone},
-		"phase Deleting":                         {ofMachineAPI, "status: {phase: Deleting}", Gone},
-		"phase Deleted":                          {ofClusterAPI, "status: {phase: Deleted}", Gone},
-		"of Linux":                               {ofMachineAPI, "metadata: {labels: {a: b}}\n" + running, Leave},
-		"of another Windows":                     {ofMachineAPI, "metadata: {labels: {machine.openshift.io/os-id: windows}}\n" + running, Leave},
-		"ignored":                                {ofMachineAPI, "metadata: {labels: {machine.openshift.io/os-id: Windows, windowsmachineconfig.openshift.io/ignore: 'true'}}\n" + running, Leave},
-		"no phase yet":                           {ofMachineAPI, "status: {addresses: [{type: InternalIP, address: 10.0.0.5}]}", Keep},
-		"no status yet":                          {ofMachineAPI, "", Keep},
-		"still made":                             {ofClusterAPI, "status: {phase: Provisioning, addresses: [{type: InternalIP, address: 10.0.0.5}]}", Keep},
-		"failed":                                 {ofMachineAPI, "status: {phase: Failed, addresses: [{type: InternalIP, address: 10.0.0.5}]}", Keep},
-		"without addresses":                      {ofMachineAPI, "status: {phase: Running, addresses: null}", Keep},
-		"with a name only":                       {ofMachineAPI, "status: {phase: Running, addresses: [{type: InternalDNS, address: ip-10-0-0-5.local}]}", Keep},
-		"of the Machine API, left to the other":  {ofMachineAPI, "spec: {authoritativeAPI: ClusterAPI}\n" + running, Keep},
-		"of the Machine API, not left":           {ofMachineAPI, "spec: {authoritativeAPI: MachineAPI}\n" + running, Want},
-		"of Cluster API, a mirror":               {ofClusterAPI, "metadata: {annotations: {cluster.x-k8s.io/paused: ''}, labels: {machine.openshift.io/os-id: Windows}}\n" + running, Keep},
+		"being deleted": {ofMachineAPI, deleted + running, Gone},
+		"being deleted without the Windows label": {ofMachineAPI, "metadata: {deletionTimestamp: '2026-01-02T03:04:05Z', labels: {a: b}}\n" + running, Gone},
+		"phase Deleting":     {ofMachineAPI, "status: {phase: Deleting}", Gone},
+		"phase Deleted":      {ofClusterAPI, "status: {phase: Deleted}", Gone},
+		"of Linux":           {ofMachineAPI, "metadata: {labels: {a: b}}\n" + running, Leave},
+		"of another Windows": {ofMachineAPI, "metadata: {labels: {machine.openshift.io/os-id: windows}}\n" + running, Leave},
+		"ignored":            {ofMachineAPI, "metadata: {labels: {machine.openshift.io/os-id: Windows, windowsmachineconfig.openshift.io/ignore: 'true'}}\n" + running, Leave},
+		"no phase yet":       {ofMachineAPI, "status: {addresses: [{type: InternalIP, address: 10.0.0.5}]}", Keep},
+		"no status yet":      {ofMachineAPI, "", Keep},
+		"provisioning":       {ofClusterAPI, "status: {phase: Provisioning, addresses: [{type: InternalIP, address: 10.0.0.5}]}", Keep},
+		"failed":             {ofMachineAPI, "status: {phase: Failed, addresses: [{type: InternalIP, address: 10.0.0.5}]}", Keep},
+		"without addresses":  {ofMachineAPI, "status: {phase: Running, addresses: null}", Keep},
+		"with a name only":   {ofMachineAPI, "status: {phase: Running, addresses: [{type: InternalDNS, address: ip-10-0-0-5.local}]}", Keep},
+		"of the Machine API while Cluster API is authoritative": {ofMachineAPI, "spec: {authoritativeAPI: ClusterAPI}\n" + running, Keep},
+		"of the Machine API, authoritative":                     {ofMachineAPI, "spec: {authoritativeAPI: MachineAPI}\n" + running, Want},
+		"of Cluster API, a mirror":                              {ofClusterAPI, "metadata: {annotations: {cluster.x-k8s.io/paused: ''}, labels: {machine.openshift.io/os-id: Windows}}\n" + running, Keep},
 	}
 	for name, test := range tests {
 		if d := decide(t, machine(t, test.api, "m", test.manifest), "AWS"); d.Verdict != test.want || d.Fault != "" {
@@ -129,14 +129,14 @@ func TestUnsuitableMachineReportsFault(t *testing.T) {
 		return fmt.Sprintf("status: {phase: Running, addresses: [{type: InternalIP, address: '%s'}]}", text)
 	}
 	tests := map[string]struct{ name, manifest, platform, fault, message string }{
-		"IPv6 only":                        {"m", address("fd00::5"), "AWS", FaultAddress, `"fd00::5"`},
-		"no address of the network's":      {"m", address("169.254.1.1"), "AWS", FaultAddress, "IPv4"},
-		"nobody's address":                 {"m", address("0.0.0.0"), "AWS", FaultAddress, "0.0.0.0"},
-		"everybody's address":              {"m", address("255.255.255.255"), "AWS", FaultAddress, "255"},
-		"no address at all":                {"m", address("win-1"), "AWS", FaultAddress, `"win-1"`},
-		"a name that Windows would cut":    {"windows-worker-abcde", running, "VSphere", FaultName, "20 characters"}, // https://github.com/kubernetes-sigs/cluster-api/issues/2217
-		"a name that is no label":          {"win.worker", running, "Nutanix", FaultName, "dot"},
-		"a name that Windows takes for IP": {"1234", running, "Nutanix", FaultName, "digits"},
+		"IPv6 only":                       {"m", address("fd00::5"), "AWS", FaultAddress, `"fd00::5"`},
+		"link-local address":              {"m", address("169.254.1.1"), "AWS", FaultAddress, "IPv4"},
+		"unspecified address":             {"m", address("0.0.0.0"), "AWS", FaultAddress, "0.0.0.0"},
+		"broadcast address":               {"m", address("255.255.255.255"), "AWS", FaultAddress, "255"},
+		"not an address":                  {"m", address("win-1"), "AWS", FaultAddress, `"win-1"`},
+		"name longer than Windows allows": {"windows-worker-abcde", running, "VSphere", FaultName, "20 characters"}, // https://github.com/kubernetes-sigs/cluster-api/issues/2217
+		"name with a dot":                 {"win.worker", running, "Nutanix", FaultName, "dot"},
+		"name of digits":                  {"1234", running, "Nutanix", FaultName, "digits"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

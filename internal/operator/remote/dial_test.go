@@ -70,7 +70,7 @@ func TestDialClassifiesFailures(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]test{
-		"nothing listens": {
+		"closed port": {
 			target: func(t *testing.T) Target {
 				target := listen(t, func(net.Conn) {})
 				target.Port = closedPort(t)

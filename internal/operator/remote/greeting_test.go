@@ -14,7 +14,7 @@ func TestOutputBeforeSFTPIsReported(t *testing.T) {
 	for name, test := range map[string]struct{ writes, hostError string }{
 		"a greeting":         {"Welcome to SRV01\r\n", `"Welcome to SRV01\r\n"`}, // https://github.com/PowerShell/Win32-OpenSSH/issues/1220
 		"a long banner":      {strings.Repeat("This computer belongs to Example Corp. ", 100), `"This computer belongs to Example Corp. `},
-		"what is not to see": {"\x1b[31m\u202e\xff\r\n", `"\x1b[31m\u202e\xff\r\n"`},
+		"control characters": {"\x1b[31m\u202e\xff\r\n", `"\x1b[31m\u202e\xff\r\n"`},
 		"a line break":       {"\r\n\r\n", `"\r\n\r\n"`}, // https://github.com/PowerShell/Win32-OpenSSH/issues/800
 	} {
 		t.Run(name, func(t *testing.T) {

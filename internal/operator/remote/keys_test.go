@@ -45,11 +45,11 @@ func TestPrivateKeyFormats(t *testing.T) {
 		"Ed25519 PKCS#8":           {pkcs8(ed), ssh.KeyAlgoED25519},
 		"ECDSA OpenSSH":            {openSSH(ec), ssh.KeyAlgoECDSA384},
 		"ECDSA SEC 1":              {encodePEM("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(ec))), ssh.KeyAlgoECDSA384},
-		"ECDSA as by openssl":      {encodePEM("EC PARAMETERS", []byte{6, 5}) + encodePEM("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(ec))), ssh.KeyAlgoECDSA384},
+		"ECDSA from openssl":       {encodePEM("EC PARAMETERS", []byte{6, 5}) + encodePEM("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(ec))), ssh.KeyAlgoECDSA384},
 		"RSA OpenSSH":              {openSSH(big), ssh.KeyAlgoRSA},
 		"RSA PKCS#1":               {encodePEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(big)), ssh.KeyAlgoRSA},
 		"RSA PKCS#8":               {pkcs8(big), ssh.KeyAlgoRSA},
-		"with its public key":      {FormatHostKey(must(ssh.NewPublicKey(ed.Public()))) + "\n" + openSSH(ed), ssh.KeyAlgoED25519},
+		"with the public key":      {FormatHostKey(must(ssh.NewPublicKey(ed.Public()))) + "\n" + openSSH(ed), ssh.KeyAlgoED25519},
 		"Windows line ends":        {strings.ReplaceAll(openSSH(ed), "\n", "\r\n"), ssh.KeyAlgoED25519},
 		"no line break at the end": {strings.TrimSuffix(openSSH(ed), "\n"), ssh.KeyAlgoED25519}, // https://github.com/appleboy/ssh-action/issues/2
 		"blank lines around":       {"\n\n" + openSSH(ed) + "\n\n", ssh.KeyAlgoED25519},

@@ -87,7 +87,7 @@ func TestScriptContainsOnlyValidKeys(t *testing.T) {
 		"a line break":     {oldKey + "\nRestart-Computer"},
 		"options":          {`command="x" ` + oldKey},
 		"a comment":        {oldKey + " me@example.com"},
-		"one of two":       {oldKey, "$(Restart-Computer)"},
+		"second of two":    {oldKey, "$(Restart-Computer)"},
 	} {
 		if text, err := Render("AWS", keys, nil); err == nil {
 			t.Errorf("%s is taken for a key:\n%s", name, text)

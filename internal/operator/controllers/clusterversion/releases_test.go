@@ -21,17 +21,17 @@ func TestNodesFollowTheCluster(t *testing.T) {
 		versions []string // by all API servers, each minute
 		want     []string // the minor version for nodes, with ! if no new node may have it
 	}{
-		"the first answer counts at once":                  {[]string{later}, []string{"1.34"}},
-		"a later one counts after two minutes":             {[]string{old, later, later, later}, []string{"1.33", "1.33", "1.33", "1.34"}},
-		"the older of two counts":                          {[]string{old, old + " " + later, later + " " + old, later}, []string{"1.33", "1.33", "1.33", "1.33"}},
-		"an old server that was away keeps nodes back":     {[]string{old, later, later + " " + old, later, later, later}, []string{"1.33", "1.33", "1.33", "1.33", "1.33", "1.34"}},
-		"what is unknown in between does not count":        {[]string{old, later, "", later, later, later}, []string{"1.33", "1.33", "1.33!", "1.33", "1.33", "1.34"}},
-		"an earlier one counts at once":                    {[]string{later, later + " " + old}, []string{"1.34", "1.33"}},
-		"nodes stay while nothing is known":                {[]string{later, "", "latest", later}, []string{"1.34", "1.34!", "1.34!", "1.34"}},
-		"nothing was ever known":                           {[]string{"", later}, []string{"1.33!", "1.34"}},
-		"nodes stay while the cluster is too old":          {[]string{later, "v1.20.0", later}, []string{"1.34", "1.34!", "1.34"}},
-		"a cluster that is newer gets the newest there is": {[]string{"v1.36.0"}, []string{"1.34"}},
-		"a cluster that is too new gets no new nodes":      {[]string{later, "v1.40.0"}, []string{"1.34", "1.34!"}},
+		"first version applies at once":                         {[]string{later}, []string{"1.34"}},
+		"newer version applies after two minutes":               {[]string{old, later, later, later}, []string{"1.33", "1.33", "1.33", "1.34"}},
+		"older of two versions applies":                         {[]string{old, old + " " + later, later + " " + old, later}, []string{"1.33", "1.33", "1.33", "1.33"}},
+		"an old server that was away keeps nodes back":          {[]string{old, later, later + " " + old, later, later, later}, []string{"1.33", "1.33", "1.33", "1.33", "1.33", "1.34"}},
+		"unknown version restarts the wait":                     {[]string{old, later, "", later, later, later}, []string{"1.33", "1.33", "1.33!", "1.33", "1.33", "1.34"}},
+		"older version applies at once":                         {[]string{later, later + " " + old}, []string{"1.34", "1.33"}},
+		"nodes keep their version while it is unknown":          {[]string{later, "", "latest", later}, []string{"1.34", "1.34!", "1.34!", "1.34"}},
+		"no nodes before the first known version":               {[]string{"", later}, []string{"1.33!", "1.34"}},
+		"nodes keep their version while the cluster is too old": {[]string{later, "v1.20.0", later}, []string{"1.34", "1.34!", "1.34"}},
+		"newer cluster gets the newest version":                 {[]string{"v1.36.0"}, []string{"1.34"}},
+		"cluster that is too new gets no new nodes":             {[]string{later, "v1.40.0"}, []string{"1.34", "1.34!"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -73,15 +73,15 @@ func TestOperatorStartDuringClusterUpgrade(t *testing.T) {
 		versions []string // by all API servers, each minute
 		want     []string // the minor version for nodes, with ! while they stay as they are
 	}{
-		"without nodes, the first answer counts":        {nil, []string{later}, []string{"1.34"}},
-		"nodes of the same minor version go on":         {[]string{"v1.34.3"}, []string{later}, []string{"1.34"}},
-		"some are there already":                        {[]string{"v1.33.13", "v1.34.4"}, []string{later}, []string{"1.34"}},
-		"newer ones go back at once":                    {[]string{"v1.34.4"}, []string{old}, []string{"1.33"}},
-		"what cannot be parsed is ignored":              {[]string{"", "latest"}, []string{later}, []string{"1.34"}},
-		"older ones follow after two minutes":           {[]string{"v1.33.13"}, []string{later, later, later}, []string{"1.33!", "1.33!", "1.34"}},
-		"older ones than any that the operator carries": {[]string{"v1.32.1"}, []string{old, old, old}, []string{"1.33!", "1.33!", "1.33"}},
-		"an old server that was away keeps nodes back":  {[]string{"v1.33.13"}, []string{later, later + " " + old, later, later, later}, []string{"1.33!", "1.33", "1.33", "1.33", "1.34"}},
-		"nothing is known in between":                   {[]string{"v1.33.13"}, []string{later, "", later, later, later}, []string{"1.33!", "1.33!", "1.33!", "1.33!", "1.34"}},
+		"first version applies at once without nodes":  {nil, []string{later}, []string{"1.34"}},
+		"nodes with the same minor version":            {[]string{"v1.34.3"}, []string{later}, []string{"1.34"}},
+		"some nodes with the new version":              {[]string{"v1.33.13", "v1.34.4"}, []string{later}, []string{"1.34"}},
+		"newer nodes are downgraded at once":           {[]string{"v1.34.4"}, []string{old}, []string{"1.33"}},
+		"unparsable version is ignored":                {[]string{"", "latest"}, []string{later}, []string{"1.34"}},
+		"older nodes are upgraded after two minutes":   {[]string{"v1.33.13"}, []string{later, later, later}, []string{"1.33!", "1.33!", "1.34"}},
+		"nodes older than any known version":           {[]string{"v1.32.1"}, []string{old, old, old}, []string{"1.33!", "1.33!", "1.33"}},
+		"an old server that was away keeps nodes back": {[]string{"v1.33.13"}, []string{later, later + " " + old, later, later, later}, []string{"1.33!", "1.33", "1.33", "1.33", "1.34"}},
+		"unknown version restarts the wait":            {[]string{"v1.33.13"}, []string{later, "", later, later, later}, []string{"1.33!", "1.33!", "1.33!", "1.33!", "1.34"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

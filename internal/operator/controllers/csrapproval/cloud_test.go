@@ -29,13 +29,13 @@ func TestCloudNamesNeedMachineOrUserConfirmation(t *testing.T) {
 		spec     []string
 		approved bool
 	}{
-		"nobody":                    {name, nil, nil, false},
-		"the Machine":               {name, published{"win-a": {"10.0.0.1", name}}, nil, true},
-		"the Machine, in capitals":  {"IP-10-0-0-1.internal", published{"win-a": {"ip-10-0-0-1.INTERNAL"}}, nil, true},
-		"the Machine of another":    {name, published{"win-b": {name}}, nil, false},
-		"the user":                  {name, nil, []string{"203.0.113.7", name}, true},
-		"something that is no name": {name, published{"win-a": {"*." + name, "", "a b"}}, nil, false},
-		"all names below one":       {"*.internal", published{"win-a": {"*.internal"}}, []string{"*.internal"}, false},
+		"unconfirmed":             {name, nil, nil, false},
+		"Machine":                 {name, published{"win-a": {"10.0.0.1", name}}, nil, true},
+		"Machine in capitals":     {"IP-10-0-0-1.internal", published{"win-a": {"ip-10-0-0-1.INTERNAL"}}, nil, true},
+		"Machine of another host": {name, published{"win-b": {name}}, nil, false},
+		"user":                    {name, nil, []string{"203.0.113.7", name}, true},
+		"invalid names":           {name, published{"win-a": {"*." + name, "", "a b"}}, nil, false},
+		"wildcard":                {"*.internal", published{"win-a": {"*.internal"}}, []string{"*.internal"}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

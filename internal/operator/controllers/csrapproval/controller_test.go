@@ -108,12 +108,12 @@ func TestOtherApproverCausesNoError(t *testing.T) {
 		meanwhile func(client.Client)
 		reason    string // of the only condition
 	}{
-		"ours alone":                      {servingRequest(t), unchanged, api.ApprovalReason},
-		"theirs came before":              {before, unchanged, otherApprover},
-		"theirs came in between":          {servingRequest(t), byThem, otherApprover},
-		"somebody changed something else": {servingRequest(t), labeled, api.ApprovalReason},
-		"somebody denied it":              {denied, unchanged, "Denied"},
-		"it was taken back": {servingRequest(t), func(c client.Client) {
+		"only approver":              {servingRequest(t), unchanged, api.ApprovalReason},
+		"approved earlier":           {before, unchanged, otherApprover},
+		"approved concurrently":      {servingRequest(t), byThem, otherApprover},
+		"label changed concurrently": {servingRequest(t), labeled, api.ApprovalReason},
+		"denied earlier":             {denied, unchanged, "Denied"},
+		"deleted concurrently": {servingRequest(t), func(c client.Client) {
 			_ = c.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"}})
 		}, ""},
 	} {
@@ -220,12 +220,12 @@ func TestServiceClaimDoesNotBlockCertificate(t *testing.T) {
 		stale  bool
 		want   int
 	}{
-		"a node":            {func(*v1alpha1.WindowsInstance) {}, false, 1},
-		"a host that joins": {func(i *v1alpha1.WindowsInstance) { i.Status.NodeRef, i.Status.BootstrapCredentialID = nil, "x" }, false, 0},
-		"one whose key is written down": {func(i *v1alpha1.WindowsInstance) {
+		"joined host":  {func(*v1alpha1.WindowsInstance) {}, false, 1},
+		"joining host": {func(i *v1alpha1.WindowsInstance) { i.Status.NodeRef, i.Status.BootstrapCredentialID = nil, "x" }, false, 0},
+		"joining host with a pinned host key": {func(i *v1alpha1.WindowsInstance) {
 			i.Status.NodeRef, i.Status.BootstrapCredentialID, i.Spec.HostKey = nil, "x", "ssh-ed25519 AAAA"
 		}, false, 1},
-		"with a cache that is late": {func(i *v1alpha1.WindowsInstance) { i.Status.NodeRef, i.Status.BootstrapCredentialID = nil, "x" }, true, 0},
+		"joining host with a stale cache": {func(i *v1alpha1.WindowsInstance) { i.Status.NodeRef, i.Status.BootstrapCredentialID = nil, "x" }, true, 0},
 		"an address of the cloud only": {func(i *v1alpha1.WindowsInstance) {
 			i.Spec.Address, i.Spec.AdditionalAddresses = "10.0.0.2", []string{"10.0.0.1"}
 		}, false, 0},

@@ -16,11 +16,11 @@ func TestRelevantRequestsAreCached(t *testing.T) {
 		decided      bool
 		want         bool
 	}{
-		"ours":                     {certificatesv1.KubeletServingSignerName, csr.NodeUserPrefix + "win-1", false, true},
-		"ours, of anybody":         {certificatesv1.KubeAPIServerClientSignerName, "user", false, true},
-		"another's, of a node":     {"example.com/any", csr.NodeUserPrefix + "win-1", false, true},
-		"another's, of a workload": {"example.com/any", "system:serviceaccount:mesh:agent", false, false},
-		"decided":                  {certificatesv1.KubeletServingSignerName, csr.NodeUserPrefix + "win-1", true, false},
+		"kubelet signer, from a node":     {certificatesv1.KubeletServingSignerName, csr.NodeUserPrefix + "win-1", false, true},
+		"client signer, from any user":    {certificatesv1.KubeAPIServerClientSignerName, "user", false, true},
+		"another signer, from a node":     {"example.com/any", csr.NodeUserPrefix + "win-1", false, true},
+		"another signer, from a workload": {"example.com/any", "system:serviceaccount:mesh:agent", false, false},
+		"decided":                         {certificatesv1.KubeletServingSignerName, csr.NodeUserPrefix + "win-1", true, false},
 	} {
 		r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "1"}}
 		r.Spec = certificatesv1.CertificateSigningRequestSpec{SignerName: c.signer, Username: c.user, Request: []byte("request")}

@@ -29,9 +29,9 @@ func TestNodeManagerIdentityRequiresDeclaredService(t *testing.T) {
 		settings         declared
 		approved, failed bool
 	}{
-		"nodes run it":        {declared{result: true}, true, false},
-		"nodes do not run it": {declared{}, false, false},
-		"nobody can tell":     {declared{result: true, err: errors.New("away")}, false, true},
+		"service is declared":      {declared{result: true}, true, false},
+		"service is not declared":  {declared{}, false, false},
+		"settings are unavailable": {declared{result: true, err: errors.New("away")}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := servingRequest(t)

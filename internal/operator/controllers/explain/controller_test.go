@@ -190,10 +190,10 @@ func TestPodsAreUnchangedWithoutLimits(t *testing.T) {
 
 func TestPodIsExplainedWithoutRegistry(t *testing.T) {
 	for name, r := range map[string]read{
-		"it refuses": func(context.Context, string) (windowsbuild.Image, error) {
+		"registry refuses": func(context.Context, string) (windowsbuild.Image, error) {
 			return windowsbuild.Image{}, errors.New("refused")
 		},
-		"it hangs": func(context.Context, string) (windowsbuild.Image, error) {
+		"registry does not respond": func(context.Context, string) (windowsbuild.Image, error) {
 			time.Sleep(time.Hour)
 			return windowsbuild.Image{}, errors.New("late")
 		},

@@ -37,11 +37,11 @@ func TestOversizedPodIsReported(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"small":                   {unschedulable(corev1.Windows, 10), api.EventNoNodeFits},
-		"large":                   {unschedulable(corev1.Windows, 2400), api.EventPodTooLarge},
-		"large, and not for us":   {unschedulable(corev1.Linux, 2400), ""},
-		"small, and not for us":   {unschedulable(corev1.Linux, 0), ""},
-		"large and its last step": {func() *corev1.Pod { p := unschedulable(corev1.Windows, 2400); p.Spec.NodeName = "win-1"; return p }(), ""},
+		"small":               {unschedulable(corev1.Windows, 10), api.EventNoNodeFits},
+		"large":               {unschedulable(corev1.Windows, 2400), api.EventPodTooLarge},
+		"large and for Linux": {unschedulable(corev1.Linux, 2400), ""},
+		"small and for Linux": {unschedulable(corev1.Linux, 0), ""},
+		"large and scheduled": {func() *corev1.Pod { p := unschedulable(corev1.Windows, 2400); p.Spec.NodeName = "win-1"; return p }(), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kept, err := Pending().Transform(item.pod.DeepCopy())
