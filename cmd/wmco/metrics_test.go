@@ -321,8 +321,8 @@ func TestOldTLSVersionsAreRefused(t *testing.T) {
 		"1.2 with CBC":                {tls.VersionTLS12, &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA}}, false},
 		"1.2 without forward secrecy": {tls.VersionTLS12, &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256}}, false},
 		"1.3":                         {tls.VersionTLS12, &tls.Config{}, true},
-		"1.2 where 1.3 is needed":     {tls.VersionTLS13, &tls.Config{MaxVersion: tls.VersionTLS12}, false},
-		"1.3 where it is needed":      {tls.VersionTLS13, &tls.Config{}, true},
+		"1.2 where 1.3 is required":   {tls.VersionTLS13, &tls.Config{MaxVersion: tls.VersionTLS12}, false},
+		"1.3 where it is required":    {tls.VersionTLS13, &tls.Config{}, true},
 	} {
 		test.client.InsecureSkipVerify = true
 		if err := serveMetrics(t, metricsOptions{minVersion: test.server}).handshake(test.client); (err == nil) != test.works {

@@ -45,12 +45,12 @@ func TestPreflightReportsMissingRequirements(t *testing.T) {
 		denied  map[string]bool
 		wantErr string // "" where it can work
 	}{
-		"all is there":       {"v1.33.0", both, nil, ""},
-		"a later version":    {"v1.36.3+f1a2b3c", both, nil, ""},
-		"a strange version":  {"devel", both, nil, ""},
-		"an old API server":  {"v1.32.9", both, nil, "the API server is Kubernetes v1.32.9; this operator needs 1.33 or later: upgrade the cluster"},
+		"requirements met":   {"v1.33.0", both, nil, ""},
+		"later version":      {"v1.36.3+f1a2b3c", both, nil, ""},
+		"unparsable version": {"devel", both, nil, ""},
+		"old API server":     {"v1.32.9", both, nil, "the API server is Kubernetes v1.32.9; this operator needs 1.33 or later: upgrade the cluster"},
 		"no kinds":           {"v1.36.3", nil, nil, "does not serve windowsinstances of windowsmachineconfig.openshift.io/v1alpha1; apply deploy/crds"},
-		"a kind is missing":  {"v1.36.3", both[:1], nil, "does not serve windowsconfigs"},
+		"missing kind":       {"v1.36.3", both[:1], nil, "does not serve windowsconfigs"},
 		"missing permission": {"v1.36.3", both, map[string]bool{"list nodes": true, "list leases.coordination.k8s.io windows-machine-config-operator": true}, "missing permissions: list nodes, list leases.coordination.k8s.io windows-machine-config-operator; apply deploy/rbac-operator.yaml of this version, for the operator in namespace ns"},
 	} {
 		t.Run(name, func(t *testing.T) {

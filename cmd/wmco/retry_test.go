@@ -111,21 +111,21 @@ func TestOnlyRepeatableRequestsAreRetried(t *testing.T) {
 		header             http.Header
 		calls, code        int
 	}{
-		{"a read that works", "GET", "/api/v1/nodes", []int{200}, nil, 1, 200},
-		{"a read that failed twice", "GET", "/api/v1/nodes", []int{503, 0, 200}, nil, 3, 200},
-		{"a read within the server", "GET", "/api/v1/nodes", []int{500, 200}, nil, 2, 200},
-		{"a status", "PATCH", "/api/v1/nodes/a/status", []int{0, 502, 200}, nil, 3, 200},
-		{"a write that a webhook fails", "PATCH", "/api/v1/nodes/a", []int{500, 200}, nil, 1, 500},
-		{"an approval", "PUT", "/apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval", []int{0, 409}, nil, 2, 409},
-		{"a token", "POST", "/api/v1/namespaces/ns/serviceaccounts/a/token", []int{503, 201}, nil, 2, 201},
-		{"an object that is made", "POST", "/api/v1/namespaces/ns/configmaps", []int{503, 201}, nil, 1, 503},
-		{"an eviction", "POST", "/api/v1/namespaces/ns/pods/a/eviction", []int{429, 201}, nil, 1, 429},
-		{"a deletion", "DELETE", "/api/v1/nodes/a", []int{503, 200}, nil, 1, 503},
-		{"a watch", "GET", "/api/v1/nodes?watch=true", []int{503, 200}, nil, 1, 503},
-		{"what is not there", "GET", "/api/v1/nodes/a", []int{404, 200}, nil, 1, 404},
-		{"what nobody may", "GET", "/api/v1/nodes/a", []int{403, 200}, nil, 1, 403},
-		{"a server that says when", "GET", "/api/v1/nodes", []int{429, 200}, http.Header{"Retry-After": {"1"}}, 1, 429},
-		{"a server that never answers well", "GET", "/api/v1/nodes", []int{503}, nil, maxAttempts, 503},
+		{"successful read", "GET", "/api/v1/nodes", []int{200}, nil, 1, 200},
+		{"read after two failures", "GET", "/api/v1/nodes", []int{503, 0, 200}, nil, 3, 200},
+		{"read after an internal error", "GET", "/api/v1/nodes", []int{500, 200}, nil, 2, 200},
+		{"status patch after two failures", "PATCH", "/api/v1/nodes/a/status", []int{0, 502, 200}, nil, 3, 200},
+		{"write that a webhook rejects", "PATCH", "/api/v1/nodes/a", []int{500, 200}, nil, 1, 500},
+		{"approval", "PUT", "/apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval", []int{0, 409}, nil, 2, 409},
+		{"token", "POST", "/api/v1/namespaces/ns/serviceaccounts/a/token", []int{503, 201}, nil, 2, 201},
+		{"creation", "POST", "/api/v1/namespaces/ns/configmaps", []int{503, 201}, nil, 1, 503},
+		{"eviction", "POST", "/api/v1/namespaces/ns/pods/a/eviction", []int{429, 201}, nil, 1, 429},
+		{"deletion", "DELETE", "/api/v1/nodes/a", []int{503, 200}, nil, 1, 503},
+		{"watch", "GET", "/api/v1/nodes?watch=true", []int{503, 200}, nil, 1, 503},
+		{"not found", "GET", "/api/v1/nodes/a", []int{404, 200}, nil, 1, 404},
+		{"forbidden", "GET", "/api/v1/nodes/a", []int{403, 200}, nil, 1, 403},
+		{"response with Retry-After", "GET", "/api/v1/nodes", []int{429, 200}, http.Header{"Retry-After": {"1"}}, 1, 429},
+		{"repeated failures", "GET", "/api/v1/nodes", []int{503}, nil, maxAttempts, 503},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := &answers{codes: test.codes, header: test.header}

@@ -256,10 +256,10 @@ func TestServicesAreReadFromNode(t *testing.T) {
 		ready    corev1.ConditionStatus
 		want     *fleetstatus.Services
 	}{
-		"a node that answers":              {nodestate.FormatServices(reported), corev1.ConditionTrue, &fleetstatus.Services{List: all}},
-		"a node that is off":               {nodestate.FormatServices(reported), corev1.ConditionUnknown, &fleetstatus.Services{Outdated: true, List: all}},
-		"a node that reports none":         {"", corev1.ConditionTrue, nil},
-		"a report that WICD did not write": {`[{"name":"kubelet","state":"Fine"}]`, corev1.ConditionTrue, nil},
+		"Ready node":            {nodestate.FormatServices(reported), corev1.ConditionTrue, &fleetstatus.Services{List: all}},
+		"silent node":           {nodestate.FormatServices(reported), corev1.ConditionUnknown, &fleetstatus.Services{Outdated: true, List: all}},
+		"node without a report": {"", corev1.ConditionTrue, nil},
+		"malformed report":      {`[{"name":"kubelet","state":"Fine"}]`, corev1.ConditionTrue, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := node("win-1")

@@ -84,50 +84,50 @@ func TestCauses(t *testing.T) {
 		nodes           []corev1.Node
 		reason, message string
 	}{
-		"another build":         {refused("win-1", "ErrImagePull", noMatch), nodes, api.EventImageForAnotherBuild, "has no manifest for node win-1, which has build 10.0.20348 (Windows Server 2022)"},
-		"a back-off says less":  {reported, nodes, api.EventImageForAnotherBuild, "as before"},
-		"the pull secret":       {refused("win-1", "ErrImagePull", "401 Unauthorized"), nodes, api.EventRegistryDenied, "image r.test/web:1"},
-		"it is created":         {refused("win-1", "ContainerCreating", ""), nodes, "", ""},
-		"init containers run":   {refused("win-1", "PodInitializing", ""), nodes, "", ""},
-		"nothing is known":      {refused("win-1", "ErrImagePull", "strange"), nodes, "", ""},
-		"it is being deleted":   {deleted, nodes, "", ""},
-		"a pod for Linux":       {linux, nodes, "", ""},
-		"no node of the build":  {waits(selects(corev1.LabelWindowsBuild, "10.0.17763")), nodes, api.EventNoNodeForBuild, "no Windows node has build 10.0.17763 (Windows Server 2019); the cluster has nodes with 10.0.20348"},
-		"no node for its class": {waits(selects(api.LabelRunsPrefix+"windows2019", "true")), nodes, api.EventNoNodeForBuild, "runs images of windows2019"},
-		"two that no node has": {waits(func(p *corev1.Pod) {
+		"another build":                    {refused("win-1", "ErrImagePull", noMatch), nodes, api.EventImageForAnotherBuild, "has no manifest for node win-1, which has build 10.0.20348 (Windows Server 2022)"},
+		"back-off after the first message": {reported, nodes, api.EventImageForAnotherBuild, "as before"},
+		"missing pull secret":              {refused("win-1", "ErrImagePull", "401 Unauthorized"), nodes, api.EventRegistryDenied, "image r.test/web:1"},
+		"container is being created":       {refused("win-1", "ContainerCreating", ""), nodes, "", ""},
+		"init containers run":              {refused("win-1", "PodInitializing", ""), nodes, "", ""},
+		"unknown failure":                  {refused("win-1", "ErrImagePull", "strange"), nodes, "", ""},
+		"pod is being deleted":             {deleted, nodes, "", ""},
+		"pod for Linux":                    {linux, nodes, "", ""},
+		"no node of the build":             {waits(selects(corev1.LabelWindowsBuild, "10.0.17763")), nodes, api.EventNoNodeForBuild, "no Windows node has build 10.0.17763 (Windows Server 2019); the cluster has nodes with 10.0.20348"},
+		"no node for its RuntimeClass":     {waits(selects(api.LabelRunsPrefix+"windows2019", "true")), nodes, api.EventNoNodeForBuild, "runs images of windows2019"},
+		"two labels without a node": {waits(func(p *corev1.Pod) {
 			p.Spec.NodeSelector[corev1.LabelWindowsBuild], p.Spec.NodeSelector[api.LabelRunsPrefix+"windows2019"] = "10.0.17763", "true"
 		}), nodes, api.EventNoNodeForBuild, "no Windows node has build 10.0.17763"},
-		"no label":             {waits(selects("disk", "fast")), nodes, api.EventNoNodeFits, "disk=fast"},
-		"no nodes":             {waits(func(*corev1.Pod) {}), nil, api.EventNoNodeFits, "has no Windows node"},
-		"affinity":             {waits(affinity(corev1.NodeSelectorOpIn, "zone", "a")), nodes, api.EventNoNodeFits, "required affinity"},
-		"affinity that fits":   {waits(affinity(corev1.NodeSelectorOpNotIn, "zone", "a")), nodes, "", ""},
-		"an unknown operator":  {waits(affinity("Near", "zone", "a")), nodes, api.EventNoNodeFits, "required affinity"},
-		"an untolerated taint": {waits(func(p *corev1.Pod) { p.Spec.Tolerations[0].Value = "windows" }), nodes, api.EventTaintNotTolerated, "win-1 has os=Windows:NoSchedule"},
-		"one node takes it":    {waits(func(*corev1.Pod) {}), append([]corev1.Node{node("win-0", "10.0.20348", taint("mine"))}, nodes...), "", ""},
-		"nodes are cordoned":   {waits(func(*corev1.Pod) {}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeUnschedulable)), node("win-2", "10.0.20348", taint("mine"))}, api.EventNodesUnavailable, "win-1"},
-		"short of memory":      {waits(func(*corev1.Pod) {}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeMemoryPressure))}, api.EventMemoryLimitMissing, "win-1"},
-		"short, with a limit": {waits(func(p *corev1.Pod) {
+		"unknown label":                   {waits(selects("disk", "fast")), nodes, api.EventNoNodeFits, "disk=fast"},
+		"no nodes":                        {waits(func(*corev1.Pod) {}), nil, api.EventNoNodeFits, "has no Windows node"},
+		"affinity that fits no node":      {waits(affinity(corev1.NodeSelectorOpIn, "zone", "a")), nodes, api.EventNoNodeFits, "required affinity"},
+		"affinity that fits a node":       {waits(affinity(corev1.NodeSelectorOpNotIn, "zone", "a")), nodes, "", ""},
+		"an unknown operator":             {waits(affinity("Near", "zone", "a")), nodes, api.EventNoNodeFits, "required affinity"},
+		"an untolerated taint":            {waits(func(p *corev1.Pod) { p.Spec.Tolerations[0].Value = "windows" }), nodes, api.EventTaintNotTolerated, "win-1 has os=Windows:NoSchedule"},
+		"one node fits":                   {waits(func(*corev1.Pod) {}), append([]corev1.Node{node("win-0", "10.0.20348", taint("mine"))}, nodes...), "", ""},
+		"cordoned nodes":                  {waits(func(*corev1.Pod) {}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeUnschedulable)), node("win-2", "10.0.20348", taint("mine"))}, api.EventNodesUnavailable, "win-1"},
+		"memory pressure without a limit": {waits(func(*corev1.Pod) {}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeMemoryPressure))}, api.EventMemoryLimitMissing, "win-1"},
+		"memory pressure with a limit": {waits(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
 		}), []corev1.Node{node("win-1", "10.0.20348", taint(corev1.TaintNodeMemoryPressure))}, api.EventNodesUnavailable, "win-1"},
-		"no class": {waits(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("windows2022") }), nodes, api.EventRuntimeClassMissing, "RuntimeClass windows2022 no longer exists"},
-		"a class":  {waits(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("other") }), nodes, "", ""},
-		"no webhook": {waits(func(p *corev1.Pod) {
+		"missing RuntimeClass":  {waits(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("windows2022") }), nodes, api.EventRuntimeClassMissing, "RuntimeClass windows2022 no longer exists"},
+		"existing RuntimeClass": {waits(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("other") }), nodes, "", ""},
+		"missing webhook": {waits(func(p *corev1.Pod) {
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa")}}
 		}), nodes, api.EventCredentialSpecMissing, "web-gmsa"},
-		"a webhook": {waits(func(p *corev1.Pod) {
+		"webhook": {waits(func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa"), GMSACredentialSpec: new("{}")}}
 		}), nodes, "", ""},
-		"a node without a domain": {withAccount("win-1"), []corev1.Node{gmsa("win-1", "False"), gmsa("win-2", "False")}, api.EventNodeNotInDomain,
+		"node without a domain": {withAccount("win-1"), []corev1.Node{gmsa("win-1", "False"), gmsa("win-2", "False")}, api.EventNodeNotInDomain,
 			"node win-1 does not report that it is joined to a domain or has a plugin of Container Credential Guard; 0 of 2 Windows nodes do"},
-		"another node has one":      {withAccount("win-1"), []corev1.Node{gmsa("win-1", "False"), gmsa("win-2", "True")}, api.EventNodeNotInDomain, "1 of 2 Windows nodes do"},
-		"a node with a domain":      {withAccount("win-1"), []corev1.Node{gmsa("win-1", "True")}, "", ""},
-		"a node that does not say":  {withAccount("win-1"), nodes, api.EventNodeNotInDomain, "0 of 2 Windows nodes do"},
-		"no account, and no domain": {refused("win-1", "ContainerCreating", ""), []corev1.Node{gmsa("win-1", "False")}, "", ""},
-		"selects a domain":          {waits(selects(api.LabelGMSA, "true")), nodes, api.EventNodeNotInDomain, "no Windows node is joined to a domain or has a plugin"},
-		"selects Hyper-V":           {waits(selects(api.LabelHyperV, "true")), nodes, api.EventNoNodeWithHyperV, "none of the Windows nodes (2) has it; condition WindowsHyperVCapable"},
-		"another build, Hyper-V": {isolated, nodes, api.EventImageForAnotherBuild,
+		"another node with a domain":                    {withAccount("win-1"), []corev1.Node{gmsa("win-1", "False"), gmsa("win-2", "True")}, api.EventNodeNotInDomain, "1 of 2 Windows nodes do"},
+		"node with a domain":                            {withAccount("win-1"), []corev1.Node{gmsa("win-1", "True")}, "", ""},
+		"node that does not report its domain":          {withAccount("win-1"), nodes, api.EventNodeNotInDomain, "0 of 2 Windows nodes do"},
+		"pod without an account, node without a domain": {refused("win-1", "ContainerCreating", ""), []corev1.Node{gmsa("win-1", "False")}, "", ""},
+		"selects a domain":                              {waits(selects(api.LabelGMSA, "true")), nodes, api.EventNodeNotInDomain, "no Windows node is joined to a domain or has a plugin"},
+		"selects Hyper-V":                               {waits(selects(api.LabelHyperV, "true")), nodes, api.EventNoNodeWithHyperV, "none of the Windows nodes (2) has it; condition WindowsHyperVCapable"},
+		"image for another build with Hyper-V isolation": {isolated, nodes, api.EventImageForAnotherBuild,
 			"build 10.0.20348 (Windows Server 2022); even with Hyper-V isolation, containerd pulls images for the build of the node"},
-		"not looked at yet": {waits(func(p *corev1.Pod) { p.Status.Conditions, p.Spec.Tolerations = nil, nil }), nodes, "", ""},
+		"not scheduled yet": {waits(func(p *corev1.Pod) { p.Status.Conditions, p.Spec.Tolerations = nil, nil }), nodes, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := podcause.Of(test.pod, podcause.Cluster{Nodes: test.nodes, Handlers: map[string]string{"other": "runhcs-wcow-process", "isolated": "runhcs-wcow-hypervisor"}})

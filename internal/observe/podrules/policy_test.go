@@ -71,34 +71,34 @@ func TestRuntimeClassAssignment(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"for 2022":                          {"a:ltsc2022", func(*corev1.Pod) {}, "windows2022"},
-		"for 2022, in capitals":             {"a:LTSC2022", func(*corev1.Pod) {}, "windows2022"}, // https://github.com/opencontainers/distribution-spec/blob/main/spec.md
-		"no version":                        {"a:1.0", func(*corev1.Pod) {}, "windows2022"},
+		"image for 2022":                    {"a:ltsc2022", func(*corev1.Pod) {}, "windows2022"},
+		"image for 2022, in capitals":       {"a:LTSC2022", func(*corev1.Pod) {}, "windows2022"}, // https://github.com/opencontainers/distribution-spec/blob/main/spec.md
+		"image without a version":           {"a:1.0", func(*corev1.Pod) {}, "windows2022"},
 		"selects Windows by the older name": {"a:ltsc2019", func(p *corev1.Pod) { p.Spec.OS = nil; selects("beta.kubernetes.io/os", "windows")(p) }, "windows2019"},
 		"requires Windows":                  {"a:ltsc2019", func(p *corev1.Pod) { p.Spec.OS, p.Spec.Affinity = nil, requires(corev1.LabelOSStable, "windows") }, "windows2019"},
-		"an image that is for Windows only": {"a:ltsc2019", func(p *corev1.Pod) { p.Spec.OS = nil; selects("agentpool", "win19")(p) }, "windows2019"},
-		"a node of its own, by its DaemonSet": {"gcr.io/datadoghq/agent:7.46.0", func(p *corev1.Pod) { // https://github.com/DataDog/helm-charts/issues/1151
+		"image for Windows only":            {"a:ltsc2019", func(p *corev1.Pod) { p.Spec.OS = nil; selects("agentpool", "win19")(p) }, "windows2019"},
+		"pinned to a node by its DaemonSet": {"gcr.io/datadoghq/agent:7.46.0", func(p *corev1.Pod) { // https://github.com/DataDog/helm-charts/issues/1151
 			p.Spec.Affinity = requires(corev1.LabelOSStable, "windows")
 			p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields = []corev1.NodeSelectorRequirement{
 				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"win-2019"}},
 			}
 		}, ""},
-		"owned by a DaemonSet":              {"a:ltsc2022", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet"}} }, ""},
-		"owned by a ReplicaSet":             {"a:ltsc2022", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet"}} }, "windows2022"},
-		"requires a build":                  {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.Affinity = requires(corev1.LabelWindowsBuild, "10.0.26100") }, ""},
-		"requires a host":                   {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.Affinity = requires(corev1.LabelHostname, "win-2025") }, ""},
-		"selects a host":                    {"a:ltsc2022", selects(corev1.LabelHostname, "win-2025"), ""},
-		"selects a build":                   {"a:ltsc2022", selects(corev1.LabelWindowsBuild, "10.0.26100"), ""},
-		"selects nodes that run its images": {"a:ltsc2022", selects("windowsmachineconfig.openshift.io/runs.windows2022", "true"), ""},
-		"a node":                            {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeName = "win-1" }, ""},
-		"selects Linux":                     {"a:ltsc2022", selects(corev1.LabelOSStable, "linux"), ""}, // https://kubernetes.io/docs/concepts/containers/runtime-class/
-		"for Linux, with a selector":        {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.OS.Name = corev1.Linux; selects(corev1.LabelOSStable, "windows")(p) }, ""},
-		"a pool, and no toleration":         {"a:ltsc2022", selects("pool", "a"), "windows2022"},
-		"a pool, and all that it needs": {"a:ltsc2022", func(p *corev1.Pod) {
+		"owned by a DaemonSet":                {"a:ltsc2022", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet"}} }, ""},
+		"owned by a ReplicaSet":               {"a:ltsc2022", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet"}} }, "windows2022"},
+		"requires a build":                    {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.Affinity = requires(corev1.LabelWindowsBuild, "10.0.26100") }, ""},
+		"requires a host":                     {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.Affinity = requires(corev1.LabelHostname, "win-2025") }, ""},
+		"selects a host":                      {"a:ltsc2022", selects(corev1.LabelHostname, "win-2025"), ""},
+		"selects a build":                     {"a:ltsc2022", selects(corev1.LabelWindowsBuild, "10.0.26100"), ""},
+		"selects nodes of the RuntimeClass":   {"a:ltsc2022", selects("windowsmachineconfig.openshift.io/runs.windows2022", "true"), ""},
+		"assigned to a node":                  {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeName = "win-1" }, ""},
+		"selects Linux":                       {"a:ltsc2022", selects(corev1.LabelOSStable, "linux"), ""}, // https://kubernetes.io/docs/concepts/containers/runtime-class/
+		"for Linux, with a Windows selector":  {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.OS.Name = corev1.Linux; selects(corev1.LabelOSStable, "windows")(p) }, ""},
+		"selects a pool without a toleration": {"a:ltsc2022", selects("pool", "a"), "windows2022"},
+		"selects a pool with a toleration": {"a:ltsc2022", func(p *corev1.Pod) {
 			selects("pool", "a")(p)
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}, ""},
-		"the node of another pod, and all that it needs": {"a:ltsc2022", func(p *corev1.Pod) {
+		"affinity to another pod with a toleration": {"a:ltsc2022", func(p *corev1.Pod) {
 			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname}}}}
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "os", Value: "windows"}}
 		}, ""},

@@ -107,7 +107,7 @@ func TestNetworkIsReadFromOpenShiftOrWindowsConfig(t *testing.T) {
 			})},
 		"OpenShift with a custom network": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom}, hybrid("{hybridOverlayVXLANPort: 9898}"),
 			desired.ClusterNetwork{OpenShift: true, Platform: "AWS"}},
-		"plain with OVN-Kubernetes": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{VXLANPort: 9898}},
+		"Kubernetes with OVN-Kubernetes": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{VXLANPort: 9898}},
 			[]client.Object{kubeadm("networking: {podSubnet: '10.244.0.0/16,fd02::/48'}")},
 			desired.ClusterNetwork{PodCIDRs: []string{"10.244.0.0/16", "fd02::/48"}, VXLANPort: 9898}},
 		"Kubernetes with ranges for OVN-Kubernetes": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{
@@ -180,9 +180,9 @@ func TestUnreadableNetworkIsNotTreatedAsAbsent(t *testing.T) {
 		objects  []client.Object
 		requests int
 	}{
-		"OpenShift":                 {v1alpha1.NetworkSpec{}, []client.Object{onPlatform("AWS")}, 3},
-		"plain with OVN-Kubernetes": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}, nil, 2},
-		"Flannel":                   {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}, nil, 2},
+		"OpenShift":                      {v1alpha1.NetworkSpec{}, []client.Object{onPlatform("AWS")}, 3},
+		"Kubernetes with OVN-Kubernetes": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}, nil, 2},
+		"Flannel":                        {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}, nil, 2},
 	} {
 		var all []request
 		if _, err := readNetwork(t.Context(), watched(reader(test.objects...), func(a request) error { all = append(all, a); return nil }), test.config); err != nil {

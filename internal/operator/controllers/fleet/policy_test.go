@@ -51,35 +51,35 @@ func TestReplaceReasons(t *testing.T) {
 		allowed  v1alpha1.MachineReplacement
 		want     string // begins with
 	}{
-		{"a node that lets nobody in", lockedOut(2 * keyTimeout), onRotation, "its host has rejected the SSH key"},
-		{"where the user wants none replaced", lockedOut(2 * keyTimeout), never, ""},
-		{"not for long", lockedOut(keyTimeout / 2), onRotation, ""},
-		{"a host that never became a node: its first-boot script may still run", with(lockedOut(24*time.Hour), func(i *v1alpha1.WindowsInstance) {
+		{"host rejects the key", lockedOut(2 * keyTimeout), onRotation, "its host has rejected the SSH key"},
+		{"replacement is disabled", lockedOut(2 * keyTimeout), never, ""},
+		{"host has rejected the key briefly", lockedOut(keyTimeout / 2), onRotation, ""},
+		{"host without a Node may still run its first-boot script", with(lockedOut(24*time.Hour), func(i *v1alpha1.WindowsInstance) {
 			i.Status.NodeRef = nil
 		}), whenBroken, ""},
-		{"a host without a Machine", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
+		{"host without a Machine", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
 			i.Labels[api.LabelSource] = api.SourceConfigMap
 		}), whenBroken, ""},
-		{"a Machine of Cluster API", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
+		{"Machine of Cluster API", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
 			i.Labels[api.LabelSource] = api.SourceClusterAPI
 		}), whenBroken, ""},
-		{"a host that does not answer at all", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
+		{"host times out", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
 			i.Status.Conditions[0].Reason = api.ReasonConnectionTimeout
 		}), whenBroken, ""},
-		{"a host that shows another key than before", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
+		{"host key has changed", with(lockedOut(2*keyTimeout), func(i *v1alpha1.WindowsInstance) {
 			i.Status.Conditions[0].Reason = api.ReasonHostKeyChanged
 		}), whenBroken, ""},
-		{"a node that was repaired in vain", broken(join.MaxRepairs), whenBroken, "its node could not be repaired: its kubelet is silent"},
-		{"is left to the user otherwise", broken(join.MaxRepairs), onRotation, ""},
-		{"a node that is still being repaired", broken(join.MaxRepairs - 1), whenBroken, ""},
-		{"an upgrade that failed is no reason", with(broken(9), func(i *v1alpha1.WindowsInstance) {
+		{"repairs have failed", broken(join.MaxRepairs), whenBroken, "its node could not be repaired: its kubelet is silent"},
+		{"repairs have failed and replacement is for key rotation only", broken(join.MaxRepairs), onRotation, ""},
+		{"repairs continue", broken(join.MaxRepairs - 1), whenBroken, ""},
+		{"upgrade has failed", with(broken(9), func(i *v1alpha1.WindowsInstance) {
 			i.Status.Failure.Action = v1alpha1.ActionUpgrade
 		}), whenBroken, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := ReplaceReason(test.instance, test.allowed)
 			if (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) {
-				t.Errorf("replaceWhy() = %q, want %q", got, test.want)
+				t.Errorf("ReplaceReason() = %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -111,15 +111,15 @@ func TestEstimate(t *testing.T) {
 		started *metav1.Time
 		left    time.Duration // zero if unknown
 	}{
-		{"nothing goes on", arrivals(60, 30), 4, nil, nil, 0},
-		{"a restart is no rollout", append(arrivals(60, 30), restarts), 4, nil, nil, 0},
-		{"the first one goes", []rollout.Host{underWay}, 4, nil, &began, 0},
-		{"the first of two that go", []rollout.Host{underWay, earlier, underWay}, 4, nil, &hourAgo, 0},
-		{"those that were there before say nothing", append(arrivals(60, 30), underWay), 4, nil, &began, 0},
-		{"one is too few", append(arrivals(60), underWay), 4, &hourAgo, &hourAgo, 0},
-		{"as long as those before", append(arrivals(60, 30), underWay), 4, &hourAgo, &hourAgo, time.Hour},
-		{"half of them in an hour", append(arrivals(60, 45, 30, 15), underWay), 8, &hourAgo, &hourAgo, time.Hour},
-		{"all are there", append(arrivals(60, 30), underWay), 2, &hourAgo, &hourAgo, 0},
+		{"no maintenance", arrivals(60, 30), 4, nil, nil, 0},
+		{"restart only", append(arrivals(60, 30), restarts), 4, nil, nil, 0},
+		{"first node is under way", []rollout.Host{underWay}, 4, nil, &began, 0},
+		{"earliest start of several nodes", []rollout.Host{underWay, earlier, underWay}, 4, nil, &hourAgo, 0},
+		{"earlier arrivals are ignored", append(arrivals(60, 30), underWay), 4, nil, &began, 0},
+		{"one arrival is too few", append(arrivals(60), underWay), 4, &hourAgo, &hourAgo, 0},
+		{"remaining nodes take as long as the finished ones", append(arrivals(60, 30), underWay), 4, &hourAgo, &hourAgo, time.Hour},
+		{"half of the nodes in an hour", append(arrivals(60, 45, 30, 15), underWay), 8, &hourAgo, &hourAgo, time.Hour},
+		{"all nodes have arrived", append(arrivals(60, 30), underWay), 2, &hourAgo, &hourAgo, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := fleetSeen{Fleet: rollout.Fleet{Hosts: test.hosts, Now: now}, config: &v1alpha1.WindowsConfig{}}
@@ -164,16 +164,16 @@ func TestVersionDisruption(t *testing.T) {
 		current *corev1.ConfigMap
 		want    v1alpha1.PlanDisruption
 	}{
-		"another operator, the same programs": {controllertest.PublishedFor(t, "2", as), v1alpha1.DisruptionNone},
-		"another exporter":                    {controllertest.PublishedFor(t, "2", program("windows_exporter.exe")), v1alpha1.DisruptionRestart},
-		"another kubelet":                     {controllertest.PublishedFor(t, "2", program("kubelet.exe")), v1alpha1.DisruptionDrain},
-		"another feature of Windows":          {controllertest.PublishedFor(t, "2", func(n *desired.Node) { n.Features = []string{"Containers"} }), v1alpha1.DisruptionReboot},
-		"what cannot be read":                 {unreadable, v1alpha1.DisruptionDrain},
-		"what somebody else published":        {others, v1alpha1.DisruptionDrain},
+		"new operator with the same programs": {controllertest.PublishedFor(t, "2", as), v1alpha1.DisruptionNone},
+		"new exporter":                        {controllertest.PublishedFor(t, "2", program("windows_exporter.exe")), v1alpha1.DisruptionRestart},
+		"new kubelet":                         {controllertest.PublishedFor(t, "2", program("kubelet.exe")), v1alpha1.DisruptionDrain},
+		"additional Windows feature":          {controllertest.PublishedFor(t, "2", func(n *desired.Node) { n.Features = []string{"Containers"} }), v1alpha1.DisruptionReboot},
+		"unreadable version":                  {unreadable, v1alpha1.DisruptionDrain},
+		"version signed with another key":     {others, v1alpha1.DisruptionDrain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := compareVersions(controllertest.PublishedFor(t, "1", as), test.current, controllertest.SigningKey(0)); got != test.want {
-				t.Errorf("it costs %s, want %s", got, test.want)
+				t.Errorf("disruption is %s, want %s", got, test.want)
 			}
 		})
 	}

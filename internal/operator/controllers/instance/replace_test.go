@@ -27,10 +27,10 @@ func TestOnlyMatchingMachineIsReplaced(t *testing.T) {
 		change    func(*unstructured.Unstructured)
 		isDeleted bool
 	}{
-		"it is the same":                  {func(*unstructured.Unstructured) {}, true},
-		"another has its name since":      {func(m *unstructured.Unstructured) { m.SetCreationTimestamp(metav1.NewTime(began.Add(time.Second))) }, false},
-		"it is no Windows Machine now":    {func(m *unstructured.Unstructured) { m.SetLabels(map[string]string{api.LabelMachineOS: "Linux"}) }, false},
-		"it is nobody's Machine any more": {func(m *unstructured.Unstructured) { m.SetLabels(nil) }, false},
+		"same Machine":                     {func(*unstructured.Unstructured) {}, true},
+		"newer Machine with the same name": {func(m *unstructured.Unstructured) { m.SetCreationTimestamp(metav1.NewTime(began.Add(time.Second))) }, false},
+		"Machine is for Linux now":         {func(m *unstructured.Unstructured) { m.SetLabels(map[string]string{api.LabelMachineOS: "Linux"}) }, false},
+		"Machine has no label any more":    {func(m *unstructured.Unstructured) { m.SetLabels(nil) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			machine := &unstructured.Unstructured{}

@@ -41,11 +41,11 @@ func TestNodeOwnershipIsDecidedAtCreation(t *testing.T) {
 		"by the host":        {ctrlevent.CreateEvent{Object: node("10.0.0.1")}, "", false, nodestate.Own},
 		"by another machine": {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "", false, nodestate.Foreign},
 		"without an address": {ctrlevent.CreateEvent{Object: node("")}, "", false, nodestate.Foreign},
-		"by a kubelet of ours that knew no address yet": {ctrlevent.CreateEvent{Object: ours("")}, "", false, nodestate.Own},
-		"by a kubelet of ours, of another machine":      {ctrlevent.CreateEvent{Object: ours("10.99.99.99")}, "", false, nodestate.Foreign},
-		"before the operator started":                   {ctrlevent.CreateEvent{Object: node(""), IsInInitialList: true}, "", false, nodestate.Own},
-		"by the host, which was remembered":             {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "u1", false, nodestate.Own},
-		"and gone":                                      {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "", true, nodestate.Own},
+		"by a kubelet of the operator without an address": {ctrlevent.CreateEvent{Object: ours("")}, "", false, nodestate.Own},
+		"by a kubelet of the operator on another machine": {ctrlevent.CreateEvent{Object: ours("10.99.99.99")}, "", false, nodestate.Foreign},
+		"before the operator started":                     {ctrlevent.CreateEvent{Object: node(""), IsInInitialList: true}, "", false, nodestate.Own},
+		"by the host, which is recorded":                  {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "u1", false, nodestate.Own},
+		"deleted already":                                 {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "", true, nodestate.Own},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := controllertest.Instance("win-1", "User", "", "10.0.0.1")

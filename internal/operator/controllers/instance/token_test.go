@@ -25,9 +25,9 @@ import (
 // certificates at once, and a request that the cache cannot match is refused.
 func TestTokenIsSentAfterCacheHasItsID(t *testing.T) {
 	for name, test := range map[string]struct{ lag, leaves time.Duration }{
-		"a cache that is up to date":        {0, 0},
-		"a cache that lags":                 {400 * time.Millisecond, 400 * time.Millisecond},
-		"a cache that has lost its watches": {time.Hour, cacheTimeout},
+		"up-to-date cache":      {0, 0},
+		"lagging cache":         {400 * time.Millisecond, 400 * time.Millisecond},
+		"cache without watches": {time.Hour, cacheTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -104,20 +104,20 @@ func TestEachVersionWithNodeHasClass(t *testing.T) {
 		spec   func(*spec)
 		want   map[string]string
 	}{
-		"no nodes":            {nil, nil, map[string]string{}},
-		"one version":         {[]string{"10.0.20348.2402", "10.0.20348.1"}, nil, map[string]string{"windows2022": is2022}},
-		"all":                 {[]string{"10.0.17763.1", "10.0.20348.1", "10.0.26100.1"}, nil, map[string]string{"windows2019": is2019, "windows2022": is2022, "windows2025": is2025}},
-		"another version":     {[]string{"10.0.25398.1", "six"}, nil, map[string]string{}},
-		"none are wanted":     {[]string{"10.0.20348.1"}, func(s *spec) { s.RuntimeClasses.Versions = []v1alpha1.WindowsVersion{} }, map[string]string{}},
-		"another is wanted":   {[]string{"10.0.20348.1"}, func(s *spec) { s.RuntimeClasses.Versions = []v1alpha1.WindowsVersion{"2025"} }, map[string]string{}},
-		"newer hosts":         {[]string{"10.0.26100.1"}, func(s *spec) { s.RuntimeClasses.NewerHosts = true }, map[string]string{"windows2022": "runs.windows2022=true", "windows2025": "runs.windows2025=true"}},
-		"newer hosts of 2019": {[]string{"10.0.20348.1"}, func(s *spec) { s.RuntimeClasses.NewerHosts = true }, map[string]string{"windows2022": "runs.windows2022=true"}},
+		"no nodes":                        {nil, nil, map[string]string{}},
+		"nodes of one version":            {[]string{"10.0.20348.2402", "10.0.20348.1"}, nil, map[string]string{"windows2022": is2022}},
+		"nodes of all versions":           {[]string{"10.0.17763.1", "10.0.20348.1", "10.0.26100.1"}, nil, map[string]string{"windows2019": is2019, "windows2022": is2022, "windows2025": is2025}},
+		"nodes of an unsupported version": {[]string{"10.0.25398.1", "six"}, nil, map[string]string{}},
+		"no versions configured":          {[]string{"10.0.20348.1"}, func(s *spec) { s.RuntimeClasses.Versions = []v1alpha1.WindowsVersion{} }, map[string]string{}},
+		"another version configured":      {[]string{"10.0.20348.1"}, func(s *spec) { s.RuntimeClasses.Versions = []v1alpha1.WindowsVersion{"2025"} }, map[string]string{}},
+		"newer hosts":                     {[]string{"10.0.26100.1"}, func(s *spec) { s.RuntimeClasses.NewerHosts = true }, map[string]string{"windows2022": "runs.windows2022=true", "windows2025": "runs.windows2025=true"}},
+		"newer hosts of 2019":             {[]string{"10.0.20348.1"}, func(s *spec) { s.RuntimeClasses.NewerHosts = true }, map[string]string{"windows2022": "runs.windows2022=true"}},
 		"additional": {[]string{"10.0.20348.1"}, func(s *spec) {
 			s.RuntimeClasses.Additional = []v1alpha1.AdditionalRuntimeClass{{Name: "windows-2022", Version: "2022"}, {Name: "old", Version: "2019"}, {Name: "any", Version: "2022", NewerHosts: true}}
 		}, map[string]string{"windows2022": is2022, "windows-2022": is2022, "any": "runs.windows2022=true"}},
-		"nobody asks for Hyper-V": {[]string{"10.0.20348.1 hyperv"}, nil, map[string]string{"windows2022": is2022}},
-		"no node has Hyper-V":     {[]string{"10.0.20348.1"}, hyperV(nil), map[string]string{"windows2022": is2022}},
-		"Hyper-V of one version":  {[]string{"10.0.20348.1 hyperv", "10.0.17763.1"}, hyperV(nil), map[string]string{"windows2019": is2019, "windows2022": is2022, "windows2022-hyperv": "hyperv=true," + is2022}},
+		"Hyper-V not configured":          {[]string{"10.0.20348.1 hyperv"}, nil, map[string]string{"windows2022": is2022}},
+		"no node with Hyper-V":            {[]string{"10.0.20348.1"}, hyperV(nil), map[string]string{"windows2022": is2022}},
+		"Hyper-V on nodes of one version": {[]string{"10.0.20348.1 hyperv", "10.0.17763.1"}, hyperV(nil), map[string]string{"windows2019": is2019, "windows2022": is2022, "windows2022-hyperv": "hyperv=true," + is2022}},
 		"Hyper-V on newer hosts": {[]string{"10.0.26100.1 hyperv"}, hyperV(func(s *spec) { s.RuntimeClasses.NewerHosts = true }), map[string]string{
 			"windows2022": "runs.windows2022=true", "windows2022-hyperv": "hyperv=true,runs.windows2022=true",
 			"windows2025": "runs.windows2025=true", "windows2025-hyperv": "hyperv=true,runs.windows2025=true",

@@ -48,10 +48,10 @@ func TestInvalidNetworkIsReportedNotPublished(t *testing.T) {
 	for name, test := range map[string]struct {
 		platform, hybridOverlay, reason, message string
 	}{
-		"as it should be":             {"AWS", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", api.ReasonPublished, ""},
-		"no hybrid overlay":           {"AWS", "null", api.ReasonHybridOverlayNotConfigured, "oc patch networks.operator.openshift.io cluster"},
-		"ranges that overlap":         {"AWS", "{hybridClusterNetwork: [{cidr: 10.128.0.0/16}]}", api.ReasonNetworksOverlap, "10.128.0.0/16"},
-		"VXLAN's own port on vSphere": {"VSphere", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", api.ReasonVXLANPortRequired, "9898"},
+		"valid":                         {"AWS", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", api.ReasonPublished, ""},
+		"no hybrid overlay":             {"AWS", "null", api.ReasonHybridOverlayNotConfigured, "oc patch networks.operator.openshift.io cluster"},
+		"overlapping ranges":            {"AWS", "{hybridClusterNetwork: [{cidr: 10.128.0.0/16}]}", api.ReasonNetworksOverlap, "10.128.0.0/16"},
+		"default VXLAN port on vSphere": {"VSphere", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", api.ReasonVXLANPortRequired, "9898"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := newTestSettings(t, openshiftNetwork(t, test.platform, test.hybridOverlay)...)

@@ -104,9 +104,9 @@ func TestNodesKeepHyperVWhileClassExists(t *testing.T) {
 		more   []client.Object
 		want   bool
 	}{
-		"nobody asks for it":   {v1alpha1.RuntimeClassesSpec{}, nil, false},
-		"somebody asks for it": {v1alpha1.RuntimeClassesSpec{HyperV: &v1alpha1.HyperVSpec{}}, nil, true},
-		"a class is there":     {v1alpha1.RuntimeClassesSpec{}, []client.Object{class("tenants", api.HandlerHyperVIsolation, api.ManagedBy)}, true},
+		"not configured": {v1alpha1.RuntimeClassesSpec{}, nil, false},
+		"configured":     {v1alpha1.RuntimeClassesSpec{HyperV: &v1alpha1.HyperVSpec{}}, nil, true},
+		"class exists":   {v1alpha1.RuntimeClassesSpec{}, []client.Object{class("tenants", api.HandlerHyperVIsolation, api.ManagedBy)}, true},
 	} {
 		c, _ := newTestSettings(t, append(test.more, others...)...)
 		var config v1alpha1.WindowsConfig

@@ -30,21 +30,21 @@ func TestUnsupportedReleaseLineIsReported(t *testing.T) {
 		day                 string
 		kubernetes, runtime string // parts of the messages; empty for no condition
 	}{
-		"the last day":  {"v1.33.13", "v2.3.7", false, "2026-06-28", "", ""},
-		"the day after": {"v1.33.13", "v2.3.7", false, "2026-06-29", "Kubernetes 1.33 has had no fixes since 2026-06-28 (https://kubernetes.io/releases/1.33/); nodes have kubelet v1.33.13", ""},
-		"containerd, too": {
+		"last day of Kubernetes":               {"v1.33.13", "v2.3.7", false, "2026-06-28", "", ""},
+		"day after the last day of Kubernetes": {"v1.33.13", "v2.3.7", false, "2026-06-29", "Kubernetes 1.33 has had no fixes since 2026-06-28 (https://kubernetes.io/releases/1.33/); nodes have kubelet v1.33.13", ""},
+		"day after the last day of containerd": {
 			"v1.37.2", "v2.3.7", false, "2028-05-01", "Kubernetes 1.37 has had no fixes",
 			"containerd 2.3 has had no fixes since 2028-04-30 (https://github.com/containerd/containerd/blob/v2.4.2/RELEASES.md); nodes get containerd v2.3.7; upgrade the operator",
 		},
-		"OpenShift's last day": {"v1.33.13", "v2.3.7", true, "2027-04-21", "", ""},
-		"OpenShift's day after": {
+		"last day of OpenShift": {"v1.33.13", "v2.3.7", true, "2027-04-21", "", ""},
+		"day after the last day of OpenShift": {
 			"v1.33.13", "v2.3.7", true, "2027-04-22",
 			"OpenShift 4.20 has had no fixes since 2027-04-21 (https://access.redhat.com/support/policy/updates/openshift); nodes have kubelet v1.33.13; upgrade the cluster", "",
 		},
-		"an OpenShift without a known end": {"v1.37.2", "v2.3.7", true, "2028-05-01", "", "containerd 2.3 has had no fixes"},
-		"lines with fixes":                 {"v1.37.2", "v2.4.2", false, "2026-11-26", "", ""},
-		"lines that nobody knows":          {"v1.99.0", "v9.0.0", false, "2036-11-26", "", ""},
-		"a payload without kubelet":        {"", "", false, "2026-11-26", "before", "before"},
+		"OpenShift without a known end": {"v1.37.2", "v2.3.7", true, "2028-05-01", "", "containerd 2.3 has had no fixes"},
+		"supported lines":               {"v1.37.2", "v2.4.2", false, "2026-11-26", "", ""},
+		"unknown lines":                 {"v1.99.0", "v9.0.0", false, "2036-11-26", "", ""},
+		"payload without kubelet":       {"", "", false, "2026-11-26", "before", "before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, err := time.Parse(time.DateOnly, test.day)

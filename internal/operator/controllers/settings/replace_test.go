@@ -137,8 +137,8 @@ func TestRejectedSettingsKeepPublishedOnes(t *testing.T) {
 // TestInterruptedReplacementIsCompleted: the operator or the API server stops between deletion and creation.
 func TestInterruptedReplacementIsCompleted(t *testing.T) {
 	for name, cut := range map[string]func(r *refusing, end context.CancelFunc){
-		"the operator ends": func(r *refusing, end context.CancelFunc) { r.ends = end },
-		"the API server goes away": func(r *refusing, _ context.CancelFunc) {
+		"operator stops": func(r *refusing, end context.CancelFunc) { r.ends = end },
+		"API server is unavailable": func(r *refusing, _ context.CancelFunc) {
 			r.ends = func() { r.tries = apierrors.NewServiceUnavailable("away") }
 		},
 	} {

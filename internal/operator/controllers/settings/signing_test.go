@@ -67,23 +67,23 @@ func putBack(t *testing.T, c *Controller, cm *corev1.ConfigMap) {
 // TestUnsignedSettingsAreReplaced: otherwise, permission to write ConfigMaps would suffice to control all nodes.
 func TestUnsignedSettingsAreReplaced(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, cm *corev1.ConfigMap){
-		"unsigned":            func(_ *testing.T, cm *corev1.ConfigMap) { cm.Data = desired.Unsigned(cm.Data) },
-		"another's signature": func(t *testing.T, cm *corev1.ConfigMap) { cm.Data = controllertest.SignedBy(t, 1, cm.Name, cm.Data) },
-		"for another name": func(t *testing.T, cm *corev1.ConfigMap) {
+		"unsigned":                func(_ *testing.T, cm *corev1.ConfigMap) { cm.Data = desired.Unsigned(cm.Data) },
+		"signed with another key": func(t *testing.T, cm *corev1.ConfigMap) { cm.Data = controllertest.SignedBy(t, 1, cm.Name, cm.Data) },
+		"signed for another name": func(t *testing.T, cm *corev1.ConfigMap) {
 			cm.Data = controllertest.SignedBy(t, 0, "windows-services-0", cm.Data)
 		},
-		"with one more part":  func(_ *testing.T, cm *corev1.ConfigMap) { cm.Data["more"] = "x" },
-		"with binary data":    func(_ *testing.T, cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"x": {1}} },
-		"that can be edited":  func(_ *testing.T, cm *corev1.ConfigMap) { cm.Immutable = nil },
-		"of before, put back": func(t *testing.T, cm *corev1.ConfigMap) { cm.Data = olderBy(t, cm, testSigner(0), time.Hour) },
-		"for another cluster": func(t *testing.T, cm *corev1.ConfigMap) {
+		"additional key":         func(_ *testing.T, cm *corev1.ConfigMap) { cm.Data["more"] = "x" },
+		"additional binary data": func(_ *testing.T, cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"x": {1}} },
+		"mutable":                func(_ *testing.T, cm *corev1.ConfigMap) { cm.Immutable = nil },
+		"restored older version": func(t *testing.T, cm *corev1.ConfigMap) { cm.Data = olderBy(t, cm, testSigner(0), time.Hour) },
+		"signed for another cluster": func(t *testing.T, cm *corev1.ConfigMap) {
 			cm.Data = olderBy(t, cm, signer{testSigner(0).private, "other"}, -time.Hour)
 		},
-		"with other settings": func(_ *testing.T, cm *corev1.ConfigMap) { cm.Annotations = nil },
-		"with other services": func(_ *testing.T, cm *corev1.ConfigMap) { cm.Data["services"] = "[]" },
-		"that is not there":   func(_ *testing.T, cm *corev1.ConfigMap) { cm.Name = "gone" },
-		"with a broken key":   func(_ *testing.T, cm *corev1.ConfigMap) { cm.Data["signature"] = "{" },
-		"with another's claim": func(t *testing.T, cm *corev1.ConfigMap) {
+		"without annotations": func(_ *testing.T, cm *corev1.ConfigMap) { cm.Annotations = nil },
+		"changed services":    func(_ *testing.T, cm *corev1.ConfigMap) { cm.Data["services"] = "[]" },
+		"missing":             func(_ *testing.T, cm *corev1.ConfigMap) { cm.Name = "gone" },
+		"malformed signature": func(_ *testing.T, cm *corev1.ConfigMap) { cm.Data["signature"] = "{" },
+		"signature from another key": func(t *testing.T, cm *corev1.ConfigMap) {
 			cm.Data["signature"] = controllertest.SignedBy(t, 1, cm.Name, cm.Data)["signature"]
 		},
 	} {

@@ -45,19 +45,19 @@ func TestPreviouslyPublishedKeysRetire(t *testing.T) {
 		published           []*corev1.ConfigMap
 		authorized, retired []string
 	}{
-		"the first key":                  {keySecret(t, controllertest.SSHKey(t, 1)), nil, list(line(1)), nil},
-		"the same key":                   {keySecret(t, controllertest.SSHKey(t, 1)), []*corev1.ConfigMap{withKeys("2", list(line(1)), nil)}, list(line(1)), nil},
-		"another key":                    {keySecret(t, controllertest.SSHKey(t, 2)), []*corev1.ConfigMap{withKeys("2", list(line(1)), nil)}, list(line(2)), list(line(1))},
-		"another one with a new version": {keySecret(t, controllertest.SSHKey(t, 2)), []*corev1.ConfigMap{withKeys("1", list(line(1)), nil)}, list(line(2)), list(line(1))},
-		"a host that was away for two":   {keySecret(t, controllertest.SSHKey(t, 3)), []*corev1.ConfigMap{withKeys("1", list(line(1)), nil), withKeys("2", list(line(2)), list(line(1)))}, list(line(3)), list(line(1), line(2))},
-		"back to the former one":         {keySecret(t, controllertest.SSHKey(t, 1)), []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(1)), list(line(2))},
-		"no key":                         {nil, []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(2)), list(line(1))},
-		"no key, and two versions":       {nil, []*corev1.ConfigMap{withKeys("2", list(line(2)), nil), withKeys("3", list(line(3)), nil)}, list(line(2)), list(line(3))},
-		"somebody else's keys":           {keySecret(t, controllertest.SSHKey(t, 1)), []*corev1.ConfigMap{foreign(withKeys("1", list(line(2)), list(line(3))), 1), withKeys("2", list(line(1)), nil)}, list(line(1)), nil},
-		"somebody else's, and no key":    {nil, []*corev1.ConfigMap{foreign(withKeys("2", list(line(2)), list(line(3))), 1)}, nil, nil},
-		"unsigned keys":                  {keySecret(t, controllertest.SSHKey(t, 1)), []*corev1.ConfigMap{unsigned(withKeys("1", list(line(2)), list(line(3))))}, list(line(1)), nil},
-		"keys under another name":        {keySecret(t, controllertest.SSHKey(t, 1)), []*corev1.ConfigMap{renamed(withKeys("1", list(line(2)), list(line(3))))}, list(line(1)), nil},
-		"a key that is none":             {keySecret(t, []byte("secret")), []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(2)), list(line(1))},
+		"first key":                                {keySecret(t, controllertest.SSHKey(t, 1)), nil, list(line(1)), nil},
+		"same key":                                 {keySecret(t, controllertest.SSHKey(t, 1)), []*corev1.ConfigMap{withKeys("2", list(line(1)), nil)}, list(line(1)), nil},
+		"another key":                              {keySecret(t, controllertest.SSHKey(t, 2)), []*corev1.ConfigMap{withKeys("2", list(line(1)), nil)}, list(line(2)), list(line(1))},
+		"another key with a new version":           {keySecret(t, controllertest.SSHKey(t, 2)), []*corev1.ConfigMap{withKeys("1", list(line(1)), nil)}, list(line(2)), list(line(1))},
+		"host that missed two versions":            {keySecret(t, controllertest.SSHKey(t, 3)), []*corev1.ConfigMap{withKeys("1", list(line(1)), nil), withKeys("2", list(line(2)), list(line(1)))}, list(line(3)), list(line(1), line(2))},
+		"back to the previous key":                 {keySecret(t, controllertest.SSHKey(t, 1)), []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(1)), list(line(2))},
+		"no key":                                   {nil, []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(2)), list(line(1))},
+		"no key, and two versions":                 {nil, []*corev1.ConfigMap{withKeys("2", list(line(2)), nil), withKeys("3", list(line(3)), nil)}, list(line(2)), list(line(3))},
+		"keys signed with another key":             {keySecret(t, controllertest.SSHKey(t, 1)), []*corev1.ConfigMap{foreign(withKeys("1", list(line(2)), list(line(3))), 1), withKeys("2", list(line(1)), nil)}, list(line(1)), nil},
+		"keys signed with another key, no SSH key": {nil, []*corev1.ConfigMap{foreign(withKeys("2", list(line(2)), list(line(3))), 1)}, nil, nil},
+		"unsigned keys":                            {keySecret(t, controllertest.SSHKey(t, 1)), []*corev1.ConfigMap{unsigned(withKeys("1", list(line(2)), list(line(3))))}, list(line(1)), nil},
+		"keys under another name":                  {keySecret(t, controllertest.SSHKey(t, 1)), []*corev1.ConfigMap{renamed(withKeys("1", list(line(2)), list(line(3))))}, list(line(1)), nil},
+		"invalid key":                              {keySecret(t, []byte("secret")), []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(2)), list(line(1))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := newTestSettings(t)

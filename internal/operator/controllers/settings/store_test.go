@@ -30,15 +30,15 @@ func TestServicesOfAnyPublishedVersionAreDeclared(t *testing.T) {
 		objects []client.Object
 		want    bool
 	}{
-		"nothing is published":    {nil, false},
-		"none has it":             {[]client.Object{published("ns", "windows-services-1", without, 0)}, false},
-		"one of two has it":       {[]client.Object{published("ns", "windows-services-1", without, 0), published("ns", "windows-services-2", with, 0)}, true},
-		"in another namespace":    {[]client.Object{published("other", "windows-services-1", with, 0)}, false},
-		"in another ConfigMap":    {[]client.Object{published("ns", "services", with, 0)}, false},
-		"not JSON":                {[]client.Object{published("ns", "windows-services-1", "cloud-node-manager", 0)}, false},
-		"not signed":              {[]client.Object{unsigned}, false},
-		"signed with another key": {[]client.Object{published("ns", "windows-services-1", with, 1)}, false},
-		"signed for another name": {[]client.Object{renamed}, false},
+		"nothing is published":       {nil, false},
+		"no version has it":          {[]client.Object{published("ns", "windows-services-1", without, 0)}, false},
+		"one of two versions has it": {[]client.Object{published("ns", "windows-services-1", without, 0), published("ns", "windows-services-2", with, 0)}, true},
+		"in another namespace":       {[]client.Object{published("other", "windows-services-1", with, 0)}, false},
+		"in another ConfigMap":       {[]client.Object{published("ns", "services", with, 0)}, false},
+		"not JSON":                   {[]client.Object{published("ns", "windows-services-1", "cloud-node-manager", 0)}, false},
+		"not signed":                 {[]client.Object{unsigned}, false},
+		"signed with another key":    {[]client.Object{published("ns", "windows-services-1", with, 1)}, false},
+		"signed for another name":    {[]client.Object{renamed}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fake.NewClientBuilder().WithObjects(append(test.objects, controllertest.SigningSecret(t, 0))...).Build()

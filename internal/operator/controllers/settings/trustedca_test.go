@@ -25,10 +25,10 @@ func TestTrustedCAIsRequestedOnOpenShift(t *testing.T) {
 		objects []client.Object
 		want    map[string]string // nil for no ConfigMap
 	}{
-		"on OpenShift":                            {[]client.Object{infrastructure}, map[string]string{api.LabelInjectTrustedCA: "true"}},
-		"on OpenShift with the administrator's":   {[]client.Object{infrastructure, own}, own.Labels},
-		"on another cluster":                      {nil, nil},
-		"on another with the administrator's own": {[]client.Object{own}, own.Labels},
+		"OpenShift": {[]client.Object{infrastructure}, map[string]string{api.LabelInjectTrustedCA: "true"}},
+		"OpenShift with the administrator's ConfigMap": {[]client.Object{infrastructure, own}, own.Labels},
+		"Kubernetes": {nil, nil},
+		"Kubernetes with the administrator's ConfigMap": {[]client.Object{own}, own.Labels},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var objects []client.Object

@@ -70,15 +70,15 @@ func TestOnlyMachinesOfThisClusterBecomeInstances(t *testing.T) {
 		reason  string // "" for no condition
 		parts   []string
 	}{
-		"nobody has asked":          {nil, nil, false, "", nil},
-		"a node from before":        {nil, []client.Object{before}, false, api.ReasonClusterAPINotConfigured, []string{"tenant-a/win-a", "spec.clusterAPI", "the node remains"}},
-		"this cluster":              {named, []client.Object{aCluster("self", "mgmt", "API.example", 6443)}, false, api.ReasonMachinesWatched, nil},
-		"this cluster, by address":  {named, []client.Object{aCluster("self", "mgmt", "10.3.0.5", 6443)}, false, api.ReasonMachinesWatched, nil},
-		"a tenant's cluster":        {named, []client.Object{aCluster("self", "mgmt", "tenant.example", 6443)}, false, api.ReasonClusterNotProven, []string{"tenant.example:6443", "api.example:6443", "10.3.0.5:6443"}},
-		"beside it on one address":  {named, []client.Object{aCluster("self", "mgmt", "api.example", 6444)}, false, api.ReasonClusterNotProven, []string{"api.example:6444"}},
-		"not made yet":              {named, []client.Object{aCluster("self", "mgmt", "", 0)}, false, api.ReasonClusterNotProven, nil},
-		"there is none":             {named, []client.Object{aCluster("tenant-a", "mgmt", "api.example", 6443)}, false, api.ReasonClusterAPIUnavailable, []string{"self/mgmt"}},
-		"the operator may not look": {named, nil, true, api.ReasonClusterAPINotPermitted, []string{"kubectl create role windows-machine-config-cluster-api -n self", "--serviceaccount=ns:windows-machine-config-operator"}},
+		"not configured":                      {nil, nil, false, "", nil},
+		"existing node without configuration": {nil, []client.Object{before}, false, api.ReasonClusterAPINotConfigured, []string{"tenant-a/win-a", "spec.clusterAPI", "the node remains"}},
+		"this cluster":                        {named, []client.Object{aCluster("self", "mgmt", "API.example", 6443)}, false, api.ReasonMachinesWatched, nil},
+		"this cluster, by address":            {named, []client.Object{aCluster("self", "mgmt", "10.3.0.5", 6443)}, false, api.ReasonMachinesWatched, nil},
+		"cluster of a tenant":                 {named, []client.Object{aCluster("self", "mgmt", "tenant.example", 6443)}, false, api.ReasonClusterNotProven, []string{"tenant.example:6443", "api.example:6443", "10.3.0.5:6443"}},
+		"another port at the same address":    {named, []client.Object{aCluster("self", "mgmt", "api.example", 6444)}, false, api.ReasonClusterNotProven, []string{"api.example:6444"}},
+		"no endpoint yet":                     {named, []client.Object{aCluster("self", "mgmt", "", 0)}, false, api.ReasonClusterNotProven, nil},
+		"missing cluster":                     {named, []client.Object{aCluster("tenant-a", "mgmt", "api.example", 6443)}, false, api.ReasonClusterAPIUnavailable, []string{"self/mgmt"}},
+		"forbidden":                           {named, nil, true, api.ReasonClusterAPINotPermitted, []string{"kubectl create role windows-machine-config-cluster-api -n self", "--serviceaccount=ns:windows-machine-config-operator"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

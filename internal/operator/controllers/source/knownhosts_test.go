@@ -81,11 +81,11 @@ func TestEntryWithUnreadableHostKeyIsRejected(t *testing.T) {
 		want    []string // in addition to the existing one
 		message string
 	}{
-		"a damaged line":   {knownHostsMap("10.0.0.1 ssh-ed25519 AAAA", "10.0.0.9 ssh-ed25519 AAAA"), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
-		"a line of nobody": {knownHostsMap("|1|JfKTdBh7rNbXkVAQCRp4OQoPfmI=|USECr3SWf1JUPsms5AqfD5QfxkM= x", "10.0.0.2 "+aHostKey(t, 1)), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
-		"another port":     {knownHostsMap("[10.0.0.1]:2222 " + aHostKey(t, 1) + "\nx"), nil, "line 2"},
-		"UTF-16":           {unreadable, nil, "UTF-8"},
-		"no such key":      {wrongKey, nil, api.KnownHostsKey},
+		"a damaged line": {knownHostsMap("10.0.0.1 ssh-ed25519 AAAA", "10.0.0.9 ssh-ed25519 AAAA"), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
+		"unrelated line": {knownHostsMap("|1|JfKTdBh7rNbXkVAQCRp4OQoPfmI=|USECr3SWf1JUPsms5AqfD5QfxkM= x", "10.0.0.2 "+aHostKey(t, 1)), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
+		"another port":   {knownHostsMap("[10.0.0.1]:2222 " + aHostKey(t, 1) + "\nx"), nil, "line 2"},
+		"UTF-16":         {unreadable, nil, "UTF-8"},
+		"no such key":    {wrongKey, nil, api.KnownHostsKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newSources(t, userMap("10.0.0.1", "10.0.0.2", "10.0.0.9"), test.known, controllertest.Instance("10.0.0.9", "ConfigMap", "", "10.0.0.9"))

@@ -105,7 +105,7 @@ func TestHostOfUnselectedMachineLeaves(t *testing.T) {
 func TestUnreadableMachineKeepsItsInstance(t *testing.T) {
 	instance := controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1")
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: MachineAPINamespace, Name: "win-a"}}
-	t.Run("the API is not there", func(t *testing.T) {
+	t.Run("missing API", func(t *testing.T) {
 		w := newSources(t, instance.DeepCopy())
 		w.machineAPI.place.Store(nil)
 		if r, err := w.machineAPI.Reconcile(t.Context(), request); err != nil || r.RequeueAfter == 0 {
@@ -113,7 +113,7 @@ func TestUnreadableMachineKeepsItsInstance(t *testing.T) {
 		}
 		w.expect("win-a Machine 10.0.0.1")
 	})
-	t.Run("the operator may not read it", func(t *testing.T) {
+	t.Run("forbidden", func(t *testing.T) {
 		w := newSources(t, instance.DeepCopy())
 		w.unreadable = apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "win-a", errors.New("no role"))
 		if _, err := w.machineAPI.Reconcile(t.Context(), request); !apierrors.IsForbidden(err) {
@@ -121,13 +121,13 @@ func TestUnreadableMachineKeepsItsInstance(t *testing.T) {
 		}
 		w.expect("win-a Machine 10.0.0.1")
 	})
-	t.Run("it is not what it should be", func(t *testing.T) {
+	t.Run("malformed Machine", func(t *testing.T) {
 		w := newSources(t, instance.DeepCopy(), aMachine("machine", "win-a", "", "status: {phase: Running, addresses: 7}"))
 		w.pass()
 		w.expect("win-a Machine 10.0.0.1")
 		w.expectEvent("Warning", api.EventInstanceInvalid, "win-a", "status.addresses")
 	})
-	t.Run("it has no address for a while", func(t *testing.T) {
+	t.Run("Machine without an address", func(t *testing.T) {
 		w := newSources(t, instance.DeepCopy(), aMachine("machine", "win-a", "", "status: {phase: Running, addresses: []}"))
 		w.pass()
 		w.expect("win-a Machine 10.0.0.1")
@@ -232,18 +232,18 @@ func TestHostOfSeveralSourcesIsOneInstance(t *testing.T) {
 		want    string
 		loser   []string // words of the event of a losing object
 	}{
-		"a user's comes before a Machine":           {[]client.Object{users, mapi}, "users User 10.0.0.1", []string{"Warning", " m ", "WindowsInstance users"}},
-		"a user's by name":                          {[]client.Object{byName, mapi}, "users  host.example", []string{"Warning", " m ", "WindowsInstance users"}},
-		"a user's at another address":               {[]client.Object{elsewhere, capi}, "users User 10.9.9.9", []string{"Warning", " c ", "WindowsInstance users"}},
-		"a user's comes before an entry":            {[]client.Object{users, userMap(host)}, "users User 10.0.0.1", []string{"Warning", "windows-instances", "WindowsInstance users"}},
-		"the Machine API comes before Cluster API":  {[]client.Object{mapi, capi}, "m Machine 10.0.0.1", []string{"Warning", " c ", " already belongs to "}},
-		"the Machine API comes before an entry":     {[]client.Object{mapi, userMap(host)}, "m Machine 10.0.0.1", []string{"Warning", "windows-instances", " already belongs to "}},
-		"Cluster API comes before an entry by name": {[]client.Object{capi, userMap("host.example")}, "c ClusterAPI 10.0.0.1", []string{"Warning", "windows-instances"}},
-		"an entry that is an instance keeps it": {[]client.Object{controllertest.Instance(host, "ConfigMap", "", host), userMap(host), mapi}, "10.0.0.1 ConfigMap 10.0.0.1",
+		"user's instance before a Machine":                    {[]client.Object{users, mapi}, "users User 10.0.0.1", []string{"Warning", " m ", "WindowsInstance users"}},
+		"user's instance by name before a Machine":            {[]client.Object{byName, mapi}, "users  host.example", []string{"Warning", " m ", "WindowsInstance users"}},
+		"user's instance at another address before a Machine": {[]client.Object{elsewhere, capi}, "users User 10.9.9.9", []string{"Warning", " c ", "WindowsInstance users"}},
+		"user's instance before an entry":                     {[]client.Object{users, userMap(host)}, "users User 10.0.0.1", []string{"Warning", "windows-instances", "WindowsInstance users"}},
+		"Machine API before Cluster API":                      {[]client.Object{mapi, capi}, "m Machine 10.0.0.1", []string{"Warning", " c ", " already belongs to "}},
+		"Machine API before an entry":                         {[]client.Object{mapi, userMap(host)}, "m Machine 10.0.0.1", []string{"Warning", "windows-instances", " already belongs to "}},
+		"Cluster API before an entry by name":                 {[]client.Object{capi, userMap("host.example")}, "c ClusterAPI 10.0.0.1", []string{"Warning", "windows-instances"}},
+		"existing instance of an entry before a Machine": {[]client.Object{controllertest.Instance(host, "ConfigMap", "", host), userMap(host), mapi}, "10.0.0.1 ConfigMap 10.0.0.1",
 			[]string{"Warning", " m ", "WindowsInstance 10.0.0.1"}},
-		"Cluster API's instance stays": {[]client.Object{controllertest.Instance("c", "ClusterAPI", "openshift-cluster-api/c", host), capi, mapi}, "c ClusterAPI 10.0.0.1",
+		"existing instance of Cluster API before the Machine API": {[]client.Object{controllertest.Instance("c", "ClusterAPI", "openshift-cluster-api/c", host), capi, mapi}, "c ClusterAPI 10.0.0.1",
 			[]string{"Warning", " m ", "WindowsInstance c"}},
-		"the first of two Machines": {[]client.Object{aMachine("machine", "b", host), aMachine("machine", "a", host)}, "a Machine 10.0.0.1", []string{"Warning", " b ", " already belongs to "}},
+		"first of two Machines": {[]client.Object{aMachine("machine", "b", host), aMachine("machine", "a", host)}, "a Machine 10.0.0.1", []string{"Warning", " b ", " already belongs to "}},
 	}
 	for name, test := range tests {
 		for _, order := range []string{"forward", "backward"} {

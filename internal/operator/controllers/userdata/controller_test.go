@@ -223,15 +223,15 @@ func TestUserDataIsKept(t *testing.T) {
 	bad.Data = map[string][]byte{api.PrivateKeyKey: []byte("no key")}
 	found := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: source.MachineAPINamespace, Name: api.UserDataSecret}, Data: map[string][]byte{"userData": []byte("x")}}
 	for name, w := range map[string]*userDataWorld{
-		"there is no key":          newUserDataWorld(t, "AWS", found.DeepCopy()),
-		"the key is none":          newUserDataWorld(t, "AWS", found.DeepCopy(), bad),
-		"the cluster is another's": newUserDataWorld(t, "", found.DeepCopy(), key.DeepCopy()),
+		"without a key": newUserDataWorld(t, "AWS", found.DeepCopy()),
+		"invalid key":   newUserDataWorld(t, "AWS", found.DeepCopy(), bad),
+		"not OpenShift": newUserDataWorld(t, "", found.DeepCopy(), key.DeepCopy()),
 	} {
-		if r, err := w.Reconcile(t.Context(), reconcile.Request{}); err != nil || name == "the cluster is another's" && r.RequeueAfter == 0 {
-			t.Errorf("where %s: got %+v, %v", name, r, err) // the platform may be reported later
+		if r, err := w.Reconcile(t.Context(), reconcile.Request{}); err != nil || name == "not OpenShift" && r.RequeueAfter == 0 {
+			t.Errorf("%s: got %+v, %v", name, r, err) // the platform may be reported later
 		}
 		if got := w.secret(source.MachineAPINamespace); string(got.Data["userData"]) != "x" || w.writes > 0 {
-			t.Errorf("where %s, it became %q with %d writes", name, got.Data, w.writes)
+			t.Errorf("%s: user data became %q with %d writes", name, got.Data, w.writes)
 		}
 	}
 }
