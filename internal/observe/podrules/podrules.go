@@ -210,21 +210,21 @@ func walk(at string, object map[string]any, path []string) (found []field) {
 	if !ok || value == nil {
 		return nil
 	}
-	here := strings.TrimPrefix(at+"."+name, ".")
+	fieldPath := strings.TrimPrefix(at+"."+name, ".")
 	if !isList {
 		if items, isItems := value.([]any); isItems && len(items) == 0 {
 			return nil
 		}
 		if len(path) == 1 {
-			return []field{{here, value}}
+			return []field{{fieldPath, value}}
 		}
 		below, _ := value.(map[string]any)
-		return walk(here, below, path[1:])
+		return walk(fieldPath, below, path[1:])
 	}
 	items, _ := value.([]any)
 	for i, item := range items {
 		below, _ := item.(map[string]any)
-		found = append(found, walk(fmt.Sprintf("%s[%d]", here, i), below, path[1:])...)
+		found = append(found, walk(fmt.Sprintf("%s[%d]", fieldPath, i), below, path[1:])...)
 	}
 	return found
 }

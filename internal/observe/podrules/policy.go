@@ -143,21 +143,21 @@ func complete(m admissionv1.MatchResources) *admissionv1.MatchResources {
 
 // expression returns an expression that is true for pods that do not break the rule.
 func (r Rule) expression() string {
-	holds := r.holds("variables.spec", strings.Split(r.Path, "."))
+	result := r.fieldExpression("variables.spec", strings.Split(r.Path, "."))
 	if rest, isContainer := strings.CutPrefix(r.Path, "containers[*]."); isContainer {
-		holds = "variables.containers.all(c, " + r.holds("c", strings.Split(rest, ".")) + ")"
+		result = "variables.containers.all(c, " + r.fieldExpression("c", strings.Split(rest, ".")) + ")"
 	}
 	if strings.Contains(r.Path, "securityContext.") {
-		holds = "variables.filled || " + holds
+		result = "variables.filled || " + result
 	}
 	if r.HostProcess {
-		holds = "variables.hostProcess || " + holds
+		result = "variables.hostProcess || " + result
 	}
-	return holds
+	return result
 }
 
-// holds returns an expression that is true if the field at a path is absent or has a value that the rule allows.
-func (r Rule) holds(object string, path []string) string {
+// fieldExpression returns an expression that is true if the field at a path is absent or has a value that the rule allows.
+func (r Rule) fieldExpression(object string, path []string) string {
 	field := object
 	for i, name := range path {
 		name, isList := strings.CutSuffix(name, "[*]")
@@ -172,7 +172,7 @@ func (r Rule) holds(object string, path []string) string {
 		field += name
 		if isList {
 			item := string(rune('i' + len(path))) // nested lists need different names
-			return field + ".orValue([]).all(" + item + ", " + r.holds(item, path[i+1:]) + ")"
+			return field + ".orValue([]).all(" + item + ", " + r.fieldExpression(item, path[i+1:]) + ")"
 		}
 	}
 	allowed := slices.Concat(r.Except, r.Defaults)

@@ -26,17 +26,17 @@ func TestRandomPods(t *testing.T) {
 				continue // rejected even without a change
 			}
 		}
-		given, err := server.assigned(pod, classes)
+		assigned, err := server.assigned(pod, classes)
 		if err != nil {
 			t.Errorf("seed %d: the pod is rejected: %v\n%+v", seed, err, pod.Spec)
 			continue
 		}
-		before, after := podrulestest.HasNode(t, own), podrulestest.HasNode(t, given)
+		before, after := podrulestest.HasNode(t, own), podrulestest.HasNode(t, assigned)
 		if before && !after {
-			t.Errorf("seed %d: no node matches the pod any more: %v\n%+v", seed, given.Spec.NodeSelector, pod.Spec)
+			t.Errorf("seed %d: no node matches the pod any more: %v\n%+v", seed, assigned.Spec.NodeSelector, pod.Spec)
 		}
 		switch {
-		case given.Spec.RuntimeClassName == nil:
+		case assigned.Spec.RuntimeClassName == nil:
 			seen["no class"]++
 		case pod.Spec.RuntimeClassName == nil:
 			seen["a class"]++
@@ -106,13 +106,13 @@ func TestRuntimeClassAssignment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}, Containers: []corev1.Container{{Name: "c", Image: test.image}}}}
 			test.change(pod)
-			given, err := server.assigned(pod, classes)
+			assigned, err := server.assigned(pod, classes)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := ""
-			if given.Spec.RuntimeClassName != nil {
-				got = *given.Spec.RuntimeClassName
+			if assigned.Spec.RuntimeClassName != nil {
+				got = *assigned.Spec.RuntimeClassName
 			}
 			if got != test.want {
 				t.Errorf("the class is %q, want %q", got, test.want)

@@ -85,11 +85,11 @@ func (c Cluster) RefuseClaimed(ip netip.Addr) string {
 
 // claimOf names the Service that claims or recently claimed an address, with the remedy; isCurrent reports whether it still claims it.
 func (c Cluster) claimOf(ip netip.Addr) (reason string, isCurrent bool) {
-	if by := c.Claimed[ip]; by != "" {
-		return fmt.Sprintf("is in %s, whose pods would answer for the host; remove it there if it belongs to the host", by), true
+	if claimant := c.Claimed[ip]; claimant != "" {
+		return fmt.Sprintf("is in %s, whose pods would answer for the host; remove it there if it belongs to the host", claimant), true
 	}
-	if by := c.Released[ip]; by != "" {
-		return fmt.Sprintf("was until recently in %s, whose pods may still answer for the host; wait a few minutes", by), false
+	if claimant := c.Released[ip]; claimant != "" {
+		return fmt.Sprintf("was until recently in %s, whose pods may still answer for the host; wait a few minutes", claimant), false
 	}
 	if c.Uncounted != "" {
 		return fmt.Sprintf("may be claimed by Service %s, which has too many addresses to compare; delete the Service, or remove addresses from it", c.Uncounted), false

@@ -159,9 +159,9 @@ func readDNSServers(ctx context.Context, r client.Reader, config v1alpha1.DNSSpe
 		c.DNSServers = servers[:min(len(servers), maxDNSServers)]
 		return nil
 	}
-	seen := []string{"ConfigMap " + kubeletConfig().String() + " does not exist"}
+	checked := []string{"ConfigMap " + kubeletConfig().String() + " does not exist"}
 	if kubelets.found {
-		seen[0] = fmt.Sprintf("clusterDNS in ConfigMap %s is %.200q", kubeletConfig(), kubelets.Servers)
+		checked[0] = fmt.Sprintf("clusterDNS in ConfigMap %s is %.200q", kubeletConfig(), kubelets.Servers)
 	}
 	services, err := listDNSServices(ctx, r)
 	if err != nil {
@@ -172,13 +172,13 @@ func readDNSServers(ctx context.Context, r client.Reader, config v1alpha1.DNSSpe
 			c.DNSServers = []string{ip}
 			return nil
 		}
-		seen = append(seen, fmt.Sprintf("Service %s/%s has no IPv4 address (%v)", s.Namespace, s.Name, s.Spec.ClusterIPs))
+		checked = append(checked, fmt.Sprintf("Service %s/%s has no IPv4 address (%v)", s.Namespace, s.Name, s.Spec.ClusterIPs))
 	}
 	if len(services) == 0 {
-		seen = append(seen, "none of these Services exists: openshift-dns/dns-default, kube-system/kube-dns, or one in kube-system with label k8s-app=kube-dns or k8s-app=coredns and port 53")
+		checked = append(checked, "none of these Services exists: openshift-dns/dns-default, kube-system/kube-dns, or one in kube-system with label k8s-app=kube-dns or k8s-app=coredns and port 53")
 	}
 	return &desired.NetworkError{Reason: api.ReasonClusterDNSUnknown, Message: "found no IPv4 address at which pods reach the cluster's DNS: " +
-		truncate.Text(strings.Join(seen, "; "), truncate.Reported) + "; set spec.network.dns.servers of WindowsConfig " + api.WindowsConfigName + " to that address"}
+		truncate.Text(strings.Join(checked, "; "), truncate.Reported) + "; set spec.network.dns.servers of WindowsConfig " + api.WindowsConfigName + " to that address"}
 }
 
 // isDNSServer reports whether pods on Windows nodes can use an address as their DNS server. Node-local caches, such as NodeLocal DNSCache, have

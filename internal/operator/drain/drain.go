@@ -150,9 +150,9 @@ func toleratesCordon(pod *corev1.Pod) bool {
 }
 
 // TakeStuck removes and returns the pods that should have ended long ago. Only an action that ends all pods after the drain may call it.
-func (p *Pods) TakeStuck() (left []corev1.Pod) {
-	left, p.Stuck = p.Stuck, nil
-	return left
+func (p *Pods) TakeStuck() (stuck []corev1.Pod) {
+	stuck, p.Stuck = p.Stuck, nil
+	return stuck
 }
 
 // Names returns the names of pods, as many as a message has room for.
@@ -192,8 +192,8 @@ func Report(p Pods, refused map[string]string, late bool) (reason, message strin
 	if len(p.Arrived) > 0 {
 		parts = append(parts, "not evicted, because they arrived after the node was cordoned: "+Names(p.Arrived))
 	}
-	left := len(p.Evict) + len(p.Leaving) + len(p.Stuck)
-	message = fmt.Sprintf("pods left to drain: %d", left)
+	remaining := len(p.Evict) + len(p.Leaving) + len(p.Stuck)
+	message = fmt.Sprintf("pods left to drain: %d", remaining)
 	if len(parts) > 0 {
 		message += "; " + truncate.List(parts, maxNamed, "; ")
 	}

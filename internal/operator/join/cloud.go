@@ -17,7 +17,7 @@ const CloudTimeout = 5 * time.Minute
 // waitForCloud reports that a node waits for its cloud, and a problem after CloudTimeout. It returns when to check again.
 func (c conditions) waitForCloud(node *corev1.Node, now time.Time) (again time.Duration) {
 	since := c.waitsForCloudSince(node, now)
-	left := since.Add(CloudTimeout).Sub(now)
+	remaining := since.Add(CloudTimeout).Sub(now)
 	reason, kubelet := api.ReasonWaitingForCloud, ""
 	if ready := nodestate.Ready(node); ready == nil {
 		kubelet = "; its kubelet has not reported yet"
@@ -26,13 +26,13 @@ func (c conditions) waitForCloud(node *corev1.Node, now time.Time) (again time.D
 	}
 	message := fmt.Sprintf("node %s has waited since %s for its cloud's controller to initialize it, and gets no pods until then (taint %s)%s",
 		node.Name, since.UTC().Format(time.RFC3339), api.TaintUninitialized, kubelet)
-	if left <= 0 {
-		reason, left = api.ReasonCloudNotInitialized, 0
+	if remaining <= 0 {
+		reason, remaining = api.ReasonCloudNotInitialized, 0
 		message += "; see the log of the cloud-controller-manager, which finds the machine by the Node's name or spec.providerID (" +
 			providerID(node) + "); if the cluster has no cloud-controller-manager, set spec.cloudProvider of WindowsConfig to None and remove the taint"
 	}
 	c.setFalse(api.ConditionNodeReady, reason, message)
-	return left
+	return remaining
 }
 
 func providerID(node *corev1.Node) string {

@@ -188,8 +188,8 @@ func alreadyJoined(s Seen) (Decision, bool) {
 	if s.Node != nil {
 		return Decision{Action: None}, true
 	}
-	left := s.registersBy(configured.LastTransitionTime.Time).Sub(s.Now)
-	return Decision{Action: Requeue, After: left}, left > 0
+	remaining := s.registersBy(configured.LastTransitionTime.Time).Sub(s.Now)
+	return Decision{Action: Requeue, After: remaining}, remaining > 0
 }
 
 // MaxRepairs is how many times a broken node joins again before the user must act.
@@ -209,11 +209,11 @@ func (s Seen) repair(since time.Time) (Decision, bool) {
 			"the node still does not work after %d repairs: %s; check the host, then annotate the WindowsInstance with %s=true",
 			tried, s.Instance.Status.Failure.Message, api.AnnotationRetry)}}, true
 	}
-	left := later(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
-	if left <= 0 && s.FleetSilent && !nodestate.IsReady(s.Node) {
-		left = silencePoll
+	remaining := later(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
+	if remaining <= 0 && s.FleetSilent && !nodestate.IsReady(s.Node) {
+		remaining = silencePoll
 	}
-	return Decision{Action: Requeue, After: left}, left > 0
+	return Decision{Action: Requeue, After: remaining}, remaining > 0
 }
 
 // silencePoll is how often a host checks whether the silent fleet has recovered.
@@ -348,8 +348,8 @@ func keyUnusable(s Seen) (Decision, bool) {
 }
 
 func backingOff(s Seen) (Decision, bool) {
-	left := s.NotBefore.Sub(s.Now)
-	return Decision{Action: Requeue, After: left}, left > 0
+	remaining := s.NotBefore.Sub(s.Now)
+	return Decision{Action: Requeue, After: remaining}, remaining > 0
 }
 
 func noSlot(s Seen) (Decision, bool) { return Waiting(), !s.SlotFree }

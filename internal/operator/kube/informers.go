@@ -91,7 +91,7 @@ func (i Informer) Transform(o any) (any, error) {
 	case i.Share == nil:
 	case !counts:
 		i.Share.forget(object.GetUID())
-	case !i.Share.take(object.GetUID(), owner, size):
+	case !i.Share.reserve(object.GetUID(), owner, size):
 		return cut(object, owner), nil
 	}
 	return kept, nil

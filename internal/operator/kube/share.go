@@ -28,8 +28,8 @@ type held struct {
 	size, round int
 }
 
-// take reserves room for an object, in place of its previous reservation. It returns false if there is no room.
-func (s *Share) take(uid types.UID, owner string, size int) bool {
+// reserve reserves room for an object, in place of its previous reservation. It returns false if there is no room.
+func (s *Share) reserve(uid types.UID, owner string, size int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(uid)

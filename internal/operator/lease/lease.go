@@ -84,19 +84,19 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // Create implements resourcelock.Interface.
 func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.take(ctx, r, l.Interface.Create)
+	return l.acquire(ctx, r, l.Interface.Create)
 }
 
 // Update implements resourcelock.Interface.
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if !l.holding && r.HolderIdentity != "" {
-		return l.take(ctx, r, l.Interface.Update)
+		return l.acquire(ctx, r, l.Interface.Update)
 	}
 	return l.Interface.Update(ctx, r)
 }
 
-// take takes the Lease by calling write. If two operators do so at once, each sees the other's Lease change and releases its own.
-func (l *Lock) take(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+// acquire takes the Lease by calling write. If two operators do so at once, each sees the other's Lease change and releases its own.
+func (l *Lock) acquire(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	before, err := l.operators.Leases(ctx)
 	if err != nil {
 		return fmt.Errorf("looking for other operators: %w", err)

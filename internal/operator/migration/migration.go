@@ -115,8 +115,8 @@ func Judge(c Cluster) []Finding {
 		add(Afterwards, l, "used only by the original operator: delete it when every node has a version of this operator")
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int {
-		if by := slices.Index(Levels(), a.Level) - slices.Index(Levels(), b.Level); by != 0 {
-			return by
+		if order := slices.Index(Levels(), a.Level) - slices.Index(Levels(), b.Level); order != 0 {
+			return order
 		}
 		return strings.Compare(a.About, b.About)
 	})

@@ -58,14 +58,14 @@ func Read(ctx context.Context, r client.Reader, namespace string, releases []kub
 	if _, err := kubeversions.Choose(releases, []string{server}); err != nil {
 		c.KubernetesFault = err.Error()
 	}
-	from := reader{r, &c}
-	from.deployment(ctx)
-	from.network(ctx)
-	from.key(ctx)
-	from.entries(ctx)
-	from.nodes(ctx)
-	from.machines(ctx)
-	from.leftovers(ctx)
+	collector := reader{r, &c}
+	collector.deployment(ctx)
+	collector.network(ctx)
+	collector.key(ctx)
+	collector.entries(ctx)
+	collector.nodes(ctx)
+	collector.machines(ctx)
+	collector.leftovers(ctx)
 	return c, ctx.Err()
 }
 

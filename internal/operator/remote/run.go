@@ -108,8 +108,8 @@ type tail struct {
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.kept = append(t.kept, p...)
-	if over := len(t.kept) - tailSize; over > 0 {
-		t.kept = append(t.kept[:0], t.kept[over:]...)
+	if excess := len(t.kept) - tailSize; excess > 0 {
+		t.kept = append(t.kept[:0], t.kept[excess:]...)
 		t.cut = true
 	}
 	return len(p), nil

@@ -71,8 +71,8 @@ func (h *Host) explain(err error) error {
 	answer := make(chan error, 1)
 	go func() { answer <- h.probe() }()
 	select {
-	case lost := <-answer:
-		if lost == nil {
+	case probeErr := <-answer:
+		if probeErr == nil {
 			return err
 		}
 		h.end(errors.New("the host closed the connection"))
@@ -80,10 +80,10 @@ func (h *Host) explain(err error) error {
 	case <-time.After(h.options.Grace):
 		return err
 	}
-	return h.lost()
+	return h.lostError()
 }
 
-func (h *Host) lost() error {
+func (h *Host) lostError() error {
 	return &Error{Kind: Lost, Host: h.name, Err: fmt.Errorf("the connection was lost: %w", h.cause)}
 }
 
@@ -92,7 +92,7 @@ func (h *Host) lost() error {
 func (h *Host) session(ctx context.Context, use func(*ssh.Session) error) error {
 	select {
 	case <-h.dead:
-		return h.lost()
+		return h.lostError()
 	default:
 	}
 	var opened atomic.Pointer[ssh.Session]
@@ -106,7 +106,7 @@ func (h *Host) session(ctx context.Context, use func(*ssh.Session) error) error 
 		if ended, err := within(h.options.Grace, done); ended {
 			return h.outcome(ctx, err)
 		}
-		return h.lost()
+		return h.lostError()
 	case <-ctx.Done():
 	}
 	go func() { // may block as long as the connection does

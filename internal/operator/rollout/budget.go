@@ -25,7 +25,7 @@ func newBudget(f Fleet) *budget {
 			continue
 		}
 		b.nodes++
-		if h.isOut() || h.holdsPlace() || h.failedSoon(f.Policy.Version) { // or soon will be
+		if h.isOutOfService() || h.holdsPlace() || h.failedSoon(f.Policy.Version) { // or soon will be
 			b.out++
 		}
 		if h.holdsPlace() || h.Settles.After(f.Now) {
@@ -71,17 +71,17 @@ func (b *budget) allows(h *Host) bool {
 	if h.Settles.After(b.now) {
 		others--
 	}
-	return others < b.max && (h.Node.out() || b.out < b.max)
+	return others < b.max && (h.Node.isOutOfService() || b.out < b.max)
 }
 
-func (b *budget) take(h *Host) {
+func (b *budget) reserve(h *Host) {
 	if h.holdsPlace() {
 		return // already counted
 	}
 	if !h.Settles.After(b.now) {
 		b.acting++
 	}
-	if !h.Node.out() {
+	if !h.Node.isOutOfService() {
 		b.out++
 	}
 }

@@ -97,11 +97,11 @@ func (p *planner) countSick(h *Host) {
 		p.decideAgainAt(at)
 		return
 	}
-	what := h.Node.Unhealthy
+	failure := h.Node.Unhealthy
 	if !h.Node.Ready {
-		what = "the node is not Ready"
+		failure = "the node is not Ready"
 	}
-	p.first.sick[h.Name] = fmt.Sprintf("the node got the version and has not worked since %s: %s", since.UTC().Format(time.RFC3339), what)
+	p.first.sick[h.Name] = fmt.Sprintf("the node got the version and has not worked since %s: %s", since.UTC().Format(time.RFC3339), failure)
 }
 
 // failedSoon reports whether the node got a version and reported a failure soon after. It counts as out of service, because the next node would likely
@@ -118,7 +118,7 @@ func (h *Host) soakedAt(soak time.Duration) time.Time {
 func (h *Host) isAt(version string) bool { return h.Node != nil && h.Node.Version == version }
 
 func (h *Host) works(version string) bool {
-	return h.isAt(version) && !h.Node.out() && h.Node.Unhealthy == ""
+	return h.isAt(version) && !h.Node.isOutOfService() && h.Node.Unhealthy == ""
 }
 
 // beginUpgrade counts a host whose upgrade to the version begins.

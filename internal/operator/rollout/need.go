@@ -124,7 +124,7 @@ func (h *Host) upgrading() bool {
 	return h.Granted == v1alpha1.ActionUpgrade || h.UnderWay != nil && h.UnderWay.Action == v1alpha1.ActionUpgrade
 }
 
-func (h *Host) isOut() bool { return h.Node != nil && h.Node.out() || h.lostNode() }
+func (h *Host) isOutOfService() bool { return h.Node != nil && h.Node.isOutOfService() || h.lostNode() }
 
 // lostNode reports whether the Node was deleted during an action that ends with a working node. It counts as out of service until it registers again.
 func (h *Host) lostNode() bool {

@@ -168,7 +168,7 @@ func (p *planner) place(n need) {
 	next.Begin = true
 	p.next[n.host.Name] = next
 	if n.counts() {
-		p.budget.take(n.host)
+		p.budget.reserve(n.host)
 	}
 	if n.changesVersion() {
 		p.beginUpgrade(n.host)
@@ -308,7 +308,7 @@ func compare(a, b need) int {
 	}
 	return cmp.Or(
 		cmp.Compare(rank(a.host.busy()), rank(b.host.busy())),
-		cmp.Compare(rank(a.host.isOut()), rank(b.host.isOut())),
+		cmp.Compare(rank(a.host.isOutOfService()), rank(b.host.isOutOfService())),
 		cmp.Compare(cost(a.disruption), cost(b.disruption)),
 		cmp.Compare(urgency(a), urgency(b)),
 		cmp.Compare(a.host.Name, b.host.Name),

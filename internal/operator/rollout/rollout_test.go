@@ -44,12 +44,12 @@ func hosts(n int, change ...func(*rollout.Host)) []rollout.Host {
 }
 
 func notReady(h *rollout.Host) { h.Node.Ready, h.Node.NotReadySince = false, noon().Add(-time.Hour) }
-func notReadyYet(h *rollout.Host) {
+func notReadyBriefly(h *rollout.Host) {
 	h.Node.Ready, h.Node.NotReadySince = false, noon().Add(-time.Minute)
 }
-func silent(h *rollout.Host)   { notReady(h); h.Node.Silent = true }
-func unheard(h *rollout.Host)  { notReadyYet(h); h.Node.Silent = true }
-func released(h *rollout.Host) { h.Released = true }
+func silent(h *rollout.Host)        { notReady(h); h.Node.Silent = true }
+func silentBriefly(h *rollout.Host) { notReadyBriefly(h); h.Node.Silent = true }
+func released(h *rollout.Host)      { h.Released = true }
 func sick(h *rollout.Host) {
 	h.Node.Unhealthy, h.Node.SickSince = "kube-proxy dies", noon().Add(-5*time.Minute)
 }
@@ -65,10 +65,10 @@ func askReboot(h *rollout.Host)       { h.Node.RebootRequested = "asked now" }
 func pending(h *rollout.Host) {
 	h.Node.RebootPending = "Windows Update"
 }
-func granted(h *rollout.Host)   { h.Granted = v1alpha1.ActionUpgrade }
-func fresh(h *rollout.Host)     { h.Joined, h.Node = false, nil }
-func gone(h *rollout.Host)      { h.Node = nil }
-func takenOver(h *rollout.Host) { h.Joined, h.AdoptionPending = false, true }
+func granted(h *rollout.Host)     { h.Granted = v1alpha1.ActionUpgrade }
+func fresh(h *rollout.Host)       { h.Joined, h.Node = false, nil }
+func withoutNode(h *rollout.Host) { h.Node = nil }
+func takenOver(h *rollout.Host)   { h.Joined, h.AdoptionPending = false, true }
 func failedHere(h *rollout.Host) {
 	h.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: wanted, Message: "kubelet died"}
 }
@@ -144,12 +144,12 @@ func TestDecide(t *testing.T) {
 		{"node without an instance does not raise a percentage", percent("50%"), hosts(3), []string{"a", "b", "c"}, "win-00:Upgrade win-01:Upgrade?Budget win-02:Upgrade?Budget"},
 		{"upgrade under way uses budget and continues", allow(1), named(host("", underWay), host("")), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
 		{"granted upgrade uses budget before it starts", allow(1), named(host(""), host("", granted)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
-		{"Node deleted during maintenance uses budget", allow(1), named(host("", underWay, gone), host("")), nil,
+		{"Node deleted during maintenance uses budget", allow(1), named(host("", underWay, withoutNode), host("")), nil,
 			"win-00:Upgrade win-01:Upgrade?Budget"},
-		{"leaving host without a Node uses no budget", allow(1), named(host("", underWay, gone, leaving), host("")), nil, "win-00:Leave win-01:Upgrade"},
+		{"leaving host without a Node uses no budget", allow(1), named(host("", underWay, withoutNode, leaving), host("")), nil, "win-00:Leave win-01:Upgrade"},
 		{"broken node upgrades first", allow(1), named(host(""), host("", notReady)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
 		{"broken node uses budget", allow(1), named(host("", notReady), host("", notReady)), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
-		{"node that is NotReady or silent for a minute is not broken", allow(2), named(host("", notReadyYet), host("", unheard)), nil, "win-00:Upgrade?NodeNotReady win-01:Upgrade?NodeNotReady"},
+		{"node that is NotReady or silent for a minute is not broken", allow(2), named(host("", notReadyBriefly), host("", silentBriefly)), nil, "win-00:Upgrade?NodeNotReady win-01:Upgrade?NodeNotReady"},
 		{"NotReady node without a transition time is not broken", allow(1), hosts(1, func(h *rollout.Host) { h.Node.Ready = false }), nil, "win-00:Upgrade?NodeNotReady"},
 		{"more silent nodes than the budget are never broken", allow(1), named(host("", silent), host("", silent), host("", notReady)), nil,
 			"win-00:Upgrade?FleetSilent win-01:Upgrade?FleetSilent win-02:Upgrade?FleetSilent"},
@@ -165,8 +165,8 @@ func TestDecide(t *testing.T) {
 		{"least disruptive upgrade goes first", allow(1), named(host(""), host("", restarts)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
 		{"leaving goes before upgrading", allow(1), named(host(""), host("", leaving)), nil, "win-00:Upgrade?Budget win-01:Leave"},
 		{"host that never joined leaves at once", allow(1), named(host("", underWay), host("", fresh, leaving)), nil, "win-00:Upgrade win-01:Leave"},
-		{"silent node waits before it leaves", allow(1), named(host("", underWay), host("", unheard, leaving)), nil, "win-00:Upgrade win-01:Leave?NodeNotReady"},
-		{"silent node of a released host leaves at once", allow(1), named(host("", underWay), host("", unheard, leaving, released)), nil, "win-00:Upgrade win-01:Leave"},
+		{"silent node waits before it leaves", allow(1), named(host("", underWay), host("", silentBriefly, leaving)), nil, "win-00:Upgrade win-01:Leave?NodeNotReady"},
+		{"silent node of a released host leaves at once", allow(1), named(host("", underWay), host("", silentBriefly, leaving, released)), nil, "win-00:Upgrade win-01:Leave"},
 		{"Ready node of a released host waits for budget", allow(1), named(host("", underWay), host("", leaving, released)), nil, "win-00:Upgrade win-01:Leave?Budget"},
 		{"dead node leaves without budget", allow(1), named(host("", underWay), host("", notReady, leaving)), nil, "win-00:Upgrade win-01:Leave"},
 		{"leaving replaces an upgrade under way", allow(1), named(host("", underWay, leaving), host("")), nil, "win-00:Leave win-01:Upgrade?Budget"},
@@ -219,7 +219,7 @@ func TestDecide(t *testing.T) {
 			h.Node.WorksSince = noon().Add(-time.Minute)
 		}), host("")), nil, "win-01:Upgrade?Canary"},
 		{"cordoned canary holds the rollout", canary, named(host("", upToDate, cordoned), host("")), nil, "win-01:Upgrade?Canary"},
-		{"canary silent for a minute holds the rollout", canary, named(host("", upToDate, unheard), host("")), nil, "win-01:Upgrade?Canary"},
+		{"canary silent for a minute holds the rollout", canary, named(host("", upToDate, silentBriefly), host("")), nil, "win-01:Upgrade?Canary"},
 		{"dead canary is replaced", canary, named(host("", upToDate, silent), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
 		{"canary without a Node is replaced", canary, named(host("", arrived), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
 		{"second dead canary is not replaced", canary, named(host("", upToDate, silent), host("", arrived), host("")), nil, "win-02:Upgrade?Canary"},

@@ -23,9 +23,9 @@ type state struct {
 func nodeStates() []state {
 	return []state{
 		{"serves", func(*rollout.Host) {}},
-		{"not Ready for a minute", notReadyYet},
+		{"not Ready for a minute", notReadyBriefly},
 		{"not Ready for an hour", notReady},
-		{"silent for a minute", unheard},
+		{"silent for a minute", silentBriefly},
 		{"silent for an hour", silent},
 		{"cordoned", cordoned},
 		{"sick", func(h *rollout.Host) { sick(h); h.Node.SickSince = noon().Add(-time.Hour) }},
@@ -33,7 +33,7 @@ func nodeStates() []state {
 	}
 }
 
-func needs() []state {
+func needStates() []state {
 	return []state{
 		{"upgrade", func(*rollout.Host) {}},
 		{"upgrade without a drain", restarts},
@@ -82,7 +82,7 @@ func policies(t *testing.T) []rollout.Policy {
 func TestRulesHoldForAllInputs(t *testing.T) {
 	var all []rollout.Host
 	var names []string
-	for _, need := range needs() {
+	for _, need := range needStates() {
 		for _, node := range nodeStates() {
 			for _, busy := range busyness() {
 				h := host("")

@@ -15,7 +15,7 @@ func (p *planner) summary() v1alpha1.RolloutStatus {
 	}
 	for i := range p.Hosts {
 		h := &p.Hosts[i]
-		if h.isOut() {
+		if h.isOutOfService() {
 			s.OutOfService++
 		} else if h.Node != nil && h.Node.Version == p.Policy.Version {
 			s.AtVersion++

@@ -65,7 +65,7 @@ func (w Window) at(now time.Time) (open bool, next time.Time) {
 		return false, time.Time{}
 	}
 	for wall := w.schedule.Next(w.wall(now.Add(-w.length))); !wall.IsZero(); wall = w.schedule.Next(wall) {
-		switch opens := w.when(wall); {
+		switch opens := w.firstAt(wall); {
 		case opens.After(now):
 			return false, opens
 		case opens.After(now.Add(-w.length)):
@@ -82,13 +82,13 @@ func (w Window) wall(t time.Time) time.Time {
 }
 
 // when returns the first moment with the given local time, or the end of the gap if that time is skipped.
-func (w Window) when(wall time.Time) time.Time {
+func (w Window) firstAt(wall time.Time) time.Time {
 	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, w.zone) // of two, either one
 	start, end := t.ZoneBounds()
-	switch shown := w.wall(t); {
-	case shown.After(wall):
+	switch actual := w.wall(t); {
+	case actual.After(wall):
 		return start
-	case shown.Before(wall):
+	case actual.Before(wall):
 		return end
 	case start.IsZero():
 		return t

@@ -33,15 +33,15 @@ func Render(cloud string, keys, allowFrom []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	steps, more := []string{"Enable-Account", "Install-Server", "Add-PublicKeys", "Start-Server"}, ""
+	steps, platformSteps := []string{"Enable-Account", "Install-Server", "Add-PublicKeys", "Start-Server"}, ""
 	if platform.Of(cloud).RoutesInUserData {
-		steps, more = append(steps, "Set-Routes"), aws
+		steps, platformSteps = append(steps, "Set-Routes"), aws
 	}
 	steps = append(steps, openFirewall) // from here on, the operator may log in and restart the host
 	script := strings.NewReplacer(
 		"    #KEYS#", "    "+strings.Join(quoted, ",\n    "),
 		"    #ALLOWFROM#\n", ranges,
-		"#PLATFORM#\n", more+"\n",
+		"#PLATFORM#\n", platformSteps+"\n",
 		"#STEPS#", "'"+strings.Join(steps, "', '")+"'",
 	).Replace(prepare)
 	if platform.Of(cloud).PlainUserData {

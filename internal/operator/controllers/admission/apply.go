@@ -76,8 +76,8 @@ func (p *Policies) reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 		log.FromContext(ctx).Info("Reading or applying admission policies failed", "error", err.Error())
 		return reconcile.Result{RequeueAfter: maxFindingAge}, nil
 	}
-	if left := p.untilEnforced(); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
+	if remaining := p.untilEnforced(); remaining > 0 {
+		return reconcile.Result{RequeueAfter: remaining}, nil
 	}
 	return reconcile.Result{RequeueAfter: checkInterval}, nil
 }

@@ -29,7 +29,7 @@ type orphans struct {
 }
 
 // due returns the nodes to report now, and when to check again; zero if nothing is due before the next change.
-func (o *orphans) due(nodes map[string]*corev1.Node, now time.Time) (due []*corev1.Node, again time.Duration) {
+func (o *orphans) due(nodes map[string]*corev1.Node, now time.Time) (due []*corev1.Node, requeueAfter time.Duration) {
 	since, reported := map[types.UID]time.Time{}, map[types.UID]bool{}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[name]
@@ -38,26 +38,26 @@ func (o *orphans) due(nodes map[string]*corev1.Node, now time.Time) (due []*core
 			first = now
 		}
 		since[node.UID], reported[node.UID] = first, o.reported[node.UID]
-		left := orphanAfter - now.Sub(first)
+		remaining := orphanAfter - now.Sub(first)
 		switch {
 		case reported[node.UID]:
-		case left > 0:
-			again = kube.Sooner(again, left)
+		case remaining > 0:
+			requeueAfter = kube.Sooner(requeueAfter, remaining)
 		case o.total < maxOrphanEvents:
 			due, o.total, reported[node.UID] = append(due, node), o.total+1, true
 		}
 	}
 	o.since, o.reported = since, reported
-	return due, again
+	return due, requeueAfter
 }
 
 // reportOrphans counts the nodes without an instance and reports each once.
-func (f *Controller) reportOrphans(nodes map[string]*corev1.Node) (again time.Duration) {
+func (f *Controller) reportOrphans(nodes map[string]*corev1.Node) (requeueAfter time.Duration) {
 	f.orphanNodes.Set(float64(len(nodes)))
-	due, again := f.orphans.due(nodes, time.Now())
+	due, requeueAfter := f.orphans.due(nodes, time.Now())
 	for _, node := range due {
 		f.Events.Emit(kube.Event{Object: node, Type: corev1.EventTypeWarning, Reason: api.EventNodeOrphaned, Action: "Plan"},
 			"this node has no WindowsInstance, so it is neither upgraded nor repaired; add its host, or delete the Node if the host is gone")
 	}
-	return again
+	return requeueAfter
 }

@@ -17,11 +17,11 @@ func TestOrphanNodesAreReportedOnceAndLimited(t *testing.T) {
 		nodes[name] = controllertest.OrphanNode(name)
 	}
 	var o orphans
-	if due, again := o.due(nodes, now); len(due) != 0 || again != orphanAfter {
-		t.Errorf("at first: %d nodes reported, next check in %s", len(due), again)
+	if due, requeueAfter := o.due(nodes, now); len(due) != 0 || requeueAfter != orphanAfter {
+		t.Errorf("at first: %d nodes reported, next check in %s", len(due), requeueAfter)
 	}
-	if due, again := o.due(nodes, now.Add(orphanAfter)); len(due) != 3 || again != 0 {
-		t.Errorf("after %s: %d nodes reported, next check in %s", orphanAfter, len(due), again)
+	if due, requeueAfter := o.due(nodes, now.Add(orphanAfter)); len(due) != 3 || requeueAfter != 0 {
+		t.Errorf("after %s: %d nodes reported, next check in %s", orphanAfter, len(due), requeueAfter)
 	}
 	if due, _ := o.due(nodes, now.Add(2*orphanAfter)); len(due) != 0 {
 		t.Errorf("%d nodes are reported twice", len(due))

@@ -115,13 +115,13 @@ func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Tim
 			}
 		}
 	}
-	left := int(sum.Nodes) - len(arrivals)
+	remaining := int(sum.Nodes) - len(arrivals)
 	if started == nil {
 		return nil, nil
 	}
 	arrivals = slices.DeleteFunc(arrivals, func(at time.Time) bool { return at.Before(started.Time) }) // earlier arrivals do not count
 	switch {
-	case left <= 0:
+	case remaining <= 0:
 		return started, nil
 	case !upgrading:
 		return started, end
@@ -129,6 +129,6 @@ func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Tim
 		return started, nil
 	}
 	each := s.Now.Sub(started.Time) / time.Duration(len(arrivals))
-	at := metav1.NewTime(s.Now.Add(each * time.Duration(left)).Truncate(time.Minute))
+	at := metav1.NewTime(s.Now.Add(each * time.Duration(remaining)).Truncate(time.Minute))
 	return started, &at
 }

@@ -38,8 +38,8 @@ func (a *attempt) sharesKeyWith(ctx context.Context, key string) (name string) {
 // Identify proves the host's address and returns what the cluster knows about its name. It returns a join.Rebooting error while a requested restart
 // has not happened.
 func (a *attempt) Identify(ctx context.Context, f wicdapi.Facts) (join.Identity, error) {
-	if from := join.RebootedFrom(a.view.Instance, time.Now()); from != "" && from == f.Host.BootID {
-		return join.Identity{}, &join.Rebooting{Reason: "it has not restarted yet", BootID: from, Awaited: true}
+	if bootID := join.RebootedFrom(a.view.Instance, time.Now()); bootID != "" && bootID == f.Host.BootID {
+		return join.Identity{}, &join.Rebooting{Reason: "it has not restarted yet", BootID: bootID, Awaited: true}
 	}
 	if ip := join.NodeIP(f, a.view.Instance.Spec.Network); ip != "" { // join.Check refuses a host without one
 		if err := a.proveAddress(ctx, ip); err != nil {

@@ -68,14 +68,14 @@ func (c *Controller) join(ctx context.Context, v *view, status *statusWriter) er
 		Interface: v.Instance.Spec.Network,
 		Retried:   retriedAt(v.Instance),
 	}
-	from := join.RebootedFrom(v.Instance, time.Now())
+	rebootedFrom := join.RebootedFrom(v.Instance, time.Now())
 	defer status.settle()
 	err := job.Run(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errDeleted) {
 		return errDeleted // whichever step was interrupted
 	}
-	if from != "" && status.want().BootID == from {
-		err = join.Restarting(err, from)
+	if rebootedFrom != "" && status.want().BootID == rebootedFrom {
+		err = join.Restarting(err, rebootedFrom)
 	}
 	return err
 }

@@ -21,8 +21,8 @@ import (
 // host that cannot be reached is released after leaveWithin, or when the user requests it.
 func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 	late := m.elapsed(leaveWithin) > leaveWithin
-	if left := m.retries.Remaining(m.id()); left > 0 && !m.released() {
-		return left, nil
+	if remaining := m.retries.Remaining(m.id()); remaining > 0 && !m.released() {
+		return remaining, nil
 	}
 	if err := m.cleanOrRelease(ctx, late); err != nil {
 		return m.retryLater(ctx, err), nil

@@ -223,8 +223,8 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 		return m.leave(ctx)
 	}
 	late := m.elapsed(actWithin) > actWithin
-	if left := m.retries.Remaining(m.id()); left > 0 {
-		return left, nil
+	if remaining := m.retries.Remaining(m.id()); remaining > 0 {
+		return remaining, nil
 	}
 	var err error
 	switch m.current().Action {

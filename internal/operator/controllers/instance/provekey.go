@@ -28,8 +28,8 @@ func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *statusWri
 		return 0
 	}
 	id := client.ObjectKeyFromObject(v.Instance)
-	if left := c.retries.Remaining(id); left > 0 {
-		return left
+	if remaining := c.retries.Remaining(id); remaining > 0 {
+		return remaining
 	}
 	host, err := c.dial(ctx, v.Instance, v.key, v.config.Trust)
 	if err == nil {

@@ -51,9 +51,9 @@ func forgetReboot(h rollout.Host, st *v1alpha1.WindowsInstanceStatus) (again tim
 	if st.LastReboot == nil || h.Node == nil || h.Node.ReportedBoot != h.Node.BootID {
 		return 0
 	}
-	left := rebootRemembered - time.Since(st.LastReboot.At.Time)
-	if left <= 0 {
+	remaining := rebootRemembered - time.Since(st.LastReboot.At.Time)
+	if remaining <= 0 {
 		st.LastReboot = nil
 	}
-	return max(left, 0)
+	return max(remaining, 0)
 }

@@ -43,11 +43,11 @@ func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, err
 	}
 	var after time.Duration
 	for _, set := range c.setters() {
-		again, err := set(ctx, p)
+		requeueAfter, err := set(ctx, p)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		after = kube.Sooner(after, again)
+		after = kube.Sooner(after, requeueAfter)
 	}
 	return reconcile.Result{RequeueAfter: after}, p.status.write(ctx)
 }

@@ -85,23 +85,23 @@ func (c *Controller) setSettled(ctx context.Context, p *pass) (time.Duration, er
 	if st.Maintenance != nil || st.DrainedAt == nil {
 		return 0, nil
 	}
-	left := time.Until(rollout.SettlesUntil(st.DrainedAt, p.config.Rollout.Drain.Settle))
+	remaining := time.Until(rollout.SettlesUntil(st.DrainedAt, p.config.Rollout.Drain.Settle))
 	evicted, known := c.settles.evicted(p.id)
-	if left > 0 && known && p.config.Rollout.Drain.Settle == "" {
+	if remaining > 0 && known && p.config.Rollout.Drain.Settle == "" {
 		replaced, err := c.replaced(ctx, evicted)
 		if err != nil {
 			return 0, err
 		}
 		if replaced {
-			left = 0
+			remaining = 0
 		}
 	}
-	if left <= 0 {
+	if remaining <= 0 {
 		st.DrainedAt = nil
 		c.settles.forget(p.id)
 		return 0, nil
 	}
-	return min(left, settleEvery), nil
+	return min(remaining, settleEvery), nil
 }
 
 // replaced reports whether each owner has at least as many Ready pods as were evicted, and no pod that is not Ready. If there are too many pods to

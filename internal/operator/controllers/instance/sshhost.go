@@ -145,9 +145,9 @@ func (c *Controller) recordClaims(ctx context.Context, i *v1alpha1.WindowsInstan
 		return // the cache is shutting down
 	}
 	for _, ip := range ips {
-		if by := current.Claimed[ip]; by != "" {
+		if claimant := current.Claimed[ip]; claimant != "" {
 			c.Events.Emit(kube.Event{Object: i, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Connect"},
-				"the host's address %s is also in %s, whose pods may answer in place of the host, without its key; remove it there, or give the host another address", ip, by)
+				"the host's address %s is also in %s, whose pods may answer in place of the host, without its key; remove it there, or give the host another address", ip, claimant)
 		}
 	}
 }

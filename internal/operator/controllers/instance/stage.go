@@ -22,8 +22,8 @@ const stagingHosts = 4
 
 // stage sends the content of the version to a host that keeps its current version for now.
 func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
-	if left := m.retries.Remaining(m.id()); left > 0 {
-		return left, nil
+	if remaining := m.retries.Remaining(m.id()); remaining > 0 {
+		return remaining, nil
 	}
 	err := m.sendContent(ctx)
 	m.recordReachable(err)

@@ -27,7 +27,7 @@ func TestNodeOwnershipIsDecidedAtCreation(t *testing.T) {
 		}
 		return n
 	}
-	ours := func(address string) *corev1.Node {
+	operatorNode := func(address string) *corev1.Node {
 		n := node(address)
 		n.Labels[api.LabelOSID] = "Windows"
 		return n
@@ -41,8 +41,8 @@ func TestNodeOwnershipIsDecidedAtCreation(t *testing.T) {
 		"by the host":        {ctrlevent.CreateEvent{Object: node("10.0.0.1")}, "", false, nodestate.Own},
 		"by another machine": {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "", false, nodestate.Foreign},
 		"without an address": {ctrlevent.CreateEvent{Object: node("")}, "", false, nodestate.Foreign},
-		"by a kubelet of the operator without an address": {ctrlevent.CreateEvent{Object: ours("")}, "", false, nodestate.Own},
-		"by a kubelet of the operator on another machine": {ctrlevent.CreateEvent{Object: ours("10.99.99.99")}, "", false, nodestate.Foreign},
+		"by a kubelet of the operator without an address": {ctrlevent.CreateEvent{Object: operatorNode("")}, "", false, nodestate.Own},
+		"by a kubelet of the operator on another machine": {ctrlevent.CreateEvent{Object: operatorNode("10.99.99.99")}, "", false, nodestate.Foreign},
 		"before the operator started":                     {ctrlevent.CreateEvent{Object: node(""), IsInInitialList: true}, "", false, nodestate.Own},
 		"by the host, which is recorded":                  {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "u1", false, nodestate.Own},
 		"deleted already":                                 {ctrlevent.CreateEvent{Object: node("10.99.99.99")}, "", true, nodestate.Own},

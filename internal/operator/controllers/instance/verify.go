@@ -74,8 +74,8 @@ func (m *maintenance) missingSince() time.Time {
 
 // rejoin joins a host whose node did not return. During maintenance, no other step joins hosts.
 func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
-	if left := m.retries.Remaining(m.id()); left > 0 {
-		return left, nil
+	if remaining := m.retries.Remaining(m.id()); remaining > 0 {
+		return remaining, nil
 	}
 	if err := m.repeatJoin(ctx); err != nil {
 		return m.retryLater(ctx, err), nil

@@ -164,8 +164,8 @@ func (c *Controller) due(ctx context.Context) (*policies, error) {
 	known, due := map[types.UID]state{}, &policies{of: map[string][]policy{}}
 	for i := range list.Items {
 		p := &list.Items[i]
-		previous, seen := c.policies[p.UID]
-		if seen = seen && previous.generation == p.Generation; seen && (previous.reported || !all) {
+		previous, checked := c.policies[p.UID]
+		if checked = checked && previous.generation == p.Generation; checked && (previous.reported || !all) {
 			known[p.UID] = previous
 			continue
 		}

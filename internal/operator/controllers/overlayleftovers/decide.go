@@ -74,8 +74,8 @@ func decide(node *corev1.Node, current overlay, past history, now time.Time) (ac
 	case !current.on:
 		return wait, checkInterval // OVN-Kubernetes would write them again
 	case node.Annotations[cluster.HybridSubnetAnnotation] == "":
-		if left := subnetGrace - now.Sub(past.since); left > 0 {
-			return wait, left
+		if remaining := subnetGrace - now.Sub(past.since); remaining > 0 {
+			return wait, remaining
 		}
 		return past.reportOnce(checkInterval, now)
 	case !ok || !isIn(subnet, current.ranges):

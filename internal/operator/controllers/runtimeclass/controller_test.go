@@ -287,8 +287,8 @@ func TestUnusedRuntimeClassIsDeleted(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{RuntimeClassName: new("windows2022")}}
 	p := open(t, node("a", "10.0.20348.1"), node("b", "10.0.17763.1"), pod)
 	p.reconcile(t.Context())
-	none := config(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.Versions = []v1alpha1.WindowsVersion{} })
-	if err := p.Create(t.Context(), none); err != nil {
+	noVersions := config(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.Versions = []v1alpha1.WindowsVersion{} })
+	if err := p.Create(t.Context(), noVersions); err != nil {
 		t.Fatal(err)
 	}
 	classes, result := p.reconcile(t.Context())

@@ -43,11 +43,11 @@ type refusing struct {
 
 // onRefusing gives the controller a client of such an API server. As a real one, it refuses a dry run before it reports that the name exists.
 func onRefusing(c *Controller, r *refusing) {
-	under := c.Client.(client.WithWatch)
-	c.Client = interceptor.NewClient(under, interceptor.Funcs{
+	base := c.Client.(client.WithWatch)
+	c.Client = interceptor.NewClient(base, interceptor.Funcs{
 		Create: func(ctx context.Context, _ client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if _, ok := o.(*corev1.ConfigMap); !ok {
-				return under.Create(ctx, o, options...)
+				return base.Create(ctx, o, options...)
 			}
 			var requested client.CreateOptions
 			requested.ApplyOptions(options)
@@ -55,7 +55,7 @@ func onRefusing(c *Controller, r *refusing) {
 				return err
 			}
 			if len(requested.DryRun) > 0 {
-				return under.Get(ctx, client.ObjectKeyFromObject(o), &corev1.ConfigMap{}) // accepted; only the name exists
+				return base.Get(ctx, client.ObjectKeyFromObject(o), &corev1.ConfigMap{}) // accepted; only the name exists
 			}
 			if len(r.creates) > 0 {
 				err := r.creates[0]
@@ -64,10 +64,10 @@ func onRefusing(c *Controller, r *refusing) {
 					return err
 				}
 			}
-			return under.Create(ctx, o, options...)
+			return base.Create(ctx, o, options...)
 		},
 		Delete: func(ctx context.Context, _ client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-			err := under.Delete(ctx, o, options...)
+			err := base.Delete(ctx, o, options...)
 			if _, ok := o.(*corev1.ConfigMap); ok && r.ends != nil {
 				r.ends()
 			}

@@ -115,8 +115,8 @@ func (c *Controller) publishedIn(cm *corev1.ConfigMap, s signer) (node desired.N
 	if err != nil || node.Version != version {
 		return node, false
 	}
-	again, err := node.Data()
-	return node, err == nil && maps.Equal(again, desired.Unsigned(cm.Data))
+	encoded, err := node.Data()
+	return node, err == nil && maps.Equal(encoded, desired.Unsigned(cm.Data))
 }
 
 // publishKeys publishes the key for nodes of another version, in the format that they read. If it does not fit into that format, they do not get it.

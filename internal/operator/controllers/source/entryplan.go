@@ -66,7 +66,7 @@ func planEntries(s entryState) entryPlan {
 	}
 	for _, e := range s.entries {
 		if s.instances[e.instanceName()] != nil {
-			p.keep(e)
+			p.planExisting(e)
 		}
 	}
 	for ip, a := range s.announced {
@@ -89,11 +89,11 @@ func planEntries(s entryState) entryPlan {
 	return p.plan
 }
 
-// keep plans for an entry that has an instance. It does not check for reserved addresses: the instance reports them itself.
-func (p *entryPlanner) keep(e entry) {
+// planExisting plans for an entry that has an instance. It does not check for reserved addresses: the instance reports them itself.
+func (p *entryPlanner) planExisting(e entry) {
 	i := p.instances[e.instanceName()]
 	if ip := p.resolved[e.address()].ip(); ip.IsValid() { // otherwise it resolved once: a DNS outage must not remove a node
-		if !p.take(e, ip) {
+		if !p.claim(e, ip) {
 			return
 		}
 		if reported, err := netip.ParseAddr(i.Status.NodeIP); err == nil && p.owner[reported] == "" {
@@ -146,13 +146,13 @@ func (p *entryPlanner) add(e entry) {
 		}
 		return
 	}
-	if p.take(e, ip) {
+	if p.claim(e, ip) {
 		p.plan.create = append(p.plan.create, located{e, ip})
 	}
 }
 
-// take assigns a host to an entry, unless another object has it.
-func (p *entryPlanner) take(e entry, ip netip.Addr) bool {
+// claim assigns a host to an entry, unless another object has it.
+func (p *entryPlanner) claim(e entry, ip netip.Addr) bool {
 	if holder := p.owner[ip]; holder != "" {
 		p.refuse(e, addressTaken, fmt.Sprintf("address %s already belongs to %s; remove one of the two", ip, holder))
 		return false

@@ -68,7 +68,7 @@ func keepService(s *corev1.Service) (client.Object, bool) {
 }
 
 type claims struct {
-	by map[netip.Addr]string // the claiming field and Service
+	claimants map[netip.Addr]string // the claiming field and Service
 	// uncounted is a Service that claims more addresses than are compared.
 	uncounted string
 }
@@ -85,12 +85,12 @@ func (c *claims) add(s *corev1.Service) {
 			return
 		}
 		name := s.Namespace + "/" + s.Name
-		if count++; count > serviceAddresses || len(c.by) >= claimedAddresses {
+		if count++; count > serviceAddresses || len(c.claimants) >= claimedAddresses {
 			c.uncounted = name
 			return
 		}
-		if ip = ip.Unmap(); c.by[ip] == "" {
-			c.by[ip] = field + " of Service " + name
+		if ip = ip.Unmap(); c.claimants[ip] == "" {
+			c.claimants[ip] = field + " of Service " + name
 		}
 	}
 	for _, text := range s.Spec.ExternalIPs {
@@ -128,8 +128,8 @@ func newServices(cached, live client.Reader) *services {
 
 // release is a claim that ended.
 type release struct {
-	by string
-	at time.Time
+	claimant string
+	at       time.Time
 }
 
 // watch records which claims end, from the events of the cache.
@@ -151,7 +151,7 @@ func (s *services) watch(ctx context.Context, m manager.Manager) error {
 }
 
 func (s *services) changed(before, after any) {
-	previous, existing := claims{by: map[netip.Addr]string{}}, claims{by: map[netip.Addr]string{}}
+	previous, existing := claims{claimants: map[netip.Addr]string{}}, claims{claimants: map[netip.Addr]string{}}
 	service, ok := before.(*corev1.Service)
 	if !ok {
 		return
@@ -168,8 +168,8 @@ func (s *services) changed(before, after any) {
 	if previous.uncounted != "" && existing.uncounted == "" {
 		s.uncounted, s.lostAt = previous.uncounted, now
 	}
-	for ip, by := range previous.by {
-		if existing.by[ip] != "" {
+	for ip, claimant := range previous.claimants {
+		if existing.claimants[ip] != "" {
 			continue
 		}
 		if len(s.released) >= claimedAddresses {
@@ -179,7 +179,7 @@ func (s *services) changed(before, after any) {
 		if s.released == nil {
 			s.released = map[netip.Addr]release{}
 		}
-		s.released[ip] = release{by, now}
+		s.released[ip] = release{claimant, now}
 	}
 }
 
@@ -192,7 +192,7 @@ func (s *services) addCached(ctx context.Context, to *addresses.Cluster, since t
 		if err := s.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing Services: %w", err)
 		}
-		s.known, s.knownAt = claims{by: map[netip.Addr]string{}}, now
+		s.known, s.knownAt = claims{claimants: map[netip.Addr]string{}}, now
 		for i := range list.Items {
 			s.known.add(&list.Items[i])
 		}
@@ -216,7 +216,7 @@ func (s *services) addLive(ctx context.Context, to *addresses.Cluster, since tim
 func (s *services) read(ctx context.Context) (claims, error) {
 	ctx, cancel := context.WithTimeout(ctx, servicesTimeout)
 	defer cancel()
-	found := claims{by: map[netip.Addr]string{}}
+	found := claims{claimants: map[netip.Addr]string{}}
 	page := client.ListOptions{Limit: servicesPage}
 	for {
 		var list corev1.ServiceList
@@ -234,14 +234,14 @@ func (s *services) read(ctx context.Context) (claims, error) {
 
 // setClaims sets the claims, and those that ended since a time. s.mu must be held. The map is shared and must not be written to any more.
 func (s *services) setClaims(found claims, to *addresses.Cluster, since time.Time) {
-	to.Claimed, to.Uncounted = found.by, found.uncounted
+	to.Claimed, to.Uncounted = found.claimants, found.uncounted
 	if to.Uncounted == "" && s.lostAt.After(since) {
 		to.Uncounted = s.uncounted
 	}
 	to.Released = map[netip.Addr]string{}
 	for ip, r := range s.released {
 		if r.at.After(since) {
-			to.Released[ip] = r.by
+			to.Released[ip] = r.claimant
 		}
 	}
 }

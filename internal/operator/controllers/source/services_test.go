@@ -110,10 +110,10 @@ func TestCachedServiceKeepsAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, got := claims{by: map[netip.Addr]string{}}, claims{by: map[netip.Addr]string{}}
+	before, got := claims{claimants: map[netip.Addr]string{}}, claims{claimants: map[netip.Addr]string{}}
 	before.add(short)
 	got.add(kept.(*corev1.Service))
-	if len(before.by) != 4 || fmt.Sprint(before) != fmt.Sprint(got) {
+	if len(before.claimants) != 4 || fmt.Sprint(before) != fmt.Sprint(got) {
 		t.Errorf("of %v, %v is kept", before, got)
 	}
 }

@@ -46,7 +46,7 @@ func newAttackedHost(w *attackWorld, n int) *attackedHost {
 	h := &attackedHost{storyHost: newStoryHost(w.story, n), w: w, how: []string{"entry", "name", "machine", "instance"}[w.rand.IntN(4)]}
 	key, err := ssh.ParsePrivateKey(controllertest.SSHKey(w.t, 0))
 	w.must(err)
-	h.keys, h.unheard = []string{sshkey.AuthorizedLine(key)}, true
+	h.keys, h.kubeletSilent = []string{sshkey.AuthorizedLine(key)}, true
 	h.isKnown = h.how != "machine" && w.chance(0.5)
 	w.hosts = append(w.hosts, h.storyHost)
 	return h
@@ -115,16 +115,16 @@ func (h *attackedHost) goOnHonestly() {
 	case !h.announced && !time.Now().Before(h.announceAt):
 		h.announceHonestly()
 	case h.version == "":
-	case h.unheard: // no identity yet
+	case h.kubeletSilent: // no identity yet
 		if h.token != h.askedWith {
 			h.request, h.askedWith = h.w.createRequest(h.name, bootstrapOf(h.token), clientRequest("system:node:", h.name)), h.token
 		}
-		h.unheard = !h.w.isApproved(h.request)
+		h.kubeletSilent = !h.w.isApproved(h.request)
 	}
 	former := h.registrations
 	h.storyHost.goOn()
 	if h.registrations > former {
-		h.w.met(h.w.node(h.name), h.name)
+		h.w.notifyNode(h.w.node(h.name), h.name)
 		h.request = h.w.createRequest(h.name, kubeletOf(h.name), servingRequest(h.name, h.name, h.address))
 	}
 	if h.registrations > 0 && !h.isServing {

@@ -234,7 +234,7 @@ func (l *liarHost) act() {
 		}
 		return
 	case l.liar.Chance(0.003): // its user gives up, and retries later
-		w.record("%s is not announced any more", l.name)
+		w.record("%s is no longer announced", l.name)
 		delete(w.entries, l.place)
 		w.putEntries()
 		l.since = time.Time{}
@@ -336,5 +336,5 @@ func (l *liarHost) registerNode() {
 	node.Status = status
 	w.must(w.client.Status().Update(w.ctx, node))
 	w.record("%s registers Node %s", l.name, node.Name)
-	w.met(w.node(node.Name), l.name)
+	w.notifyNode(w.node(node.Name), l.name)
 }

@@ -157,8 +157,8 @@ type noQueue struct {
 
 func (noQueue) AddAfter(reconcile.Request, time.Duration) {}
 
-// met sends the operator the create event of a Node and records the Node's owner.
-func (w *attackWorld) met(node *corev1.Node, owner string) {
+// notifyNode sends the operator the create event of a Node and records the Node's owner.
+func (w *attackWorld) notifyNode(node *corev1.Node, owner string) {
 	w.mu.Lock()
 	w.owners[node.UID] = owner
 	w.mu.Unlock()

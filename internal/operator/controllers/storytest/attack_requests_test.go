@@ -112,7 +112,7 @@ func (w *attackWorld) checkApproved(request *certificatesv1.CertificateSigningRe
 	w.mu.Unlock()
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil {
-		w.breach(attackIdentity, "%s gets a certificate for what is no request", requested)
+		w.breach(attackIdentity, "%s gets a certificate for an invalid request", requested)
 		return
 	}
 	cert, err := x509.ParseCertificateRequest(block.Bytes)

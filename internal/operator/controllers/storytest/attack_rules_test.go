@@ -118,7 +118,7 @@ func (w *attackWorld) checkInstance(i *v1alpha1.WindowsInstance, size int) {
 		}
 	}
 	if owner != host {
-		w.breach(attackNodes, "WindowsInstance %s takes Node %s for its own, which %s registered", i.Name, ref.Name, owner)
+		w.breach(attackNodes, "WindowsInstance %s claims Node %s, which %s registered", i.Name, ref.Name, owner)
 	}
 }
 
@@ -204,8 +204,8 @@ func (w *attackWorld) checkDialed(place, address string, isProven bool) {
 // sameEvent is the time within which similar events are one event of the API server, with an increased count.
 const sameEvent = 6 * time.Minute
 
-// hear checks an event, and reports whether the API server records it as a new one.
-func (w *attackWorld) hear(about client.Object, reason, action, text string) bool {
+// checkEvent checks an event, and reports whether the API server records it as a new one.
+func (w *attackWorld) checkEvent(about client.Object, reason, action, text string) bool {
 	if secret := w.secretIn(text); secret != "" {
 		w.breach(attackSecrets, "event %s of %s has %s: %s", reason, about.GetName(), secret, text)
 	}
@@ -251,7 +251,7 @@ func (w *attackWorld) checkNow() {
 		case h.isReady && h.missedAt.IsZero():
 			h.missedAt = time.Now()
 		case h.isReady && time.Since(h.missedAt) > missesFor:
-			w.breach(attackJoins, "for %s, a node is none: %s", time.Since(h.missedAt), late)
+			w.breach(attackJoins, "for %s, a host has no node: %s", time.Since(h.missedAt), late)
 		case h.isKnown && h.announced && time.Since(h.announceAt) > joinsWithin:
 			w.breach(attackJoins, "%s after it was announced: %s", time.Since(h.announceAt), late)
 		}
@@ -300,11 +300,11 @@ func (w *attackWorld) checkAtTheEnd() {
 		}
 	}
 	if kept > keptBytes {
-		w.breach(attackSizes, "%d bytes are kept of what attackers made", kept)
+		w.breach(attackSizes, "the cache holds %d bytes of attackers' objects", kept)
 	}
 	for _, i := range w.allInstances() {
 		if !w.isAnnounced(i.Name) {
-			w.breach(attackIdentity, "WindowsInstance %s is of nobody's host, at %s", i.Name, i.Spec.Address)
+			w.breach(attackIdentity, "WindowsInstance %s has no host at %s", i.Name, i.Spec.Address)
 		}
 	}
 	if os.Getenv("WMCO_CHAOS_SEED") != "" {

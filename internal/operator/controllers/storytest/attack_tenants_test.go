@@ -38,7 +38,7 @@ func (w *attackWorld) dropAll(kind string) {
 // addOthers registers the Node of a machine that is unrelated to the operator.
 func (w *attackWorld) addOthers(name, system, address string) {
 	w.addNode(name, system, address)
-	w.met(w.node(name), "others")
+	w.notifyNode(w.node(name), "others")
 }
 
 func machineKind() schema.GroupVersionKind {

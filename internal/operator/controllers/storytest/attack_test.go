@@ -91,7 +91,7 @@ func newAttackWorld(t *testing.T, seed uint64) *attackWorld {
 	w.random = w.rand
 	w.every = 20 * time.Second
 	w.ctx, w.end = context.WithCancel(logr.NewContext(w.ctx, kube.NewLogger(&w.logs, true)))
-	w.heard, w.dialer, w.lookup = w.hear, w.dialAny, w.answerName
+	w.filterEvent, w.dialer, w.lookup = w.checkEvent, w.dialAny, w.answerName
 	rules := w.rules()
 	rules.Spec.ClusterAPI = &v1alpha1.ClusterAPISpec{Namespace: machinesNamespace, ClusterName: ownCluster}
 	w.must(w.client.Update(w.ctx, rules))
@@ -133,7 +133,7 @@ func (w *attackWorld) play() {
 	for end := time.Now().Add(attackFor); time.Now().Before(end); {
 		w.tickAll()
 	}
-	w.record("tenants remove what they made")
+	w.record("tenants delete their objects")
 	w.calm = true
 	w.dropAll("Service")
 	calm := time.Now()
@@ -144,7 +144,7 @@ func (w *attackWorld) play() {
 		w.tickAll()
 	}
 	if late := w.waiting(); late != "" {
-		w.breach(attackJoins, "%s after tenants removed what they made: %s", time.Since(calm), late)
+		w.breach(attackJoins, "%s after tenants deleted their objects: %s", time.Since(calm), late)
 	}
 	w.checkAtTheEnd()
 	w.end()

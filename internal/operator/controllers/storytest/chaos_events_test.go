@@ -82,11 +82,11 @@ func (w *chaosWorld) silence(item *chaosHost) {
 	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h *chaosHost) bool { return h.silent })
 	for _, h := range hosts {
 		h.silent, h.sshCut = true, cut
-		w.record("%s is not heard for %s, SSH is cut: %v", h.name, d.Round(time.Second), cut)
+		w.record("%s is silent for %s, SSH is cut: %v", h.name, d.Round(time.Second), cut)
 		w.later(d, func() {
 			if h.silent {
 				h.silent, h.sshCut, h.seenState = false, false, ""
-				w.record("%s is heard again", h.name)
+				w.record("%s reports again", h.name)
 			}
 		})
 	}
@@ -159,7 +159,7 @@ func (w *chaosWorld) userAsksForRestart(h *chaosHost) {
 	}
 	if w.changeNode(h, func(n *corev1.Node) { n.Annotations[api.AnnotationReboot] = "" }) {
 		h.annotated++
-		w.record("a user asks for a restart of %s", h.name)
+		w.record("a user requests a restart of %s", h.name)
 	}
 }
 
@@ -192,10 +192,10 @@ func (w *chaosWorld) blockBudget(*chaosHost) {
 	}
 	d := w.while()
 	a.blocked = true
-	w.record("the budget of %s allows nothing for %s", a.name, d.Round(time.Second))
+	w.record("the budget of %s allows no evictions for %s", a.name, d.Round(time.Second))
 	w.later(d, func() {
 		a.blocked = false
-		w.record("the budget of %s allows something again", a.name)
+		w.record("the budget of %s allows evictions again", a.name)
 	})
 }
 
@@ -243,7 +243,7 @@ func (w *chaosWorld) crashOperator(*chaosHost) {
 	}
 	d := w.between(time.Minute, 10*time.Minute)
 	w.crashes = true
-	w.record("the operator restarts again and again for %s", d.Round(time.Second))
+	w.record("the operator restarts repeatedly for %s", d.Round(time.Second))
 	w.later(d, func() { w.crashes = false })
 }
 
@@ -284,7 +284,7 @@ func (w *chaosWorld) pause(*chaosHost) {
 	w.record("a user pauses the rollout for %s", d.Round(time.Second))
 	w.later(d, func() {
 		w.setPaused(false)
-		w.record("the rollout goes on")
+		w.record("the rollout continues")
 	})
 }
 
@@ -301,7 +301,7 @@ func (w *chaosWorld) retryFailed() {
 		}
 		annotated.Annotations[api.AnnotationRetry] = "true"
 		w.must(w.client.Update(w.ctx, annotated))
-		w.record("a user asks to retry on %s, where %s failed: %s", h.name, i.Status.Failure.Action, i.Status.Failure.Message)
+		w.record("a user requests a retry on %s, where %s failed: %s", h.name, i.Status.Failure.Action, i.Status.Failure.Message)
 		if i.Status.Failure.Action == v1alpha1.ActionUpgrade {
 			h.refused = ""
 		}

@@ -28,7 +28,7 @@ type chaosHost struct {
 	w *chaosWorld
 
 	silent, sshCut bool
-	heardAt        time.Time
+	reportedAt     time.Time
 	// registers means that the kubelet has started and registers if there is no Node. It does so only when it starts.
 	registers bool
 	reportsAt time.Time // when WICD reports after a start
@@ -84,8 +84,8 @@ func (w *chaosWorld) host(name string) *chaosHost {
 	return nil
 }
 
-// heard reports whether the host reaches the API server.
-func (h *chaosHost) heard() bool { return h.alive() && !h.silent }
+// connected reports whether the host reaches the API server.
+func (h *chaosHost) connected() bool { return h.alive() && !h.silent }
 
 // nodeSeen returns the cached Node, which must not be changed, or nil.
 func (h *chaosHost) nodeSeen() *corev1.Node {
@@ -122,11 +122,11 @@ func (h *chaosHost) goOn() {
 		h.arriveByChance()
 	}
 	node := h.nodeSeen()
-	if !h.heard() || h.version == "" {
+	if !h.connected() || h.version == "" {
 		h.lifecycle(node)
 		return
 	}
-	h.heardAt = time.Now()
+	h.reportedAt = time.Now()
 	if node == nil {
 		if h.registers && time.Since(h.joinedAt) >= 10*time.Second {
 			h.registerByChance()
@@ -146,7 +146,7 @@ func (h *chaosHost) goOn() {
 
 // lifecycle acts as the cluster's node lifecycle controller.
 func (h *chaosHost) lifecycle(node *corev1.Node) {
-	if node == nil || time.Since(h.heardAt) < silentAfter || nodestate.Ready(node).Status == corev1.ConditionUnknown {
+	if node == nil || time.Since(h.reportedAt) < silentAfter || nodestate.Ready(node).Status == corev1.ConditionUnknown {
 		return
 	}
 	changed := node.DeepCopy()
@@ -254,7 +254,7 @@ func (h *chaosHost) arriveByChance() {
 	isBad := f != nil && f.on[h.name]
 	h.seenState, h.registers = "", true
 	if isBad && f.kind == "refuses" {
-		h.w.record("%s went to %s in vain", h.name, h.goesTo)
+		h.w.record("%s failed to upgrade to %s", h.name, h.goesTo)
 		h.refused, h.goesTo = h.goesTo, ""
 		return
 	}

@@ -150,7 +150,7 @@ func (w *chaosWorld) patchesNode(node *corev1.Node, p client.Patch) {
 	m, target := h.maintenance(), change.Metadata.Annotations[api.AnnotationDesiredVersion]
 	if m != nil && m.Action == v1alpha1.ActionUpgrade && target != nil && *target != h.version {
 		h.effect("order")
-		w.record("%s is told to go to %s", h.name, *target)
+		w.record("%s gets desired version %s", h.name, *target)
 	}
 }
 
@@ -290,7 +290,7 @@ func (w *chaosWorld) runInstance(id types.NamespacedName) {
 		w.due[id] = time.Now().Add(result.RequeueAfter)
 	}
 	if h := w.host(id.Name); h.instanceSeen() == nil && h.announced {
-		w.record("the instance of %s is gone", h.name)
+		w.record("the instance of %s was deleted", h.name)
 		h.announced = false
 		h.ended(false)
 	}

@@ -61,7 +61,7 @@ func (w *chaosWorld) goOnPods() {
 		h := w.host(pod.Spec.NodeName)
 		removed := h.nodeSeen() == nil
 		switch ending := pod.DeletionTimestamp != nil; {
-		case removed, ending && h.heard() && !isStuck(pod) && time.Since(pod.DeletionTimestamp.Time) >= podGrace:
+		case removed, ending && h.connected() && !isStuck(pod) && time.Since(pod.DeletionTimestamp.Time) >= podGrace:
 			w.removePod(pod)
 		case ending:
 		case !h.notReadySince.IsZero() && time.Since(h.notReadySince) >= taintEvicts && !w.app(pod.Labels["app"]).tolerates:

@@ -149,5 +149,5 @@ func (w *chaosWorld) upgradeOperator() {
 		}
 	}
 	w.faults[w.version] = f
-	w.record("(it is bad: %s on %d hosts, %s after it came, for %s)", f.kind, len(f.on), f.delay.Round(time.Second), f.lasts.Round(time.Second))
+	w.record("(it is broken: %s on %d hosts, %s after its arrival, for %s)", f.kind, len(f.on), f.delay.Round(time.Second), f.lasts.Round(time.Second))
 }

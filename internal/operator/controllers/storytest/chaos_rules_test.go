@@ -173,7 +173,7 @@ func (h *chaosHost) checkTurn(version string) {
 		return
 	}
 	node := h.nodeSeen()
-	h.w.record("%s goes to %s without its turn", h.name, version)
+	h.w.record("%s upgrades to %s out of turn", h.name, version)
 	h.w.breach(ruleTurn, "%s goes from %s to %s; cordoned: %v, pods on it: %d, under way: %+v", h.name, h.version, version, node.Spec.Unschedulable, h.mustLeave(), m)
 }
 
@@ -181,7 +181,7 @@ func (h *chaosHost) checkTurn(version string) {
 func (w *chaosWorld) checkCordons() {
 	for _, h := range w.hosts {
 		if node := h.nodeSeen(); h.userCordon && node != nil && !node.Spec.Unschedulable {
-			w.breach(ruleCordon, "%s is not cordoned any more, and no user did that", h.name)
+			w.breach(ruleCordon, "%s was uncordoned, and not by a user", h.name)
 			h.userCordon = false
 		}
 	}
@@ -193,7 +193,7 @@ func (h *chaosHost) checkRestarts() {
 	m := h.maintenance()
 	if m == nil || m.RequestToken != "" {
 		if h.answers++; h.answers > h.asks {
-			h.w.breach(ruleRestarts, "%s restarts for the %dth time, and users asked for %d restarts", h.name, h.answers, h.asks)
+			h.w.breach(ruleRestarts, "%s restarts for the %dth time, and users requested %d restarts", h.name, h.answers, h.asks)
 		}
 		return
 	}

@@ -167,7 +167,7 @@ func playSeed(t *testing.T, seed uint64, tally *chaosTally) {
 	}
 	w.passHours(20 * time.Minute) // the recovered state must last
 	if left := w.unfinished(); left != "" {
-		w.breach(ruleRecovers, "it was all right for a moment only: %s", left)
+		w.breach(ruleRecovers, "it recovered only briefly: %s", left)
 	}
 }
 
@@ -215,7 +215,7 @@ func (w *chaosWorld) nextChance() {
 // calmDown ends all failures.
 func (w *chaosWorld) calmDown() {
 	w.calm = true
-	w.record("everything works again, and users allow everything")
+	w.record("all faults end, and users remove all restrictions")
 	for _, u := range w.undo {
 		u.do()
 	}

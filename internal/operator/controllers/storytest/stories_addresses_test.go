@@ -86,7 +86,7 @@ func TestNoNewHostIsDialedBeforeClusterIsKnown(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
 		s.live = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
-				if _, asks := into.(*networkingv1.ServiceCIDRList); asks {
+				if _, ok := into.(*networkingv1.ServiceCIDRList); ok {
 					return errors.New("forbidden")
 				}
 				return c.List(ctx, into, opts...)

@@ -23,20 +23,20 @@ func (s *story) askToCollect(instance, id string) {
 // A collect request on the instance reaches the Node even while other actions run on the host; a malicious name does not.
 func TestStoryCollect(t *testing.T) {
 	runStory(t, "collect", 2, atMost(1), func(s *story) {
-		asked := func(node string) string { return s.node(node).Annotations[api.AnnotationCollect] }
+		request := func(node string) string { return s.node(node).Annotations[api.AnnotationCollect] }
 		s.joined()
 		s.askToCollect("win-1", "case-1")
-		s.until("the node is asked", time.Minute, func() bool { return asked("win-1") == "case-1" })
+		s.until("the Node has the request", time.Minute, func() bool { return request("win-1") == "case-1" })
 		s.askToCollect("win-1", `..\..\k\state`)
-		s.until("the name is refused", time.Minute, func() bool { return asked("win-1") == "" })
+		s.until("the invalid name is removed", time.Minute, func() bool { return request("win-1") == "" })
 		s.askForReboot("win-2")
 		s.askToCollect("win-2", "case-2")
-		s.until("the node is asked although it is about to restart", time.Minute, func() bool { return asked("win-2") == "case-2" })
+		s.until("the Node has the request before its restart", time.Minute, func() bool { return request("win-2") == "case-2" })
 		s.askToCollect("win-2", "")
-		s.until("the node is asked no more", time.Minute, func() bool { return asked("win-2") == "" })
+		s.until("the request is removed", time.Minute, func() bool { return request("win-2") == "" })
 		node := s.node("win-1")
 		node.Annotations[api.AnnotationCollect] = "by-others"
 		s.must(s.client.Update(s.ctx, node))
-		s.until("what others write on the Node is removed", time.Minute, func() bool { return asked("win-1") == "" })
+		s.until("foreign requests on the Node are removed", time.Minute, func() bool { return request("win-1") == "" })
 	})
 }

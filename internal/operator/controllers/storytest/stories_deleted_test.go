@@ -30,7 +30,7 @@ func TestStoryDeletedInstanceEndsItsJoin(t *testing.T) {
 		}
 		before := s.instance("win-1")
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
-		s.record("win-1 is removed while it is sent content")
+		s.record("win-1 is removed while it receives content")
 		s.instances.Deletions().Update(s.ctx, ctrlevent.UpdateEvent{ObjectOld: before, ObjectNew: s.instance("win-1")}, nil)
 		synctest.Wait()
 		select {

@@ -33,8 +33,8 @@ type mistake struct {
 	happens func(*story)
 	// reason is the reason in the instance's condition, and advised a part of the remedy.
 	reason, advised string
-	// mend applies the remedy.
-	mend func(*story)
+	// remedy applies the remedy.
+	remedy func(*story)
 }
 
 // firstMistakes returns the mistakes that an instance reports.
@@ -106,13 +106,13 @@ func TestRemediesFixCommonFirstMistakes(t *testing.T) {
 				m.happens(s)
 				s.announce(s.hosts...)
 				ready := func() metav1.Condition { return kube.Condition(s.instance("win-1"), api.ConditionReady) }
-				s.until("it is told", time.Hour, func() bool { return ready().Reason == m.reason })
+				s.until("the instance reports the mistake", time.Hour, func() bool { return ready().Reason == m.reason })
 				s.mustAdvise(m.reason, m.advised)
 				if s.pass(10 * time.Minute); s.ready() != 0 || ready().Reason != m.reason {
 					t.Errorf("%d nodes are Ready, and the reason is %s: %s", s.ready(), ready().Reason, ready().Message)
 				}
-				m.mend(s)
-				s.until("it is a Ready node", time.Hour, func() bool { return s.ready() == 1 && ready().Reason == api.ReasonReady })
+				m.remedy(s)
+				s.until("the node is Ready", time.Hour, func() bool { return s.ready() == 1 && ready().Reason == api.ReasonReady })
 			})
 		})
 	}

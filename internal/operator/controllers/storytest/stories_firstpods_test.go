@@ -32,7 +32,7 @@ type firstPull struct {
 	// says returns containerd's error on a node with these settings, or "" if the pull succeeds.
 	message         func(join.Want) string
 	reason, advised string
-	mend            func(*story)
+	remedy          func(*story)
 }
 
 const firstHead = `failed to resolve reference "r.test/shop/web:1": failed to do request: Head "https://r.test/v2/shop/web/manifests/1": `
@@ -87,21 +87,21 @@ func TestRemediesFixFirstPulls(t *testing.T) {
 				s := newStory(t, 1, v1alpha1.RolloutSpec{})
 				s.configure(p.configure)
 				s.joined()
-				said := func() string {
+				message := func() string {
 					want, err := s.store.Read(s.ctx, s.version, controllertest.ClusterID)
 					s.must(err)
 					return p.message(want)
 				}
 				pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "win-1"}}
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Image: "r.test/shop/web:1", State: corev1.ContainerState{
-					Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: said()},
+					Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: message()},
 				}}}
 				if cause := podcause.Of(pod, podcause.Cluster{Nodes: s.nodes()}); cause.Reason != p.reason {
 					t.Errorf("the cause of the pod is %s: %s; want %s", cause.Reason, cause.Message, p.reason)
 				}
 				s.mustAdvise(p.reason, p.advised)
-				p.mend(s)
-				s.until("the pod gets its image", time.Hour, func() bool { return said() == "" })
+				p.remedy(s)
+				s.until("the pod gets its image", time.Hour, func() bool { return message() == "" })
 				if s.ready() != 1 {
 					t.Error("the node is not Ready")
 				}

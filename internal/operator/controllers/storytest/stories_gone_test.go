@@ -53,7 +53,7 @@ func TestStoryNodeDeletedWhileItDrains(t *testing.T) {
 		if s.hosts[0].version != was {
 			s.t.Error("the node was upgraded with a pod on it that may not be evicted")
 		}
-		s.record("the budget allows one after the other")
+		s.record("the budget allows one eviction at a time")
 		s.budgets["web"] = 1
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 2 })
 	})
@@ -62,7 +62,7 @@ func TestStoryNodeDeletedWhileItDrains(t *testing.T) {
 func TestStoryNodeDeletedWhileItIsVerified(t *testing.T) {
 	runStory(t, "node-deleted-while-it-is-verified", 2, atMost(1), func(s *story) {
 		s.settled(1)
-		s.until("win-1 goes to the version", time.Hour, func() bool { return s.hosts[0].goesTo == s.version })
+		s.until("win-1 begins its upgrade", time.Hour, func() bool { return s.hosts[0].goesTo == s.version })
 		s.loseNode(s.hosts[0])
 		s.passAlone(20 * time.Minute)
 		s.hosts[0].off = false

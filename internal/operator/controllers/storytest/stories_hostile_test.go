@@ -104,9 +104,9 @@ func TestUserAcceptsRenamedHost(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
 		s.joined()
 		host.name, host.version = "web-1", ""
-		s.until("the operator notices", time.Hour, func() bool { return s.supported("win-1") == api.ReasonHostnameChanged })
+		s.until("the operator reports it", time.Hour, func() bool { return s.supported("win-1") == api.ReasonHostnameChanged })
 		s.annotate("win-1", api.AnnotationAcceptHostname, "web-1")
-		s.until("it is a node of its new name", time.Hour, func() bool { return s.ready() == 1 && s.nodes()[0].Name == "web-1" })
+		s.until("the node has its new name", time.Hour, func() bool { return s.ready() == 1 && s.nodes()[0].Name == "web-1" })
 		if n := len(s.nodes()); n != 1 {
 			t.Errorf("%d Nodes, want the new one only", n)
 		}
@@ -138,7 +138,7 @@ func TestNodeIsNotTakenOverWithoutProof(t *testing.T) {
 			t.Errorf("got message %q", m)
 		}
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
-		s.until("the liar is gone", time.Hour, func() bool { return len(s.allInstances()) == 0 })
+		s.until("the malicious host has left", time.Hour, func() bool { return len(s.allInstances()) == 0 })
 		if s.node(victim.name).Labels[corev1.LabelOSStable] != "windows" {
 			t.Error("the node is another one")
 		}

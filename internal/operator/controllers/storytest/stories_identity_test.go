@@ -59,7 +59,7 @@ func TestLaterNodeIsNotAssignedToHost(t *testing.T) {
 				s.mustBeUntouched(before)
 				s.addPod("pool-7", "of-somebody-else")
 				s.must(s.client.Delete(s.ctx, s.instance("win-1")))
-				s.until("the liar is gone", 3*time.Hour, func() bool { return len(s.allInstances()) == 0 })
+				s.until("the malicious host has left", 3*time.Hour, func() bool { return len(s.allInstances()) == 0 })
 				s.mustBeUntouched(before)
 				if n := len(s.podsOn("pool-7")); n != 1 {
 					t.Errorf("%d pods on the other machine, want 1", n)
@@ -98,12 +98,12 @@ func TestConflictEndsWithOtherNode(t *testing.T) {
 		s.joined()
 		s.must(s.client.Delete(s.ctx, s.node(host.name)))
 		s.addNode(host.name, "windows", "10.99.99.99")
-		host.unheard = true
-		s.until("the conflict is told", time.Hour, func() bool {
+		host.kubeletSilent = true
+		s.until("the conflict is reported", time.Hour, func() bool {
 			return kube.Condition(s.instance("win-1"), api.ConditionReady).Reason == api.ReasonHostnameConflict
 		})
 		s.must(s.client.Delete(s.ctx, s.node(host.name)))
-		host.unheard = false
+		host.kubeletSilent = false
 		s.until("the host is a node again", time.Hour, func() bool { return s.ready() == 1 })
 		i := s.instance("win-1")
 		if ref := i.Status.NodeRef; ref == nil || ref.UID != s.node(host.name).UID || i.Status.NodeConflict != nil {
@@ -115,17 +115,17 @@ func TestConflictEndsWithOtherNode(t *testing.T) {
 // The host is renamed and the user accepts the new name: it becomes a node of that name, and the other machine's Node stays.
 func TestConflictEndsWithNewName(t *testing.T) {
 	hostile(t, 1, func(s *story, host *storyHost) {
-		host.unheard = true // its kubelet has not registered yet
+		host.kubeletSilent = true // its kubelet has not registered yet
 		s.announce(host)
 		s.pass(time.Minute)
 		s.addNode(host.name, "windows", "10.99.99.99")
 		before := s.node(host.name).DeepCopy()
-		s.until("the conflict is told", time.Hour, func() bool {
+		s.until("the conflict is reported", time.Hour, func() bool {
 			return kube.Condition(s.instance("win-1"), api.ConditionReady).Reason == api.ReasonHostnameConflict
 		})
-		host.name, host.version, host.unheard = "web-1", "", false
+		host.name, host.version, host.kubeletSilent = "web-1", "", false
 		s.annotate("win-1", api.AnnotationAcceptHostname, "web-1")
-		s.until("it is a node of its new name", time.Hour, func() bool { return s.hasNode("web-1") && s.instance("win-1").Status.NodeRef != nil })
+		s.until("the node has its new name", time.Hour, func() bool { return s.hasNode("web-1") && s.instance("win-1").Status.NodeRef != nil })
 		if ref := s.instance("win-1").Status.NodeRef; ref.Name != "web-1" || s.instance("win-1").Status.NodeConflict != nil {
 			t.Errorf("the instance's Node is %+v, in conflict with %+v", ref, s.instance("win-1").Status.NodeConflict)
 		}
@@ -195,7 +195,7 @@ func TestHostWithDisallowedNameDoesNotJoin(t *testing.T) {
 		liar.claims("cp-3", liar.address)
 		s.announce(liar)
 		s.must(s.client.Delete(s.ctx, s.node(honest.name)))
-		s.until("the host that had joined is a node again", time.Hour, func() bool { return s.ready() == 1 })
+		s.until("the joined host is a node again", time.Hour, func() bool { return s.ready() == 1 })
 		if r := s.supported("win-1"); r != api.ReasonHostnameInvalid || liar.token != "" {
 			t.Errorf("Supported has reason %q, want HostnameInvalid; it was handed %q", r, liar.token)
 		}

@@ -39,7 +39,7 @@ func TestUnknownHostGetsNothingIfTrustIsPinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 2, v1alpha1.RolloutSpec{})
 		s.announce(s.hosts[1])
-		s.until("a host has joined that was believed at first contact", time.Hour, func() bool { return s.ready() == 1 })
+		s.until("the host trusted on first use has joined", time.Hour, func() bool { return s.ready() == 1 })
 		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Trust = v1alpha1.TrustPinned })
 		stranger := s.hosts[0]
 		s.announce(stranger)
@@ -55,9 +55,9 @@ func TestUnknownHostGetsNothingIfTrustIsPinned(t *testing.T) {
 			t.Errorf("the stranger is believed: status.hostKey %q, token %q, %d joins", i.Status.HostKey, stranger.token, stranger.joins)
 		}
 		if s.ready() != 1 {
-			t.Error("the host that had joined before is no node any more")
+			t.Error("the joined host is no longer a node")
 		}
 		s.edit("win-1", func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = remote.FormatHostKey(stranger.key) })
-		s.until("the host has joined that somebody vouched for", time.Hour, func() bool { return s.ready() == 2 })
+		s.until("the host with a known key has joined", time.Hour, func() bool { return s.ready() == 2 })
 	})
 }

@@ -28,7 +28,7 @@ func TestStoryForeignFinalizerHoldsInstance(t *testing.T) {
 		s.must(s.client.Update(s.ctx, i))
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
 		s.until("win-1 has left", time.Hour, func() bool { return len(s.nodes()) == 1 })
-		s.record("somebody else holds its instance still")
+		s.record("a foreign finalizer keeps the instance")
 		s.pass(time.Hour)
 		if visits := s.hosts[0].left; visits != 1 {
 			s.t.Errorf("win-1 was made to leave %d times", visits)
@@ -46,7 +46,7 @@ func TestStoryDeadHostLeaves(t *testing.T) {
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
 		s.must(s.client.Delete(s.ctx, s.instance("win-2")))
 		s.pass(10 * time.Minute)
-		s.record("the user lets win-1 go")
+		s.record("the user releases win-1")
 		s.annotate("win-1", api.AnnotationRelease, "true")
 		s.until("win-1 is gone", time.Minute, func() bool { return len(s.allInstances()) == 2 })
 		s.until("win-2 is gone", 2*time.Hour, func() bool { return len(s.allInstances()) == 1 && len(s.nodes()) == 1 })
@@ -60,7 +60,7 @@ func TestStoryRemovedDuringJoin(t *testing.T) {
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
 		s.until("win-1 has left", time.Hour, func() bool { return len(s.allInstances()) == 1 && s.ready() == 1 })
 		if s.hosts[0].version != "" {
-			s.t.Error("something of ours stayed on win-1")
+			s.t.Error("objects of the operator remain on win-1")
 		}
 	})
 }

@@ -40,7 +40,7 @@ func TestStoryMachineLosesItsAddresses(t *testing.T) {
 		s.put(machine)
 		s.until("the host of the Machine is a node", time.Hour, func() bool { look(h.name); return s.ready() == 1 })
 		joins := h.joins
-		s.record("the Machine has no address any more, and the Node loses its own")
+		s.record("the Machine and the Node lose their addresses")
 		machine = machine.DeepCopy()
 		machine.Object["status"] = map[string]any{"phase": "Running"}
 		s.put(machine)

@@ -98,7 +98,7 @@ func TestStoryOperatorStartsDuringClusterUpgrade(t *testing.T) {
 		s.carries("v1.34.4", "v1.35.2")
 		s.announce(s.hosts...)
 		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.34.4") == 2 && s.ready() == 2 })
-		s.record("another operator starts, and hears of an API server of v1.35.1 only")
+		s.record("another operator starts and finds only an API server of v1.35.1")
 		s.apiServers = []string{"v1.35.1"}
 		s.carries("v1.34.4", "v1.35.2")
 		s.pass(30 * time.Second)

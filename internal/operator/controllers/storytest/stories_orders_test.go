@@ -67,9 +67,9 @@ func TestStoryNodeWithoutVersionKeepsCurrentOne(t *testing.T) {
 		},
 	}
 	for reason, hold := range holdups() {
-		for how, lose := range ways {
+		for way, lose := range ways {
 			for _, older := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, %s, older WICD %v", reason, how, older), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, %s, older WICD %v", reason, way, older), func(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
 						s := newStory(t, 3, hold.rollout)
@@ -122,14 +122,14 @@ func TestStoryOldKeyStaysUntilNewIsProven(t *testing.T) {
 		h, former, present := s.hosts[0], s.line(0), s.line(1)
 		h.ignores = present
 		s.rotate(1)
-		s.until("WICD lets in the present key", time.Hour, func() bool { return slices.Contains(h.keys, present) })
+		s.until("WICD authorizes the current key", time.Hour, func() bool { return slices.Contains(h.keys, present) })
 		s.must(s.client.Delete(s.ctx, s.node("win-1")))
 		s.pass(time.Hour)
 		if hash := s.node("win-1").Annotations[api.AnnotationPubKeyHash]; hash != "" || !slices.Contains(h.keys, former) {
 			t.Errorf("the Node has pub-key-hash %q, and the host has %d keys", hash, len(h.keys))
 		}
 		h.ignores = ""
-		s.until("the former key is gone", time.Hour, func() bool { return slices.Equal(h.keys, []string{present}) })
+		s.until("the previous key is removed", time.Hour, func() bool { return slices.Equal(h.keys, []string{present}) })
 	})
 }
 
@@ -157,7 +157,7 @@ func TestStoryWICDReportsAfterKubelet(t *testing.T) {
 		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != before || n.RebootPending == "" {
 			t.Errorf("before WICD has checked, the Node reports boot %q and pending restart %q", n.ReportedBoot, n.RebootPending)
 		}
-		s.until("WICD has looked", time.Hour, func() bool { return rollout.NodeOf(s.node("win-1")).ReportedBoot != before })
+		s.until("WICD has checked the host", time.Hour, func() bool { return rollout.NodeOf(s.node("win-1")).ReportedBoot != before })
 		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != h.boot() || n.RebootPending != "" {
 			t.Errorf("after WICD has checked, the Node reports boot %q and pending restart %q", n.ReportedBoot, n.RebootPending)
 		}

@@ -67,7 +67,7 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 			s.t.Errorf("it was restarted %d times, want once", h.bootID-1)
 		}
 		s.record("RebootRequired: %s", kube.Condition(s.instance("win-1"), api.ConditionRebootRequired).Message)
-		s.record("an update is installed, too")
+		s.record("an update is also installed")
 		h.pending += "; Windows Update installed updates"
 		s.pass(time.Hour)
 		if h.bootID != 3 {
@@ -75,7 +75,7 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 		}
 		h.pending = ""
 		s.pass(25 * time.Hour)
-		s.record("files wait again, days later")
+		s.record("files are pending again days later")
 		h.pending = api.RebootPendingPrefix + "files in use wait for their replacement"
 		s.pass(time.Hour)
 		if h.bootID != 4 {
@@ -180,7 +180,7 @@ func TestStoryManagersOfTheKubelet(t *testing.T) {
 				}
 			}
 		}
-		s.record("containers get processors of their own")
+		s.record("containers get exclusive processors")
 		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerStatic })
 		s.pass(3 * time.Hour)
 		restarts(0)
@@ -189,11 +189,11 @@ func TestStoryManagersOfTheKubelet(t *testing.T) {
 		s.until("all have restarted", 12*time.Hour, func() bool {
 			return s.ready() == 6 && !slices.ContainsFunc(s.hosts, func(h *storyHost) bool { return h.bootID == 1 })
 		})
-		s.record("another setting of the kubelet")
+		s.record("a kubelet setting changes")
 		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.MaxPods = 100 })
 		s.pass(3 * time.Hour)
 		restarts(1)
-		s.record("they share processors again")
+		s.record("containers share processors again")
 		s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Kubelet.CPUManagerPolicy = v1alpha1.CPUManagerNone })
 		s.pass(3 * time.Hour)
 		restarts(1)

@@ -31,7 +31,7 @@ func TestStoryRejoinHasALimit(t *testing.T) {
 			s.t.Error("the failed restart is not reported")
 		}
 		s.hosts[0].deaf = 0
-		s.record("somebody mends it")
+		s.record("a user repairs it")
 		s.until("win-1 is back", time.Hour, func() bool { return s.ready() == 2 })
 	})
 }
@@ -59,7 +59,7 @@ func TestStoryRepairAvoidsFailedVersion(t *testing.T) {
 		if s.hosts[1].version != was || s.instance("win-1").Status.Failure == nil {
 			s.t.Error("the failed version spread to other nodes")
 		}
-		s.record("and works again")
+		s.record("the kubelet of win-2 works again")
 		s.hosts[1].deaf = 0
 		s.pass(time.Minute)
 	})
@@ -86,9 +86,9 @@ func TestStoryStuckPodIsWrittenOnce(t *testing.T) {
 func TestStoryKeyRotationDuringAStoppedRollout(t *testing.T) {
 	runStory(t, "key-rotation-while-stopped", 3, withCanary(1), func(s *story) {
 		s.firstFails(0)
-		s.record("there is another key")
+		s.record("the SSH key is replaced")
 		s.rotate(1)
-		s.until("all hosts have it", time.Hour, func() bool {
+		s.until("all hosts have the key", time.Hour, func() bool {
 			for _, h := range s.hosts {
 				if len(h.keys) != 1 || h.keys[0] != s.line(1) {
 					return false
@@ -108,9 +108,9 @@ func TestStorySigningKeyIsLost(t *testing.T) {
 	runStory(t, "signing-key-is-lost", 3, atMost(1), func(s *story) {
 		s.settled(0)
 		s.until("one has the version", time.Hour, func() bool { return s.at(s.version) == 1 })
-		s.record("somebody deletes the signing key")
+		s.record("a user deletes the signing key")
 		s.must(s.client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.SigningKeySecret}}))
-		s.until("all have the version, and know the new key", 6*time.Hour, func() bool {
+		s.until("all have the version and the new key", 6*time.Hour, func() bool {
 			want, err := s.store.Read(s.ctx, s.version, controllertest.ClusterID)
 			for _, h := range s.hosts {
 				if err != nil || h.signingKey != want.Node.SigningKey {
@@ -130,7 +130,7 @@ func TestStoryJoinEndsAfterTheNodeRegistered(t *testing.T) {
 		s := newStory(t, 1, atMost(1))
 		s.hosts[0].losesPower = true
 		s.announce(s.hosts[0])
-		s.until("it loses its power", time.Hour, func() bool { return !s.hosts[0].losesPower })
+		s.until("the host loses its power", time.Hour, func() bool { return !s.hosts[0].losesPower })
 		s.until("the host has joined", 5*time.Minute, func() bool { return s.ready() == 1 })
 		if h := s.hosts[0]; h.unfinished || h.joins != 1 {
 			t.Errorf("%d joins, unfinished %v; this shows nothing", h.joins, h.unfinished)

@@ -31,7 +31,7 @@ func TestStoryCanaryGetsSick(t *testing.T) {
 			s.t.Errorf("%d nodes have the version that does not work, want one", n)
 		}
 		s.record("win-1 waits for nothing, win-2 for %s; failure of win-1: %s", s.instance("win-2").Status.Plan.WaitsFor, s.instance("win-1").Status.Failure.Message)
-		s.record("somebody mends it, and asks to go on")
+		s.record("a user repairs the node and resumes the rollout")
 		s.hosts[0].sick = ""
 		s.tick()
 		s.annotate("win-1", api.AnnotationRetry, "true")
@@ -111,7 +111,7 @@ func TestStoryInstanceOfOldNodeIsRecreated(t *testing.T) {
 		i.Finalizers = nil
 		s.must(s.client.Update(s.ctx, i))
 		s.must(s.client.Delete(s.ctx, i))
-		s.record("the WindowsInstance of win-3 is lost, and made again")
+		s.record("the WindowsInstance of win-3 is lost and recreated")
 		s.announce(s.hosts[2])
 		s.pass(2 * time.Minute)
 		if h := s.hosts[2]; h.version != was {

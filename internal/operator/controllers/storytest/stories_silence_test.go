@@ -9,11 +9,11 @@ import (
 )
 
 // silence cuts hosts off from the API server, or reconnects them. Their pods keep running.
-func (s *story) silence(unheard bool, hosts ...*storyHost) {
+func (s *story) silence(kubeletSilent bool, hosts ...*storyHost) {
 	for _, h := range hosts {
-		h.unheard = unheard
+		h.kubeletSilent = kubeletSilent
 	}
-	s.record("%d hosts are silent: %v", len(hosts), unheard)
+	s.record("%d hosts are silent: %v", len(hosts), kubeletSilent)
 }
 
 // The API servers' load balancer is down for a while. Formerly, all nodes were then considered broken, drained, and upgraded at once.
@@ -71,7 +71,7 @@ func TestStoryBrokenNodeRecoversDuringDrain(t *testing.T) {
 			return m != nil && m.BrokenSince != nil
 		})
 		s.silence(false, s.hosts[2])
-		s.until("it is put off", time.Minute, func() bool {
+		s.until("the drain is postponed", time.Minute, func() bool {
 			m := s.instance("win-3").Status.Maintenance
 			return m == nil || m.BrokenSince == nil
 		})
@@ -98,6 +98,6 @@ func TestStoryNodeIsSilentForAMomentDuringItsRemoval(t *testing.T) {
 			s.t.Error("the host was cleaned with its pods on it")
 		}
 		s.budgets["web"] = 1
-		s.until("it has left", time.Hour, func() bool { return len(s.allInstances()) == 1 })
+		s.until("the host has left", time.Hour, func() bool { return len(s.allInstances()) == 1 })
 	})
 }

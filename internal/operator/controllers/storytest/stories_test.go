@@ -83,7 +83,7 @@ func TestStoryBadCanary(t *testing.T) {
 		if n := s.at(was); n != 10 {
 			s.t.Errorf("%d nodes kept their version, want all 10", n)
 		}
-		s.record("the user mends the host and asks to try again")
+		s.record("the user repairs the host and requests a retry")
 		s.hosts[0].refuses, s.hosts[0].refused = "", ""
 		s.annotate("win-1", api.AnnotationRetry, "true")
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 10 })
@@ -124,7 +124,7 @@ func TestStoryEvictionIsAnError(t *testing.T) {
 		s.settled(1)
 		cause := "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 		s.refuses = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: cause}}
-		s.until("the status says why", 10*time.Minute, func() bool {
+		s.until("the status has the reason", 10*time.Minute, func() bool {
 			return strings.Contains(kube.Condition(s.instance("win-1"), api.ConditionDraining).Message, cause)
 		})
 		if reason := kube.Condition(s.instance("win-1"), api.ConditionReady).Reason; reason != api.ReasonDrainBlocked {
@@ -194,7 +194,7 @@ func TestStoryForeignCordonIsKept(t *testing.T) {
 		node := s.node("win-2")
 		node.Spec.Unschedulable = true
 		s.must(s.client.Update(s.ctx, node))
-		s.record("somebody cordons win-2")
+		s.record("a user cordons win-2")
 		s.until("win-2 has the version", time.Hour, func() bool { return s.hosts[1].version == s.version })
 		s.pass(10 * time.Minute)
 		if !s.node("win-2").Spec.Unschedulable {
@@ -203,7 +203,7 @@ func TestStoryForeignCordonIsKept(t *testing.T) {
 		if s.at(s.version) != 0 || s.hosts[0].version != was {
 			s.t.Error("win-1 was upgraded while the only other node was out of service")
 		}
-		s.record("and takes the cordon away")
+		s.record("the user uncordons win-2")
 		node = s.node("win-2")
 		node.Spec.Unschedulable = false
 		s.must(s.client.Update(s.ctx, node))
@@ -225,7 +225,7 @@ func TestStoryNodeLabeledAsLinux(t *testing.T) {
 			s.must(s.client.Update(s.ctx, node))
 		}
 		s.record("win-1 and win-2 are labeled as Linux nodes")
-		s.until("win-2's status says so", time.Minute, func() bool {
+		s.until("the status of win-2 has the reason", time.Minute, func() bool {
 			return kube.Condition(s.instance("win-2"), api.ConditionReady).Reason == api.ReasonNodeNotWindows
 		})
 		if reason := kube.Condition(s.instance("win-1"), api.ConditionReady).Reason; reason != api.ReasonReady {
@@ -249,7 +249,7 @@ func TestStoryTakeOver(t *testing.T) {
 			s.addPod(h.name, "web")
 		}
 		s.announce(s.hosts...)
-		s.until("both are ours", time.Hour, func() bool { return s.at(s.version) == 2 })
+		s.until("both are adopted", time.Hour, func() bool { return s.at(s.version) == 2 })
 	})
 }
 
@@ -323,7 +323,7 @@ func TestStoryReadinessGate(t *testing.T) {
 		s.settled(1)
 		s.until("win-1 waits at the gate", time.Hour, func() bool { return s.hosts[0].version == s.version })
 		s.pass(5 * time.Minute)
-		s.record("the user's check is content")
+		s.record("the readiness gate of the user is True")
 		open()
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
 	})
@@ -335,13 +335,13 @@ func TestStoryKeyRotation(t *testing.T) {
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 4 })
 		s.hosts[2].off, s.hosts[3].off = true, true
 		s.pass(time.Minute)
-		s.record("there is another key, and win-3 and win-4 cannot be reached")
+		s.record("the SSH key is replaced; win-3 and win-4 are unreachable")
 		s.rotate(1)
-		s.until("two hosts have it", time.Hour, func() bool { return len(s.hosts[0].keys) == 1 && s.hosts[0].keys[0] == s.line(1) })
+		s.until("two hosts have the key", time.Hour, func() bool { return len(s.hosts[0].keys) == 1 && s.hosts[0].keys[0] == s.line(1) })
 		s.pass(20 * time.Minute)
 		s.record("win-3 and win-4 are back")
 		s.hosts[2].off, s.hosts[3].off = false, false
-		s.until("all hosts have it", time.Hour, func() bool {
+		s.until("all hosts have the key", time.Hour, func() bool {
 			for _, h := range s.hosts {
 				if len(h.keys) != 1 || h.keys[0] != s.line(1) {
 					return false
@@ -356,7 +356,7 @@ func TestStoryProxyChangesDuringUpgrade(t *testing.T) {
 	runStory(t, "proxy-during-upgrade", 4, atMost(2), func(s *story) {
 		s.settled(1)
 		s.until("the first are drained", time.Hour, func() bool { return s.out() == 2 })
-		s.record("there is a proxy now")
+		s.record("a proxy is configured")
 		config := s.rules()
 		config.Spec.Proxy.HTTPProxy = "http://proxy.example.com:3128"
 		config.Generation++
@@ -378,14 +378,14 @@ func TestStoryBrokenNodeIsRepaired(t *testing.T) {
 		s.settled(0)
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
 		s.hosts[0].deaf, s.hosts[1].deaf = 1, 99
-		s.record("the kubelets of both hosts die; one more join mends that of win-1")
+		s.record("the kubelets of both hosts die; another join repairs win-1")
 		s.until("win-1 is back", 2*time.Hour, func() bool { return s.ready() == 1 })
-		s.until("win-2 is left to the user", 24*time.Hour, func() bool {
+		s.until("win-2 waits for the user", 24*time.Hour, func() bool {
 			return kube.Condition(s.instance("win-2"), api.ConditionReady).Reason == api.ReasonRepairFailed
 		})
 		s.record("%s", kube.Condition(s.instance("win-2"), api.ConditionReady).Message)
 		s.hosts[1].deaf = 0
-		s.record("the user mends win-2")
+		s.record("the user repairs win-2")
 		s.until("win-2 is back", time.Hour, func() bool { return s.ready() == 2 })
 		if s.instance("win-2").Status.Failure != nil {
 			s.t.Error("the failure is still noted")

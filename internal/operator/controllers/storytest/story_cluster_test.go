@@ -146,7 +146,7 @@ type storyEvents struct{ *story }
 // Eventf implements events.EventRecorder.
 func (r storyEvents) Eventf(about, _ runtime.Object, kind, reason, action, note string, args ...any) {
 	text := fmt.Sprintf(note, args...)
-	if r.heard != nil && !r.heard(about.(client.Object), reason, action, text) {
+	if r.filterEvent != nil && !r.filterEvent(about.(client.Object), reason, action, text) {
 		return
 	}
 	if kind == corev1.EventTypeWarning || strings.HasPrefix(reason, "Maintenance") || strings.HasPrefix(reason, "Host") && reason != api.EventHostKeyPinned {

@@ -33,23 +33,23 @@ type storyHost struct {
 	address string
 	key     ssh.PublicKey
 
-	state    string // at its last step
-	off      bool   // no power
-	unheard  bool   // by the API server; its pods run, and SSH works
-	sick     string // why a service other than the kubelet does not work
-	pending  string // why Windows needs a restart; empty if it does not
-	bootID   int
-	backAt   time.Time // when its restart ends
-	cluster  string    // that it has joined
-	version  string    // that runs on it
-	staged   bool
-	offered  []wicdapi.Content // of the last transfer
-	joinedAt time.Time
-	joins    int      // number of joins
-	left     int      // number of leaves
-	deaf     int      // number of joins until its kubelet works
-	keys     []string // accepted keys, as lines of authorized_keys
-	ignores  string   // the key of them that its OpenSSH rejects
+	state         string // at its last step
+	off           bool   // no power
+	kubeletSilent bool   // by the API server; its pods run, and SSH works
+	sick          string // why a service other than the kubelet does not work
+	pending       string // why Windows needs a restart; empty if it does not
+	bootID        int
+	backAt        time.Time // when its restart ends
+	cluster       string    // that it has joined
+	version       string    // that runs on it
+	staged        bool
+	offered       []wicdapi.Content // of the last transfer
+	joinedAt      time.Time
+	joins         int      // number of joins
+	left          int      // number of leaves
+	deaf          int      // number of joins until its kubelet works
+	keys          []string // accepted keys, as lines of authorized_keys
+	ignores       string   // the key of them that its OpenSSH rejects
 	// signingKey is the key that its last join provided.
 	signingKey string
 	// ofCloud means that a cloud initializes its node.
@@ -297,7 +297,7 @@ func (h *storyHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	}
 	h.cluster, h.version, h.others = r.Cluster, r.Desired.Version, false
 	if h.signingKey != "" && h.signingKey != r.Desired.SigningKey {
-		h.story.record("%s is told another signing key", h.name)
+		h.story.record("%s gets another signing key", h.name)
 	}
 	h.signingKey = r.Desired.SigningKey
 	h.joinedAt, h.joins = time.Now(), h.joins+1

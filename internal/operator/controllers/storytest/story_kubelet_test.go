@@ -24,7 +24,7 @@ import (
 func (h *storyHost) goOn() {
 	s := h.story
 	h.windows.goOn(h, h.startAgain)
-	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.unheard, h.sick, h.pending, h.hasLooked(), h.version, s.cache.settings)
+	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.kubeletSilent, h.sick, h.pending, h.hasLooked(), h.version, s.cache.settings)
 	if state == h.state && h.goesTo == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
 		return // nothing has changed
 	}
@@ -32,7 +32,7 @@ func (h *storyHost) goOn() {
 	var node corev1.Node
 	err := s.client.Get(s.ctx, types.NamespacedName{Name: h.name}, &node)
 	if apierrors.IsNotFound(err) {
-		if h.serves() && !h.unheard && time.Since(h.joinedAt) >= 10*time.Second {
+		if h.serves() && !h.kubeletSilent && time.Since(h.joinedAt) >= 10*time.Second {
 			h.register()
 		}
 		return
@@ -70,7 +70,7 @@ func (h *storyHost) register() {
 
 // report updates the Node as the kubelet, WICD and the node lifecycle controller do.
 func (h *storyHost) report(node *corev1.Node) {
-	if !h.serves() || h.unheard {
+	if !h.serves() || h.kubeletSilent {
 		controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionUnknown, "no heartbeat")
 		return
 	}
@@ -153,7 +153,7 @@ func (h *storyHost) follow(node *corev1.Node) {
 	for _, key := range keys {
 		if !slices.Contains(h.keys, key) {
 			h.keys = append(h.keys, key)
-			h.story.record("%s lets in another key", h.name)
+			h.story.record("%s authorizes another key", h.name)
 		}
 	}
 	if h.isProven(node, keys) {
@@ -185,7 +185,7 @@ func (h *storyHost) isProven(node *corev1.Node, keys []string) bool {
 // arrive ends an update, with the new version or a rollback.
 func (h *storyHost) arrive(node *corev1.Node) {
 	if h.goesTo == h.refuses {
-		h.story.record("%s went to %s in vain", h.name, h.goesTo)
+		h.story.record("%s failed to upgrade to %s", h.name, h.goesTo)
 		h.refused, h.goesTo = h.goesTo, ""
 		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionFalse, "service kubelet does not start: flag provided but not defined")
 		return

@@ -100,9 +100,9 @@ type story struct {
 	refuses error
 	// quirks is the seed of the quirks of its hosts' Windows.
 	quirks uint64
-	// heard is called for each event and reports whether to add it to the story; nil for all.
-	heard   func(about client.Object, reason, action, text string) bool
-	reasons map[string]bool
+	// filterEvent is called for each event and reports whether to add it to the story; nil for all.
+	filterEvent func(about client.Object, reason, action, text string) bool
+	reasons     map[string]bool
 }
 
 // tell runs a story twice in simulated time: with hosts without quirks, to compare it with its golden file, and with quirks, where only the story's

@@ -72,8 +72,8 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, fmt.Errorf("listing WindowsInstances: %w", err)
 	}
 	want := decide(list.Items)
-	if left := checkInterval - time.Since(c.writtenAt); want == c.written && left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil // instances change much more often than the condition
+	if remaining := checkInterval - time.Since(c.writtenAt); want == c.written && remaining > 0 {
+		return reconcile.Result{RequeueAfter: remaining}, nil // instances change much more often than the condition
 	}
 	err := c.write(ctx, want)
 	switch {
