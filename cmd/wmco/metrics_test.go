@@ -285,7 +285,7 @@ func TestChangedCertificateIsReloaded(t *testing.T) {
 			return leaf.VerifyHostname(name) == nil
 		}
 		if !serves("localhost") {
-			t.Error("without a Secret, there is no certificate")
+			t.Error("no certificate without a Secret")
 		}
 		writeCertificate(t, dir, "first")
 		if !serves("first") {

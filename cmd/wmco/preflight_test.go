@@ -100,7 +100,7 @@ func TestTerminationMessageIsOneLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "termination-log")
 	writeTerminationMessage(path, errors.New("outside a pod"))
 	if _, err := os.Stat(path); err == nil {
-		t.Error("the file was created; outside a pod there is none")
+		t.Error("the file was created outside a pod")
 	}
 	if err := os.WriteFile(path, []byte(strings.Repeat("former ", 100)), 0o600); err != nil {
 		t.Fatal(err)

@@ -143,7 +143,7 @@ func TestCausesOfFailures(t *testing.T) {
 			}
 			if test.reason == "" {
 				if len(f.Problems) > 0 {
-					t.Errorf("there are problems: %+v", f.Problems)
+					t.Errorf("unexpected problems: %+v", f.Problems)
 				}
 				return
 			}

@@ -30,7 +30,7 @@ func TestReportedPullsAreClassified(t *testing.T) {
 			t.Errorf("%s (%s): the cause is %s, want %s", p.input, p.link, got, p.want)
 		}
 		if a, known := advice.All()[got]; !known || a.Remedy == "" || a.Page == "" {
-			t.Errorf("%s (%s): there is no advice for %s", p.input, p.link, got)
+			t.Errorf("%s (%s): no advice for %s", p.input, p.link, got)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestRandomPods(t *testing.T) {
 		}
 		before, after := podrulestest.HasNode(t, own), podrulestest.HasNode(t, assigned)
 		if before && !after {
-			t.Errorf("seed %d: no node matches the pod any more: %v\n%+v", seed, assigned.Spec.NodeSelector, pod.Spec)
+			t.Errorf("seed %d: the pod no longer matches any node: %v\n%+v", seed, assigned.Spec.NodeSelector, pod.Spec)
 		}
 		switch {
 		case assigned.Spec.RuntimeClassName == nil:

@@ -37,7 +37,7 @@ func TestRulesCoverKubernetesValidation(t *testing.T) {
 	}
 	for _, refusal := range known {
 		if !used[refusal] {
-			t.Errorf("no version has this any more, remove it from %s: %s", upstreamTable, refusal)
+			t.Errorf("no version has this, so remove it from %s: %s", upstreamTable, refusal)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func readUpstreamTable(t *testing.T) (refusals []string) {
 		}
 		for _, name := range strings.Split(fields[2], ", ") {
 			if !slices.Contains(paths, name) {
-				t.Errorf("%s: there is no rule %s", upstreamTable, name)
+				t.Errorf("%s: no rule %s", upstreamTable, name)
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func TestReservedAddresses(t *testing.T) {
 		}
 	}
 	if got := (Cluster{}).Refuse(netip.Addr{}); got == "" {
-		t.Error("no address at all is one that a host can have")
+		t.Error("the invalid address is accepted for a host")
 	}
 }
 

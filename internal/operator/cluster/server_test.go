@@ -24,7 +24,7 @@ func TestLoopbackServerAddressIsSkipped(t *testing.T) {
 		}
 		_, err = read(t, v1alpha1.WindowsConfigSpec{}, clusterInfo(server), endpoints())
 		if err == nil || !strings.Contains(err.Error(), server) || !strings.Contains(err.Error(), "spec.cluster.apiServer") {
-			t.Errorf("cluster-info has %s, and there is no other source: error %v", server, err)
+			t.Errorf("cluster-info has %s without another source: error %v", server, err)
 		}
 		if got, err := ParseServer(server); err == nil || !strings.Contains(err.Error(), "loopback") {
 			t.Errorf("spec.cluster.apiServer is %s: got server %q, %v", server, got, err)

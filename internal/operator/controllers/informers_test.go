@@ -232,7 +232,7 @@ func TestTenantsShareMemoryLimit(t *testing.T) {
 				t.Errorf("30,000 objects of one owner take %d MiB, %d are cut", size>>20, cut)
 			}
 			if kept, _ := i.Transform(one("honest", "1")); kube.IsCut(kept.(client.Object)) {
-				t.Error("there is no room left for others")
+				t.Error("other objects have no room left")
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func TestWatchFollowsRequestedKind(t *testing.T) {
 		{OptionalKind{}, errors.New("the API server is away"), true, nil},
 		{kind("a", "2"), nil, false, []string{"lost a", "watch a2"}},
 		{kind("b", ""), nil, false, []string{"lost a2", "watch b"}},
-		{OptionalKind{}, fmt.Errorf("wrapped: %w", &Unwanted{Message: "nobody asks"}), true, []string{"lost b"}},
+		{OptionalKind{}, fmt.Errorf("wrapped: %w", &Unwanted{Message: "not configured"}), true, []string{"lost b"}},
 		{OptionalKind{}, &Unwanted{}, true, nil},
 		{kind("closed", ""), nil, true, nil},
 		{kind("b", ""), nil, false, []string{"watch b"}},

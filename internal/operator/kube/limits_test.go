@@ -37,7 +37,7 @@ func TestSlotsLimitConcurrentJoins(t *testing.T) {
 		t.Fatal("the second place is taken, or still free")
 	}
 	if _, ok := s.Take(2); ok {
-		t.Error("there is a third of two places")
+		t.Error("a third place of two was granted")
 	}
 	if _, ok := s.Take(3); !ok {
 		t.Error("a raised limit frees no slot")

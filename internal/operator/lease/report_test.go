@@ -102,7 +102,7 @@ func TestLeaderRemovesStaleCondition(t *testing.T) {
 	report := &Report{Lock: l, Reader: c, Writer: c}
 	report.write(t.Context(), "b")
 	if condition(t, c) == "" {
-		t.Fatal("there is no condition")
+		t.Fatal("missing condition")
 	}
 	if err := attempt(t.Context(), l); err != nil {
 		t.Fatal(err)

@@ -168,7 +168,7 @@ func TestFirewallRuleAllowsOnlySSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(text, "New-NetFirewallRule"); n != 1 || strings.Contains(text, "EdgeTraversalPolicy Allow") || strings.Contains(text, "'Allow'") {
-		t.Errorf("the script makes %d rules, or lets tunnels in", n)
+		t.Errorf("the script creates %d rules, or allows tunnels", n)
 	}
 	if n := strings.Count(function(t, "Open-Firewall"), "-EdgeTraversalPolicy Block"); n != 2 {
 		t.Errorf("edge traversal is blocked %d times, want once each for a new and an existing rule", n)

@@ -77,7 +77,7 @@ func TestHostPoliciesAreAppliedToEmptyCluster(t *testing.T) {
 			t.Errorf("without limits, the operator is limited: %v (%v), and the condition is %+v", limited, err, missing)
 		}
 		if n := len(recorder.Events); n != 24 || !strings.HasPrefix(recorder.Events[0], "Normal PolicyApplied") {
-			t.Errorf("there are %d events: %q", n, recorder.Events)
+			t.Errorf("got %d events: %q", n, recorder.Events)
 		}
 	})
 }
@@ -162,6 +162,6 @@ func TestUnappliedPolicyIsReported(t *testing.T) {
 	}
 	mustReconcile(t, p)
 	if n := len(recorder.Events); n != 24 || slices.ContainsFunc(recorder.Events, func(e string) bool { return !strings.HasPrefix(e, "Warning PoliciesAltered") }) {
-		t.Errorf("there are %d events, want one for each object: %q", n, recorder.Events)
+		t.Errorf("got %d events, want one for each object: %q", n, recorder.Events)
 	}
 }

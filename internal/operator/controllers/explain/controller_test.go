@@ -267,7 +267,7 @@ func TestFiveThousandFailingPods(t *testing.T) {
 			}
 		}
 		if len(p.events.Events) != len(pods) {
-			t.Errorf("there are %d events", len(p.events.Events))
+			t.Errorf("got %d events", len(p.events.Events))
 		}
 		for image, times := range requested {
 			if times != 1 {

@@ -176,7 +176,7 @@ func TestForeignConfigMapIsNotRestored(t *testing.T) {
 	server := &refusing{creates: []error{errors.New("no")}}
 	onRefusing(c, server)
 	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err == nil {
-		t.Error("there is no error")
+		t.Error("got no error")
 	}
 	if err := c.Live.Get(t.Context(), client.ObjectKeyFromObject(forged), &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the forged one is there (%v)", err)

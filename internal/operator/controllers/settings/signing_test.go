@@ -34,7 +34,7 @@ func expectNotAdopted(t *testing.T, c *Controller, before *corev1.ConfigMap) {
 	}
 	var got corev1.ConfigMap
 	if err := c.Live.Get(t.Context(), client.ObjectKeyFromObject(before), &got); err != nil || !maps.Equal(got.Data, before.Data) {
-		t.Errorf("ConfigMap %s, which is not ours, was written anew (%v)", before.Name, err)
+		t.Errorf("foreign ConfigMap %s was rewritten (%v)", before.Name, err)
 	}
 }
 

@@ -100,7 +100,7 @@ func TestVersionOrderIsReused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := store.OrderVersion(t.Context(), node, "1"); err == nil {
-			t.Error("without a key, there is an order")
+			t.Error("got an order without a key")
 		}
 		if err := c.Create(t.Context(), controllertest.SigningSecret(t, 2)); err != nil {
 			t.Fatal(err)

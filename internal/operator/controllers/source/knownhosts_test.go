@@ -58,7 +58,7 @@ func TestEntriesGetKnownHostKeys(t *testing.T) {
 			}
 		}
 		if w.writes = 0; len(w.instances()) != len(want) {
-			t.Errorf("there are %d instances, want %d", len(w.instances()), len(want))
+			t.Errorf("got %d instances, want %d", len(w.instances()), len(want))
 		}
 		if w.pass(); w.writes != 0 {
 			t.Errorf("%d writes, although nothing has changed", w.writes)

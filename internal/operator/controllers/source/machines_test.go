@@ -44,7 +44,7 @@ func TestUnreadyMachinesAreNotReported(t *testing.T) {
 	w.expect("bare Machine 10.0.0.1")
 	for _, e := range w.Events {
 		if strings.HasPrefix(e, "Warning") {
-			t.Errorf("there is a warning: %s", e)
+			t.Errorf("unexpected warning: %s", e)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestUserChangesToInstanceAreKept(t *testing.T) {
 	w := newSources(t, aMachine("machine", "win-a", "10.0.0.1"), i)
 	w.pass()
 	if w.writes > 0 {
-		t.Errorf("there are %d writes", w.writes)
+		t.Errorf("got %d writes", w.writes)
 	}
 }
 
@@ -323,7 +323,7 @@ func TestMachineMovedToOtherAPIKeepsInstance(t *testing.T) {
 	w.expect("win-a ClusterAPI 10.0.0.1")
 	for _, e := range w.Events {
 		if strings.HasPrefix(e, "Warning") || strings.Contains(e, "removed") {
-			t.Errorf("there is an event %s", e)
+			t.Errorf("unexpected event %s", e)
 		}
 	}
 	// A mirror that is not paused yet requests nothing while the other one is authoritative.

@@ -276,7 +276,7 @@ func (w *sources) expectEvent(words ...string) {
 func (w *sources) expectNoEvent() {
 	w.t.Helper()
 	if len(w.Events) > 0 {
-		w.t.Errorf("there are events:\n%s", strings.Join(w.Events, "\n"))
+		w.t.Errorf("unexpected events:\n%s", strings.Join(w.Events, "\n"))
 	}
 }
 
