@@ -69,10 +69,10 @@ func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.In
 		}
 		if next := instance.Status.Plan; next != nil && !p.upgrade {
 			if next.Action == v1alpha1.ActionReplace {
-				h.Replace = next.Message
+				h.ReplaceReason = next.Message
 			}
 			if next.WaitsFor == api.ReasonVersionSkewUnsupported {
-				f.Policy.Unfit = next.Message
+				f.Policy.VersionFault = next.Message
 			}
 		}
 		f.Hosts = append(f.Hosts, h)

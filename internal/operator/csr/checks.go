@@ -235,8 +235,8 @@ func renewalWithoutNode(c candidate) string {
 	return ""
 }
 
-// unguarded is for the identities of WICD and the cloud-node-manager: RBAC lets them change Nodes, and admission policies restrict that to their own.
-func unguarded(c candidate) string {
+// checkPolicies is for the identities of WICD and the cloud-node-manager: RBAC lets them change Nodes, and admission policies restrict that to their own.
+func checkPolicies(c candidate) string {
 	if c.known.PoliciesFault == "" {
 		return ""
 	}

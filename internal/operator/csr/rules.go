@@ -111,7 +111,7 @@ func wicdClientRules() []rule {
 		{"InstanceLeaving", instanceLeaving},
 		{"NodeMissing", renewalWithoutNode},
 		{"ExpirationTooLong", expirationBeyond(maxWICDLifetime)},
-		{"PolicyMissing", unguarded},
+		{"PolicyMissing", checkPolicies},
 	}...)
 }
 
@@ -126,6 +126,6 @@ func nodeManagerRules() []rule {
 		{"NodeNameTaken", nodeNameTaken},
 		{"NodeMissing", nodeMissing},
 		{"ExpirationTooLong", expirationBeyond(maxWICDLifetime)},
-		{"PolicyMissing", unguarded},
+		{"PolicyMissing", checkPolicies},
 	}...)
 }

@@ -54,10 +54,10 @@ type Seen struct {
 	SettingsSince time.Time
 	// AllPaused is WindowsConfig's rollout.paused.
 	AllPaused bool
-	// Unfit explains why no host may become a node of Version; empty if hosts may.
-	Unfit string
-	// Unguarded describes a problem with the admission policies that restrict hosts; empty if they are in force.
-	Unguarded string
+	// VersionFault explains why no host may become a node of Version; empty if hosts may.
+	VersionFault string
+	// PoliciesFault describes a problem with the admission policies that restrict hosts; empty if they are in force.
+	PoliciesFault string
 	// KeyFault describes a problem with the SSH key; nil if there is none.
 	KeyFault *Stall
 	// NotBefore is the earliest time of a retry after a failure; zero means now.
@@ -110,17 +110,17 @@ func (p *Paused) Error() string { return "paused by " + p.By }
 // Next decides what happens to an instance: the first check that returns true wins.
 func Next(s Seen) Decision {
 	checks := []func(Seen) (Decision, bool){
-		leaving,         // the instance is being deleted
-		inConflict,      // another machine registered a Node of its name
-		otherVersion,    // its node has another version, and is upgraded by the plan
-		alreadyJoined,   // the host has joined, and its Node exists or still has time to register
-		previousVersion, // it registers with its old version, or waits for the plan to move it to this one
-		paused,          // the user has paused it
-		unguarded,       // the policies that restrict its identities are not in force
-		unfit,           // its kubelet is not compatible with the API server
-		keyUnusable,     // without a key, the operator cannot log in
-		backingOff,      // it failed recently
-		noSlot,          // enough others are joining
+		leaving,            // the instance is being deleted
+		inConflict,         // another machine registered a Node of its name
+		otherVersion,       // its node has another version, and is upgraded by the plan
+		alreadyJoined,      // the host has joined, and its Node exists or still has time to register
+		previousVersion,    // it registers with its old version, or waits for the plan to move it to this one
+		paused,             // the user has paused it
+		policiesAltered,    // the policies that restrict its identities are not in force
+		unsupportedVersion, // its kubelet is not compatible with the API server
+		keyUnusable,        // without a key, the operator cannot log in
+		backingOff,         // it failed recently
+		noSlot,             // enough others are joining
 	}
 	for _, check := range checks {
 		if d, decided := check(s); decided {
@@ -316,28 +316,28 @@ func paused(s Seen) (Decision, bool) {
 	return Decision{}, false
 }
 
-// unguardedPoll is how often the policies are checked again.
-const unguardedPoll = 30 * time.Second
+// policiesPoll is how often the policies are checked again.
+const policiesPoll = 30 * time.Second
 
-// unguarded blocks joins and repairs while the admission policies are not in force.
-func unguarded(s Seen) (Decision, bool) {
-	return Decision{Action: Requeue, After: unguardedPoll, Err: Unguarded(s.Unguarded)}, s.Unguarded != ""
+// policiesAltered blocks joins and repairs while the admission policies are not in force.
+func policiesAltered(s Seen) (Decision, bool) {
+	return Decision{Action: Requeue, After: policiesPoll, Err: PoliciesAltered(s.PoliciesFault)}, s.PoliciesFault != ""
 }
 
-// Unguarded returns the Stall of a host that waits for the admission policies.
-func Unguarded(finding string) *Stall {
+// PoliciesAltered returns the Stall of a host that waits for the admission policies.
+func PoliciesAltered(finding string) *Stall {
 	return &Stall{Reason: api.ReasonPoliciesAltered, Message: finding}
 }
 
-// unfitPoll is how often the version is checked again: the API server may have been upgraded.
-const unfitPoll = 5 * time.Minute
+// versionPoll is how often the version is checked again: the API server may have been upgraded.
+const versionPoll = 5 * time.Minute
 
-// unfit blocks new nodes. An existing node is repaired with the version it has.
-func unfit(s Seen) (Decision, bool) {
-	if s.Unfit == "" || s.Node != nil {
+// unsupportedVersion blocks new nodes. An existing node is repaired with the version it has.
+func unsupportedVersion(s Seen) (Decision, bool) {
+	if s.VersionFault == "" || s.Node != nil {
 		return Decision{}, false
 	}
-	return Decision{Action: Requeue, After: unfitPoll, Err: &Stall{Reason: api.ReasonVersionSkewUnsupported, Message: s.Unfit}}, true
+	return Decision{Action: Requeue, After: versionPoll, Err: &Stall{Reason: api.ReasonVersionSkewUnsupported, Message: s.VersionFault}}, true
 }
 
 func keyUnusable(s Seen) (Decision, bool) {

@@ -40,7 +40,7 @@ func inputs() [][]choice {
 			{"no version yet", node("", "True", time.Hour)}, {"another version", node(other, "True", time.Hour)}, {"another version, silent", node(other, "Unknown", time.Hour)}},
 		{{"", nothing}, {"paused", func(s *join.Seen) { s.Instance.Spec.Paused = true }}, {"all paused", func(s *join.Seen) { s.AllPaused = true }}},
 		{{"", nothing}, {"deleted", func(s *join.Seen) { s.Instance.DeletionTimestamp = &metav1.Time{Time: noon()} }}},
-		{{"", nothing}, {"policies altered", func(s *join.Seen) { s.Unguarded = "x" }}, {"unfit", func(s *join.Seen) { s.Unfit = "x" }},
+		{{"", nothing}, {"policies altered", func(s *join.Seen) { s.PoliciesFault = "x" }}, {"version fault", func(s *join.Seen) { s.VersionFault = "x" }},
 			{"no key", func(s *join.Seen) { s.KeyFault = &join.Stall{Reason: api.ReasonPrivateKeyMissing} }}},
 		{{"", nothing}, {"fleet silent", func(s *join.Seen) { s.FleetSilent = true }}},
 		{{"", nothing}, {"backs off", func(s *join.Seen) { s.NotBefore = noon().Add(time.Second) }}, {"no slot", func(s *join.Seen) { s.SlotFree = false }}},
@@ -94,13 +94,13 @@ func joinRulesBroken(in map[string]bool, d join.Decision) (broken []string) {
 	if joins && in["configured"] && in["silent for an hour"] && (in["fleet silent"] || in["repaired in vain"]) {
 		broken = append(broken, "repaired although it would not help")
 	}
-	if joins && in["unfit"] && in["no Node"] {
+	if joins && in["version fault"] && in["no Node"] {
 		broken = append(broken, "a node of a version that does not go with the API server")
 	}
 	if d.Action == join.Requeue && d.After <= 0 {
 		broken = append(broken, fmt.Sprintf("looks again in %s", d.After))
 	}
-	nothingHolds := !in["paused"] && !in["all paused"] && !in["deleted"] && !in["policies altered"] && !in["unfit"] && !in["no key"] && !in["backs off"] && !in["no slot"]
+	nothingHolds := !in["paused"] && !in["all paused"] && !in["deleted"] && !in["policies altered"] && !in["version fault"] && !in["no key"] && !in["backs off"] && !in["no slot"]
 	if nothingHolds && !joins && in["never configured"] && in["no Node"] {
 		broken = append(broken, "a host that was announced does not join")
 	}

@@ -28,7 +28,7 @@ func newBudget(f Fleet) *budget {
 		if h.isOutOfService() || h.holdsPlace() || h.failedSoon(f.Policy.Version) { // or soon will be
 			b.out++
 		}
-		if h.holdsPlace() || h.Settles.After(f.Now) {
+		if h.holdsPlace() || h.SettlesAt.After(f.Now) {
 			b.acting++
 		}
 	}
@@ -68,7 +68,7 @@ func limit(most intstr.IntOrString, nodes int) int {
 // run, and a broken node may serve again.
 func (b *budget) allows(h *Host) bool {
 	others := b.acting
-	if h.Settles.After(b.now) {
+	if h.SettlesAt.After(b.now) {
 		others--
 	}
 	return others < b.max && (h.Node.isOutOfService() || b.out < b.max)
@@ -78,7 +78,7 @@ func (b *budget) reserve(h *Host) {
 	if h.holdsPlace() {
 		return // already counted
 	}
-	if !h.Settles.After(b.now) {
+	if !h.SettlesAt.After(b.now) {
 		b.acting++
 	}
 	if !h.Node.isOutOfService() {

@@ -47,8 +47,8 @@ func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 		n.requestToken = h.UnderWay.RequestToken
 	case h.AdoptionPending:
 		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its WindowsInstance was created"
-	case h.Replace != "":
-		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.Replace
+	case h.ReplaceReason != "":
+		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.ReplaceReason
 	case h.Node == nil && h.Former: // it registers, or joins again as planned
 		n.action, n.why = v1alpha1.ActionJoin, "the host has another version, and its Node does not exist"
 	case !h.Joined:

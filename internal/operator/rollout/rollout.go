@@ -28,9 +28,9 @@ type Fleet struct {
 
 // Policy is what the user allows, and the version that hosts should have.
 type Policy struct {
-	// Version is the version that nodes should have. Unfit explains why no node may go to it; empty if nodes may.
-	Version string
-	Unfit   string
+	// Version is the version that nodes should have. VersionFault explains why no node may go to it; empty if nodes may.
+	Version      string
+	VersionFault string
 	// Kubelet is the kubelet version of Version, for example v1.34.4; empty if unknown.
 	Kubelet string
 	// Unpublished means that the settings of the version are not published yet; until then, the disruption of an upgrade is unknown.
@@ -65,8 +65,8 @@ type Host struct {
 	Leaving, Released, Paused, Joined bool
 	// AdoptionPending means that another program configured the node, which must be drained before it joins.
 	AdoptionPending bool
-	// Replace is the reason for replacing the host's Machine; empty if there is none.
-	Replace string
+	// ReplaceReason is the reason for replacing the host's Machine; empty if there is none.
+	ReplaceReason string
 	// Staged means that the version's content is on the host. Disruption is the disruption of the upgrade.
 	Staged     bool
 	Disruption v1alpha1.PlanDisruption
@@ -75,9 +75,9 @@ type Host struct {
 	Arrived bool
 	// Former means that it reached another version than the policy's, and not the policy's since.
 	Former bool
-	// Settles is the end of the time in which the pods of the last drain can start elsewhere; zero if there is none. The host keeps its place in the
+	// SettlesAt is the end of the time in which the pods of the last drain can start elsewhere; zero if there is none. The host keeps its place in the
 	// budget until then.
-	Settles time.Time
+	SettlesAt time.Time
 	// MissingSince is when the host's Node disappeared; zero if it exists or never did.
 	MissingSince time.Time
 	// LastReboot is the last restart that Windows required.
@@ -153,7 +153,7 @@ func (p *planner) place(n need) {
 	next.InProgress = n.host.UnderWay != nil
 	next.Broken = n.host.Node != nil && n.host.Node.Broken(p.Now)
 	checks := []func(need) (reason, message string){
-		p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.coolingDown, p.fleetSilent, p.mayRecover, p.canary, p.window, p.outOfBudget,
+		p.paused, p.failed, p.unsupportedVersion, p.unpublished, p.stop, p.coolingDown, p.fleetSilent, p.mayRecover, p.canary, p.window, p.outOfBudget,
 	}
 	if n.isUnderWay() {
 		checks = nil
@@ -205,9 +205,9 @@ func Failed(f *v1alpha1.Failure, action v1alpha1.PlanAction, requested, version 
 	return f != nil && f.Action == action && requested == "" && (action != v1alpha1.ActionUpgrade || f.Version == version)
 }
 
-func (p *planner) unfit(n need) (reason, message string) {
-	if p.Policy.Unfit != "" && (n.changesVersion() || n.action == v1alpha1.ActionStage) {
-		return api.ReasonVersionSkewUnsupported, p.Policy.Unfit
+func (p *planner) unsupportedVersion(n need) (reason, message string) {
+	if p.Policy.VersionFault != "" && (n.changesVersion() || n.action == v1alpha1.ActionStage) {
+		return api.ReasonVersionSkewUnsupported, p.Policy.VersionFault
 	}
 	return "", ""
 }
@@ -263,8 +263,8 @@ func (p *planner) outOfBudget(n need) (reason, message string) {
 		return "", ""
 	}
 	for i := range p.Hosts {
-		if h := &p.Hosts[i]; h.Settles.After(p.Now) {
-			p.decideAgainAt(h.Settles)
+		if h := &p.Hosts[i]; h.SettlesAt.After(p.Now) {
+			p.decideAgainAt(h.SettlesAt)
 		}
 	}
 	return api.ReasonBudget, p.budget.String()

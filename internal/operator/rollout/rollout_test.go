@@ -53,7 +53,7 @@ func released(h *rollout.Host)      { h.Released = true }
 func sick(h *rollout.Host) {
 	h.Node.Unhealthy, h.Node.SickSince = "kube-proxy dies", noon().Add(-5*time.Minute)
 }
-func recentlyDrained(h *rollout.Host) { h.Settles = noon().Add(time.Minute) }
+func recentlyDrained(h *rollout.Host) { h.SettlesAt = noon().Add(time.Minute) }
 func arrived(h *rollout.Host)         { h.Arrived, h.Node, h.MissingSince = true, nil, noon().Add(-time.Hour) }
 func cordoned(h *rollout.Host)        { h.Node.Unschedulable = true }
 func leaving(h *rollout.Host)         { h.Leaving = true }
@@ -119,8 +119,8 @@ func TestDecide(t *testing.T) {
 	reboots.Reboots = true
 	allPaused := allow(1)
 	allPaused.Paused = true
-	unfit := allow(1)
-	unfit.Unfit = "kubelet v1.37.0 is newer than the API server"
+	unsupportedVersion := allow(1)
+	unsupportedVersion.VersionFault = "kubelet v1.37.0 is newer than the API server"
 	unpublished := allow(2)
 	unpublished.Unpublished = true
 	percent := func(text string) rollout.Policy {
@@ -188,11 +188,11 @@ func TestDecide(t *testing.T) {
 		{"requested reboot with unchanged causes", reboots, hosts(1, upToDate, pending, askReboot, func(h *rollout.Host) {
 			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows Update"}
 		}), nil, "win-00:Reboot"},
-		{"Machines are replaced within the budget", allow(1), hosts(2, upToDate, func(h *rollout.Host) { h.Replace = "it knows no key" }), nil, "win-00:Replace win-01:Replace?Budget"},
+		{"Machines are replaced within the budget", allow(1), hosts(2, upToDate, func(h *rollout.Host) { h.ReplaceReason = "it knows no key" }), nil, "win-00:Replace win-01:Replace?Budget"},
 		{"fleet is paused", allPaused, hosts(1), nil, "win-00:Upgrade?Paused"},
 		{"host is paused", allow(1), named(host("", paused), host("")), nil, "win-00:Upgrade?Paused win-01:Upgrade"},
 		{"upgrade under way continues while the fleet is paused", allPaused, hosts(1, underWay), nil, "win-00:Upgrade"},
-		{"version skew with the API server is unsupported", unfit, hosts(1), nil, "win-00:Upgrade?VersionSkewUnsupported"},
+		{"version skew with the API server is unsupported", unsupportedVersion, hosts(1), nil, "win-00:Upgrade?VersionSkewUnsupported"},
 		{"version is not published yet", unpublished, named(host(""), host("", unstaged), host("", underWay)), nil,
 			"win-00:Upgrade?Unpublished win-01:Stage win-02:Upgrade"},
 		{"recently upgraded node waits for the cooldown", allow(1), named(host("", recently), host("")), nil, "win-00:Upgrade?UpgradeCooldown win-01:Upgrade"},

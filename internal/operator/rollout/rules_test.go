@@ -42,7 +42,7 @@ func needStates() []state {
 		{"Windows' reboot", func(h *rollout.Host) { upToDate(h); pending(h) }},
 		{"leave", leaving},
 		{"leave as it is", func(h *rollout.Host) { leaving(h); released(h) }},
-		{"replacement", func(h *rollout.Host) { upToDate(h); h.Replace = "it knows no key" }},
+		{"replacement", func(h *rollout.Host) { upToDate(h); h.ReplaceReason = "it knows no key" }},
 		{"adoption", takenOver},
 	}
 }
@@ -134,7 +134,7 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 		if h.Node != nil && (!serves || planned && next.Begin && takes) {
 			out++
 		}
-		if h.Node != nil && (planned && next.Begin && takes || h.Settles.After(f.Now)) {
+		if h.Node != nil && (planned && next.Begin && takes || h.SettlesAt.After(f.Now)) {
 			acting++
 		}
 		if next.Action == v1alpha1.ActionUpgrade && next.Begin && h.Node != nil && h.Node.Version != wanted {

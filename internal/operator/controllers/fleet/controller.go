@@ -169,7 +169,7 @@ func (f *Controller) gather(ctx context.Context) (fleetSeen, error) {
 	current, finding := f.Releases.Current()
 	version := current.Version
 	s.Policy = rollout.PolicyOf(s.config.Spec.Rollout, version)
-	s.Policy.Unfit, s.Policy.Kubelet = finding, current.Kubelet
+	s.Policy.VersionFault, s.Policy.Kubelet = finding, current.Kubelet
 	got, err := f.Store.Cached(ctx, version)
 	if client.IgnoreNotFound(err) != nil {
 		return s, err
@@ -195,13 +195,13 @@ func (f *Controller) gather(ctx context.Context) (fleetSeen, error) {
 		if h.Node != nil {
 			delete(nodes, instance.Status.Hostname)
 		}
-		h.Settles = rollout.SettlesUntil(instance.Status.DrainedAt, s.config.Spec.Rollout.Drain.Settle)
+		h.SettlesAt = rollout.SettlesUntil(instance.Status.DrainedAt, s.config.Spec.Rollout.Drain.Settle)
 		h.Arrived, h.Former = ContentOf(instance, current.Content.Digest)
 		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(current.Content.Digest)
 		if h.Node != nil && h.Node.Version != version && !s.Policy.Unpublished {
 			h.Disruption = f.costs.of(ctx, f.Store, h.Node.Version, got)
 		}
-		h.Replace = ReplaceReason(instance, s.config.Spec.Rollout.Machines)
+		h.ReplaceReason = ReplaceReason(instance, s.config.Spec.Rollout.Machines)
 		h.Granted = f.grantOf(id)
 		s.Hosts = append(s.Hosts, h)
 	}

@@ -253,7 +253,7 @@ func (a *attempt) Token(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w: %w", join.ErrCluster, err)
 	}
 	if finding != "" {
-		return "", join.Unguarded(finding)
+		return "", join.PoliciesAltered(finding)
 	}
 	if err := a.checkClaims(ctx); err != nil {
 		return "", err

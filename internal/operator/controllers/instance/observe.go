@@ -61,12 +61,12 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 		hash, _ := c.proven.Load(name)
 		v.keyProven = hash == sshkey.Hash(v.key)
 	}
-	v.release, v.Unfit = c.Releases.Current()
+	v.release, v.VersionFault = c.Releases.Current()
 	v.Version = v.release.Version
 	if cm, err := c.Store.Cached(ctx, v.Version); err == nil {
 		v.Settings, v.SettingsSince = cm.Annotations[api.AnnotationSettings], cm.CreationTimestamp.Time
 	}
-	v.Unguarded = c.Policies.Finding()
+	v.PoliciesFault = c.Policies.Finding()
 	v.AllPaused = v.config.Rollout.Paused
 	v.SlotFree = c.Slots.Free(joins(v.config))
 	v.NotBefore = c.notBefore(v.Instance)
