@@ -114,7 +114,7 @@ func Decide(req *certificatesv1.CertificateSigningRequest, known Known) Decision
 		return Decision{}
 	}
 	for _, r := range rules(req.Spec.SignerName, c.commonName) {
-		if fault := r.broken(c); fault != "" {
+		if fault := r.violation(c); fault != "" {
 			message := fmt.Sprintf("certificate request %s: %s", req.Name, fault)
 			return Decision{Verdict: Refuse, Rule: r.name, Message: truncate.Text(message, truncate.Note), Instance: c.instance()}
 		}

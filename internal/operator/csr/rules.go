@@ -28,8 +28,8 @@ const (
 // rule is one requirement for requests. Its name is stable: events contain it, and users look it up.
 type rule struct {
 	name string
-	// broken describes the violation (field, value, what is allowed); "" if there is none.
-	broken func(candidate) string
+	// violation describes the violation (field, value, what is allowed); "" if there is none.
+	violation func(candidate) string
 }
 
 // rules returns the rules for the kind of certificate that a signer issues for a common name, in the order of evaluation.

@@ -94,7 +94,7 @@ func login(ctx context.Context, c net.Conn, t Target, o Options) (*Host, error) 
 		return nil, dialError(ctx, t, attempt.kind(err), err)
 	}
 	_ = c.SetDeadline(time.Time{})
-	h.key = attempt.shown
+	h.key = attempt.presented
 	if peer, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
 		h.address = peer.Addr().Unmap()
 	}
@@ -118,7 +118,7 @@ func dialError(ctx context.Context, t Target, k Kind, err error) error {
 
 type attempt struct {
 	target         Target
-	shown          ssh.PublicKey // nil until the host has proved that it owns the key
+	presented      ssh.PublicKey // nil until the host has proved that it owns the key
 	authenticating bool          // authentication has started
 }
 
@@ -183,26 +183,26 @@ func withoutSHA1(key ssh.Signer) ssh.Signer {
 	return strong
 }
 
-func (a *attempt) checkHostKey(_ string, _ net.Addr, shown ssh.PublicKey) error {
-	a.shown = shown
+func (a *attempt) checkHostKey(_ string, _ net.Addr, presented ssh.PublicKey) error {
+	a.presented = presented
 	pinned := a.target.HostKey
 	if pinned == nil {
-		return a.checkUnknownHost(shown)
+		return a.checkUnknownHost(presented)
 	}
-	if bytes.Equal(pinned.Marshal(), shown.Marshal()) {
+	if bytes.Equal(pinned.Marshal(), presented.Marshal()) {
 		return nil
 	}
-	return &Error{Kind: HostKeyChanged, Host: hostPort(a.target), HostKey: shown,
-		Err: fmt.Errorf("the host presents key %s, but %s is pinned", describe(shown), describe(pinned))}
+	return &Error{Kind: HostKeyChanged, Host: hostPort(a.target), HostKey: presented,
+		Err: fmt.Errorf("the host presents key %s, but %s is pinned", describe(presented), describe(pinned))}
 }
 
 // checkUnknownHost checks the key of a host without a pinned key: a key that would later be rejected as pinned key must not be trusted at first contact.
-func (a *attempt) checkUnknownHost(shown ssh.PublicKey) error {
-	if weakness := unsuitableHostKey(shown); weakness != "" {
+func (a *attempt) checkUnknownHost(presented ssh.PublicKey) error {
+	if weakness := unsuitableHostKey(presented); weakness != "" {
 		return &Error{Kind: HostKeyUnsuitable, Host: hostPort(a.target), Err: fmt.Errorf("the host key is %s; RSA keys require at least %d bits", weakness, minRSABits)}
 	}
 	if a.target.KnownOnly {
-		return &Error{Kind: HostKeyUnknown, Host: hostPort(a.target), HostKey: shown, Err: fmt.Errorf("the host presents unknown key %s", describe(shown))}
+		return &Error{Kind: HostKeyUnknown, Host: hostPort(a.target), HostKey: presented, Err: fmt.Errorf("the host presents unknown key %s", describe(presented))}
 	}
 	return nil
 }

@@ -284,7 +284,7 @@ func TestHostKeyChangeIsNotBadCredentials(t *testing.T) {
 			_, err := Dial(t.Context(), host.target, Options{})
 			e := expectKind(t, err, HostKeyChanged)
 			if e.HostKey == nil || FormatHostKey(e.HostKey) != FormatHostKey(other.PublicKey()) {
-				t.Errorf("the error carries the key %v, want the one shown", e.HostKey)
+				t.Errorf("the error carries the key %v, want the presented one", e.HostKey)
 			}
 			for _, k := range []ssh.PublicKey{pinned, other.PublicKey()} {
 				if f := ssh.FingerprintSHA256(k); !strings.Contains(err.Error(), f) {

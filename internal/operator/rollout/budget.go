@@ -12,9 +12,9 @@ import (
 // budget counts the nodes that are out of service and those that the operator acts on.
 type budget struct {
 	nodes, max int
-	// out counts nodes that take no new pods, for any reason, or soon will not; acting, those that the operator takes or has taken out of service.
-	out, acting int
-	now         time.Time
+	// outOfService counts nodes that take no new pods, for any reason, or soon will not; acting, those that the operator takes or has taken out of service.
+	outOfService, acting int
+	now                  time.Time
 }
 
 func newBudget(f Fleet) *budget {
@@ -26,7 +26,7 @@ func newBudget(f Fleet) *budget {
 		}
 		b.nodes++
 		if h.isOutOfService() || h.holdsPlace() || h.failedSoon(f.Policy.Version) { // or soon will be
-			b.out++
+			b.outOfService++
 		}
 		if h.holdsPlace() || h.SettlesAt.After(f.Now) {
 			b.acting++
@@ -71,7 +71,7 @@ func (b *budget) allows(h *Host) bool {
 	if h.SettlesAt.After(b.now) {
 		others--
 	}
-	return others < b.max && (h.Node.isOutOfService() || b.out < b.max)
+	return others < b.max && (h.Node.isOutOfService() || b.outOfService < b.max)
 }
 
 func (b *budget) reserve(h *Host) {
@@ -82,7 +82,7 @@ func (b *budget) reserve(h *Host) {
 		b.acting++
 	}
 	if !h.Node.isOutOfService() {
-		b.out++
+		b.outOfService++
 	}
 }
 

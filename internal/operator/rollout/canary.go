@@ -61,7 +61,7 @@ func (p *planner) countDead(h *Host) {
 	switch at := since.Add(nodestate.BrokenAfter); {
 	case since.IsZero():
 	case at.After(p.Now):
-		p.decideAgainAt(at)
+		p.scheduleRecheck(at)
 	default:
 		p.first.dead++
 	}
@@ -94,7 +94,7 @@ func (p *planner) countSick(h *Host) {
 	}
 	at := later(since, h.Since).Add(p.Policy.soak())
 	if at.After(p.Now) {
-		p.decideAgainAt(at)
+		p.scheduleRecheck(at)
 		return
 	}
 	failure := h.Node.Unhealthy
@@ -147,7 +147,7 @@ func (p *planner) canary(n need) (reason, message string) {
 	case p.first.soaked+p.first.tried < c.Count+min(p.first.dead, 1):
 		return "", ""
 	case !p.first.until.IsZero():
-		p.decideAgainAt(p.first.until)
+		p.scheduleRecheck(p.first.until)
 		return api.ReasonCanary, fmt.Sprintf("the canary nodes must work until %s", p.first.until.UTC().Format(time.RFC3339))
 	case len(p.first.idle) > 0:
 		return api.ReasonCanary, "canary nodes are out of service or do not work: " + truncate.List(p.first.idle, maxNamed, ", ")

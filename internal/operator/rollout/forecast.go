@@ -46,8 +46,8 @@ func Forecast(f Fleet, actionDuration time.Duration) (steps []Step, waiting map[
 			f.Now = f.Now.Add(elapsed)
 			f.finish(done)
 			end = f.Now
-		case plan.Again.After(f.Now):
-			f.Now = plan.Again
+		case plan.RecheckAt.After(f.Now):
+			f.Now = plan.RecheckAt
 		default:
 			return steps, waiting, end
 		}

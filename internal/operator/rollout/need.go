@@ -16,7 +16,7 @@ type need struct {
 	host         *Host
 	action       v1alpha1.PlanAction
 	disruption   v1alpha1.PlanDisruption
-	why          string
+	reason       string
 	requestToken string
 }
 
@@ -38,22 +38,22 @@ func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 	n := need{host: h, disruption: v1alpha1.DisruptionNone}
 	switch {
 	case h.Leaving:
-		n.action, n.why = v1alpha1.ActionLeave, "the WindowsInstance is being deleted"
+		n.action, n.reason = v1alpha1.ActionLeave, "the WindowsInstance is being deleted"
 		if h.hasPods(now) {
 			n.disruption = v1alpha1.DisruptionDrain
 		}
 	case h.UnderWay != nil:
-		n.action, n.disruption, n.why = h.UnderWay.Action, h.UnderWay.Disruption, h.UnderWay.Message
+		n.action, n.disruption, n.reason = h.UnderWay.Action, h.UnderWay.Disruption, h.UnderWay.Message
 		n.requestToken = h.UnderWay.RequestToken
 	case h.AdoptionPending:
-		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its WindowsInstance was created"
+		n.action, n.disruption, n.reason = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its WindowsInstance was created"
 	case h.ReplaceReason != "":
-		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.ReplaceReason
+		n.action, n.disruption, n.reason = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.ReplaceReason
 	case h.Node == nil && h.Former: // it registers, or joins again as planned
-		n.action, n.why = v1alpha1.ActionJoin, "the host has another version, and its Node does not exist"
+		n.action, n.reason = v1alpha1.ActionJoin, "the host has another version, and its Node does not exist"
 	case !h.Joined:
 		plan := JoinPlan()
-		n.action, n.disruption, n.why = plan.Action, plan.Disruption, plan.Message
+		n.action, n.disruption, n.reason = plan.Action, plan.Disruption, plan.Message
 	case h.Node == nil:
 		return n, false // it registers, or joins again
 	default:
@@ -91,15 +91,15 @@ func nodeNeed(p Policy, n need) (need, bool) {
 	switch {
 	case node.RebootRequested != "":
 		n.action, n.disruption, n.requestToken = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, node.RebootRequested
-		n.why = "requested by annotation " + api.AnnotationReboot + " of the Node"
+		n.reason = "requested by annotation " + api.AnnotationReboot + " of the Node"
 	case node.Version != "" && node.Version != p.Version && p.Version != "":
 		n.action = v1alpha1.ActionStage
-		n.why = p.upgradeReason(node)
+		n.reason = p.upgradeReason(node)
 		if h.Staged {
 			n.action, n.disruption = v1alpha1.ActionUpgrade, h.Disruption
 		}
 	case p.Reboots && h.RebootMayHelp():
-		n.action, n.disruption, n.why = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, api.RebootPendingPrefix+node.RebootPending
+		n.action, n.disruption, n.reason = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, api.RebootPendingPrefix+node.RebootPending
 	default:
 		return n, false
 	}

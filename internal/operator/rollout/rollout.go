@@ -112,8 +112,8 @@ type Plan struct {
 	Unrepaired map[string]bool
 	// Summary lacks StartedAt and EstimatedEnd.
 	Summary v1alpha1.RolloutStatus
-	// Again is when to decide again if nothing changes before; zero means never.
-	Again time.Time
+	// RecheckAt is when to decide again if nothing changes before; zero means never.
+	RecheckAt time.Time
 }
 
 // Decide returns the next action on each host.
@@ -133,23 +133,23 @@ func Decide(f Fleet) Plan {
 	for _, n := range needs {
 		p.place(n)
 	}
-	return Plan{Hosts: p.next, Sick: p.first.sick, Unrepaired: p.silence.unrepaired, Summary: p.summary(), Again: p.again}
+	return Plan{Hosts: p.next, Sick: p.first.sick, Unrepaired: p.silence.unrepaired, Summary: p.summary(), RecheckAt: p.recheckAt}
 }
 
 type planner struct {
 	Fleet
-	budget  *budget
-	stopped []stopped
-	first   first
-	windows windows
-	silence silence
-	next    map[string]Next
-	again   time.Time
+	budget    *budget
+	stopped   []stopped
+	first     first
+	windows   windows
+	silence   silence
+	next      map[string]Next
+	recheckAt time.Time
 }
 
 // place lets the action begin or records what it waits for. The first check that returns a reason wins. Actions in progress continue.
 func (p *planner) place(n need) {
-	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, RequestToken: n.requestToken}
+	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.reason}, RequestToken: n.requestToken}
 	next.InProgress = n.host.UnderWay != nil
 	next.Broken = n.host.Node != nil && n.host.Node.Broken(p.Now)
 	checks := []func(need) (reason, message string){
@@ -160,7 +160,7 @@ func (p *planner) place(n need) {
 	}
 	for _, check := range checks {
 		if reason, message := check(n); reason != "" {
-			next.WaitsFor, next.Message = reason, n.why+"; "+message
+			next.WaitsFor, next.Message = reason, n.reason+"; "+message
 			p.next[n.host.Name] = next
 			return
 		}
@@ -226,7 +226,7 @@ func (p *planner) stop(n need) (reason, message string) {
 		return "", ""
 	}
 	first := p.stopped[0]
-	return api.ReasonRolloutStopped, fmt.Sprintf("version %s failed on WindowsInstance %s: %s", p.Policy.Version, first.host, first.why)
+	return api.ReasonRolloutStopped, fmt.Sprintf("version %s failed on WindowsInstance %s: %s", p.Policy.Version, first.host, first.reason)
 }
 
 // upgradeCooldown is how long a node's WICD may take to confirm a version: it watches the services for a minute before it begins another update
@@ -238,7 +238,7 @@ func (p *planner) coolingDown(n need) (reason, message string) {
 	if n.action != v1alpha1.ActionUpgrade || n.host.Since.IsZero() || !until.After(p.Now) {
 		return "", ""
 	}
-	p.decideAgainAt(until)
+	p.scheduleRecheck(until)
 	return api.ReasonUpgradeCooldown, "the node just got its version; the next upgrade can begin at " + until.UTC().Format(time.RFC3339)
 }
 
@@ -254,7 +254,7 @@ func (p *planner) window(n need) (reason, message string) {
 	case p.windows.opens.IsZero():
 		return api.ReasonMaintenanceWindow, "no maintenance window will open"
 	}
-	p.decideAgainAt(p.windows.opens)
+	p.scheduleRecheck(p.windows.opens)
 	return api.ReasonMaintenanceWindow, fmt.Sprintf("the next maintenance window opens at %s", p.windows.opens.Format(time.RFC3339))
 }
 
@@ -264,14 +264,14 @@ func (p *planner) outOfBudget(n need) (reason, message string) {
 	}
 	for i := range p.Hosts {
 		if h := &p.Hosts[i]; h.SettlesAt.After(p.Now) {
-			p.decideAgainAt(h.SettlesAt)
+			p.scheduleRecheck(h.SettlesAt)
 		}
 	}
 	return api.ReasonBudget, p.budget.String()
 }
 
 // stopped is a host on which the version failed, and the failure.
-type stopped struct{ host, why string }
+type stopped struct{ host, reason string }
 
 // failedUpgrades returns the hosts on which the version failed or does not work. A drain that timed out is not the version's fault, and a paused host
 // does not stop the others.
@@ -292,9 +292,9 @@ func (p *planner) failedUpgrades() []stopped {
 	return all
 }
 
-func (p *planner) decideAgainAt(at time.Time) {
-	if p.again.IsZero() || at.Before(p.again) {
-		p.again = at
+func (p *planner) scheduleRecheck(at time.Time) {
+	if p.recheckAt.IsZero() || at.Before(p.recheckAt) {
+		p.recheckAt = at
 	}
 }
 

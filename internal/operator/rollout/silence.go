@@ -63,6 +63,6 @@ func (p *planner) mayRecover(n need) (reason, message string) {
 		return api.ReasonNodeNotReady, "the node is not Ready"
 	}
 	at := node.NotReadySince.Add(nodestate.BrokenAfter)
-	p.decideAgainAt(at)
+	p.scheduleRecheck(at)
 	return api.ReasonNodeNotReady, fmt.Sprintf("the node is not Ready and will count as broken at %s", at.UTC().Format(time.RFC3339))
 }

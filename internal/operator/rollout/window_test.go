@@ -26,8 +26,8 @@ func TestMaintenanceWindows(t *testing.T) {
 		t.Errorf("outside of the window the plan is\n%s\nwant\n%s", got, want)
 	}
 	opens := time.Date(2026, 3, 2, 21, 0, 0, 0, time.UTC) // 22:00 in Berlin
-	if !closed.Again.Equal(opens) {
-		t.Errorf("next decision at %s, the window opens at %s", closed.Again, opens)
+	if !closed.RecheckAt.Equal(opens) {
+		t.Errorf("next decision at %s, the window opens at %s", closed.RecheckAt, opens)
 	}
 	for _, test := range []struct {
 		at   time.Time
@@ -70,8 +70,8 @@ func TestWindowsOnDaylightSavingChanges(t *testing.T) {
 					zone, _ := time.LoadLocation(test.zone)
 					opened = append(opened, at.In(zone).Format(time.RFC3339))
 				}
-				if soon := at.Add(5 * time.Minute); !isOpen && !plan.Again.After(at) {
-					t.Errorf("at %s the window is closed, and reported to open at %s, before %s", at, plan.Again, soon)
+				if soon := at.Add(5 * time.Minute); !isOpen && !plan.RecheckAt.After(at) {
+					t.Errorf("at %s the window is closed, and reported to open at %s, before %s", at, plan.RecheckAt, soon)
 				}
 				wasOpen = isOpen
 			}

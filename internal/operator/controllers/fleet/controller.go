@@ -56,9 +56,9 @@ type Controller struct {
 	// reportedAt is when the summary was last written.
 	reportedAt time.Time
 
-	mu   sync.Mutex
-	took time.Duration // of the last plan
-	next map[types.NamespacedName]rollout.Next
+	mu           sync.Mutex
+	planDuration time.Duration // of the last plan
+	next         map[types.NamespacedName]rollout.Next
 	// sick maps hosts on which the version does not work to the problem; unrepaired are hosts that must not be joined again now.
 	sick       map[string]string
 	unrepaired map[string]bool
@@ -112,7 +112,7 @@ func (f *Controller) planSoon() handler.EventHandler {
 func (f *Controller) planDelay() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return min(max(minPlanDelay, planDelayFactor*f.took), maxPlanDelay)
+	return min(max(minPlanDelay, planDelayFactor*f.planDuration), maxPlanDelay)
 }
 
 func fleetRequest() reconcile.Request {
@@ -142,8 +142,8 @@ func (f *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		}
 	}
 	result := reconcile.Result{}
-	if !plan.Again.IsZero() {
-		result.RequeueAfter = max(time.Until(plan.Again), time.Second)
+	if !plan.RecheckAt.IsZero() {
+		result.RequeueAfter = max(time.Until(plan.RecheckAt), time.Second)
 	}
 	orphaned := f.reportOrphans(seen.orphans)
 	later, err := f.report(ctx, seen, plan.Summary)
@@ -226,7 +226,7 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	previous := f.next
-	f.took = time.Since(seen.Now)
+	f.planDuration = time.Since(seen.Now)
 	wasSick, wasUnrepaired := f.sick, f.unrepaired
 	f.next, f.sick, f.unrepaired = map[types.NamespacedName]rollout.Next{}, plan.Sick, plan.Unrepaired
 	var changed []types.NamespacedName

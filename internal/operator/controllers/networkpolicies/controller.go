@@ -112,7 +112,7 @@ func (c *Controller) check(ctx context.Context) error {
 			return nil // the remaining ones stay due
 		}
 	}
-	for _, unreported := range due.of {
+	for _, unreported := range due.byNamespace {
 		for _, p := range unreported {
 			c.policies[p.UID] = state{p.Generation, false}
 		}
@@ -146,7 +146,7 @@ type policy struct {
 
 // policies are due policies by namespace. reported counts those that were reported and removed.
 type policies struct {
-	of              map[string][]policy
+	byNamespace     map[string][]policy
 	count, reported int
 }
 
@@ -161,7 +161,7 @@ func (c *Controller) due(ctx context.Context) (*policies, error) {
 	if all {
 		c.rechecked = now
 	}
-	known, due := map[types.UID]state{}, &policies{of: map[string][]policy{}}
+	known, due := map[types.UID]state{}, &policies{byNamespace: map[string][]policy{}}
 	for i := range list.Items {
 		p := &list.Items[i]
 		previous, checked := c.policies[p.UID]
@@ -173,7 +173,7 @@ func (c *Controller) due(ctx context.Context) (*policies, error) {
 		if err != nil || kube.IsCut(p) {
 			continue // its selector is unknown
 		}
-		due.of[p.Namespace] = append(due.of[p.Namespace], policy{p, selector})
+		due.byNamespace[p.Namespace] = append(due.byNamespace[p.Namespace], policy{p, selector})
 		due.count++
 	}
 	c.policies = known
@@ -198,7 +198,7 @@ func (c *Controller) reportSelecting(pod *corev1.Pod, network string, due *polic
 		return
 	}
 	var rest []policy
-	for _, p := range due.of[pod.Namespace] {
+	for _, p := range due.byNamespace[pod.Namespace] {
 		if due.reported >= eventsAtOnce || !p.selector.Matches(labels.Set(pod.Labels)) {
 			rest = append(rest, p)
 			continue
@@ -210,5 +210,5 @@ func (c *Controller) reportSelecting(pod *corev1.Pod, network string, due *polic
 		due.count--
 		due.reported++
 	}
-	due.of[pod.Namespace] = rest
+	due.byNamespace[pod.Namespace] = rest
 }

@@ -92,7 +92,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	now := time.Now()
 	past := c.nodes[node.UID]
 	action, later := decide(&node, overlay, past, now)
-	past = past.afterCheck(overlay.on, now)
+	past = past.afterCheck(overlay.enabled, now)
 	switch action {
 	case remove:
 		err := c.remove(ctx, &node)
@@ -137,7 +137,7 @@ func (c *Controller) read(ctx context.Context) (overlay, error) {
 	if err != nil {
 		return overlay{}, err
 	}
-	current := overlay{on: nodes.HybridOverlay && (!platform.OpenShift || len(network.HybridCIDRs) > 0)}
+	current := overlay{enabled: nodes.HybridOverlay && (!platform.OpenShift || len(network.HybridCIDRs) > 0)}
 	for _, cidr := range network.HybridCIDRs {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil {
 			current.ranges = append(current.ranges, prefix)

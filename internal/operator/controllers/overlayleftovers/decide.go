@@ -23,7 +23,7 @@ const (
 )
 
 type overlay struct {
-	on bool
+	enabled bool
 	// ranges are those of Windows nodes, if known.
 	ranges []netip.Prefix
 }
@@ -38,10 +38,10 @@ type history struct {
 	reportedAt time.Time
 }
 
-func (h history) afterCheck(on bool, now time.Time) history {
+func (h history) afterCheck(enabled bool, now time.Time) history {
 	recent := slices.DeleteFunc(slices.Clone(h.removed), func(t time.Time) bool { return now.Sub(t) >= period })
 	switch {
-	case !on:
+	case !enabled:
 		h.since = time.Time{}
 	case h.since.IsZero():
 		h.since = now
@@ -68,10 +68,10 @@ const (
 
 // decide returns what to do with a Node that has leftovers, and when to check again.
 func decide(node *corev1.Node, current overlay, past history, now time.Time) (action, time.Duration) {
-	past = past.afterCheck(current.on, now)
+	past = past.afterCheck(current.enabled, now)
 	subnet, ok := cluster.SubnetOf(node, v1alpha1.NetworkOVNHybridOverlay)
 	switch {
-	case !current.on:
+	case !current.enabled:
 		return wait, checkInterval // OVN-Kubernetes would write them again
 	case node.Annotations[cluster.HybridSubnetAnnotation] == "":
 		if remaining := subnetGrace - now.Sub(past.since); remaining > 0 {
