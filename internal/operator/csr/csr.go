@@ -80,7 +80,7 @@ type Verdict string
 
 // The verdicts.
 const (
-	// Leave means that the request is not about a managed Windows host, or is isDecided: ignore it.
+	// Leave means that the request is not about a managed Windows host, or is already decided: ignore it.
 	Leave Verdict = ""
 	// Approve means that every rule holds.
 	Approve Verdict = "Approve"

@@ -12,7 +12,8 @@ import (
 // budget counts the nodes that are out of service and those that the operator acts on.
 type budget struct {
 	nodes, max int
-	// outOfService counts nodes that take no new pods, for any reason, or soon will not; acting, those that the operator takes or has taken out of service.
+	// outOfService counts nodes that take no new pods, for any reason, or soon will not; acting, those that the operator takes or has taken out of
+	// service.
 	outOfService, acting int
 	now                  time.Time
 }

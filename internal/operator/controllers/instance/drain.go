@@ -24,7 +24,7 @@ import (
 // drainEvery is how often the pods of a node are checked while it is drained.
 const drainEvery = 2 * time.Second
 
-// drain cordons the node and recordEvictions its pods until none that must leave remains.
+// drain cordons the node and evicts its pods until none that must leave remains.
 func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	node := rollout.NodeOf(m.view.Node)
 	if node == nil || m.current().Action == v1alpha1.ActionLeave && node.Silent && node.Broken(time.Now()) {
@@ -119,7 +119,7 @@ func (m *maintenance) drained(ctx context.Context) (time.Duration, error) {
 	return m.enter(ctx, v1alpha1.MaintenanceAct)
 }
 
-// evict recordEvictions pods, each with its own grace period unless the user overrides it. It returns why evictions were refused, by pod. If forced, pods are
+// evict evicts pods, each with its own grace period unless the user overrides it. It returns why evictions were refused, by pod. If forced, pods are
 // deleted regardless of their disruption budgets.
 func (m *maintenance) evict(ctx context.Context, pods []corev1.Pod, forced bool) (refused map[string]string, err error) {
 	var errs []error
