@@ -187,7 +187,7 @@ func (s *networkOperatorState) rendered() (c ovnConfig, err error) {
 	return c, nil
 }
 
-// told returns the OpenShift configuration that leads to a recorded start; false if there is none.
+// state returns the OpenShift configuration that leads to a recorded start; false if there is none.
 func (s recordedStart) state() (state networkOperatorState, ok bool) {
 	for item := range strings.SplitSeq(s.Cluster, ",") {
 		entry := clusterEntry{CIDR: item}

@@ -131,7 +131,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasPrefix(host, "127.") && strings.Trim(host, "0123456789.") == ""
 }
 
-// served returns the distinct URLs at which the cluster's API is served: WindowsConfig's, and the cluster's own, which hosts may be unable to reach.
+// serverURLs returns the distinct URLs at which the cluster's API is served: WindowsConfig's, and the cluster's own, which hosts may be unable to reach.
 func serverURLs(ctx context.Context, r client.Reader, via Connection, config v1alpha1.ClusterSpec) (all []string, err error) {
 	specs := []v1alpha1.ClusterSpec{config}
 	if config.APIServer != "" {
@@ -152,7 +152,7 @@ func serverURLs(ctx context.Context, r client.Reader, via Connection, config v1a
 	return nil, failures
 }
 
-// address returns a URL's host:port in lower case.
+// hostPort returns a URL's host:port in lower case.
 func hostPort(server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil {

@@ -73,7 +73,7 @@ func TestInvalidSettingsAreReported(t *testing.T) {
 	}
 }
 
-// asked is a request for an object or, without a name, for a list.
+// request reads an object or, without a name, for a list.
 type request struct {
 	kind schema.GroupVersionKind
 	name client.ObjectKey

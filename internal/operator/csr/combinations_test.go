@@ -165,7 +165,7 @@ func (c combination) request(text []byte) *certificatesv1.CertificateSigningRequ
 	}
 }
 
-// told formats a combination like approvedOf: a certificate identifies its holder, whatever its digest.
+// describe formats a combination like approvedOf: a certificate identifies its holder, whatever its digest.
 func (c combination) describe(what string) string {
 	proof := c.proof
 	if c.requester != "bootstrap" {

@@ -16,7 +16,7 @@ import (
 type remedy struct {
 	rule string
 	with func() *request
-	// says is the part of the message that names what is allowed, or the remedy; apply carries it out.
+	// message is the part of the message that names what is allowed, or the remedy; apply carries it out.
 	message string
 	apply   func(*request)
 }

@@ -73,7 +73,7 @@ type cloudHost struct {
 	facts    wicdapi.Facts
 	commands []string
 	request  wicdapi.JoinRequest
-	// asked is the received reach request, reach the reply to it.
+	// reachRequest is the received request, reach the reply to it.
 	reachRequest wicdapi.ReachRequest
 	reach        wicdapi.ReachResult
 }

@@ -126,7 +126,7 @@ func (n *Node) Same(o *Node) bool {
 	return reflect.DeepEqual(n, o)
 }
 
-// out reports whether the node takes no new pods: it is cordoned, not Ready, or waits for its cloud.
+// isOutOfService reports whether the node takes no new pods: it is cordoned, not Ready, or waits for its cloud.
 func (n *Node) isOutOfService() bool { return !n.Ready || n.Unschedulable || n.WaitsForCloud }
 
 // Verify checks whether the node works after an action: waits is empty if it does. Failed explains why it cannot work without user action. Gates are

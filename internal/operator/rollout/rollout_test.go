@@ -86,7 +86,7 @@ func allow(n int) rollout.Policy {
 	return rollout.Policy{Version: wanted, MaxUnavailable: intstr.FromInt32(int32(n))}
 }
 
-// told formats a plan: what each host does or waits for.
+// describe formats a plan: what each host does or waits for.
 func describe(p rollout.Plan) string {
 	var b strings.Builder
 	for i := range 100 {

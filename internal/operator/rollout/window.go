@@ -81,7 +81,7 @@ func (w Window) wall(t time.Time) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// when returns the first moment with the given local time, or the end of the gap if that time is skipped.
+// firstAt returns the first moment with the given local time, or the end of the gap if that time is skipped.
 func (w Window) firstAt(wall time.Time) time.Time {
 	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, w.zone) // of two, either one
 	start, end := t.ZoneBounds()

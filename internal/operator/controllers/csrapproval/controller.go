@@ -57,7 +57,7 @@ type Options struct {
 	// Machines are the APIs that may know the Machine of a host.
 	Machines []Machines
 	Settings Settings
-	// Kept is the cache's share for certificate requests.
+	// CacheShare is the cache's share for certificate requests.
 	CacheShare *kube.Share
 	// Registry receives the metrics.
 	Registry prometheus.Registerer

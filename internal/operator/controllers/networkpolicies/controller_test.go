@@ -70,7 +70,7 @@ func newPod(namespace, name, node string, got map[string]string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: got}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
-// look checks after a pause and returns the names of the policies with new events.
+// check checks after a pause and returns the names of the policies with new events.
 func (p *place) check(pause time.Duration) (reported []string) {
 	p.t.Helper()
 	time.Sleep(pause)

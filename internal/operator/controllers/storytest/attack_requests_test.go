@@ -74,7 +74,7 @@ func requestFor(name, group string, dnsNames, addresses []string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// ask creates a certificate request for a host and returns its name. The API server sets the user.
+// createRequest creates a certificate request for a host and returns its name. The API server sets the user.
 func (w *attackWorld) createRequest(host string, as requester, wanted certificatesv1.CertificateSigningRequestSpec) string {
 	w.made++
 	name := fmt.Sprintf("csr-%d", w.made)

@@ -29,7 +29,7 @@ import (
 // firstPull is a common reason why the first pod of a cluster cannot pull its image.
 type firstPull struct {
 	configure func(*v1alpha1.WindowsConfigSpec)
-	// says returns containerd's error on a node with these settings, or "" if the pull succeeds.
+	// message returns containerd's error on a node with these settings, or "" if the pull succeeds.
 	message         func(join.Want) string
 	reason, advised string
 	remedy          func(*story)

@@ -64,7 +64,7 @@ type storyHost struct {
 	goesAt time.Time
 	// node is the address of its node, if different.
 	node string
-	// says changes the facts that the host reports; nil for true ones.
+	// changeFacts changes the facts that the host reports; nil for true ones.
 	changeFacts func(*wicdapi.HostFacts)
 	// restarts makes each join end with a restart of Windows, after which it must be repeated.
 	restarts bool

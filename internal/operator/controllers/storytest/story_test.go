@@ -105,7 +105,7 @@ type story struct {
 	reasons     map[string]bool
 }
 
-// tell runs a story twice in simulated time: with hosts without quirks, to compare it with its golden file, and with quirks, where only the story's
+// runStory runs a story twice in simulated time: with hosts without quirks, to compare it with its golden file, and with quirks, where only the story's
 // own checks must hold. With a seed of quirks (sim.SeedVariable), only the second run takes place.
 func runStory(t *testing.T, name string, hosts int, rolloutSpec v1alpha1.RolloutSpec, run func(*story)) {
 	t.Parallel()
