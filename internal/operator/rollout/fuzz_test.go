@@ -92,7 +92,7 @@ func anyHost(r *rand.Rand, name string) rollout.Host {
 		}
 	}
 	if chance := r.IntN(10); chance == 0 {
-		gone(&h)
+		withoutNode(&h)
 	}
 	return h
 }

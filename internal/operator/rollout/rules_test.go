@@ -29,7 +29,7 @@ func nodeStates() []state {
 		{"silent for an hour", silent},
 		{"cordoned", cordoned},
 		{"sick", func(h *rollout.Host) { sick(h); h.Node.SickSince = noon().Add(-time.Hour) }},
-		{"no Node", gone},
+		{"no Node", withoutNode},
 	}
 }
 

@@ -274,8 +274,8 @@ func TestFiveThousandFailingPods(t *testing.T) {
 				t.Errorf("%s was looked up %d times", image, times)
 			}
 		}
-		if m := p.controller.images; len(m.asked)+len(m.queue)+len(m.running)+m.count != 0 || len(requested) != 700 {
-			t.Errorf("after %d images, %d are pending, %d queued, %d registries running, count %d", len(requested), len(m.asked), len(m.queue), len(m.running), m.count)
+		if m := p.controller.images; len(m.pendingSince)+len(m.queue)+len(m.running)+m.count != 0 || len(requested) != 700 {
+			t.Errorf("after %d images, %d are pending, %d queued, %d registries running, count %d", len(requested), len(m.pendingSince), len(m.queue), len(m.running), m.count)
 		}
 		p.expectCount(api.EventImageForAnotherBuild, 5000)
 	})
@@ -306,10 +306,10 @@ func TestRegistryRequestsAreLimited(t *testing.T) {
 				}
 			}
 			m.mu.Lock()
-			queued, failureLifetime := len(m.queue), len(m.asked)
+			queued, pendingLookups := len(m.queue), len(m.pendingSince)
 			m.mu.Unlock()
-			if queued > maxQueued || failureLifetime > maxQueued+maxLookups {
-				t.Fatalf("%d wait, %d are remembered", queued, failureLifetime)
+			if queued > maxQueued || pendingLookups > maxQueued+maxLookups {
+				t.Fatalf("%d queued, %d pending", queued, pendingLookups)
 			}
 			time.Sleep(time.Second)
 		}
