@@ -342,8 +342,8 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	isClosedWithin := func(patience time.Duration, c net.Conn) bool {
-		_ = c.SetReadDeadline(time.Now().Add(patience))
+	isClosedWithin := func(timeout time.Duration, c net.Conn) bool {
+		_ = c.SetReadDeadline(time.Now().Add(timeout))
 		_, err := c.Read(make([]byte, 1))
 		return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 	}
@@ -351,11 +351,11 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 	for range maxConnectionsPerSource {
 		held = append(held, dial("127.0.0.1"))
 	}
-	const moment, patience = 200 * time.Millisecond, 10 * time.Second
+	const moment, timeout = 200 * time.Millisecond, 10 * time.Second
 	if isClosedWithin(moment, held[0]) || isClosedWithin(moment, held[maxConnectionsPerSource-1]) {
 		t.Error("a connection within the limit is closed")
 	}
-	if !isClosedWithin(patience, dial("127.0.0.1")) {
+	if !isClosedWithin(timeout, dial("127.0.0.1")) {
 		t.Error("an address has more connections than it may")
 	}
 	if code, _ := s.get("127.0.0.2", "good"); code != http.StatusOK {
@@ -375,7 +375,7 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 	for i := range maxConnections {
 		dial(fmt.Sprintf("127.0.1.%d", 1+i/maxConnectionsPerSource))
 	}
-	if !isClosedWithin(patience, dial("127.0.2.1")) {
+	if !isClosedWithin(timeout, dial("127.0.2.1")) {
 		t.Error("many addresses have more connections than all may")
 	}
 }

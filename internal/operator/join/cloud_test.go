@@ -34,11 +34,11 @@ func configured() v1alpha1.WindowsInstanceStatus {
 
 func TestNodeIsNotReadyUntilCloudInitializesIt(t *testing.T) {
 	tests := map[string]struct {
-		node   *corev1.Node
-		change func(*corev1.Node)
-		reason string
-		parts  []string
-		again  bool
+		node     *corev1.Node
+		change   func(*corev1.Node)
+		reason   string
+		parts    []string
+		requeues bool
 	}{
 		"just now":       {uninitialized(time.Minute), nil, api.ReasonWaitingForCloud, []string{"no pods", api.TaintUninitialized}, true},
 		"for too long":   {uninitialized(6 * time.Minute), nil, api.ReasonCloudNotInitialized, []string{"cloud-controller-manager", "providerID (not set)", "None"}, false}, // https://github.com/kubernetes/cloud-provider-aws/issues/799
@@ -54,10 +54,10 @@ func TestNodeIsNotReadyUntilCloudInitializesIt(t *testing.T) {
 			test.change(test.node)
 		}
 		st := configured()
-		again := join.Observe(&st, 1, test.node, "v", time.Now())
+		requeueAfter := join.Observe(&st, 1, test.node, "v", time.Now())
 		c := meta.FindStatusCondition(st.Conditions, api.ConditionReady)
-		if c.Reason != test.reason || again > 0 != test.again || again > join.CloudTimeout {
-			t.Errorf("%s: Ready is %s (%s), again in %s", name, c.Reason, c.Message, again)
+		if c.Reason != test.reason || requeueAfter > 0 != test.requeues || requeueAfter > join.CloudTimeout {
+			t.Errorf("%s: Ready is %s (%s), again in %s", name, c.Reason, c.Message, requeueAfter)
 		}
 		for _, part := range test.parts {
 			if !strings.Contains(c.Message, part) {
@@ -80,9 +80,9 @@ func TestCloudWaitBeginsWhenTaintIsAdded(t *testing.T) {
 	node.Spec.Taints = tainted
 	now := time.Now()
 	for range 2 {
-		again := join.Observe(&st, 1, node, "v", now)
-		if got := reasonOf(st, api.ConditionReady); got != api.ReasonWaitingForCloud || again <= 0 {
-			t.Errorf("Ready has reason %s, again in %s", got, again)
+		requeueAfter := join.Observe(&st, 1, node, "v", now)
+		if got := reasonOf(st, api.ConditionReady); got != api.ReasonWaitingForCloud || requeueAfter <= 0 {
+			t.Errorf("Ready has reason %s, again in %s", got, requeueAfter)
 		}
 		now = now.Add(time.Minute)
 	}

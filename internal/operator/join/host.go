@@ -72,8 +72,8 @@ func (v *Visit) deliver(ctx context.Context) error {
 		return err
 	}
 	err = v.readFacts(ctx, v.programName())
-	if blocked := v.isBlocked(ctx, v.programName(), v.wicd.SHA256, err); blocked != nil {
-		return blocked
+	if stillBlocked := v.isBlocked(ctx, v.programName(), v.wicd.SHA256, err); stillBlocked != nil {
+		return stillBlocked
 	}
 	return err
 }

@@ -24,7 +24,7 @@ func TestNodeNameDependsOnPlatform(t *testing.T) {
 	for name, test := range map[string]struct {
 		facts func(*wicdapi.Facts)
 		want  string
-		// reason and says are expected from Check; empty if it accepts the host.
+		// reason and message are expected from Check; empty if it accepts the host.
 		reason, message string
 	}{
 		"no platform":         {facts: func(*wicdapi.Facts) {}, want: "win-1"}, // https://github.com/Azure/AKSFlexNode/issues/184

@@ -12,7 +12,7 @@ func TestLogsContainNoSecrets(t *testing.T) {
 	var out strings.Builder
 	log := NewLogger(&out, false)
 	log.Info("Join failed, will be retried", "reason", "JoinFailed", "error", "service kubelet does not start: "+token)
-	log.Info("Join failed, will be retried", "error", errors.New("the host says "+token))
+	log.Info("Join failed, will be retried", "error", errors.New("the host reports "+token))
 	log.Error(errors.New("dial http://me:p@hunter2@proxy:3128"), "Connecting to proxy http://me:hunter2@proxy:3128 failed")
 	log.V(1).Info("Detail")
 	got := out.String()

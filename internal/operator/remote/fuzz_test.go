@@ -115,8 +115,8 @@ func recorded(f *testing.F) []byte {
 
 // TestStatWithoutAttributesIsAnError: a panic here would end the operator for all hosts.
 func TestStatWithoutAttributesIsAnError(t *testing.T) {
-	const version, isThere = "\x00\x00\x00\x05\x02\x00\x00\x00\x03", "\x00\x00\x00\x11\x65\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
-	s := newScript([]byte(version + isThere))
+	const version, attributes = "\x00\x00\x00\x05\x02\x00\x00\x00\x03", "\x00\x00\x00\x11\x65\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	s := newScript([]byte(version + attributes))
 	a := &answers{from: s}
 	c, err := sftp.NewClientPipe(a, s)
 	if err != nil {

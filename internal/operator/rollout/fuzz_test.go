@@ -83,7 +83,7 @@ func anyFleet(r *rand.Rand, most, schedule string) rollout.Fleet {
 }
 
 func anyHost(r *rand.Rand, name string) rollout.Host {
-	changes := []func(*rollout.Host){notReady, cordoned, leaving, paused, unstaged, upToDate, restarts, askReboot, pending, granted, fresh, takenOver,
+	changes := []func(*rollout.Host){notReady, cordoned, leaving, paused, unstaged, upToDate, restarts, requestReboot, pending, granted, fresh, takenOver,
 		failedHere, failedOnce, notDrained, underWay, func(h *rollout.Host) { h.ReplaceReason = "it knows no key" }}
 	h := host(name)
 	for range r.IntN(4) {

@@ -61,7 +61,7 @@ func paused(h *rollout.Host)          { h.Paused = true }
 func unstaged(h *rollout.Host)        { h.Staged = false }
 func upToDate(h *rollout.Host)        { h.Node.Version = wanted }
 func restarts(h *rollout.Host)        { h.Disruption = v1alpha1.DisruptionRestart }
-func askReboot(h *rollout.Host)       { h.Node.RebootRequested = "asked now" }
+func requestReboot(h *rollout.Host)   { h.Node.RebootRequested = "requested now" }
 func pending(h *rollout.Host) {
 	h.Node.RebootPending = "Windows Update"
 }
@@ -155,11 +155,11 @@ func TestDecide(t *testing.T) {
 			"win-00:Upgrade?FleetSilent win-01:Upgrade?FleetSilent win-02:Upgrade?FleetSilent"},
 		{"as many silent nodes as the budget are broken", allow(2), named(host("", silent), host("", silent), host("")), nil,
 			"win-00:Upgrade win-01:Upgrade win-02:Upgrade?Budget"},
-		{"silent fleet blocks restarts", allow(1), named(host("", silent, upToDate), host("", silent, upToDate), host("", askReboot)), nil, "win-02:Reboot?FleetSilent"},
+		{"silent fleet blocks restarts", allow(1), named(host("", silent, upToDate), host("", silent, upToDate), host("", requestReboot)), nil, "win-02:Reboot?FleetSilent"},
 		{"silent fleet does not block removed hosts", allow(1), named(host("", silent, upToDate, leaving), host("", silent, upToDate, leaving)), nil, "win-00:Leave win-01:Leave"},
 		{"recently drained node uses budget", allow(1), named(host("", upToDate, recentlyDrained), host("")), nil, "win-01:Upgrade?Budget"},
 		{"recently drained node uses one place of the budget", allow(2), named(host("", upToDate, recentlyDrained), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Budget"},
-		{"recently drained node itself may restart", allow(1), named(host("", upToDate, recentlyDrained, askReboot), host("")), nil, "win-00:Reboot win-01:Upgrade?Budget"},
+		{"recently drained node itself may restart", allow(1), named(host("", upToDate, recentlyDrained, requestReboot), host("")), nil, "win-00:Reboot win-01:Upgrade?Budget"},
 		{"cordoned nodes upgrade one after the other", allow(1), named(host("", cordoned), host("", cordoned)), nil,
 			"win-00:Upgrade win-01:Upgrade?Budget"},
 		{"least disruptive upgrade goes first", allow(1), named(host(""), host("", restarts)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
@@ -174,8 +174,8 @@ func TestDecide(t *testing.T) {
 		{"up-to-date nodes need no action", allow(1), hosts(2, upToDate), nil, ""},
 		{"host that never joined joins without budget", allow(1), named(host("", underWay), host("", fresh)), nil, "win-00:Upgrade win-01:Join"},
 		{"adopted nodes upgrade within the budget", allow(1), named(host("", takenOver), host("", takenOver)), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
-		{"requested reboot goes before an upgrade", allow(1), hosts(1, askReboot), nil, "win-00:Reboot"},
-		{"requested reboot waits for an upgrade under way", allow(1), hosts(1, underWay, askReboot), nil, "win-00:Upgrade"},
+		{"requested reboot goes before an upgrade", allow(1), hosts(1, requestReboot), nil, "win-00:Reboot"},
+		{"requested reboot waits for an upgrade under way", allow(1), hosts(1, underWay, requestReboot), nil, "win-00:Upgrade"},
 		{"pending reboot is ignored by default", allow(1), hosts(1, upToDate, pending), nil, ""},
 		{"pending reboots within the budget where the policy allows them", reboots, hosts(2, upToDate, pending), nil, "win-00:Reboot win-01:Reboot?Budget"},
 		{"pending reboot is ignored until WICD reports after the last restart", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) { h.Node.BootID = "8" }), nil, ""}, // https://github.com/dsccommunity/xPendingReboot/issues/1
@@ -185,7 +185,7 @@ func TestDecide(t *testing.T) {
 		{"pending reboot with a new cause", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) {
 			h.LastReboot = &v1alpha1.LastReboot{Causes: "a file"}
 		}), nil, "win-00:Reboot"},
-		{"requested reboot with unchanged causes", reboots, hosts(1, upToDate, pending, askReboot, func(h *rollout.Host) {
+		{"requested reboot with unchanged causes", reboots, hosts(1, upToDate, pending, requestReboot, func(h *rollout.Host) {
 			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows Update"}
 		}), nil, "win-00:Reboot"},
 		{"Machines are replaced within the budget", allow(1), hosts(2, upToDate, func(h *rollout.Host) { h.ReplaceReason = "it knows no key" }), nil, "win-00:Replace win-01:Replace?Budget"},

@@ -38,7 +38,7 @@ func needStates() []state {
 		{"upgrade", func(*rollout.Host) {}},
 		{"upgrade without a drain", restarts},
 		{"nothing", upToDate},
-		{"requested reboot", func(h *rollout.Host) { upToDate(h); askReboot(h) }},
+		{"requested reboot", func(h *rollout.Host) { upToDate(h); requestReboot(h) }},
 		{"Windows' reboot", func(h *rollout.Host) { upToDate(h); pending(h) }},
 		{"leave", leaving},
 		{"leave as it is", func(h *rollout.Host) { leaving(h); released(h) }},
@@ -208,7 +208,7 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 		violate("of %d silent nodes %d are not repaired, %d may be out of service", silentNodes, len(plan.Unrepaired), limit)
 	}
 	if plan.Summary.Waiting > 0 && plan.Summary.Message == "" || slices.Contains([]string{"", api.ReasonFailed}, plan.Summary.Message) {
-		violate("the summary says %q", plan.Summary.Message)
+		violate("the summary is %q", plan.Summary.Message)
 	}
 	return broken
 }

@@ -150,8 +150,8 @@ func TestScriptRetriesInstallationWithoutNetwork(t *testing.T) {
 	expectAll(t, function(t, "Invoke-Patiently"), "if ($n -ge 60) { throw }", "Start-Sleep -Seconds 15")
 	body := function(t, "Install-Server")
 	expectAll(t, body, "Get-Service -Name 'sshd'", "{ return }")
-	_, patiently, _ := strings.Cut(body, "Invoke-Patiently")
-	expectAll(t, patiently, "Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0'", "Get-Service -Name 'sshd'")
+	_, retried, _ := strings.Cut(body, "Invoke-Patiently")
+	expectAll(t, retried, "Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0'", "Get-Service -Name 'sshd'")
 }
 
 func TestFirewallRuleAppliesToAllProfiles(t *testing.T) {

@@ -65,10 +65,10 @@ func TestImageBuildsAreDetected(t *testing.T) {
 	single := func(config string) map[string]string {
 		return map[string]string{tag: `{"config": {"digest": "` + digestOf(config) + `"}}`, "/v2/a/blobs/" + digestOf(config): config}
 	}
-	lied := single(`{"os": "windows", "os.version": "10.0.20348.1"}`)
-	for path := range lied {
+	tampered := single(`{"os": "windows", "os.version": "10.0.20348.1"}`)
+	for path := range tampered {
 		if path != tag {
-			lied[path] = `{"os": "windows", "os.version": "10.0.17763.1"}`
+			tampered[path] = `{"os": "windows", "os.version": "10.0.17763.1"}`
 		}
 	}
 	for name, test := range map[string]struct {
@@ -89,7 +89,7 @@ func TestImageBuildsAreDetected(t *testing.T) {
 		"single image without a version":           {single(`{"os": "windows"}`), windowsbuild.Image{Any: true}, "", 2},
 		"single image with an invalid version":     {single(`{"os": "windows", "os.version": "ltsc2022"}`), windowsbuild.Image{}, "is not a version", 2},
 		"single image without an operating system": {single(`{}`), windowsbuild.Image{}, "names no operating system", 2},
-		"digest mismatch":                          {lied, windowsbuild.Image{}, "does not match its digest", 2},
+		"digest mismatch":                          {tampered, windowsbuild.Image{}, "does not match its digest", 2},
 		"no tag":                                   {nil, windowsbuild.Image{}, "not found", 1},
 		"no manifest":                              {map[string]string{tag: `{"config": {"digest": "../../x"}}`}, windowsbuild.Image{}, "not an image manifest", 1},
 		"no JSON":                                  {map[string]string{tag: "<html>"}, windowsbuild.Image{}, "reading the manifest", 1},
@@ -101,8 +101,8 @@ func TestImageBuildsAreDetected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &registry{answers: test.answers}
 			got, err := reader(t, h, mirrors.Table{}).Read(t.Context(), "r.test/a:1")
-			isWrong := test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails))
-			if isWrong || got.Any != test.want.Any || !slices.Equal(got.Builds, test.want.Builds) {
+			mismatch := test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails))
+			if mismatch || got.Any != test.want.Any || !slices.Equal(got.Builds, test.want.Builds) {
 				t.Errorf("Read() = %+v, %v, want %+v, %q", got, err, test.want, test.fails)
 			}
 			if len(h.requests) != test.requests {

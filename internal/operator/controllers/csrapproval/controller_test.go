@@ -52,8 +52,8 @@ func approval(by string) certificatesv1.CertificateSigningRequestCondition {
 	return certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: by}
 }
 
-// approvers returns a controller in a cluster with a request; meanwhile runs between the read of the request and its approval.
-func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, meanwhile func(c client.Client)) (*Controller, client.Client, *controllertest.Recorder) {
+// approvers returns a controller in a cluster with a request; concurrently runs between the read of the request and its approval.
+func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, concurrently func(c client.Client)) (*Controller, client.Client, *controllertest.Recorder) {
 	t.Helper()
 	i := controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1")
 	i.Status.Hostname, i.Status.NodeRef = "win-a", &v1alpha1.NodeReference{Name: "win-a", UID: "u1"}
@@ -65,7 +65,7 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/12"}}},
 	).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, options ...client.SubResourceUpdateOption) error {
-			meanwhile(c)
+			concurrently(c)
 			return c.Status().Update(ctx, o, options...) // the fake client supports only the status subresource
 		},
 	}).Build()
@@ -76,7 +76,7 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 // On OpenShift, the cluster's own approver handles the requests of Machines' kubelets too.
 func TestOtherApproverCausesNoError(t *testing.T) {
 	const otherApprover = "NodeCSRApprove"
-	byThem := func(c client.Client) {
+	approvedByOther := func(c client.Client) {
 		var now certificatesv1.CertificateSigningRequest
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &now); err != nil {
 			t.Fatal(err)
@@ -104,13 +104,13 @@ func TestOtherApproverCausesNoError(t *testing.T) {
 	denied := servingRequest(t)
 	denied.Status.Conditions = append(denied.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Denied"})
 	for name, test := range map[string]struct {
-		request   *certificatesv1.CertificateSigningRequest
-		meanwhile func(client.Client)
-		reason    string // of the only condition
+		request      *certificatesv1.CertificateSigningRequest
+		concurrently func(client.Client)
+		reason       string // of the only condition
 	}{
 		"only approver":              {servingRequest(t), unchanged, api.ApprovalReason},
 		"approved earlier":           {before, unchanged, otherApprover},
-		"approved concurrently":      {servingRequest(t), byThem, otherApprover},
+		"approved concurrently":      {servingRequest(t), approvedByOther, otherApprover},
 		"label changed concurrently": {servingRequest(t), labeled, api.ApprovalReason},
 		"denied earlier":             {denied, unchanged, "Denied"},
 		"deleted concurrently": {servingRequest(t), func(c client.Client) {
@@ -118,7 +118,7 @@ func TestOtherApproverCausesNoError(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			approver, c, recorder := approvers(t, test.request, test.meanwhile)
+			approver, c, recorder := approvers(t, test.request, test.concurrently)
 			var seen certificatesv1.CertificateSigningRequest // as the cache has it
 			if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &seen); err != nil {
 				t.Fatal(err)

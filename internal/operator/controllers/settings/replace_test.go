@@ -41,8 +41,8 @@ type refusing struct {
 	ends func()
 }
 
-// onRefusing gives the controller a client of such an API server. As a real one, it refuses a dry run before it reports that the name exists.
-func onRefusing(c *Controller, r *refusing) {
+// useRefusingServer gives the controller a client of such an API server. As a real one, it refuses a dry run before it reports that the name exists.
+func useRefusingServer(c *Controller, r *refusing) {
 	base := c.Client.(client.WithWatch)
 	c.Client = interceptor.NewClient(base, interceptor.Funcs{
 		Create: func(ctx context.Context, _ client.WithWatch, o client.Object, options ...client.CreateOption) error {
@@ -110,7 +110,7 @@ func TestRejectedSettingsKeepPublishedOnes(t *testing.T) {
 			whole := c.Client
 			setNoProxy(t, c, "two")
 			server := test.refusing
-			onRefusing(c, &server)
+			useRefusingServer(c, &server)
 			_, err := c.Reconcile(t.Context(), reconcile.Request{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v, want %q", err, test.want)
@@ -151,7 +151,7 @@ func TestInterruptedReplacementIsCompleted(t *testing.T) {
 			defer end()
 			var server refusing
 			cut(&server, end)
-			onRefusing(c, &server)
+			useRefusingServer(c, &server)
 			_, _ = c.Reconcile(ctx, reconcile.Request{})
 			options := c.Options
 			options.Client, options.Registry = whole, prometheus.NewRegistry()
@@ -174,7 +174,7 @@ func TestForeignConfigMapIsNotRestored(t *testing.T) {
 	forged.Data = controllertest.SignedBy(t, 1, forged.Name, forged.Data)
 	putBack(t, c, forged)
 	server := &refusing{creates: []error{errors.New("no")}}
-	onRefusing(c, server)
+	useRefusingServer(c, server)
 	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err == nil {
 		t.Error("got no error")
 	}

@@ -61,8 +61,8 @@ func TestServiceAddressIsRefusedForNewHosts(t *testing.T) {
 
 // Claims of others do not count against a host that proves its identity.
 func TestKnownHostBecomesInstanceDespiteClaims(t *testing.T) {
-	liar := controllertest.Node("linux-7", "10.0.0.2")
-	w := newSources(t, append(controllertest.PlainCluster(), userMap("10.0.0.1", "10.0.0.2", "10.0.0.9"), aService(t, "web", "spec: {externalIPs: [10.0.0.1, 10.0.0.9]}"), liar,
+	fakeNode := controllertest.Node("linux-7", "10.0.0.2")
+	w := newSources(t, append(controllertest.PlainCluster(), userMap("10.0.0.1", "10.0.0.2", "10.0.0.9"), aService(t, "web", "spec: {externalIPs: [10.0.0.1, 10.0.0.9]}"), fakeNode,
 		knownHostsMap("10.0.0.1,10.0.0.2 "+aHostKey(t, 1)), controllertest.Instance("10.0.0.9", "ConfigMap", "", "10.0.0.9"))...)
 	w.pass()
 	w.expect("10.0.0.1 ConfigMap 10.0.0.1", "10.0.0.2 ConfigMap 10.0.0.2", "10.0.0.9 ConfigMap 10.0.0.9")
@@ -70,13 +70,13 @@ func TestKnownHostBecomesInstanceDespiteClaims(t *testing.T) {
 
 // A kubelet writes its Node's addresses. It can prevent only a few hosts from joining, and an event names it.
 func TestNodeWithManyAddressesBlocksFewHosts(t *testing.T) {
-	liar, keys := controllertest.Node("linux-7", "10.0.0.200"), []string{}
+	fakeNode, keys := controllertest.Node("linux-7", "10.0.0.200"), []string{}
 	for n := range 100 {
 		address := fmt.Sprintf("10.0.0.%d", n+1)
 		keys = append(keys, address)
-		liar.Status.Addresses = append(liar.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: address})
+		fakeNode.Status.Addresses = append(fakeNode.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: address})
 	}
-	w := newSources(t, append(controllertest.PlainCluster(), liar, userMap(append(keys, "10.0.0.200")...))...)
+	w := newSources(t, append(controllertest.PlainCluster(), fakeNode, userMap(append(keys, "10.0.0.200")...))...)
 	w.pass()
 	if got, want := len(w.instances()), 101-nodeAddresses; got != want {
 		t.Errorf("%d instances, want %d", got, want)

@@ -125,7 +125,7 @@ func (r liveReader) List(ctx context.Context, list client.ObjectList, options ..
 	return r.w.WithWatch.List(ctx, list, options...)
 }
 
-// aMachine returns a Machine of an API ("machine" or "cluster") that runs at an address; says is further YAML.
+// aMachine returns a Machine of an API ("machine" or "cluster") that runs at an address; manifest is further YAML.
 func aMachine(group, name, address string, manifest ...string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	if err := yaml.Unmarshal([]byte(strings.Join(manifest, "\n")), &o.Object); err != nil {
@@ -160,7 +160,7 @@ func (w *sources) pass() {
 		w.passOf(w.machineAPI)
 		w.passOf(w.clusterAPI)
 		w.reconcile()
-		for w.configMap.Hosts.isAsking() {
+		for w.configMap.Hosts.hasPendingLookups() {
 			time.Sleep(time.Millisecond)
 		}
 		select {
@@ -171,8 +171,8 @@ func (w *sources) pass() {
 	}
 }
 
-// isAsking reports whether lookups are in progress.
-func (r *Resolver) isAsking() bool {
+// hasPendingLookups reports whether lookups are in progress.
+func (r *Resolver) hasPendingLookups() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.known {
