@@ -106,7 +106,7 @@ func files(t *testing.T, self string) []string {
 	return names
 }
 
-func TestCallingSetupIsCallingWICD(t *testing.T) {
+func TestSetupRunsWICD(t *testing.T) {
 	name, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestUnpackedProgramIsReused(t *testing.T) {
 	}
 }
 
-func TestProgramThatWasAlteredIsReplaced(t *testing.T) {
+func TestAlteredProgramIsReplaced(t *testing.T) {
 	self, target := place(t, []byte("stub"), []byte("program"))
 	for _, altered := range []string{"", "prog", "progrbm", "program and more"} {
 		if err := os.WriteFile(target, []byte(altered), 0o755); err != nil {
@@ -230,7 +230,7 @@ func TestTruncatedSetupIsRejected(t *testing.T) {
 	}
 }
 
-func TestHalvesOfEarlierRunsAreRemoved(t *testing.T) {
+func TestPartialFilesOfEarlierRunsAreRemoved(t *testing.T) {
 	self, target := place(t, []byte("stub"), []byte("program"))
 	old := time.Now().Add(-2 * staleAfter)
 	base := filepath.Base(target)
@@ -256,7 +256,7 @@ func TestHalvesOfEarlierRunsAreRemoved(t *testing.T) {
 	}
 }
 
-func TestManyCanUnpackAtOnce(t *testing.T) {
+func TestConcurrentUnpackingWorks(t *testing.T) {
 	program := bytes.Repeat([]byte("program"), 100_000)
 	self, target := place(t, []byte("stub"), program)
 	var all sync.WaitGroup
@@ -274,7 +274,7 @@ func TestManyCanUnpackAtOnce(t *testing.T) {
 	}
 }
 
-func TestTargetThatCannotBeReplacedIsAnError(t *testing.T) {
+func TestUnreplaceableTargetIsAnError(t *testing.T) {
 	self, target := place(t, []byte("stub"), []byte("program"))
 	if err := os.MkdirAll(filepath.Join(target, "folder"), 0o755); err != nil {
 		t.Fatal(err)
@@ -287,8 +287,8 @@ func TestTargetThatCannotBeReplacedIsAnError(t *testing.T) {
 	}
 }
 
-// TestARenameWaitsForScanners: security software holds new files for seconds. What another process has unpacked meanwhile is as good.
-func TestARenameWaitsForScanners(t *testing.T) {
+// TestRenameWaitsForScanners: security software holds new files for seconds. What another process has unpacked meanwhile is as good.
+func TestRenameWaitsForScanners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		part, target := filepath.Join(folder, "part"), filepath.Join(folder, "target")

@@ -15,9 +15,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// TestAFullDiskLeavesTheNodeServing fills the disk at each change that a new setting makes. The node continues with what it has, logs the problem,
+// TestNodeKeepsServingOnFullDisk fills the disk at each change that a new setting makes. The node continues with what it has, logs the problem,
 // and follows once there is room.
-func TestAFullDiskLeavesTheNodeServing(t *testing.T) {
+func TestNodeKeepsServingOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
 		w := m.Windows
@@ -78,8 +78,8 @@ func TestCertificateIsRenewedAfterDiskFull(t *testing.T) {
 	})
 }
 
-// TestTheServiceWorksWithoutALog starts the service by its command line on a disk without room for a log.
-func TestTheServiceWorksWithoutALog(t *testing.T) {
+// TestServiceRunsWithoutLog starts the service by its command line on a disk without room for a log.
+func TestServiceRunsWithoutLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const log = desired.Logs + `\wicd\wicd.log`
 		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})

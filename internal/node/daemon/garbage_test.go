@@ -13,9 +13,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// TestFilesThatAPowerCutDestroyedAreNoObstacle starts WICD with files that a disk which lies about completed writes has damaged. It keeps the
+// TestServiceRecoversFromDamagedFiles starts WICD with files that a disk which lies about completed writes has damaged. It keeps the
 // services running, and follows the cluster again on its own.
-func TestFilesThatAPowerCutDestroyedAreNoObstacle(t *testing.T) {
+func TestServiceRecoversFromDamagedFiles(t *testing.T) {
 	t.Parallel()
 	left := map[string]func(whole string) string{
 		"nothing":   func(string) string { return "" },

@@ -50,7 +50,7 @@ func (h *hosting) log(t *testing.T) string {
 	return string(b)
 }
 
-func TestAProgramsOutputIsItsLogAndItsExitCodeTheServices(t *testing.T) {
+func TestProgramOutputIsLoggedAndExitCodeReturned(t *testing.T) {
 	t.Setenv("OURS", "as the service's")
 	t.Setenv("NODE_NAME", "of the machine")
 	h := newHosting(t)
@@ -74,7 +74,7 @@ func TestAProgramsOutputIsItsLogAndItsExitCodeTheServices(t *testing.T) {
 	}
 }
 
-func TestALogCanBeEmptiedWhileTheProgramWrites(t *testing.T) {
+func TestLogCanBeTruncatedWhileProgramWrites(t *testing.T) {
 	h := newHosting(t)
 	goOn := filepath.Join(t.TempDir(), "go-on")
 	done := make(chan int, 1)
@@ -97,7 +97,7 @@ func TestALogCanBeEmptiedWhileTheProgramWrites(t *testing.T) {
 	}
 }
 
-func TestAProgramEndsWithItsService(t *testing.T) {
+func TestProgramEndsWithService(t *testing.T) {
 	h := newHosting(t)
 	var exit uint32
 	h.serve = func(run func(context.Context) uint32) error {
@@ -119,7 +119,7 @@ func TestAProgramEndsWithItsService(t *testing.T) {
 	}
 }
 
-func TestAProgramRunsWhetherItsLogCanBeWrittenOrNot(t *testing.T) {
+func TestProgramRunsWithUnwritableLog(t *testing.T) {
 	h := newHosting(t)
 	if err := os.MkdirAll(h.disk.Local(hostedLog), 0o700); err != nil { // a folder has the log's name
 		t.Fatal(err)

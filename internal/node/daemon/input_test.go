@@ -73,7 +73,7 @@ func TestInputFilesArePrivate(t *testing.T) {
 	}
 }
 
-func TestAnInputIsTakenFromNoOtherFolder(t *testing.T) {
+func TestInputIsReadOnlyFromItsFolder(t *testing.T) {
 	for _, name := range []string{`..\x`, "wicd-input-", "wicd-input-abc", `C:\Windows`, inputFolder + `\..`, inputFolder + "A"} {
 		w := newInputWindows(t)
 		if got := callWithInput(t, w, wicdapi.CommandLeave, name); !strings.Contains(got, string(wicdapi.CodeRequestInvalid)) {

@@ -20,7 +20,7 @@ func call(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-func TestEveryCommandExplainsItself(t *testing.T) {
+func TestEveryCommandHasUsage(t *testing.T) {
 	for _, name := range []string{"facts", "receive", "join", "leave", "status", "run", "host"} {
 		code, stdout, _ := call(name, "--help")
 		if code != 0 || !strings.Contains(stdout, "windows-instance-config-daemon "+name) {
@@ -32,7 +32,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 	}
 }
 
-func TestWrongUseIsExplained(t *testing.T) {
+func TestInvalidUsageIsReported(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"unknown", `unknown command "unknown"; the commands are facts, reach, receive, join, leave, restart, status, update, run, host`},
 		{"", "Usage:"},

@@ -59,8 +59,8 @@ func nodeManagerRequests(m *daemontest.Member) (requests []certificatesv1.Certif
 	return requests
 }
 
-// TestTheCloudNodeManagerRunsWithACertificateOfItsOwn: WICD requests the certificate, and the service starts once it has been issued.
-func TestTheCloudNodeManagerRunsWithACertificateOfItsOwn(t *testing.T) {
+// TestCloudNodeManagerHasOwnCertificate: WICD requests the certificate, and the service starts once it has been issued.
+func TestCloudNodeManagerHasOwnCertificate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newNodeManagerHost(t, func(r *certificatesv1.CertificateSigningRequest) bool { return !isForNodeManager(r) })
 		daemontest.Await(t, "it is requested", func() bool { return len(nodeManagerRequests(m)) == 1 })
@@ -106,8 +106,8 @@ func TestCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 	})
 }
 
-// TestARejectedCertificateOfTheCloudNodeManagerIsReplaced sets the cluster's clock two days ahead, so that it accepts none of its certificates.
-func TestARejectedCertificateOfTheCloudNodeManagerIsReplaced(t *testing.T) {
+// TestRejectedCloudNodeManagerCertificateIsReplaced sets the cluster's clock two days ahead, so that it accepts none of its certificates.
+func TestRejectedCloudNodeManagerCertificateIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newNodeManagerHost(t, func(*certificatesv1.CertificateSigningRequest) bool { return true })
 		m.AwaitVersion(t)

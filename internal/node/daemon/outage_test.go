@@ -80,8 +80,8 @@ func (m *separable) harm(t *testing.T, n int) {
 	things[n%len(things)]()
 }
 
-// TestTheAPIServerMayBeAway makes the API server unavailable while services crash and settings change on both sides.
-func TestTheAPIServerMayBeAway(t *testing.T) {
+// TestNodeSurvivesAPIServerOutage makes the API server unavailable while services crash and settings change on both sides.
+func TestNodeSurvivesAPIServerOutage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		away time.Duration
@@ -127,9 +127,9 @@ func TestTheAPIServerMayBeAway(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsWrongHarmsNothing has a host whose clock differs from the cluster's for longer than a certificate's life. Its services keep
+// TestWrongClockIsHarmless has a host whose clock differs from the cluster's for longer than a certificate's life. Its services keep
 // running, the cluster is not flooded, and the node follows once the clocks agree.
-func TestAClockThatIsWrongHarmsNothing(t *testing.T) {
+func TestWrongClockIsHarmless(t *testing.T) {
 	t.Parallel()
 	const minute = time.Minute
 	for name, test := range map[string]struct {

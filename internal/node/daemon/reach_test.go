@@ -84,7 +84,7 @@ func TestHostReportsAPIServerReachability(t *testing.T) {
 	}
 }
 
-func TestAnAPIServerIsTriedWithoutAProxy(t *testing.T) {
+func TestReachBypassesProxy(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	cluster, err := servers.NewCluster()
 	if err != nil {

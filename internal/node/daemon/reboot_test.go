@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
+func TestAlreadyRestartedHostIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := daemontest.NewWindows(t, sim.WindowsOptions{Kind: "each restart is expected"})
 		request := func(boot string) (wicdapi.RestartResult, error) {
@@ -40,8 +40,8 @@ func TestAHostThatHasRestartedSinceIsNotRestarted(t *testing.T) {
 	})
 }
 
-// TestARestartDoesNotInterruptWindows: setup or servicing that has not finished long after the start is stuck, and does not block a restart.
-func TestARestartDoesNotInterruptWindows(t *testing.T) {
+// TestRestartDoesNotInterruptServicing: setup or servicing that has not finished long after the start is stuck, and does not block a restart.
+func TestRestartDoesNotInterruptServicing(t *testing.T) {
 	for name, test := range map[string]struct {
 		quirks  sim.Quirks
 		refused wicdapi.Code

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestTheServiceMakesTheNodeComplete(t *testing.T) {
+func TestServiceCompletesNode(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	disk := m.Windows.Disk()
@@ -34,7 +34,7 @@ func TestTheServiceMakesTheNodeComplete(t *testing.T) {
 	}
 }
 
-func TestAServiceThatBeganBeforeTheJoinTakesItUp(t *testing.T) {
+func TestServiceStartedBeforeJoinFollowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewHost(t, sim.WindowsOptions{RestartDelay: 24 * time.Hour})
 		stop := daemontest.StartRun(t, w.Host())
@@ -49,9 +49,9 @@ func TestAServiceThatBeganBeforeTheJoinTakesItUp(t *testing.T) {
 	})
 }
 
-// TestHostWorksWithoutItsNode: the original daemon panicked on a host that had its services and files but no Node. WICD works without one,
+// TestHostWorksWithoutNode: the original daemon panicked on a host that had its services and files but no Node. WICD works without one,
 // and the join that follows finds everything in place.
-func TestHostWorksWithoutItsNode(t *testing.T) {
+func TestHostWorksWithoutNode(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	m.Cluster.Delete(daemontest.NodePath)

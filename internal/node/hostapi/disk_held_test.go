@@ -44,7 +44,7 @@ func changes() map[string]func(hostapi.Disk) error {
 	}
 }
 
-func TestAChangeWaitsForWhoHoldsTheFile(t *testing.T) {
+func TestChangeWaitsForOpenFile(t *testing.T) {
 	for name, change := range changes() {
 		for _, code := range hostapi.HeldCodes() {
 			t.Run(fmt.Sprintf("%s, %d", name, code), func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestAChangeWaitsForWhoHoldsTheFile(t *testing.T) {
 	}
 }
 
-func TestAChangeDoesNotWaitForEver(t *testing.T) {
+func TestChangeOfOpenFileTimesOut(t *testing.T) {
 	for name, change := range changes() {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -80,7 +80,7 @@ func TestAChangeDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-func TestAFolderOfFilesInUseHasOnePatience(t *testing.T) {
+func TestFolderRemovalHasOneTimeout(t *testing.T) {
 	root := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		for i := range 20 {
@@ -98,7 +98,7 @@ func TestAFolderOfFilesInUseHasOnePatience(t *testing.T) {
 	})
 }
 
-func TestAProgramThatMayRunIsNotWaitedFor(t *testing.T) {
+func TestRemoveUnusedDoesNotWait(t *testing.T) {
 	root := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		mustWriteFile(t, hostapi.Disk{Root: root}, file, "runs")

@@ -10,8 +10,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
-// TestRemovingDoesNotFollowAFolderThatBecomesALink swaps a folder with a link to another folder as fast as possible while the folder is removed.
-func TestRemovingDoesNotFollowAFolderThatBecomesALink(t *testing.T) {
+// TestRemovalDoesNotFollowFolderSwappedWithLink swaps a folder with a link to another folder as fast as possible while the folder is removed.
+func TestRemovalDoesNotFollowFolderSwappedWithLink(t *testing.T) {
 	const other = `C:\others`
 	d := hostapi.Disk{Root: t.TempDir()}
 	for round := range 300 {

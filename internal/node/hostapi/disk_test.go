@@ -110,8 +110,8 @@ func TestSecretIsCreatedInProtectedFolder(t *testing.T) {
 	}
 }
 
-// TestAWriteThatIsCutLeavesOldOrNew cuts the power at each change that a write makes.
-func TestAWriteThatIsCutLeavesOldOrNew(t *testing.T) {
+// TestInterruptedWriteLeavesOldOrNewContent cuts the power at each change that a write makes.
+func TestInterruptedWriteLeavesOldOrNewContent(t *testing.T) {
 	cut := errors.New("cut")
 	for at := 0; ; at++ {
 		d := hostapi.Disk{Root: t.TempDir()}
@@ -140,8 +140,8 @@ func TestAWriteThatIsCutLeavesOldOrNew(t *testing.T) {
 	}
 }
 
-// TestAProgramThatRunsStepsAside fails the first rename, as Windows does if the target is a running program.
-func TestAProgramThatRunsStepsAside(t *testing.T) {
+// TestRunningProgramIsRenamedAside fails the first rename, as Windows does if the target is a running program.
+func TestRunningProgramIsRenamedAside(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	mustWriteFile(t, d, file, "runs")
 	mustWriteFile(t, d, `C:\k\store`, "new program")
@@ -171,7 +171,7 @@ func TestAProgramThatRunsStepsAside(t *testing.T) {
 	expectFile(t, d, file, "newer program")
 }
 
-func TestALinkIsTheSameFile(t *testing.T) {
+func TestLinkIsSameFile(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	mustWriteFile(t, d, `C:\k\store`, "content")
 	mustWriteFile(t, d, file, "content") // the same bytes, but another file

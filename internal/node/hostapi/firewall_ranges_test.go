@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestRangesAsWindowsGivesThemBack(t *testing.T) {
+func TestSameRangesAcceptsWindowsNotation(t *testing.T) {
 	ranges := []string{"10.0.0.0/8", "192.0.2.1/32", "fd00:1::/64"}
 	for list, same := range map[string]bool{
 		"10.0.0.0/8,192.0.2.1/32,fd00:1::/64":                                    true,

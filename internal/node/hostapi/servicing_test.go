@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
-func TestOnlyReplacementsAreWaitedFor(t *testing.T) {
+func TestOnlyReplacementsNeedRestart(t *testing.T) {
 	for name, test := range map[string]struct{ values, want []string }{
 		"nothing":                    {nil, nil},
 		"a file goes":                {[]string{`\??\C:\Windows\AppCompat\Programs\Amcache.hve.tmp`, ""}, nil},
@@ -53,7 +53,7 @@ func TestFeatureErrorRemedies(t *testing.T) {
 	}
 }
 
-func TestANameInOtherCaseWaitsForNoRestart(t *testing.T) {
+func TestNameInOtherCaseNeedsNoRestart(t *testing.T) {
 	if got := hostapi.NameWaits("WIN-1", "win-1"); got != "" {
 		t.Errorf("told %q", got)
 	}

@@ -62,7 +62,7 @@ func record() hostnetwork.Record {
 	return hostnetwork.Record{Phase: hostnetwork.Making, Address: netip.MustParseAddr("192.0.2.10"), Before: before()}
 }
 
-func TestARecordIsReadAsItWasWritten(t *testing.T) {
+func TestRecordRoundTrips(t *testing.T) {
 	want := record()
 	got, err := hostnetwork.Decode(hostnetwork.Encode(want))
 	if err != nil || !reflect.DeepEqual(got, want) {

@@ -8,8 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/identity"
 )
 
-// TestAClockMayBeSet waits for a time 19 hours away while the clock is set.
-func TestAClockMayBeSet(t *testing.T) {
+// TestWaitToleratesClockChanges waits for a time 19 hours away while the clock is set.
+func TestWaitToleratesClockChanges(t *testing.T) {
 	const hour, day = time.Hour, 24 * time.Hour
 	for name, test := range map[string]struct {
 		// wrong is how much the clock is ahead at first, set how much after an hour.

@@ -48,7 +48,7 @@ func (m *memory) Issue(ctx context.Context, p identity.Pending) ([]byte, error) 
 }
 
 // A failed request is repeated soon with the same key; a refused one, much later with another key.
-func TestRequestsThatAreRefusedAndRequestsThatFail(t *testing.T) {
+func TestRefusedAndFailedRequestsAreRetried(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer  error
 		sameKey bool

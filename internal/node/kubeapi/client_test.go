@@ -61,7 +61,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheAPIServer(t *testing.T) {
+func TestAPIServerErrorsAreReturned(t *testing.T) {
 	for name, test := range map[string]struct {
 		code int
 		body string
@@ -90,8 +90,8 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestRequestsAreRepeatedWhenTheAPIServerAsksForIt: an API server with too many requests answers 429 and names a time.
-func TestRequestsAreRepeatedWhenTheAPIServerAsksForIt(t *testing.T) {
+// TestRequestsHonorRetryAfter: an API server with too many requests answers 429 and names a time.
+func TestRequestsHonorRetryAfter(t *testing.T) {
 	for name, test := range map[string]struct {
 		code   int
 		after  string
@@ -129,7 +129,7 @@ func TestRequestsAreRepeatedWhenTheAPIServerAsksForIt(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsAlwaysToBeRepeatedEnds(t *testing.T) {
+func TestRequestRetriesAreLimited(t *testing.T) {
 	var requests atomic.Int32
 	c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)

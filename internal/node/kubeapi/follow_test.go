@@ -60,8 +60,8 @@ func event(kind, object string) string { return fmt.Sprintf(`{"type":%q,"object"
 // end is the bookmark after the last existing object.
 const end = `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}`
 
-// TestFollowerKeepsACopy: the answers to consecutive requests lead to a copy.
-func TestFollowerKeepsACopy(t *testing.T) {
+// TestFollowerMaintainsCopy: the answers to consecutive requests lead to a copy.
+func TestFollowerMaintainsCopy(t *testing.T) {
 	both := map[string]string{"ns/a": "1", "ns/b": "2"}
 	for name, test := range map[string]struct {
 		answers []string // a status code, or a body

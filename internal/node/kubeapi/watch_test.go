@@ -14,7 +14,7 @@ func objectOf(name, version string) string {
 	return fmt.Sprintf(`{"kind":"Node","metadata":{"name":%q,"resourceVersion":%q},"spec":{"podCIDR":"10.0.0.0/24"}}`, name, version)
 }
 
-func TestEventsOfAWatch(t *testing.T) {
+func TestWatchEventsAreDecoded(t *testing.T) {
 	stop := errors.New("enough")
 	for name, test := range map[string]struct {
 		text string

@@ -177,8 +177,8 @@ func TestBalancers(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfEndpointSlicesDoesNotMatter expects the same result in any order, unless it is uncertain.
-func TestTheOrderOfEndpointSlicesDoesNotMatter(t *testing.T) {
+// TestEndpointSliceOrderDoesNotMatter expects the same result in any order, unless it is uncertain.
+func TestEndpointSliceOrderDoesNotMatter(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		s := service()

@@ -64,7 +64,7 @@ func (e *env) requested() (all []certificatesv1.CertificateSigningRequest) {
 	return all
 }
 
-func TestTheRequestIsOneThatOVNKubernetesApproves(t *testing.T) {
+func TestCertificateRequestIsApprovedByOVNKubernetes(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(0)
 		all := e.requested()
@@ -93,7 +93,7 @@ func TestTheRequestIsOneThatOVNKubernetesApproves(t *testing.T) {
 	})
 }
 
-func TestARestartKeepsThePendingRequest(t *testing.T) {
+func TestRestartKeepsPendingRequest(t *testing.T) {
 	story(t, func(e *env) {
 		e.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
 		h := e.windows(1, sim.HNSOptions{}).start()
@@ -112,7 +112,7 @@ func TestARestartKeepsThePendingRequest(t *testing.T) {
 	})
 }
 
-func TestADeniedRequestIsRepeatedWithAnotherKey(t *testing.T) {
+func TestDeniedRequestIsRetriedWithNewKey(t *testing.T) {
 	story(t, func(e *env) {
 		e.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
 		h := e.windows(1, sim.HNSOptions{}).start()
@@ -153,7 +153,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	})
 }
 
-func TestAnExpiredOrForeignCertificateIsReplaced(t *testing.T) {
+func TestExpiredOrForeignCertificateIsReplaced(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(0)
 		first := h.certificate()
@@ -183,8 +183,8 @@ func TestAnExpiredOrForeignCertificateIsReplaced(t *testing.T) {
 	})
 }
 
-// TestARejectedCertificateIsReplaced: a cluster with a new CA rejects a certificate that has not expired.
-func TestARejectedCertificateIsReplaced(t *testing.T) {
+// TestRejectedCertificateIsReplaced: a cluster with a new CA rejects a certificate that has not expired.
+func TestRejectedCertificateIsReplaced(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(0)
 		h.stop()
@@ -226,9 +226,9 @@ func TestCertificatesOfTheOriginalProgramAreRemoved(t *testing.T) {
 	})
 }
 
-// TestOnlyTheFirstCertificateNeedsTheKubelet: the kubelet's files change while it renews its certificate. Once the program has its own certificate,
+// TestOnlyFirstCertificateNeedsKubelet: the kubelet's files change while it renews its certificate. Once the program has its own certificate,
 // it does not need them.
-func TestOnlyTheFirstCertificateNeedsTheKubelet(t *testing.T) {
+func TestOnlyFirstCertificateNeedsKubelet(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{})
 		ca := filepath.Join(t.TempDir(), "ca.crt")

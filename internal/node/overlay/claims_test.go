@@ -52,9 +52,9 @@ func reports(neighbors []neighbor) (text string) {
 	return text
 }
 
-// TestThePrefixLengthOfANodeDecidesNothing: OpenShift passes no prefix length to OVN-Kubernetes, and a Node keeps a subnet of another length that it
+// TestPrefixLengthOfNodeIsIgnored: OpenShift passes no prefix length to OVN-Kubernetes, and a Node keeps a subnet of another length that it
 // had before.
-func TestThePrefixLengthOfANodeDecidesNothing(t *testing.T) {
+func TestPrefixLengthOfNodeIsIgnored(t *testing.T) {
 	for _, flag := range []string{"10.132.0.0/14/23", "10.132.0.0/14/24", "10.132.0.0/14"} {
 		hybrid, err := parseRanges(flag)
 		if err != nil {
@@ -67,7 +67,7 @@ func TestThePrefixLengthOfANodeDecidesNothing(t *testing.T) {
 	}
 }
 
-func TestWhichSubnetsCanBeOfANode(t *testing.T) {
+func TestNodeSubnetsAreValidated(t *testing.T) {
 	known := knownRanges()
 	for name, test := range map[string]struct {
 		ranges Ranges
@@ -105,8 +105,8 @@ func TestWhichSubnetsCanBeOfANode(t *testing.T) {
 	}
 }
 
-// TestANodeInTheSecondRangeIsReportedAndUsed: OVN-Kubernetes assigns subnets of all ranges, but makes Linux nodes route only the first.
-func TestANodeInTheSecondRangeIsReportedAndUsed(t *testing.T) {
+// TestNodeInSecondRangeIsReportedAndUsed: OVN-Kubernetes assigns subnets of all ranges, but makes Linux nodes route only the first.
+func TestNodeInSecondRangeIsReportedAndUsed(t *testing.T) {
 	s := Settings{Ranges: knownRanges()}
 	d := s.decide(numbered(1, "10.132.2.0/23"), []Node{numbered(2, "10.160.8.0/24")}, nil)
 	const want = "its subnet 10.160.8.0/24 is not in 10.132.0.0/14: OVN-Kubernetes routes only the first range of the hybrid cluster network to Linux nodes"
@@ -118,9 +118,9 @@ func TestANodeInTheSecondRangeIsReportedAndUsed(t *testing.T) {
 	}
 }
 
-// TestANodeDoesNotGetTheSubnetOfAnother: a Node writes its own annotations and addresses, so a kubelet, or anyone with its certificate, can claim any
+// TestClaimedSubnetOfAnotherNodeIsRejected: a Node writes its own annotations and addresses, so a kubelet, or anyone with its certificate, can claim any
 // subnet.
-func TestANodeDoesNotGetTheSubnetOfAnother(t *testing.T) {
+func TestClaimedSubnetOfAnotherNodeIsRejected(t *testing.T) {
 	change := func(n Node, f func(*Node)) Node { f(&n); return n }
 	own, victim := numbered(1, "10.132.2.0/23"), numbered(5, "10.132.8.0/23")
 	held := holders{netip.MustParsePrefix("10.132.8.0/23"): "win-5"}
@@ -176,7 +176,7 @@ func TestANodeDoesNotGetTheSubnetOfAnother(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatTwoNodesHaveIsReported(t *testing.T) {
+func TestDuplicateNodeAddressIsReported(t *testing.T) {
 	second := numbered(6, "10.132.10.0/23")
 	second.InternalIPs = []string{"192.0.2.5"}
 	d := Settings{}.decide(numbered(1, "10.132.2.0/23"), []Node{numbered(5, "10.132.8.0/23"), second}, nil)
@@ -311,7 +311,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-func TestTheFileOfHoldersIsReadAsItWasWritten(t *testing.T) {
+func TestHoldersFileRoundTrips(t *testing.T) {
 	for name, want := range map[string]holders{
 		"empty": {},
 		"two":   {netip.MustParsePrefix("10.132.8.0/23"): "win-5", netip.MustParsePrefix("10.128.0.0/23"): "linux-1.example.com"},
@@ -327,7 +327,7 @@ func TestTheFileOfHoldersIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestADamagedFileOfHoldersIsNotUsed(t *testing.T) {
+func TestDamagedHoldersFileIsIgnored(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":            "",
 		"cut":              `{"version":1,"subnets":{"10.132.8.0/2`,

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAFileIsWrittenOnceNothingPreventsIt: security software briefly holds new files. Here, folders stand for files that cannot be replaced yet.
-func TestAFileIsWrittenOnceNothingPreventsIt(t *testing.T) {
+// TestFileWriteIsRetriedWhileFileIsInUse: security software briefly holds new files. Here, folders stand for files that cannot be replaced yet.
+func TestFileWriteIsRetriedWhileFileIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "made-networks")
 		for what, held := range map[string]string{"the file": name, "the file beside it": name + newEnding} {

@@ -43,9 +43,9 @@ func (h *host) told() map[string]string {
 
 func (h *host) record() string { return filepath.Join(h.options.CertDir, "host-network") }
 
-// TestAHostThatLosesItsAddressGetsItBack expects the networks to be removed and not created again, however often the program starts, until a user
+// TestNetworksAreRemovedFromHostThatLosesItsAddress expects the networks to be removed and not created again, however often the program starts, until a user
 // deletes the record.
-func TestAHostThatLosesItsAddressGetsItBack(t *testing.T) {
+func TestNetworksAreRemovedFromHostThatLosesItsAddress(t *testing.T) {
 	for name, test := range map[string]struct {
 		quirks sim.AdapterQuirks
 		build  int
@@ -92,8 +92,8 @@ func TestAHostThatLosesItsAddressGetsItBack(t *testing.T) {
 	}
 }
 
-// TestAHostWithoutItsAddressForAWhileKeepsItsNetworks, even if the program is restarted in the meantime.
-func TestAHostWithoutItsAddressForAWhileKeepsItsNetworks(t *testing.T) {
+// TestHostBrieflyWithoutAddressKeepsNetworks, even if the program is restarted in the meantime.
+func TestHostBrieflyWithoutAddressKeepsNetworks(t *testing.T) {
 	for _, away := range []time.Duration{0, 5 * time.Second, 55 * time.Second} {
 		for _, restarted := range []bool{false, true} {
 			t.Run(fmt.Sprint(away, restarted), func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestAHostWithoutItsAddressForAWhileKeepsItsNetworks(t *testing.T) {
 	}
 }
 
-// TestSettingsThatTheFirstNetworkCostAreRestored expects this once: settings that a user changes later are not reverted.
-func TestSettingsThatTheFirstNetworkCostAreRestored(t *testing.T) {
+// TestSettingsLostToFirstNetworkAreRestored expects this once: settings that a user changes later are not reverted.
+func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 	all := sim.AdapterQuirks{Static: true, LosesDNS: true, LosesMetric: true, LosesSecondary: true, MTU: 1450}
 	story(t, func(e *env) {
 		e.linux(1)
@@ -164,8 +164,8 @@ func TestSettingsThatTheFirstNetworkCostAreRestored(t *testing.T) {
 	})
 }
 
-// TestSettingsFromBeforeTheFirstAttemptCount: Windows may have moved the address and lost settings, although it reports that it created no network.
-func TestSettingsFromBeforeTheFirstAttemptCount(t *testing.T) {
+// TestSettingsFromBeforeFirstAttemptAreRestored: Windows may have moved the address and lost settings, although it reports that it created no network.
+func TestSettingsFromBeforeFirstAttemptAreRestored(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprint(restarted), func(t *testing.T) {
 			story(t, func(e *env) {
@@ -189,8 +189,8 @@ func TestSettingsFromBeforeTheFirstAttemptCount(t *testing.T) {
 	}
 }
 
-// TestARecordWithoutANetworkIsNoLoss: a power failure may occur between the two, and the address may be late at the next start.
-func TestARecordWithoutANetworkIsNoLoss(t *testing.T) {
+// TestRecordWithoutNetworkIsNoLoss: a power failure may occur between the two, and the address may be late at the next start.
+func TestRecordWithoutNetworkIsNoLoss(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{})
@@ -209,9 +209,9 @@ func TestARecordWithoutANetworkIsNoLoss(t *testing.T) {
 	})
 }
 
-// TestHostsByChanceKeepTheirNetwork expects that, whatever the first network does to a host, it gets its address and settings back, or the networks
+// TestRandomHostsKeepTheirNetwork expects that, whatever the first network does to a host, it gets its address and settings back, or the networks
 // are removed and that is reported.
-func TestHostsByChanceKeepTheirNetwork(t *testing.T) {
+func TestRandomHostsKeepTheirNetwork(t *testing.T) {
 	for seed := range uint64(40) {
 		quirks := sim.QuirksByChance(seed).Adapter
 		build := []int{17763, 20348, 26100}[seed%3]

@@ -17,7 +17,7 @@ func (h *host) restartWindows(meanwhile func()) {
 	h.start()
 }
 
-func TestANodeKeepsItsSubnetWhenWindowsRestarts(t *testing.T) {
+func TestNodeKeepsSubnetAfterWindowsRestart(t *testing.T) {
 	claim := map[string]string{overlay.SubnetAnnotation: "10.128.1.0/24", overlay.RouterMACAnnotation: "00-15-5d-00-00-66"}
 	for name, test := range map[string]struct {
 		remembers bool
@@ -54,7 +54,7 @@ func TestANodeKeepsItsSubnetWhenWindowsRestarts(t *testing.T) {
 	}
 }
 
-func TestANodeThatLeftHasNoSubnetAnyMore(t *testing.T) {
+func TestRemovedNodeLosesSubnet(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(1)
 		h.restartWindows(func() {
@@ -65,7 +65,7 @@ func TestANodeThatLeftHasNoSubnetAnyMore(t *testing.T) {
 	})
 }
 
-func TestTheLastNodeBeforeTheEndIsRemembered(t *testing.T) {
+func TestLastNodeChangeBeforeShutdownIsStored(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(0)
 		e.linux(1)
@@ -77,8 +77,8 @@ func TestTheLastNodeBeforeTheEndIsRemembered(t *testing.T) {
 	})
 }
 
-// TestTheFileOfHoldersIsNotWrittenForEachNode: many nodes may join within seconds.
-func TestTheFileOfHoldersIsNotWrittenForEachNode(t *testing.T) {
+// TestHoldersFileIsNotWrittenForEachNode: many nodes may join within seconds.
+func TestHoldersFileIsNotWrittenForEachNode(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(0)
 		var written []time.Time

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-func TestTheFileOfMadeNetworksIsReadAsItWasWritten(t *testing.T) {
+func TestCreatedNetworksFileRoundTrips(t *testing.T) {
 	folder := t.TempDir()
 	m := readMade(folder, slog.New(slog.DiscardHandler))
 	for i, n := range (Settings{Adapter: "Ethernet 2", VXLANPort: 9898}).Networks(netip.MustParsePrefix("10.132.1.0/24")) {
@@ -40,7 +40,7 @@ func TestTheFileOfMadeNetworksIsReadAsItWasWritten(t *testing.T) {
 
 const oneMade = `{"name":"OVNKubernetesHybridOverlayNetwork","subnet":"10.132.1.0/24","gateway":"10.132.1.1","vni":4097}`
 
-func TestADamagedFileOfMadeNetworksIsNotUsed(t *testing.T) {
+func TestDamagedCreatedNetworksFileIsIgnored(t *testing.T) {
 	if got, err := parseMade([]byte(`{"version":1,"networks":{"a":` + oneMade + `}}`)); err != nil || len(got) != 1 {
 		t.Fatalf("%v, %v", got, err)
 	}

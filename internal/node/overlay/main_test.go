@@ -66,8 +66,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestAnErrorOfTheFlagsIsInTheLogFile: a service has no standard error.
-func TestAnErrorOfTheFlagsIsInTheLogFile(t *testing.T) {
+// TestFlagErrorIsWrittenToLogFile: a service has no standard error.
+func TestFlagErrorIsWrittenToLogFile(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after []string
 		says          string
@@ -97,8 +97,8 @@ func TestAnErrorOfTheFlagsIsInTheLogFile(t *testing.T) {
 	}
 }
 
-// TestATruncatedLogContinuesAtItsBeginning: WICD rotates logs by copying and truncating the file, which the program has open.
-func TestATruncatedLogContinuesAtItsBeginning(t *testing.T) {
+// TestTruncatedLogContinuesAtStart: WICD rotates logs by copying and truncating the file, which the program has open.
+func TestTruncatedLogContinuesAtStart(t *testing.T) {
 	folder := t.TempDir()
 	name := filepath.Join(folder, "logs", "hybrid-overlay.log")
 	args := []string{"--node", "win-1", "--bootstrap-kubeconfig", filepath.Join(folder, "none"), "--cert-dir", folder, "--logfile", name}

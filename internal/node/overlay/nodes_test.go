@@ -41,7 +41,7 @@ func TestThreeNodesGetRemoteSubnetsOfEachOther(t *testing.T) {
 	})
 }
 
-func TestEachChangeOfANodeIsOneCall(t *testing.T) {
+func TestEachNodeChangeIsOneCall(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(1)
 
@@ -67,7 +67,7 @@ func TestEachChangeOfANodeIsOneCall(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsOfNodesCauseNoCalls(t *testing.T) {
+func TestNodeHeartbeatsCauseNoCalls(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(1)
 		e.passes(time.Second)
@@ -82,7 +82,7 @@ func TestHeartbeatsOfNodesCauseNoCalls(t *testing.T) {
 	})
 }
 
-func TestThousandNodesAtStartAreFewCalls(t *testing.T) {
+func TestThousandNodesAtStartNeedFewCalls(t *testing.T) {
 	story(t, func(e *env) {
 		var remotes []hns.RemoteSubnet
 		for i := range 1000 {
@@ -97,7 +97,7 @@ func TestThousandNodesAtStartAreFewCalls(t *testing.T) {
 	})
 }
 
-func TestARejectedRemoteSubnetBlocksNoOther(t *testing.T) {
+func TestRejectedRemoteSubnetBlocksNoOther(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(0)
 		// Another program has added a remote subnet that overlaps the one of a node.
@@ -136,9 +136,9 @@ func TestOwnSubnetChanges(t *testing.T) {
 	})
 }
 
-// TestNothingIsRemovedWhileTheOwnNodeIsMissing: a deleted Node is recreated with the next heartbeat of its kubelet. Until then the networks must
+// TestNothingIsRemovedWhileOwnNodeIsMissing: a deleted Node is recreated with the next heartbeat of its kubelet. Until then the networks must
 // stay.
-func TestNothingIsRemovedWhileTheOwnNodeIsMissing(t *testing.T) {
+func TestNothingIsRemovedWhileOwnNodeIsMissing(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(1)
 		h.service.ResetCalls()
@@ -156,7 +156,7 @@ func TestNothingIsRemovedWhileTheOwnNodeIsMissing(t *testing.T) {
 	})
 }
 
-func TestAnInvalidNodeIsLoggedOnce(t *testing.T) {
+func TestInvalidNodeIsLoggedOnce(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		e.node("odd", "linux", "192.0.2.50", map[string]string{overlay.LinuxSubnetsAnnotation: "none", overlay.RouterMACAnnotation: "0a:58:0a:80:00:07"})
@@ -169,8 +169,8 @@ func TestAnInvalidNodeIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// TestANodeCannotClaimTheSubnetOfAnother: a kubelet may write any subnet to its own Node.
-func TestANodeCannotClaimTheSubnetOfAnother(t *testing.T) {
+// TestNodeCannotClaimSubnetOfAnotherNode: a kubelet may write any subnet to its own Node.
+func TestNodeCannotClaimSubnetOfAnotherNode(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(1)
 		for name, subnet := range map[string]string{"a-same": "10.128.1.0/24", "a-part": "10.128.1.64/30", "a-more": "10.128.0.0/15", "a-own": "10.132.1.128/25"} {

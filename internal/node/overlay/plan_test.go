@@ -60,7 +60,7 @@ func TestNetworksOfAHost(t *testing.T) {
 	}
 }
 
-func TestNetworksThatDoNotMatchAreReplaced(t *testing.T) {
+func TestMismatchedNetworksAreReplaced(t *testing.T) {
 	wanted := Settings{}.Networks(netip.MustParsePrefix("10.132.1.0/24"))
 	is := func(i int, id string, change func(*hns.Network)) hns.Network {
 		n := wanted[i]

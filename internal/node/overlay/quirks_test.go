@@ -75,8 +75,8 @@ func TestChangedVXLANPortIsAppliedWithoutReadback(t *testing.T) {
 	})
 }
 
-// TestNetworksOfAnEarlierVersionAreRemembered: they match the settings when this version first sees them.
-func TestNetworksOfAnEarlierVersionAreRemembered(t *testing.T) {
+// TestNetworksOfEarlierVersionAreRecorded: they match the settings when this version first sees them.
+func TestNetworksOfEarlierVersionAreRecorded(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{})
 		h.start()
@@ -97,7 +97,7 @@ func TestNetworksOfAnEarlierVersionAreRemembered(t *testing.T) {
 	})
 }
 
-func TestTheNetworkOfPodsFindsTheSwitchOfTheBase(t *testing.T) {
+func TestPodNetworkUsesSwitchOfBaseNetwork(t *testing.T) {
 	adapters := []string{"Ethernet", "Ethernet 2"}
 	for name, test := range map[string]struct {
 		quirks  sim.NetworkQuirks
@@ -235,8 +235,8 @@ func TestUnlistedNetworkIsNotRecreated(t *testing.T) {
 	}
 }
 
-// TestAListDecidesWhereNothingElseDoes: if it is unknown whether a network exists, the list decides after two minutes.
-func TestAListDecidesWhereNothingElseDoes(t *testing.T) {
+// TestListDecidesAboutUnknownNetwork: if it is unknown whether a network exists, the list decides after two minutes.
+func TestListDecidesAboutUnknownNetwork(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(0)
 		h.service.Refuse("HasNetwork", errors.New("no answer"))
@@ -249,8 +249,8 @@ func TestAListDecidesWhereNothingElseDoes(t *testing.T) {
 	})
 }
 
-// TestNoNetworkIsRemovedForQuirks simulates two hours of a host, with restarts of everything, on Windows with various quirks.
-func TestNoNetworkIsRemovedForQuirks(t *testing.T) {
+// TestQuirksRemoveNoNetwork simulates two hours of a host, with restarts of everything, on Windows with various quirks.
+func TestQuirksRemoveNoNetwork(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			story(t, func(e *env) {
@@ -291,8 +291,8 @@ func (h *host) ids() string {
 	return strings.Join(ids, " ")
 }
 
-// TestNetworksOfTheOriginalStay: the original operator's networks name no adapter, and this program has no record of them.
-func TestNetworksOfTheOriginalStay(t *testing.T) {
+// TestNetworksOfOriginalOperatorAreKept: the original operator's networks name no adapter, and this program has no record of them.
+func TestNetworksOfOriginalOperatorAreKept(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{OmitsVNI: true}})

@@ -21,7 +21,7 @@ func TestNetworksAreRestoredAfterHNSLostThem(t *testing.T) {
 	})
 }
 
-func TestARestartOfHNSWithItsNetworksChangesNothing(t *testing.T) {
+func TestHNSRestartWithNetworksChangesNothing(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(1)
 		before := h.service.State()
@@ -44,7 +44,7 @@ func TestARestartOfHNSWithItsNetworksChangesNothing(t *testing.T) {
 	})
 }
 
-func TestALossIsNoticedWhileNodesChange(t *testing.T) {
+func TestLossIsDetectedWhileNodesChange(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(1)
 		n, _ := h.network(overlay.Network)

@@ -127,8 +127,8 @@ func TestOverlayStatusReportsCause(t *testing.T) {
 	}
 }
 
-// TestALeftoverSubnetOfLinuxIsIgnored: annotations that OVN-Kubernetes left when its hybrid overlay was off for a while mean nothing.
-func TestALeftoverSubnetOfLinuxIsIgnored(t *testing.T) {
+// TestLeftoverLinuxSubnetIsIgnored: annotations that OVN-Kubernetes left when its hybrid overlay was off for a while mean nothing.
+func TestLeftoverLinuxSubnetIsIgnored(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		leftover := func(i int) map[string]string {
@@ -149,8 +149,8 @@ func TestALeftoverSubnetOfLinuxIsIgnored(t *testing.T) {
 	})
 }
 
-// TestTheOwnNodeIsWindowsWithoutALabel: whatever the label of the Node, the program runs on Windows.
-func TestTheOwnNodeIsWindowsWithoutALabel(t *testing.T) {
+// TestOwnNodeIsWindowsWithoutLabel: whatever the label of the Node, the program runs on Windows.
+func TestOwnNodeIsWindowsWithoutLabel(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).reporting().start()
 		e.awaits(time.Minute, "the overlay is there", h.published)
@@ -189,7 +189,7 @@ func TestBothNodesOfAConflictReportIt(t *testing.T) {
 	})
 }
 
-func TestTheStatusOfACertificateRequest(t *testing.T) {
+func TestStatusReportsCertificateRequest(t *testing.T) {
 	story(t, func(e *env) {
 		e.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
 		h := e.windows(1, sim.HNSOptions{}).reporting().start()
@@ -219,7 +219,7 @@ func TestTheStatusOfACertificateRequest(t *testing.T) {
 	})
 }
 
-func TestTheStatusOfADeniedAnnotation(t *testing.T) {
+func TestStatusReportsDeniedAnnotation(t *testing.T) {
 	story(t, func(e *env) {
 		e.cluster.Forbid("system:ovn-node:", "PATCH", nodePath("win-1")+"/status")
 		h := e.windows(1, sim.HNSOptions{}).reporting().start()
@@ -232,7 +232,7 @@ func TestTheStatusOfADeniedAnnotation(t *testing.T) {
 	})
 }
 
-func TestTheStatusFileLivesAsLongAsTheProgram(t *testing.T) {
+func TestStatusFileExistsOnlyWhileProgramRuns(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).reporting()
 		if err := os.WriteFile(h.options.StatusFile, []byte("of an earlier start"), 0o600); err != nil {
@@ -250,7 +250,7 @@ func TestTheStatusFileLivesAsLongAsTheProgram(t *testing.T) {
 	})
 }
 
-func TestTheStatusFileIsWrittenOnChangeOnly(t *testing.T) {
+func TestStatusFileIsWrittenOnlyOnChange(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).reporting().start()
 		e.awaits(time.Minute, "the overlay is there", h.published)
@@ -268,7 +268,7 @@ func TestTheStatusFileIsWrittenOnChangeOnly(t *testing.T) {
 	})
 }
 
-func TestAStatusFileThatCannotBeWrittenIsLoggedOnce(t *testing.T) {
+func TestUnwritableStatusFileIsLoggedOnce(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).reporting()
 		if err := os.MkdirAll(h.options.StatusFile+"/in-the-way", 0o700); err != nil {

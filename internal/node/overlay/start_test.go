@@ -26,7 +26,7 @@ func TestRestartOfTheProgramChangesNothing(t *testing.T) {
 	})
 }
 
-func TestWindowsReportsAddressesLate(t *testing.T) {
+func TestLateAddressesAreAwaited(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{Settle: 25 * time.Second}).start()
@@ -76,7 +76,7 @@ func TestNetworkWithoutAddressesIsRecreated(t *testing.T) {
 	}
 }
 
-func TestAnUnreadableRouterAddressIsLogged(t *testing.T) {
+func TestUnreadableRouterAddressIsLogged(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(0)
 		h.stop()
@@ -107,7 +107,7 @@ func TestOverlayWaitsForTheBaseNetwork(t *testing.T) {
 	})
 }
 
-func TestAnInterruptedStartIsCompleted(t *testing.T) {
+func TestInterruptedStartIsCompleted(t *testing.T) {
 	prefix := netip.MustParsePrefix("10.132.1.0/24")
 	subnet := hns.Subnet{Prefix: prefix, Gateway: prefix.Addr().Next(), VNI: overlay.VNI}
 	base := hns.Network{Name: overlay.BaseNetwork, Type: hns.Overlay, Persistent: true, ManagementIP: netip.MustParseAddr("192.0.2.1"),
@@ -187,7 +187,7 @@ func (c *cutHNS) AddRemotes(ctx context.Context, network string, remotes []hns.R
 	return err
 }
 
-func TestAStartInterruptedAtAnyCallIsCompletedByTheNext(t *testing.T) {
+func TestStartInterruptedAtAnyCallIsCompleted(t *testing.T) {
 	for at := 1; at <= 3; at++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("call %d, after it %t", at, after), func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestAStartInterruptedAtAnyCallIsCompletedByTheNext(t *testing.T) {
 	}
 }
 
-func TestAnotherPortForVXLAN(t *testing.T) {
+func TestConfiguredVXLANPortIsUsed(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{})
@@ -236,7 +236,7 @@ func TestAnotherPortForVXLAN(t *testing.T) {
 	})
 }
 
-func TestAnUnsupportedVXLANPortIsLoggedOnce(t *testing.T) {
+func TestUnsupportedVXLANPortIsLoggedOnce(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{Build: 17763})
 		h.options.Settings.VXLANPort = 9898

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestAHeartbeatIsNoChange: a cluster of a thousand nodes has several heartbeats a second.
-func TestAHeartbeatIsNoChange(t *testing.T) {
+// TestHeartbeatIsNoChange: a cluster of a thousand nodes has several heartbeats a second.
+func TestHeartbeatIsNoChange(t *testing.T) {
 	s, key := newState("win-1"), types.NamespacedName{Name: "win-2"}
 	changed := func() bool {
 		select {

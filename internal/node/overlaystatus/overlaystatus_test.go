@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/overlaystatus"
 )
 
-func TestAStatusIsReadAsItWasWritten(t *testing.T) {
+func TestStatusRoundTrips(t *testing.T) {
 	for name, s := range map[string]overlaystatus.Status{
 		"works": {Problems: []overlaystatus.Problem{}},
 		"two problems": {Problems: []overlaystatus.Problem{
@@ -23,7 +23,7 @@ func TestAStatusIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestAStatusIsWrittenWithinItsLimits(t *testing.T) {
+func TestStatusIsWrittenWithinLimits(t *testing.T) {
 	long := overlaystatus.Status{Problems: []overlaystatus.Problem{{Reason: "", Message: "no reason"}, {Reason: "no reason"}, {Reason: strings.Repeat("A", 65)}}}
 	for i := range 20 {
 		long.Problems = append(long.Problems, overlaystatus.Problem{Reason: fmt.Sprintf("Overlay%d", i), Message: strings.Repeat("\"\\\x1b\n\u202e\xff", 1000)})

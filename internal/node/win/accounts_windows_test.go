@@ -6,7 +6,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestAccountsKeepTheirPromises(t *testing.T) {
+func TestAccountsKeepTheContract(t *testing.T) {
 	h := mustHost(t)
 	contract.Accounts(t, func(*testing.T) contract.AccountsFixture {
 		f := contract.AccountsFixture{

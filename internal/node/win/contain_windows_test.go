@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
-func TestProcessesEndWithTheOneThatContainsThem(t *testing.T) {
+func TestContainedProcessesEndWithParent(t *testing.T) {
 	t.Setenv(asContained, "1")
 	program, err := os.Executable()
 	if err != nil {
@@ -55,7 +55,7 @@ func TestProcessesEndWithTheOneThatContainsThem(t *testing.T) {
 	}
 }
 
-func TestAServiceEndsWithTheCodeOfItsProgram(t *testing.T) {
+func TestServiceExitsWithProgramExitCode(t *testing.T) {
 	s, _ := mustServe(t, "ends")
 	_ = s.Start(t.Context(), testName) // it may have exited before it is seen running
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {

@@ -107,8 +107,8 @@ func wide(t *testing.T, text string) *uint16 {
 	return p
 }
 
-// TestAListWaitsForNoOther: a hanging call of the Host Compute Service keeps the turn.
-func TestAListWaitsForNoOther(t *testing.T) {
+// TestHangingListBlocksNoOther: a hanging call of the Host Compute Service keeps the turn.
+func TestHangingListBlocksNoOther(t *testing.T) {
 	if windows.NewLazySystemDLL("vmcompute.dll").Load() != nil {
 		t.Skip("this Windows has no vmcompute.dll: its feature Containers is not enabled, or this Wine lacks lab/windows/hostcompute")
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestServicesKeepTheirPromises(t *testing.T) {
+func TestServicesKeepTheContract(t *testing.T) {
 	host := mustHost(t)
 	contract.Services(t, func(t *testing.T) contract.ServicesFixture {
 		folder := tempFolder(t)
@@ -47,7 +47,7 @@ func TestServicesKeepTheirPromises(t *testing.T) {
 	})
 }
 
-func TestSystemKeepsItsPromises(t *testing.T) {
+func TestSystemKeepsTheContract(t *testing.T) {
 	host := mustHost(t)
 	contract.System(t, func(t *testing.T) contract.SystemFixture {
 		f := contract.SystemFixture{System: host.System, Disk: host.Disk, Folder: tempFolder(t), Feature: "Containers", OtherHypervisor: !onWine()}
@@ -61,7 +61,7 @@ func TestSystemKeepsItsPromises(t *testing.T) {
 	})
 }
 
-func TestTheEnvironmentKeepsItsPromises(t *testing.T) {
+func TestEnvironmentKeepsTheContract(t *testing.T) {
 	host := mustHost(t)
 	contract.Environment(t, func(t *testing.T) contract.EnvironmentFixture {
 		key := mustOpenEnvironment(t, contract.Variables()...)
@@ -77,7 +77,7 @@ func TestTheEnvironmentKeepsItsPromises(t *testing.T) {
 	})
 }
 
-func TestCertificatesKeepTheirPromises(t *testing.T) {
+func TestCertificatesKeepTheContract(t *testing.T) {
 	host := mustHost(t)
 	contract.Certificates(t, func(t *testing.T) contract.CertificatesFixture {
 		untrustAfter(t, host.Certificates)
@@ -85,7 +85,7 @@ func TestCertificatesKeepTheirPromises(t *testing.T) {
 	})
 }
 
-func TestContainersKeepTheirPromises(t *testing.T) {
+func TestContainersKeepTheContract(t *testing.T) {
 	host := mustHost(t)
 	contract.Containers(t, func(t *testing.T) contract.ContainersFixture {
 		running := map[string]*exec.Cmd{}
@@ -128,7 +128,7 @@ func mustStartCopy(t *testing.T, path string) *exec.Cmd {
 	return c
 }
 
-func TestTheNextStartKeepsItsPromises(t *testing.T) {
+func TestNextStartKeepsTheContract(t *testing.T) {
 	host := mustHost(t)
 	contract.NextStart(t, func(t *testing.T) contract.NextStartFixture {
 		mustBeWine(t)

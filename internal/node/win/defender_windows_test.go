@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestDefenderKeepsItsPromises(t *testing.T) {
+func TestDefenderKeepsTheContract(t *testing.T) {
 	if _, err := isRunning(defenderService); !errors.Is(err, hostapi.ErrNotFound) {
 		t.Skipf("this Windows has Defender (%v), whose exclusions are not a test's", err)
 	}
@@ -23,8 +23,8 @@ func TestDefenderKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// TestADefenderThatCannotBeManagedIsAFailure has a running service without its interface, and real-time protection.
-func TestADefenderThatCannotBeManagedIsAFailure(t *testing.T) {
+// TestUnmanageableDefenderIsAnError has a running service without its interface, and real-time protection.
+func TestUnmanageableDefenderIsAnError(t *testing.T) {
 	if _, err := isRunning(defenderService); !errors.Is(err, hostapi.ErrNotFound) {
 		t.Skipf("this Windows has Defender (%v)", err)
 	}
@@ -46,7 +46,7 @@ func TestADefenderThatCannotBeManagedIsAFailure(t *testing.T) {
 	}
 }
 
-func TestASentenceInsteadOfExclusionsIsKnown(t *testing.T) {
+func TestHiddenExclusionsTextIsRecognized(t *testing.T) {
 	for text, want := range map[string]bool{
 		"N/A: Administrators are not allowed to view exclusions": true,
 		"N/A: Must be an administrator to view exclusions":       true,

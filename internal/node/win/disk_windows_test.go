@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
-// TestAFileIsReplacedOnceNothingPreventsIt: antivirus software, for example, briefly opens files in a way that prevents replacing or renaming them.
-func TestAFileIsReplacedOnceNothingPreventsIt(t *testing.T) {
+// TestReplaceWaitsForOpenFile: antivirus software, for example, briefly opens files in a way that prevents replacing or renaming them.
+func TestReplaceWaitsForOpenFile(t *testing.T) {
 	name := filepath.Join(tempFolder(t), "node.json")
 	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)

@@ -146,7 +146,7 @@ func mustOpenService(t *testing.T) registry.Key {
 	return key
 }
 
-func TestTheEnvironmentOfAServiceIsWhereWindowsLooks(t *testing.T) {
+func TestServiceEnvironmentIsWhereWindowsReadsIt(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	key := mustOpenService(t)
 	d.Environment = map[string]string{"b": "2", "a": "1=x", "C": ""}
@@ -166,8 +166,8 @@ func TestTheEnvironmentOfAServiceIsWhereWindowsLooks(t *testing.T) {
 	}
 }
 
-// TestUsersOfTheHostCannotReadTheKeyOfAService, even before it has a secret: a user who opened its key now could read one later.
-func TestUsersOfTheHostCannotReadTheKeyOfAService(t *testing.T) {
+// TestHostUsersCannotReadServiceKey, even before it has a secret: a user who opened its key now could read one later.
+func TestHostUsersCannotReadServiceKey(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	for _, step := range []string{"new", "opened to everybody"} {
 		if _, err := s.Put(t.Context(), d); err != nil {
@@ -206,7 +206,7 @@ func mustSetKeyRights(t *testing.T, key registry.Key, rights string) {
 	}
 }
 
-func TestPutRestoresAChangedEnvironment(t *testing.T) {
+func TestPutRestoresChangedEnvironment(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	key := mustOpenService(t)
 	lists := func(lines ...string) func() error {

@@ -11,7 +11,7 @@ import (
 // testSource is an event source that only tests use. It uses the message file of EventCreate.exe, whose messages contain only the data.
 const testSource = "WICD contract"
 
-func TestEventLogsKeepTheirPromises(t *testing.T) {
+func TestEventLogsKeepTheContract(t *testing.T) {
 	contract.EventLogs(t, func(t *testing.T) contract.EventLogsFixture {
 		h := mustHost(t)
 		f := contract.EventLogsFixture{

@@ -16,7 +16,7 @@ const (
 	features = `Software\WMCOLab\Features`
 )
 
-func TestADISMThatHangsEndsWithItsProcess(t *testing.T) {
+func TestHangingDISMEndsWithItsProcess(t *testing.T) {
 	mustBeWine(t)
 	system := mustHost(t).System
 	if _, err := system.Feature(t.Context(), "Containers"); err != nil {
@@ -60,8 +60,8 @@ func disabled(t *testing.T) hostapi.System {
 	return system
 }
 
-// TestAFeatureIsPendingOrRolledBackAfterAStart: TrustedInstaller may still work on it, or undo it.
-func TestAFeatureIsPendingOrRolledBackAfterAStart(t *testing.T) {
+// TestFeatureIsPendingOrRolledBackAfterStart: TrustedInstaller may still work on it, or undo it.
+func TestFeatureIsPendingOrRolledBackAfterStart(t *testing.T) {
 	mustBeWine(t)
 	system := disabled(t)
 	mustSet(t, prefetch, "BootId", 100)

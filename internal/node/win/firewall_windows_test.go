@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestTheFirewallKeepsItsPromises(t *testing.T) {
+func TestFirewallKeepsTheContract(t *testing.T) {
 	mustBeWine(t) // on a real Windows the managed rules belong to a node
 	mustHaveFirewall(t)
 	host := mustHost(t)
@@ -56,8 +56,8 @@ func TestTheFirewallKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// TestAWindowsWithoutFirewallIsReported: without a filter, no rules are needed, and there are none to remove.
-func TestAWindowsWithoutFirewallIsReported(t *testing.T) {
+// TestMissingFirewallIsReported: without a filter, no rules are needed, and there are none to remove.
+func TestMissingFirewallIsReported(t *testing.T) {
 	if _, err := isRunning(firewallService); !errors.Is(err, hostapi.ErrNotFound) {
 		t.Skipf("this Windows has the firewall's service (%v)", err)
 	}

@@ -17,7 +17,7 @@ import (
 // hnsService is the name of the Host Network Service.
 const hnsService = "hns"
 
-func TestNetworksKeepTheirPromises(t *testing.T) {
+func TestNetworksKeepTheContract(t *testing.T) {
 	mustHaveHNS(t)
 	host := mustHost(t)
 	contract.Networks(t, func(t *testing.T) contract.NetworksFixture {

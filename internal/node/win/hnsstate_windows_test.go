@@ -27,10 +27,10 @@ func mustHaveHNSKey(t *testing.T) {
 	})
 }
 
-func TestHNSStateKeepsItsPromises(t *testing.T) {
+func TestHNSStateKeepsTheContract(t *testing.T) {
 	contract.HNSState(t, func(t *testing.T) contract.HNSStateFixture {
 		f := contract.HNSStateFixture{State: mustHost(t).HNSState}
-		if _, err := registry.OpenKey(registry.LOCAL_MACHINE, hnsKey, registry.QUERY_VALUE); errors.Is(err, registry.ErrNotExist) && t.Name() == "TestHNSStateKeepsItsPromises/NoServiceIsMade" {
+		if _, err := registry.OpenKey(registry.LOCAL_MACHINE, hnsKey, registry.QUERY_VALUE); errors.Is(err, registry.ErrNotExist) && t.Name() == "TestHNSStateKeepsTheContract/NoServiceIsMade" {
 			f.Without = func(*testing.T) {}
 			return f
 		}
@@ -39,7 +39,7 @@ func TestHNSStateKeepsItsPromises(t *testing.T) {
 	})
 }
 
-func TestAValueOfAnotherTypeIsNoNumber(t *testing.T) {
+func TestValueOfOtherTypeIsNoNumber(t *testing.T) {
 	mustHaveHNSKey(t)
 	err := useHNSState(registry.SET_VALUE, true, func(k registry.Key) error { return k.SetStringValue(contract.HNSValue, "1") })
 	if err != nil {

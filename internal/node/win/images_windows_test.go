@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestImagesKeepTheirPromises(t *testing.T) {
+func TestImagesKeepTheContract(t *testing.T) {
 	const good = "registry.test/good:1"
 	contract.Images(t, func(t *testing.T) contract.ImagesFixture {
 		r := &imageServer{t: t, good: []byte(good)}

@@ -19,9 +19,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// TestAHostLeaves removes services, processes, files and settings. One service has a process that continues for a while after it reported that it has
+// TestHostLeaves removes services, processes, files and settings. One service has a process that continues for a while after it reported that it has
 // stopped; the shim of a container belongs to no service.
-func TestAHostLeaves(t *testing.T) {
+func TestHostLeaves(t *testing.T) {
 	mustBeWine(t) // it would remove a real node
 	host := mustHost(t)
 	key := mustOpenEnvironment(t, "WICD_TEST_PROXY")

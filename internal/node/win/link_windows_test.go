@@ -7,8 +7,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
-// TestAFileThatIsOpenGetsASecondName: WICD gives its own open log the name that must-gather collects. Windows cannot rename an open file.
-func TestAFileThatIsOpenGetsASecondName(t *testing.T) {
+// TestOpenFileGetsSecondName: WICD gives its own open log the name that must-gather collects. Windows cannot rename an open file.
+func TestOpenFileGetsSecondName(t *testing.T) {
 	d, folder := hostapi.Disk{}, tempFolder(t)
 	one, other := folder+`\wicd.log`, folder+`\wicd.INFO`
 	if _, err := d.WriteFile(other, "of another day"); err != nil {

@@ -57,8 +57,8 @@ func TestListenersOnNodePortsAreFound(t *testing.T) {
 	}
 }
 
-// TestANamedPipeIsSeenWithoutAConnection expects that for busy and idle pipes.
-func TestANamedPipeIsSeenWithoutAConnection(t *testing.T) {
+// TestNamedPipeIsDetectedWithoutConnecting expects that for busy and idle pipes.
+func TestNamedPipeIsDetectedWithoutConnecting(t *testing.T) {
 	const name = `\\.\pipe\wicd-test-is-there`
 	if got, err := hasPipe(name); got || err != nil {
 		t.Errorf("before it was made: %v, %v", got, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestMemoryKeepsItsPromises(t *testing.T) {
+func TestMemoryKeepsTheContract(t *testing.T) {
 	h := mustHost(t)
 	contract.Memory(t, func(*testing.T) contract.MemoryFixture {
 		f := contract.MemoryFixture{Inventory: h.Inventory, System: h.System, Commit: mustAllocate}

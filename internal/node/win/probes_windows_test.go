@@ -24,7 +24,7 @@ const (
 	testPipeAddress = "npipe://./pipe/wicd-test"
 )
 
-func TestProbesKeepTheirPromises(t *testing.T) {
+func TestProbesKeepTheContract(t *testing.T) {
 	host := mustHost(t)
 	contract.Probes(t, func(t *testing.T) []contract.ProbesFixture {
 		web, runtime := &flag{}, &flag{}
@@ -171,8 +171,8 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return pipeAddr(testPipe) }
 
-// TestBothMayWriteFirst uses a server that does not read before the client has read its first write, like grpc-go's.
-func TestBothMayWriteFirst(t *testing.T) {
+// TestProbeWritesBeforeServerReads uses a server that does not read before the client has read its first write, like grpc-go's.
+func TestProbeWritesBeforeServerReads(t *testing.T) {
 	listener := &pipeListener{ended: make(chan struct{})}
 	done := make(chan error, 1)
 	go func() {
@@ -208,7 +208,7 @@ func TestBothMayWriteFirst(t *testing.T) {
 	_ = c.Close()
 }
 
-func TestAProbeReturnsTheRuntimesError(t *testing.T) {
+func TestProbeReturnsRuntimeError(t *testing.T) {
 	serveRuntime(t, func() (string, string) { return "14", "server is not initialized yet" })
 	err := probes{}.Probe(t.Context(), testPipeAddress)
 	for _, want := range []string{testPipeAddress, "code 14", "not initialized yet"} {
@@ -218,7 +218,7 @@ func TestAProbeReturnsTheRuntimesError(t *testing.T) {
 	}
 }
 
-func TestAProbeTimesOut(t *testing.T) {
+func TestProbeTimesOut(t *testing.T) {
 	release := make(chan struct{})
 	serveRuntime(t, func() (string, string) { <-release; return "0", "" })
 	defer close(release)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestAProgramGetsInputAndReturnsOutput(t *testing.T) {
+func TestProgramGetsInputAndReturnsOutput(t *testing.T) {
 	t.Setenv(asEcho, "1")
 	program, err := os.Executable()
 	if err != nil {
@@ -32,7 +32,7 @@ func TestAProgramGetsInputAndReturnsOutput(t *testing.T) {
 	}
 }
 
-func TestAProgramEndsWithItsContext(t *testing.T) {
+func TestProgramEndsWithContext(t *testing.T) {
 	t.Setenv(asEcho, "1")
 	program, err := os.Executable()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestRightsKeepTheirPromises(t *testing.T) {
+func TestRightsKeepTheContract(t *testing.T) {
 	host := mustHost(t)
 	contract.Rights(t, func(t *testing.T) contract.RightsFixture {
 		f := contract.RightsFixture{

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestRoutesKeepTheirPromises(t *testing.T) {
+func TestRoutesKeepTheContract(t *testing.T) {
 	host := mustHost(t)
 	contract.Routes(t, func(t *testing.T) contract.RoutesFixture {
 		remove := func(t *testing.T) { mustRemoveRoutes(t, netip.MustParsePrefix(contract.Destination)) }

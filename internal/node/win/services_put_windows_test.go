@@ -60,9 +60,9 @@ func mustSetting(t *testing.T, level uint32) unsafe.Pointer {
 	return nil
 }
 
-// TestFailuresAreFollowedByARestartAfterMilliseconds: the original operator passed seconds to a tool that expects milliseconds, so that a failing
+// TestFailureActionDelayIsInMilliseconds: the original operator passed seconds to a tool that expects milliseconds, so that a failing
 // service was restarted without a pause.
-func TestFailuresAreFollowedByARestartAfterMilliseconds(t *testing.T) {
+func TestFailureActionDelayIsInMilliseconds(t *testing.T) {
 	failure := (*windows.SERVICE_FAILURE_ACTIONS)(mustSetting(t, windows.SERVICE_CONFIG_FAILURE_ACTIONS))
 	const restart = 1 // SC_ACTION_RESTART
 	want := []windows.SC_ACTION{{Type: restart, Delay: 5_000}, {Type: restart, Delay: 10_000}, {Type: restart, Delay: 60_000}}
@@ -80,7 +80,7 @@ func TestFailuresAreFollowedByARestartAfterMilliseconds(t *testing.T) {
 	}
 }
 
-func TestAServiceStartsAtBootAndIsRestarted(t *testing.T) {
+func TestServiceStartsAtBootAndIsRestarted(t *testing.T) {
 	mustServe(t, "runs")
 	svc := mustOpen(t, windows.SERVICE_QUERY_CONFIG)
 	defer svc.Close()

@@ -71,8 +71,8 @@ func TestWatchUsesNotifications(t *testing.T) {
 	}
 }
 
-// TestAKilledProgramKeepsNoService expects Windows to close the handles of a killed program.
-func TestAKilledProgramKeepsNoService(t *testing.T) {
+// TestKilledProgramKeepsNoServiceHandle expects Windows to close the handles of a killed program.
+func TestKilledProgramKeepsNoServiceHandle(t *testing.T) {
 	for _, how := range []string{"has it open", "watches it"} {
 		t.Run(how, func(t *testing.T) {
 			s, d := mustServe(t, "runs")

@@ -106,7 +106,7 @@ func writeAsShell() int {
 	return 0
 }
 
-func TestConversationsOverPipesAsOpenSSHHasThem(t *testing.T) {
+func TestCommandsRunOverOpenSSHPipes(t *testing.T) {
 	for _, chain := range []string{
 		asWICD, asSetup + ">" + asWICD, asShell + ">" + asWICD, asShell + ">" + asSetup + ">" + asWICD, asEchoing, asShell + ">" + asSetup + ">" + asEchoing,
 	} {

@@ -23,8 +23,8 @@ func mustBeWine(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfAnEarlierRun: a killed test does not restore what it set. The acceptance program runs these tests several times on one Windows.
-func TestNothingIsLeftOfAnEarlierRun(t *testing.T) {
+// TestLeftoversOfEarlierRunAreRemoved: a killed test does not restore what it set. The acceptance program runs these tests several times on one Windows.
+func TestLeftoversOfEarlierRunAreRemoved(t *testing.T) {
 	mustBeWine(t)
 	run := os.Getenv("WMCO_WINE_RUN")
 	if run == "" {
@@ -75,7 +75,7 @@ func mustFacts(t *testing.T) wicdapi.HostFacts {
 	return facts
 }
 
-func TestFactsAreThoseOfTheServer(t *testing.T) {
+func TestFactsDescribeServer(t *testing.T) {
 	mustBeWine(t)
 	mustSet(t, prefetch, "BootId", 41)
 	mustSet(t, currentVersion, "UBR", 587)
@@ -141,7 +141,7 @@ func TestMissingBootIDIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheDefaultRouteHasItsInterface(t *testing.T) {
+func TestDefaultRouteHasInterface(t *testing.T) {
 	if !slices.ContainsFunc(mustFacts(t).Interfaces, func(i wicdapi.Interface) bool { return i.DefaultRoute && len(i.Addresses) > 0 }) {
 		if routes, err := defaultRoutes(); err == nil && len(routes) == 0 {
 			t.Skip("this machine has no default route")
@@ -150,8 +150,8 @@ func TestTheDefaultRouteHasItsInterface(t *testing.T) {
 	}
 }
 
-// TestTheVLANOfAnAdapterIsFound uses keys of two drivers, one of them for another adapter.
-func TestTheVLANOfAnAdapterIsFound(t *testing.T) {
+// TestAdapterVLANIsFound uses keys of two drivers, one of them for another adapter.
+func TestAdapterVLANIsFound(t *testing.T) {
 	mustBeWine(t)
 	list := mustFacts(t).Interfaces
 	if len(list) == 0 {
@@ -259,7 +259,7 @@ func keepName(t *testing.T) {
 // tcpip is the key with the DNS host name.
 const tcpip = `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters`
 
-func TestAFeatureIsPendingUntilTheNextBoot(t *testing.T) {
+func TestFeatureIsPendingUntilNextBoot(t *testing.T) {
 	mustBeWine(t)
 	system := mustHost(t).System
 	if _, err := system.EnableFeature(t.Context(), "Containers"); err != nil {
@@ -310,7 +310,7 @@ func TestRebootCallsShutdown(t *testing.T) {
 	}
 }
 
-func TestASecondRebootIsHarmlessAndOtherFailuresAreNot(t *testing.T) {
+func TestRepeatedRebootIsHarmless(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -326,7 +326,7 @@ func TestASecondRebootIsHarmlessAndOtherFailuresAreNot(t *testing.T) {
 	}
 }
 
-func TestALockEndsWithItsProcess(t *testing.T) {
+func TestLockIsReleasedWhenProcessEnds(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

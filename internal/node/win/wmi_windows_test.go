@@ -45,7 +45,7 @@ func TestWMIReadsAnInstance(t *testing.T) {
 	}
 }
 
-func TestWMIReadsATruth(t *testing.T) {
+func TestWMIReadsBoolean(t *testing.T) {
 	isPrimary := ask(t, `root\cimv2`, func(s wmiServices) (ok bool, err error) {
 		err = s.instance("Win32_OperatingSystem", func(o wmiClassObject) (err error) {
 			ok, err = o.truth("Primary")
@@ -72,8 +72,8 @@ func TestWMICallsAMethodWithParameters(t *testing.T) {
 	}
 }
 
-// TestWMITakesAListOfStrings sets one in the results of a method, which have such a property. No method of Wine has one as a parameter.
-func TestWMITakesAListOfStrings(t *testing.T) {
+// TestWMIAcceptsStringList sets one in the results of a method, which have such a property. No method of Wine has one as a parameter.
+func TestWMIAcceptsStringList(t *testing.T) {
 	want := []string{`C:\k\a b.exe`, "", `C:\ProgramData\ÄÖ\日本`}
 	got := ask(t, registryNamespace, func(s wmiServices) (list []string, err error) {
 		out, err := s.execute("StdRegProv", "EnumKey", func(in wmiClassObject) error { return putKey(in, `SOFTWARE`) })
@@ -124,8 +124,8 @@ func TestWMIErrorsAreReturned(t *testing.T) {
 	}
 }
 
-// TestAHangingWMITakesOneThread expects a second call to fail immediately, and calls to work again when the first has ended.
-func TestAHangingWMITakesOneThread(t *testing.T) {
+// TestHangingWMIUsesOneThread expects a second call to fail immediately, and calls to work again when the first has ended.
+func TestHangingWMIUsesOneThread(t *testing.T) {
 	w, end := newWMI(time.Second), make(chan struct{})
 	_, err := withNamespace(t.Context(), w, registryNamespace, func(wmiServices) (int, error) { <-end; return 0, nil })
 	if !errors.Is(err, errWMIHangs) {

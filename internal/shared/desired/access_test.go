@@ -8,9 +8,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/proxy"
 )
 
-// TestAccessOfRegistriesIsThatOfNodes expects the operator to reach registries with the settings of nodes, including
+// TestRegistryAccessMatchesNodes expects the operator to reach registries with the settings of nodes, including
 // passwords.
-func TestAccessOfRegistriesIsThatOfNodes(t *testing.T) {
+func TestRegistryAccessMatchesNodes(t *testing.T) {
 	s := desired.Settings{Proxy: proxy.Config{Object: "Proxy", Path: "status", HTTPSProxy: "http://u:p@proxy.test:3128", NoProxy: ".inside.test"}}
 	s.Registries.PullSecret = mirrors.PullSecret{Name: "a/b", DockerConfigJSON: []byte(`{"auths": {"r.test": {"username": "u", "password": "p"}}}`)}
 	s.Registries.Sets = []mirrors.Set{{Kind: "WindowsConfig", Entries: []mirrors.Entry{{Source: "r.test", Mirrors: []mirrors.Mirror{{Location: "m.test"}}}}}}

@@ -53,8 +53,8 @@ func TestRenderedSettingsAreWithinBounds(t *testing.T) {
 	}
 }
 
-// TestNothingBeyondTheBoundsIsTaken has declarations that an attacker who can publish for nodes might try.
-func TestNothingBeyondTheBoundsIsTaken(t *testing.T) {
+// TestValuesBeyondBoundsAreRejected has declarations that an attacker who can publish for nodes might try.
+func TestValuesBeyondBoundsAreRejected(t *testing.T) {
 	folder := desired.VersionFolder(bounded(t, v1alpha1.NetworkCustom).Digest)
 	command := func(c string) func(*desired.Node) {
 		return func(n *desired.Node) { n.Services[0].Command = strings.ReplaceAll(c, "<folder>", folder) }

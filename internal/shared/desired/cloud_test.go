@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestOnlyHostsOnAWSGetTheCredentialsOfECR uses the payload of releases: hosts elsewhere get nothing for ECR.
-func TestOnlyHostsOnAWSGetTheCredentialsOfECR(t *testing.T) {
+// TestOnlyAWSHostsGetECRCredentials uses the payload of releases: hosts elsewhere get nothing for ECR.
+func TestOnlyAWSHostsGetECRCredentials(t *testing.T) {
 	const program, config = "ecr-credential-provider.exe", `C:\k\credential-provider-config.yaml`
 	for _, name := range []string{"", platform.AWS, platform.Azure, platform.GCP, platform.VSphere, "None"} {
 		content := kubeversions.Of("1.2.0", declared())[0].Content
@@ -31,8 +31,8 @@ func TestOnlyHostsOnAWSGetTheCredentialsOfECR(t *testing.T) {
 	}
 }
 
-// TestOnlyNodesOnAzureRunTheCloudNodeManager uses the payload of releases.
-func TestOnlyNodesOnAzureRunTheCloudNodeManager(t *testing.T) {
+// TestOnlyAzureNodesRunCloudNodeManager uses the payload of releases.
+func TestOnlyAzureNodesRunCloudNodeManager(t *testing.T) {
 	const program, kubeconfig = "azure-cloud-node-manager.exe", `C:\k\cloud-node-manager-kubeconfig`
 	with := kubeversions.Of("1.2.0", declared())[0].Content
 	without := payload.New(slices.DeleteFunc(slices.Clone(with.Files), func(f payload.File) bool { return f.Path == program }), payload.File{})
@@ -61,9 +61,9 @@ func TestOnlyNodesOnAzureRunTheCloudNodeManager(t *testing.T) {
 	}
 }
 
-// TestTheCloudNodeManagerHasItsOwnIdentity: WICD's identity has no permissions for it, and the kubelet's cannot remove
+// TestCloudNodeManagerHasOwnIdentity: WICD's identity has no permissions for it, and the kubelet's cannot remove
 // a taint.
-func TestTheCloudNodeManagerHasItsOwnIdentity(t *testing.T) {
+func TestCloudNodeManagerHasOwnIdentity(t *testing.T) {
 	node := mustRender(t, func(in *desired.Inputs) {
 		in.Payload, in.Cluster.Network.Platform, in.Cluster.CloudProvider.External = declared(), platform.Azure, true
 	})
@@ -89,8 +89,8 @@ func TestTheCloudNodeManagerHasItsOwnIdentity(t *testing.T) {
 	}
 }
 
-// TestAMissingCloudNodeManagerIsNamedOnAzure: the effect depends on whether nodes wait for it.
-func TestAMissingCloudNodeManagerIsNamedOnAzure(t *testing.T) {
+// TestMissingCloudNodeManagerIsReportedOnAzure: the effect depends on whether nodes wait for it.
+func TestMissingCloudNodeManagerIsReportedOnAzure(t *testing.T) {
 	with := declared()
 	without := payload.New(slices.DeleteFunc(slices.Clone(with.Files), func(f payload.File) bool { return f.Group == payload.Azure }), payload.File{})
 	for name, test := range map[string]struct {

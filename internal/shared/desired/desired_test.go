@@ -173,7 +173,7 @@ func fileOf(t *testing.T, path string) string {
 	return rendered.Node.Files[at].Content
 }
 
-func TestTheKubeletRunsNothingThatUsersOfTheHostPutThere(t *testing.T) {
+func TestKubeletRunsNothingFromHostUsers(t *testing.T) {
 	var got struct{ VolumePluginDir, StaticPodPath string }
 	if err := json.Unmarshal([]byte(fileOf(t, `C:\k\kubelet.conf`)), &got); err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func marshal(t *testing.T, node any) string {
 	return string(text)
 }
 
-func TestANodeIsReadAsItWasPublished(t *testing.T) {
+func TestNodeRoundTrips(t *testing.T) {
 	in := inputs()
 	in.Settings = settings(t)
 	for name, in := range map[string]desired.Inputs{"all": in, "little": inputs()} {

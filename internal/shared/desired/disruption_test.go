@@ -126,7 +126,7 @@ func TestDisruptionsOfNodes(t *testing.T) {
 	}
 }
 
-func TestAFreshHostHasNothingToInterrupt(t *testing.T) {
+func TestFreshHostHasNoDisruption(t *testing.T) {
 	node := nodeOf(t, func(in *desired.Inputs) { in.Settings = settings(t) })
 	if got := desired.DisruptionOf(desired.Node{Features: node.Features}, node); got != v1alpha1.DisruptionNone {
 		t.Errorf("got %s", got)

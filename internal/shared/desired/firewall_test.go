@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-func TestTheFirewallLetsInWhatTheNodeServes(t *testing.T) {
+func TestFirewallAllowsNodePorts(t *testing.T) {
 	ovn := func(in *desired.Inputs) {
 		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 		in.Cluster.Network.HybridCIDRs = []string{"10.132.0.0/14"}
@@ -61,7 +61,7 @@ func TestTheFirewallLetsInWhatTheNodeServes(t *testing.T) {
 	}
 }
 
-func TestTheFirewallLetsInOnlyWhoIsAllowed(t *testing.T) {
+func TestFirewallAllowsOnlyConfiguredSources(t *testing.T) {
 	limited := mustRender(t, func(in *desired.Inputs) {
 		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 		in.Cluster.Network.PodCIDRs = []string{"10.128.0.0/14"}
@@ -109,7 +109,7 @@ func TestHealthChecksOfLoadBalancersReachKubeProxy(t *testing.T) {
 	}
 }
 
-func TestRangesThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidRangesAreRejected(t *testing.T) {
 	for _, text := range []string{"", "10.0.0.0", "10.0.0.0/33", "0.0.0.0/0", "::/0", "::ffff:10.0.0.0/112", "fe80::%eth0/64", "LocalSubnet"} {
 		in := inputs()
 		in.Config.Network.AllowFrom = []string{"10.0.0.0/8", text}

@@ -22,7 +22,7 @@ func resources(t *testing.T, spec v1alpha1.KubeletSpec) (desired.KubeletResource
 	return rendered.Node.KubeletResources(), rendered.Node
 }
 
-func TestAMachineIsNotDividedIntoMoreThanItHas(t *testing.T) {
+func TestReservationsMustFitMachine(t *testing.T) {
 	type quantities = map[string]string
 	const memory, node = "memory.available", "nodefs.available"
 	machine := desired.Machine{Memory: 4 << 30, Disk: 100 << 30, Processors: 2, NUMANodes: 1, Build: 20348}
@@ -69,9 +69,9 @@ func TestAMachineIsNotDividedIntoMoreThanItHas(t *testing.T) {
 	}
 }
 
-// TestStateFilesAreOfOneDivision has changes with which a kubelet would reject its former state files, and changes with
+// TestStateDependsOnDividedResources has changes with which a kubelet would reject its former state files, and changes with
 // which it would not.
-func TestStateFilesAreOfOneDivision(t *testing.T) {
+func TestStateDependsOnDividedResources(t *testing.T) {
 	got := v1alpha1.KubeletSpec{CPUManagerPolicy: v1alpha1.CPUManagerStatic, MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort}
 	before, _ := resources(t, got)
 	for name, test := range map[string]struct {
@@ -118,8 +118,8 @@ func TestHostKeepsPreviousResources(t *testing.T) {
 	}
 }
 
-// TestTheKubeletsManagers compares assumptions about the kubelet's managers with its source.
-func TestTheKubeletsManagers(t *testing.T) {
+// TestKubeletManagerAssumptions compares assumptions about the kubelet's managers with its source.
+func TestKubeletManagerAssumptions(t *testing.T) {
 	for minor, dir := range payloadtest.Kubernetes(t, "../../..") {
 		for file, want := range map[string]string{
 			"pkg/features/kube_features.go":                      "WindowsCPUAndMemoryAffinity: {\n\t\t{Version: version.MustParse(\"1.32\"), Default: false, PreRelease: featuregate.Alpha},\n\t},",

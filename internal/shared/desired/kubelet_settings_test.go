@@ -97,8 +97,8 @@ func TestKubeletSettingsThatContradict(t *testing.T) {
 	}
 }
 
-// TestTheKubeletsOwnThresholds compares the documented and checked defaults of the kubelet with its source.
-func TestTheKubeletsOwnThresholds(t *testing.T) {
+// TestKubeletDefaultThresholds compares the documented and checked defaults of the kubelet with its source.
+func TestKubeletDefaultThresholds(t *testing.T) {
 	for minor, dir := range payloadtest.Kubernetes(t, "../../..") {
 		source, err := os.ReadFile(filepath.Join(dir, "pkg/kubelet/eviction/defaults_windows.go"))
 		if err != nil {

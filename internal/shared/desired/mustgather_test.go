@@ -20,7 +20,7 @@ func mustGatherPaths() []string {
 	}
 }
 
-func TestLogsHaveTheNamesThatMustGatherTakes(t *testing.T) {
+func TestLogsHaveMustGatherNames(t *testing.T) {
 	in := inputs()
 	in.Config.CSIProxy = v1alpha1.CSIProxyRun
 	in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}

@@ -72,15 +72,15 @@ func TestRenderRefusesFlannelNetworksThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestAFlannelThatIsNotThereIsNamed(t *testing.T) {
+func TestMissingFlannelIsReported(t *testing.T) {
 	in := withFlannel(goodNetConf)
 	in.Cluster.Network.Flannel = nil
 	in.Config.Network.Flannel = &v1alpha1.FlannelNetwork{Namespace: "net", ConfigMap: "cfg"}
 	networkCase{reason: api.ReasonFlannelNotFound, says: []string{"ConfigMap net/cfg", "net-conf.json", "spec.network.flannel"}}.run(t, in)
 }
 
-// TestTheCommandForFlannelMendsIt applies the command in the message, as kubectl would, and renders again.
-func TestTheCommandForFlannelMendsIt(t *testing.T) {
+// TestFlannelRemedyFixesConfiguration applies the command in the message, as kubectl would, and renders again.
+func TestFlannelRemedyFixesConfiguration(t *testing.T) {
 	proposed := regexp.MustCompile(`kubectl -n (\S+) patch configmap (\S+) --type=merge -p '(.*)' && kubectl -n kube-flannel rollout restart`)
 	for name, test := range map[string]struct{ before, after string }{
 		"Flannel's own manifest": {`{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`,
@@ -137,7 +137,7 @@ func fromJSON(t *testing.T, text string) any {
 	return value
 }
 
-func TestFlannelsConfigIsFoundByItsName(t *testing.T) {
+func TestFlannelConfigMapNameIsConfigurable(t *testing.T) {
 	for _, test := range []struct {
 		set  *v1alpha1.FlannelNetwork
 		want types.NamespacedName

@@ -165,8 +165,8 @@ func TestDualStackAndOpenShiftsHybridOverlayExcludeEachOther(t *testing.T) {
 	}
 }
 
-// TestProblemsOfANetworkWithWhichNodesWork: nodes get their settings, and problems report what will not work.
-func TestProblemsOfANetworkWithWhichNodesWork(t *testing.T) {
+// TestNetworkProblemsThatDoNotBlockNodes: nodes get their settings, and problems report what will not work.
+func TestNetworkProblemsThatDoNotBlockNodes(t *testing.T) {
 	type network = desired.ClusterNetwork
 	lengths := func(length int) map[string]int { return map[string]int{"10.132.0.0/14": length} }
 	for name, test := range map[string]struct {
@@ -209,8 +209,8 @@ func TestProblemsOfANetworkWithWhichNodesWork(t *testing.T) {
 	}
 }
 
-// TestTheProviderMustFitWhatNodesShow: a host with the wrong network would wait for its subnet forever.
-func TestTheProviderMustFitWhatNodesShow(t *testing.T) {
+// TestProviderMustMatchNodes: a host with the wrong network would wait for its subnet forever.
+func TestProviderMustMatchNodes(t *testing.T) {
 	found := func(names ...string) (all []desired.FoundNetwork) {
 		for _, name := range names {
 			all = append(all, desired.FoundNetwork{Name: name, Node: "linux-1", Annotation: name + "/x"})
@@ -260,7 +260,7 @@ func TestTheProviderMustFitWhatNodesShow(t *testing.T) {
 	}
 }
 
-func TestAPortSetInTwoPlacesMustBeTheSame(t *testing.T) {
+func TestPortSetTwiceMustMatch(t *testing.T) {
 	for name, test := range map[string]struct {
 		openshift uint16
 		ours      int32
@@ -348,7 +348,7 @@ func TestOVNOutsideOpenShiftChecksKnownRanges(t *testing.T) {
 	}
 }
 
-func TestProviderIsThatOfTheUserOrOfOpenShift(t *testing.T) {
+func TestProviderDefaultsToOpenShiftNetwork(t *testing.T) {
 	for _, test := range []struct {
 		set       v1alpha1.NetworkProvider
 		openshift bool

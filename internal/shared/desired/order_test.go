@@ -32,7 +32,7 @@ func TestServicesFollowDependencies(t *testing.T) {
 }
 
 // The original operator stopped after the first dependency that it examined, so that it missed cycles behind it.
-func TestServicesWithoutAnOrderAreNamed(t *testing.T) {
+func TestServicesWithCyclesAreNamed(t *testing.T) {
 	for want, services := range map[string][]Service{
 		"services a cannot":          graph("a: a"),
 		"services a, b cannot":       graph("good", "a: good b", "b: good a"),

@@ -11,9 +11,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
-// TestMirrorsAreReadAsTheyWereWritten: thousands of mirrors are compressed, so that they fit into a
+// TestMirrorsRoundTrip: thousands of mirrors are compressed, so that they fit into a
 // ConfigMap.
-func TestMirrorsAreReadAsTheyWereWritten(t *testing.T) {
+func TestMirrorsRoundTrip(t *testing.T) {
 	for _, n := range []int{0, 1, 10000} {
 		var node desired.Node
 		if n > 0 {
@@ -44,7 +44,7 @@ func TestMirrorsAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestMirrorsThatCannotBeReadAreAnError(t *testing.T) {
+func TestUnreadableMirrorsAreAnError(t *testing.T) {
 	good, err := desired.Node{}.Data()
 	if err != nil {
 		t.Fatal(err)

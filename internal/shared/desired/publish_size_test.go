@@ -41,9 +41,9 @@ func authorities(t testing.TB, n int) string {
 	return b.String()
 }
 
-// TestCertificatesAreReadAsTheyWereWritten: certificates are compressed only if they would not fit otherwise, so that nodes of versions
+// TestCertificatesRoundTrip: certificates are compressed only if they would not fit otherwise, so that nodes of versions
 // without that key can read everything that was ever published for them.
-func TestCertificatesAreReadAsTheyWereWritten(t *testing.T) {
+func TestCertificatesRoundTrip(t *testing.T) {
 	for name, test := range map[string]struct {
 		certificates string
 		key          string // with the certificates
@@ -88,7 +88,7 @@ func TestOversizedNodeDataIsRejected(t *testing.T) {
 	}
 }
 
-func TestCertificatesThatCannotBeReadAreAnError(t *testing.T) {
+func TestUnreadableCertificatesAreAnError(t *testing.T) {
 	data, err := desired.Node{}.Data()
 	if err != nil {
 		t.Fatal(err)
@@ -103,8 +103,8 @@ func TestCertificatesThatCannotBeReadAreAnError(t *testing.T) {
 	}
 }
 
-// TestBundlesThatAreTooLargeAreNamed: the message must say which bundles to reduce.
-func TestBundlesThatAreTooLargeAreNamed(t *testing.T) {
+// TestOversizedBundlesAreNamed: the message must say which bundles to reduce.
+func TestOversizedBundlesAreNamed(t *testing.T) {
 	for name, n := range map[string]int{"more than can be published": 700, "more than nodes take": 1000} {
 		t.Run(name, func(t *testing.T) {
 			text := authorities(t, n)

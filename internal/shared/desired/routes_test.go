@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-func TestNodesOnCloudsHaveARouteToTheMetadataService(t *testing.T) {
+func TestCloudNodesHaveMetadataRoute(t *testing.T) {
 	const service = "169.254.169.254/32"
 	for platform, want := range map[string][]desired.Route{
 		"AWS": {{To: service, Gateway: true}}, "Azure": {{To: service, Gateway: true}}, "GCP": {{To: service}},

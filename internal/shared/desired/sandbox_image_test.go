@@ -67,7 +67,7 @@ func FuzzSandboxImage(f *testing.F) {
 	})
 }
 
-func TestAnImageThatIsNoReferenceIsRefused(t *testing.T) {
+func TestInvalidImageReferenceIsRejected(t *testing.T) {
 	in := inputs()
 	in.Config.Runtime.SandboxImage = "pause"
 	_, err := desired.Render(in)

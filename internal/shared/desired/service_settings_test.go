@@ -22,7 +22,7 @@ func commandOf(n desired.Node, service string) string {
 	return n.Services[i].Command
 }
 
-func TestVerbosityIsInTheTermsOfEachService(t *testing.T) {
+func TestVerbosityMapsToServiceLevels(t *testing.T) {
 	overlay := func(in *desired.Inputs) { *in = onOpenShift() }
 	flannel := func(in *desired.Inputs) { *in = withFlannel(goodNetConf) }
 	azure := func(in *desired.Inputs) {
@@ -64,7 +64,7 @@ func TestVerbosityIsInTheTermsOfEachService(t *testing.T) {
 	}
 }
 
-func TestThePriorityClassOfTheKubelet(t *testing.T) {
+func TestKubeletPriorityClass(t *testing.T) {
 	for class, want := range map[string]string{"": "ABOVE_NORMAL_PRIORITY_CLASS", "HIGH_PRIORITY_CLASS": "HIGH_PRIORITY_CLASS"} {
 		node := mustRender(t, func(in *desired.Inputs) { in.Config.Kubelet.PriorityClass = class })
 		if !strings.Contains(commandOf(node, "kubelet"), " --windows-priorityclass="+want+" ") {
@@ -84,7 +84,7 @@ func TestThePriorityClassOfTheKubelet(t *testing.T) {
 	}
 }
 
-func TestNodesRegisterWithTheTaintOfTheSettings(t *testing.T) {
+func TestNodesRegisterWithConfiguredTaint(t *testing.T) {
 	for taint, want := range map[v1alpha1.NodeTaint]string{"": "Windows", v1alpha1.TaintWindows: "Windows", v1alpha1.TaintLowerCase: "windows"} {
 		node := mustRender(t, func(in *desired.Inputs) { in.Config.Taint = taint })
 		on, err := node.On(desired.Local{Node: "win-1", NodeIP: "10.1.2.3"}, desired.Secrets{})
@@ -102,7 +102,7 @@ func TestNodesRegisterWithTheTaintOfTheSettings(t *testing.T) {
 	}
 }
 
-func TestExistingNodesFollowTheTaintOfTheSettings(t *testing.T) {
+func TestExistingNodesGetConfiguredTaint(t *testing.T) {
 	taint := func(value string, effect corev1.TaintEffect) corev1.Taint {
 		return corev1.Taint{Key: "os", Value: value, Effect: effect}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-func TestFlannelsNetworkHasTheNameThatFlannelGivesIt(t *testing.T) {
+func TestFlannelNetworkHasFlannelName(t *testing.T) {
 	for netConf, want := range map[string]string{
 		goodNetConf: "flannel.4096",
 		strings.Replace(goodNetConf, "4096", "5000", 1):                         "flannel.5000",
@@ -60,8 +60,8 @@ func TestServiceHasOwnAndSharedVariables(t *testing.T) {
 	}
 }
 
-// TestOnlyFlannelsHostsGetFlannel: another provider does not make another version.
-func TestOnlyFlannelsHostsGetFlannel(t *testing.T) {
+// TestOnlyFlannelHostsGetFlannel: another provider does not make another version.
+func TestOnlyFlannelHostsGetFlannel(t *testing.T) {
 	all := declared().Select(payload.Base, payload.Kubernetes("1.36"), payload.Flannel)
 	isFlannel := func(f payload.File) bool { return f.Path == "flanneld.exe" }
 	for _, provider := range []v1alpha1.NetworkProvider{"", v1alpha1.NetworkCustom, v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel} {

@@ -42,7 +42,7 @@ func policiesOf(t *testing.T, n desired.Network) (exceptions, routes []string) {
 	return exceptions, routes
 }
 
-func TestAllRangesOfServicesAreInTheOverlay(t *testing.T) {
+func TestAllServiceRangesAreInOverlay(t *testing.T) {
 	overlay := onOpenShift()
 	for name, test := range map[string]struct {
 		in         desired.Inputs
@@ -77,7 +77,7 @@ func TestAllRangesOfServicesAreInTheOverlay(t *testing.T) {
 	}
 }
 
-func TestAllRangesOfServicesNeedNoProxy(t *testing.T) {
+func TestAllServiceRangesBypassProxy(t *testing.T) {
 	in := inputs()
 	in.Cluster.ServiceCIDRs, in.Cluster.Domain = twoRanges(), "cluster.development"
 	in.Settings.Proxy = proxy.Config{Object: "WindowsConfig", Path: "spec.proxy", HTTPSProxy: "http://proxy:3128"}
@@ -92,7 +92,7 @@ func TestAllRangesOfServicesNeedNoProxy(t *testing.T) {
 	}
 }
 
-func TestUsersNetworksGetAllRangesAndTheFirstServer(t *testing.T) {
+func TestUserNetworksGetAllRangesAndFirstServer(t *testing.T) {
 	in := inputs()
 	in.Cluster.ServiceCIDRs, in.Cluster.DNSServers = twoRanges(), []string{"10.96.0.53", "10.96.0.54"}
 	in.Config.Network.Custom = &v1alpha1.CustomNetwork{

@@ -98,8 +98,8 @@ func TestCSIProxyRunsByDefaultOnOpenShiftOnly(t *testing.T) {
 	}
 }
 
-// TestAMissingServiceIsNamed: users must not have to search a node for a service that is not in the payload.
-func TestAMissingServiceIsNamed(t *testing.T) {
+// TestMissingServiceIsReported: users must not have to search a node for a service that is not in the payload.
+func TestMissingServiceIsReported(t *testing.T) {
 	in := inputs()
 	in.Config.CSIProxy = v1alpha1.CSIProxyRun
 	rendered, err := desired.Render(in)
@@ -112,9 +112,9 @@ func TestAMissingServiceIsNamed(t *testing.T) {
 	}
 }
 
-// TestEveryServiceHasALogThatEnds checks that each log rotates: WICD knows the file, its folder is created, and a process that rotates
+// TestEveryServiceLogRotates checks that each log rotates: WICD knows the file, its folder is created, and a process that rotates
 // its log gets the limits.
-func TestEveryServiceHasALogThatEnds(t *testing.T) {
+func TestEveryServiceLogRotates(t *testing.T) {
 	node := mustRender(t, func(in *desired.Inputs) {
 		in.Payload = declared()
 		in.Config.Logs = v1alpha1.LogsSpec{Size: "2Mi", Age: "2h", Count: 2}
@@ -131,8 +131,8 @@ func TestEveryServiceHasALogThatEnds(t *testing.T) {
 	}
 }
 
-// TestSettingsLeaveWICDAlone: a running WICD changes everything except its own service, so it could never apply such settings.
-func TestSettingsLeaveWICDAlone(t *testing.T) {
+// TestSettingsDoNotChangeWICD: a running WICD changes everything except its own service, so it could never apply such settings.
+func TestSettingsDoNotChangeWICD(t *testing.T) {
 	of := func(change func(*desired.Inputs)) desired.Service {
 		services := mustRender(t, change).Services
 		return services[len(services)-1]
@@ -148,7 +148,7 @@ func TestSettingsLeaveWICDAlone(t *testing.T) {
 	}
 }
 
-func TestBoundsOfLogsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidLogLimitsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec v1alpha1.LogsSpec
 		says string

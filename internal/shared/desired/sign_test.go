@@ -85,7 +85,7 @@ func TestVerifyAcceptsOnlySignedSettings(t *testing.T) {
 	}
 }
 
-func TestASignedNodeIsReadAsItWasPublished(t *testing.T) {
+func TestSignedNodeRoundTrips(t *testing.T) {
 	data, err := desired.Node{Version: "1.0.0", SigningKey: desired.PublicKey(signingKey(1))}.Data()
 	if err != nil {
 		t.Fatal(err)
@@ -103,8 +103,8 @@ func TestASignedNodeIsReadAsItWasPublished(t *testing.T) {
 	}
 }
 
-// TestASecretCannotBeSwappedNorGuessed: the version depends on the content and a salt.
-func TestASecretCannotBeSwappedNorGuessed(t *testing.T) {
+// TestSecretCannotBeSwappedOrGuessed: the version depends on the content and a salt.
+func TestSecretCannotBeSwappedOrGuessed(t *testing.T) {
 	s := desired.Secrets{Version: "of before", Salt: "a", Environment: map[string]string{"HTTP_PROXY": "http://me:pw@proxy"}}
 	version := func(s desired.Secrets) string {
 		content, err := s.Content()

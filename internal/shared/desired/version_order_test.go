@@ -15,7 +15,7 @@ func versionOrder() desired.VersionOrder {
 	return desired.VersionOrder{Cluster: "11111111-2222-3333-4444-555555555555", Node: "win-1", UID: "66666666-2222-3333-4444-555555555555", Version: "1.1.0-122778d"}
 }
 
-func TestOnlyTheOrderThatWasSignedIsVerified(t *testing.T) {
+func TestOnlySignedOrderIsVerified(t *testing.T) {
 	key := desired.PublicKey(signingKey(1))
 	order := versionOrder()
 	signed := order.Sign(7, signingKey(1))
@@ -60,8 +60,8 @@ func TestOnlyTheOrderThatWasSignedIsVerified(t *testing.T) {
 	}
 }
 
-// TestNoSignatureStandsForAnother: settings and orders are signed with the same key.
-func TestNoSignatureStandsForAnother(t *testing.T) {
+// TestSignaturesAreNotInterchangeable: settings and orders are signed with the same key.
+func TestSignaturesAreNotInterchangeable(t *testing.T) {
 	order := versionOrder()
 	order.UID = "7" // so that settings can have the same parts in the same order
 	key := desired.PublicKey(signingKey(1))

@@ -6,7 +6,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-func TestTheAdapterBelowAVirtualOne(t *testing.T) {
+func TestAdapterBelowVirtualAdapter(t *testing.T) {
 	for name, want := range map[string]string{
 		"Ethernet": "", "vEthernet": "", "vEthernet ()": "", "vEthernet () 2": "", "vEthernet (Ethernet": "", "vEthernet (Ethernet) two": "",
 		"vEthernet (Ethernet) ": "", "vEthernet (Ethernet)": "Ethernet", "vEthernet (Ethernet 2)": "Ethernet 2", "vEthernet (Ethernet) 2": "Ethernet",

@@ -58,7 +58,7 @@ func TestOnlyRedirectsAreErrors(t *testing.T) {
 	}
 }
 
-func TestARequestHasADeadline(t *testing.T) {
+func TestRequestHasDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		_, err := get(httpclient.New(answers{wait: time.Hour}, time.Minute), "https://asked.example.com/")

@@ -49,7 +49,7 @@ func TestUnknownSecretsAreMasked(t *testing.T) {
 	}
 }
 
-func TestHonestTextsStay(t *testing.T) {
+func TestHarmlessTextsAreKept(t *testing.T) {
 	m := mask.New("", "  ", "abc")
 	for _, text := range honest() {
 		if got := m.Text(text); got != text {
@@ -98,7 +98,7 @@ func utf16Of(s string) (b []byte) {
 	return b
 }
 
-func TestTreesAreMasked(t *testing.T) {
+func TestJSONTreesAreMasked(t *testing.T) {
 	tree := map[string]any{
 		"kind": "Pod", "name": "wmco",
 		"env": []any{
@@ -126,7 +126,7 @@ func TestTreesAreMasked(t *testing.T) {
 	}
 }
 
-func TestAPrivateKeyOfSeveralLinesIsLeftOut(t *testing.T) {
+func TestMultilinePrivateKeyIsOmitted(t *testing.T) {
 	got := mask.New().Text("before\n-----BEGIN PRIVATE KEY-----\nMIIhunter2\nhunter2\n-----END PRIVATE KEY-----\nafter\n-----BEGIN CERTIFICATE-----\nMIIC\n-----END CERTIFICATE-----\n")
 	if want := "before\n-----BEGIN PRIVATE KEY-----***\nafter\n-----BEGIN CERTIFICATE-----\nMIIC\n-----END CERTIFICATE-----\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -141,7 +141,7 @@ func TestLogContinuesAfterTruncatedKey(t *testing.T) {
 	}
 }
 
-func TestLongLinesAreCut(t *testing.T) {
+func TestLongLinesAreTruncated(t *testing.T) {
 	const longest = 16 << 10
 	got := mask.New("hunter2hunter2").Text(strings.Repeat("x ", longest/2-4) + "hunter2hunter2")
 	if len(got) > longest+8 || strings.Contains(got, "hunter") {

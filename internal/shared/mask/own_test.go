@@ -18,8 +18,8 @@ import (
 
 const root = "../../.."
 
-// TestOwnMessagesStay masks every string in the programs' code: conditions and events are masked, and the commands in them are for users to run.
-func TestOwnMessagesStay(t *testing.T) {
+// TestOwnMessagesAreNotMasked masks every string in the programs' code: conditions and events are masked, and the commands in them are for users to run.
+func TestOwnMessagesAreNotMasked(t *testing.T) {
 	m, verbs, texts := mask.New(), regexp.MustCompile(`%[-+#0-9.*\[\]]*[a-zA-Z]`), 0
 	for _, folder := range []string{"api", "cmd", "internal"} {
 		eachFile(t, filepath.Join(root, folder), ".go", func(path string, content []byte) {
@@ -56,8 +56,8 @@ func TestOwnMessagesStay(t *testing.T) {
 	}
 }
 
-// TestCommandsOfDocumentsStay masks the commands in documents.
-func TestCommandsOfDocumentsStay(t *testing.T) {
+// TestDocumentCommandsAreNotMasked masks the commands in documents.
+func TestDocumentCommandsAreNotMasked(t *testing.T) {
 	m, commands := mask.New(), 0
 	for _, folder := range []string{"docs", "deploy"} {
 		eachFile(t, filepath.Join(root, folder), ".md", func(path string, content []byte) {

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
-func TestCAsThatCannotBeUsedAreRefused(t *testing.T) {
+func TestInvalidCAsAreRejected(t *testing.T) {
 	good := ca(t)
 	tests := map[string]struct {
 		ca   string
@@ -78,7 +78,7 @@ func TestManyAndLongNames(t *testing.T) {
 	}
 }
 
-func TestTheLongestEntryOfThePullSecretCounts(t *testing.T) {
+func TestLongestPullSecretEntryWins(t *testing.T) {
 	k := mirrors.ReadKeyring(pullSecret(`{
 		"m.test/a/b/c": {"auth": "Yzpwdw=="}, "https://m.test/v2/a": {"username": "a", "password": "p\"w'\n"}, "m.test": {"auth": "bTpwdw"}, "m.test/none": {},
 		"m.test:5000": {"identitytoken": "t"}, "https://index.docker.io/v1/": {"auth": "aHViOnB3"}, "*.wild.test": {"auth": "dzpwdw=="},

@@ -190,7 +190,7 @@ func golden(t *testing.T, dir string, got map[string]string) {
 	}
 }
 
-func TestTheOrderOfSetsDoesNotMatterAndNothingGivenIsChanged(t *testing.T) {
+func TestRenderIgnoresOrderAndKeepsInput(t *testing.T) {
 	var all []mirrors.Set
 	for name, in := range goldenCases(t) {
 		for _, s := range in.Sets {
@@ -214,7 +214,7 @@ func TestTheOrderOfSetsDoesNotMatterAndNothingGivenIsChanged(t *testing.T) {
 	}
 }
 
-func TestNoSecretIsInAProblem(t *testing.T) {
+func TestProblemsContainNoSecrets(t *testing.T) {
 	for name, in := range goldenCases(t) {
 		for _, p := range mirrors.Render(in).Problems {
 			for _, s := range []string{"hunter2", "4711", "bTpwdw"} {
@@ -247,7 +247,7 @@ func TestDefectsOfTheOriginal(t *testing.T) {
 	}
 }
 
-func TestWithoutAnythingNothingIsRendered(t *testing.T) {
+func TestEmptyInputRendersNothing(t *testing.T) {
 	for _, in := range []mirrors.Input{{}, sets(digests("a", entry("quay.io", allow)), tags("b")), {Access: []mirrors.Access{access(mirrors.Allowed)}}} {
 		if out := mirrors.Render(in); out.Table != nil || len(out.Problems) != 0 || out.KubeletConfig != "" {
 			t.Errorf("got %v", out)

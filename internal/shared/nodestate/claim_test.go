@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-func TestANodeIsAHostsByProofAndNotByName(t *testing.T) {
+func TestNodeOwnershipRequiresProof(t *testing.T) {
 	instance := func(change func(*v1alpha1.WindowsInstanceStatus)) *v1alpha1.WindowsInstance {
 		i := &v1alpha1.WindowsInstance{}
 		i.Status.Hostname, i.Status.NodeIP, i.Status.HostKey = "win-1", "10.0.0.1", "ssh-ed25519 AAAA"

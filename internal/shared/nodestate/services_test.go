@@ -18,7 +18,7 @@ func reporting(services string) *corev1.Node {
 	return n
 }
 
-func TestServicesAreReadAsTheyWereReported(t *testing.T) {
+func TestServiceReportRoundTrips(t *testing.T) {
 	for name, all := range map[string][]nodestate.Service{
 		"none": {},
 		"of each state": {
@@ -35,7 +35,7 @@ func TestServicesAreReadAsTheyWereReported(t *testing.T) {
 	}
 }
 
-func TestAReportThatIsTooLongLosesItsEnd(t *testing.T) {
+func TestLongServiceReportIsTruncated(t *testing.T) {
 	many := slices.Repeat([]nodestate.Service{{Name: strings.Repeat("n", 200), State: api.ServiceRunning}}, 100)
 	read, err := nodestate.Services(reporting(nodestate.FormatServices(many)))
 	if err != nil || len(read) == 0 || len(read) >= len(many) {

@@ -6,7 +6,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/platform"
 )
 
-func TestEveryPlatformHasItsRow(t *testing.T) {
+func TestEveryPlatformHasRow(t *testing.T) {
 	kinds := map[string]string{
 		platform.AWS: "AWSMachine", platform.Azure: "AzureMachine", platform.GCP: "GCPMachine",
 		platform.VSphere: "VSphereMachine", platform.Nutanix: "NutanixMachine",
@@ -22,7 +22,7 @@ func TestEveryPlatformHasItsRow(t *testing.T) {
 	}
 }
 
-func TestAPlatformWithoutARowIsBareMetal(t *testing.T) {
+func TestUnknownPlatformIsBareMetal(t *testing.T) {
 	if p := platform.Of("None"); p.Name != "None" || p.Username != "Administrator" || p.NamesNodes || p.NamesHosts || p.MetadataRoute != 0 || p.VXLANPort != 0 {
 		t.Errorf("got %+v", p)
 	}

@@ -137,7 +137,7 @@ func asGo(t *testing.T, environment map[string]string, target string) string {
 	return through.Redacted()
 }
 
-func TestOnlyTheOutsideIsReachedThroughTheProxy(t *testing.T) {
+func TestInternalDestinationsBypassProxy(t *testing.T) {
 	plain, secret, err := Render(settings("http://web:3128", "https://user:hunter2@tls:8443", "mirror.example.com:5000,.corp.example.com,*.lab.example.com,10.9.0.0/16,10.8.0.1"), inside())
 	if err != nil {
 		t.Fatal(err)

@@ -65,8 +65,8 @@ func TestForbiddenHostIsNotContacted(t *testing.T) {
 	}
 }
 
-// TestAPasswordIsSentUnasked expects the password in the first request, and that anonymous access still works.
-func TestAPasswordIsSentUnasked(t *testing.T) {
+// TestPasswordIsSentWithoutChallenge expects the password in the first request, and that anonymous access still works.
+func TestPasswordIsSentWithoutChallenge(t *testing.T) {
 	const good = "Basic dTpw" // u:p
 	asks := func(challenge string, status int, takes ...string) func(authorization string) (int, string) {
 		return func(authorization string) (int, string) {

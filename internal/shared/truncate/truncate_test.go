@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-func TestTextsAreCutBetweenCharacters(t *testing.T) {
+func TestTextsAreTruncatedBetweenCharacters(t *testing.T) {
 	for text, want := range map[string]string{"": "", "short": "short", "just eight": "just ...", "öööööö": "öö...", "a\xffb": "ab"} {
 		if got := truncate.Text(text, 8); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
@@ -15,7 +15,7 @@ func TestTextsAreCutBetweenCharacters(t *testing.T) {
 	}
 }
 
-func TestTheMiddleIsLeftOut(t *testing.T) {
+func TestMiddleKeepsBeginningAndEnd(t *testing.T) {
 	for text, want := range map[string]string{"": "", "short": "short", "ten  chars": "te...hars", "öööööö": "ö...öö", "pulling x: refused": "pu...used"} {
 		if got := truncate.Middle(text, 9); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)

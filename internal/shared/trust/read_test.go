@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestReadGivesBackWhatEncodeWrote(t *testing.T) {
+func TestReadReversesEncode(t *testing.T) {
 	want := Collect(now(), Bundle{"bundle", authority("a").pem(t) + authority("b").pem(t)}).Certificates
 	text := Encode(want)
 	got, err := Read(text)
@@ -27,7 +27,7 @@ func TestReadGivesBackWhatEncodeWrote(t *testing.T) {
 	}
 }
 
-func TestReadTakesTheCertificatesOfAnyFile(t *testing.T) {
+func TestReadAcceptsAnyPEMFile(t *testing.T) {
 	old := part{name: "old", from: year(-2), to: year(-1)}
 	text := keyPEM(t) + old.pem(t) + "-----BEGIN X-----\n-----END X-----\n" + authority("ca").pem(t) + old.pem(t) + "-----BEGIN PRIVATE KEY-----\n"
 	got, err := Read(text)
@@ -39,7 +39,7 @@ func TestReadTakesTheCertificatesOfAnyFile(t *testing.T) {
 	}
 }
 
-func TestReadNeverGivesPartOfAList(t *testing.T) {
+func TestReadNeverReturnsPartialList(t *testing.T) {
 	a, b := authority("a").pem(t), authority("b").pem(t)
 	for name, text := range map[string]string{
 		"cut":              a + b[:len(b)/2],

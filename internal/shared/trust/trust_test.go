@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCertificatesAreFoundInWhatUsersWrite(t *testing.T) {
+func TestCertificatesAreFoundInUserInput(t *testing.T) {
 	a, b := authority("a").pem(t), authority("b").pem(t)
 	long := strings.Repeat("x", 100<<10)
 	for name, text := range map[string]string{
@@ -47,9 +47,9 @@ func TestCertificatesAreFoundInWhatUsersWrite(t *testing.T) {
 	}
 }
 
-// TestAllOfALongLineIsRead has a certificate whose base64 is one line of more than 64 KiB. The original silently stopped reading
+// TestLongLineIsReadCompletely has a certificate whose base64 is one line of more than 64 KiB. The original silently stopped reading
 // there, and removed the certificates after it from its nodes.
-func TestAllOfALongLineIsRead(t *testing.T) {
+func TestLongLineIsReadCompletely(t *testing.T) {
 	huge := authority("huge")
 	huge.extra = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 99999, 1}, Value: make([]byte, 90<<10)}}
 	text := "-----BEGIN CERTIFICATE-----\n" + base64.StdEncoding.EncodeToString(huge.der(t)) + "\n-----END CERTIFICATE-----\n"
@@ -136,7 +136,7 @@ func TestLinesAreThoseOfTheBundle(t *testing.T) {
 	}
 }
 
-func TestTextWithoutCertificateIsAProblemAndNoTextIsNone(t *testing.T) {
+func TestTextWithoutCertificateIsProblem(t *testing.T) {
 	for text, want := range map[string]int{
 		"": 0, "\r\n \n": 0, "# no authorities\n": 0,
 		"MIIB": 1, string(authority("der").der(t)): 1, "# x\nhello": 1,
@@ -166,7 +166,7 @@ func TestOrderAndDuplicatesDoNotMatter(t *testing.T) {
 	}
 }
 
-func TestTheBordersOfTime(t *testing.T) {
+func TestValidityBoundaries(t *testing.T) {
 	p := part{name: "p", from: now(), to: year(1)}
 	for name, test := range map[string]struct {
 		at                time.Time
@@ -189,8 +189,8 @@ func TestTheBordersOfTime(t *testing.T) {
 	}
 }
 
-// TestAServersOwnCertificateIsTakenAndWorks: users add the self-signed certificate of a registry to the bundle.
-func TestAServersOwnCertificateIsTakenAndWorks(t *testing.T) {
+// TestSelfSignedServerCertificateIsTrusted: users add the self-signed certificate of a registry to the bundle.
+func TestSelfSignedServerCertificateIsTrusted(t *testing.T) {
 	server := part{name: "registry.example.com", from: year(-1), to: year(1), server: true}
 	got := Collect(now(), Bundle{"bundle", server.pem(t)})
 	if len(got.Certificates) != 1 || got.Problems != nil || got.Notices != nil {
@@ -207,7 +207,7 @@ func TestAServersOwnCertificateIsTakenAndWorks(t *testing.T) {
 	}
 }
 
-func TestACertificateWithoutItsIssuerIsTakenWithANotice(t *testing.T) {
+func TestCertificateWithoutIssuerHasNotice(t *testing.T) {
 	root, middle := authority("root").pem(t), part{name: "middle", issuer: "root", from: year(-1), to: year(1)}.pem(t)
 	leaf := part{name: "leaf", issuer: "middle", from: year(-1), to: year(1), server: true}.pem(t)
 	for name, test := range map[string]struct {

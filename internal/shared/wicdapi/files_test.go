@@ -109,7 +109,7 @@ func TestInputIsSentAsFiles(t *testing.T) {
 	}
 }
 
-func TestACommandThatNeedsNoMoreInputEndsWell(t *testing.T) {
+func TestUnreadInputIsNoError(t *testing.T) {
 	for name, test := range map[string]struct {
 		input io.Reader
 		reads int
@@ -143,7 +143,7 @@ func (endless) Read(p []byte) (int, error) {
 	return copy(p, "0123456789"), nil
 }
 
-func TestInputThatCannotGoByFilesEndsTheCommand(t *testing.T) {
+func TestFailedInputFileEndsCommand(t *testing.T) {
 	full, broken := errors.New("disk full"), errors.New("the blob is damaged")
 	waits := func(_ context.Context, in io.Reader, _ io.Writer) error {
 		_, err := io.Copy(io.Discard, in)
@@ -173,7 +173,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-func TestACommandDoesNotWaitForEverForItsInput(t *testing.T) {
+func TestWaitingForInputTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		in := wicdapi.NewInput(t.Context(), func(string, int64) ([]byte, bool, error) { return nil, false, nil })
@@ -186,7 +186,7 @@ func TestACommandDoesNotWaitForEverForItsInput(t *testing.T) {
 	})
 }
 
-func TestAPauseOfTheOperatorDoesNotEndTheInput(t *testing.T) {
+func TestOperatorPauseDoesNotEndInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &fileHost{program: func(_ context.Context, in io.Reader, _ io.Writer) error {
 			_, err := io.ReadAll(in)

@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// TestEveryListOfAnAnswerHasALimit fills each list of an answer up to its limit, and with one more item.
-func TestEveryListOfAnAnswerHasALimit(t *testing.T) {
+// TestEveryListInResultsHasLimit fills each list of an answer up to its limit, and with one more item.
+func TestEveryListInResultsHasLimit(t *testing.T) {
 	for _, answer := range Answers() {
 		kind := reflect.TypeOf(answer).Elem()
 		for _, path := range listsOf(kind, nil) {
@@ -104,9 +104,9 @@ func (h oneLine) Run(_ context.Context, _ string, _ io.Reader, stdout io.Writer)
 	return err
 }
 
-// TestALineCostsLittleMemory has hosts respond with the lines that cost most memory: a line must allocate so little that many hosts can
+// TestLineMemoryIsBounded has hosts respond with the lines that cost most memory: a line must allocate so little that many hosts can
 // respond at once.
-func TestALineCostsLittleMemory(t *testing.T) {
+func TestLineMemoryIsBounded(t *testing.T) {
 	const most = 2 << 20
 	repeated := func(size int, item, around string) string {
 		before, after, _ := strings.Cut(around, "*")

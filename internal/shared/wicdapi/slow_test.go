@@ -50,7 +50,7 @@ func stepsOn(ctx context.Context, s *wicdapi.Session) error {
 }
 
 // A joining host has one of few slots while it receives content.
-func TestHostThatIsTooSlowGivesItsPlaceBack(t *testing.T) {
+func TestSlowHostReleasesSlot(t *testing.T) {
 	const size = 6 << 20
 	asks := func(s *wicdapi.Session) {
 		var r wicdapi.ReceiveRequest
@@ -135,7 +135,7 @@ func (h held) Read(b []byte) (int, error) {
 
 func (held) Close() error { return nil }
 
-func TestBytesThatTheOperatorHoldsBackAreNotTheHostsFault(t *testing.T) {
+func TestOperatorDelaysDoNotCountAgainstHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := conversation(func(_ context.Context, s *wicdapi.Session) error {
 			var r wicdapi.ReceiveRequest

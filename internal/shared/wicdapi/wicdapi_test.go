@@ -26,7 +26,7 @@ func (p program) Run(_ context.Context, _ string, stdin io.Reader, stdout io.Wri
 	return p(wicdapi.NewSession(stdin, stdout), stdout)
 }
 
-func TestCallHandsOverRequestStepsAndResult(t *testing.T) {
+func TestCallPassesRequestStepsAndResult(t *testing.T) {
 	host := program(func(s *wicdapi.Session, _ io.Writer) error {
 		var r wicdapi.JoinRequest
 		if err := s.Request(&r); err != nil {
@@ -52,7 +52,7 @@ func TestCallHandsOverRequestStepsAndResult(t *testing.T) {
 	}
 }
 
-func TestFailureThatWICDReportsKeepsItsCode(t *testing.T) {
+func TestReportedFailureKeepsCode(t *testing.T) {
 	host := program(func(s *wicdapi.Session, _ io.Writer) error {
 		s.End(nil, fmt.Errorf("joining: %w", &wicdapi.Error{Code: wicdapi.CodeServiceConflict, Message: "service kubelet is not ours"}))
 		return errors.New("exit status 1")
@@ -227,7 +227,7 @@ func TestEndlessOutputIsStopped(t *testing.T) {
 	}
 }
 
-func TestACommandThatStaysAfterItsResultIsEnded(t *testing.T) {
+func TestCommandRunningAfterResultIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		host := stays{`{"result":{"bootID":"7"}}` + "\n"}
@@ -250,7 +250,7 @@ func (s stays) Run(ctx context.Context, _ string, _ io.Reader, stdout io.Writer)
 	return ctx.Err()
 }
 
-func TestTextsOfAHostAreCut(t *testing.T) {
+func TestHostTextsAreTruncated(t *testing.T) {
 	const most = 4 << 10
 	long := strings.Repeat("ä", 16_000) // invalid UTF-8 if it were cut within a character
 	answer := func(line string) program {

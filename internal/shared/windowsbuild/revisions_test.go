@@ -51,7 +51,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-func TestRevisionsAreWhole(t *testing.T) {
+func TestRevisionTablesAreComplete(t *testing.T) {
 	kb := regexp.MustCompile(`^KB[0-9]{7}$`)
 	isLink := func(text string) bool {
 		u, err := url.Parse(text)

@@ -7,8 +7,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
 
-// TestWhichHostsRunWhichImages is the table of containerd 2.
-func TestWhichHostsRunWhichImages(t *testing.T) {
+// TestImageCompatibilityOfHosts is the table of containerd 2.
+func TestImageCompatibilityOfHosts(t *testing.T) {
 	runs := map[windowsbuild.Build][]windowsbuild.Build{ // host: images
 		14393: {14393},
 		17763: {17763},
@@ -34,7 +34,7 @@ func TestWhichHostsRunWhichImages(t *testing.T) {
 	}
 }
 
-func TestVersionsAreReadStrictly(t *testing.T) {
+func TestVersionsAreParsedStrictly(t *testing.T) {
 	for text, want := range map[string]windowsbuild.Build{
 		"10.0.20348": 20348, "10.0.20348.2402": 20348, "10.0.17763.0": 17763, "10.0.26100.1": 26100,
 		"": 0, "10": 0, "10.0": 0, "10.0.": 0, "10.0.20348.": 0, "10.0.20348.1.2": 0, "10.0.020348": 0, "10.0.+20348": 0, "10.0.-1": 0, "10.0.20348 ": 0, " 10.0.20348": 0,

@@ -35,9 +35,9 @@ func featureLines() []Line {
 				"schema, and the copies were tested with simulated logs.",
 			Claim: "WICD reads the events that a program writes, newest first, and knows channels that do not exist",
 			Tests: []string{
-				"TestEventLogsKeepTheirPromises/NewerEventsAreRead",
-				"TestEventLogsKeepTheirPromises/TheNewestEventsAreReadFirst",
-				"TestEventLogsKeepTheirPromises/AnAbsentChannelIsTold",
+				"TestEventLogsKeepTheContract/NewerEventsAreRead",
+				"TestEventLogsKeepTheContract/TheNewestEventsAreReadFirst",
+				"TestEventLogsKeepTheContract/AnAbsentChannelIsTold",
 			},
 		},
 		{
@@ -63,7 +63,7 @@ func healthLines() []Line {
 			Text: "the commit charge is read with the documented call; Wine returns the memory that Linux uses. A Host Compute " +
 				"Service that hangs or fails was simulated, and so was a clock that is off.",
 			Claim: "memory that a program commits is counted, without being used",
-			Tests: []string{"TestMemoryKeepsItsPromises/TheLimitIsBeyondWhatIsCommitted", "TestMemoryKeepsItsPromises/WhatProgramsCommitIsCounted"},
+			Tests: []string{"TestMemoryKeepsTheContract/TheLimitIsBeyondWhatIsCommitted", "TestMemoryKeepsTheContract/WhatProgramsCommitIsCounted"},
 		},
 		{
 			ID: "gmsa", Title: "Group Managed Service Accounts",
@@ -84,10 +84,10 @@ func fileLines() []Line {
 				"the calls succeed, not what NTFS makes of them.",
 			Claim: "folders and files have the rights that were set, and Windows tells them as they were written",
 			Tests: []string{
-				"TestRightsKeepTheirPromises/FoldersHaveTheirRightsFromTheBeginning",
-				"TestRightsKeepTheirPromises/ProtectGivesExactlyTheseRights",
-				"TestRightsKeepTheirPromises/StrangersAreTold",
-				"TestRightsKeepTheirPromises/LinksAreNotFollowed",
+				"TestRightsKeepTheContract/FoldersHaveTheirRightsFromTheBeginning",
+				"TestRightsKeepTheContract/ProtectGivesExactlyTheseRights",
+				"TestRightsKeepTheContract/StrangersAreTold",
+				"TestRightsKeepTheContract/LinksAreNotFollowed",
 				"TestProtectAppliesToFilesCreatedLater",
 				"TestProtectRemovesForeignRights",
 				"TestRightsAreSpelledAsWindowsDoes",

@@ -12,10 +12,10 @@ func serviceLines() []Line {
 				"its documentation: Wine's SCM does not.",
 			Claim: "Windows restarts a service whose process was killed, or that ended with an error",
 			Tests: []string{
-				"TestServicesKeepTheirPromises/WhatCrashedIsStartedAgain",
-				"TestServicesKeepTheirPromises/WhatEndsWithAnErrorIsStartedAgain",
-				"TestFailuresAreFollowedByARestartAfterMilliseconds",
-				"TestAServiceStartsAtBootAndIsRestarted",
+				"TestServicesKeepTheContract/WhatCrashedIsStartedAgain",
+				"TestServicesKeepTheContract/WhatEndsWithAnErrorIsStartedAgain",
+				"TestFailureActionDelayIsInMilliseconds",
+				"TestServiceStartsAtBootAndIsRestarted",
 				"TestPutKeepsALongerPreShutdownTime",
 			},
 		},
@@ -25,8 +25,8 @@ func serviceLines() []Line {
 				"it is detected when the service stops.",
 			Claim: "the deletion of a running service is reported, and the service comes back when it has stopped",
 			Tests: []string{
-				"TestServicesKeepTheirPromises/WatchTellsOfADeletion",
-				"TestServicesKeepTheirPromises/AServiceThatWasDeletedComesAgainWhenItHasStopped",
+				"TestServicesKeepTheContract/WatchTellsOfADeletion",
+				"TestServicesKeepTheContract/AServiceThatWasDeletedComesAgainWhenItHasStopped",
 			},
 		},
 		{
@@ -36,7 +36,7 @@ func serviceLines() []Line {
 			Claim: "a program that listens on a port of the node, or on a named pipe, is found",
 			Tests: []string{
 				"TestListenersOnNodePortsAreFound",
-				"TestANamedPipeIsSeenWithoutAConnection",
+				"TestNamedPipeIsDetectedWithoutConnecting",
 			},
 		},
 		{
@@ -46,7 +46,7 @@ func serviceLines() []Line {
 				"documentation.",
 			Claim: "Windows reads the environment of a service at each of its starts",
 			Tests: []string{
-				"TestServicesKeepTheirPromises/AServiceHasItsEnvironmentAtTheNextStart",
+				"TestServicesKeepTheContract/AServiceHasItsEnvironmentAtTheNextStart",
 			},
 		},
 		{

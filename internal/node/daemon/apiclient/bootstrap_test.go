@@ -101,7 +101,7 @@ func TestRestartKeepsCertificateRequest(t *testing.T) {
 	}
 }
 
-func TestARefusedRequestIsNotRepeatedWithTheSameKey(t *testing.T) {
+func TestRefusedRequestIsRetriedWithNewKey(t *testing.T) {
 	m := daemontest.NewMember(t, approving(func(r *certificatesv1.CertificateSigningRequest) bool { return !isOurs(r) }))
 	var name string
 	daemontest.Await(t, "the request is made", func() bool {
@@ -118,9 +118,9 @@ func TestARefusedRequestIsNotRepeatedWithTheSameKey(t *testing.T) {
 	daemontest.Await(t, "the key that was refused is gone", func() bool { return !m.Windows.Disk().Exists(daemontest.PendingFile) })
 }
 
-// TestANewTokenIsUsedForNewRequests leaves the requests made with the first token unanswered forever, as the operator does after it has sent
+// TestNewTokenIsUsedForNewRequests leaves the requests made with the first token unanswered forever, as the operator does after it has sent
 // another one.
-func TestANewTokenIsUsedForNewRequests(t *testing.T) {
+func TestNewTokenIsUsedForNewRequests(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewMember(t, approving(func(*certificatesv1.CertificateSigningRequest) bool { return false }))
 	first := map[string]bool{}

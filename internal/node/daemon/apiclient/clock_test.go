@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestTheClockOfTheAPIServerIsComparedByItsAnswers(t *testing.T) {
+func TestAPIServerClockIsReadFromResponses(t *testing.T) {
 	sent := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	header := func(ahead time.Duration) string { return sent.Add(ahead).Format(http.TimeFormat) }
 	for name, test := range map[string]struct {

@@ -64,7 +64,7 @@ func unzip(t *testing.T, m *daemontest.Member, id string) map[string]string {
 	return files
 }
 
-func TestANodeCollectsItsState(t *testing.T) {
+func TestNodeCollectsState(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	m.Windows.WriteEvent("System", hostapi.Event{Provider: "Service Control Manager", ID: 7031, Level: hostapi.EventError, Message: "kubelet terminated"})
@@ -151,7 +151,7 @@ func TestInvalidCollectionIDsAreIgnored(t *testing.T) {
 	}
 }
 
-func TestACollectionOnAFullDiskFails(t *testing.T) {
+func TestCollectionFailsOnFullDisk(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	m.Windows.FailNext("rename " + desired.Collections + `\one.zip`)
@@ -163,8 +163,8 @@ func TestACollectionOnAFullDiskFails(t *testing.T) {
 	awaitCollection(t, m, "two", supportbundle.Done)
 }
 
-// TestACollectionHasNoSecret plants secrets in every possible place, and searches the archive.
-func TestACollectionHasNoSecret(t *testing.T) {
+// TestCollectionContainsNoSecrets plants secrets in every possible place, and searches the archive.
+func TestCollectionContainsNoSecrets(t *testing.T) {
 	t.Parallel()
 	const proxy, registry, stranger = "Pr0xyPassw0rd", "Reg1stryPassw0rd", "Str4ngersPassw0rd"
 	auth := base64.StdEncoding.EncodeToString([]byte("me:" + registry))

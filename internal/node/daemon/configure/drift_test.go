@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestSettingsOfTheMachineAreRestored(t *testing.T) {
+func TestMachineSettingsAreRestored(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	r.Desired.Environment = map[string]string{"NO_PROXY": ".svc"}
 	r.Desired.WatchedEnvironment = []string{"HTTP_PROXY", "NO_PROXY"}

@@ -46,7 +46,7 @@ func expectExclusions(t *testing.T, w *sim.Windows, want desired.Exclusions) {
 	}
 }
 
-func TestAJoinExcludesContainerdFromScans(t *testing.T) {
+func TestJoinExcludesContainerdFromScans(t *testing.T) {
 	w, r := withExclusions(t)
 	result := daemontest.MustJoin(t, w, r)
 	expectExclusions(t, w, somebodys().And(r.Desired.Exclusions))
@@ -107,8 +107,8 @@ func TestForeignExclusionsAreKept(t *testing.T) {
 	}
 }
 
-// TestAHostWithoutDefenderJoins stops Defender's service. The host reports that once, and sets the exclusions when the service starts.
-func TestAHostWithoutDefenderJoins(t *testing.T) {
+// TestHostWithoutDefenderJoins stops Defender's service. The host reports that once, and sets the exclusions when the service starts.
+func TestHostWithoutDefenderJoins(t *testing.T) {
 	w, r := withExclusions(t)
 	w.EditDefender(func(d *sim.Defender) { d.Stopped = true })
 	daemontest.MustJoin(t, w, r)
@@ -195,8 +195,8 @@ func TestLeaveReportsRemainingExclusions(t *testing.T) {
 	}
 }
 
-// TestALeaveRemovesExclusionsThatAPolicyHides: WICD has a record of those that it added.
-func TestALeaveRemovesExclusionsThatAPolicyHides(t *testing.T) {
+// TestLeaveRemovesHiddenExclusions: WICD has a record of those that it added.
+func TestLeaveRemovesHiddenExclusions(t *testing.T) {
 	w, r := withExclusions(t)
 	daemontest.MustJoin(t, w, r)
 	w.EditDefender(func(d *sim.Defender) { d.Hidden = true })

@@ -41,7 +41,7 @@ func expectOurRules(t *testing.T, w *sim.Windows, want ...desired.FirewallRule) 
 	}
 }
 
-func TestAJoinOpensTheFirewall(t *testing.T) {
+func TestJoinOpensFirewall(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{}, withRules)
 	expectOurRules(t, w, rules()...)
 	if again := daemontest.MustJoin(t, w, r); slices.ContainsFunc(again.Changed, func(c string) bool { return strings.Contains(c, "firewall") }) {
@@ -66,8 +66,8 @@ func TestAlteredFirewallRulesAreRestored(t *testing.T) {
 	})
 }
 
-// TestAHostWithoutAFirewallJoins stops the firewall's service, without which nothing is blocked.
-func TestAHostWithoutAFirewallJoins(t *testing.T) {
+// TestHostWithoutFirewallJoins stops the firewall's service, without which nothing is blocked.
+func TestHostWithoutFirewallJoins(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	w.StopFirewall(true)
 	withRules(&r)
@@ -101,7 +101,7 @@ func TestFirewallRulesFollowSettings(t *testing.T) {
 	})
 }
 
-func TestAJoinWhoseRulesAreRefusedFails(t *testing.T) {
+func TestJoinFailsWhenFirewallRejectsRules(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	withRules(&r)
 	w.FailNext("rule VXLAN")

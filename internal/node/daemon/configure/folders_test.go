@@ -16,7 +16,7 @@ const (
 	configDir = `C:\etc\cni\net.d`
 )
 
-func TestFoldersOfTheUserAreMadeAndStay(t *testing.T) {
+func TestUserFoldersAreCreatedAndKept(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	r.Desired.UserNetwork = &desired.UserNetwork{BinDir: binDir, ConfigDir: configDir}
 	daemontest.MustWrite(t, w.Disk(), binDir+`\calico.exe`, "the user's")
@@ -40,7 +40,7 @@ func TestFoldersOfTheUserAreMadeAndStay(t *testing.T) {
 	}
 }
 
-func TestFoldersThatUsersOfTheHostOwnAreRefused(t *testing.T) {
+func TestFoldersOwnedByHostUsersAreRejected(t *testing.T) {
 	for _, trap := range []string{`C:\opt`, `C:\opt\cni`, binDir, configDir} {
 		t.Run(trap, func(t *testing.T) {
 			w, r := daemontest.NewHost(t, sim.WindowsOptions{})

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-func TestARecordThatCannotBeResolvedStillNamesItsCluster(t *testing.T) {
+func TestUnresolvableRecordNamesCluster(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	var r state.Record
 	r.Cluster, r.Node = "a cluster", "win-1"
@@ -25,7 +25,7 @@ func TestARecordThatCannotBeResolvedStillNamesItsCluster(t *testing.T) {
 	}
 }
 
-func TestAHostWithANodeIsAskedForARestart(t *testing.T) {
+func TestJoinReportsNeededRestartOfNode(t *testing.T) {
 	err := (&windows{rebooting: []cause{{"a key", "the feature takes effect after a restart"}}}).restart(t.Context())
 	failed := wicdapi.Failed(err)
 	if failed == nil || failed.Code != wicdapi.CodeRebootNeeded || strings.Contains(failed.Message, "allow it") {

@@ -17,7 +17,7 @@ func expectHNSState(t *testing.T, w *sim.Windows, want map[string]uint32) {
 	}
 }
 
-func TestValuesOfTheHostNetworkServiceAreTakenBackOnLeaving(t *testing.T) {
+func TestLeaveRestoresHNSValues(t *testing.T) {
 	const name = "EnableCompartmentNamespace"
 	others := map[string]uint32{"Another": 7}
 	with := func(number uint32) map[string]uint32 {
@@ -60,7 +60,7 @@ func TestValuesOfTheHostNetworkServiceAreTakenBackOnLeaving(t *testing.T) {
 	}
 }
 
-func TestAHostBecomesANodeWithoutValuesOfTheHostNetworkService(t *testing.T) {
+func TestHostJoinsWithoutHNSValues(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	w.FailNext("hns value EnableCompartmentNamespace")
 	daemontest.MustJoin(t, w, r)

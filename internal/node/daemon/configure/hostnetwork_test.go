@@ -20,9 +20,9 @@ func overlay() *desired.Network {
 	return &desired.Network{Name: hybridOverlay, MadeBy: "hybrid-overlay-node", Proxy: "kube-proxy", ServiceCIDR: "10.96.0.0/16"}
 }
 
-// TestAStaticAddressIsKept: the value of the Host Network Service is set before the first network, and reset when the host leaves, unless a user
+// TestStaticAddressIsKept: the value of the Host Network Service is set before the first network, and reset when the host leaves, unless a user
 // had set it.
-func TestAStaticAddressIsKept(t *testing.T) {
+func TestStaticAddressIsKept(t *testing.T) {
 	address := netip.MustParsePrefix("192.0.2.10/24")
 	for name, test := range map[string]struct {
 		build            int
@@ -152,8 +152,8 @@ func TestExcludedPortsAreReportedDuringJoin(t *testing.T) {
 	}
 }
 
-// TestSettingsOfTheAdapterAreRecordedBeforeFlannelsNetwork: afterwards, Windows has already changed them.
-func TestSettingsOfTheAdapterAreRecordedBeforeFlannelsNetwork(t *testing.T) {
+// TestAdapterSettingsAreRecordedBeforeFlannelNetwork: afterwards, Windows has already changed them.
+func TestAdapterSettingsAreRecordedBeforeFlannelNetwork(t *testing.T) {
 	flannel := func() *desired.Network {
 		n := overlay()
 		n.Once = true

@@ -32,7 +32,7 @@ func stateOfHyperV(t *testing.T, w *sim.Windows) (wicdapi.FeatureState, bool) {
 	return got, daemontest.Facts(t, w).Host.Virtualization.HyperV
 }
 
-func TestAJoinEnablesHyperVWhereTheHostCanHaveIt(t *testing.T) {
+func TestJoinEnablesHyperVOnCapableHosts(t *testing.T) {
 	can := wicdapi.Virtualization{Processor: true}
 	for name, test := range map[string]struct {
 		options   sim.WindowsOptions
@@ -86,8 +86,8 @@ func expectHyperV(t *testing.T, m *daemontest.Member, when string, status corev1
 	}
 }
 
-// TestANodeGetsHyperVWithoutARestartOfItsOwn requests Hyper-V isolation after the host has become a node.
-func TestANodeGetsHyperVWithoutARestartOfItsOwn(t *testing.T) {
+// TestHyperVIsEnabledWithoutExtraRestart requests Hyper-V isolation after the host has become a node.
+func TestHyperVIsEnabledWithoutExtraRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := hyperVComputer(wicdapi.FeatureDisabled, wicdapi.Virtualization{Processor: true})
 		m := daemontest.NewFollower(t, daemontest.Options{Windows: o, Heartbeat: 5 * time.Minute})

@@ -49,9 +49,9 @@ func TestOnlyAffectedServicesRestart(t *testing.T) {
 	}
 }
 
-// TestARestartThatWasCutIsMadeGood fails the join after a file was written and before its reader was restarted, without a power failure that would
+// TestInterruptedServiceRestartIsRepeated fails the join after a file was written and before its reader was restarted, without a power failure that would
 // start it anyway.
-func TestARestartThatWasCutIsMadeGood(t *testing.T) {
+func TestInterruptedServiceRestartIsRepeated(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{})
 	pid := w.Service("kubelet").PID
 	r.Desired.Files[0].Content = "{ }"
@@ -66,9 +66,9 @@ func TestARestartThatWasCutIsMadeGood(t *testing.T) {
 	}
 }
 
-// TestKeysOfRequestsWithAFormerTokenGo: requests made with a former token are never approved, and a service that found the key of one would wait
+// TestPendingKeysOfFormerTokenAreRemoved: requests made with a former token are never approved, and a service that found the key of one would wait
 // for it.
-func TestKeysOfRequestsWithAFormerTokenGo(t *testing.T) {
+func TestPendingKeysOfFormerTokenAreRemoved(t *testing.T) {
 	for name, test := range map[string]struct {
 		token string
 		fails []string // operations of which each fails in a separate join before the last one
@@ -119,7 +119,7 @@ func withCSIProxy(r *wicdapi.JoinRequest) {
 	r.Desired.Services = append(r.Desired.Services, daemontest.Service("csi-proxy", desired.VersionFolder(r.Desired.Digest)+`\kubelet.exe`, "kubelet"))
 }
 
-func TestServicesThatAreWantedNoMoreAreRemoved(t *testing.T) {
+func TestObsoleteServicesAreRemoved(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{}, withCSIProxy)
 	daemontest.MustDeclare(t, w, desired.Service{Name: "backup", Description: "Backs up", Command: `C:\k\kubelet.exe`})
 	before := w.Service("kubelet").PID
@@ -145,9 +145,9 @@ func TestStartFailureQuotesServiceLog(t *testing.T) {
 	daemontest.ExpectJoined(t, w, r)
 }
 
-// TestAServiceThatWindowsIsTooBusyToStartIsStartedLater: a computer that installs updates, for example, may fail to start a program within the
+// TestServiceStartIsRetriedWhileWindowsIsBusy: a computer that installs updates, for example, may fail to start a program within the
 // service manager's limit of 30 seconds.
-func TestAServiceThatWindowsIsTooBusyToStartIsStartedLater(t *testing.T) {
+func TestServiceStartIsRetriedWhileWindowsIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 		w.Busy("start kubelet", 20*time.Second)
@@ -156,7 +156,7 @@ func TestAServiceThatWindowsIsTooBusyToStartIsStartedLater(t *testing.T) {
 	})
 }
 
-func TestAServiceThatWindowsIsAlwaysTooBusyToStartIsAFailure(t *testing.T) {
+func TestJoinFailsIfWindowsStaysBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 		w.Busy("start kubelet", time.Hour)
@@ -167,8 +167,8 @@ func TestAServiceThatWindowsIsAlwaysTooBusyToStartIsAFailure(t *testing.T) {
 	})
 }
 
-// TestAJoinStartsAWICDThatMissedTheStartOfWindows: Windows does not retry the start, and the kubelet works without WICD.
-func TestAJoinStartsAWICDThatMissedTheStartOfWindows(t *testing.T) {
+// TestJoinStartsWICDThatDidNotStartAtBoot: Windows does not retry the start, and the kubelet works without WICD.
+func TestJoinStartsWICDThatDidNotStartAtBoot(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{Quirks: sim.Quirks{Setup: sim.SetupQuirks{SlowServices: sim.SlowServices{MissBoot: []string{api.WICDService}}}}})
 	w.Restart()
 	if got := w.Service(api.WICDService); got.State != hostapi.Stopped || got.ExitCode != 1053 {
@@ -178,8 +178,8 @@ func TestAJoinStartsAWICDThatMissedTheStartOfWindows(t *testing.T) {
 	daemontest.ExpectServices(t, w, r)
 }
 
-// TestSlowServicesOfAnyHostStart simulates hosts whose services start slowly, or miss the start of Windows.
-func TestSlowServicesOfAnyHostStart(t *testing.T) {
+// TestSlowServicesStart simulates hosts whose services start slowly, or miss the start of Windows.
+func TestSlowServicesStart(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			drawn := sim.QuirksByChance(seed).Setup

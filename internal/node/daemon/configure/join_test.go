@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestAFreshHostBecomesANodeByOneJoin(t *testing.T) {
+func TestFreshHostBecomesNodeInOneJoin(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	result := daemontest.MustJoin(t, w, r)
 	daemontest.ExpectJoined(t, w, r)
@@ -30,7 +30,7 @@ func TestAFreshHostBecomesANodeByOneJoin(t *testing.T) {
 	}
 }
 
-func TestANewVersionReplacesTheOldAndTwoAreKept(t *testing.T) {
+func TestNewVersionIsInstalledAndPreviousOneKept(t *testing.T) {
 	w := daemontest.NewWindows(t, sim.WindowsOptions{})
 	var digests []string
 	for _, version := range []string{"1", "2b", "3cc"} {
@@ -50,9 +50,9 @@ func TestANewVersionReplacesTheOldAndTwoAreKept(t *testing.T) {
 	}
 }
 
-// TestAJoinThatIsCutConverges cuts the power at each change that a join makes, on a fresh host, at an upgrade that changes every kind of thing, and
+// TestInterruptedJoinConverges cuts the power at each change that a join makes, on a fresh host, at an upgrade that changes every kind of thing, and
 // where another cluster has left its files.
-func TestAJoinThatIsCutConverges(t *testing.T) {
+func TestInterruptedJoinConverges(t *testing.T) {
 	t.Parallel()
 	old, fresh := daemontest.NewCargo("1"), daemontest.NewCargo("2b")
 	for name, prepare := range map[string]func(w *sim.Windows){
@@ -103,7 +103,7 @@ func TestAJoinThatIsCutConverges(t *testing.T) {
 	}
 }
 
-func TestContentThatIsMissingStopsTheJoin(t *testing.T) {
+func TestMissingContentStopsJoin(t *testing.T) {
 	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
 	r := daemontest.NewRequest(c)
 	c.Contents = c.Contents[:len(c.Contents)-1]
@@ -117,7 +117,7 @@ func TestContentThatIsMissingStopsTheJoin(t *testing.T) {
 	}
 }
 
-func TestBadRequestsOfJoinAreRefused(t *testing.T) {
+func TestInvalidJoinRequestsAreRejected(t *testing.T) {
 	for name, spoil := range map[string]func(r *wicdapi.JoinRequest){
 		"no node":      func(r *wicdapi.JoinRequest) { r.Node = "" },
 		"host name":    func(r *wicdapi.JoinRequest) { r.Hostname = "win 1" },
@@ -144,7 +144,7 @@ func TestBadRequestsOfJoinAreRefused(t *testing.T) {
 	}
 }
 
-func TestTheTokenIsInOneFileOnly(t *testing.T) {
+func TestTokenIsStoredInOneFile(t *testing.T) {
 	w, _ := daemontest.NewNode(t, sim.WindowsOptions{})
 	var holders []string
 	err := w.Disk().Walk(`C:\`, func(name string, info fs.FileInfo) error {
@@ -192,8 +192,8 @@ func TestMissingNodeRestartsOnlyKubelet(t *testing.T) {
 	daemontest.ExpectNoChange(t, w, r)
 }
 
-// TestAnUpgradeIsPossibleAlthoughTheListOfAnOldVersionIsLost destroys the file that lists a version's contents.
-func TestAnUpgradeIsPossibleAlthoughTheListOfAnOldVersionIsLost(t *testing.T) {
+// TestUpgradeWorksWithoutFileListOfOldVersion destroys the file that lists a version's contents.
+func TestUpgradeWorksWithoutFileListOfOldVersion(t *testing.T) {
 	w := daemontest.NewWindows(t, sim.WindowsOptions{})
 	for _, version := range []string{"1", "2b", "3cc"} {
 		c := daemontest.NewCargo(version)

@@ -93,7 +93,7 @@ func expectKubelet(t *testing.T, m *daemontest.Member, when string, want map[str
 	daemontest.ExpectContains(t, c.Message, says...)
 }
 
-func TestReservationsAboveTheMachineAreRefused(t *testing.T) {
+func TestOversizedReservationsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newKubeletHost(t, sim.WindowsOptions{MemoryBytes: 8 << 30, Processors: 2})
 		expectKubelet(t, m, "at first", map[string]any{"kubeReserved": nil, "systemReserved": "2Gi"}, "")
@@ -122,7 +122,7 @@ func TestReservationsAboveTheMachineAreRefused(t *testing.T) {
 	})
 }
 
-func TestNoHostJoinsWithReservationsAboveIt(t *testing.T) {
+func TestJoinRejectsOversizedReservations(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{MemoryBytes: 8 << 30})
 	r.Desired = withKubelet(t, r.Desired, v1alpha1.KubeletSpec{KubeReserved: map[string]string{"memory": "64Gi"}})
 	if _, err := daemontest.NewWire(w).Join(r); err == nil || !strings.Contains(err.Error(), `kubeReserved "64Gi"`) || !strings.Contains(err.Error(), "has 8192 MiB") {
@@ -133,7 +133,7 @@ func TestNoHostJoinsWithReservationsAboveIt(t *testing.T) {
 	}
 }
 
-func TestManagersOfTheKubeletTakeEffectWithARestart(t *testing.T) {
+func TestKubeletManagersTakeEffectAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newKubeletHost(t, sim.WindowsOptions{})
 		static := v1alpha1.KubeletSpec{CPUManagerPolicy: v1alpha1.CPUManagerStatic}
@@ -183,8 +183,8 @@ func TestManagersOfTheKubeletTakeEffectWithARestart(t *testing.T) {
 	})
 }
 
-// TestManagersAwaitAStartThatIsSure has a Windows that does not report its boot ID.
-func TestManagersAwaitAStartThatIsSure(t *testing.T) {
+// TestKubeletManagersWaitForCertainRestart has a Windows that does not report its boot ID.
+func TestKubeletManagersWaitForCertainRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unread := sim.Quirks{Servicing: sim.ServicingQuirks{Unread: []string{wicdapi.FactBootID}}}
 		m := newKubeletHost(t, sim.WindowsOptions{Quirks: unread})

@@ -45,8 +45,8 @@ func TestUnremovableFileDoesNotBlockLeave(t *testing.T) {
 	})
 }
 
-// TestFilesThatAreInUseForAMomentGo: virus scanners, and processes that end with a delay, hold files briefly.
-func TestFilesThatAreInUseForAMomentGo(t *testing.T) {
+// TestBrieflyUsedFilesAreRemoved: virus scanners, and processes that end with a delay, hold files briefly.
+func TestBrieflyUsedFilesAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newShared(t), daemontest.NewCargo("1")
 		before := stateOf(t, w)
@@ -61,9 +61,9 @@ func TestFilesThatAreInUseForAMomentGo(t *testing.T) {
 	})
 }
 
-// TestContainersThatOutliveContainerdAreEndedBeforeTheirFilesGo: containers of DaemonSets are not drained, and their shims keep their program in
+// TestOrphanedContainersAreStoppedBeforeFileRemoval: containers of DaemonSets are not drained, and their shims keep their program in
 // use.
-func TestContainersThatOutliveContainerdAreEndedBeforeTheirFilesGo(t *testing.T) {
+func TestOrphanedContainersAreStoppedBeforeFileRemoval(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{})
 	furnish(t, w)
 	if err := w.Host().Disk.Remove(shim); !errors.Is(err, sim.ErrInUse) {
@@ -79,7 +79,7 @@ func TestContainersThatOutliveContainerdAreEndedBeforeTheirFilesGo(t *testing.T)
 	}
 }
 
-func TestServicesGoAfterThoseThatNeedThem(t *testing.T) {
+func TestServicesAreRemovedAfterDependents(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{}, withCSIProxy)
 	daemontest.MustStop(t, w, "csi-proxy") // stopping a stopped service is no error
 	result := daemontest.MustLeave(t, w, r.Cluster)
@@ -129,8 +129,8 @@ func TestEnabledFeatureIsListedAsRemaining(t *testing.T) {
 	})
 }
 
-// TestALeaveLeavesNoLockToAScanner: virus scanners hold every file briefly, including the last lock.
-func TestALeaveLeavesNoLockToAScanner(t *testing.T) {
+// TestLeaveRemovesLocksHeldByScanner: virus scanners hold every file briefly, including the last lock.
+func TestLeaveRemovesLocksHeldByScanner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := sim.Quirks{Files: sim.FileQuirks{Held: 90 * time.Millisecond, HeldCode: 32}}
 		w, r := daemontest.NewNode(t, sim.WindowsOptions{Quirks: q})

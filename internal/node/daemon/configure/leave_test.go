@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestAHostThatLeftIsWhatItWas(t *testing.T) {
+func TestLeaveRestoresOriginalState(t *testing.T) {
 	w, c := newShared(t), daemontest.NewCargo("1")
 	before := stateOf(t, w)
 	r := leavingRequest(t, c)
@@ -47,8 +47,8 @@ func TestAHostThatLeftIsWhatItWas(t *testing.T) {
 	}
 }
 
-// TestALeaveThatIsCutConverges cuts the power, as a restart of Windows does, at each change that a leave makes.
-func TestALeaveThatIsCutConverges(t *testing.T) {
+// TestInterruptedLeaveConverges cuts the power, as a restart of Windows does, at each change that a leave makes.
+func TestInterruptedLeaveConverges(t *testing.T) {
 	c := daemontest.NewCargo("1")
 	for name, prepare := range map[string]func(t *testing.T, w *sim.Windows) string{
 		"joined": func(t *testing.T, w *sim.Windows) string {
@@ -113,7 +113,7 @@ func TestHostLeavesAndJoinsAnotherCluster(t *testing.T) {
 }
 
 // A host whose leave was interrupted can be joined instead, to the same cluster or another.
-func TestAHostThatBeganToLeaveCanBeJoined(t *testing.T) {
+func TestLeavingHostCanBeJoined(t *testing.T) {
 	for _, cluster := range []string{"first", "second"} {
 		for _, fails := range []string{"delete kubelet", "end pause", `remove C:\k\state\node.copy.json`} {
 			t.Run(cluster+", "+fails, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestAHostThatBeganToLeaveCanBeJoined(t *testing.T) {
 	}
 }
 
-func TestAHostOfAnotherClusterIsLeftAlone(t *testing.T) {
+func TestHostOfOtherClusterIsUnchanged(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, w *sim.Windows){
 		"joined":            func(*testing.T, *sim.Windows) {},
 		"record unreadable": func(t *testing.T, w *sim.Windows) { daemontest.MustWrite(t, w.Disk(), desired.State+`\node.json`, "{") },
@@ -173,7 +173,7 @@ func TestLeaveIgnoresForeignKubernetes(t *testing.T) {
 }
 
 // A host that only received content has nothing else of the operator's; a kubelet's data on it belong to another installation.
-func TestAHostThatNeverJoinedLosesWhatItReceived(t *testing.T) {
+func TestLeaveRemovesReceivedContentOfUnjoinedHost(t *testing.T) {
 	w := newShared(t)
 	daemontest.MustWrite(t, w.Disk(), desired.KubeletData+`\config.yaml`, "somebody's")
 	before := stateOf(t, w)
@@ -182,9 +182,9 @@ func TestAHostThatNeverJoinedLosesWhatItReceived(t *testing.T) {
 	expectState(t, w, before)
 }
 
-// TestNothingIsRestoredOrPulledOnAHostThatLeaves: the original daemon worked against its own cleanup, and settings were written to hosts that were
+// TestLeavingHostIsNeitherRepairedNorUpdated: the original daemon worked against its own cleanup, and settings were written to hosts that were
 // being removed.
-func TestNothingIsRestoredOrPulledOnAHostThatLeaves(t *testing.T) {
+func TestLeavingHostIsNeitherRepairedNorUpdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
 		w := m.Windows

@@ -66,7 +66,7 @@ func TestLeaveRemovesOwnNetworks(t *testing.T) {
 	}
 }
 
-func TestAddressesOfAnotherClusterAreForgotten(t *testing.T) {
+func TestPodAddressesOfOtherClusterAreRemoved(t *testing.T) {
 	const reserved = desired.CNIData + `\networks\` + hybridOverlay + `\10.132.0.2`
 	for name, test := range map[string]struct {
 		prepare func(*sim.Windows)

@@ -82,8 +82,8 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 	m.Follow(t, m.Changed())
 }
 
-// TestAChangeSurvivesPowerCuts cuts the power at each change that new settings make.
-func TestAChangeSurvivesPowerCuts(t *testing.T) {
+// TestSettingsChangeSurvivesPowerFailures cuts the power at each change that new settings make.
+func TestSettingsChangeSurvivesPowerFailures(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	node := m.Changed()
@@ -121,8 +121,8 @@ func hasPowerCut(m *daemontest.Member) bool {
 	return errors.Is(err, sim.ErrPower)
 }
 
-// TestAChangeTakesTheTimeThatServicesNeed has a kubelet that takes longer to stop than WICD takes to notice a new record.
-func TestAChangeTakesTheTimeThatServicesNeed(t *testing.T) {
+// TestSettingsChangeWaitsForSlowServices has a kubelet that takes longer to stop than WICD takes to notice a new record.
+func TestSettingsChangeWaitsForSlowServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kubelet := sim.KubeletOptions{Heartbeat: 5 * time.Minute}.Program()
 		slow := func(ctx context.Context, p sim.Process) uint32 {

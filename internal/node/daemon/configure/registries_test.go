@@ -10,8 +10,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// TestFilesOfFormerVersionsForContainerdGo: files that are not the operator's stay.
-func TestFilesOfFormerVersionsForContainerdGo(t *testing.T) {
+// TestContainerdFilesOfFormerVersionsAreRemoved: files that are not the operator's stay.
+func TestContainerdFilesOfFormerVersionsAreRemoved(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	for name, content := range map[string]string{
 		`gcr.io\hosts.toml`:          "# AllowContactingSource: after the mirrors containerd goes on to the registry.\n",

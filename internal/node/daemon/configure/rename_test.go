@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// TestAHostTakesTheNameItShallHave has a name longer than NetBIOS allows, and also a feature that needs a restart: one restart covers both.
-func TestAHostTakesTheNameItShallHave(t *testing.T) {
+// TestJoinRenamesHost has a name longer than NetBIOS allows, and also a feature that needs a restart: one restart covers both.
+func TestJoinRenamesHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}})
 		boot := w.BootID()
@@ -37,9 +37,9 @@ func TestAHostTakesTheNameItShallHave(t *testing.T) {
 	})
 }
 
-// TestAHostTakesItsNameInLowerCase: vSphere's controller finds no machine whose name differs from the Node's in case. For case alone, a host with a
+// TestJoinRenamesHostToLowerCase: vSphere's controller finds no machine whose name differs from the Node's in case. For case alone, a host with a
 // Node is not restarted, no host is restarted twice, and no join fails.
-func TestAHostTakesItsNameInLowerCase(t *testing.T) {
+func TestJoinRenamesHostToLowerCase(t *testing.T) {
 	for name, test := range map[string]struct {
 		register, mayReboot bool
 		kind                string
@@ -73,7 +73,7 @@ func TestAHostTakesItsNameInLowerCase(t *testing.T) {
 	}
 }
 
-func TestAHostIsNotRenamedWhereItMayNotRestart(t *testing.T) {
+func TestHostThatMayNotRestartIsNotRenamed(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	r.Hostname, r.MayReboot = "other", false
 	_, err := daemontest.NewWire(w).Join(r)
@@ -93,7 +93,7 @@ func TestRequestedHostnameIsNotRecorded(t *testing.T) {
 	}
 }
 
-func TestARestartThatIsNotAllowedIsReported(t *testing.T) {
+func TestForbiddenRestartIsReported(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}})
 	r.MayReboot = false
 	for range 2 {
@@ -105,7 +105,7 @@ func TestARestartThatIsNotAllowedIsReported(t *testing.T) {
 	daemontest.ExpectJoined(t, w, r)
 }
 
-func TestAFeatureThatWindowsDoesNotKnowIsPassedOver(t *testing.T) {
+func TestUnknownFeatureIsSkipped(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureUnknown}})
 	daemontest.ExpectJoined(t, w, r)
 	daemontest.ExpectNoChange(t, w, r)

@@ -58,7 +58,7 @@ func expectRestarts(t *testing.T, w *sim.Windows, want int) {
 	}
 }
 
-func TestRestartsOfAJoinHaveAMemoryAndALimit(t *testing.T) {
+func TestJoinRestartsAreRecordedAndLimited(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, test := range map[string]struct {
 		quirks   sim.Quirks
@@ -141,8 +141,8 @@ func TestUserCanRequestAnotherRestart(t *testing.T) {
 	})
 }
 
-// TestAJoinRestartsAHostTwiceAtMost, even if each restart has another cause: earlier servicing, the feature, and a name that changes meanwhile.
-func TestAJoinRestartsAHostTwiceAtMost(t *testing.T) {
+// TestJoinRestartsHostAtMostTwice, even if each restart has another cause: earlier servicing, the feature, and a name that changes meanwhile.
+func TestJoinRestartsHostAtMostTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := sim.ServicingQuirks{Refuses: 3017, RefusesIn: 1, PendingFor: 6 * time.Minute}
 		w, r := daemontest.NewHost(t, withoutContainers(sim.Quirks{Servicing: q}))
@@ -164,8 +164,8 @@ func TestAJoinRestartsAHostTwiceAtMost(t *testing.T) {
 	})
 }
 
-// TestAJoinWithoutAMemoryRestartsNothing fills the disk, so that restarts cannot be recorded.
-func TestAJoinWithoutAMemoryRestartsNothing(t *testing.T) {
+// TestJoinDoesNotRestartHostWithoutRecord fills the disk, so that restarts cannot be recorded.
+func TestJoinDoesNotRestartHostWithoutRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewHost(t, withoutContainers(sim.Quirks{}))
 		if _, err := daemontest.NewWire(w).Join(wicdapi.JoinRequest{}); err == nil { // this creates its folders
@@ -179,8 +179,8 @@ func TestAJoinWithoutAMemoryRestartsNothing(t *testing.T) {
 	})
 }
 
-// TestANodeNeedsNoDISM: on patch days, and with a damaged component store, nodes restart, rejoin and leave as usual.
-func TestANodeNeedsNoDISM(t *testing.T) {
+// TestJoinedNodeNeedsNoDISM: on patch days, and with a damaged component store, nodes restart, rejoin and leave as usual.
+func TestJoinedNodeNeedsNoDISM(t *testing.T) {
 	for name, q := range map[string]sim.ServicingQuirks{
 		"hangs": {Hangs: true}, "is damaged": {BrokenStore: true}, "is busy": {BusyFor: 1000 * time.Hour},
 	} {
@@ -209,8 +209,8 @@ func TestANodeNeedsNoDISM(t *testing.T) {
 	}
 }
 
-// TestOtherFeaturesAreNotEnoughForPods: they also install some of the services of Containers.
-func TestOtherFeaturesAreNotEnoughForPods(t *testing.T) {
+// TestOtherFeaturesDoNotReplaceContainers: they also install some of the services of Containers.
+func TestOtherFeaturesDoNotReplaceContainers(t *testing.T) {
 	for _, feature := range []string{desired.HyperVFeature, sim.VirtualMachinePlatform} {
 		synctest.Test(t, func(t *testing.T) {
 			o := withoutContainers(sim.Quirks{})
@@ -245,8 +245,8 @@ func TestUnreadableFactsAreSkipped(t *testing.T) {
 	})
 }
 
-// TestJoinsByChanceRestartNoHostForEver simulates all quirks of servicing and setup.
-func TestJoinsByChanceRestartNoHostForEver(t *testing.T) {
+// TestRandomJoinsRestartNoHostForever simulates all quirks of servicing and setup.
+func TestRandomJoinsRestartNoHostForever(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -48,7 +48,7 @@ func authorized(t *testing.T, w *sim.Windows, names ...string) (found []string) 
 	return found
 }
 
-func TestKeysAreAddedAndEverythingElseOfTheFileStays(t *testing.T) {
+func TestKeysAreAddedAndOtherLinesKept(t *testing.T) {
 	restricted := `from="10.0.0.0/8, 192.0.2.1",command="a \"b\" c" ` + keyLine("new") + " with options"
 	for name, test := range map[string]struct{ before, want string }{
 		"empty":                  {"", keyLine("new") + " operator\n"},
@@ -78,7 +78,7 @@ func TestKeysAreAddedAndEverythingElseOfTheFileStays(t *testing.T) {
 	}
 }
 
-func TestAHostWithoutOpenSSHGetsNoKeys(t *testing.T) {
+func TestHostWithoutOpenSSHGetsNoKeys(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	r.Desired.AuthorizedKeys = []string{keyLine("new")}
 	daemontest.MustJoin(t, w, r)
@@ -175,8 +175,8 @@ func TestNoKeyIsRemovedWithoutProof(t *testing.T) {
 	})
 }
 
-// TestKeysAreRestoredAndRotationsGoOn: a key that was removed is restored, and an interrupted rotation continues.
-func TestKeysAreRestoredAndRotationsGoOn(t *testing.T) {
+// TestKeysAreRestoredAndRotationContinues: a key that was removed is restored, and an interrupted rotation continues.
+func TestKeysAreRestoredAndRotationContinues(t *testing.T) {
 	for _, fails := range []string{
 		"rename " + keysFile, "write " + keysFile + ".new", "rename " + desired.State + `\keys.json`, `protect ` + keysFile + ".new",
 	} {

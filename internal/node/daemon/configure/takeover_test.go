@@ -149,8 +149,8 @@ func (o *original) expectTakenOver(t *testing.T, r wicdapi.JoinRequest) {
 	}
 }
 
-// TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch has a running original daemon, which reverts changes.
-func TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch(t *testing.T) {
+// TestHostOfOriginalOperatorIsTakenOverInOneStep has a running original daemon, which reverts changes.
+func TestHostOfOriginalOperatorIsTakenOverInOneStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := newOriginal(t), daemontest.NewCargo("1")
 		time.Sleep(10 * time.Second)
@@ -175,7 +175,7 @@ func TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch(t *testing.T) {
 	})
 }
 
-func TestATakeOverThatIsCutConverges(t *testing.T) {
+func TestInterruptedTakeoverConverges(t *testing.T) {
 	c := daemontest.NewCargo("1")
 	r := takeOverRequest(c)
 	for at := 0; ; at++ {
@@ -204,8 +204,8 @@ func TestATakeOverThatIsCutConverges(t *testing.T) {
 	}
 }
 
-// TestTheOriginalsDaemonIsStoppedBeforeAnythingElse fails the first change of the join after the stop.
-func TestTheOriginalsDaemonIsStoppedBeforeAnythingElse(t *testing.T) {
+// TestOriginalDaemonIsStoppedFirst fails the first change of the join after the stop.
+func TestOriginalDaemonIsStoppedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := newOriginal(t), daemontest.NewCargo("1")
 		daemontest.MustSend(t, o.Windows, c)
@@ -223,7 +223,7 @@ func TestTheOriginalsDaemonIsStoppedBeforeAnythingElse(t *testing.T) {
 }
 
 // After a takeover, files with these names may belong to others.
-func TestFilesWithNamesOfTheOriginalsStayOnOtherHosts(t *testing.T) {
+func TestOriginalFileNamesAreKeptOnOtherHosts(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	names := []string{`C:\Temp\hns.psm1`, `C:\k\cloud.conf`}
 	for _, name := range names {

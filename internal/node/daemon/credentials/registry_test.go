@@ -15,7 +15,7 @@ type openRights struct{ hostapi.Rights }
 
 func (openRights) Look(string, hostapi.Access) (bool, string, error) { return true, "", nil }
 
-func TestRegistryCertificatesAreRenewedInTime(t *testing.T) {
+func TestRegistryCertificatesAreRenewedBeforeExpiry(t *testing.T) {
 	h, now := hostapi.Host{Disk: hostapi.Disk{Root: t.TempDir()}, Rights: openRights{}}, time.Now()
 	makeThem := func(at time.Time, wantMade bool) credentials.RegistryEndpoint {
 		t.Helper()

@@ -101,7 +101,7 @@ func TestEventsAreCopiedOnce(t *testing.T) {
 	})
 }
 
-func TestAClearedLogIsCopiedFromItsBeginning(t *testing.T) {
+func TestClearedLogIsCopiedFromStart(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.write(1, "one")
 		w.write(1, "two")
@@ -142,7 +142,7 @@ func TestCopiesAreBounded(t *testing.T) {
 	})
 }
 
-func TestACopyThatAPowerCutLeftIsContinued(t *testing.T) {
+func TestCopyContinuesAfterPowerFailure(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.write(1, "one")
 		w.expect(t, "one")
@@ -158,7 +158,7 @@ func TestACopyThatAPowerCutLeftIsContinued(t *testing.T) {
 	})
 }
 
-func TestAFullDiskStopsNothing(t *testing.T) {
+func TestCopyingResumesAfterDiskFull(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.windows.FillDisk(0)
 		w.write(1, "one")
@@ -171,7 +171,7 @@ func TestAFullDiskStopsNothing(t *testing.T) {
 	})
 }
 
-func TestAWindowsWithoutEventsIsLeftAlone(t *testing.T) {
+func TestCopyingEndsWhereEventLogsAreUnsupported(t *testing.T) {
 	root := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		windows := sim.NewWindows(sim.WindowsOptions{Root: root})

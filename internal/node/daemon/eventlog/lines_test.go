@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
-func TestALineHasWhatPeopleLookFor(t *testing.T) {
+func TestLineHasSearchableFields(t *testing.T) {
 	at := time.Date(2026, 11, 23, 16, 45, 20, 123456700, time.UTC)
 	got := linesOf("System", 7, []hostapi.Event{{Record: 8, Time: at, Provider: "Tcpip", ID: 4199, Level: hostapi.EventError, Message: "address conflict"}})
 	if want := "2026-11-23T16:45:20.123Z Error System[8] Tcpip 4199: address conflict\n"; got != want {

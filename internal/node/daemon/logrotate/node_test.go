@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// TestANodeKeepsItsLogsWithinTheirLimits publishes limits: larger logs are reduced, including WICD's own, and no process restarts for that.
-func TestANodeKeepsItsLogsWithinTheirLimits(t *testing.T) {
+// TestNodeLogsStayWithinLimits publishes limits: larger logs are reduced, including WICD's own, and no process restarts for that.
+func TestNodeLogsStayWithinLimits(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	disk := m.Windows.Disk()

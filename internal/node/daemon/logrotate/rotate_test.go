@@ -121,7 +121,7 @@ func expectContents(t *testing.T, d hostapi.Disk, want map[string]string) {
 	}
 }
 
-func TestAFullLogIsPutAsideWhileItIsOpen(t *testing.T) {
+func TestFullLogIsRotatedWhileOpen(t *testing.T) {
 	d, program := openContainerdLog(t)
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	for n := range 5 {
@@ -137,7 +137,7 @@ func TestAFullLogIsPutAsideWhileItIsOpen(t *testing.T) {
 	})
 }
 
-func TestALogThatCannotBePutAsideStays(t *testing.T) {
+func TestLogThatCannotBeRotatedIsKept(t *testing.T) {
 	for _, op := range []string{"create", "truncate"} {
 		t.Run(op, func(t *testing.T) {
 			d, program := openContainerdLog(t)

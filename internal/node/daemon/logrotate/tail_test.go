@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 )
 
-func TestTheEndOfALog(t *testing.T) {
+func TestTailReturnsLastLines(t *testing.T) {
 	const (
 		started = `time="2026-11-23T10:00:00Z" level=info msg="starting containerd"` + "\n"
 		failed  = `time="2026-11-23T10:00:01Z" level=error msg="no space left"` + "\n"

@@ -20,7 +20,7 @@ func mustRead(t *testing.T, d hostapi.Disk, name string) string {
 	return string(b)
 }
 
-func TestWICDLogsUnderTheNamesOfMustGather(t *testing.T) {
+func TestWICDLogHasMustGatherNames(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	log := OpenLogger(d, desired.WICDLog)
 	defer log.Close()
@@ -49,7 +49,7 @@ func TestWICDLogsUnderTheNamesOfMustGather(t *testing.T) {
 	}
 }
 
-func TestRotationKeepsTheNamesOfMustGather(t *testing.T) {
+func TestRotationKeepsMustGatherNames(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	log := OpenLogger(d, desired.WICDLog)
 	defer log.Close()

@@ -19,8 +19,8 @@ func evil(m *daemontest.Member) desired.Node {
 	return node
 }
 
-// TestOnlyWhatTheOperatorSignedIsFollowed: otherwise, write access to ConfigMaps in the operator's namespace would mean LocalSystem on all nodes.
-func TestOnlyWhatTheOperatorSignedIsFollowed(t *testing.T) {
+// TestOnlySignedSettingsAreApplied: otherwise, write access to ConfigMaps in the operator's namespace would mean LocalSystem on all nodes.
+func TestOnlySignedSettingsAreApplied(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		says    string
@@ -95,8 +95,8 @@ func TestOlderSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAJoinHandsOverTheKey: a host without a key, or with a former one, follows nothing until it is joined again.
-func TestAJoinHandsOverTheKey(t *testing.T) {
+// TestJoinTransfersSigningKey: a host without a key, or with a former one, follows nothing until it is joined again.
+func TestJoinTransfersSigningKey(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"no key": "", "another key": desired.PublicKey(daemontest.SigningKey(9))} {
 		t.Run(name, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestAJoinHandsOverTheKey(t *testing.T) {
 	}
 }
 
-// TestAKeyThatWasSignedIsTakenOver: settings signed with the known key may name the next key.
-func TestAKeyThatWasSignedIsTakenOver(t *testing.T) {
+// TestSignedKeyIsAdopted: settings signed with the known key may name the next key.
+func TestSignedKeyIsAdopted(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	version := m.Request.Desired.Version
@@ -154,8 +154,8 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestSwappedSecretsAreNotTaken: otherwise, a user who may write the Secret could set a proxy for all nodes.
-func TestSwappedSecretsAreNotTaken(t *testing.T) {
+// TestSwappedSecretsAreRejected: otherwise, a user who may write the Secret could set a proxy for all nodes.
+func TestSwappedSecretsAreRejected(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	node := m.Changed()

@@ -136,8 +136,8 @@ func TestOwnCertificateLifetimesAreExported(t *testing.T) {
 	}
 }
 
-// TestMetricsAreWrittenByOneAtATime has a scanner that briefly holds the first file, during which Write is called again.
-func TestMetricsAreWrittenByOneAtATime(t *testing.T) {
+// TestMetricsHaveOneWriterAtATime has a scanner that briefly holds the first file, during which Write is called again.
+func TestMetricsHaveOneWriterAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		m := &Metrics{}

@@ -115,9 +115,9 @@ func TestRestartConditionNamesBootID(t *testing.T) {
 	})
 }
 
-// TestFilesThatWaitAtEachStartAreNoReasonToRestart: antivirus software, printers and browsers add entries to PendingFileRenameOperations at each
+// TestRecurringReplacementsNeedNoRestart: antivirus software, printers and browsers add entries to PendingFileRenameOperations at each
 // start. Entries that replace a file justify one restart, those that remove one none.
-func TestFilesThatWaitAtEachStartAreNoReasonToRestart(t *testing.T) {
+func TestRecurringReplacementsNeedNoRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, kind)
 		removed, replaced := []string{`\??\C:\Windows\tmp`, ""}, []string{`\??\C:\agent\new.dll`, `!\??\C:\agent\old.dll`}
@@ -139,8 +139,8 @@ func TestFilesThatWaitAtEachStartAreNoReasonToRestart(t *testing.T) {
 	})
 }
 
-// TestWindowsThatCompletesItsServicingWaitsForNoRestart: until servicing is complete, Windows' mark of the previous pending restart remains.
-func TestWindowsThatCompletesItsServicingWaitsForNoRestart(t *testing.T) {
+// TestServicingAfterStartIsNoPendingRestart: until servicing is complete, Windows' mark of the previous pending restart remains.
+func TestServicingAfterStartIsNoPendingRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, kind)
 		time.Sleep(look)

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-func TestTheVersionWaitsForTheServices(t *testing.T) {
+func TestVersionIsReportedWhenServicesRun(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewMember(t, daemontest.Options{})
 	m.Stop()

@@ -62,7 +62,7 @@ func newWriter(t *testing.T) (w *Writer, bodies *[]string) {
 	}, bodies
 }
 
-func TestAConditionIsWrittenWhenSomethingIsNew(t *testing.T) {
+func TestConditionIsWrittenOnlyOnChange(t *testing.T) {
 	const before = "2026-11-25T10:00:00Z"
 	since, err := time.Parse(time.RFC3339, before)
 	if err != nil {

@@ -23,9 +23,9 @@ func lookTwice(m *networkMemory, v *networkView, second hns.State) networkPlan {
 	})
 }
 
-// TestNothingIsRepairedWhileWindowsDisagrees: what the lists lack exists when each object is read. Nothing is ended, removed or restarted, and
+// TestNothingIsRepairedWhileAPIGenerationsDisagree: what the lists lack exists when each object is read. Nothing is ended, removed or restarted, and
 // the Node reports why. When the lists are correct again, the Node reports nothing.
-func TestNothingIsRepairedWhileWindowsDisagrees(t *testing.T) {
+func TestNothingIsRepairedWhileAPIGenerationsDisagree(t *testing.T) {
 	without := func(ids ...string) func(hns.State) hns.State {
 		return func(s hns.State) hns.State {
 			s.Endpoints = slices.DeleteFunc(slices.Clone(s.Endpoints), func(e hns.Endpoint) bool { return slices.Contains(ids, e.ID) })
@@ -87,8 +87,8 @@ func TestNothingIsRepairedWhileWindowsDisagrees(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatBothGenerationsHaveIsRemoved: an object that only the lists have may have been replaced.
-func TestOnlyWhatBothGenerationsHaveIsRemoved(t *testing.T) {
+// TestOnlyObjectsInBothGenerationsAreRemoved: an object that only the lists have may have been replaced.
+func TestOnlyObjectsInBothGenerationsAreRemoved(t *testing.T) {
 	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(2), cluster: cluster(2), proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 	for i := range 3 {
@@ -114,8 +114,8 @@ func TestOnlyWhatBothGenerationsHaveIsRemoved(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostSoonAfterTheServiceHasStarted: its lists may be incomplete. An object that comes back proves that it is still reading.
-func TestNothingIsLostSoonAfterTheServiceHasStarted(t *testing.T) {
+// TestNoLossIsReportedSoonAfterHNSStart: its lists may be incomplete. An object that comes back proves that it is still reading.
+func TestNoLossIsReportedSoonAfterHNSStart(t *testing.T) {
 	for name, start := range map[string]func(*networkView){
 		"another process": func(v *networkView) { v.service++ },
 		"a message":       func(v *networkView) { v.service, v.restarted = 0, true },
@@ -153,8 +153,8 @@ func TestNothingIsLostSoonAfterTheServiceHasStarted(t *testing.T) {
 	}
 }
 
-// TestTheHostsEndpointIsCreatedAgainOnlyAsARepair: not with repairs disabled, and not as long as the service may still find it.
-func TestTheHostsEndpointIsCreatedAgainOnlyAsARepair(t *testing.T) {
+// TestHostEndpointIsRecreatedOnlyAsRepair: not with repairs disabled, and not as long as the service may still find it.
+func TestHostEndpointIsRecreatedOnlyAsRepair(t *testing.T) {
 	other := hns.Endpoint{ID: "other", Network: "n1", Address: addr("10.132.1.254")}
 	for repair, isCreated := range map[v1alpha1.NetworkRepair]bool{v1alpha1.RepairFull: true, v1alpha1.RepairReport: false, v1alpha1.RepairOff: false} {
 		t.Run(string(repair), func(t *testing.T) {

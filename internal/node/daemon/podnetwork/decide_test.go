@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// TestARestartIsNotForgottenForAQuestion: the pass that decides to restart kube-proxy also has questions, because more is lost.
-func TestARestartIsNotForgottenForAQuestion(t *testing.T) {
+// TestRestartDecisionSurvivesQueries: the pass that decides to restart kube-proxy also has questions, because more is lost.
+func TestRestartDecisionSurvivesQueries(t *testing.T) {
 	away := func(v *networkView) { v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable) }
 	for name, test := range map[string]struct {
 		before func(*networkView)
@@ -66,8 +66,8 @@ type listed struct {
 
 func (l *listed) List(context.Context, []string) ([]hostapi.Service, error) { return l.services, l.err }
 
-// TestAnUnknownKubeProxyIsTheSame: if it counted as a new process, what it has created would not count as its own.
-func TestAnUnknownKubeProxyIsTheSame(t *testing.T) {
+// TestUnlistedKubeProxyCountsAsUnchanged: if it counted as a new process, what it has created would not count as its own.
+func TestUnlistedKubeProxyCountsAsUnchanged(t *testing.T) {
 	services := &listed{services: []hostapi.Service{
 		{Service: desired.Service{Name: "proxy"}, State: hostapi.Running, PID: 7}, {Service: desired.Service{Name: "HNS"}, State: hostapi.Running, PID: 8},
 	}}

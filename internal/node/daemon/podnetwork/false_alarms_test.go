@@ -63,9 +63,9 @@ func (h hours) wantNothing(t *testing.T) {
 	}
 }
 
-// TestNothingIsRepairedForAFalseAlarm has a case for each cluster from which false alarms were reported. Each was also run with kube-proxy of
+// TestFalseAlarmTriggersNoRepair has a case for each cluster from which false alarms were reported. Each was also run with kube-proxy of
 // Kubernetes 1.36.
-func TestNothingIsRepairedForAFalseAlarm(t *testing.T) {
+func TestFalseAlarmTriggersNoRepair(t *testing.T) {
 	no, yes, node := false, true, "win-1"
 	udp, tcp, web, number := corev1.ProtocolUDP, corev1.ProtocolTCP, "web", int32(8080)
 	type objects struct {
@@ -129,8 +129,8 @@ func TestNothingIsRepairedForAFalseAlarm(t *testing.T) {
 	}
 }
 
-// TestALossNeedsProof: one watch is not enough evidence to interrupt all Services of a node.
-func TestALossNeedsProof(t *testing.T) {
+// TestLossRequiresConfirmation: one watch is not enough evidence to interrupt all Services of a node.
+func TestLossRequiresConfirmation(t *testing.T) {
 	lose := func(v *networkView) { v.state.LoadBalancers = v.state.LoadBalancers[1:] }
 	for name, test := range map[string]struct {
 		answer   func(questions) *evidence
@@ -188,8 +188,8 @@ func TestRestartsAreLimited(t *testing.T) {
 	}
 }
 
-// TestRepairsCanBeSwitchedOff: Report reports everything, Off checks nothing, and neither repairs anything.
-func TestRepairsCanBeSwitchedOff(t *testing.T) {
+// TestRepairsCanBeDisabled: Report reports everything, Off checks nothing, and neither repairs anything.
+func TestRepairsCanBeDisabled(t *testing.T) {
 	for repair, wantTold := range map[string]bool{"Report": true, "Off": false} {
 		t.Run(repair, func(t *testing.T) {
 			want := overlayWanted()
@@ -243,8 +243,8 @@ func TestWrongBackendsAreReported(t *testing.T) {
 	play(cluster(3), s).wantNothing(t)
 }
 
-// TestManyPodsAreEndedInTurn: a host whose pods all start at once serves none of them.
-func TestManyPodsAreEndedInTurn(t *testing.T) {
+// TestManyPodsAreStoppedInBatches: a host whose pods all start at once serves none of them.
+func TestManyPodsAreStoppedInBatches(t *testing.T) {
 	m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(1), cluster: cluster(1), proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 	for i := range 25 {

@@ -93,7 +93,7 @@ func harmful() sim.AdapterQuirks {
 	return sim.AdapterQuirks{Static: true, LosesDNS: true, LosesMetric: true, LosesSecondary: true, MTU: 1450}
 }
 
-func TestSettingsThatFlannelsNetworkRemovesAreRestored(t *testing.T) {
+func TestSettingsRemovedByFlannelNetworkAreRestored(t *testing.T) {
 	refuses := harmful()
 	refuses.Refuses = true
 	for name, test := range map[string]struct {
@@ -168,8 +168,8 @@ func TestSettingsAreRestoredAfterEachLossOfTheNetwork(t *testing.T) {
 	})
 }
 
-// TestAHostWithoutItsAddressIsNotChanged: WICD neither removes the network nor sets anything on another adapter.
-func TestAHostWithoutItsAddressIsNotChanged(t *testing.T) {
+// TestHostWithoutAddressIsNotChanged: WICD neither removes the network nor sets anything on another adapter.
+func TestHostWithoutAddressIsNotChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := harmful()
 		q.Instead = netip.MustParsePrefix("192.0.2.77/24")
@@ -180,9 +180,9 @@ func TestAHostWithoutItsAddressIsNotChanged(t *testing.T) {
 	})
 }
 
-// TestAMissingSettingIsReportedUntilItIsBack: the Host Network Service may not list the network for a while, although the address is still on the
+// TestMissingSettingIsReportedUntilRestored: the Host Network Service may not list the network for a while, although the address is still on the
 // virtual adapter.
-func TestAMissingSettingIsReportedUntilItIsBack(t *testing.T) {
+func TestMissingSettingIsReportedUntilRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := harmful()
 		q.Refuses = true

@@ -10,9 +10,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// TestANetworkThatContainerdMissedIsLoaded makes containerd miss the configuration of the pod network when it is written. Only then WICD creates
+// TestMissedCNIConfigurationIsReloaded makes containerd miss the configuration of the pod network when it is written. Only then WICD creates
 // another file in its folder, and removes it.
-func TestANetworkThatContainerdMissedIsLoaded(t *testing.T) {
+func TestMissedCNIConfigurationIsReloaded(t *testing.T) {
 	for folder, join := range map[string]func(t *testing.T) *daemontest.Member{
 		desired.CNIFolder: func(t *testing.T) *daemontest.Member {
 			return daemontest.NewFollower(t, daemontest.Options{Heartbeat: time.Minute})

@@ -180,7 +180,7 @@ func (o *overlaid) restore(t *testing.T, reason string) {
 	t.Logf("%s: restored after %v", reason, time.Since(began))
 }
 
-func TestTheNetworkIsRestored(t *testing.T) {
+func TestLostNetworkIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newServing(t, 20)
 		if missing := o.missing(); missing != "" {
@@ -251,7 +251,7 @@ func TestProxyConfigRequiresHostEndpoint(t *testing.T) {
 }
 
 // If a service creates the pod network, everything is created except for the file that makes the node Ready.
-func TestAnOverlayWaitsForTheSandboxImage(t *testing.T) {
+func TestOverlayWaitsForSandboxImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const image = "mcr.test/pause:1"
 		o := newOverlaid(t, 1, func(o *overlaid) {
@@ -272,10 +272,10 @@ func TestAnOverlayWaitsForTheSandboxImage(t *testing.T) {
 	})
 }
 
-// TestNoPodIsEndedForQuirks simulates hours of a node on many kinds of Windows whose Host Network Service restarts, lists objects late or without
+// TestQuirksStopNoPod simulates hours of a node on many kinds of Windows whose Host Network Service restarts, lists objects late or without
 // some fields, or lists removed ones. Nothing was lost, so no pod is ended, nothing is removed, and a service that creates the network only at its
 // start is not restarted.
-func TestNoPodIsEndedForQuirks(t *testing.T) {
+func TestQuirksStopNoPod(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// TestAMakerThatMakesItsNetworkOnceIsRestarted: flanneld creates its network at start, and never checks it afterwards.
-func TestAMakerThatMakesItsNetworkOnceIsRestarted(t *testing.T) {
+// TestServiceThatCreatesNetworkOnceIsRestarted: flanneld creates its network at start, and never checks it afterwards.
+func TestServiceThatCreatesNetworkOnceIsRestarted(t *testing.T) {
 	gone := func(v *networkView) { v.state = hns.State{} }
 	bare := func(v *networkView) { v.state.Networks[0].RouterMAC = "" }
 	back := func(v *networkView) { v.state = healthy(0) }

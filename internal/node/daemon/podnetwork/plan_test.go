@@ -104,7 +104,7 @@ type look struct {
 	create                     bool
 }
 
-func TestNetworkIsJudged(t *testing.T) {
+func TestNetworkPlan(t *testing.T) {
 	lose := func(ids ...string) func(*networkView) {
 		return func(v *networkView) {
 			gone := func(id string) bool { return slices.Contains(ids, id) }
@@ -376,7 +376,7 @@ func TestUnchangedServiceKeepsItsAge(t *testing.T) {
 	}
 }
 
-func TestNetworksOfPodsAreRead(t *testing.T) {
+func TestPodNetworksAreRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
 		want podNetwork

@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/kubeproxy"
 )
 
-// TestPortsThatWindowsLacksAreNoFaultOfTheNetwork: they are reported before notices, and only while the network works.
-func TestPortsThatWindowsLacksAreNoFaultOfTheNetwork(t *testing.T) {
+// TestPortLimitsAreNoNetworkFault: they are reported before notices, and only while the network works.
+func TestPortLimitsAreNoNetworkFault(t *testing.T) {
 	services := func(count, ports int) *frontends {
 		f := newFrontends("win-1")
 		for i := range count {

@@ -43,8 +43,8 @@ func TestMissingNetworkReportsOverlayProblem(t *testing.T) {
 	}
 }
 
-// TestTheStatusOfTheMakerIsRead, and a damaged file is ignored.
-func TestTheStatusOfTheMakerIsRead(t *testing.T) {
+// TestNetworkServiceStatusIsRead, and a damaged file is ignored.
+func TestNetworkServiceStatusIsRead(t *testing.T) {
 	r := &Reconciler{Session: state.Session{Host: hostapi.Host{Disk: hostapi.Disk{Root: t.TempDir()}}, Log: slog.New(slog.DiscardHandler)}}
 	n := &reconciliation{Reconciler: r, want: desired.Network{StatusFile: `C:\k\hybrid-overlay.status`}}
 	if got := n.readStatus(); got != nil {
@@ -72,8 +72,8 @@ func TestTheStatusOfTheMakerIsRead(t *testing.T) {
 	}
 }
 
-// TestAServiceThatIsNotProgrammedIsNoFaultOfTheNetwork: all nodes may have the same cause.
-func TestAServiceThatIsNotProgrammedIsNoFaultOfTheNetwork(t *testing.T) {
+// TestUnprogrammedServiceIsNoNetworkFault: all nodes may have the same cause.
+func TestUnprogrammedServiceIsNoNetworkFault(t *testing.T) {
 	p := networkPlan{notices: []networkProblem{{api.ReasonServiceNotProgrammed, "kube-proxy created no load balancer for 1 of 3 Service ports"}}}
 	reason, message, isFault := p.message()
 	c := networkState{known: true, reason: reason, message: message, isFault: isFault}.condition()
@@ -82,7 +82,7 @@ func TestAServiceThatIsNotProgrammedIsNoFaultOfTheNetwork(t *testing.T) {
 	}
 }
 
-func TestALossIsSharedIfAMessageMayNameIt(t *testing.T) {
+func TestLossIsSharedIfMessageMayNameIt(t *testing.T) {
 	front := kubeproxy.Frontend{Port: 80, Protocol: hns.TCP}
 	lost := map[kubeproxy.Frontend]types.NamespacedName{front: {Namespace: "shop", Name: "web"}}
 	const begin = "2 of 9 Service ports have no load balancer: "

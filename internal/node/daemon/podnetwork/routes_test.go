@@ -79,8 +79,8 @@ func TestRouteRepairBacksOff(t *testing.T) {
 	})
 }
 
-// TestTheMetadataRouteWaitsForItsInterface has the node's address appear late, as when the Host Network Service moves it.
-func TestTheMetadataRouteWaitsForItsInterface(t *testing.T) {
+// TestMetadataRouteWaitsForInterface has the node's address appear late, as when the Host Network Service moves it.
+func TestMetadataRouteWaitsForInterface(t *testing.T) {
 	w := joinedOnCloud(t)
 	address := netip.MustParsePrefix("192.0.2.10/24")
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestFailedRouteIsRetried(t *testing.T) {
 	})
 }
 
-func TestAHostThatNeedsNoRouteGetsNone(t *testing.T) {
+func TestHostWithoutDeclaredRoutesGetsNone(t *testing.T) {
 	w, _ := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon})
 	synctest.Test(t, func(t *testing.T) {
 		defer daemontest.StartRun(t, w.Host())()

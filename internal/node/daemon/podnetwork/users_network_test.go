@@ -39,7 +39,7 @@ func newUsersNetwork(t *testing.T, change func(*desired.Node)) *daemontest.Membe
 	return m
 }
 
-func TestANodeWaitsForTheInstallerOfTheUsersNetwork(t *testing.T) {
+func TestNodeWaitsForUserNetworkInstaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newUsersNetwork(t, func(*desired.Node) {})
 		daemontest.Await(t, "the Node says what is missing", func() bool {
@@ -63,8 +63,8 @@ func TestANodeWaitsForTheInstallerOfTheUsersNetwork(t *testing.T) {
 	})
 }
 
-// TestKubeProxyServesTheUsersBridge: it serves no other network.
-func TestKubeProxyServesTheUsersBridge(t *testing.T) {
+// TestKubeProxyServesUserBridge: it serves no other network.
+func TestKubeProxyServesUserBridge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newUsersNetwork(t, func(n *desired.Node) {
 			n.UserNetwork.Name = "l2"

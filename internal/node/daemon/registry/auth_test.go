@@ -119,8 +119,8 @@ func TestEachRegistryGetsOnlyItsCredentials(t *testing.T) {
 	}
 }
 
-// TestAPodsCredentialsAreForTheSource: containerd sends the credentials that the kubelet found for the image to any server that requests them.
-func TestAPodsCredentialsAreForTheSource(t *testing.T) {
+// TestPodCredentialsAreSentToSourceOnly: containerd sends the credentials that the kubelet found for the image to any server that requests them.
+func TestPodCredentialsAreSentToSourceOnly(t *testing.T) {
 	content := newShelf("app").tag("1", manifest)
 	w := newWorld(t, entries("", "", "first.test"), auth("first.test", "m:m"), map[string]http.Handler{
 		"first.test": withPassword("other:one", content), "src.test": withPassword("pod:pw", content),
@@ -137,8 +137,8 @@ func TestAPodsCredentialsAreForTheSource(t *testing.T) {
 	}
 }
 
-// TestATokenIsForOneAccount: what one pod may pull, another may not.
-func TestATokenIsForOneAccount(t *testing.T) {
+// TestTokenIsUsedForOneAccount: what one pod may pull, another may not.
+func TestTokenIsUsedForOneAccount(t *testing.T) {
 	content := newShelf("app").tag("1", manifest)
 	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{
 		"first.test": newShelf("none"), "src.test": withToken("https://auth.test/token", content), "auth.test": tokens(t, basic("pod:pw"), "repository:app:pull"),
@@ -148,8 +148,8 @@ func TestATokenIsForOneAccount(t *testing.T) {
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusUnauthorized, "")
 }
 
-// TestAPasswordIsSentAtOnce after the host has accepted it once, for all repositories that it applies to.
-func TestAPasswordIsSentAtOnce(t *testing.T) {
+// TestAcceptedPasswordIsSentWithoutChallenge after the host has accepted it once, for all repositories that it applies to.
+func TestAcceptedPasswordIsSentWithoutChallenge(t *testing.T) {
 	both := http.NewServeMux()
 	both.Handle("/v2/app/", withPassword("u:p", newShelf("app").tag("1", manifest)))
 	both.Handle("/v2/other/", withPassword("u:p", newShelf("other").tag("1", manifest)))

@@ -83,8 +83,8 @@ func bad() map[string]http.HandlerFunc {
 	return all
 }
 
-// TestABadMirrorLeadsToTheNext, whatever the mirror does, as long as nothing was forwarded.
-func TestABadMirrorLeadsToTheNext(t *testing.T) {
+// TestBadMirrorIsSkipped, whatever the mirror does, as long as nothing was forwarded.
+func TestBadMirrorIsSkipped(t *testing.T) {
 	blob := strings.Repeat("content ", 20000)
 	good := newShelf("app", blob).tag("1", manifest)
 	for name, handler := range bad() {
@@ -102,8 +102,8 @@ func TestABadMirrorLeadsToTheNext(t *testing.T) {
 	}
 }
 
-// TestAnEndlessManifestIsNotRead counts how much of it a mirror can send: a little more than is read, because of buffers.
-func TestAnEndlessManifestIsNotRead(t *testing.T) {
+// TestEndlessManifestIsNotRead counts how much of it a mirror can send: a little more than is read, because of buffers.
+func TestEndlessManifestIsNotRead(t *testing.T) {
 	const most = 8 * maxManifest
 	sent := make(chan int, 10)
 	endless := func(w http.ResponseWriter, _ *http.Request) {
@@ -122,8 +122,8 @@ func TestAnEndlessManifestIsNotRead(t *testing.T) {
 	}
 }
 
-// TestABadMirrorAloneHasAMessage: for a refused HEAD, containerd shows the message of the GET.
-func TestABadMirrorAloneHasAMessage(t *testing.T) {
+// TestFailureOfOnlyMirrorIsReported: for a refused HEAD, containerd shows the message of the GET.
+func TestFailureOfOnlyMirrorIsReported(t *testing.T) {
 	for name, handler := range bad() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": handler})
@@ -167,8 +167,8 @@ func cutting(next http.Handler, after, times int) http.HandlerFunc {
 	}
 }
 
-// TestALayerThatIsCutAtAnyByteIsCompleted, by the same mirror or by the next.
-func TestALayerThatIsCutAtAnyByteIsCompleted(t *testing.T) {
+// TestLayerInterruptedAtAnyByteIsResumed, by the same mirror or by the next.
+func TestLayerInterruptedAtAnyByteIsResumed(t *testing.T) {
 	small, large := strings.Repeat("0123456789", 12), strings.Repeat("0123456789abcdef", 3*bufferSize/16)
 	good := newShelf("app", small, large)
 	first := &handlerVariable{}
@@ -211,8 +211,8 @@ func TestDamagedLayerIsNotServedWhole(t *testing.T) {
 	}
 }
 
-// TestALayerThatStopsComing continues at the next mirror.
-func TestALayerThatStopsComing(t *testing.T) {
+// TestStalledLayerIsResumed continues at the next mirror.
+func TestStalledLayerIsResumed(t *testing.T) {
 	blob := strings.Repeat("content ", 3*bufferSize/8)
 	stops := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(blob)))

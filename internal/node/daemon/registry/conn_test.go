@@ -100,8 +100,8 @@ func TestSlowLayerIsStreamed(t *testing.T) {
 	}
 }
 
-// TestAClientThatDoesNotReadDelaysNoEnd of the server, for example when the service stops.
-func TestAClientThatDoesNotReadDelaysNoEnd(t *testing.T) {
+// TestStalledClientDoesNotDelayShutdown of the server, for example when the service stops.
+func TestStalledClientDoesNotDelayShutdown(t *testing.T) {
 	blob := strings.Repeat("content ", 3<<20) // more than the buffers of a connection
 	w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app", blob)})
 	client, err := tls.Dial("tcp", w.address, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{certificateOf(t, w.config.Endpoint.Client)}})

@@ -66,8 +66,8 @@ func askRegistry(t *testing.T, m *daemontest.Member, as ...tls.Certificate) int 
 	return answer.StatusCode
 }
 
-// TestMirrorsAreServedWhenTheyArePublished: the registry serves only containerd, and no service restarts.
-func TestMirrorsAreServedWhenTheyArePublished(t *testing.T) {
+// TestPublishedMirrorsAreServed: the registry serves only containerd, and no service restarts.
+func TestPublishedMirrorsAreServed(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	before := m.PIDs()
@@ -110,8 +110,8 @@ func TestMirrorsAreServedWhenTheyArePublished(t *testing.T) {
 	}
 }
 
-// TestAnotherProgramHasThePort: an event on the Node reports it, and the registry starts when the port is free.
-func TestAnotherProgramHasThePort(t *testing.T) {
+// TestPortConflictIsReported: an event on the Node reports it, and the registry starts when the port is free.
+func TestPortConflictIsReported(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	other, err := m.Windows.ListenLoopback(desired.RegistryAddress)

@@ -98,8 +98,8 @@ func TestInsecureRegistries(t *testing.T) {
 	w.expect(http.MethodGet, "app/manifests/2", http.StatusOK, manifest)
 }
 
-// TestTheProxyIsThatOfContainerd, with its exceptions.
-func TestTheProxyIsThatOfContainerd(t *testing.T) {
+// TestRegistryUsesContainerdProxy, with its exceptions.
+func TestRegistryUsesContainerdProxy(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test", "direct.test"), "", map[string]http.Handler{
 		"proxy.test":  http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusBadGateway) }),
 		"direct.test": newShelf("app").tag("1", manifest),
@@ -118,8 +118,8 @@ func TestTheProxyIsThatOfContainerd(t *testing.T) {
 	}
 }
 
-// TestAChangeOfSettingsCutsNoPull: a pull in progress continues.
-func TestAChangeOfSettingsCutsNoPull(t *testing.T) {
+// TestSettingsChangeInterruptsNoPull: a pull in progress continues.
+func TestSettingsChangeInterruptsNoPull(t *testing.T) {
 	blob := strings.Repeat("content ", 3*bufferSize/8)
 	half, rest := make(chan struct{}), make(chan struct{})
 	slow := func(w http.ResponseWriter, _ *http.Request) {
@@ -143,8 +143,8 @@ func TestAChangeOfSettingsCutsNoPull(t *testing.T) {
 	work.Wait()
 }
 
-// TestALastingProblemKeepsItsTime, by which its event is known again; TestAnotherProgramHasThePort has one.
-func TestALastingProblemKeepsItsTime(t *testing.T) {
+// TestPersistentProblemKeepsStartTime, by which its event is known again; TestPortConflictIsReported has one.
+func TestPersistentProblemKeepsStartTime(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test"), "", nil)
 	w.server.setProblem(errors.New("taken"))
 	began := w.server.Problem().Since
@@ -174,7 +174,7 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-func FuzzWhatRegistriesSend(f *testing.F) {
+func FuzzRegistryResponses(f *testing.F) {
 	f.Add("bytes 0-9/10", `{"manifests": 1}`)
 	f.Add("bytes 5-4/*", `{"config": {"digest": "sha256:x"}, "layers": [null]}`)
 	f.Fuzz(func(t *testing.T, ranges, body string) {

@@ -113,7 +113,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-func TestTheLongestEntryOfThePullSecretIsTaken(t *testing.T) {
+func TestLongestPullSecretEntryIsUsed(t *testing.T) {
 	const config = `{"auths": {
 		"registry.test": {"auth": "d2hvbGU6cA=="},
 		"https://registry.test/team/": {"username": "u", "password": "p"},

@@ -78,7 +78,7 @@ func TestNodeWaitsForSandboxImage(t *testing.T) {
 	})
 }
 
-func TestANodeWaitsForASandboxImageThatCannotBePulled(t *testing.T) {
+func TestFailedSandboxImagePullIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, absent())
 		awaitImageCondition(t, m, api.ReasonSandboxImageNotFound)
@@ -137,7 +137,7 @@ func TestSandboxImageChangesAfterPull(t *testing.T) {
 }
 
 // A join, for example a repair, keeps the host's current image.
-func TestAJoinKeepsTheSandboxImageInUse(t *testing.T) {
+func TestJoinKeepsSandboxImageInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
 		m.AwaitVersion(t)
@@ -156,7 +156,7 @@ func TestAJoinKeepsTheSandboxImageInUse(t *testing.T) {
 }
 
 // A mistyped first image is corrected by another setting: there is no former one to keep.
-func TestAMistypedFirstImageIsCorrected(t *testing.T) {
+func TestMistypedFirstImageCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, absent())
 		awaitImageCondition(t, m, api.ReasonSandboxImageNotFound)
@@ -185,7 +185,7 @@ func TestLostSandboxImageIsRestored(t *testing.T) {
 	})
 }
 
-func TestAHostThatRestartsHasItsSandboxImage(t *testing.T) {
+func TestRestartedHostHasSandboxImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newPodHost(t, nil)
 		m.AwaitVersion(t)

@@ -42,7 +42,7 @@ func mustGiveAway(t *testing.T, w *sim.Windows, names ...string) {
 }
 
 // On a real host, users have rights to new folders below C:\ unless the creator restricts them.
-func TestUsersOfTheHostChangeNothingInTheFoldersOfServices(t *testing.T) {
+func TestHostUsersCannotChangeServiceFolders(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{})
 	expectClaimed(t, w)
 	for folder := range claimed() {
@@ -104,7 +104,7 @@ func TestPlantedFilesAreMovedAside(t *testing.T) {
 	}
 }
 
-func TestALinkOnTheWayToOurFoldersIsRefused(t *testing.T) {
+func TestLinkInParentFolderIsRejected(t *testing.T) {
 	for _, trap := range []string{
 		desired.Root, `C:\var`, desired.Logs, desired.Logs + `\kubelet`, `C:\var\lib`, desired.KubeletData, desired.KubeletData + `\pods`, desired.KubeletCertificates,
 		desired.CNIData, `C:\ProgramData`, desired.ContainerdData, desired.ContainerdState,
@@ -132,7 +132,7 @@ func TestALinkOnTheWayToOurFoldersIsRefused(t *testing.T) {
 }
 
 // Windows does not rename a folder in which a file is open.
-func TestAFolderThatCannotBePutAsideIsRefused(t *testing.T) {
+func TestFolderThatCannotBeRenamedIsRejected(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	daemontest.MustWrite(t, w.Disk(), `C:\var\planted`, "x")
 	mustGiveAway(t, w, `C:\var`)

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestTheJournalStaysSmall(t *testing.T) {
+func TestJournalIsBounded(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	daemontest.MustWrite(t, w.Disk(), daemontest.JournalFile, strings.Repeat("{\"step\":\"filler\"}\n", 100_000))
 	daemontest.MustJoin(t, w, r)

@@ -33,7 +33,7 @@ func TestPresentDictionaryIsNotResent(t *testing.T) {
 	expectStore(t, w, c)
 }
 
-func TestAnAlteredDictionaryIsReplacedBeforeItIsUsed(t *testing.T) {
+func TestAlteredDictionaryIsReplacedBeforeUse(t *testing.T) {
 	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), withDictionary()
 	daemontest.MustSend(t, w, &daemontest.Cargo{Contents: c.Contents[:1], Compressed: c.Compressed})
 	local := w.Disk().Local(desired.Store + `\` + c.Contents[0].SHA256)
@@ -62,7 +62,7 @@ func TestOnlyCorruptDictionaryIsResent(t *testing.T) {
 	expectStore(t, w, c)
 }
 
-func TestADictionaryThatIsNotTheRightOneIsAnAlteredContent(t *testing.T) {
+func TestWrongDictionaryCountsAsAlteredContent(t *testing.T) {
 	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), withDictionary()
 	c.Add("other.exe", []byte(strings.Repeat("another", 1000)))
 	c.Contents[1], c.Contents[2] = c.Contents[2], c.Contents[1]

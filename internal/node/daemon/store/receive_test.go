@@ -61,7 +61,7 @@ func TestOnlyMissingContentIsSent(t *testing.T) {
 	}
 }
 
-func TestTheProgramThatRunsIsNotSent(t *testing.T) {
+func TestRunningProgramIsNotSent(t *testing.T) {
 	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
 	others := daemontest.MustSend(t, w, c)
 	c.Add(`windows-instance-config-daemon.exe`, []byte(daemontest.Program))
@@ -130,7 +130,7 @@ func TestAlteredContentIsRefusedAndResent(t *testing.T) {
 	}
 }
 
-func TestABombDoesNotFillTheDisk(t *testing.T) {
+func TestDecompressionBombDoesNotFillDisk(t *testing.T) {
 	w := daemontest.NewWindows(t, sim.WindowsOptions{})
 	c := &daemontest.Cargo{Compressed: map[string][]byte{}}
 	c.Add("bomb", make([]byte, 64<<20))
@@ -204,8 +204,8 @@ func TestCutTransferResumes(t *testing.T) {
 	}
 }
 
-// TestPowerCutsDoNotHarmTheStore cuts the power at each change that a transfer makes.
-func TestPowerCutsDoNotHarmTheStore(t *testing.T) {
+// TestStoreSurvivesPowerFailures cuts the power at each change that a transfer makes.
+func TestStoreSurvivesPowerFailures(t *testing.T) {
 	c := daemontest.NewCargo("1")
 	for at := 0; ; at++ {
 		w := daemontest.NewWindows(t, sim.WindowsOptions{})
@@ -222,7 +222,7 @@ func TestPowerCutsDoNotHarmTheStore(t *testing.T) {
 	}
 }
 
-func TestAPartThatCannotBeRightIsThrownAway(t *testing.T) {
+func TestInvalidPartIsDiscarded(t *testing.T) {
 	for name, part := range map[string]func(compressed []byte) []byte{
 		"too long":            func(b []byte) []byte { return append(bytes.Clone(b), 1, 2, 3) },
 		"complete and wrong":  func(b []byte) []byte { return make([]byte, len(b)) },
@@ -241,7 +241,7 @@ func TestAPartThatCannotBeRightIsThrownAway(t *testing.T) {
 	}
 }
 
-func TestADriveThatIsTooFullIsRefusedBeforeTheTransfer(t *testing.T) {
+func TestFullDriveIsRejectedBeforeTransfer(t *testing.T) {
 	w := daemontest.NewWindows(t, sim.WindowsOptions{FreeBytes: 512<<20 + 1000})
 	wire := daemontest.NewWire(w)
 	_, err := wire.Send(daemontest.NewCargo("1"))
@@ -252,7 +252,7 @@ func TestADriveThatIsTooFullIsRefusedBeforeTheTransfer(t *testing.T) {
 	}
 }
 
-func TestBadRequestsOfReceiveAreRefused(t *testing.T) {
+func TestInvalidReceiveRequestsAreRejected(t *testing.T) {
 	for name, content := range map[string]wicdapi.Content{
 		"path":                  {SHA256: `..\..\Windows\System32\evil.dll`, Size: 1, CompressedSize: 1},
 		"upper":                 {SHA256: strings.Repeat("A", 64), Size: 1, CompressedSize: 1},
@@ -274,7 +274,7 @@ func TestBadRequestsOfReceiveAreRefused(t *testing.T) {
 	}
 }
 
-func TestTwoReceivesDoNotRunAtOnce(t *testing.T) {
+func TestConcurrentReceiveIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
 		daemontest.MustSend(t, w, &daemontest.Cargo{})
@@ -289,7 +289,7 @@ func TestTwoReceivesDoNotRunAtOnce(t *testing.T) {
 	})
 }
 
-func TestAFolderThatAUserPlantedIsTakenOver(t *testing.T) {
+func TestPlantedStoreFolderIsClaimed(t *testing.T) {
 	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
 	k, elsewhere := w.Disk().Local(`C:\k`), t.TempDir()
 	planted := filepath.Join(k, "planted.exe")

@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// TestADictionaryIsUsedWhileItIsWritten unpacks a chain, in which each content is the dictionary of the next one.
-func TestADictionaryIsUsedWhileItIsWritten(t *testing.T) {
+// TestDictionaryIsUsedWhileBeingWritten unpacks a chain, in which each content is the dictionary of the next one.
+func TestDictionaryIsUsedWhileBeingWritten(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	if _, err := d.MakeFolder(desired.Store); err != nil {
 		t.Fatal(err)

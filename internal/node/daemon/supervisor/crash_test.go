@@ -86,8 +86,8 @@ func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 	}
 }
 
-// TestAKubeProxyThatEndsForItsNodeIsNoCrash: kube-proxy of Kubernetes 1.37 exits with an error whenever its Node's addresses change.
-func TestAKubeProxyThatEndsForItsNodeIsNoCrash(t *testing.T) {
+// TestKubeProxyExitForNodeChangeIsNoCrash: kube-proxy of Kubernetes 1.37 exits with an error whenever its Node's addresses change.
+func TestKubeProxyExitForNodeChangeIsNoCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *daemontest.Member
 		var ends atomic.Int64

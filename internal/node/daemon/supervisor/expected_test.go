@@ -19,7 +19,7 @@ func nodeWith(addresses ...string) *corev1.Node {
 	return node
 }
 
-func TestKubeProxyIsExpectedToEndWhenTheAddressesOfItsNodeChange(t *testing.T) {
+func TestKubeProxyExitIsExpectedWhenNodeAddressesChange(t *testing.T) {
 	renamed := nodeWith("10.0.0.1")
 	renamed.Status.Addresses[0].Address = "win-2"
 	for name, test := range map[string]struct {
@@ -53,7 +53,7 @@ func TestKubeProxyIsExpectedToEndWhenTheAddressesOfItsNodeChange(t *testing.T) {
 	}
 }
 
-func TestAnExpectedEndIsNoCrash(t *testing.T) {
+func TestExpectedExitIsNoCrash(t *testing.T) {
 	const minute = time.Minute
 	for name, test := range map[string]struct {
 		ends     []time.Duration

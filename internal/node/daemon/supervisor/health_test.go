@@ -75,7 +75,7 @@ func TestRepeatedStartFailureIsCrashLoop(t *testing.T) {
 	}
 }
 
-func TestPausesGrowAndEnd(t *testing.T) {
+func TestBackoffGrowsAndEnds(t *testing.T) {
 	var ends []time.Duration
 	last := time.Duration(-1)
 	for n := range 20 {
@@ -95,7 +95,7 @@ func TestPausesGrowAndEnd(t *testing.T) {
 	}
 }
 
-func TestAServiceThatDoesNotWorkIsTroubleAfterAWhile(t *testing.T) {
+func TestServiceNotReadyIsReportedAfterTimeout(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	s := desired.Service{Name: "kubelet"}
 	waits := startBlocker{service: "kubelet", dependency: desired.Service{Name: "containerd"}, silent: true, err: broken()}
@@ -124,7 +124,7 @@ func TestAServiceThatDoesNotWorkIsTroubleAfterAWhile(t *testing.T) {
 }
 
 // The reported problem stays the same while a service continues to crash, so it is written once.
-func TestTheMessageStaysWhileTheLoopLasts(t *testing.T) {
+func TestCrashLoopMessageIsStable(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	s := desired.Service{Name: "kubelet", Log: desired.Log{Path: `C:\var\log\kubelet\kubelet.log`}}
 	log := func(text string) {

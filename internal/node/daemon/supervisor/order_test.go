@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestServicesStartWhenWhatTheyDependOnWorks(t *testing.T) {
+func TestServicesStartWhenDependenciesAreReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const startup = 20 * time.Second
 		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never, Startup: map[string]time.Duration{"containerd": startup}})
@@ -76,7 +76,7 @@ func TestJoinNamesFailingService(t *testing.T) {
 	}
 }
 
-func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
+func TestServiceStartsWhenNeededFilesExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
 		exporter := daemontest.Service("windows_exporter", r.Desired.Services[0].Command)

@@ -80,7 +80,7 @@ func TestManualServiceChangesAreReverted(t *testing.T) {
 }
 
 // A change to one service is reverted even if another service cannot be restored.
-func TestAServiceIsRestoredWhileAnotherKeepsDying(t *testing.T) {
+func TestServiceIsRestoredWhileAnotherCrashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dies atomic.Bool
 		program := func(ctx context.Context, _ sim.Process) uint32 {
@@ -113,7 +113,7 @@ func (s slowServices) List(ctx context.Context, names []string) ([]hostapi.Servi
 }
 
 // The pause after the second crash ends while a check of the services is still running.
-func TestAPauseThatEndsDuringALookIsNotMissed(t *testing.T) {
+func TestBackoffThatEndsDuringCheckIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
 		h := w.Host()
@@ -128,7 +128,7 @@ func TestAPauseThatEndsDuringALookIsNotMissed(t *testing.T) {
 	})
 }
 
-func TestNothingIsWrittenAtRest(t *testing.T) {
+func TestIdleSupervisorWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon})
 		daemontest.StartRun(t, w.Host())
@@ -143,7 +143,7 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 }
 
 // The original operator distinguished an empty list from none, and restarted the service at every check.
-func TestTheSameDeclarationInOtherWordsIsNoDrift(t *testing.T) {
+func TestEquivalentDeclarationIsNoDrift(t *testing.T) {
 	for name, dependsOn := range map[string][]string{"empty": {}, "none": nil, "other order and case": {"CSI-proxy", "containerd"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestTheSameDeclarationInOtherWordsIsNoDrift(t *testing.T) {
 	}
 }
 
-func TestOurOwnServiceIsRestoredWhileItRuns(t *testing.T) {
+func TestWICDServiceIsRestoredWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := newSupervised(t, nil)
 		pid := w.Service(api.WICDService).PID
@@ -212,8 +212,8 @@ func TestFailedInitialStartIsRetriedInSeconds(t *testing.T) {
 	})
 }
 
-// TestAServiceIsStartedAtOnce: also after WICD's first attempt to watch the services has failed.
-func TestAServiceIsStartedAtOnce(t *testing.T) {
+// TestStoppedServiceIsStartedImmediately: also after WICD's first attempt to watch the services has failed.
+func TestStoppedServiceIsStartedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
 		w.FailNext("watch")
@@ -274,7 +274,7 @@ func TestNodeWorksWithoutWICD(t *testing.T) {
 	}
 }
 
-func TestAServiceThatAlwaysDiesIsStartedWithPauses(t *testing.T) {
+func TestCrashingServiceIsRestartedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts atomic.Int64
 		dies := func(context.Context, sim.Process) uint32 {
@@ -290,7 +290,7 @@ func TestAServiceThatAlwaysDiesIsStartedWithPauses(t *testing.T) {
 	})
 }
 
-func TestAJoinAndTheServiceDoNotDisturbEachOther(t *testing.T) {
+func TestJoinAndServiceDoNotInterfere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: 24 * time.Hour})
 		daemontest.StartRun(t, w.Host())

@@ -26,8 +26,8 @@ func mustWriteUpdate(t *testing.T, w *sim.Windows, value map[string]any) {
 	daemontest.MustWrite(t, w.Disk(), desired.State+`\update.json`, string(b))
 }
 
-// TestAnUpdateDoesNotBringBackAHostThatLeaves runs the update service after the host was marked.
-func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
+// TestUpdateDoesNotRejoinLeavingHost runs the update service after the host was marked.
+func TestUpdateDoesNotRejoinLeavingHost(t *testing.T) {
 	for name, failure := range map[string]string{"forward": "", "back": "it does not work"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

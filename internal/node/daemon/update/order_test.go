@@ -19,8 +19,8 @@ func (u *updatable) staysAtItsVersion(t *testing.T) {
 	daemontest.ExpectJoined(t, u.Windows, u.Request)
 }
 
-// TestAHostLeavesItsVersionOnlyForAnOrder: the Node's kubelet, and every user who may patch Nodes, may write its annotations.
-func TestAHostLeavesItsVersionOnlyForAnOrder(t *testing.T) {
+// TestVersionChangesOnlyByOrder: the Node's kubelet, and every user who may patch Nodes, may write its annotations.
+func TestVersionChangesOnlyByOrder(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		says  string
@@ -64,8 +64,8 @@ func TestAHostLeavesItsVersionOnlyForAnOrder(t *testing.T) {
 	}
 }
 
-// TestAnOrderIsObeyedOnce: an attacker who has seen an order must not return the host to a version that it has left.
-func TestAnOrderIsObeyedOnce(t *testing.T) {
+// TestOrderIsAppliedOnce: an attacker who has seen an order must not return the host to a version that it has left.
+func TestOrderIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	own := desired.State + `\version-order.json`
 	for name, lose := range map[string]func(*testing.T, *updatable){
@@ -100,8 +100,8 @@ func TestAnOrderIsObeyedOnce(t *testing.T) {
 	}
 }
 
-// TestAnOrderForTheOwnVersionEndsOlderOnes: a join brings a host to a version without that order.
-func TestAnOrderForTheOwnVersionEndsOlderOnes(t *testing.T) {
+// TestOrderForCurrentVersionInvalidatesOlderOrders: a join brings a host to a version without that order.
+func TestOrderForCurrentVersionInvalidatesOlderOrders(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
 	older := u.order(u.next.Version).Sign(50, daemontest.SigningKey(1))

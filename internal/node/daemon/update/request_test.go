@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-func TestAnOutlineIsRejectedForItsFault(t *testing.T) {
+func TestInvalidOutlineErrorNamesFault(t *testing.T) {
 	digest := strings.Repeat("a", 64)
 	for want, outline := range map[string]desired.Node{
 		"":                  {Version: "v2", Digest: digest},

@@ -184,7 +184,7 @@ func TestFailedUpdateIsRolledBack(t *testing.T) {
 	}
 }
 
-func TestAVersionThatWasRefusedAndJoinedAfterAllIsForgiven(t *testing.T) {
+func TestFailedVersionIsClearedByJoin(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
 	refused := desired.State + `\update-refused.json`
@@ -194,7 +194,7 @@ func TestAVersionThatWasRefusedAndJoinedAfterAllIsForgiven(t *testing.T) {
 	u.AwaitVersion(t)
 }
 
-func TestAnUpdateWaitsForItsContent(t *testing.T) {
+func TestUpdateWaitsForContent(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
 	mustRemove(t, u, desired.Store+`\`+u.next.Payload[0].SHA256)
@@ -207,8 +207,8 @@ func TestAnUpdateWaitsForItsContent(t *testing.T) {
 	u.awaitNext(t)
 }
 
-// TestAnUpdateSurvivesPowerCuts cuts the power at changes from the first to the last, and once more soon after.
-func TestAnUpdateSurvivesPowerCuts(t *testing.T) {
+// TestUpdateSurvivesPowerFailures cuts the power at changes from the first to the last, and once more soon after.
+func TestUpdateSurvivesPowerFailures(t *testing.T) {
 	t.Parallel()
 	for cut := 0; ; cut += 13 {
 		u := newUpdatable(t, nil, "", time.Minute)
@@ -231,7 +231,7 @@ func TestAnUpdateSurvivesPowerCuts(t *testing.T) {
 	}
 }
 
-func TestAJoinOvertakesAnUpdate(t *testing.T) {
+func TestJoinReplacesUpdate(t *testing.T) {
 	t.Parallel()
 	u := newUpdatable(t, map[string]sim.Program{api.WICDService: doesNothing}, "", time.Minute)
 	u.wish(u.next.Version)

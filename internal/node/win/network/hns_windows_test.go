@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-func TestCodesOfTheServiceHaveOurErrors(t *testing.T) {
+func TestHNSCodesMapToErrors(t *testing.T) {
 	for code, want := range map[syscall.Errno]error{
 		0x490:      hns.ErrNotFound,
 		0x803b0001: hns.ErrNotFound,
@@ -98,7 +98,7 @@ func mustHaveCalls(t *testing.T) {
 	}
 }
 
-func TestOnlyAWindowsWithoutTheServiceHasNoNetworksForSure(t *testing.T) {
+func TestOnlyMissingHNSMeansNoNetworks(t *testing.T) {
 	mustHaveCalls(t)
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() != nil {
 		t.Skip("a test must not remove the service of a real Windows")
@@ -122,8 +122,8 @@ func TestOnlyAWindowsWithoutTheServiceHasNoNetworksForSure(t *testing.T) {
 	}
 }
 
-// TestTheServiceIsStartedOnce expects an error for a service that cannot be started, and no second start of one that ran.
-func TestTheServiceIsStartedOnce(t *testing.T) {
+// TestHNSIsStartedOnce expects an error for a service that cannot be started, and no second start of one that ran.
+func TestHNSIsStartedOnce(t *testing.T) {
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() != nil {
 		t.Skip("a test must not replace the service of a real Windows")
 	}

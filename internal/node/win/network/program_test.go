@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAProgramIsNotWaitedForBecauseAnotherHasItsOutput covers a program that ended while its child keeps running.
-func TestAProgramIsNotWaitedForBecauseAnotherHasItsOutput(t *testing.T) {
+// TestProgramEndsWhileChildHoldsItsOutput covers a program that ended while its child keeps running.
+func TestProgramEndsWhileChildHoldsItsOutput(t *testing.T) {
 	ended := filepath.Join(t.TempDir(), "ended")
 	t.Setenv("ENDED", ended)
 	output, err := runProgram(t.Context(), "sh", "-c", `echo here; (sleep 20; touch "$ENDED") &`)

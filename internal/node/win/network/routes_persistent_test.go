@@ -23,7 +23,7 @@ func TestRoutesOfTheRegistryAreRead(t *testing.T) {
 	}
 }
 
-func TestTheTableOfNetshIsReadInAnyLanguage(t *testing.T) {
+func TestNetshTableIsReadInAnyLanguage(t *testing.T) {
 	want := []hostnetwork.Route{staticRoute("0.0.0.0/0", "192.0.2.254", 1), staticRoute("10.9.0.0/16", "192.0.2.253", 256), staticRoute("10.7.0.0/16", "0.0.0.0", 0)}
 	for name, text := range map[string]string{
 		"English": "\r\nPublish  Type      Met  Prefix                    Idx  Gateway/Interface Name\r\n" +

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-func TestAnAddressIsWrittenAsItIsRead(t *testing.T) {
+func TestAddressRoundTrips(t *testing.T) {
 	ip := netip.MustParseAddr("169.254.169.254")
 	var a windows.RawSockaddrInet
 	setIPv4(&a, ip)

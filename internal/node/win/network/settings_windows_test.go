@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/win/network"
 )
 
-// TestTheSettingsOfInterfacesAreRead expects each interface that is up to have an MTU, and the addresses that Addresses returns.
-func TestTheSettingsOfInterfacesAreRead(t *testing.T) {
+// TestInterfaceSettingsAreRead expects each interface that is up to have an MTU, and the addresses that Addresses returns.
+func TestInterfaceSettingsAreRead(t *testing.T) {
 	list, err := network.Adapters()
 	if err != nil || len(list) == 0 {
 		t.Skipf("this Windows has no interface that is up (%v)", err)

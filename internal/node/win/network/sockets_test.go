@@ -20,8 +20,8 @@ func (t table) of(sockets ...Socket) []byte {
 	return content
 }
 
-// TestTablesOfSocketsAreReadAsWindowsLaysThemOut uses one row of each table, byte by byte.
-func TestTablesOfSocketsAreReadAsWindowsLaysThemOut(t *testing.T) {
+// TestSocketTablesHaveWindowsLayout uses one row of each table, byte by byte.
+func TestSocketTablesHaveWindowsLayout(t *testing.T) {
 	item := []byte{1, 0, 0, 0}
 	v6 := netip.MustParseAddr("fe80::1").AsSlice()
 	contents := [][]byte{

@@ -57,7 +57,7 @@ func TestServiceReportsItsStates(t *testing.T) {
 	}
 }
 
-func TestServiceTakesControlsWhileItStops(t *testing.T) {
+func TestServiceAcceptsControlsWhileStopping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		slow := func(ctx context.Context) uint32 { <-ctx.Done(); <-release; return 0 }

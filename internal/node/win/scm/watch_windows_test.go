@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-func TestWatchTakesNoMoreThanItCanWaitFor(t *testing.T) {
+func TestWatchRejectsTooManyServices(t *testing.T) {
 	if _, err := NewChanges().Watch(t.Context(), make([]string, maxWatched+1)); err == nil {
 		t.Error("no error")
 	}
 }
 
-func TestWatchLooksOftenOnlyForMissingServices(t *testing.T) {
+func TestWatchPollsOnlyForMissingServices(t *testing.T) {
 	const soon, seldom = 2 * time.Second, 30 * time.Second
 	for name, test := range map[string]struct {
 		services []*watched

@@ -37,7 +37,7 @@ func fetch(t *testing.T, o servers.MetadataOptions, check func(t *testing.T, nam
 	})
 }
 
-func TestTheNodeIsNamedAsItsCloudDoes(t *testing.T) {
+func TestNodeNameIsCloudName(t *testing.T) {
 	const long = "a-machine-with-a-name-of-forty-characters.us-east1-b.c.a-project.internal"
 	for name, test := range map[string]struct {
 		service servers.MetadataOptions
@@ -143,7 +143,7 @@ func TestMetadataBypassesProxy(t *testing.T) {
 	}
 }
 
-func TestAskingEndsWithItsContext(t *testing.T) {
+func TestQueryEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := servers.NewMetadata(servers.MetadataOptions{Platform: platform.AWS, Delay: time.Hour})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
