@@ -44,7 +44,7 @@ func serviceFacts(ctx context.Context, s hostapi.Services, names []string) ([]wi
 	var facts []wicdapi.ServiceFacts
 	for _, s := range list {
 		facts = append(facts, wicdapi.ServiceFacts{
-			Name: s.Name, Command: s.Command, State: string(s.State), Ours: supervisor.IsOurs(s),
+			Name: s.Name, Command: s.Command, State: string(s.State), Ours: supervisor.IsManaged(s),
 		})
 	}
 	return facts, nil

@@ -25,9 +25,9 @@ const (
 	maxVariable = 32767 // limit of Windows (SetEnvironmentVariable)
 )
 
-// CheckBounds returns an error if a Node, with nothing left open, has something that no Node may have.
+// CheckBounds returns an error if a declaration, with or without its placeholders filled in, has something that no node may have.
 func (n Node) CheckBounds() error {
-	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkContents, n.checkNetworkPlugins, n.checkPayload, n.checkRegistries, n.checkExclusions, n.checkRest} {
+	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkContents, n.checkNetworkPlugins, n.checkPayload, n.checkRegistries, n.checkExclusions, n.checkOtherFields} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -160,10 +160,10 @@ func (n Node) checkRegistries() error {
 
 // checkPayload requires programs, outside the folders below C:\k that have other purposes.
 func (n Node) checkPayload() error {
-	taken := []string{Store, Versions, State, Metrics, WICDCertificates}
+	reservedFolders := []string{Store, Versions, State, Metrics, WICDCertificates}
 	for _, f := range n.Payload {
 		path := Root + `\` + f.Path
-		reserved := slices.ContainsFunc(taken, func(folder string) bool { return strings.HasPrefix(strings.ToLower(path), strings.ToLower(folder)+`\`) })
+		reserved := slices.ContainsFunc(reservedFolders, func(folder string) bool { return strings.HasPrefix(strings.ToLower(path), strings.ToLower(folder)+`\`) })
 		if !isBelow(Root, path) || !strings.HasSuffix(path, ".exe") || reserved {
 			return fmt.Errorf("payload file %.128q is not allowed; allowed are programs such as kubelet.exe and cni\\host-local.exe", f.Path)
 		}
@@ -171,8 +171,8 @@ func (n Node) checkPayload() error {
 	return nil
 }
 
-// checkRest checks all other fields against what Render can produce.
-func (n Node) checkRest() error {
+// checkOtherFields checks all other fields against what Render can produce.
+func (n Node) checkOtherFields() error {
 	for _, feature := range n.Features {
 		if feature != ContainersFeature && feature != HyperVFeature {
 			return fmt.Errorf("Windows feature %.64q is not allowed; allowed are %s and %s", feature, ContainersFeature, HyperVFeature)
@@ -182,7 +182,7 @@ func (n Node) checkRest() error {
 		return err
 	}
 	for _, r := range n.Firewall {
-		if proxy := VersionFolder(n.Digest) + `\` + proxyProgram; !r.isOurs(proxy) {
+		if proxy := VersionFolder(n.Digest) + `\` + proxyProgram; !r.isAllowed(proxy) {
 			return fmt.Errorf("a firewall rule opens %s ports %v for program %.128q; allowed are TCP %v for any program, TCP for %s, and one UDP port", r.Protocol, r.Ports, r.Program, tcpPorts(), proxy)
 		}
 	}
@@ -219,8 +219,8 @@ func (n Node) checkRest() error {
 	return nil
 }
 
-// isOurs reports whether a rule can be one of firewall.
-func (r FirewallRule) isOurs(proxy string) bool {
+// isAllowed reports whether firewall can produce the rule.
+func (r FirewallRule) isAllowed(proxy string) bool {
 	switch {
 	case r.Program != "":
 		return r.Protocol == TCP && r.Program == proxy && len(r.Ports) == 0

@@ -62,8 +62,8 @@ func splitCommand(command string) (arguments []string, err error) {
 	return arguments, nil
 }
 
-// value reports whether a flag can have a value; nil for a flag without a value.
-type value func(string) bool
+// validator reports whether a flag accepts a value; nil for a flag without a value.
+type validator func(string) bool
 
 // checkFlags checks the flags of a program and returns the arguments after them: the program that it runs.
 func (n Node) checkFlags(program string, arguments []string) (rest []string, err error) {
@@ -73,7 +73,7 @@ func (n Node) checkFlags(program string, arguments []string) (rest []string, err
 	}
 	for len(arguments) > 0 {
 		name, text, isJoined := strings.Cut(arguments[0], "=")
-		may, isFlag := flags[name]
+		validate, isFlag := flags[name]
 		if !isFlag {
 			if strings.HasPrefix(name, "-") {
 				return nil, fmt.Errorf("flag %.64q is not allowed; allowed are %s", name, strings.Join(slices.Sorted(maps.Keys(flags)), ", "))
@@ -81,13 +81,13 @@ func (n Node) checkFlags(program string, arguments []string) (rest []string, err
 			return arguments, nil
 		}
 		arguments = arguments[1:]
-		if may != nil && !isJoined {
+		if validate != nil && !isJoined {
 			if len(arguments) == 0 {
 				return nil, fmt.Errorf("flag %s has no value", name)
 			}
 			text, arguments = arguments[0], arguments[1:]
 		}
-		if may == nil && isJoined || may != nil && !may(text) {
+		if validate == nil && isJoined || validate != nil && !validate(text) {
 			return nil, fmt.Errorf("flag %s has the invalid value %.128q", name, text)
 		}
 	}
@@ -95,58 +95,58 @@ func (n Node) checkFlags(program string, arguments []string) (rest []string, err
 }
 
 // flags returns the flags of all rendered programs, by the program's path below the version's folder.
-func (n Node) flags() map[string]map[string]value {
-	logs := value(func(text string) bool { return isBelow(Logs, text) && strings.HasSuffix(text, ".log") })
-	number, duration, word := matches(`[0-9]{1,18}`), matches(`[0-9a-z.]{1,32}`), upTo(1000, matches(`[A-Za-z0-9_,.-]+`))
-	node, address := or(markNode, word), or(markNodeIP, isAddress)
-	isTrueOrFalse := one("true", "false")
-	return map[string]map[string]value{
+func (n Node) flags() map[string]map[string]validator {
+	logs := validator(func(text string) bool { return isBelow(Logs, text) && strings.HasSuffix(text, ".log") })
+	number, duration, word := matches(`[0-9]{1,18}`), matches(`[0-9a-z.]{1,32}`), atMost(1000, matches(`[A-Za-z0-9_,.-]+`))
+	node, address := orPlaceholder(markNode, word), orPlaceholder(markNodeIP, isAddress)
+	isTrueOrFalse := oneOf("true", "false")
+	return map[string]map[string]validator{
 		logRunnerProgram:            {"-log-file": logs, "-log-file-size": number, "-log-file-age": duration},
-		payload.WICD:                {"run": nil, "host": nil, "--windows-service": nil, "--log-file": logs, "--env": or("NODE_NAME="+markNode, matches(`NODE_NAME=[A-Za-z0-9.-]{1,253}`)), "--": nil},
-		`containerd\containerd.exe`: {"--config": one(containerdConfig), "--log-file": logs, "--run-service": nil, "--log-level": word},
+		payload.WICD:                {"run": nil, "host": nil, "--windows-service": nil, "--log-file": logs, "--env": orPlaceholder("NODE_NAME="+markNode, matches(`NODE_NAME=[A-Za-z0-9.-]{1,253}`)), "--": nil},
+		`containerd\containerd.exe`: {"--config": oneOf(containerdConfig), "--log-file": logs, "--run-service": nil, "--log-level": word},
 		`kubelet.exe`: {
-			"--config": one(kubeletConfig), "--bootstrap-kubeconfig": one(BootstrapKubeconfig), "--kubeconfig": one(KubeletKubeconfig), "--cert-dir": one(KubeletCertificates),
+			"--config": oneOf(kubeletConfig), "--bootstrap-kubeconfig": oneOf(BootstrapKubeconfig), "--kubeconfig": oneOf(KubeletKubeconfig), "--cert-dir": oneOf(KubeletCertificates),
 			"--windows-service": nil, "--node-labels": matches(`[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+=[A-Za-z0-9_.-]+`), "--windows-priorityclass": word, "--v": number,
-			"--hostname-override": node, "--node-ip": address, "--cloud-provider": one("external"),
-			"--image-credential-provider-config": one(credentialProviderConfig), "--image-credential-provider-bin-dir": one(VersionFolder(n.Digest)),
+			"--hostname-override": node, "--node-ip": address, "--cloud-provider": oneOf("external"),
+			"--image-credential-provider-config": oneOf(credentialProviderConfig), "--image-credential-provider-bin-dir": oneOf(VersionFolder(n.Digest)),
 		},
 		csiProxyProgram: {"-windows-service": nil, "--v": number},
-		proxyProgram:    {"--config": one(proxyConfig), "--windows-service": nil, "--v": number},
+		proxyProgram:    {"--config": oneOf(proxyConfig), "--windows-service": nil, "--v": number},
 		nodeManagerProgram: {
-			"--windows-service": isTrueOrFalse, "--node-name": node, "--wait-routes": isTrueOrFalse, "--kubeconfig": one(nodeManagerKubeconfig), "--secure-port": number, "--v": number,
+			"--windows-service": isTrueOrFalse, "--node-name": node, "--wait-routes": isTrueOrFalse, "--kubeconfig": oneOf(nodeManagerKubeconfig), "--secure-port": number, "--v": number,
 		},
 		flannelProgram: {
-			"--kube-subnet-mgr": nil, "--kubeconfig-file": one(wicdKubeconfig), "--net-config-path": one(flannelNetConf), "--subnet-file": one(flannelSubnet), "--iface": address,
+			"--kube-subnet-mgr": nil, "--kubeconfig-file": oneOf(wicdKubeconfig), "--net-config-path": oneOf(flannelNetConf), "--subnet-file": oneOf(flannelSubnet), "--iface": address,
 			"--set-node-network-unavailable": isTrueOrFalse, "--v": number,
 		},
 		overlayProgram: {
-			"--node": node, "--bootstrap-kubeconfig": one(KubeletKubeconfig), "--cert-dir": one(CNIFolder), "--cert-duration": duration, "--windows-service": nil, "--logfile": logs,
-			"--k8s-apiserver": isServer, "--k8s-cacert": one(clusterCA), "--status-file": one(overlayStatus), "--interface": or(markAdapter, isAdapter), "--loglevel": number,
-			"--hybrid-overlay-vxlan-port": number, "--cluster-subnets": areRanges, "--hybrid-overlay-cluster-subnets": areRanges,
+			"--node": node, "--bootstrap-kubeconfig": oneOf(KubeletKubeconfig), "--cert-dir": oneOf(CNIFolder), "--cert-duration": duration, "--windows-service": nil, "--logfile": logs,
+			"--k8s-apiserver": isServer, "--k8s-cacert": oneOf(clusterCA), "--status-file": oneOf(overlayStatus), "--interface": orPlaceholder(markAdapter, isAdapter), "--loglevel": number,
+			"--hybrid-overlay-vxlan-port": number, "--cluster-subnets": isRangeList, "--hybrid-overlay-cluster-subnets": isRangeList,
 		},
 		exporterProgram: {
-			"--collectors.enabled": word, "--collector.net.enabled": word, "--collector.textfile.directories": one(Metrics), "--web.config.file": one(exporterConfig),
+			"--collectors.enabled": word, "--collector.net.enabled": word, "--collector.textfile.directories": oneOf(Metrics), "--web.config.file": oneOf(exporterConfig),
 			"--log.level": word, "--log.file": logs,
 		},
 	}
 }
 
-func one(values ...string) value {
+func oneOf(values ...string) validator {
 	return func(text string) bool { return slices.Contains(values, text) }
 }
 
-func matches(pattern string) value {
-	return func(text string) bool { return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(text) } // compiled only for the few that are used
+func matches(pattern string) validator {
+	return func(text string) bool { return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(text) } // most patterns are never used
 }
 
-// upTo limits the length: a regular expression with this many repetitions would take a hundred times as long to compile.
-func upTo(most int, may value) value {
-	return func(text string) bool { return len(text) <= most && may(text) }
+// atMost limits the length: a regular expression with this many repetitions would take a hundred times as long to compile.
+func atMost(limit int, validate validator) validator {
+	return func(text string) bool { return len(text) <= limit && validate(text) }
 }
 
-// or also accepts the placeholder for a value that is not known before the host is.
-func or(mark string, may value) value {
-	return func(text string) bool { return text == mark || may(text) }
+// orPlaceholder also accepts the placeholder for a value that depends on the host.
+func orPlaceholder(placeholder string, validate validator) validator {
+	return func(text string) bool { return text == placeholder || validate(text) }
 }
 
 func isAddress(text string) bool {
@@ -162,7 +162,7 @@ func isServer(text string) bool {
 // isAdapter accepts the name of an adapter, which Windows lets users choose.
 func isAdapter(text string) bool { return len(text) <= 512 && !strings.HasPrefix(text, "-") }
 
-func areRanges(text string) bool { return matches(`[0-9./,]+`)(text) }
+func isRangeList(text string) bool { return matches(`[0-9./,]+`)(text) }
 
 func isLocalProbe(url string) bool { return localProbe.MatchString(url) }
 
@@ -177,11 +177,11 @@ func isBelow(folder, path string) bool {
 	if !below {
 		return false
 	}
-	isOdd := func(r rune) bool {
+	isForbidden := func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[]", r)
 	}
 	for name := range strings.SplitSeq(rest, `\`) {
-		if name == "" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.ContainsFunc(name, isOdd) {
+		if name == "" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.ContainsFunc(name, isForbidden) {
 			return false
 		}
 	}

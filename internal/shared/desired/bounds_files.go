@@ -89,13 +89,13 @@ func checkKubeletConfig(content string) error {
 	if !isOfKind(fields) {
 		return nil
 	}
-	may := map[string]bool{}
+	allowed := map[string]bool{}
 	for field := range reflect.TypeFor[kubeletConfiguration]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		may[name] = true
+		allowed[name] = true
 	}
 	for name := range fields {
-		if !may[name] {
+		if !allowed[name] {
 			return fmt.Errorf("WICD does not know field %.64q", name)
 		}
 	}
@@ -205,7 +205,7 @@ func checkTypes(v any) error {
 // jsonObject parses a JSON object without duplicate fields: parsers differ in which of two they use.
 func jsonObject(content string) (map[string]any, error) {
 	d := json.NewDecoder(strings.NewReader(content))
-	if err := unique(d); err != nil {
+	if err := checkUnique(d); err != nil {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -218,8 +218,8 @@ func jsonObject(content string) (map[string]any, error) {
 	return fields, nil
 }
 
-// unique reads one value and rejects duplicate fields, ignoring case.
-func unique(d *json.Decoder) error {
+// checkUnique reads one value and rejects duplicate fields, ignoring case.
+func checkUnique(d *json.Decoder) error {
 	token, err := d.Token()
 	if err != nil {
 		return fmt.Errorf("parsing JSON: %w", err)
@@ -239,7 +239,7 @@ func unique(d *json.Decoder) error {
 				}
 				seen[name] = true
 			}
-			if err := unique(d); err != nil {
+			if err := checkUnique(d); err != nil {
 				return err
 			}
 		}

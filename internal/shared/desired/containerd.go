@@ -122,16 +122,16 @@ func virtualMachineOf(spec *v1alpha1.HyperVSpec) (*virtualMachine, error) {
 	if spec == nil {
 		return nil, nil
 	}
-	wrong := func(field string, value any, want string) (*virtualMachine, error) {
+	invalid := func(field string, value any, want string) (*virtualMachine, error) {
 		return nil, fmt.Errorf(`%w: WindowsConfig "cluster": spec.runtimeClasses.hyperV.%s is %.64q; set %s`, ErrSettings, field, fmt.Sprint(value), want)
 	}
 	memory, err := resource.ParseQuantity(cmp.Or(spec.Memory, defaultMachineMemory))
 	m := virtualMachine{megabytes: memory.Value() >> 20, processors: cmp.Or(spec.Processors, defaultMachineProcessors)}
 	if err != nil || m.megabytes < minMachineMemory || m.megabytes > maxMachineMemory {
-		return wrong("memory", spec.Memory, "bytes from 512Mi to 1Ti, such as 2Gi")
+		return invalid("memory", spec.Memory, "bytes from 512Mi to 1Ti, such as 2Gi")
 	}
 	if m.processors < 1 || m.processors > maxMachineProcessors {
-		return wrong("processors", spec.Processors, "a number from 1 to 64")
+		return invalid("processors", spec.Processors, "a number from 1 to 64")
 	}
 	return &m, nil
 }

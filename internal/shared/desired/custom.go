@@ -109,25 +109,25 @@ func renderUserProxyConfig(in Inputs) string {
 
 func checkCustom(in Inputs) error {
 	custom := in.Config.Network.Custom
-	wrong := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s.custom"+format, append([]any{ErrNetwork, networkField}, args...)...)
 	}
 	if custom == nil {
-		return wrong(" is empty; provider %s needs spec.network.custom.cniConfig or spec.network.custom.configDir", in.provider())
+		return invalid(" is empty; provider %s needs spec.network.custom.cniConfig or spec.network.custom.configDir", in.provider())
 	}
 	if (custom.CNIConfig == "") == (custom.ConfigDir == "") {
-		return wrong(" must have exactly one of cniConfig and configDir")
+		return invalid(" must have exactly one of cniConfig and configDir")
 	}
 	for _, folder := range userNetwork(in).Folders() {
 		if err := checkUserFolder(folder); err != nil {
-			return wrong(": %w", err)
+			return invalid(": %w", err)
 		}
 	}
 	if isManaged := custom.KubeProxy == v1alpha1.KubeProxyManaged; isManaged != (custom.NetworkName != "") {
-		return wrong(".networkName is %.128q and kubeProxy is %q; set networkName if and only if kubeProxy is Managed", custom.NetworkName, custom.KubeProxy)
+		return invalid(".networkName is %.128q and kubeProxy is %q; set networkName if and only if kubeProxy is Managed", custom.NetworkName, custom.KubeProxy)
 	}
 	if err := checkCNI(in); err != nil {
-		return wrong(".cniConfig: %w", err)
+		return invalid(".cniConfig: %w", err)
 	}
 	return nil
 }

@@ -83,15 +83,15 @@ func containerdExclusions(digest string) Exclusions {
 
 // checkExclusions allows only the exclusions of containerd.
 func (n Node) checkExclusions() error {
-	may := containerdExclusions(n.Digest)
+	allowed := containerdExclusions(n.Digest)
 	for _, path := range n.Exclusions.Processes {
-		if !slices.Contains(may.Processes, path) {
-			return fmt.Errorf("Defender exclusion of process %.128q is not allowed; allowed is %s", path, may.Processes[0])
+		if !slices.Contains(allowed.Processes, path) {
+			return fmt.Errorf("Defender exclusion of process %.128q is not allowed; allowed is %s", path, allowed.Processes[0])
 		}
 	}
 	for _, path := range n.Exclusions.Paths {
-		if !slices.Contains(may.Paths, path) {
-			return fmt.Errorf("Defender exclusion of path %.128q is not allowed; allowed are %s", path, strings.Join(may.Paths, ", "))
+		if !slices.Contains(allowed.Paths, path) {
+			return fmt.Errorf("Defender exclusion of path %.128q is not allowed; allowed are %s", path, strings.Join(allowed.Paths, ", "))
 		}
 	}
 	return nil

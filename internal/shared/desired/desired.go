@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Node is everything a host must have to be a node. It holds no secrets; those are in Secrets. Values that differ from host to host are
-// left open and filled in by On.
+// Node is everything a host must have to be a node. It holds no secrets; those are in Secrets. Values that differ between hosts are
+// placeholders, which On replaces.
 type Node struct {
 	// Version is the node's version annotation once the host has everything in this Node.
 	Version string `json:"version"`

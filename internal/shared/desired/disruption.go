@@ -42,7 +42,7 @@ func replacedPrograms(old, new Node) (paths []string) {
 		previous[f.Path] = f.SHA256
 	}
 	for _, f := range new.Payload {
-		if before, found := previous[f.Path]; found && before != f.SHA256 {
+		if hash, found := previous[f.Path]; found && hash != f.SHA256 {
 			paths = append(paths, f.Path)
 		}
 	}
@@ -61,7 +61,7 @@ func changedFiles(old, new Node) (paths []string) {
 		previous[f.Path] = f.Content
 	}
 	for _, f := range new.Files {
-		if before, found := previous[f.Path]; !found || before != f.Content {
+		if content, found := previous[f.Path]; !found || content != f.Content {
 			paths = append(paths, f.Path)
 		}
 		delete(previous, f.Path)

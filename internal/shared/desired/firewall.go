@@ -130,8 +130,8 @@ func overlayPort(in Inputs) uint16 {
 	return 0
 }
 
-// Listened returns the TCP ports on which programs of the node listen.
-func (n Node) Listened() []uint16 {
+// ListenPorts returns the TCP ports on which programs of the node listen.
+func (n Node) ListenPorts() []uint16 {
 	ports := []uint16{RegistryPort}
 	for _, r := range n.Firewall {
 		if r.Protocol == TCP {

@@ -17,8 +17,8 @@ import (
 // (pkg/kubelet/cm/container_manager_windows.go). It is alpha in Kubernetes 1.32 to 1.37.
 const affinityGate = "WindowsCPUAndMemoryAffinity"
 
-// mostTopologyNodes is the maximum number of NUMA nodes for a topology manager (pkg/kubelet/cm/topologymanager).
-const mostTopologyNodes = 8
+// maxTopologyNodes is the maximum number of NUMA nodes for a topology manager (pkg/kubelet/cm/topologymanager).
+const maxTopologyNodes = 8
 
 // KubeletResources is the part of the kubelet's configuration that divides the machine's resources.
 type KubeletResources struct {
@@ -72,15 +72,15 @@ func resourcesOf(spec v1alpha1.KubeletSpec) KubeletResources {
 // reservedMemory returns what is reserved of each NUMA node: everything on node 0 unless the spec says otherwise. The kubelet rejects
 // quantities that it does not parse to a whole number, such as 1.5Gi, so they are written in bytes.
 func reservedMemory(spec v1alpha1.KubeletSpec, total resource.Quantity) (all []memoryReservation) {
-	of := func(node int32, q resource.Quantity) memoryReservation {
+	reservation := func(node int32, q resource.Quantity) memoryReservation {
 		return memoryReservation{NUMANode: node, Limits: map[string]string{"memory": strconv.FormatInt(q.Value(), 10)}}
 	}
 	for _, item := range spec.ReservedMemory {
 		q, _ := resource.ParseQuantity(item.Memory) // checked
-		all = append(all, of(item.NUMANode, q))
+		all = append(all, reservation(item.NUMANode, q))
 	}
 	if len(all) == 0 {
-		all = append(all, of(0, total))
+		all = append(all, reservation(0, total))
 	}
 	return all
 }
@@ -160,7 +160,7 @@ func (r KubeletResources) Check(m Machine) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf(`WindowsConfig "cluster": spec.kubelet `+format, args...)
 	}
-	for _, of := range []struct {
+	for _, res := range []struct {
 		name, signal string
 		existing     uint64
 		text         func(resource.Quantity) string
@@ -169,16 +169,16 @@ func (r KubeletResources) Check(m Machine) error {
 		{"cpu", "", uint64(max(m.Processors, 0)), func(q resource.Quantity) string { return q.String() }},
 		{"ephemeral-storage", nodefsAvailable, m.Disk, megabytes},
 	} {
-		reserved, existing := r.reserved(of.name, of.signal, of.existing), *resource.NewQuantity(int64(min(of.existing, 1<<62)), resource.DecimalSI)
-		if of.existing == 0 || reserved.Cmp(existing) < 0 {
+		reserved, existing := r.reserved(res.name, res.signal, res.existing), *resource.NewQuantity(int64(min(res.existing, 1<<62)), resource.DecimalSI)
+		if res.existing == 0 || reserved.Cmp(existing) < 0 {
 			continue
 		}
 		threshold := ""
-		if of.signal != "" {
-			threshold = fmt.Sprintf(", evictionHard %.32q", r.hard(of.signal))
+		if res.signal != "" {
+			threshold = fmt.Sprintf(", evictionHard %.32q", r.hard(res.signal))
 		}
 		return refuse("reserves %s of %s (systemReserved %.32q, kubeReserved %.32q%s), and this machine has %s; reserve less than the smallest host has",
-			of.text(reserved), of.name, r.SystemReserved[of.name], r.KubeReserved[of.name], threshold, of.text(existing))
+			res.text(reserved), res.name, r.SystemReserved[res.name], r.KubeReserved[res.name], threshold, res.text(existing))
 	}
 	missing := slices.IndexFunc(r.ReservedMemory, func(item memoryReservation) bool { return int(item.NUMANode) >= m.NUMANodes })
 	switch {
@@ -187,8 +187,8 @@ func (r KubeletResources) Check(m Machine) error {
 	case m.NUMANodes > 0 && missing >= 0:
 		return refuse("reserves memory of NUMA node %d in reservedMemory, and this machine has %d, numbered from 0; use NUMA nodes that every host has",
 			r.ReservedMemory[missing].NUMANode, m.NUMANodes)
-	case r.isManaged() && m.NUMANodes > mostTopologyNodes && r.TopologyManagerPolicy != "" && r.TopologyManagerPolicy != string(v1alpha1.TopologyManagerNone):
-		return refuse("has topologyManagerPolicy %s, and this machine has %d NUMA nodes; the kubelet supports it with at most %d", r.TopologyManagerPolicy, m.NUMANodes, mostTopologyNodes)
+	case r.isManaged() && m.NUMANodes > maxTopologyNodes && r.TopologyManagerPolicy != "" && r.TopologyManagerPolicy != string(v1alpha1.TopologyManagerNone):
+		return refuse("has topologyManagerPolicy %s, and this machine has %d NUMA nodes; the kubelet supports it with at most %d", r.TopologyManagerPolicy, m.NUMANodes, maxTopologyNodes)
 	}
 	return nil
 }

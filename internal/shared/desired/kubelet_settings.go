@@ -102,7 +102,7 @@ func checkManagers(spec v1alpha1.KubeletSpec) error {
 // checkReservedMemory requires one amount per NUMA node, which together are the total reserved memory.
 func checkReservedMemory(all []v1alpha1.MemoryReservation, r KubeletResources) error {
 	seen := map[int32]bool{}
-	var of resource.Quantity
+	var reserved resource.Quantity
 	for _, item := range all {
 		q, err := resource.ParseQuantity(item.Memory)
 		field := fmt.Sprintf("reservedMemory[numaNode=%d]", item.NUMANode)
@@ -113,11 +113,11 @@ func checkReservedMemory(all []v1alpha1.MemoryReservation, r KubeletResources) e
 			return refuseKubelet(field, item.Memory, "list each NUMA node once, numbered from 0")
 		}
 		seen[item.NUMANode] = true
-		of.Add(q)
+		reserved.Add(q)
 	}
 	want := r.memory()
-	if len(all) > 0 && of.Cmp(want) != 0 {
-		return refuseKubelet("reservedMemory", of.String(), fmt.Sprintf("its sum must equal the reserved memory, %s (systemReserved[memory] %.32q, kubeReserved[memory] %.32q and evictionHard[%s] %.32q)",
+	if len(all) > 0 && reserved.Cmp(want) != 0 {
+		return refuseKubelet("reservedMemory", reserved.String(), fmt.Sprintf("its sum must equal the reserved memory, %s (systemReserved[memory] %.32q, kubeReserved[memory] %.32q and evictionHard[%s] %.32q)",
 			want.String(), r.SystemReserved["memory"], r.KubeReserved["memory"], memoryAvailable, r.hard(memoryAvailable)))
 	}
 	if want.Sign() <= 0 {
@@ -141,13 +141,13 @@ func checkSoftEviction(spec v1alpha1.KubeletSpec) error {
 		if spec.EvictionSoftGracePeriod[signal] == "" {
 			return refuseKubelet("evictionSoft["+signal+"]", soft, "set evictionSoftGracePeriod["+signal+"] as well")
 		}
-		above, _ := parseThreshold(soft) // checked
-		below, _ := parseThreshold(hard[signal])
+		softLimit, _ := parseThreshold(soft) // checked
+		hardLimit, _ := parseThreshold(hard[signal])
 		switch {
-		case above.isOff() || below.isOff():
-		case above.isShare != below.isShare: // which of them is higher depends on the machine
+		case softLimit.isOff() || hardLimit.isOff():
+		case softLimit.isShare != hardLimit.isShare: // which of them is higher depends on the machine
 			return refuseKubelet("evictionSoft["+signal+"]", soft, "set both thresholds in bytes or both in percent; the hard threshold is "+hard[signal])
-		case above.amount <= below.amount:
+		case softLimit.amount <= hardLimit.amount:
 			return refuseKubelet("evictionSoft["+signal+"]", soft, "set more than the hard threshold, which is "+hard[signal])
 		}
 	}

@@ -37,7 +37,7 @@ func CheckNetwork(in Inputs) error {
 	case v1alpha1.NetworkCustom:
 		checks = []func(Inputs) error{checkCustom}
 	default:
-		return fmt.Errorf("%w: %s.provider is empty; %s", ErrNetwork, networkField, fitting(in.Cluster.Network.Nodes.Found))
+		return fmt.Errorf("%w: %s.provider is empty; %s", ErrNetwork, networkField, recommendedProvider(in.Cluster.Network.Nodes.Found))
 	}
 	for _, check := range append(checks, checkAllowFrom) {
 		if err := check(in); err != nil {
@@ -69,7 +69,7 @@ func checkReserved(in Inputs) error {
 		}
 		return networkError(api.ReasonClusterNetworkReserved,
 			"the %s %s is in class E (%s), to which Windows does not send packets: pods on Windows nodes would not reach other pods; "+
-				"choose a private range such as 10.128.0.0/14%s", r.name, r.prefix, classE(), remedyOfReserved(in, r))
+				"choose a private range such as 10.128.0.0/14%s", r.name, r.prefix, classE(), reservedRemedy(in, r))
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func checkReserved(in Inputs) error {
 // classE returns the addresses that Windows does not use.
 func classE() netip.Prefix { return netip.MustParsePrefix("240.0.0.0/4") }
 
-func remedyOfReserved(in Inputs, r addressRange) string {
+func reservedRemedy(in Inputs, r addressRange) string {
 	switch {
 	case !in.Cluster.Network.OpenShift:
 		return ""
@@ -102,13 +102,13 @@ func checkOverlaps(in Inputs) error {
 			}
 			return networkError(api.ReasonNetworksOverlap,
 				"the %s %s and the %s %s overlap (%s), so packets to these addresses would be misrouted; %s",
-				a.name, a.prefix, b.name, b.prefix, shared, remedyOfOverlap(in, a, b))
+				a.name, a.prefix, b.name, b.prefix, shared, overlapRemedy(in, a, b))
 		}
 	}
 	return nil
 }
 
-func remedyOfOverlap(in Inputs, a, b addressRange) string {
+func overlapRemedy(in Inputs, a, b addressRange) string {
 	if !in.Cluster.Network.OpenShift || a.name != hybridPods && b.name != hybridPods {
 		return "give the cluster ranges that do not overlap"
 	}

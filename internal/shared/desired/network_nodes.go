@@ -47,8 +47,8 @@ func providerOf(network string) v1alpha1.NetworkProvider {
 	return v1alpha1.NetworkCustom
 }
 
-// fitting returns a clause that recommends a provider.
-func fitting(found []FoundNetwork) string {
+// recommendedProvider returns a clause that recommends a provider.
+func recommendedProvider(found []FoundNetwork) string {
 	if len(found) == 0 {
 		return fmt.Sprintf("set it to %s, %s or %s", v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel, v1alpha1.NetworkCustom)
 	}
@@ -74,7 +74,7 @@ func checkFound(in Inputs) error {
 		return nil
 	}
 	return networkError(api.ReasonNetworkProviderMismatch, "%s.provider is %s, which does not connect to the pods of this cluster: %s",
-		networkField, in.provider(), fitting(found))
+		networkField, in.provider(), recommendedProvider(found))
 }
 
 // checkOverlayOnNodes rejects OVN-Kubernetes without the hybrid overlay on any Linux node: a host would wait for a subnet forever.
@@ -101,7 +101,7 @@ const (
 	ReasonDomain = "Domain"
 )
 
-// networkProblems returns what does not work in a network in which nodes work.
+// networkProblems returns problems of the network that do not keep nodes from working.
 func networkProblems(in Inputs) []Problem {
 	var all []Problem
 	n := in.Cluster.Network
@@ -120,17 +120,17 @@ func networkProblems(in Inputs) []Problem {
 		name := slices.Min(slices.Collect(maps.Keys(n.Nodes.Subnets)))
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonRange, Message: fmt.Sprintf(
 			"no Windows node has a subnet of the hybrid cluster network %s (Node %s has %s), so nodes do not get it: OVN-Kubernetes uses another range%s",
-			strings.Join(n.HybridCIDRs, ", "), name, n.Nodes.Subnets[name], whyUnapplied(n))})
+			strings.Join(n.HybridCIDRs, ", "), name, n.Nodes.Subnets[name], unappliedRemedy(n))})
 	}
 	if in.Cluster.DomainAssumed {
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonDomain, Message: fmt.Sprintf(
 			"the cluster's DNS domain is unknown: it is not in ConfigMap kube-system/kubelet-config (clusterDomain) or kube-system/kubeadm-config (networking.dnsDomain), and there is not exactly "+
 				`one name kubernetes.default.svc.<domain> in the API server's certificate. Nodes get %s, the Kubernetes default; set spec.network.dns.domain of WindowsConfig "cluster" to the domain`, in.Cluster.Domain)})
 	}
-	if hostPrefix, whose := smallestSubnet(in); hostPrefix > 0 && int(maxPods(in)) > podAddresses(hostPrefix) {
+	if hostPrefix, source := smallestSubnet(in); hostPrefix > 0 && int(maxPods(in)) > podAddresses(hostPrefix) {
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonMaxPods, Message: fmt.Sprintf(
 			`WindowsConfig "cluster": spec.kubelet.maxPods is %d, and %s, with addresses for %d pods: more pods would wait for an address; set at most %d`,
-			maxPods(in), whose, podAddresses(hostPrefix), podAddresses(hostPrefix))})
+			maxPods(in), source, podAddresses(hostPrefix), podAddresses(hostPrefix))})
 	}
 	return all
 }
@@ -148,7 +148,7 @@ func isUnapplied(n ClusterNetwork) bool {
 	return len(n.Nodes.Subnets) > 0 && len(n.HybridCIDRs) > 0
 }
 
-func whyUnapplied(n ClusterNetwork) string {
+func unappliedRemedy(n ClusterNetwork) string {
 	if n.OpenShift {
 		return `. If ClusterOperator network reports "cannot edit a running hybrid overlay network", change it as described in docs/network.md; otherwise wait until it is applied`
 	}
@@ -156,18 +156,18 @@ func whyUnapplied(n ClusterNetwork) string {
 }
 
 // smallestSubnet returns the prefix length of the smallest subnet that a node has or gets, and a clause that describes it; 0 if none is known.
-func smallestSubnet(in Inputs) (hostPrefix int, whose string) {
+func smallestSubnet(in Inputs) (hostPrefix int, source string) {
 	n := in.Cluster.Network
 	for _, cidr := range n.HybridCIDRs {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Addr().Is4() && n.HostPrefixes[cidr] > hostPrefix {
 			hostPrefix = n.HostPrefixes[cidr]
-			whose = fmt.Sprintf("OVN-Kubernetes gives each Windows node a /%d of %s", hostPrefix, prefix.Masked())
+			source = fmt.Sprintf("OVN-Kubernetes gives each Windows node a /%d of %s", hostPrefix, prefix.Masked())
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Nodes.Subnets)) {
 		if subnet := n.Nodes.Subnets[name]; subnet.Bits() > hostPrefix {
-			hostPrefix, whose = subnet.Bits(), fmt.Sprintf("Node %s has %s", name, subnet)
+			hostPrefix, source = subnet.Bits(), fmt.Sprintf("Node %s has %s", name, subnet)
 		}
 	}
-	return hostPrefix, whose
+	return hostPrefix, source
 }

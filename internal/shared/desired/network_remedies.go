@@ -108,8 +108,8 @@ func flannelPatch(object types.NamespacedName, netConf string) string {
 		conf = map[string]any{}
 	}
 	name := keyOf(conf, "Backend")
-	before, _ := conf[name].(map[string]any)
-	backend := maps.Clone(before)
+	previous, _ := conf[name].(map[string]any)
+	backend := maps.Clone(previous)
 	if backend == nil || backend[keyOf(backend, "Type")] != "vxlan" {
 		backend = map[string]any{} // VXLAN does not use fields of other types
 	}

@@ -52,7 +52,7 @@ const windows2019 = 17763
 // balancers for ports of kube-proxy (0x803b0013, https://github.com/kubernetes/community/pull/8883).
 func (l Local) forwardsVIP() bool { return l.Build > windows2019 }
 
-// On returns the declaration for one host, with nothing left open: names and secrets are filled in, and services have the environment that
+// On returns the declaration for one host, without placeholders: names and secrets are filled in, and services have the environment that
 // they read.
 func (n Node) On(l Local, s Secrets) (Node, error) {
 	if n.SecretsVersion != s.Version {

@@ -67,15 +67,15 @@ func compress(b []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(to.Bytes()), nil
 }
 
-// decompress reads what compress wrote. It returns an error for more than most bytes.
-func decompress(text string, most int64) ([]byte, error) {
+// decompress reads what compress wrote. It returns an error for more than limit bytes.
+func decompress(text string, limit int64) ([]byte, error) {
 	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader([]byte(text))))
 	if err != nil {
 		return nil, err
 	}
-	b, err := io.ReadAll(io.LimitReader(z, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = fmt.Errorf("more than %d bytes when decompressed", most)
+	b, err := io.ReadAll(io.LimitReader(z, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("more than %d bytes when decompressed", limit)
 	}
 	return b, err
 }

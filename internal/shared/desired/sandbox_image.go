@@ -38,9 +38,9 @@ func (in Inputs) sandboxImage() string {
 	return cmp.Or(in.Config.Runtime.SandboxImage, DefaultSandboxImage)
 }
 
-// Succeeding returns the Local for a host whose declaration changes from former to next: it keeps its current sandbox image until it has
-// pulled the next one.
-func (l Local) Succeeding(former, next Node) Local {
+// WithImageInUse returns the Local for a host whose declaration changes from former to next: it keeps its current sandbox image until it
+// has pulled the next one.
+func (l Local) WithImageInUse(former, next Node) Local {
 	existing := cmp.Or(l.SandboxImage, former.SandboxImage)
 	if l.SandboxImage = existing; existing == next.SandboxImage {
 		l.SandboxImage = ""

@@ -87,7 +87,7 @@ func TestHostKeepsImageUntilNextIsPulled(t *testing.T) {
 		{"a", "b", "b", "a"},
 		{"", "", "b", ""}, // the operator had left the image to containerd
 	} {
-		if got := (desired.Local{SandboxImage: test.local}).Succeeding(node(test.former), node(test.next)).SandboxImage; got != test.want {
+		if got := (desired.Local{SandboxImage: test.local}).WithImageInUse(node(test.former), node(test.next)).SandboxImage; got != test.want {
 			t.Errorf("%q, then %q after %q: %q, want %q", test.local, test.next, test.former, got, test.want)
 		}
 	}

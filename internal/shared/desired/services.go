@@ -102,8 +102,8 @@ func kubelet(in Inputs, folder string, logs LogLimits) Service {
 	}
 }
 
-// wantsCSIProxy is false by default on clusters where csi-proxy is a DaemonSet. Its pods could not start next to the service, because both
-// listen on the same named pipes (createListeners of pkg/server in csi-proxy 1.3).
+// wantsCSIProxy reports whether nodes run csi-proxy as a service. By default they do not where it is a DaemonSet: its pods could not start
+// next to the service, because both listen on the same named pipes (createListeners of pkg/server in csi-proxy 1.3).
 func wantsCSIProxy(in Inputs) bool {
 	switch in.Config.CSIProxy {
 	case v1alpha1.CSIProxyRun:

@@ -22,8 +22,8 @@ func taintValue(t v1alpha1.NodeTaint) string {
 func Taints(existing []corev1.Taint, want v1alpha1.NodeTaint) (taints []corev1.Taint, changed bool) {
 	value := cmp.Or(taintValue(want), api.TaintValue)
 	for _, t := range existing {
-		isOurs := t.Key == api.TaintKey && t.Effect == corev1.TaintEffectNoSchedule && (t.Value == api.TaintValue || t.Value == api.TaintValueLowerCase)
-		if isOurs && t.Value != value {
+		isManaged := t.Key == api.TaintKey && t.Effect == corev1.TaintEffectNoSchedule && (t.Value == api.TaintValue || t.Value == api.TaintValueLowerCase)
+		if isManaged && t.Value != value {
 			t.Value, changed = value, true
 		}
 		taints = append(taints, t)

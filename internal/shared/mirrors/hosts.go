@@ -121,14 +121,14 @@ func (r registry) server() string {
 	return fmt.Sprintf("server = %q\n", "https://"+registryOf(r.host))
 }
 
-// First lines of the files. IsOurs also knows those of earlier versions.
+// First lines of the files. IsGenerated also knows those of earlier versions.
 const (
 	openFile   = "# WICD is asked first, and the registry itself where WICD has no image or is not there.\n"
 	closedFile = "# The registry must not be contacted, or only for some images: only WICD is asked.\n"
 )
 
-// IsOurs reports whether WICD wrote a hosts.toml.
-func IsOurs(content string) bool {
+// IsGenerated reports whether WICD wrote a hosts.toml.
+func IsGenerated(content string) bool {
 	return slices.ContainsFunc([]string{openFile, closedFile, "# AllowContactingSource: ", "# NeverContactSource"}, func(begin string) bool {
 		return strings.HasPrefix(content, begin)
 	})

@@ -126,7 +126,7 @@ func (c *Collector) services(ctx context.Context) (any, error) {
 	var reports []serviceReport
 	for _, s := range list {
 		r := serviceReport{
-			Name: s.Name, State: string(s.State), PID: s.PID, ExitCode: s.ExitCode, Ours: supervisor.IsOurs(s), DependsOn: s.DependsOn,
+			Name: s.Name, State: string(s.State), PID: s.PID, ExitCode: s.ExitCode, Ours: supervisor.IsManaged(s), DependsOn: s.DependsOn,
 		}
 		named := func(d desired.Service) bool { return d.Name == s.Name }
 		declared, wanted := slices.IndexFunc(c.Record.Desired.Services, named), slices.IndexFunc(c.Wanted.Services, named)

@@ -119,7 +119,7 @@ func newJoining(w work, t target, restarting *windows) joining {
 	return joining{
 		parts: p, windows: restarting,
 		original:    originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isOurs: t.former.Cluster != "", declared: t.wanted},
-		hostNetwork: hostNetwork{work: w, facts: restarting.facts, nodeIP: t.request.NodeIP, wanted: t.wanted.Network, ports: t.wanted.Listened(), firewall: t.wanted.Firewall},
+		hostNetwork: hostNetwork{work: w, facts: restarting.facts, nodeIP: t.request.NodeIP, wanted: t.wanted.Network, ports: t.wanted.ListenPorts(), firewall: t.wanted.Firewall},
 		membership:  membership{work: w, restarts: t.restarts, wanted: t.wanted, request: t.request, former: t.former},
 	}
 }

@@ -80,5 +80,5 @@ func ourServices(ctx context.Context, all hostapi.Services) ([]hostapi.Service, 
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
-	return slices.DeleteFunc(found, func(s hostapi.Service) bool { return !supervisor.IsOurs(s) }), nil
+	return slices.DeleteFunc(found, func(s hostapi.Service) bool { return !supervisor.IsManaged(s) }), nil
 }

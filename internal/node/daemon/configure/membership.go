@@ -61,7 +61,7 @@ func (m membership) leaveFormer(ctx context.Context) error {
 }
 
 func (m membership) checkKubeconfig() error {
-	right, err := credentials.SpeaksTo(m.Disk, m.request.Bootstrap)
+	right, err := credentials.KubeconfigNames(m.Disk, m.request.Bootstrap)
 	if err != nil || right {
 		return err
 	}

@@ -43,7 +43,7 @@ func (t target) succeeding(d hostapi.Disk, facts wicdapi.HostFacts) (target, err
 	request, same := t.request, former{}
 	if last.Cluster == request.Cluster && !last.Leaving {
 		same = last
-		request.Local.SandboxImage = same.Local.Succeeding(same.Desired, request.Desired).SandboxImage
+		request.Local.SandboxImage = same.Local.WithImageInUse(same.Desired, request.Desired).SandboxImage
 	}
 	if request.Local.Kubelet, err = same.heldKubelet(facts, request.Desired); err != nil {
 		return target{}, err

@@ -77,7 +77,7 @@ func (r registries) removeOthers(files map[string]string) (removed int, err erro
 		folder := desired.Registries + `\` + name
 		path := folder + `\hosts.toml`
 		text, err := r.Disk.Read(path)
-		if _, wanted := files[path]; wanted || err != nil || !mirrors.IsOurs(string(text)) {
+		if _, wanted := files[path]; wanted || err != nil || !mirrors.IsGenerated(string(text)) {
 			continue
 		}
 		if err := r.removeFolder(folder); err != nil {

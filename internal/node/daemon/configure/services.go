@@ -32,7 +32,7 @@ func (s services) check(ctx context.Context) error {
 	}
 	for _, f := range found {
 		isWanted := slices.ContainsFunc(s.wanted, func(w desired.Service) bool { return strings.EqualFold(w.Name, f.Name) })
-		if isWanted && !supervisor.IsOurs(f) {
+		if isWanted && !supervisor.IsManaged(f) {
 			return &wicdapi.Error{Code: wicdapi.CodeServiceConflict, Message: fmt.Sprintf(
 				"service %q already exists and was not created by the operator (description %q, command %q); if it is not needed, stop it and remove it with: sc.exe delete %s",
 				f.Name, f.Description, f.Command, f.Name)}

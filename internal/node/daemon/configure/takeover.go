@@ -70,7 +70,7 @@ func (o originalOperator) services(ctx context.Context) (names []string, err err
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
 	for _, s := range found {
-		if supervisor.IsOurs(s) && !strings.Contains(strings.ToLower(s.Command), strings.ToLower(desired.Versions+`\`)) {
+		if supervisor.IsManaged(s) && !strings.Contains(strings.ToLower(s.Command), strings.ToLower(desired.Versions+`\`)) {
 			names = append(names, s.Name)
 		}
 	}
@@ -172,7 +172,7 @@ func (o originalOperator) surplus() ([]original, error) {
 	}
 	for _, name := range registries {
 		folder := desired.Registries + `\` + name
-		if text, err := o.Disk.Read(folder + `\hosts.toml`); err == nil && mirrors.IsOurs(string(text)) {
+		if text, err := o.Disk.Read(folder + `\hosts.toml`); err == nil && mirrors.IsGenerated(string(text)) {
 			continue
 		}
 		all = append(all, original{folder + `\hosts.toml`, "no mirror set contains it"}, original{folder, "it is empty"})

@@ -41,9 +41,9 @@ func BootstrapToken(d hostapi.Disk) (string, error) {
 	return k.Users[0].User.Token, nil
 }
 
-// SpeaksTo reports whether the kubelet's own kubeconfig names this API server. The kubelet copies address and CA from the bootstrap kubeconfig only
-// once.
-func SpeaksTo(d hostapi.Disk, b wicdapi.Bootstrap) (bool, error) {
+// KubeconfigNames reports whether the kubelet's own kubeconfig names this API server. The kubelet copies address and CA from the bootstrap
+// kubeconfig only once.
+func KubeconfigNames(d hostapi.Disk, b wicdapi.Bootstrap) (bool, error) {
 	k, err := d.Read(desired.KubeletKubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil

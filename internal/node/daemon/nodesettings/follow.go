@@ -150,7 +150,7 @@ func (f *Follower) see(ctx context.Context, client *apiclient.Client, event kube
 func (f *Follower) become(ctx context.Context, client *apiclient.Client, node desired.Node, serial int64) error {
 	request := f.Record.JoinRequest
 	request.Desired, request.Serial = node, serial
-	request.Local = request.Succeeding(f.Record.Desired, node)
+	request.Local = request.WithImageInUse(f.Record.Desired, node)
 	var err error
 	if request.Local.Kubelet, err = configure.HeldKubelet(ctx, f.Host, f.Record, node); err != nil {
 		return err

@@ -100,7 +100,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 			closely: func(endpoints []string) *closeView { return n.readObjects(ctx, endpoints, memory.agreement.pause()) },
 			now:     time.Now,
 		})
-		plan.judgePorts(view, n.Wanted.Listened())
+		plan.judgePorts(view, n.Wanted.ListenPorts())
 		n.protectHostNetwork(ctx, view, &plan)
 		for _, err := range plan.unlisted {
 			r.Log.Error("Evaluating the network failed", "error", err.Error())

@@ -231,7 +231,7 @@ func (m Manager) failure(s desired.Service, err error) error {
 		"service %s does not start: %v; its log ends with:\n%s", s.Name, err, logrotate.Tail(m.Host.Disk, s.Log.Path, logrotate.TailBytes))}
 }
 
-// IsOurs reports whether a service was created by this operator or the original one.
-func IsOurs(s hostapi.Service) bool {
+// IsManaged reports whether a service was created by this operator or the original one.
+func IsManaged(s hostapi.Service) bool {
 	return strings.HasPrefix(s.Description, api.ServiceDescription)
 }
