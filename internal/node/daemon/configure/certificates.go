@@ -31,18 +31,18 @@ func (c certificates) trust(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing the trusted certificates: %w", err)
 	}
-	ours, err := c.ours()
+	added, err := c.added()
 	if err != nil {
 		return err
 	}
 	missing := slices.DeleteFunc(slices.Clone(wanted), func(w trust.Certificate) bool { return slices.Contains(existing, w.SHA256) })
-	surplus := slices.DeleteFunc(slices.Clone(ours), func(hash string) bool {
+	surplus := slices.DeleteFunc(slices.Clone(added), func(hash string) bool {
 		return slices.ContainsFunc(wanted, func(w trust.Certificate) bool { return w.SHA256 == hash })
 	})
 	for _, m := range missing {
-		ours = append(ours, m.SHA256)
+		added = append(added, m.SHA256)
 	}
-	if err := c.note(ours); err != nil {
+	if err := c.note(added); err != nil {
 		return err
 	}
 	for _, m := range missing {
@@ -54,37 +54,37 @@ func (c certificates) trust(ctx context.Context) error {
 	if err := c.remove(ctx, surplus); err != nil {
 		return err
 	}
-	return c.note(slices.DeleteFunc(ours, func(hash string) bool { return slices.Contains(surplus, hash) }))
+	return c.note(slices.DeleteFunc(added, func(hash string) bool { return slices.Contains(surplus, hash) }))
 }
 
-// ours returns the hashes of the certificates that WICD added to the store.
-func (c certificates) ours() ([]string, error) {
-	return readOurs[[]string](c.work, trustedFile, "certificates that are trusted now stay trusted")
+// added returns the hashes of the certificates that WICD added to the store.
+func (c certificates) added() ([]string, error) {
+	return readRecorded[[]string](c.work, trustedFile, "certificates that are trusted now stay trusted")
 }
 
-func (c certificates) note(ours []string) error {
-	if len(ours) == 0 && !c.Disk.Exists(trustedFile) {
+func (c certificates) note(added []string) error {
+	if len(added) == 0 && !c.Disk.Exists(trustedFile) {
 		return nil
 	}
-	slices.Sort(ours)
-	return state.WriteJSON(c.Disk, trustedFile, slices.Compact(ours))
+	slices.Sort(added)
+	return state.WriteJSON(c.Disk, trustedFile, slices.Compact(added))
 }
 
 // adopt records certificates of others as WICD's.
 func (c certificates) adopt(hashes []string) error {
-	ours, err := c.ours()
+	added, err := c.added()
 	if err != nil {
 		return err
 	}
-	return c.note(append(ours, hashes...))
+	return c.note(append(added, hashes...))
 }
 
 func (c certificates) untrust(ctx context.Context) error {
-	ours, err := c.ours()
+	added, err := c.added()
 	if err != nil {
 		return err
 	}
-	return c.remove(ctx, ours)
+	return c.remove(ctx, added)
 }
 
 func (c certificates) remove(ctx context.Context, hashes []string) error {

@@ -72,14 +72,14 @@ func (d Drift) reconcileSettings(ctx context.Context, isFirewallOff *bool) error
 func (d Drift) correctPrograms(ctx context.Context, p programs) error {
 	err := p.link(ctx)
 	for name, reason := range p.restarts {
-		if name != api.WICDService { // it would stop itself, and has the content at its next start
+		if name != api.WICDService { // it would stop itself, and runs the new content after its next start
 			d.Services.Restart(name, reason)
 		}
 	}
 	return err
 }
 
-// correctFirewall opens the firewall of a joined host. That the firewall does not work is logged only once, when it begins.
+// correctFirewall opens the firewall of a joined host. A firewall that does not work is logged only once.
 func (d Drift) correctFirewall(ctx context.Context, f firewall, isOff *bool) error {
 	err := f.set(ctx)
 	off := errors.Is(err, hostapi.ErrNoFirewall)

@@ -27,7 +27,7 @@ var errExclusions = errors.New("setting exclusions of Microsoft Defender")
 func (e exclusions) try(ctx context.Context) error {
 	err := e.set(ctx)
 	if errors.Is(err, errExclusions) && ctx.Err() == nil {
-		e.recordNone("%v", err)
+		e.recordSkip("%v", err)
 		e.notify(wicdapi.Step{Name: e.step + ": none: " + err.Error()})
 		return nil
 	}
@@ -36,13 +36,13 @@ func (e exclusions) try(ctx context.Context) error {
 
 // set removes WICD's surplus exclusions and adds missing ones.
 func (e exclusions) set(ctx context.Context) error {
-	ours, err := e.ours()
+	added, err := e.added()
 	if err != nil {
 		return err
 	}
-	surplus := ours.Without(e.wanted)
-	ours = ours.Without(surplus)
-	return errors.Join(e.drop(ctx, surplus, ours), e.add(ctx, ours))
+	surplus := added.Without(e.wanted)
+	added = added.Without(surplus)
+	return errors.Join(e.drop(ctx, surplus, added), e.add(ctx, added))
 }
 
 // drop removes exclusions that WICD added, and records the others.
@@ -58,7 +58,7 @@ func (e exclusions) drop(ctx context.Context, surplus, others desired.Exclusions
 }
 
 // add adds missing exclusions. They are recorded before they are added, so that an interruption leaves no exclusion without a record.
-func (e exclusions) add(ctx context.Context, ours desired.Exclusions) error {
+func (e exclusions) add(ctx context.Context, added desired.Exclusions) error {
 	if e.wanted.IsEmpty() {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (e exclusions) add(ctx context.Context, ours desired.Exclusions) error {
 	if missing.IsEmpty() {
 		return nil
 	}
-	if err := e.note(ours.And(missing)); err != nil {
+	if err := e.note(added.And(missing)); err != nil {
 		return err
 	}
 	if err := e.Defender.Add(ctx, missing); err != nil {
@@ -85,26 +85,26 @@ func (e exclusions) verify(ctx context.Context, added desired.Exclusions) error 
 	if err != nil {
 		return fmt.Errorf("%w: %w", errExclusions, err)
 	}
-	without := added.Beyond(current)
-	e.recordExclusions(added.Without(without), "added")
-	if without.IsEmpty() {
+	ineffective := added.Beyond(current)
+	e.recordExclusions(added.Without(ineffective), "added")
+	if ineffective.IsEmpty() {
 		return nil
 	}
 	return fmt.Errorf("%w: a policy or tamper protection overrides the added exclusions: %s",
-		errExclusions, strings.Join(without.List(), ", "))
+		errExclusions, strings.Join(ineffective.List(), ", "))
 }
 
-func (e exclusions) recordExclusions(changed desired.Exclusions, what string) {
+func (e exclusions) recordExclusions(changed desired.Exclusions, verb string) {
 	for _, exclusion := range changed.List() {
-		e.recordChange("Defender exclusion %s %s", exclusion, what)
+		e.recordChange("Defender exclusion %s %s", exclusion, verb)
 	}
 }
 
 // remove removes the exclusions that WICD added.
 func (e exclusions) remove(ctx context.Context) error {
-	ours, err := e.ours()
+	added, err := e.added()
 	if err == nil {
-		err = e.drop(ctx, ours, desired.Exclusions{})
+		err = e.drop(ctx, added, desired.Exclusions{})
 	}
 	if errors.Is(err, errExclusions) && ctx.Err() == nil {
 		e.remains.note("%v", err)
@@ -113,23 +113,23 @@ func (e exclusions) remove(ctx context.Context) error {
 	return err
 }
 
-// ours returns the exclusions that WICD added.
-func (e exclusions) ours() (desired.Exclusions, error) {
-	return readOurs[desired.Exclusions](e.work, excludedFile, "exclusions that Defender has now stay")
+// added returns the exclusions that WICD added.
+func (e exclusions) added() (desired.Exclusions, error) {
+	return readRecorded[desired.Exclusions](e.work, excludedFile, "exclusions that Defender has now stay")
 }
 
-func (e exclusions) note(ours desired.Exclusions) error {
-	if ours.IsEmpty() && !e.Disk.Exists(excludedFile) {
+func (e exclusions) note(added desired.Exclusions) error {
+	if added.IsEmpty() && !e.Disk.Exists(excludedFile) {
 		return nil
 	}
-	return state.WriteJSON(e.Disk, excludedFile, ours)
+	return state.WriteJSON(e.Disk, excludedFile, added)
 }
 
 // adopt records exclusions of others as WICD's.
 func (e exclusions) adopt(others desired.Exclusions) error {
-	ours, err := e.ours()
+	added, err := e.added()
 	if err != nil {
 		return err
 	}
-	return e.note(ours.And(others))
+	return e.note(added.And(others))
 }

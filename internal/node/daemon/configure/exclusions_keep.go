@@ -97,11 +97,11 @@ var errMissing = fmt.Errorf("%w: missing", errNotAsWanted)
 
 // check returns an error if the exclusions are not as wanted. It changes nothing.
 func (e exclusions) check(ctx context.Context) error {
-	ours, err := e.ours()
+	added, err := e.added()
 	if err != nil {
 		return err
 	}
-	if surplus := ours.Without(e.wanted); !surplus.IsEmpty() {
+	if surplus := added.Without(e.wanted); !surplus.IsEmpty() {
 		return fmt.Errorf("%w: unwanted: %s", errNotAsWanted, strings.Join(surplus.List(), ", "))
 	}
 	if e.wanted.IsEmpty() {

@@ -19,7 +19,7 @@ func (w *windows) enableFeatures(ctx context.Context) error {
 	for _, name := range w.features {
 		err := w.enableFeature(ctx, name)
 		if name == desired.HyperVFeature && err != nil && ctx.Err() == nil {
-			w.recordNone("feature %s could not be enabled: %v", name, err) // the host joins without it, and WICD reports that
+			w.recordSkip("feature %s could not be enabled: %v", name, err) // the host joins without it, and WICD reports that
 			continue
 		}
 		if err != nil {
@@ -35,35 +35,35 @@ func (w *windows) enableFeatures(ctx context.Context) error {
 func (w *windows) enableFeature(ctx context.Context, name string) error {
 	current, err := stateOf(ctx, w.System, name)
 	if err != nil {
-		return w.explained(err)
+		return w.withRemedy(err)
 	}
 	switch current {
 	case wicdapi.FeatureEnabled:
 		return nil
 	case wicdapi.FeatureUnknown:
-		w.recordNone("feature %s is unknown to this version of Windows", name)
+		w.recordSkip("feature %s is unknown to this version of Windows", name)
 		return nil
 	}
 	if name == desired.HyperVFeature {
-		if hyperV := judgeHyperV(w.facts, current); !hyperV.mayBeEnabled() {
-			w.recordNone("%s", hyperV.message)
+		if hyperV := hyperVStateOf(w.facts, current); !hyperV.canBeEnabled() {
+			w.recordSkip("%s", hyperV.message)
 			return nil
 		}
 	}
-	if err := w.outlived(featureCause(name), fmt.Sprintf("feature %s of Windows is %s", name, current)); err != nil {
+	if err := w.checkResolved(featureCause(name), fmt.Sprintf("feature %s of Windows is %s", name, current)); err != nil {
 		return err
 	}
 	reboot, err := w.enable(ctx, name)
 	if w.mayNeedRestart(ctx, err) {
 		reason := fmt.Sprintf("Windows must complete a pending installation before it can enable feature %s (%v)", name, err)
-		if before := w.made.Since(servicingCause, w.facts.BootID); before != nil {
-			return didNotHelp(before, w.explained(err).Error())
+		if previous := w.pastRestarts.Since(servicingCause, w.facts.BootID); previous != nil {
+			return ineffectiveRestart(previous, w.withRemedy(err).Error())
 		}
 		w.rebooting = append(w.rebooting, cause{servicingCause, reason})
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("enabling feature %s: %w", name, w.explained(err))
+		return fmt.Errorf("enabling feature %s: %w", name, w.withRemedy(err))
 	}
 	if current != wicdapi.FeaturePending {
 		w.recordChange(featureEnabled, name)
@@ -74,20 +74,20 @@ func (w *windows) enableFeature(ctx context.Context, name string) error {
 	return nil
 }
 
-// outlived returns an error when a cause persists after the restart that was made for it. Windows continues servicing after it starts, and may
+// checkResolved returns an error if a cause persists after a restart for it. Windows continues servicing after it starts, and may
 // restart on its own meanwhile.
-func (w *windows) outlived(key, what string) error {
-	before := w.made.Since(key, w.facts.BootID)
-	if before == nil {
+func (w *windows) checkResolved(key, problem string) error {
+	restart := w.pastRestarts.Since(key, w.facts.BootID)
+	if restart == nil {
 		return nil
 	}
 	if w.unfinished.Up < servicingWithin {
-		return unready(wicdapi.CodeServicing, w.unfinished.Up, joinContinues, "%s after the restart at %s, and Windows may still be completing it", what, before.At.Format("15:04:05Z"))
+		return unready(wicdapi.CodeServicing, w.unfinished.Up, joinContinues, "%s after the restart at %s, and Windows may still be completing it", problem, restart.At.Format("15:04:05Z"))
 	}
 	if errors := dismErrors(w.Disk); errors != "" {
-		what += "; " + errors
+		problem += "; " + errors
 	}
-	return didNotHelp(before, what)
+	return ineffectiveRestart(restart, problem)
 }
 
 func (w *windows) enable(ctx context.Context, name string) (reboot bool, err error) {

@@ -21,7 +21,7 @@ type firewall struct {
 func (f firewall) open(ctx context.Context) error {
 	err := f.set(ctx)
 	if errors.Is(err, hostapi.ErrNoFirewall) {
-		f.recordNone("%v", err)
+		f.recordSkip("%v", err)
 		f.notify(wicdapi.Step{Name: f.step + ": none: " + err.Error()})
 		return nil
 	}

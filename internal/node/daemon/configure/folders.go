@@ -19,7 +19,7 @@ const (
 
 // accessTo returns the access rights of a folder that the operator's services use, or of one of its parents. claimed is false for folders of
 // Windows or of others. containerd itself creates its folders with the rights of Private.
-func accessTo(folder string) (who hostapi.Access, claimed bool) {
+func accessTo(folder string) (access hostapi.Access, claimed bool) {
 	switch {
 	case strings.HasPrefix(folder+`\`, desired.ContainerdData+`\`):
 		return hostapi.Private, true
@@ -52,26 +52,26 @@ func (f folders) make(context.Context) error {
 		}
 	}
 	for _, folder := range f.users {
-		if err := f.makeUsers(folder, hostapi.Private); err != nil {
+		if err := f.makeUserFolder(folder, hostapi.Private); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeUsers creates a folder of the user and its parents where they do not exist. Existing folders keep their rights. They must not belong to a
-// user who is no administrator, because containerd runs the programs in them as SYSTEM.
-func (f folders) makeUsers(folder string, who hostapi.Access) error {
+// makeUserFolder creates a folder of the user and its parents where they do not exist. Existing folders keep their rights. They must not
+// belong to a user who is no administrator, because containerd runs the programs in them as SYSTEM.
+func (f folders) makeUserFolder(folder string, access hostapi.Access) error {
 	if strings.Count(folder, `\`) == 0 {
 		return nil // the drive
 	}
-	if err := f.makeUsers(hostapi.Parent(folder), hostapi.Readable); err != nil {
+	if err := f.makeUserFolder(hostapi.Parent(folder), hostapi.Readable); err != nil {
 		return err
 	}
 	if err := state.CheckNoLink(f.Host, folder); err != nil {
 		return err
 	}
-	made, err := f.Rights.MakeFolder(folder, who)
+	made, err := f.Rights.MakeFolder(folder, access)
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", folder, err)
 	}
@@ -79,13 +79,13 @@ func (f folders) makeUsers(folder string, who hostapi.Access) error {
 		f.recordChange("folder %s created", folder)
 		return nil
 	}
-	_, stranger, err := f.Rights.Look(folder, who)
+	_, foreignOwner, err := f.Rights.Look(folder, access)
 	if err != nil {
 		return fmt.Errorf("reading the owner of %s: %w", folder, err)
 	}
-	if stranger != "" {
+	if foreignOwner != "" {
 		return fmt.Errorf("using %s, a folder of spec.network.custom: it belongs to %s instead of Administrators, and containerd runs programs there as SYSTEM; "+
-			"if you trust its content, run: icacls \"%s\" /setowner *S-1-5-32-544 /t /c", folder, stranger, folder)
+			"if you trust its content, run: icacls \"%s\" /setowner *S-1-5-32-544 /t /c", folder, foreignOwner, folder)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (f folders) claimPath(folder string) error {
 	if err := f.claimPath(hostapi.Parent(folder)); err != nil {
 		return err
 	}
-	who, claimed := accessTo(folder)
+	access, claimed := accessTo(folder)
 	if !claimed {
 		if err := state.CheckNoLink(f.Host, folder); err != nil {
 			return err
@@ -159,7 +159,7 @@ func (f folders) claimPath(folder string) error {
 		_, err := f.Disk.MakeFolder(folder)
 		return err
 	}
-	_, aside, err := state.ClaimFolder(f.Host, folder, who)
+	_, aside, err := state.ClaimFolder(f.Host, folder, access)
 	if aside != "" {
 		f.recordChange("%s", aside)
 	}

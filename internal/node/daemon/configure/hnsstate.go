@@ -68,15 +68,15 @@ func (s hnsState) set(ctx context.Context) (changed []string, err error) {
 		}
 	}
 	for _, v := range s.wanted {
-		did, err := s.setOne(ctx, notes, v)
+		isChanged, err := s.setOne(ctx, notes, v)
 		isMissing := errors.Is(err, hostapi.ErrNotFound) // Windows has no Host Network Service
 		if err != nil && (v.needed && !isMissing || ctx.Err() != nil) {
 			return changed, err
 		}
 		if err != nil {
-			s.recordNone("%v", err)
+			s.recordSkip("%v", err)
 		}
-		if did {
+		if isChanged {
 			changed = append(changed, v.name)
 		}
 	}
@@ -95,7 +95,7 @@ func (s hnsState) setOne(ctx context.Context, notes map[string]hnsNote, v hnsVal
 	case !errors.Is(err, hostapi.ErrNotFound):
 		return false, err
 	}
-	if former, ours := notes[v.name]; ours && (note.Before == nil || *note.Before == former.Set) {
+	if former, wasSet := notes[v.name]; wasSet && (note.Before == nil || *note.Before == former.Set) {
 		note.Before = former.Before
 	}
 	notes[v.name] = note
@@ -149,7 +149,7 @@ func (s hnsState) restoreOne(ctx context.Context, notes map[string]hnsNote, name
 
 // notes reads hnsStateFile.
 func (s hnsState) notes() (map[string]hnsNote, error) {
-	notes, err := readOurs[map[string]hnsNote](s.work, hnsStateFile, "values of the Host Network Service stay unchanged")
+	notes, err := readRecorded[map[string]hnsNote](s.work, hnsStateFile, "values of the Host Network Service stay unchanged")
 	if notes == nil {
 		notes = map[string]hnsNote{}
 	}

@@ -36,30 +36,30 @@ type hostNetwork struct {
 // prepare sets the registry values of the Host Network Service, which reads the one for static addresses when it starts, and the others for each
 // object. If the first network already exists, nothing is done for static addresses.
 func (n hostNetwork) prepare(ctx context.Context) error {
-	current, unknown := n.Networks.Look(ctx)
+	current, readErr := n.Networks.Look(ctx)
 	values := hnsState{work: n.work}
 	notes, err := values.notes()
 	if err != nil {
 		return err
 	}
-	_, isOurs := notes[deviceLess]
-	values.wanted = hnsValuesOf(n.wanted != nil && n.facts.Build != keepsStatic && n.isStatic() && (isOurs || !n.isMade(current)))
+	_, wasSet := notes[deviceLess]
+	values.wanted = hnsValuesOf(n.wanted != nil && n.facts.Build != keepsStatic && n.isStatic() && (wasSet || !n.networkExists(current)))
 	changed, err := values.set(ctx)
 	switch {
 	case err != nil || !slices.Contains(changed, deviceLess):
 		return err
-	case unknown != nil:
-		n.recordNone("service %s is not restarted for %s: reading its networks failed: %v", hnsService, deviceLess, unknown)
+	case readErr != nil:
+		n.recordSkip("service %s is not restarted for %s: reading its networks failed: %v", hnsService, deviceLess, readErr)
 		return nil
 	case len(current.Networks) > 0:
-		n.recordNone("service %s is not restarted for %s: it has other networks", hnsService, deviceLess)
+		n.recordSkip("service %s is not restarted for %s: it has other networks", hnsService, deviceLess)
 		return nil
 	}
 	return n.restart(ctx)
 }
 
-// isMade reports whether one of the networks for pods exists.
-func (n hostNetwork) isMade(current hns.State) bool {
+// networkExists reports whether one of the networks for pods exists.
+func (n hostNetwork) networkExists(current hns.State) bool {
 	return slices.ContainsFunc(current.Networks, func(h hns.Network) bool { return slices.Contains(n.wanted.Names(), h.Name) })
 }
 
@@ -70,7 +70,7 @@ func (n hostNetwork) record(ctx context.Context) error {
 		return state.ForgetHostNetwork(n.Disk)
 	}
 	current, err := n.Networks.Look(ctx)
-	if err == nil && n.isMade(current) {
+	if err == nil && n.networkExists(current) {
 		return nil
 	}
 	if err == nil {
@@ -80,7 +80,7 @@ func (n hostNetwork) record(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		n.recordNone("settings that the first network removes from the network adapter will not be restored: %v", err)
+		n.recordSkip("settings that the first network removes from the network adapter will not be restored: %v", err)
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (n hostNetwork) checkPorts(ctx context.Context) error {
 	message := current.ExcludedOf(n.ports)
 	switch {
 	case err != nil:
-		n.recordNone("reading the excluded ports failed: %v", err)
+		n.recordSkip("reading the excluded ports failed: %v", err)
 	case message != "":
 		n.warn("%s", message)
 	}
@@ -120,7 +120,7 @@ func (n hostNetwork) checkListeners(context.Context) error {
 func (n hostNetwork) checkEngines(ctx context.Context) error {
 	list, err := n.Services.List(ctx, desired.Engines())
 	if err != nil {
-		n.recordNone("listing services failed: %v", err)
+		n.recordSkip("listing services failed: %v", err)
 		return ctx.Err()
 	}
 	for _, s := range list {
@@ -134,7 +134,7 @@ func (n hostNetwork) checkEngines(ctx context.Context) error {
 // warn reports a finding that does not stop the join.
 func (n hostNetwork) warn(format string, args ...any) {
 	message := truncate.Text(fmt.Sprintf(format, args...), truncate.Reported)
-	n.recordNone("%s", message)
+	n.recordSkip("%s", message)
 	n.notify(wicdapi.Step{Name: n.step + ": " + message})
 }
 

@@ -30,8 +30,8 @@ const (
 // hyperVState is a host's ability to run Hyper-V isolation: a reason and message of condition WindowsHyperVCapable.
 type hyperVState struct{ reason, message string }
 
-// judgeHyperV returns the host's state from its facts and the state of the feature.
-func judgeHyperV(f wicdapi.HostFacts, current wicdapi.FeatureState) hyperVState {
+// hyperVStateOf returns the host's state from its facts and the state of the feature.
+func hyperVStateOf(f wicdapi.HostFacts, current wicdapi.FeatureState) hyperVState {
 	v := f.Virtualization
 	switch {
 	case current == wicdapi.FeatureEnabled && v.HyperV:
@@ -55,8 +55,8 @@ func judgeHyperV(f wicdapi.HostFacts, current wicdapi.FeatureState) hyperVState 
 		"on the host, run bcdedit /set hypervisorlaunchtype auto, then restart it", desired.HyperVFeature)}
 }
 
-// mayBeEnabled reports whether enabling the feature, or a restart after it, makes Hyper-V run.
-func (s hyperVState) mayBeEnabled() bool {
+// canBeEnabled reports whether enabling the feature, or a restart after it, makes Hyper-V run.
+func (s hyperVState) canBeEnabled() bool {
 	return s.reason == api.ReasonHyperVDisabled || s.reason == api.ReasonHyperVRestartPending
 }
 
@@ -138,7 +138,7 @@ func (h *HyperV) look(ctx context.Context) (hyperVState, error) {
 	if err != nil {
 		return hyperVState{}, err
 	}
-	return judgeHyperV(facts, current), nil
+	return hyperVStateOf(facts, current), nil
 }
 
 // set stores the host's state, and sends wake if it changed.

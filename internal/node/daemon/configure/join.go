@@ -11,7 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// joining has the parts that only a join needs: changes that take effect with a restart of Windows, and the removal of what the host was before.
+// joining has the parts that only a join needs: changes that take effect with a restart of Windows, and the removal of earlier
+// configurations.
 type joining struct {
 	parts
 	windows    *windows
@@ -99,12 +100,12 @@ func Apply(ctx context.Context, h hostapi.Host, request wicdapi.JoinRequest, not
 	}
 	defer release()
 	result := wicdapi.JoinResult{BootID: facts.BootID}
-	if t, err = t.succeeding(h.Disk, facts); err != nil {
+	if t, err = t.withFormer(h.Disk, facts); err != nil {
 		return result, err
 	}
 	restarting := &windows{
 		work: w, facts: facts, hostname: request.Hostname, features: t.wanted.Features, registers: request.Register, mayReboot: request.MayReboot,
-		former: t.former, made: state.Restarts{Retried: request.Retried},
+		former: t.former, pastRestarts: state.Restarts{Retried: request.Retried},
 	}
 	err = w.run(ctx, newJoining(w, t, restarting).joinSteps())
 	result.Changed = wicdapi.Brief(w.changed)
@@ -118,7 +119,7 @@ func newJoining(w work, t target, restarting *windows) joining {
 	p := newParts(w, t)
 	return joining{
 		parts: p, windows: restarting,
-		original:    originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isOurs: t.former.Cluster != "", declared: t.wanted},
+		original:    originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isManaged: t.former.Cluster != "", declared: t.wanted},
 		hostNetwork: hostNetwork{work: w, facts: restarting.facts, nodeIP: t.request.NodeIP, wanted: t.wanted.Network, ports: t.wanted.ListenPorts(), firewall: t.wanted.Firewall},
 		membership:  membership{work: w, restarts: t.restarts, wanted: t.wanted, request: t.request, former: t.former},
 	}

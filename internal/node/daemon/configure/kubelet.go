@@ -19,9 +19,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// HeldKubelet returns the resources that the kubelet keeps when a host with record is gets next; nil when it takes the declared ones. The kubelet
-// keeps its former resources while the machine cannot provide the declared ones, and while running containers have processors or memory assigned:
-// until the next start of Windows, or a change of programs, for which the node is drained.
+// HeldKubelet returns the resources that the kubelet keeps when the declaration changes from current to next; nil if it uses those of next.
+// The kubelet keeps its former resources while the machine cannot provide the declared ones, and while running containers have processors
+// or memory assigned: until the next start of Windows, or a change of programs, for which the node is drained.
 func HeldKubelet(ctx context.Context, h hostapi.Host, current state.Record, next desired.Node) (*desired.HeldKubelet, error) {
 	effective, err := current.Wanted()
 	if err != nil || reflect.DeepEqual(effective.KubeletResources(), next.KubeletResources()) {
@@ -66,11 +66,11 @@ func isDrainedFor(current, next desired.Node) bool {
 	return d == v1alpha1.DisruptionDrain || d == v1alpha1.DisruptionReboot
 }
 
-// kubeletStateOf is a file with the resources that the kubelet's state files belong to (desired.KubeletResources.State).
+// kubeletStateOf is a file with the resources for which the kubelet's state files were written (desired.KubeletResources.State).
 const kubeletStateOf = desired.State + `\kubelet-resources.json`
 
-// kubeletState manages the files in which the kubelet stores the assignment of processors and memory. It does not start with those of other
-// resources.
+// kubeletState manages the files in which the kubelet stores the assignment of processors and memory. The kubelet does not start with those
+// of other resources.
 type kubeletState struct {
 	work
 	wanted string

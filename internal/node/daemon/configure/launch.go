@@ -28,7 +28,7 @@ type launch struct {
 	Bootstrap string `json:"bootstrap,omitempty"`
 }
 
-// launches determines which services must restart, and records what they read.
+// launches determines which services must restart, and records the files that they read.
 type launches struct {
 	disk     hostapi.Disk
 	restarts restarts
@@ -37,8 +37,8 @@ type launches struct {
 	mayRead []desired.File
 }
 
-// read returns what services would read if they started now, and marks those for restart that read something else when they started. outdated lists
-// the key files of certificate requests that were made with a former bootstrap token.
+// read returns what services would read if they started now, and marks services for restart that read something else at their last start.
+// outdated lists the key files of certificate requests that were made with a former bootstrap token.
 func (l launches) read(all []desired.Service) (now map[string]launch, outdated []string, err error) {
 	before := map[string]launch{}
 	if _, err := state.ReadJSON(l.disk, launchesFile, &before); err != nil { // if its content is invalid, all services restart
@@ -109,7 +109,7 @@ func (l launches) drop(outdated []string) error {
 	return nil
 }
 
-// prepare writes launchesFile as far as possible before services are stopped: on a full disk it fails while they still run.
+// prepare does the part of writing launchesFile that needs disk space, so that a full disk causes a failure before services are stopped.
 func (l launches) prepare(all map[string]launch) (commit func() error, err error) {
 	b, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {

@@ -17,35 +17,35 @@ type leaving struct {
 	cluster string
 	// program is the file of the running program; empty when unknown.
 	program string
-	// isOurs is true when the host has joined or has the operator's services: then the data of containerd and the kubelet belong to the operator,
-	// too.
-	isOurs bool
-	former former
+	// isManaged is true when the host has joined or has the operator's services: then the data of containerd and the kubelet belong to the
+	// operator, too.
+	isManaged bool
+	former    former
 }
 
-// leaveSteps returns the steps that restore a host to its state before the join, in order: first whatever would repair what is removed, then
-// whatever uses it. Each may be interrupted at any point and is repeated by the next leave.
+// leaveSteps returns the steps that restore a host to its state before the join, in order. Services that would repair what is removed come
+// first, then the users of what is removed. Each may be interrupted at any point and is repeated by the next leave.
 func (l *leaving) leaveSteps() []step {
-	ours, run, disk := leavingServices{l}, leavingContainers{l}, leavingFiles{l}
+	services, containers, files := leavingServices{l}, leavingContainers{l}, leavingFiles{l}
 	return []step{
 		{"marking the host as leaving", l.mark},
-		{"removing services", ours.remove},
-		{"stopping containers", run.end},
-		{"removing networks of pods", run.removeNetworks},
+		{"removing services", services.remove},
+		{"stopping containers", containers.end},
+		{"removing networks of pods", containers.removeNetworks},
 		{"removing networks", l.removeNetworks},
 		{"restoring values of the Host Network Service", hnsState{work: l.work}.restore},
 		{"untrusting certificates", certificates{work: l.work}.untrust},
 		{"clearing the environment", l.clearEnvironment},
-		{"removing images", run.removeLayers},
+		{"removing images", containers.removeLayers},
 		{"removing exclusions of Microsoft Defender", exclusions{work: l.work}.remove},
-		{"removing files", disk.remove},
+		{"removing files", files.remove},
 		{"closing the firewall", l.closeFirewall},
 		{"completing", l.end},
 	}
 }
 
-// Leave removes everything of the operator's from the host, except for journal and logs. It leaves a host alone that belongs to another cluster, or
-// that has nothing of the operator's. program is the file of the running program; it stays.
+// Leave removes everything of the operator's from the host, except for journal and logs. It changes nothing on a host that belongs to
+// another cluster, or that has nothing of the operator's. program is the file of the running program; it stays.
 func Leave(ctx context.Context, s *wicdapi.Session, h hostapi.Host, program string) (wicdapi.LeaveResult, error) {
 	var request wicdapi.LeaveRequest
 	if err := s.Request(&request); err != nil {
@@ -86,12 +86,12 @@ func (l *leaving) look(ctx context.Context) (found bool, err error) {
 		return false, &wicdapi.Error{Code: wicdapi.CodeOtherCluster, Message: fmt.Sprintf(
 			"the host is node %s of cluster %s, but the request is from cluster %s; only its own cluster can remove it", r.Node, r.Cluster, l.cluster)}
 	}
-	ours, err := ourServices(ctx, l.Services)
+	managed, err := operatorServices(ctx, l.Services)
 	if err != nil {
 		return false, err
 	}
-	l.isOurs = r.Cluster != "" || len(ours) > 0
-	if l.isOurs {
+	l.isManaged = r.Cluster != "" || len(managed) > 0
+	if l.isManaged {
 		return true, nil
 	}
 	names, err := l.Disk.List(desired.State)
@@ -101,11 +101,11 @@ func (l *leaving) look(ctx context.Context) (found bool, err error) {
 	return slices.ContainsFunc(names, func(name string) bool { return !state.IsJournal(desired.State + `\` + name) }), nil
 }
 
-// mark records that the host leaves: from then on WICD's service repairs nothing, and no updater joins the host again. A host without a record gets
-// one, so that the leave after an interrupted one knows which cluster the rest belongs to.
+// mark records that the host is leaving, so that WICD's service repairs nothing and no updater joins the host again. A host without a
+// record gets one, so that the leave after an interrupted one knows the cluster.
 func (l *leaving) mark(ctx context.Context) error {
 	found, err := l.look(ctx) // again: a join may have run since
-	if err != nil || !found || !l.isOurs {
+	if err != nil || !found || !l.isManaged {
 		return err
 	}
 	r, err := state.ReadLast(l.Disk)

@@ -16,7 +16,7 @@ type leavingContainers struct{ *leaving }
 
 // end ends the containers that containerd left running, then every program below C:\k: shims outlive containerd, and keep their files open.
 func (c leavingContainers) end(ctx context.Context) error {
-	if !c.isOurs {
+	if !c.isManaged {
 		return nil
 	}
 	names, err := c.Containers.List(ctx)
@@ -52,7 +52,7 @@ func (c leavingContainers) removeNetworks(ctx context.Context) error {
 		}
 		b, err := c.Disk.Read(desired.CNIResults + `\` + name)
 		if err != nil || json.Unmarshal(b, &result) != nil || result.Namespace == "" {
-			continue // it names no network
+			continue // no network to remove
 		}
 		removed, err := c.Containers.RemoveNamespace(ctx, result.Namespace)
 		if err != nil {
@@ -67,7 +67,7 @@ func (c leavingContainers) removeNetworks(ctx context.Context) error {
 
 // removeLayers removes the layers of images and containers. Those that cannot be removed are handled again with the files.
 func (c leavingContainers) removeLayers(ctx context.Context) error {
-	if !c.isOurs {
+	if !c.isManaged {
 		return nil
 	}
 	names, err := c.Disk.List(snapshots)

@@ -65,7 +65,7 @@ const maxRemains = 20
 // targets returns the folders and files to remove as a whole. The records are removed at the end of the leave, and the held locks after it.
 func (f leavingFiles) targets() ([]string, error) {
 	var targets []string
-	if f.isOurs {
+	if f.isManaged {
 		targets = append(targets, desired.ContainerdRoot, desired.ContainerdState, desired.KubeletData, desired.CNIData, desired.Collections)
 		for _, file := range f.former.wanted.Files {
 			info, err := f.Disk.Stat(file.Path)
@@ -89,9 +89,9 @@ func (f leavingFiles) targets() ([]string, error) {
 	return targets, nil
 }
 
-// emptied returns folders outside C:\k that are created along with their contents, and that are removed when empty: the kubelet's default plugin
-// folders, and the parents of the operator's folders.
-func emptied() []string {
+// removedWhenEmpty returns folders outside C:\k that are created along with their contents, and that are removed when empty: the kubelet's
+// default plugin folders, and the parents of the operator's folders.
+func removedWhenEmpty() []string {
 	return []string{
 		desired.ContainerdData,
 		`C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec`, `C:\usr\libexec\kubernetes\kubelet-plugins\volume`,
@@ -101,7 +101,7 @@ func emptied() []string {
 
 // removeEmpty removes empty folders that were created for the node. Those of logs stay.
 func (f leavingFiles) removeEmpty() {
-	all := emptied()
+	all := removedWhenEmpty()
 	for _, folder := range append(slices.Clone(f.former.wanted.Directories), desired.KubeletData, desired.CNIData) {
 		for ; strings.Count(folder, `\`) > 1; folder = hostapi.Parent(folder) { // C:\var stays
 			if !strings.HasPrefix(folder+`\`, desired.Root+`\`) && !strings.HasPrefix(folder+`\`, desired.Logs+`\`) {
@@ -125,7 +125,7 @@ func (f leavingFiles) removeEmpty() {
 // Until a user's first login has created a profile, OpenSSH uses the Windows folder as the user's home, so programs may be there, too.
 func (f leavingFiles) removePrograms() error {
 	own := f.program[strings.LastIndexByte(f.program, '\\')+1:]
-	if f.program == "" || !broughtName.MatchString(own) {
+	if f.program == "" || !transferredName.MatchString(own) {
 		return nil
 	}
 	beside := hostapi.Parent(f.program)
@@ -141,8 +141,8 @@ func (f leavingFiles) removePrograms() error {
 // windowsFolder is the Windows folder. Hosts with another one cannot join.
 const windowsFolder = `C:\Windows`
 
-// broughtName matches the names of programs that the operator transfers, and of what remains of incomplete transfers.
-var broughtName = regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
+// transferredName matches the names of programs that the operator transfers, and of what remains of incomplete transfers.
+var transferredName = regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
 
 func (f leavingFiles) removeProgramsIn(folder string) error {
 	names, err := f.Disk.List(folder)
@@ -156,7 +156,7 @@ func (f leavingFiles) removeProgramsIn(folder string) error {
 			if err := f.Disk.RemoveAll(path); err != nil {
 				f.remains.note("%s: %v", path, err)
 			}
-		case !broughtName.MatchString(name):
+		case !transferredName.MatchString(name):
 		case strings.EqualFold(path, f.program):
 			f.remains.note("%s: the running program cannot delete itself; delete it, or leave it for the next join", path)
 		default:

@@ -24,7 +24,7 @@ func (s leavingServices) remove(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	rest, err := ourServices(ctx, s.Services)
+	rest, err := operatorServices(ctx, s.Services)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (s leavingServices) remove(ctx context.Context) error {
 		s.recordChange("service %s removed", name)
 		rest = slices.Delete(rest, next, next+1)
 	}
-	return s.awaitNone(ctx)
+	return s.waitForDeletion(ctx)
 }
 
 func isNeeded(s hostapi.Service, others []hostapi.Service) bool {
@@ -53,12 +53,12 @@ func isDaemon(s hostapi.Service) bool {
 	return s.Name == api.WICDUpdateService || s.Name == api.WICDService
 }
 
-// deletionPatience is how long a leave waits for deleted services to disappear: they remain as long as a program has a handle open.
-const deletionPatience = 10 * time.Second
+// deletionTimeout is how long a leave waits for deleted services to disappear: they remain as long as a program has a handle open.
+const deletionTimeout = 10 * time.Second
 
-func (s leavingServices) awaitNone(ctx context.Context) error {
-	for end := time.Now().Add(deletionPatience); ; {
-		rest, err := ourServices(ctx, s.Services)
+func (s leavingServices) waitForDeletion(ctx context.Context) error {
+	for end := time.Now().Add(deletionTimeout); ; {
+		rest, err := operatorServices(ctx, s.Services)
 		if err != nil || len(rest) == 0 {
 			return err
 		}
@@ -74,8 +74,8 @@ func (s leavingServices) awaitNone(ctx context.Context) error {
 	}
 }
 
-// ourServices returns the services that are marked as the operator's.
-func ourServices(ctx context.Context, all hostapi.Services) ([]hostapi.Service, error) {
+// operatorServices returns the services that are marked as the operator's.
+func operatorServices(ctx context.Context, all hostapi.Services) ([]hostapi.Service, error) {
 	found, err := all.List(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)

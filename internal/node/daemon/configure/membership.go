@@ -61,8 +61,8 @@ func (m membership) leaveFormer(ctx context.Context) error {
 }
 
 func (m membership) checkKubeconfig() error {
-	right, err := credentials.KubeconfigNames(m.Disk, m.request.Bootstrap)
-	if err != nil || right {
+	matches, err := credentials.KubeconfigNames(m.Disk, m.request.Bootstrap)
+	if err != nil || matches {
 		return err
 	}
 	if err := m.Disk.Remove(desired.KubeletKubeconfig); err != nil {
@@ -73,14 +73,15 @@ func (m membership) checkKubeconfig() error {
 	return nil
 }
 
-// forgetNetworks removes the data of network plugins from a former cluster, of which there may be no record: pods would get no addresses, because
-// those count as taken (OCPBUGS-65625). While a container runs, its address may be among them, and the data stay.
+// forgetNetworks removes the data of network plugins from a former cluster, even without a record of that cluster: pods would get no
+// addresses, because the data mark them as in use (OCPBUGS-65625). While a container runs, the data are kept, because its address may be
+// among them.
 func (m membership) forgetNetworks(ctx context.Context) error {
 	if m.former.Cluster == m.request.Cluster || !m.Disk.Exists(desired.CNIData) {
 		return nil
 	}
-	run, err := m.Containers.List(ctx)
-	if err != nil || len(run) > 0 {
+	running, err := m.Containers.List(ctx)
+	if err != nil || len(running) > 0 {
 		return err
 	}
 	if failures := m.Disk.RemoveTree(ctx, desired.CNIData); len(failures) > 0 {

@@ -20,7 +20,7 @@ type target struct {
 	restarts restarts
 }
 
-// newTarget rejects requests that could not make a node, or whose paths could leave their folders.
+// newTarget resolves a request. It rejects requests that cannot result in a node, or whose paths could leave their folders.
 func newTarget(request wicdapi.JoinRequest) (target, error) {
 	wanted, err := state.Record{JoinRequest: request}.Wanted()
 	if err != nil {
@@ -33,9 +33,9 @@ func newTarget(request wicdapi.JoinRequest) (target, error) {
 	return target{request: request, wanted: wanted, restarts: restarts{}}, nil
 }
 
-// succeeding returns the target with the former state of the host taken into account: the host keeps its sandbox image until it has the next one,
-// and its kubelet's resources while it cannot have the next ones.
-func (t target) succeeding(d hostapi.Disk, facts wicdapi.HostFacts) (target, error) {
+// withFormer returns the target with the former state of the host taken into account: the host keeps its sandbox image until it has the
+// next one, and its kubelet's resources while it cannot have the next ones.
+func (t target) withFormer(d hostapi.Disk, facts wicdapi.HostFacts) (target, error) {
 	last, err := readFormer(d)
 	if err != nil {
 		return target{}, err
@@ -56,7 +56,7 @@ func (t target) succeeding(d hostapi.Disk, facts wicdapi.HostFacts) (target, err
 	return t, nil
 }
 
-// checkRequest rejects requests that could not make a node, or that contain what no node may have.
+// checkRequest rejects requests that cannot result in a node, or that exceed the bounds of nodes.
 func checkRequest(r wicdapi.JoinRequest, wanted desired.Node) error {
 	invalid := func(format string, args ...any) error {
 		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}

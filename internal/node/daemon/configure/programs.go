@@ -108,7 +108,7 @@ func (p programs) sortVersions(ctx context.Context) (kept, surplus []string, err
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing services: %w", err)
 	}
-	made := map[string]time.Time{}
+	created := map[string]time.Time{}
 	for _, folder := range names {
 		path := strings.ToLower(desired.Versions + `\` + folder + `\`)
 		inUse := slices.ContainsFunc(running, func(s hostapi.Service) bool { return strings.Contains(strings.ToLower(s.Command), path) })
@@ -118,10 +118,10 @@ func (p programs) sortVersions(ctx context.Context) (kept, surplus []string, err
 		}
 		surplus = append(surplus, folder)
 		if info, err := p.Disk.Stat(desired.Versions + `\` + folder + `\` + versionList); err == nil {
-			made[folder] = info.ModTime()
+			created[folder] = info.ModTime()
 		}
 	}
-	slices.SortFunc(surplus, func(a, b string) int { return made[b].Compare(made[a]) })
+	slices.SortFunc(surplus, func(a, b string) int { return created[b].Compare(created[a]) })
 	for len(kept) < keptVersions && len(surplus) > 0 {
 		kept, surplus = append(kept, surplus[0]), surplus[1:]
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// pullSteps returns the steps that bring a node to the cluster's current settings, in order: the steps of a join that concern what is the same for
-// all nodes. They continue an interrupted join, and conversely.
+// pullSteps returns the steps that bring a node to the cluster's current settings, in order: the steps of a join that apply settings common
+// to all nodes. A pull continues an interrupted join, and a join an interrupted pull.
 func pullSteps(p parts) []step {
 	return []step{
 		{"creating folders", p.folders.make},
@@ -27,8 +27,8 @@ func pullSteps(p parts) []step {
 	}
 }
 
-// Pull brings the host to the cluster's current settings. It rejects requests that could not make a node, as a join does. The caller holds the command
-// lock.
+// Pull brings the host to the cluster's current settings. Like a join, it rejects requests that cannot result in a node. The caller holds
+// the command lock.
 func Pull(ctx context.Context, h hostapi.Host, request wicdapi.JoinRequest) error {
 	t, err := newTarget(request)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// keptCertificates is how many certificates of each kind stay: the current one and the previous one. A file that is younger than replacedFor may be
-// one that its owner is about to use.
+// keptCertificates is how many certificates of each kind are kept: the current one and the previous one. A file that is younger than
+// replacedFor may be one that its owner is about to use.
 const (
 	keptCertificates = 2
 	replacedFor      = time.Hour

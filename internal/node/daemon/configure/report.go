@@ -34,8 +34,8 @@ func (r *report) recordChange(format string, args ...any) {
 	r.notify(wicdapi.Step{Name: r.step + ": " + change})
 }
 
-// recordNone records in the journal why nothing was changed.
-func (r *report) recordNone(format string, args ...any) {
+// recordSkip records in the journal why nothing was changed.
+func (r *report) recordSkip(format string, args ...any) {
 	state.Note(r.disk, wicdapi.JournalEntry{Time: r.began.UTC(), Step: r.step, Change: "none: " + fmt.Sprintf(format, args...)})
 }
 
@@ -59,19 +59,19 @@ func newWork(h hostapi.Host, notify func(wicdapi.Step)) work {
 	return work{Host: h, report: &report{disk: h.Disk, notify: notify}}
 }
 
-// readOurs reads a file in which WICD recorded what it changed on the host. An unreadable one counts as empty: what is there could belong to others, and
-// stays.
-func readOurs[T any](w work, name, stays string) (ours T, err error) {
+// readRecorded reads a file in which WICD recorded what it changed on the host. An unreadable one counts as empty: the recorded objects
+// could belong to others, and stay.
+func readRecorded[T any](w work, name, stays string) (recorded T, err error) {
 	b, err := w.Disk.Read(name)
 	if err != nil {
-		return ours, state.IgnoreAbsent(err)
+		return recorded, state.IgnoreAbsent(err)
 	}
-	if err := json.Unmarshal(b, &ours); err != nil {
+	if err := json.Unmarshal(b, &recorded); err != nil {
 		w.recordChange("%s was unreadable and has been reset: %s", name, stays)
-		var none T
-		return none, nil
+		var empty T
+		return empty, nil
 	}
-	return ours, nil
+	return recorded, nil
 }
 
 // step is one step. It changes only what is not as wanted.

@@ -18,15 +18,15 @@ type KeyRetirer struct{ state.Session }
 // annotation proves that the operator has logged in with a remaining key, and if that key is still present.
 func (k KeyRetirer) Retire(node *corev1.Node) error {
 	proven := node.Annotations[api.AnnotationPubKeyHash]
-	stays := keysIn(strings.Join(k.Wanted.AuthorizedKeys, "\n"))
-	if !slices.ContainsFunc(stays, func(key string) bool { return keyHash(key) == proven }) {
+	kept := keysIn(strings.Join(k.Wanted.AuthorizedKeys, "\n"))
+	if !slices.ContainsFunc(kept, func(key string) bool { return keyHash(key) == proven }) {
 		return nil
 	}
-	leaves, err := k.leavingKeys(stays)
-	if err != nil || len(leaves) == 0 {
+	obsolete, err := k.obsoleteKeys(kept)
+	if err != nil || len(obsolete) == 0 {
 		return err
 	}
-	err = k.IfIdle(func() error { return k.retire(leaves, proven) })
+	err = k.IfIdle(func() error { return k.retire(obsolete, proven) })
 	if errors.Is(err, state.ErrBusy) {
 		return nil // the next event of the Node tries again
 	}
@@ -34,47 +34,47 @@ func (k KeyRetirer) Retire(node *corev1.Node) error {
 }
 
 // retire removes keys from the file and from the list of added ones.
-func (k KeyRetirer) retire(leaves []string, proven string) error {
-	if err := k.dropKeys(leaves, proven); err != nil {
+func (k KeyRetirer) retire(obsolete []string, proven string) error {
+	if err := k.removeKeys(obsolete, proven); err != nil {
 		return err
 	}
 	added, err := addedKeys(k.Host.Disk)
 	if err != nil {
 		return err
 	}
-	kept := slices.DeleteFunc(slices.Clone(added), func(key string) bool { return slices.Contains(leaves, key) })
+	kept := slices.DeleteFunc(slices.Clone(added), func(key string) bool { return slices.Contains(obsolete, key) })
 	if len(kept) == len(added) {
 		return nil
 	}
 	return noteAdded(k.Host.Disk, kept)
 }
 
-// leavingKeys returns the added and retired keys, without those that stay.
-func (k KeyRetirer) leavingKeys(stays []string) ([]string, error) {
-	leaves, err := addedKeys(k.Host.Disk)
-	leaves = append(leaves, keysIn(strings.Join(k.Wanted.RetiredKeys, "\n"))...)
-	return slices.DeleteFunc(leaves, func(key string) bool { return slices.Contains(stays, key) }), err
+// obsoleteKeys returns the added and retired keys, without those that stay.
+func (k KeyRetirer) obsoleteKeys(kept []string) ([]string, error) {
+	obsolete, err := addedKeys(k.Host.Disk)
+	obsolete = append(obsolete, keysIn(strings.Join(k.Wanted.RetiredKeys, "\n"))...)
+	return slices.DeleteFunc(obsolete, func(key string) bool { return slices.Contains(kept, key) }), err
 }
 
-// dropKeys removes the lines of keys, unless the proven key is missing.
-func (k KeyRetirer) dropKeys(leaves []string, proven string) error {
+// removeKeys removes the lines of keys, unless the proven key is missing.
+func (k KeyRetirer) removeKeys(obsolete []string, proven string) error {
 	content, err := readKeys(k.Host.Disk)
 	if err != nil {
 		return err
 	}
 	var kept strings.Builder
 	var dropped []string
-	works := false
+	isProvenPresent := false
 	for line := range strings.Lines(content) {
 		key := keyIn(line)
-		works = works || key != "" && keyHash(key) == proven
-		if key != "" && slices.Contains(leaves, key) {
+		isProvenPresent = isProvenPresent || key != "" && keyHash(key) == proven
+		if key != "" && slices.Contains(obsolete, key) {
 			dropped = append(dropped, key)
 			continue
 		}
 		kept.WriteString(line)
 	}
-	if len(dropped) == 0 || !works {
+	if len(dropped) == 0 || !isProvenPresent {
 		return nil
 	}
 	if err := writeKeys(k.Host, kept.String()); err != nil {

@@ -31,9 +31,9 @@ type originalOperator struct {
 	work
 	certificates certificates
 	exclusions   exclusions
-	// isOurs is true on a host with a record, declared is the host's wanted state.
-	isOurs   bool
-	declared desired.Node
+	// isManaged is true on a host with a record, declared is the host's wanted state.
+	isManaged bool
+	declared  desired.Node
 }
 
 // takeOver stops the original operator's daemon before anything else changes: it would restore its services, variables and certificates, whose
@@ -62,7 +62,7 @@ func (o originalOperator) takeOver(ctx context.Context) error {
 // services returns the names of the original operator's services. They have the same mark as the operator's, which run from version folders. A host
 // with a record has none, unless a takeover was interrupted.
 func (o originalOperator) services(ctx context.Context) (names []string, err error) {
-	if o.isOurs && !o.Disk.Exists(originalFile) {
+	if o.isManaged && !o.Disk.Exists(originalFile) {
 		return nil, nil
 	}
 	found, err := o.Services.List(ctx, nil)
@@ -98,7 +98,7 @@ func (o originalOperator) adoptCertificates() error {
 	return o.certificates.adopt(hashes)
 }
 
-// original is a file of the original operator, and why it is no longer needed.
+// original is a file of the original operator, with the reason for its removal.
 type original struct{ path, reason string }
 
 // originalFiles returns the files that the original operator leaves on a host and that are no longer used, unless one is declared under the same
@@ -157,11 +157,11 @@ func (o originalOperator) removeFiles(context.Context) error {
 // surplus returns the original operator's files that are not declared: those with known names, and also keys of its network and registry mirrors.
 func (o originalOperator) surplus() ([]original, error) {
 	all := originalFiles()
-	keys, err := o.Disk.List(desired.CNIFolder)
+	names, err := o.Disk.List(desired.CNIFolder)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range keys {
+	for _, name := range names {
 		if strings.HasPrefix(name, "ovnkube-client-") && strings.HasSuffix(name, ".pem") {
 			all = append(all, original{desired.CNIFolder + `\` + name, "its service is removed"})
 		}

@@ -16,11 +16,11 @@ const (
 	setupWithin     = 30 * time.Minute
 )
 
-// joinContinues is the text for what follows when Windows has finished.
+// joinContinues describes what follows when Windows has finished.
 const joinContinues = "the join continues"
 
-// AwaitWindows returns an error while Windows completes its setup, features or updates, because a restart then would damage it. then is what
-// follows.
+// AwaitWindows returns an error while Windows completes its setup, features or updates, because a restart then would damage it. then
+// describes what follows.
 func AwaitWindows(u hostapi.Unfinished, then string) error {
 	if len(u.Setup) > 0 && u.Up < setupWithin {
 		return unready(wicdapi.CodeWaitingForSetup, u.Up, then, "Windows is completing its setup (%s)", strings.Join(u.Setup, ", "))
@@ -31,7 +31,7 @@ func AwaitWindows(u hostapi.Unfinished, then string) error {
 	return nil
 }
 
-// unready returns an error with what Windows is busy with, and since when.
+// unready returns an error that describes what Windows is busy with, and since when.
 func unready(code wicdapi.Code, up time.Duration, then, format string, args ...any) error {
 	within := servicingWithin
 	if code == wicdapi.CodeWaitingForSetup {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// mostRestarts is how often a join restarts a host, unless the user requests a retry.
-	mostRestarts = 2
+	// maxRestarts is how often a join restarts a host, unless the user requests a retry.
+	maxRestarts = 2
 	// featureWithin and enabledWithin are how long Windows may take to report the state of a feature, and to enable it.
 	featureWithin = 3 * time.Minute
 	enabledWithin = 10 * time.Minute
@@ -36,8 +36,8 @@ type windows struct {
 	// features are the wanted features, former is the host's previous state.
 	features []string
 	former   former
-	// made are the restarts that this join has made.
-	made state.Restarts
+	// pastRestarts are the restarts that this join has made.
+	pastRestarts state.Restarts
 	// unfinished is what Windows has not completed yet.
 	unfinished hostapi.Unfinished
 	// rebooting are the causes for which the host restarts now.
@@ -64,7 +64,7 @@ func (w *windows) why() string {
 
 // await ends the join while Windows completes its setup, features or updates, because a restart then would damage it.
 func (w *windows) await(ctx context.Context) (err error) {
-	if w.features, err = w.lacking(ctx); err != nil {
+	if w.features, err = w.missingFeatures(ctx); err != nil {
 		return err
 	}
 	changes := len(w.features) > 0 || w.isRenamed()
@@ -81,20 +81,20 @@ func (w *windows) await(ctx context.Context) (err error) {
 	return AwaitWindows(awaited, joinContinues)
 }
 
-// lacking returns the features that the host is not known to have. Only they need DISM, which is slow, and which does not work on every host that
-// is a good node.
-func (w *windows) lacking(ctx context.Context) (names []string, err error) {
-	if w.made, err = state.ReadRestarts(w.Disk, w.made.Retried); err != nil {
+// missingFeatures returns the features that may be missing on the host. Only they need DISM, which is slow, and which does not work on
+// every host that works as a node.
+func (w *windows) missingFeatures(ctx context.Context) (names []string, err error) {
+	if w.pastRestarts, err = state.ReadRestarts(w.Disk, w.pastRestarts.Retried); err != nil {
 		return nil, err
 	}
 	for _, name := range w.features {
-		ok := w.former.Complete && slices.Contains(w.former.Desired.Features, name)
-		if name == desired.ContainersFeature && !ok && !w.made.IsUnderWay(w.facts.BootID) {
-			if ok, err = w.hasContainers(ctx); err != nil {
+		isEnabled := w.former.Complete && slices.Contains(w.former.Desired.Features, name)
+		if name == desired.ContainersFeature && !isEnabled && !w.pastRestarts.IsUnderWay(w.facts.BootID) {
+			if isEnabled, err = w.hasContainers(ctx); err != nil {
 				return nil, err
 			}
 		}
-		if ok || name == desired.HyperVFeature && !w.mayReboot { // WICD handles it once the host is a node
+		if isEnabled || name == desired.HyperVFeature && !w.mayReboot { // WICD handles it once the host is a node
 			continue
 		}
 		names = append(names, name)
@@ -112,11 +112,11 @@ func (w *windows) hasContainers(ctx context.Context) (bool, error) {
 	}
 	found := 0
 	for _, s := range list {
-		is := func(name string) bool { return strings.EqualFold(name, s.Name) }
-		if slices.ContainsFunc(others, is) {
+		hasName := func(name string) bool { return strings.EqualFold(name, s.Name) }
+		if slices.ContainsFunc(others, hasName) {
 			return false, nil
 		}
-		if slices.ContainsFunc(services, is) {
+		if slices.ContainsFunc(services, hasName) {
 			found++
 		}
 	}
@@ -132,7 +132,7 @@ func (w *windows) isRenamed() bool {
 	if !strings.EqualFold(w.hostname, w.facts.Hostname) {
 		return true
 	}
-	return w.registers && w.mayReboot && w.made.Since(hostnameCause(w.hostname), w.facts.BootID) == nil
+	return w.registers && w.mayReboot && w.pastRestarts.Since(hostnameCause(w.hostname), w.facts.BootID) == nil
 }
 
 // rename sets the requested computer name. The name is requested only once, so that a later rename by an administrator is not reverted.
@@ -151,8 +151,8 @@ func (w *windows) rename(ctx context.Context) error {
 		return &wicdapi.Error{Code: wicdapi.CodeRebootNeeded, Message: reason + "; a join does not restart a host that has a Node: rename and restart the host"}
 	}
 	key := hostnameCause(w.hostname)
-	if before := w.made.Since(key, w.facts.BootID); before != nil {
-		return didNotHelp(before, fmt.Sprintf("the host's name is %s again instead of %s: something sets it at each start, such as guest customization, "+
+	if previous := w.pastRestarts.Since(key, w.facts.BootID); previous != nil {
+		return ineffectiveRestart(previous, fmt.Sprintf("the host's name is %s again instead of %s: something sets it at each start, such as guest customization, "+
 			"a cloud agent, or a group policy; configure the name there", w.facts.Hostname, w.hostname))
 	}
 	if err := w.NextStart.Rename(ctx, w.hostname); err != nil {
@@ -162,10 +162,10 @@ func (w *windows) rename(ctx context.Context) error {
 	return nil
 }
 
-// didNotHelp returns the error for a cause that persists after the restart that was made for it.
-func didNotHelp(made *state.Restart, what string) error {
+// ineffectiveRestart returns the error for a cause that persists after a restart.
+func ineffectiveRestart(restart *state.Restart, problem string) error {
 	return &wicdapi.Error{Code: wicdapi.CodeRebootDidNotHelp, Message: fmt.Sprintf(
-		"the restart at %s did not help, and the host is not restarted again for the same cause unless you run kubectl windows retry: %s", made.At.Format(time.RFC3339), what)}
+		"the restart at %s did not help, and the host is not restarted again for the same cause unless you run kubectl windows retry: %s", restart.At.Format(time.RFC3339), problem)}
 }
 
 // restart restarts Windows once for everything that needs it. The join is repeated after it. The causes are written to disk before the restart; if
@@ -183,14 +183,14 @@ func (w *windows) restart(ctx context.Context) error {
 	}
 	next := state.Restart{Boot: w.facts.BootID, At: time.Now().UTC().Truncate(time.Second)}
 	for _, c := range w.rebooting {
-		if before := w.made.Since(c.key, w.facts.BootID); before != nil {
-			return didNotHelp(before, c.why)
+		if previous := w.pastRestarts.Since(c.key, w.facts.BootID); previous != nil {
+			return ineffectiveRestart(previous, c.why)
 		}
 		next.Causes = append(next.Causes, c.key)
 	}
-	made := w.made.With(next)
-	if len(made.Made) > mostRestarts {
-		return didNotHelp(&w.made.Made[len(w.made.Made)-1], reason)
+	made := w.pastRestarts.With(next)
+	if len(made.Made) > maxRestarts {
+		return ineffectiveRestart(&w.pastRestarts.Made[len(w.pastRestarts.Made)-1], reason)
 	}
 	if err := made.Write(w.Disk); err != nil {
 		return fmt.Errorf("recording the restart before it begins: %w", err)
@@ -202,11 +202,11 @@ func (w *windows) restart(ctx context.Context) error {
 	return errRebooting
 }
 
-// forgetRestarts removes the restarts after a join: the next join has its own causes.
+// forgetRestarts removes the recorded restarts after a join, because the next join has its own causes.
 func (w *windows) forgetRestarts(context.Context) error { return state.ForgetRestarts(w.Disk) }
 
-// explained adds the errors in DISM's log and a remedy to an error about a feature.
-func (w *windows) explained(err error) error {
+// withRemedy adds the errors in DISM's log and a remedy to an error about a feature.
+func (w *windows) withRemedy(err error) error {
 	if errors.Is(err, errDISMSilent) {
 		return &wicdapi.Error{Code: wicdapi.CodeDISMSilent, Message: fmt.Sprintf(
 			"%v: Windows Update may be using the component store, or DISM hangs; the join is retried; if this continues, see %s, and restart the host", err, dismLog)}
