@@ -121,7 +121,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.follower = nodesettings.NewFollower(s, verifier)
 	sandbox := sandboximage.New(s, wake, p.follower)
 	p.network = podnetwork.New(s, wake, services, metrics, sandbox)
-	users, cni := podnetwork.NewUsersNetwork(s, wake, services), podnetwork.CNI{Session: s, Sandbox: sandbox}
+	users, cni := podnetwork.NewUserNetwork(s, wake, services), podnetwork.CNI{Session: s, Sandbox: sandbox}
 	p.updates = update.NewRequester(s, verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
 	mirrors := registry.Part{Session: s, Server: pulls, Metrics: metrics, Wake: wake}
 	exclusions, hyperV, kubelet := configure.NewExclusions(s, wake, metrics), configure.NewHyperV(s, wake, reboot), configure.NewKubelet(s, p.follower)

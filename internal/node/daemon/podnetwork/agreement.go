@@ -14,42 +14,42 @@ import (
 )
 
 const (
-	// closelyEvery is the pause between two close looks: each reads every object individually. While the two generations disagree, it is
-	// networkSeldom.
-	closelyEvery = 10 * time.Second
-	// closeAnswers is the timeout of a close look.
-	closeAnswers = time.Minute
-	// disagreesAfter is how many consecutive close looks must find that the two generations of the API disagree before the Node reports it: other
-	// programs create and remove objects during a read.
+	// objectReadInterval is the pause between two object reads, which read every object individually. While the two generations disagree,
+	// it is networkSeldom.
+	objectReadInterval = 10 * time.Second
+	// objectReadTimeout is the timeout of an object read.
+	objectReadTimeout = time.Minute
+	// disagreesAfter is how many consecutive object reads must find that the two generations of the API disagree before the Node reports
+	// it: other programs create and remove objects during a read.
 	disagreesAfter = 2
-	// confirmedFor is how long a close look is valid for a restart of kube-proxy, which meanwhile waits for the API server.
+	// confirmedFor is how long an object read is valid for a restart of kube-proxy, which meanwhile waits for the API server.
 	confirmedFor = 30 * time.Second
 )
 
-// closeView is what the second generation of the API has, and what the first had afterwards.
-type closeView struct {
+// objectView is an object read: the state that the second generation of the API returns, and the lists of the first generation afterwards.
+type objectView struct {
 	second, after hns.State
 	err           error
 }
 
-// agreement remembers whether the two generations of Windows' API agreed. What only one of them lacks may not be lost.
+// agreement records whether the two generations of Windows' API agree. An object that only one of them lacks may not be lost.
 type agreement struct {
-	// refuted is the number of consecutive close looks in which they did not, differences is what the last one found.
-	refuted     int
-	differences []string
+	// disagreements is the number of consecutive object reads in which they disagreed, differences is what the last one found.
+	disagreements int
+	differences   []string
 	// at is when they were last compared, confirmed are the losses reported then.
 	at        time.Time
 	confirmed string
 }
 
-// see handles a close look.
-func (a *agreement) see(j *judgement, network string) {
-	if j.close == nil || j.close.err != nil {
+// observe records the result of an object read.
+func (a *agreement) observe(j *evaluation, network string) {
+	if j.objects == nil || j.objects.err != nil {
 		return
 	}
-	a.at, a.differences = j.now, unlisted(j.state, j.close.after, j.close.second, network)
-	if a.refuted++; len(a.differences) == 0 {
-		a.refuted = 0
+	a.at, a.differences = j.now, unlisted(j.state, j.objects.after, j.objects.second, network)
+	if a.disagreements++; len(a.differences) == 0 {
+		a.disagreements = 0
 	}
 }
 
@@ -89,32 +89,32 @@ func vipsOf(b hns.LoadBalancer) []netip.Addr {
 	return b.VIPs
 }
 
-// agrees reports whether to repair what one generation of the API lacks: the service has answered for a while, and the other generation lacks it
-// too. Without a close look, it requests one; endpoints are then read by ID.
-func (j *judgement) agrees(endpoints ...string) bool {
+// agrees reports whether to repair what one generation of the API lacks: the service has responded for a while, and the other generation
+// lacks it too. Without an object read, it requests one; endpoints are then read by ID.
+func (j *evaluation) agrees(endpoints ...string) bool {
 	if !j.isSteady {
 		j.plan.soon()
 		return false
 	}
-	if j.close == nil {
-		j.plan.ask.closely, j.plan.ask.endpoints = true, append(j.plan.ask.endpoints, endpoints...)
+	if j.objects == nil {
+		j.plan.query.readObjects, j.plan.query.endpoints = true, append(j.plan.query.endpoints, endpoints...)
 		j.plan.soon()
 		return false
 	}
-	return j.close.err == nil && j.agreement.refuted == 0
+	return j.objects.err == nil && j.agreement.disagreements == 0
 }
 
 // isFresh reports whether the generations agreed a moment ago.
 func (a *agreement) isFresh(now time.Time) bool {
-	return a.refuted == 0 && a.confirmed != "" && now.Sub(a.at) < confirmedFor
+	return a.disagreements == 0 && a.confirmed != "" && now.Sub(a.at) < confirmedFor
 }
 
-// confirm leaves losses out of the Node's report until a close look confirms them. If the generations disagree, the Node reports that nothing is
-// repaired, instead of losses that may not exist. problems and notices are the counts before this judgment.
-func (a *agreement) confirm(j *judgement, problems, notices int) {
+// confirm leaves losses out of the Node's report until an object read confirms them. If the generations disagree, the Node reports that
+// nothing is repaired, instead of losses that may not exist. problems and notices are the counts before this evaluation.
+func (a *agreement) confirm(j *evaluation, problems, notices int) {
 	losses := j.plan.problems[problems:]
 	if len(losses) == 0 {
-		a.refuted, a.confirmed = 0, ""
+		a.disagreements, a.confirmed = 0, ""
 		return
 	}
 	var what []string
@@ -122,41 +122,41 @@ func (a *agreement) confirm(j *judgement, problems, notices int) {
 		what = append(what, p.message)
 	}
 	text := strings.Join(what, "; ")
-	isConfirmed := a.refuted == 0 && a.confirmed == text
+	isConfirmed := a.disagreements == 0 && a.confirmed == text
 	switch {
-	case j.close == nil && !isConfirmed:
-		j.plan.ask.closely = true
+	case j.objects == nil && !isConfirmed:
+		j.plan.query.readObjects = true
 		j.plan.soon()
-	case j.close != nil && j.close.err == nil && a.refuted == 0:
+	case j.objects != nil && j.objects.err == nil && a.disagreements == 0:
 		a.confirmed = text
 	}
-	if a.refuted == 0 {
+	if a.disagreements == 0 {
 		return
 	}
 	j.plan.problems, j.plan.notices = j.plan.problems[:problems], j.plan.notices[:notices]
-	if a.refuted >= disagreesAfter {
+	if a.disagreements >= disagreesAfter {
 		j.plan.notice(api.ReasonWindowsNetworkUnverified, "the Host Network Service has %d objects that it does not list (%s), so nothing is repaired; according to its list, %s",
 			len(a.differences), truncate.List(a.differences, namedLosses, ", "), text)
 	}
 }
 
-// pause returns the minimum time between two close looks.
+// pause returns the minimum time between two object reads.
 func (a *agreement) pause() time.Duration {
-	if a.refuted >= disagreesAfter {
+	if a.disagreements >= disagreesAfter {
 		return networkSeldom
 	}
-	return closelyEvery
+	return objectReadInterval
 }
 
-// readObjects reads each object; it returns nil if the last close look was less than pause ago.
-func (n *reconciliation) readObjects(ctx context.Context, endpoints []string, pause time.Duration) *closeView {
+// readObjects reads each object; it returns nil if the last object read was less than pause ago.
+func (n *reconciliation) readObjects(ctx context.Context, endpoints []string, pause time.Duration) *objectView {
 	if time.Since(n.objectsRead) < pause {
 		return nil
 	}
 	n.objectsRead = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, closeAnswers)
+	ctx, cancel := context.WithTimeout(ctx, objectReadTimeout)
 	defer cancel()
-	var c closeView
+	var c objectView
 	if c.second, c.err = n.Host.Networks.ReadObjects(ctx, endpoints); c.err == nil {
 		c.after, c.err = n.Host.Networks.Look(ctx)
 	}
@@ -164,9 +164,9 @@ func (n *reconciliation) readObjects(ctx context.Context, endpoints []string, pa
 	if c.err != nil {
 		text = c.err.Error()
 	}
-	if text != "" && text != n.closeError {
+	if text != "" && text != n.objectReadError {
 		n.Log.Warn("Reading HNS objects individually failed; losses are not repaired", "error", text)
 	}
-	n.closeError = text
+	n.objectReadError = text
 	return &c
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// lookTwice judges a view with a close look that has a different state than the lists, as if the first generation of the API were wrong.
-func lookTwice(m *networkMemory, v *networkView, second hns.State) networkPlan {
-	v.evidence, v.close = nil, nil
-	return m.decide(overlayWanted(), v, answers{
-		ask:     confirmed,
-		closely: func([]string) *closeView { return &closeView{second: second, after: v.state} },
-		now:     func() time.Time { return v.now },
+// decideWithObjects evaluates a view with an object read that has a different state than the lists, as if the first generation of the API
+// were wrong.
+func decideWithObjects(m *networkMemory, v *networkView, second hns.State) networkPlan {
+	v.evidence, v.objects = nil, nil
+	return m.decide(overlayWanted(), v, queryFuncs{
+		query:       confirmed,
+		readObjects: func([]string) *objectView { return &objectView{second: second, after: v.state} },
+		now:         func() time.Time { return v.now },
 	})
 }
 
@@ -56,7 +57,7 @@ func TestNothingIsRepairedWhileAPIGenerationsDisagree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), cluster: cluster(5), proxy: 100}
 			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
-			_ = lookTwice(m, &v, healthy(5))
+			_ = decideWithObjects(m, &v, healthy(5))
 			v.state = lists(healthy(5))
 			if got := ownAddresses(v.state); got[addr("10.132.1.5")] == "" {
 				v.pods = []podNetwork{{"sandbox", addr("10.132.1.5")}}
@@ -64,7 +65,7 @@ func TestNothingIsRepairedWhileAPIGenerationsDisagree(t *testing.T) {
 			reported := ""
 			for range 30 {
 				v.now = v.now.Add(20 * time.Second)
-				p := lookTwice(m, &v, healthy(5))
+				p := decideWithObjects(m, &v, healthy(5))
 				if len(p.restart)+len(p.end)+len(p.remove.Endpoints)+len(p.remove.LoadBalancers) > 0 || p.create != nil || p.values == nil || p.values.SourceVIP != "10.132.1.254" {
 					t.Fatalf("it is planned to restart %v, end %v, remove %+v, make %+v; the network is %+v", p.restart, p.end, p.remove, p.create, p.values)
 				}
@@ -79,7 +80,7 @@ func TestNothingIsRepairedWhileAPIGenerationsDisagree(t *testing.T) {
 			v.state, v.pods = healthy(5), nil
 			for range 3 {
 				v.now = v.now.Add(20 * time.Second)
-				if reason, message, _ := lookTwice(m, &v, healthy(5)).message(); reason != "" {
+				if reason, message, _ := decideWithObjects(m, &v, healthy(5)).message(); reason != "" {
 					t.Errorf("afterwards, told %s: %s", reason, message)
 				}
 			}
@@ -104,7 +105,7 @@ func TestOnlyObjectsInBothGenerationsAreRemoved(t *testing.T) {
 	removed := ""
 	for range 30 {
 		v.now = v.now.Add(20 * time.Second)
-		removed += removedBy(lookTwice(m, &v, second))
+		removed += removedBy(decideWithObjects(m, &v, second))
 		if removed != "" {
 			break
 		}
@@ -130,10 +131,10 @@ func TestNoLossIsReportedSoonAfterHNSStart(t *testing.T) {
 			}
 			other := hns.Endpoint{ID: "late", Network: "n1", Address: addr("10.132.1.6")}
 			v.state.Endpoints = append(v.state.Endpoints, other)
-			_ = lookTwice(m, &v, v.state)
+			_ = decideWithObjects(m, &v, v.state)
 			v.now = v.now.Add(time.Hour)
 			start(&v)
-			_ = lookTwice(m, &v, v.state)
+			_ = decideWithObjects(m, &v, v.state)
 			v.err, v.restarted = nil, false
 			v.state.Endpoints = v.state.Endpoints[:1]
 			v.pods = []podNetwork{{"one", addr("10.132.1.5")}, {"two", addr("10.132.1.6")}}
@@ -142,7 +143,7 @@ func TestNoLossIsReportedSoonAfterHNSStart(t *testing.T) {
 				if v.now.Sub(began) == 40*time.Second { // one of the endpoints is now listed
 					v.state.Endpoints, v.pods = append(v.state.Endpoints, other), v.pods[:1]
 				}
-				if p := lookTwice(m, &v, v.state); len(p.end) > 0 {
+				if p := decideWithObjects(m, &v, v.state); len(p.end) > 0 {
 					ended = v.now.Sub(began)
 				}
 			}
@@ -161,17 +162,17 @@ func TestHostEndpointIsRecreatedOnlyAsRepair(t *testing.T) {
 			want := overlayWanted()
 			want.Repair = repair
 			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(0), cluster: cluster(0), proxy: 100, service: 7}
-			judge := func() networkPlan {
-				v.evidence, v.close = nil, nil
-				return m.decide(want, &v, answers{
-					ask: confirmed, closely: func([]string) *closeView { return &closeView{second: v.state, after: v.state} }, now: func() time.Time { return v.now },
+			evaluate := func() networkPlan {
+				v.evidence, v.objects = nil, nil
+				return m.decide(want, &v, queryFuncs{
+					query: confirmed, readObjects: func([]string) *objectView { return &objectView{second: v.state, after: v.state} }, now: func() time.Time { return v.now },
 				})
 			}
-			_ = judge()
+			_ = evaluate()
 			v.now, v.service = v.now.Add(time.Hour), 8
 			v.state.Endpoints = append(slices.DeleteFunc(v.state.Endpoints, func(e hns.Endpoint) bool { return e.Name == want.Endpoint }), other)
 			for began := v.now; v.now.Sub(began) < time.Minute; v.now = v.now.Add(5 * time.Second) {
-				p := judge()
+				p := evaluate()
 				if wantCreated := isCreated && v.now.Sub(began) >= hns.IncompleteFor; (p.create != nil) != wantCreated || (len(p.remove.Endpoints) > 0) != wantCreated {
 					t.Errorf("after %v: create %+v, remove %+v; want any: %v", v.now.Sub(began), p.create, p.remove, wantCreated)
 				}
@@ -181,7 +182,7 @@ func TestHostEndpointIsRecreatedOnlyAsRepair(t *testing.T) {
 				}
 			}
 			want.Repair = v1alpha1.RepairFull
-			if p := judge(); p.create == nil {
+			if p := evaluate(); p.create == nil {
 				t.Errorf("with repairs enabled, the endpoint is not created: %v", p.problems)
 			}
 		})

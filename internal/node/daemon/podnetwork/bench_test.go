@@ -8,8 +8,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// BenchmarkLook judges a pass of a node in a cluster of 10,000 Services with five endpoints each: after no change, after a change of one Service,
-// and after a change of an endpoint of this host.
+// BenchmarkLook evaluates a pass of a node in a cluster of 10,000 Services with five endpoints each: after no change, after a change of one
+// Service, and after a change of an endpoint of this host.
 func BenchmarkLook(b *testing.B) {
 	const services, each = 10_000, 5
 	f, s := newFrontends("win-1"), healthy(0)
@@ -31,7 +31,7 @@ func BenchmarkLook(b *testing.B) {
 		f.readSlice(e, time.Now())
 		s.LoadBalancers = append(s.LoadBalancers, lb)
 	}
-	f.knowsServices, f.knowsSlices = true, true
+	f.servicesListed, f.slicesListed = true, true
 	age(f)
 	m, v := newNetworkMemory(), networkView{now: time.Now(), state: s, cluster: f, proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
@@ -50,7 +50,7 @@ func BenchmarkLook(b *testing.B) {
 			for i := range b.N {
 				v.now = v.now.Add(networkEvery)
 				change(i)
-				if p := m.judge(overlayWanted(), v); len(p.problems) > 0 || len(p.restart) > 0 {
+				if p := m.evaluate(overlayWanted(), v); len(p.problems) > 0 || len(p.restart) > 0 {
 					b.Fatal(p.problems, p.restart)
 				}
 			}

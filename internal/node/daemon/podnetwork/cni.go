@@ -22,16 +22,16 @@ type CNI struct {
 	Sandbox Sandbox
 }
 
-// withholds reports whether a file must wait for the sandbox image: the configuration of the pod network makes the node Ready. An existing
-// file is kept.
-func withholds(s state.Session, image Sandbox, path string) bool {
+// mustWaitForImage reports whether a file must wait for the sandbox image: the configuration of the pod network makes the node Ready. An
+// existing file is kept.
+func mustWaitForImage(s state.Session, image Sandbox, path string) bool {
 	return desired.IsCNIConfig(path) && !image.IsPresent() && !s.Host.Disk.Exists(path)
 }
 
 // Configure writes the configuration of the pod network.
 func (c CNI) Configure(node *corev1.Node) error {
 	cni := c.Record.Desired.CNI
-	if cni == nil || node.Spec.PodCIDR == "" || withholds(c.Session, c.Sandbox, cni.Path) {
+	if cni == nil || node.Spec.PodCIDR == "" || mustWaitForImage(c.Session, c.Sandbox, cni.Path) {
 		return nil
 	}
 	content, err := cni.Fill(node.Spec.PodCIDR, c.Record.NodeIP)

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// TestRestartDecisionSurvivesQueries: the pass that decides to restart kube-proxy also has questions, because more is lost.
+// TestRestartDecisionSurvivesQueries: the pass that decides to restart kube-proxy also has queries, because more is lost.
 func TestRestartDecisionSurvivesQueries(t *testing.T) {
 	away := func(v *networkView) { v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable) }
 	for name, test := range map[string]struct {
@@ -37,7 +37,7 @@ func TestRestartDecisionSurvivesQueries(t *testing.T) {
 			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(3), cluster: cluster(3), proxy: 100}
 			look := func() networkPlan {
 				v.now = v.now.Add(networkSoon)
-				return lookTwice(m, &v, v.state)
+				return decideWithObjects(m, &v, v.state)
 			}
 			_ = look()
 			if test.before != nil {

@@ -29,27 +29,27 @@ const (
 	queryInterval   = 5 * time.Second
 	// maxQueried is the maximum number of Services that are queried when more have lost their load balancers.
 	maxQueried = 20
-	// pageSize is the number of objects in one page, mostPages the maximum number of pages.
-	pageSize  = 500
-	mostPages = 200
+	// pageSize is the number of objects in one page, maxPages the maximum number of pages.
+	pageSize = 500
+	maxPages = 200
 )
 
-// questions are queries to the API server and Windows before a repair: WICD's watches may lag behind those of kube-proxy, and Windows may not
+// queries are sent to the API server and Windows before a repair: WICD's watches may lag behind those of kube-proxy, and Windows may not
 // list all of its objects.
-type questions struct {
+type queries struct {
 	// lost are load balancers that seem lost, with their Services; onHost are the endpoints from which they were computed.
 	lost   map[kubeproxy.Frontend]types.NamespacedName
 	onHost kubeproxy.Presence
 	// owners requests all addresses of Services and EndpointSlices.
 	owners bool
-	// closely reads each of Windows' objects individually, and these endpoints by ID.
-	closely   bool
-	endpoints []string
+	// readObjects requests each of Windows' objects individually, and these endpoints by ID.
+	readObjects bool
+	endpoints   []string
 }
 
-func (q questions) isAny() bool { return len(q.lost) > 0 || q.owners }
+func (q queries) hasAny() bool { return len(q.lost) > 0 || q.owners }
 
-// evidence has the answers.
+// evidence has the results of queries.
 type evidence struct {
 	// lost are the load balancers that kube-proxy must have created; nil if that was not queried.
 	lost map[kubeproxy.Frontend]bool
@@ -63,22 +63,22 @@ type evidence struct {
 // errNotReported means that this Node does not report its own loss yet, so that other nodes cannot see it.
 var errNotReported = errors.New("the Node does not report the loss yet")
 
-// asker queries the API server.
-type asker struct {
+// clusterReader queries the API server.
+type clusterReader struct {
 	client *apiclient.Client
 	node   string
 	// known is what the watches have delivered.
 	known *frontends
 }
 
-func (a asker) ask(ctx context.Context, q questions) *evidence {
+func (a clusterReader) query(ctx context.Context, q queries) *evidence {
 	ctx, cancel := context.WithTimeout(ctx, evidenceTimeout)
 	defer cancel()
 	e := &evidence{}
 	if len(q.lost) > 0 {
 		e.lost, e.err = a.confirm(ctx, q.lost, q.onHost)
 		if e.err == nil {
-			e.first, e.err = a.findFirst(ctx, q.lost)
+			e.first, e.err = a.findPrecedingNode(ctx, q.lost)
 		}
 	}
 	if q.owners && e.err == nil {
@@ -89,7 +89,7 @@ func (a asker) ask(ctx context.Context, q questions) *evidence {
 
 // confirm re-reads the Services, a sample if there are many, and returns which load balancers are required. One whose Service or EndpointSlices
 // have other versions than WICD's watches have delivered is not confirmed, because kube-proxy may be ahead of WICD.
-func (a asker) confirm(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName, onHost kubeproxy.Presence) (map[kubeproxy.Frontend]bool, error) {
+func (a clusterReader) confirm(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName, onHost kubeproxy.Presence) (map[kubeproxy.Frontend]bool, error) {
 	names := slices.SortedFunc(maps.Values(lost), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	names = slices.Compact(names)
 	sample := names[:min(len(names), maxQueried)]
@@ -107,14 +107,14 @@ func (a asker) confirm(ctx context.Context, lost map[kubeproxy.Frontend]types.Na
 		}
 	}
 	for front := range lost {
-		if _, isAsked := needed[front]; !isAsked {
+		if _, isSampled := needed[front]; !isSampled {
 			needed[front] = !refuted
 		}
 	}
 	return needed, nil
 }
 
-func (a asker) balancersOf(ctx context.Context, name types.NamespacedName, onHost kubeproxy.Presence) (all []kubeproxy.Balancer, isKnown bool, err error) {
+func (a clusterReader) balancersOf(ctx context.Context, name types.NamespacedName, onHost kubeproxy.Presence) (all []kubeproxy.Balancer, isKnown bool, err error) {
 	var services corev1.ServiceList
 	namespace := "/namespaces/" + url.PathEscape(name.Namespace)
 	query := url.Values{"fieldSelector": {"metadata.name=" + name.Name}}
@@ -136,9 +136,9 @@ func (a asker) balancersOf(ctx context.Context, name types.NamespacedName, onHos
 	return kubeproxy.ReadService(&services.Items[0]).Balancers(read, onHost), a.known.isCurrent(name, versions), nil
 }
 
-// findFirst returns another Windows Node that reports the same loss and has precedence, so that one node at a time tries a restart. If that does
-// not help, the cause is shared, and no other node tries.
-func (a asker) findFirst(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName) (string, error) {
+// findPrecedingNode returns another Windows Node that reports the same loss and has precedence, so that one node at a time tries a restart.
+// If that does not help, the cause is shared, and no other node tries.
+func (a clusterReader) findPrecedingNode(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName) (string, error) {
 	var own *corev1.NodeCondition
 	others := map[string]corev1.NodeCondition{}
 	query := url.Values{"labelSelector": {corev1.LabelOSStable + "=windows"}}
@@ -163,11 +163,11 @@ func (a asker) findFirst(ctx context.Context, lost map[kubeproxy.Frontend]types.
 	if own == nil {
 		return "", errNotReported
 	}
-	return firstOf(a.node, *own, others, lost), nil
+	return precedingNode(a.node, *own, others, lost), nil
 }
 
-// firstOf returns the first other Node that lost load balancers of one of the Services before this one.
-func firstOf(node string, own corev1.NodeCondition, others map[string]corev1.NodeCondition, lost map[kubeproxy.Frontend]types.NamespacedName) string {
+// precedingNode returns the first other Node that lost load balancers of one of the Services before this one.
+func precedingNode(node string, own corev1.NodeCondition, others map[string]corev1.NodeCondition, lost map[kubeproxy.Frontend]types.NamespacedName) string {
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		c := others[name]
 		isBefore := cmp.Or(c.LastTransitionTime.Compare(own.LastTransitionTime.Time), strings.Compare(name, node)) < 0
@@ -195,7 +195,7 @@ func namesOneOf(message string, lost map[kubeproxy.Frontend]types.NamespacedName
 }
 
 // listOwned returns the addresses of all Services and EndpointSlices.
-func (a asker) listOwned(ctx context.Context) (*frontends, error) {
+func (a clusterReader) listOwned(ctx context.Context) (*frontends, error) {
 	f := newFrontends(a.node)
 	err := pages(url.Values{}, func(query url.Values) (string, error) {
 		var services corev1.ServiceList
@@ -224,19 +224,19 @@ func (a asker) listOwned(ctx context.Context) (*frontends, error) {
 // pages reads all pages of a list.
 func pages(query url.Values, read func(url.Values) (next string, err error)) error {
 	query.Set("limit", strconv.Itoa(pageSize))
-	for range mostPages {
+	for range maxPages {
 		next, err := read(query)
 		if err != nil || next == "" {
 			return err
 		}
 		query.Set("continue", next)
 	}
-	return fmt.Errorf("there are more than %d objects", pageSize*mostPages)
+	return fmt.Errorf("there are more than %d objects", pageSize*maxPages)
 }
 
-// ask queries the API server; it returns nil if the last query was less than queryInterval ago.
-func (n *reconciliation) ask(ctx context.Context, q questions) *evidence {
-	if time.Since(n.asked) < queryInterval {
+// query queries the API server; it returns nil if the last query was less than queryInterval ago.
+func (n *reconciliation) query(ctx context.Context, q queries) *evidence {
+	if time.Since(n.lastQuery) < queryInterval {
 		return nil
 	}
 	n.mu.Lock()
@@ -245,9 +245,9 @@ func (n *reconciliation) ask(ctx context.Context, q questions) *evidence {
 	if client == nil {
 		return &evidence{err: errNoClient}
 	}
-	e := asker{client, n.Record.Node, n.frontends}.ask(ctx, q)
+	e := clusterReader{client, n.Record.Node, n.frontends}.query(ctx, q)
 	if !errors.Is(e.err, errNotReported) {
-		n.asked = time.Now()
+		n.lastQuery = time.Now()
 	}
 	return e
 }

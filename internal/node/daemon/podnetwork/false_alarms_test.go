@@ -23,13 +23,13 @@ type hours struct {
 	last           string
 }
 
-// play judges two hours in passes of 30 seconds. A new kube-proxy starts two seconds after a restart.
+// play evaluates two hours in passes of 30 seconds. A new kube-proxy starts two seconds after a restart.
 func play(f *frontends, s hns.State) (h hours) {
 	m := newNetworkMemory()
 	v := networkView{now: time.Now(), state: s, cluster: f, proxy: 100}
 	m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 	for range 240 {
-		p := judgeAnswered(m, overlayWanted(), &v, confirmed)
+		p := decideWithAnswers(m, overlayWanted(), &v, confirmed)
 		for _, b := range p.remove.LoadBalancers {
 			h.removed = append(h.removed, "load balancer "+b.ID)
 			v.state.LoadBalancers = slices.DeleteFunc(v.state.LoadBalancers, func(x hns.LoadBalancer) bool { return x.ID == b.ID })
@@ -133,25 +133,25 @@ func TestFalseAlarmTriggersNoRepair(t *testing.T) {
 func TestLossRequiresConfirmation(t *testing.T) {
 	lose := func(v *networkView) { v.state.LoadBalancers = v.state.LoadBalancers[1:] }
 	for name, test := range map[string]struct {
-		answer   func(questions) *evidence
+		answer   func(queries) *evidence
 		restarts int
 	}{
 		"the API server confirms it":        {confirmed, 1},
-		"the API server does not answer":    {func(questions) *evidence { return &evidence{err: errNoClient} }, 0},
-		"the Service is gone":               {func(q questions) *evidence { e := confirmed(q); clear(e.lost); return e }, 0},
-		"another node has lost the same":    {func(q questions) *evidence { e := confirmed(q); e.first = "win-0"; return e }, 0},
-		"this Node does not show it yet":    {func(questions) *evidence { return &evidence{err: errNotReported} }, 0},
-		"only other questions are answered": {func(questions) *evidence { return &evidence{owned: newFrontends("win-1")} }, 0},
+		"the API server does not answer":    {func(queries) *evidence { return &evidence{err: errNoClient} }, 0},
+		"the Service is gone":               {func(q queries) *evidence { e := confirmed(q); clear(e.lost); return e }, 0},
+		"another node has lost the same":    {func(q queries) *evidence { e := confirmed(q); e.first = "win-0"; return e }, 0},
+		"this Node does not show it yet":    {func(queries) *evidence { return &evidence{err: errNotReported} }, 0},
+		"only other questions are answered": {func(queries) *evidence { return &evidence{owned: newFrontends("win-1")} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), cluster: cluster(5), proxy: 100}
 			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
-			_ = judgeAnswered(m, overlayWanted(), &v, test.answer)
+			_ = decideWithAnswers(m, overlayWanted(), &v, test.answer)
 			lose(&v)
 			restarts := 0
 			for range 100 {
 				v.now = v.now.Add(6 * time.Second)
-				if judgeAnswered(m, overlayWanted(), &v, test.answer).restart["proxy"] != "" {
+				if decideWithAnswers(m, overlayWanted(), &v, test.answer).restart["proxy"] != "" {
 					restarts++
 				}
 			}
@@ -173,7 +173,7 @@ func TestRestartsAreLimited(t *testing.T) {
 		if v.now.Sub(began)%(5*time.Minute) < 2*time.Minute && v.now.Sub(began) > time.Minute {
 			v.state.LoadBalancers = v.state.LoadBalancers[1:]
 		}
-		if judgeAnswered(m, overlayWanted(), &v, confirmed).restart["proxy"] != "" {
+		if decideWithAnswers(m, overlayWanted(), &v, confirmed).restart["proxy"] != "" {
 			at = append(at, v.now.Sub(began))
 			v.proxy++
 		}
@@ -196,7 +196,7 @@ func TestRepairsCanBeDisabled(t *testing.T) {
 			want.Repair = v1alpha1.RepairFull
 			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), cluster: cluster(5), proxy: 100}
 			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
-			_ = judgeAnswered(m, want, &v, confirmed)
+			_ = decideWithAnswers(m, want, &v, confirmed)
 			m.pods.known[addr("10.132.1.5")] = "pod"
 			want.Repair = v1alpha1.NetworkRepair(repair)
 			v.state.LoadBalancers = v.state.LoadBalancers[2:]
@@ -209,7 +209,7 @@ func TestRepairsCanBeDisabled(t *testing.T) {
 				if i == 50 {
 					v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable)
 				}
-				p := judgeAnswered(m, want, &v, confirmed)
+				p := decideWithAnswers(m, want, &v, confirmed)
 				if v.err == nil {
 					reported = reported || len(p.problems) == 2
 					if slices.ContainsFunc(p.notices, func(n networkProblem) bool {
@@ -252,35 +252,35 @@ func TestManyPodsAreStoppedInBatches(t *testing.T) {
 		m.pods.known[a] = fmt.Sprint("endpoint-", i)
 		v.pods = append(v.pods, podNetwork{fmt.Sprint("sandbox-", i), a})
 	}
-	_ = m.judge(overlayWanted(), v)
+	_ = m.evaluate(overlayWanted(), v)
 	v.now = v.now.Add(steadyAfter)
 	var ended []int
 	for range 63 {
-		p := judgeAnswered(m, overlayWanted(), &v, confirmed)
+		p := decideWithAnswers(m, overlayWanted(), &v, confirmed)
 		if ended = append(ended, len(p.end)); waitAfter(&p, 0) != networkSoon {
 			t.Errorf("the next look is after %s", waitAfter(&p, 0))
 		}
 		v.now = v.now.Add(time.Second)
 	}
-	if ended[0] != mostEnds || slices.Max(ended[1:60]) > 0 || ended[60] != mostEnds {
-		t.Errorf("pods are ended at these looks, one in a second: %v; want %d in a minute", ended, mostEnds)
+	if ended[0] != maxPodStops || slices.Max(ended[1:60]) > 0 || ended[60] != maxPodStops {
+		t.Errorf("pods are ended at these looks, one in a second: %v; want %d in a minute", ended, maxPodStops)
 	}
 	// If most pods have their endpoints, those without are few enough to be ended faster.
 	for i := range 30 {
 		v.state.Endpoints = append(v.state.Endpoints, hns.Endpoint{ID: fmt.Sprint("well-", i), Network: "n1", Address: addr(fmt.Sprintf("10.132.1.%d", i+100))})
 	}
 	for range 3 {
-		if p := judgeAnswered(m, overlayWanted(), &v, confirmed); len(p.end) != mostEnds {
-			t.Errorf("%d pods are ended at a look, want %d", len(p.end), mostEnds)
+		if p := decideWithAnswers(m, overlayWanted(), &v, confirmed); len(p.end) != maxPodStops {
+			t.Errorf("%d pods are ended at a look, want %d", len(p.end), maxPodStops)
 		}
 	}
 	// A service that has just come back may not have read its endpoints yet.
 	v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable)
-	_ = m.judge(overlayWanted(), v)
+	_ = m.evaluate(overlayWanted(), v)
 	v.err = nil
 	for range 100 {
 		v.now = v.now.Add(500 * time.Millisecond)
-		if p := judgeAnswered(m, overlayWanted(), &v, confirmed); len(p.end) != 0 {
+		if p := decideWithAnswers(m, overlayWanted(), &v, confirmed); len(p.end) != 0 {
 			t.Fatalf("%d pods are ended soon after the service came back", len(p.end))
 		}
 	}

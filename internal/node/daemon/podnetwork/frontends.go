@@ -29,8 +29,8 @@ type frontends struct {
 	services map[types.NamespacedName]*clusterService
 	// owners are the Services of EndpointSlices.
 	owners map[types.NamespacedName]types.NamespacedName
-	// knowsServices and knowsSlices are true once all were read.
-	knowsServices, knowsSlices bool
+	// servicesListed and slicesListed are true once all were read.
+	servicesListed, slicesListed bool
 	// former are addresses that Services had, and when they gave them up.
 	former map[netip.Addr]time.Time
 	// owned is the number of Services and EndpointSlices that have an address.
@@ -91,11 +91,11 @@ func decode[T any](text json.RawMessage) (*T, error) {
 	return object, json.Unmarshal(text, object)
 }
 
-// known reports whether both kinds were listed once.
-func (f *frontends) known() bool {
+// isSynced reports whether both kinds were listed once.
+func (f *frontends) isSynced() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.knowsServices && f.knowsSlices
+	return f.servicesListed && f.slicesListed
 }
 
 // expected returns the load balancers that kube-proxy must have created: those of Services and EndpointSlices that did not change within settled.
@@ -150,10 +150,10 @@ func (f *frontends) busy(now time.Time) bool {
 	return changes > busyChanges
 }
 
-// formerFor is how long former addresses of Services are remembered. Above mostFormer addresses, older ones are removed.
+// formerFor is how long former addresses of Services are remembered. Above maxFormer addresses, older ones are removed.
 const (
-	formerFor  = 24 * time.Hour
-	mostFormer = 10_000
+	formerFor = 24 * time.Hour
+	maxFormer = 10_000
 )
 
 // owns reports whether a Service or one of its endpoints has an address.
@@ -163,8 +163,8 @@ func (f *frontends) owns(a netip.Addr) bool {
 	return f.owned[a] > 0
 }
 
-// wasService reports whether a Service had an address within formerFor.
-func (f *frontends) wasService(a netip.Addr, now time.Time) bool {
+// wasServiceAddress reports whether a Service had an address within formerFor.
+func (f *frontends) wasServiceAddress(a netip.Addr, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	since, wasOwned := f.former[a]
@@ -197,69 +197,69 @@ func addressesOf(s kubeproxy.EndpointSlice) []netip.Addr {
 }
 
 // serviceStore stores Services in the frontends. It implements kubeapi.Store.
-type serviceStore struct{ of *frontends }
+type serviceStore struct{ frontends *frontends }
 
 // Replace implements kubeapi.Store. Unchanged Services keep their age.
 func (s serviceStore) Replace(all map[types.NamespacedName]*corev1.Service) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
+	s.frontends.mu.Lock()
+	defer s.frontends.mu.Unlock()
 	now := time.Now()
 	for _, service := range all {
-		s.of.readService(service, now)
+		s.frontends.readService(service, now)
 	}
-	for _, name := range slices.Collect(maps.Keys(s.of.services)) {
+	for _, name := range slices.Collect(maps.Keys(s.frontends.services)) {
 		if all[name] == nil {
-			s.of.putService(name, nil, "", now)
+			s.frontends.putService(name, nil, "", now)
 		}
 	}
-	s.of.knowsServices = true
+	s.frontends.servicesListed = true
 }
 
 // Put implements kubeapi.Store.
 func (s serviceStore) Put(_ types.NamespacedName, service *corev1.Service) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.of.readService(service, time.Now())
+	s.frontends.mu.Lock()
+	defer s.frontends.mu.Unlock()
+	s.frontends.readService(service, time.Now())
 }
 
 // Remove implements kubeapi.Store.
 func (s serviceStore) Remove(name types.NamespacedName) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.of.putService(name, nil, "", time.Now())
+	s.frontends.mu.Lock()
+	defer s.frontends.mu.Unlock()
+	s.frontends.putService(name, nil, "", time.Now())
 }
 
 // sliceStore stores EndpointSlices in the frontends. It implements kubeapi.Store.
-type sliceStore struct{ of *frontends }
+type sliceStore struct{ frontends *frontends }
 
 // Replace implements kubeapi.Store. Unchanged EndpointSlices keep their age.
 func (s sliceStore) Replace(all map[types.NamespacedName]*discoveryv1.EndpointSlice) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
+	s.frontends.mu.Lock()
+	defer s.frontends.mu.Unlock()
 	now := time.Now()
 	for _, slice := range all {
-		s.of.readSlice(slice, now)
+		s.frontends.readSlice(slice, now)
 	}
-	for _, name := range slices.Collect(maps.Keys(s.of.owners)) {
+	for _, name := range slices.Collect(maps.Keys(s.frontends.owners)) {
 		if all[name] == nil {
-			s.of.removeSlice(name, now)
+			s.frontends.removeSlice(name, now)
 		}
 	}
-	s.of.knowsSlices = true
+	s.frontends.slicesListed = true
 }
 
 // Put implements kubeapi.Store.
 func (s sliceStore) Put(_ types.NamespacedName, slice *discoveryv1.EndpointSlice) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.of.readSlice(slice, time.Now())
+	s.frontends.mu.Lock()
+	defer s.frontends.mu.Unlock()
+	s.frontends.readSlice(slice, time.Now())
 }
 
 // Remove implements kubeapi.Store.
 func (s sliceStore) Remove(name types.NamespacedName) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.of.removeSlice(name, time.Now())
+	s.frontends.mu.Lock()
+	defer s.frontends.mu.Unlock()
+	s.frontends.removeSlice(name, time.Now())
 }
 
 // readService stores the relevant part of a Service. An unchanged one keeps its age.
@@ -282,7 +282,7 @@ func (f *frontends) putService(name types.NamespacedName, s *kubeproxy.Service, 
 	c.versions[""] = version
 	if c.service != nil {
 		f.count(-1, c.service.Addresses)
-		f.giveUp(c.service.Addresses, now)
+		f.rememberFormer(c.service.Addresses, now)
 	}
 	if s != nil {
 		f.count(1, s.Addresses)
@@ -293,13 +293,13 @@ func (f *frontends) putService(name types.NamespacedName, s *kubeproxy.Service, 
 	f.drop(name)
 }
 
-// giveUp remembers addresses that a Service had. If there are many, those older than formerFor are removed.
-func (f *frontends) giveUp(addresses []netip.Addr, now time.Time) {
-	if len(f.former) > mostFormer {
+// rememberFormer remembers addresses that a Service had. If there are many, those older than formerFor are removed.
+func (f *frontends) rememberFormer(addresses []netip.Addr, now time.Time) {
+	if len(f.former) > maxFormer {
 		maps.DeleteFunc(f.former, func(_ netip.Addr, since time.Time) bool { return now.Sub(since) > formerFor })
 	}
 	for _, a := range addresses {
-		if len(f.former) <= 2*mostFormer {
+		if len(f.former) <= 2*maxFormer {
 			f.former[a] = now
 		}
 	}

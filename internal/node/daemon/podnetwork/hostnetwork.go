@@ -13,13 +13,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// hostNetwork is what is known of the settings of the host's adapter, which creating the first network can remove. flanneld restores nothing
+// hostNetwork has the settings of the host's adapter, which creating the first network can remove. flanneld restores nothing
 // (checkHostNetworkReady in pkg/backend/vxlan/device_windows.go of Flannel 0.28 only waits for the address); hybrid-overlay-node has its own guard.
 type hostNetwork struct {
 	record   hostnetwork.Record
 	recovery hostnetwork.Recovery
-	// why is why missing settings were not restored.
-	why string
+	// failure is why missing settings were not restored.
+	failure string
 	// warning is the last logged error.
 	warning string
 }
@@ -39,7 +39,7 @@ func (n *reconciliation) protectHostNetwork(ctx context.Context, v networkView, 
 	if !n.want.Once || v.err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	exists := slices.ContainsFunc(v.state.Networks, func(h hns.Network) bool { return h.Name == n.want.Name })
 	switch phase := n.host.record.Phase; {
@@ -80,13 +80,13 @@ func (n *reconciliation) compareHostNetwork(ctx context.Context, p *networkPlan)
 	}
 	step := n.host.recovery.Step(r, all, time.Now(), n.want.Repairs())
 	if !n.want.Repairs() {
-		n.host.why = fmt.Sprintf("spec.network.repair is %s", n.want.Repair)
+		n.host.failure = fmt.Sprintf("spec.network.repair is %s", n.want.Repair)
 	}
 	if !step.Restore.IsEmpty() {
 		n.restoreHostNetwork(ctx, step.Restore)
 	}
 	if !step.Missing.IsEmpty() {
-		p.notice(api.ReasonHostNetworkChanged, "%s", r.Message(step.Missing, n.host.why, state.HostNetworkFile))
+		p.notice(api.ReasonHostNetworkChanged, "%s", r.Message(step.Missing, n.host.failure, state.HostNetworkFile))
 	}
 	if step.Phase == r.Phase {
 		return
@@ -102,7 +102,7 @@ func (n *reconciliation) compareHostNetwork(ctx context.Context, p *networkPlan)
 func (n *reconciliation) restoreHostNetwork(ctx context.Context, lost hostnetwork.Loss) {
 	adapter := n.host.record.Before.Name
 	if err := n.Host.Adapters.Restore(ctx, n.host.record.Address, lost); err != nil {
-		n.host.why = "restoring it failed: " + err.Error()
+		n.host.failure = "restoring it failed: " + err.Error()
 		n.RecordChange("restoring settings of adapter %q that network %s removed (%s): %v", adapter, n.want.Name, lost, err)
 		return
 	}

@@ -120,7 +120,7 @@ func newWorld(seed uint64, loses bool) *world {
 		lost: map[kubeproxy.Frontend]time.Time{},
 	}
 	w.now, w.nextLook = w.began, w.began
-	w.front.knowsServices, w.front.knowsSlices = true, true
+	w.front.servicesListed, w.front.slicesListed = true, true
 	w.kube.refused = map[string]time.Time{}
 	w.startProxy()
 	for range 25 {
@@ -307,10 +307,10 @@ func (w *world) tellDaemon(t told, now time.Time) {
 func (w *world) look() {
 	w.looks++
 	v := networkView{now: w.now, state: w.state, cluster: w.front, proxy: w.kube.process}
-	p := w.memory.decide(overlayWanted(), &v, answers{
-		ask:     w.answer,
-		closely: func([]string) *closeView { return &closeView{second: w.state, after: w.state} },
-		now:     func() time.Time { return w.now },
+	p := w.memory.decide(overlayWanted(), &v, queryFuncs{
+		query:       w.answer,
+		readObjects: func([]string) *objectView { return &objectView{second: w.state, after: w.state} },
+		now:         func() time.Time { return w.now },
 	})
 	w.restarted(p)
 	w.removed(p)
@@ -380,7 +380,7 @@ func (w *world) each(do func(metav1.Object)) {
 }
 
 // answer returns what the API server has now.
-func (w *world) answer(q questions) *evidence {
+func (w *world) answer(q queries) *evidence {
 	if w.now.Before(w.apiAwayUntil) {
 		return &evidence{err: errNoClient}
 	}

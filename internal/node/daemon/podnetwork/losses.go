@@ -37,19 +37,19 @@ const (
 	// steadyAfter is how long the Host Network Service must have answered, with the same network, before an unlisted object counts as lost:
 	// a service that has just started may not have read everything.
 	steadyAfter = time.Minute
-	// mostEnds is how many pods are ended in one pass, or within endsWithin if more than half of all have lost their endpoints.
-	mostEnds   = 10
-	endsWithin = time.Minute
+	// maxPodStops is how many pods are stopped in one pass, or within podStopPeriod if more than half of all have lost their endpoints.
+	maxPodStops   = 10
+	podStopPeriod = time.Minute
 )
 
-// presence is the phase of something, and since when it is missing.
+// presence is the phase of an object, and since when it is missing.
 type presence struct {
 	phase phase
 	since time.Time
 }
 
-// miss handles a pass in which it is missing. isOverdue reports whether it was missing for too long.
-func (p *presence) miss(j *judgement, patience time.Duration) (isOverdue bool) {
+// handleMissing handles a pass in which the object is missing. isOverdue reports whether it was missing for too long.
+func (p *presence) handleMissing(j *evaluation, patience time.Duration) (isOverdue bool) {
 	if p.since.IsZero() {
 		p.since = j.now
 	}
@@ -61,53 +61,53 @@ func (p *presence) miss(j *judgement, patience time.Duration) (isOverdue bool) {
 	return e == overdue
 }
 
-// show handles a pass in which it is present, or in which it does not matter.
-func (p *presence) show(j *judgement, e event) {
+// handlePresent handles a pass in which the object is present, or is not required.
+func (p *presence) handlePresent(j *evaluation, e event) {
 	p.since = time.Time{}
 	j.move(&p.phase, e)
 }
 
-// podEndpoints remembers pods' endpoints: known are the addresses that endpoints of this host had, with their IDs, bare are pods without
-// their endpoint. ended is when pods were ended.
+// podEndpoints records pods' endpoints: known are the addresses that endpoints of this host had, with their IDs, withoutEndpoint are pods
+// without their endpoint. ended is when pods were ended.
 type podEndpoints struct {
-	known map[netip.Addr]string
-	bare  map[podNetwork]presence
-	ended []time.Time
+	known           map[netip.Addr]string
+	withoutEndpoint map[podNetwork]presence
+	ended           []time.Time
 }
 
-// judge finds pods that lost their endpoints: only a new sandbox gives them a network again. A pod whose endpoint was never seen is left
-// alone, because ending it would be worse. cameBack reports whether a missing endpoint came back on its own.
-func (e *podEndpoints) judge(j *judgement) (cameBack bool) {
+// evaluate finds pods that lost their endpoints: only a new sandbox gives them a network again. A pod whose endpoint was never seen is left
+// alone, because ending it would be worse. recovered reports whether a missing endpoint came back on its own.
+func (e *podEndpoints) evaluate(j *evaluation) (recovered bool) {
 	existing := ownAddresses(j.state)
 	maps.Copy(e.known, existing)
-	bare := map[podNetwork]presence{}
+	withoutEndpoint := map[podNetwork]presence{}
 	var lost []podNetwork
 	for _, pod := range j.pods {
 		if existing[pod.address] != "" || e.known[pod.address] == "" {
 			continue
 		}
-		found, wasBare := e.bare[pod]
-		if !wasBare {
+		found, wasWithout := e.withoutEndpoint[pod]
+		if !wasWithout {
 			found.phase = seen
 		}
-		isOverdue := found.miss(j, lostAfter)
-		bare[pod] = found
+		isOverdue := found.handleMissing(j, lostAfter)
+		withoutEndpoint[pod] = found
 		if !isOverdue || !j.isSteady {
 			j.plan.soon()
 			continue
 		}
 		lost = append(lost, pod)
 	}
-	for pod := range e.bare {
-		cameBack = cameBack || existing[pod.address] != ""
+	for pod := range e.withoutEndpoint {
+		recovered = recovered || existing[pod.address] != ""
 	}
-	e.bare = bare
+	e.withoutEndpoint = withoutEndpoint
 	e.end(j, lost, len(existing))
-	return cameBack
+	return recovered
 }
 
-// end plans to end pods that lost their endpoints, if Windows confirms that by ID. If most pods did, a few at a time are ended.
-func (e *podEndpoints) end(j *judgement, lost []podNetwork, others int) {
+// end plans to stop pods that lost their endpoints, if Windows confirms that by ID. If most pods did, only a few are stopped at a time.
+func (e *podEndpoints) end(j *evaluation, lost []podNetwork, others int) {
 	if len(lost) == 0 {
 		return
 	}
@@ -123,10 +123,10 @@ func (e *podEndpoints) end(j *judgement, lost []podNetwork, others int) {
 	if !j.repairs() || !j.agrees(ids...) {
 		return
 	}
-	most := mostEnds
+	most := maxPodStops
 	if len(lost) > others {
-		e.ended = slices.DeleteFunc(e.ended, func(t time.Time) bool { return j.now.Sub(t) >= endsWithin })
-		most = max(0, mostEnds-len(e.ended))
+		e.ended = slices.DeleteFunc(e.ended, func(t time.Time) bool { return j.now.Sub(t) >= podStopPeriod })
+		most = max(0, maxPodStops-len(e.ended))
 	}
 	j.plan.end = lost[:min(len(lost), most)]
 	for range j.plan.end {
@@ -157,17 +157,17 @@ func presenceIn(s hns.State, network string) kubeproxy.Presence {
 	return onHost
 }
 
-// balancers remembers which load balancers this process of kube-proxy has created.
+// balancers records which load balancers this process of kube-proxy has created.
 type balancers struct {
-	made map[kubeproxy.Frontend]presence
+	created map[kubeproxy.Frontend]presence
 	// stale are load balancers with other back ends than their Services, and since when.
 	stale map[kubeproxy.Frontend]time.Time
 }
 
 // forget handles a new process of kube-proxy, which re-creates all of them.
-func (b *balancers) forget(j *judgement) {
-	for front, p := range b.made {
-		if p.show(j, forgotten); p.phase == abandoned {
+func (b *balancers) forget(j *evaluation) {
+	for front, p := range b.created {
+		if p.handlePresent(j, forgotten); p.phase == abandoned {
 			p.since = j.now
 		}
 		b.put(front, p)
@@ -177,8 +177,8 @@ func (b *balancers) forget(j *judgement) {
 
 // put stores p unless it is unseen.
 func (b *balancers) put(front kubeproxy.Frontend, p presence) {
-	if b.made[front] = p; p.phase == unseen {
-		delete(b.made, front)
+	if b.created[front] = p; p.phase == unseen {
+		delete(b.created, front)
 	}
 }
 
@@ -193,8 +193,8 @@ type balancerLosses struct {
 	reported, late, stale []string
 }
 
-// judge compares load balancers with Services.
-func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
+// evaluate compares load balancers with Services.
+func (b *balancers) evaluate(j *evaluation, proxy *kubeProxy) balancerLosses {
 	own, former := hns.State{Endpoints: j.state.Endpoints}, hns.State{}
 	for _, lb := range j.state.LoadBalancers {
 		of := &own
@@ -203,42 +203,42 @@ func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
 		}
 		of.LoadBalancers = append(of.LoadBalancers, lb)
 	}
-	made, mayGo := backendsIn(own), backendsIn(former)
+	created, formerBackends := backendsIn(own), backendsIn(former)
 	patience := b.patience(j)
 	expected := j.cluster.expected(j.now, lostAfter, j.onHost)
-	for front, p := range b.made {
+	for front, p := range b.created {
 		if _, isExpected := expected[front]; !isExpected {
-			p.show(j, unneeded)
+			p.handlePresent(j, unneeded)
 			b.put(front, p)
 		}
 	}
 	maps.DeleteFunc(b.stale, func(front kubeproxy.Frontend, _ time.Time) bool { _, isExpected := expected[front]; return !isExpected })
 	l := balancerLosses{expected: len(expected), lost: map[kubeproxy.Frontend]types.NamespacedName{}}
 	for front, want := range expected {
-		p, remembered := b.made[front]
+		p, remembered := b.created[front]
 		if !remembered {
 			p.phase = unseen
 		}
-		backends, isMade := made[front]
-		_, isFormer := mayGo[front]
+		backends, isPresent := created[front]
+		_, isFormer := formerBackends[front]
 		switch {
-		case isMade:
-			p.show(j, there)
+		case isPresent:
+			p.handlePresent(j, present)
 			if b.isWrong(j, front, !slices.Equal(backends, want.backends)) {
 				l.stale = append(l.stale, fmt.Sprintf("%s has %s instead of %s", nameOf(front, want.service), addressList(backends), addressList(want.backends)))
 			}
 		case isFormer:
-			p.show(j, undecided)
+			p.handlePresent(j, undecided)
 			l.missing++
 		default:
 			limit := patience[p.phase]
-			isOverdue := p.miss(j, limit)
+			isOverdue := p.handleMissing(j, limit)
 			l.add(front, want.service, p.phase, isOverdue, proxy.isRepair())
 			if p.phase == lost {
 				j.plan.soon()
 			}
-			isOwnDoing := j.now.Sub(p.since) < restartAfter || p.since.Sub(want.since) < unchangedFor
-			if p.phase == lost && isOverdue && (limit == 0 || !isOwnDoing) {
+			mayBeReprogramming := j.now.Sub(p.since) < restartAfter || p.since.Sub(want.since) < unchangedFor
+			if p.phase == lost && isOverdue && (limit == 0 || !mayBeReprogramming) {
 				l.lost[front] = want.service
 			}
 		}
@@ -267,7 +267,7 @@ func nameOf(front kubeproxy.Frontend, service types.NamespacedName) string {
 
 // isWrong reports whether a load balancer has had other back ends than its Service for too long: connections to it fail, or reach an address
 // that is no longer part of the Service.
-func (b *balancers) isWrong(j *judgement, front kubeproxy.Frontend, isDifferent bool) bool {
+func (b *balancers) isWrong(j *evaluation, front kubeproxy.Frontend, isDifferent bool) bool {
 	if !isDifferent {
 		delete(b.stale, front)
 		return false
@@ -289,7 +289,7 @@ func addressList(all []netip.Addr) string {
 	return truncate.List(texts, namedLosses, ", ")
 }
 
-// backendsIn returns the addresses behind each load balancer, sorted. Endpoints that are gone are left out.
+// backendsIn returns the addresses behind each load balancer, sorted. Endpoints that no longer exist are left out.
 func backendsIn(s hns.State) map[kubeproxy.Frontend][]netip.Addr {
 	addresses := map[string]netip.Addr{}
 	for _, e := range s.Endpoints {
@@ -312,9 +312,9 @@ func backendsIn(s hns.State) map[kubeproxy.Frontend][]netip.Addr {
 }
 
 // patience returns how long a load balancer may be missing in each phase. If there is none at all, that is a loss without waiting.
-func (b *balancers) patience(j *judgement) map[phase]time.Duration {
+func (b *balancers) patience(j *evaluation) map[phase]time.Duration {
 	previous := 0
-	for _, p := range b.made {
+	for _, p := range b.created {
 		if p.phase == seen || p.phase == lost {
 			previous++
 		}

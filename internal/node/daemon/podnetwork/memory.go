@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// makerStarts is how long the service that creates the network has before it is restarted.
-	makerStarts = 3 * time.Minute
+	// makerTimeout is how long the service that creates the network has before it is restarted.
+	makerTimeout = 3 * time.Minute
 	// awaitedEvery is the check interval while the network is being created: a joining host waits for nothing else.
 	awaitedEvery = 500 * time.Millisecond
 )
 
-// networkMemory is what is remembered between passes. All its phases use one table.
+// networkMemory is the state that is kept between passes. All its phases use one table.
 type networkMemory struct {
 	table   transitions
 	hns     phase
@@ -50,49 +50,49 @@ type networkMemory struct {
 func newNetworkMemory() *networkMemory {
 	return &networkMemory{
 		table: networkTransitions(), hns: hnsAnswers, network: networkAwaited, proxy: kubeProxy{phase: proxyStarting},
-		balancers: balancers{made: map[kubeproxy.Frontend]presence{}, stale: map[kubeproxy.Frontend]time.Time{}}, pods: podEndpoints{known: map[netip.Addr]string{}},
+		balancers: balancers{created: map[kubeproxy.Frontend]presence{}, stale: map[kubeproxy.Frontend]time.Time{}}, pods: podEndpoints{known: map[netip.Addr]string{}},
 	}
 }
 
-// answers provides queries for what a view does not show.
-type answers struct {
-	// ask queries the API server, closely reads each of Windows' objects, and these endpoints by ID. Both return nil if it is too early to query
-	// again.
-	ask     func(questions) *evidence
-	closely func(endpoints []string) *closeView
-	now     func() time.Time
+// queryFuncs query what a view does not include.
+type queryFuncs struct {
+	// query queries the API server; readObjects reads each of Windows' objects, and these endpoints by ID. Both return nil if it is too
+	// early to query again.
+	query       func(queries) *evidence
+	readObjects func(endpoints []string) *objectView
+	now         func() time.Time
 }
 
-// decide judges a view, and judges it again with the answers to its questions, so that the plan acts on them at once. Restarts from an earlier
-// judgment are kept: the memory records them as done, so a later judgment does not decide them again.
-func (m *networkMemory) decide(want desired.Network, v *networkView, a answers) networkPlan {
-	plan := m.judge(want, *v)
-	again := func() {
+// decide evaluates a view, and evaluates it again with the results of its queries, so that the plan acts on them at once. Restarts from an
+// earlier evaluation are kept: the memory records them as done, so a later evaluation does not decide them again.
+func (m *networkMemory) decide(want desired.Network, v *networkView, a queryFuncs) networkPlan {
+	plan := m.evaluate(want, *v)
+	reevaluate := func() {
 		v.now, v.restarted = a.now(), false
 		decided := plan.restart
-		plan = m.judge(want, *v)
+		plan = m.evaluate(want, *v)
 		maps.Copy(plan.restart, decided)
 	}
-	if plan.ask.isAny() {
-		if v.evidence = a.ask(plan.ask); v.evidence == nil {
+	if plan.query.hasAny() {
+		if v.evidence = a.query(plan.query); v.evidence == nil {
 			return plan
 		}
-		again()
+		reevaluate()
 	}
-	if plan.ask.closely {
-		if v.close = a.closely(plan.ask.endpoints); v.close == nil {
+	if plan.query.readObjects {
+		if v.objects = a.readObjects(plan.query.endpoints); v.objects == nil {
 			return plan
 		}
-		again()
+		reevaluate()
 	}
 	return plan
 }
 
-// judge returns what has to be done. It only updates the memory.
-func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
-	j := &judgement{networkView: v, want: want, table: m.table, plan: networkPlan{restart: map[string]string{}}, agreement: &m.agreement}
-	m.seeService(j)
-	if m.proxy.see(j) {
+// evaluate returns the plan for a view. It changes nothing but the memory.
+func (m *networkMemory) evaluate(want desired.Network, v networkView) networkPlan {
+	j := &evaluation{networkView: v, want: want, table: m.table, plan: networkPlan{restart: map[string]string{}}, agreement: &m.agreement}
+	m.observeService(j)
+	if m.proxy.observe(j) {
 		m.balancers.forget(j)
 	}
 	if v.err != nil {
@@ -105,7 +105,7 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 		return j.plan
 	}
 	if network := m.find(j); network != nil && m.planEndpoint(j, network) {
-		m.judgeParts(j)
+		m.evaluateParts(j)
 	}
 	for _, p := range v.maker {
 		j.plan.problem(p.Reason, "%s", p.Message)
@@ -113,29 +113,29 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 	return j.plan
 }
 
-// judgeParts plans for the parts of an existing network.
-func (m *networkMemory) judgeParts(j *judgement) {
+// evaluateParts plans for the parts of an existing network.
+func (m *networkMemory) evaluateParts(j *evaluation) {
 	if j.want.Repair == v1alpha1.RepairOff {
 		return
 	}
 	j.onHost, j.isSteady = presenceIn(j.state, m.id), j.now.Sub(m.unsteadySince) >= steadyAfter
-	m.agreement.see(j, m.id)
+	m.agreement.observe(j, m.id)
 	problems, notices := len(j.plan.problems), len(j.plan.notices)
-	if m.pods.judge(j) {
+	if m.pods.evaluate(j) {
 		m.unsteadySince = j.now
 	}
 	if j.cluster != nil {
 		if j.proxy != 0 { // a kube-proxy that is not running creates them when it starts
-			m.proxy.judge(j, &m.balancers)
+			m.proxy.evaluate(j, &m.balancers)
 		}
-		m.owners.judge(j, m.id)
+		m.owners.evaluate(j, m.id)
 	}
 	m.agreement.confirm(j, problems, notices)
 }
 
-// seeService detects a start of the Host Network Service, whose lists may then be incomplete for a while. If its process is unknown, a change
-// notification counts as a start.
-func (m *networkMemory) seeService(j *judgement) {
+// observeService detects a start of the Host Network Service, whose lists may then be incomplete for a while. If its process is unknown, a
+// change notification counts as a start.
+func (m *networkMemory) observeService(j *evaluation) {
 	if m.unsteadySince.IsZero() || j.service != m.service || j.service == 0 && j.restarted {
 		m.unsteadySince, m.startedAt, m.agreement = j.now, j.now, agreement{}
 	}
@@ -143,14 +143,14 @@ func (m *networkMemory) seeService(j *judgement) {
 }
 
 // find returns the network if it is usable.
-func (m *networkMemory) find(j *judgement) *hns.Network {
+func (m *networkMemory) find(j *evaluation) *hns.Network {
 	i := slices.IndexFunc(j.state.Networks, func(n hns.Network) bool { return n.Name == j.want.Name })
 	if i < 0 {
-		m.miss(j, "does not exist")
+		m.handleMissing(j, "does not exist")
 		return nil
 	}
 	if n := j.state.Networks[i]; len(n.Subnets) == 0 || !n.HasAddresses() {
-		m.miss(j, "has no addresses yet")
+		m.handleMissing(j, "has no addresses yet")
 		return nil
 	}
 	network := &j.state.Networks[i]
@@ -168,8 +168,8 @@ func (m *networkMemory) find(j *judgement) *hns.Network {
 	return network
 }
 
-// miss handles a pass without a usable network. If there was none for too long, the service that creates it is restarted.
-func (m *networkMemory) miss(j *judgement, what string) {
+// handleMissing handles a pass without a usable network. If there was none for too long, the service that creates it is restarted.
+func (m *networkMemory) handleMissing(j *evaluation, what string) {
 	m.unsteadySince = j.now
 	if m.since.IsZero() {
 		m.since = j.now
@@ -178,7 +178,7 @@ func (m *networkMemory) miss(j *judgement, what string) {
 	if patience, limited := m.patience(j); limited && away >= patience {
 		e = networkOverdue
 	}
-	if m.network == networkAwaited && away < makerStarts {
+	if m.network == networkAwaited && away < makerTimeout {
 		j.plan.again = awaitedEvery // there never was one, so the Node has no loss to show for a while
 	}
 	t := j.move(&m.network, e)
@@ -192,10 +192,10 @@ func (m *networkMemory) miss(j *judgement, what string) {
 	}
 }
 
-// patience returns how long the service that creates the network has, and whether that is limited. Before the first network the service may be
-// waiting for something, unless it creates the network only at start, as flanneld does: it then creates a network that Windows does not list a second
-// time.
-func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited bool) {
+// patience returns how long the service that creates the network may take, and whether that is limited. Before the first network the
+// service may be waiting for something, unless it creates the network only at start, as flanneld does: it then creates a network that
+// Windows does not list a second time.
+func (m *networkMemory) patience(j *evaluation) (patience time.Duration, limited bool) {
 	switch {
 	case len(j.maker) > 0: // it runs and reports what it waits for; a restart would only hide that for a while
 		return 0, false
@@ -203,28 +203,28 @@ func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited 
 		j.plan.soon()
 		return max(networkSoon, m.startedAt.Add(hns.IncompleteFor).Sub(m.since)), true
 	case m.network == networkAwaited:
-		return makerStarts, j.want.Once
+		return makerTimeout, j.want.Once
 	}
-	return makerStarts, true
+	return makerTimeout, true
 }
 
 // planEndpoint plans the host's own endpoint and the values of the network's files. It reports whether the endpoint exists; without it, nothing else can
 // be done. An endpoint that existed is re-created only if repairs are enabled and both generations of the API lack it.
-func (m *networkMemory) planEndpoint(j *judgement, network *hns.Network) bool {
+func (m *networkMemory) planEndpoint(j *evaluation, network *hns.Network) bool {
 	subnet := network.Subnets[0].Prefix
 	endpoint := m.hostEndpoint(j, network.ID)
 	isLost := m.isEndpointLost(j, endpoint, network.ID)
-	wasThere := m.endpoint.Network == network.ID
-	isUnknown := endpoint == nil && wasThere && !isLost || endpoint != nil && !endpoint.Address.IsValid()
-	if isUnknown && j.close == nil {
-		j.plan.ask.closely = true
+	existed := m.endpoint.Network == network.ID
+	isUnknown := endpoint == nil && existed && !isLost || endpoint != nil && !endpoint.Address.IsValid()
+	if isUnknown && j.objects == nil {
+		j.plan.query.readObjects = true
 		j.plan.soon()
 	}
 	switch {
 	case isLost && !j.repairs():
 		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s does not exist; repairs are disabled (spec.network.repair)", j.want.Endpoint, j.want.Name)
 		return false
-	case endpoint == nil && wasThere:
+	case endpoint == nil && existed:
 		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s is not listed", j.want.Endpoint, j.want.Name)
 		return false
 	case endpoint == nil:
@@ -245,8 +245,8 @@ func (m *networkMemory) planEndpoint(j *judgement, network *hns.Network) bool {
 }
 
 // isEndpointLost reports whether the host's own endpoint existed and is certainly lost. If repairs are enabled, it is forgotten, so that it is created.
-func (m *networkMemory) isEndpointLost(j *judgement, found *hns.Endpoint, network string) bool {
-	isConfirmed := j.close != nil && j.close.err == nil && j.now.Sub(m.startedAt) >= hns.IncompleteFor
+func (m *networkMemory) isEndpointLost(j *evaluation, found *hns.Endpoint, network string) bool {
+	isConfirmed := j.objects != nil && j.objects.err == nil && j.now.Sub(m.startedAt) >= hns.IncompleteFor
 	isLost := found == nil && m.endpoint.Network == network && (m.endpointLost || isConfirmed)
 	m.endpointLost = isLost && !j.repairs()
 	if isLost && j.repairs() {
@@ -255,12 +255,12 @@ func (m *networkMemory) isEndpointLost(j *judgement, found *hns.Endpoint, networ
 	return isLost
 }
 
-// hostEndpoint returns the host's own endpoint, from the lists or a close look; nil if there is none. If its address is not listed, the endpoint
-// last seen is returned.
-func (m *networkMemory) hostEndpoint(j *judgement, network string) *hns.Endpoint {
+// hostEndpoint returns the host's own endpoint, from the lists or an object read; nil if there is none. If its address is not listed, the
+// endpoint last seen is returned.
+func (m *networkMemory) hostEndpoint(j *evaluation, network string) *hns.Endpoint {
 	found := hostEndpointOf(j.state, network, j.want.Endpoint)
-	if (found == nil || !found.Address.IsValid()) && j.close != nil && j.close.err == nil {
-		found = cmp.Or(hostEndpointOf(j.close.second, network, j.want.Endpoint), found)
+	if (found == nil || !found.Address.IsValid()) && j.objects != nil && j.objects.err == nil {
+		found = cmp.Or(hostEndpointOf(j.objects.second, network, j.want.Endpoint), found)
 	}
 	if found != nil && !found.Address.IsValid() && found.ID == m.endpoint.ID {
 		return &m.endpoint

@@ -10,7 +10,7 @@ import (
 // TestServiceThatCreatesNetworkOnceIsRestarted: flanneld creates its network at start, and never checks it afterwards.
 func TestServiceThatCreatesNetworkOnceIsRestarted(t *testing.T) {
 	gone := func(v *networkView) { v.state = hns.State{} }
-	bare := func(v *networkView) { v.state.Networks[0].RouterMAC = "" }
+	withoutRouterMAC := func(v *networkView) { v.state.Networks[0].RouterMAC = "" }
 	back := func(v *networkView) { v.state = healthy(0) }
 	starts := func(v *networkView) { v.service++; gone(v) }
 	type step struct {
@@ -37,7 +37,7 @@ func TestServiceThatCreatesNetworkOnceIsRestarted(t *testing.T) {
 		}},
 		"it was lost before we looked":  {true, []step{{change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: missing}, {after: 2 * time.Minute}}},
 		"another makes it by itself":    {false, []step{{}, {after: time.Minute, change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: missing}}},
-		"Windows gives it no addresses": {false, []step{{}, {after: time.Minute, change: bare}, {after: 3 * time.Minute, restart: withoutAddresses}}},
+		"Windows gives it no addresses": {false, []step{{}, {after: time.Minute, change: withoutRouterMAC}, {after: 3 * time.Minute, restart: withoutAddresses}}},
 		"another waits for something":   {false, []step{{change: gone}, {after: time.Hour}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestServiceThatCreatesNetworkOnceIsRestarted(t *testing.T) {
 				if s.change != nil {
 					s.change(&v)
 				}
-				p := m.judge(want, v)
+				p := m.evaluate(want, v)
 				if reason := p.restart[want.MadeBy]; reason != s.restart {
 					t.Errorf("step %d: the maker is started again because %q, want %q", i, reason, s.restart)
 				}

@@ -11,33 +11,33 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// provedEvery is the pause between two queries to the API server for the owners of objects that seem orphaned.
-const provedEvery = 10 * time.Minute
+// ownerQueryInterval is the pause between two queries to the API server for the owners of objects that seem orphaned.
+const ownerQueryInterval = 10 * time.Minute
 
-// owners remembers objects that seem orphaned, by ID.
+// owners records objects that seem orphaned, by ID.
 type owners struct {
-	without map[string]presence
-	// proved is when the API server was last queried.
-	proved time.Time
+	orphaned map[string]presence
+	// lastQuery is when the API server was last queried.
+	lastQuery time.Time
 	// withheld describes what would be removed if repairs were not only reported; empty if nothing.
 	withheld string
 }
 
-// judge finds orphaned load balancers of Services and remote endpoints: they block addresses and ports for new ones. Only kube-proxy's objects
-// are removed, and only after the API server has confirmed that no object has their address.
-func (o *owners) judge(j *judgement, network string) {
+// evaluate finds orphaned load balancers of Services and remote endpoints: they block addresses and ports for new ones. Only kube-proxy's
+// objects are removed, and only after the API server has confirmed that no object has their address.
+func (o *owners) evaluate(j *evaluation, network string) {
 	services := j.want.ServiceRanges()
-	wasService := func(a netip.Addr) bool {
-		return j.cluster.wasService(a, j.now) || slices.ContainsFunc(services, func(p netip.Prefix) bool { return p.Contains(a) })
+	wasServiceAddress := func(a netip.Addr) bool {
+		return j.cluster.wasServiceAddress(a, j.now) || slices.ContainsFunc(services, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
-	without, candidates := map[string]presence{}, hns.State{}
+	orphaned, candidates := map[string]presence{}, hns.State{}
 	isOverdue := func(id string) bool {
-		p, wasWithout := o.without[id]
-		if !wasWithout {
+		p, wasOrphaned := o.orphaned[id]
+		if !wasOrphaned {
 			p.phase = seen
 		}
-		overdue := p.miss(j, orphanedAfter)
-		without[id] = p
+		overdue := p.handleMissing(j, orphanedAfter)
+		orphaned[id] = p
 		return overdue && j.isSteady
 	}
 	used := map[string]bool{}
@@ -45,24 +45,24 @@ func (o *owners) judge(j *judgement, network string) {
 		for _, id := range b.Endpoints {
 			used[id] = true
 		}
-		isOwned := slices.ContainsFunc(b.VIPs, func(vip netip.Addr) bool { return j.cluster.owns(vip) || !wasService(vip) })
-		if len(b.VIPs) > 0 && !isOwned && j.isKubeProxys(b) && isOverdue(b.ID) {
+		isOwned := slices.ContainsFunc(b.VIPs, func(vip netip.Addr) bool { return j.cluster.owns(vip) || !wasServiceAddress(vip) })
+		if len(b.VIPs) > 0 && !isOwned && j.isFromKubeProxy(b) && isOverdue(b.ID) {
 			candidates.LoadBalancers = append(candidates.LoadBalancers, b)
 		}
 	}
 	for _, e := range j.state.Endpoints {
 		isHost := slices.ContainsFunc(j.state.Networks, func(n hns.Network) bool { return n.ManagementIP == e.Address })
-		isKubeProxys := e.Remote && e.Network == network && e.Name != j.want.Endpoint && (wasService(e.Address) || hasConjuredMAC(e))
-		if isKubeProxys && !j.cluster.owns(e.Address) && !used[e.ID] && !isHost && isOverdue(e.ID) {
+		isFromKubeProxy := e.Remote && e.Network == network && e.Name != j.want.Endpoint && (wasServiceAddress(e.Address) || hasKubeProxyMAC(e))
+		if isFromKubeProxy && !j.cluster.owns(e.Address) && !used[e.ID] && !isHost && isOverdue(e.ID) {
 			candidates.Endpoints = append(candidates.Endpoints, e)
 		}
 	}
-	o.without = without
+	o.orphaned = orphaned
 	o.remove(j, candidates)
 }
 
 // remove plans the removal of objects that the API server has confirmed as orphaned.
-func (o *owners) remove(j *judgement, candidates hns.State) {
+func (o *owners) remove(j *evaluation, candidates hns.State) {
 	isNone := len(candidates.LoadBalancers)+len(candidates.Endpoints) == 0
 	if isNone && j.isSteady {
 		o.withheld = ""
@@ -72,8 +72,8 @@ func (o *owners) remove(j *judgement, candidates hns.State) {
 		return
 	}
 	if j.evidence == nil || j.evidence.owned == nil || j.evidence.err != nil {
-		if j.now.Sub(o.proved) >= provedEvery {
-			o.proved, j.plan.ask.owners = j.now, true
+		if j.now.Sub(o.lastQuery) >= ownerQueryInterval {
+			o.lastQuery, j.plan.query.owners = j.now, true
 			j.plan.soon()
 		}
 		return
@@ -81,7 +81,7 @@ func (o *owners) remove(j *judgement, candidates hns.State) {
 	if !j.agrees() {
 		return
 	}
-	second := j.close.second
+	second := j.objects.second
 	for _, b := range candidates.LoadBalancers {
 		isSame := func(o hns.LoadBalancer) bool { return o.ID == b.ID && slices.Equal(o.VIPs, b.VIPs) }
 		if !slices.ContainsFunc(b.VIPs, j.evidence.owned.owns) && slices.ContainsFunc(second.LoadBalancers, isSame) {
@@ -95,12 +95,12 @@ func (o *owners) remove(j *judgement, candidates hns.State) {
 		}
 	}
 	if j.repairs() {
-		o.proved = time.Time{} // the confirmed objects are removed now; the next need a new query
+		o.lastQuery = time.Time{} // the confirmed objects are removed now; the next need a new query
 	}
 }
 
 // withhold reports what would be removed, if repairs are only reported.
-func (o *owners) withhold(j *judgement) {
+func (o *owners) withhold(j *evaluation) {
 	if j.repairs() {
 		return
 	}
@@ -114,9 +114,9 @@ func (o *owners) withhold(j *judgement) {
 	}
 }
 
-// isKubeProxys reports whether a load balancer may be kube-proxy's: kube-proxy sets the source to the address of the host's endpoint or of
-// the node.
-func (j *judgement) isKubeProxys(b hns.LoadBalancer) bool {
+// isFromKubeProxy reports whether a load balancer may be kube-proxy's: kube-proxy sets the source to the address of the host's endpoint or
+// of the node.
+func (j *evaluation) isFromKubeProxy(b hns.LoadBalancer) bool {
 	if !b.SourceVIP.IsValid() {
 		return true
 	}
@@ -125,8 +125,9 @@ func (j *judgement) isKubeProxys(b hns.LoadBalancer) bool {
 	return isNode || isEndpoint
 }
 
-// hasConjuredMAC reports whether an endpoint has the MAC address that kube-proxy gives to endpoints of other hosts: 02-11 and the IPv4 address.
-func hasConjuredMAC(e hns.Endpoint) bool {
+// hasKubeProxyMAC reports whether an endpoint has the MAC address that kube-proxy gives to endpoints of other hosts: 02-11 and the IPv4
+// address.
+func hasKubeProxyMAC(e hns.Endpoint) bool {
 	if !e.Address.Is4() {
 		return false
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// networkView is what one pass has read.
+// networkView is the state that one pass has read.
 type networkView struct {
 	now time.Time
 	// state is empty if the read failed with err.
@@ -31,10 +31,10 @@ type networkView struct {
 	maker []overlaystatus.Problem
 	// ports are Windows' port ranges; empty until they were read.
 	ports hostapi.Ports
-	// evidence has the API server's answers to the questions of the same pass; nil if it was not queried.
+	// evidence has the results of the queries of the same pass; nil if there were none.
 	evidence *evidence
-	// close is a close look at Windows' objects; nil if there was none.
-	close *closeView
+	// objects is an object read; nil if there was none.
+	objects *objectView
 	// service is the process of the Host Network Service; 0 if unknown. restarted means that a notification reported its stop or start.
 	service   uint32
 	restarted bool
@@ -46,7 +46,7 @@ type podNetwork struct {
 	address netip.Addr
 }
 
-// networkPlan is what has to be done about the network, and what the Node reports.
+// networkPlan has the changes to make to the network, and what the Node reports.
 type networkPlan struct {
 	// values are those of the network's files; nil until the network is usable.
 	values *desired.NetworkValues
@@ -64,8 +64,8 @@ type networkPlan struct {
 	notices []networkProblem
 	// limits come before the notices.
 	limits []networkProblem
-	// ask has questions whose answers decide about a repair.
-	ask questions
+	// query has queries whose results decide about a repair.
+	query queries
 	// again is the time until the next pass; zero means the default.
 	again time.Duration
 	// unlisted are events that the transition table does not list: programming errors.
@@ -87,7 +87,7 @@ func (p *networkPlan) problem(reason, format string, args ...any) {
 // soon schedules the next pass early, because something seems wrong.
 func (p *networkPlan) soon() { p.again = networkSoon }
 
-// notice adds something that is not a fault of this node's network.
+// notice adds a finding that is not a fault of this node's network.
 func (p *networkPlan) notice(reason, format string, args ...any) {
 	p.notices = append(p.notices, networkProblem{reason, fmt.Sprintf(format, args...)})
 }
@@ -108,24 +108,24 @@ func (p networkPlan) message() (reason, message string, isFault bool) {
 	return reported[0].reason, truncate.Text(strings.Join(all, "; "), truncate.Note), len(p.problems) > 0
 }
 
-// judgement is a view and the plan made from it.
-type judgement struct {
+// evaluation is a view and the plan made from it.
+type evaluation struct {
 	networkView
 	want  desired.Network
 	table transitions
 	plan  networkPlan
 	// onHost are the endpoints of the network.
 	onHost kubeproxy.Presence
-	// isSteady is true once the Host Network Service has answered for a while, with the same network.
+	// isSteady is true once the Host Network Service has responded for a while, with the same network.
 	isSteady  bool
 	agreement *agreement
 }
 
 // repairs reports whether losses have to be repaired.
-func (j *judgement) repairs() bool { return j.want.Repairs() }
+func (j *evaluation) repairs() bool { return j.want.Repairs() }
 
 // move changes a phase. An unlisted event leaves it as it is.
-func (j *judgement) move(current *phase, e event) transition {
+func (j *evaluation) move(current *phase, e event) transition {
 	t, err := j.table.after(*current, e)
 	if err != nil {
 		j.plan.unlisted = append(j.plan.unlisted, err)

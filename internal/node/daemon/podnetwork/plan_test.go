@@ -143,7 +143,7 @@ func TestNetworkPlan(t *testing.T) {
 			hns.Endpoint{ID: "backend", Network: "n1", Address: addr("10.132.2.11"), Remote: true},
 			hns.Endpoint{ID: "others", Network: "n9", Address: addr("10.132.7.9"), Remote: true})
 	}
-	bare := func(v *networkView) { v.pods = []podNetwork{{"sandbox", addr("10.132.1.5")}} }
+	withoutEndpoint := func(v *networkView) { v.pods = []podNetwork{{"sandbox", addr("10.132.1.5")}} }
 	minute := time.Minute
 	for name, looks := range map[string][]look{
 		"all is well": {{}, {after: minute}, {after: time.Hour}},
@@ -238,17 +238,17 @@ func TestNetworkPlan(t *testing.T) {
 			}), create: true, remove: "hasty", told: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
 		},
 		"a pod lost its endpoint": {
-			{}, {after: minute, change: all(lose("pod"), bare)}, {after: 6 * time.Second, end: "sandbox", told: "HNSEndpointLost"},
+			{}, {after: minute, change: all(lose("pod"), withoutEndpoint)}, {after: 6 * time.Second, end: "sandbox", told: "HNSEndpointLost"},
 			{after: 2 * time.Second, change: func(v *networkView) { v.pods = nil }},
 		},
 		"a pod whose endpoint was never seen is left alone": {
-			{change: all(lose("pod"), bare)}, {after: minute}, {after: time.Hour},
+			{change: all(lose("pod"), withoutEndpoint)}, {after: minute}, {after: time.Hour},
 		},
 		"where there never was a load balancer, kube-proxy is left alone": {
 			{change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")}, {after: 3 * minute, told: "LoadBalancersLost"}, {after: time.Hour, told: "LoadBalancersLost"},
 		},
 		"a pod that is being made has none yet": {
-			{}, {after: minute, change: all(lose("pod"), bare)}, {after: 2 * time.Second, change: restore}, {after: minute},
+			{}, {after: minute, change: all(lose("pod"), withoutEndpoint)}, {after: 2 * time.Second, change: restore}, {after: minute},
 		},
 		"what belongs to nobody goes": {
 			{}, {after: minute, change: withOrphans}, {after: 2 * minute}, {after: 2 * minute, remove: "orphan added stale"},
@@ -263,7 +263,7 @@ func TestNetworkPlan(t *testing.T) {
 				if l.change != nil {
 					l.change(&v)
 				}
-				p := judgeAnswered(m, overlayWanted(), &v, confirmed)
+				p := decideWithAnswers(m, overlayWanted(), &v, confirmed)
 				if len(p.unlisted) > 0 {
 					t.Errorf("look %d: %v", i, p.unlisted)
 				}
@@ -281,22 +281,22 @@ func TestNetworkPlan(t *testing.T) {
 	}
 }
 
-// judgeAnswered judges a view, and again if it has questions for the API server, with their answers a second later. Windows' second
+// decideWithAnswers evaluates a view, and again if it has queries for the API server, with their results a second later. Windows' second
 // generation of the API has what the first lists.
-func judgeAnswered(m *networkMemory, want desired.Network, v *networkView, answer func(questions) *evidence) networkPlan {
-	v.evidence, v.close = nil, nil
-	return m.decide(want, v, answers{
-		ask: func(q questions) *evidence {
+func decideWithAnswers(m *networkMemory, want desired.Network, v *networkView, answer func(queries) *evidence) networkPlan {
+	v.evidence, v.objects = nil, nil
+	return m.decide(want, v, queryFuncs{
+		query: func(q queries) *evidence {
 			v.now = v.now.Add(time.Second)
 			return answer(q)
 		},
-		closely: func([]string) *closeView { return &closeView{second: v.state, after: v.state} },
-		now:     func() time.Time { return v.now },
+		readObjects: func([]string) *objectView { return &objectView{second: v.state, after: v.state} },
+		now:         func() time.Time { return v.now },
 	})
 }
 
 // confirmed is the answer of an API server that agrees: what seems lost is required, and what seems orphaned is orphaned.
-func confirmed(q questions) *evidence {
+func confirmed(q queries) *evidence {
 	e := &evidence{lost: map[kubeproxy.Frontend]bool{}, owned: newFrontends("win-1")}
 	for front := range q.lost {
 		e.lost[front] = true
@@ -332,7 +332,7 @@ func toldBy(p networkPlan) string {
 }
 
 func TestValuesOfNetworkFiles(t *testing.T) {
-	p := newNetworkMemory().judge(overlayWanted(), networkView{now: time.Now(), state: healthy(0)})
+	p := newNetworkMemory().evaluate(overlayWanted(), networkView{now: time.Now(), state: healthy(0)})
 	want := desired.NetworkValues{Network: "overlay", PodCIDR: "10.132.1.0/24", LastPodIP: "10.132.1.253", SourceVIP: "10.132.1.254", ManagementIP: "192.0.2.10"}
 	if p.values == nil || *p.values != want {
 		t.Errorf("the values are %+v, want %+v", p.values, want)
@@ -363,11 +363,11 @@ func TestUnchangedServiceKeepsItsAge(t *testing.T) {
 	if len(f.expected(time.Now(), 10*time.Millisecond, nil)) != 0 {
 		t.Error("another version of a Service is no change")
 	}
-	if f.known() {
+	if f.isSynced() {
 		t.Error("Services were not listed yet")
 	}
 	serviceStore{f}.Replace(nil)
-	if !f.known() || len(f.expected(time.Now(), 0, nil)) != 0 {
+	if !f.isSynced() || len(f.expected(time.Now(), 0, nil)) != 0 {
 		t.Error("a list without Services leaves some")
 	}
 	sliceStore{f}.Remove(nameOfObject(slice))

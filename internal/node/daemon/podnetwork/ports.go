@@ -24,9 +24,9 @@ func (n *reconciliation) readPorts(ctx context.Context) {
 	n.ports = current
 }
 
-// judgePorts reports ports that the node's programs cannot have, and ports that become scarce. Neither is a fault of the network.
-func (p *networkPlan) judgePorts(v networkView, ours []uint16) {
-	if message := v.ports.ExcludedOf(ours); message != "" {
+// addPortLimits reports ports that the node's programs cannot have, and ports that become scarce. Neither is a fault of the network.
+func (p *networkPlan) addPortLimits(v networkView, needed []uint16) {
+	if message := v.ports.ExcludedOf(needed); message != "" {
 		p.limits = append(p.limits, networkProblem{api.ReasonPortsExcluded, message})
 	}
 	if v.cluster == nil {

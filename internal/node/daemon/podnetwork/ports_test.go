@@ -55,14 +55,14 @@ func TestPortLimitsAreNoNetworkFault(t *testing.T) {
 		if test.problem {
 			p.problem(api.ReasonHNSNetworkMissing, "gone")
 		}
-		p.judgePorts(networkView{ports: test.ports, cluster: services(test.services, test.each)}, []uint16{10250, 9182})
+		p.addPortLimits(networkView{ports: test.ports, cluster: services(test.services, test.each)}, []uint16{10250, 9182})
 		reason, message, isFault := p.message()
 		if reason != test.want || isFault != test.problem || !strings.Contains(message, test.says) || isFault && strings.Contains(message, "Services") {
 			t.Errorf("%s: told %v %q: %s", name, isFault, reason, message)
 		}
 	}
 	p := networkPlan{notices: []networkProblem{{api.ReasonServiceNotProgrammed, "kube-proxy created none of a Service"}}}
-	p.judgePorts(networkView{ports: hostapi.Ports{Dynamic: usual}, cluster: services(230, 1)}, nil)
+	p.addPortLimits(networkView{ports: hostapi.Ports{Dynamic: usual}, cluster: services(230, 1)}, nil)
 	if reason, message, _ := p.message(); reason != api.ReasonDynamicPortsShort || !strings.HasSuffix(message, "kube-proxy created none of a Service") {
 		t.Errorf("told %q: %s", reason, message)
 	}

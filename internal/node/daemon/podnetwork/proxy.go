@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// proxyClears is how long load balancers may belong to a previous process if kube-proxy already ran at WICD's first pass. kube-proxy removes
-	// them at start, as soon as it has received its Node's addresses from the API server.
-	proxyClears = 2 * time.Minute
-	// proxyStarts is how long kube-proxy has to start.
-	proxyStarts = 30 * time.Second
+	// proxyCleanup is how long load balancers may belong to a previous process if kube-proxy already ran at WICD's first pass. kube-proxy
+	// removes them at start, as soon as it has received its Node's addresses from the API server.
+	proxyCleanup = 2 * time.Minute
+	// proxyStartup is how long kube-proxy has to start.
+	proxyStartup = 30 * time.Second
 	// restartsPerHour and restartsPerDay limit the restarts for lost load balancers: each interrupts all Services of the node.
 	restartsPerHour = 2
 	restartsPerDay  = 4
 )
 
-// kubeProxy is what is remembered of kube-proxy. It creates all load balancers at start, and does not notice when Windows loses one later. It is
-// then restarted, and the Node reports what is missing until everything is back.
+// kubeProxy is the recorded state of kube-proxy. kube-proxy creates all load balancers at start, and does not notice when Windows loses one
+// later. It is then restarted, and the Node reports what is missing until everything is back.
 type kubeProxy struct {
 	phase phase
 	// process is 0 if none runs. since is when it was first seen.
@@ -39,8 +39,8 @@ type kubeProxy struct {
 	restarts []time.Time
 }
 
-// see records kube-proxy's process and load balancers, and reports whether the process is not the same as before, or none runs.
-func (k *kubeProxy) see(j *judgement) (replaced bool) {
+// observe records kube-proxy's process and load balancers, and reports whether the process is not the same as before, or none runs.
+func (k *kubeProxy) observe(j *evaluation) (replaced bool) {
 	if replaced = j.proxy != k.process; replaced {
 		k.process, k.since, k.former = j.proxy, j.now, k.present
 		j.move(&k.phase, proxyReplaced)
@@ -56,24 +56,24 @@ func (k *kubeProxy) see(j *judgement) (replaced bool) {
 
 // isFormer reports whether a load balancer belongs, or may belong, to the previous process. kube-proxy will remove it.
 func (k *kubeProxy) isFormer(b hns.LoadBalancer, now time.Time) bool {
-	return k.former[b.ID] || k.former == nil && now.Sub(k.since) < proxyClears
+	return k.former[b.ID] || k.former == nil && now.Sub(k.since) < proxyCleanup
 }
 
 // restart requests a restart of kube-proxy, which then re-creates everything. Until everything is back, the Node reports what is missing.
-func (k *kubeProxy) restart(j *judgement, reason string) {
+func (k *kubeProxy) restart(j *evaluation, reason string) {
 	if j.repairs() && j.proxy != 0 && j.plan.restart[j.want.Proxy] == "" {
 		j.plan.restart[j.want.Proxy] = reason
 		j.move(&k.phase, proxyRestartRequested)
 	}
 }
 
-// judge reports missing or wrong load balancers, and restarts kube-proxy for lost ones.
-func (k *kubeProxy) judge(j *judgement, b *balancers) {
-	l := b.judge(j, k)
+// evaluate reports missing or wrong load balancers, and restarts kube-proxy for lost ones.
+func (k *kubeProxy) evaluate(j *evaluation, b *balancers) {
+	l := b.evaluate(j, k)
 	if l.missing == 0 {
 		j.move(&k.phase, proxyComplete)
 	}
-	starts := j.now.Sub(k.since) < proxyStarts && !k.hasMadeAll()
+	starts := j.now.Sub(k.since) < proxyStartup && !k.hasCreatedAll()
 	if starts && !k.isRepair() {
 		return
 	}
@@ -85,7 +85,7 @@ func (k *kubeProxy) judge(j *judgement, b *balancers) {
 }
 
 // report adds the losses to the plan. A load balancer that kube-proxy never created is not a fault of this node's network, unless all are missing.
-func (l balancerLosses) report(j *judgement, note string) {
+func (l balancerLosses) report(j *evaluation, note string) {
 	for _, names := range [][]string{l.reported, l.late, l.stale} {
 		slices.Sort(names)
 	}
@@ -108,11 +108,11 @@ func (l balancerLosses) report(j *judgement, note string) {
 
 // repair restarts kube-proxy once for each loss of load balancers, if the API server has confirmed that they are required, no other node has the
 // same loss, and the node has restarts left. Otherwise it returns the reason.
-func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Frontend]types.NamespacedName) (note string) {
+func (k *kubeProxy) repair(j *evaluation, b *balancers, lost map[kubeproxy.Frontend]types.NamespacedName) (note string) {
 	if !j.repairs() {
 		return "; repairs are disabled (spec.network.repair)"
 	}
-	if j.agreement.refuted > 0 {
+	if j.agreement.disagreements > 0 {
 		return ""
 	}
 	if next := k.nextRestart(j.now); j.now.Before(next) {
@@ -120,7 +120,7 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 	}
 	e := j.evidence
 	if e == nil || e.lost == nil || e.err != nil || e.first != "" {
-		j.plan.ask.lost, j.plan.ask.onHost = lost, j.onHost
+		j.plan.query.lost, j.plan.query.onHost = lost, j.onHost
 	}
 	switch {
 	case e == nil || e.lost == nil && e.err == nil || errors.Is(e.err, errNotReported):
@@ -135,7 +135,7 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 	}
 	var confirmed []string
 	for front, service := range lost {
-		p, next := b.made[front], doubted
+		p, next := b.created[front], doubted
 		if e.lost[front] {
 			next = retried
 			confirmed = append(confirmed, nameOf(front, service))
@@ -163,8 +163,10 @@ func (k *kubeProxy) nextRestart(now time.Time) time.Time {
 	return slices.MaxFunc([]time.Time{after(restartsPerHour, time.Hour), after(restartsPerDay, 24*time.Hour)}, time.Time.Compare)
 }
 
-// hasMadeAll reports whether the running process has created all load balancers once.
-func (k *kubeProxy) hasMadeAll() bool { return k.phase == proxyServing || k.phase == proxyRestarting }
+// hasCreatedAll reports whether the running process has created all load balancers once.
+func (k *kubeProxy) hasCreatedAll() bool {
+	return k.phase == proxyServing || k.phase == proxyRestarting
+}
 
 // isRepair reports whether something was lost and not everything is back: the Node then reports everything missing.
 func (k *kubeProxy) isRepair() bool { return k.phase == proxyRestarting || k.phase == proxyRepairing }

@@ -30,8 +30,8 @@ const (
 	// unless the interval would exceed networkSeldom.
 	checkShare    = 5
 	networkSeldom = time.Minute
-	// networkAnswers is the timeout of one read, or of one change.
-	networkAnswers = 30 * time.Second
+	// networkTimeout is the timeout of one read, or of one change.
+	networkTimeout = 30 * time.Second
 )
 
 // Reconciler waits for the pod network, which another service creates, writes the files that depend on it, and restores what Windows has lost.
@@ -92,15 +92,15 @@ func (r *Reconciler) Run(ctx context.Context) {
 			}
 		}
 		began := time.Now()
-		view := n.see(ctx)
+		view := n.observe(ctx)
 		view.restarted, restarted = restarted, false
-		took := time.Since(began)
-		plan := memory.decide(n.want, &view, answers{
-			ask:     func(q questions) *evidence { return n.ask(ctx, q) },
-			closely: func(endpoints []string) *closeView { return n.readObjects(ctx, endpoints, memory.agreement.pause()) },
-			now:     time.Now,
+		duration := time.Since(began)
+		plan := memory.decide(n.want, &view, queryFuncs{
+			query:       func(q queries) *evidence { return n.query(ctx, q) },
+			readObjects: func(endpoints []string) *objectView { return n.readObjects(ctx, endpoints, memory.agreement.pause()) },
+			now:         time.Now,
 		})
-		plan.judgePorts(view, n.Wanted.ListenPorts())
+		plan.addPortLimits(view, n.Wanted.ListenPorts())
 		n.protectHostNetwork(ctx, view, &plan)
 		for _, err := range plan.unlisted {
 			r.Log.Error("Evaluating the network failed", "error", err.Error())
@@ -114,7 +114,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		r.publish(plan)
 		select {
 		case <-ctx.Done():
-		case <-time.After(waitAfter(&plan, took)):
+		case <-time.After(waitAfter(&plan, duration)):
 		case _, open := <-changes:
 			if restarted = open; !open {
 				changes = nil
@@ -134,28 +134,28 @@ func (r *Reconciler) publish(plan networkPlan) {
 	}
 }
 
-// waitAfter returns the time until the next pass; took is the duration of the last read.
-func waitAfter(plan *networkPlan, took time.Duration) time.Duration {
+// waitAfter returns the time until the next pass; duration is the duration of the last read.
+func waitAfter(plan *networkPlan, duration time.Duration) time.Duration {
 	if plan.again == 0 && len(plan.problems) > 0 {
 		plan.soon()
 	}
 	if plan.again > 0 {
-		return max(plan.again, min(2*took, networkEvery))
+		return max(plan.again, min(2*duration, networkEvery))
 	}
-	return max(networkEvery, min(checkShare*took, networkSeldom))
+	return max(networkEvery, min(checkShare*duration, networkSeldom))
 }
 
 // reconciliation is one run of a Reconciler.
 type reconciliation struct {
 	*Reconciler
 	want desired.Network
-	// asked is when the API server was last queried, objectsRead when Windows was.
-	asked, objectsRead time.Time
+	// lastQuery is when the API server was last queried, objectsRead when Windows was.
+	lastQuery, objectsRead time.Time
 	// announced are the reasons that have an event, with their messages; statusError is the last error of reading the status.
 	announced   map[string]string
 	statusError string
-	// closeError is the last error of a close look.
-	closeError string
+	// objectReadError is the last error of an object read.
+	objectReadError string
 	// proxy and service are the processes of kube-proxy and of the Host Network Service when last listed.
 	proxy, service uint32
 	// written are the restarts of kube-proxy in the file.
@@ -166,13 +166,13 @@ type reconciliation struct {
 	host    hostNetwork
 }
 
-// see reads the network's current state.
-func (n *reconciliation) see(ctx context.Context) networkView {
-	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
+// observe reads the network's current state.
+func (n *reconciliation) observe(ctx context.Context) networkView {
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	v := networkView{maker: n.readStatus()}
 	v.state, v.err = n.Host.Networks.Look(ctx)
-	if n.frontends.known() {
+	if n.frontends.isSynced() {
 		v.cluster = n.frontends
 	}
 	v.proxy, v.service = n.processes(ctx)
@@ -210,7 +210,7 @@ func processOf(found []hostapi.Service, name string) uint32 {
 
 // act carries out the plan. What fails is retried in the next pass.
 func (n *reconciliation) act(ctx context.Context, p *networkPlan) {
-	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	n.removeOthers(ctx, p.remove)
 	if p.create != nil {
@@ -272,7 +272,7 @@ func (n *reconciliation) removeOthers(ctx context.Context, orphans hns.State) {
 func (n *reconciliation) write(values desired.NetworkValues, p *networkPlan) error {
 	values.Node = n.Record.Node
 	for _, f := range n.want.Files {
-		if withholds(n.Session, n.sandbox, f.Path) {
+		if mustWaitForImage(n.Session, n.sandbox, f.Path) {
 			p.again = awaitedEvery
 			continue
 		}
@@ -315,21 +315,21 @@ func (n *reconciliation) pods(ctx context.Context, s hns.State) ([]podNetwork, e
 		return nil, fmt.Errorf("listing %s: %w", desired.CNIResults, err)
 	}
 	existing := ownAddresses(s)
-	var bare []podNetwork
+	var withoutEndpoint []podNetwork
 	for _, name := range names {
 		b, err := n.Host.Disk.Read(desired.CNIResults + `\` + name)
 		if pod, ok := podNetworkOf(b); err == nil && ok && existing[pod.address] == "" {
-			bare = append(bare, pod)
+			withoutEndpoint = append(withoutEndpoint, pod)
 		}
 	}
-	if len(bare) == 0 {
+	if len(withoutEndpoint) == 0 {
 		return nil, nil
 	}
 	run, err := n.Host.Containers.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing containers: %w", err)
 	}
-	return slices.DeleteFunc(bare, func(p podNetwork) bool { return !slices.Contains(run, p.sandbox) }), nil
+	return slices.DeleteFunc(withoutEndpoint, func(p podNetwork) bool { return !slices.Contains(run, p.sandbox) }), nil
 }
 
 // podNetworkOf decodes libcni's cached result of a pod, in the formats before and since CNI version 0.3.

@@ -59,7 +59,7 @@ func (n *reconciliation) announce(p networkPlan, maker []overlaystatus.Problem) 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, reason := range slices.Sorted(maps.Keys(reported)) {
-		if _, wasTold := n.announced[reason]; !wasTold {
+		if _, wasAnnounced := n.announced[reason]; !wasAnnounced {
 			n.repairs = append(n.repairs, nodestatus.Problem{Service: n.want.MadeBy, Reason: reason, Message: reported[reason], Since: time.Now()})
 		}
 	}

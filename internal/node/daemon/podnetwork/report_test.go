@@ -23,21 +23,21 @@ import (
 func TestMissingNetworkReportsOverlayProblem(t *testing.T) {
 	treated := overlaystatus.Problem{Reason: api.ReasonOverlayNodeTreatedAsLinux, Message: "OVN-Kubernetes treats this Windows node as Linux"}
 	v := networkView{now: time.Now(), state: hns.State{}, maker: []overlaystatus.Problem{treated}}
-	reason, message, isFault := newNetworkMemory().judge(overlayWanted(), v).message()
+	reason, message, isFault := newNetworkMemory().evaluate(overlayWanted(), v).message()
 	if reason != treated.Reason || message != treated.Message || !isFault {
 		t.Errorf("told %v %s: %s", isFault, reason, message)
 	}
 	m := newNetworkMemory()
 	for v.now = v.now.Add(time.Second); v.now.Before(time.Now().Add(time.Hour)); v.now = v.now.Add(time.Minute) {
 		v.state = hns.State{}
-		if p := m.judge(overlayWanted(), v); len(p.restart) > 0 {
+		if p := m.evaluate(overlayWanted(), v); len(p.restart) > 0 {
 			t.Fatalf("a service that says what it waits for is restarted: %v", p.restart)
 		}
 	}
 	// With a network, it is reported in addition to other problems.
 	v = networkView{now: time.Now(), state: healthy(0), maker: []overlaystatus.Problem{{Reason: api.ReasonOverlayNeighborRefused, Message: "win-2"}}}
 	v.state.Endpoints = nil
-	reason, message, _ = newNetworkMemory().judge(overlayWanted(), v).message()
+	reason, message, _ = newNetworkMemory().evaluate(overlayWanted(), v).message()
 	if reason != api.ReasonHNSEndpointLost || !strings.HasSuffix(message, "; win-2") {
 		t.Errorf("told %s: %s", reason, message)
 	}

@@ -23,7 +23,7 @@ const (
 	// networkRestoring is missing, and the service that creates it was restarted for that.
 	networkRestoring phase = "network restoring"
 
-	// proxyStarting has not created all load balancers yet: for proxyStarts, a missing one is not a loss.
+	// proxyStarting has not created all load balancers yet: for proxyStartup, a missing one is not a loss.
 	proxyStarting phase = "proxy starting"
 	// proxyServing has created all of them once: a missing one was lost.
 	proxyServing phase = "proxy serving"
@@ -42,12 +42,12 @@ const (
 	abandoned phase = "abandoned"
 )
 
-// event is what a pass finds, or what is done about it.
+// event is a finding of a pass, or an action that it takes.
 type event string
 
 const (
 	// readFails and readUnavailable are failed reads; with the latter, the Host Network Service is unavailable.
-	readFails       event = "the look fails"
+	readFails       event = "the read fails"
 	readUnavailable event = "the service is unavailable"
 	// networkFound is the network that existed before, or the first one; networkReplaced is a different one.
 	networkFound    event = "network found"
@@ -63,7 +63,7 @@ const (
 	// proxyRestartRequested means that kube-proxy is restarted for a loss.
 	proxyRestartRequested event = "proxy restart requested"
 
-	there   event = "there"
+	present event = "present"
 	missing event = "missing"
 	// overdue means that something was missing for longer than its phase allows.
 	overdue event = "overdue"
@@ -88,8 +88,8 @@ const (
 	restartProxy action = "restart kube-proxy"
 )
 
-// at is the phase and the event at which a transition begins.
-type at struct {
+// transitionKey is the phase and the event at which a transition begins.
+type transitionKey struct {
 	phase phase
 	event event
 }
@@ -101,8 +101,8 @@ type transition struct {
 	reason string
 }
 
-// transitions is the table. What it does not list cannot happen.
-type transitions map[at]transition
+// transitions is the table. Other combinations cannot happen.
+type transitions map[transitionKey]transition
 
 // networkTransitions returns the table for everything that is remembered between passes, except times and counts.
 func networkTransitions() transitions {
@@ -150,25 +150,25 @@ func networkTransitions() transitions {
 // balancerTransitions returns the rows for load balancers, pods' endpoints and owners of objects.
 func balancerTransitions() transitions {
 	return transitions{
-		{unseen, there}:     {seen, none, ""},
+		{unseen, present}:   {seen, none, ""},
 		{unseen, missing}:   {awaited, none, ""},
 		{unseen, undecided}: {unseen, none, ""},
 
-		{seen, there}:     {seen, none, ""},
+		{seen, present}:   {seen, none, ""},
 		{seen, missing}:   {lost, none, ""},
 		{seen, overdue}:   {lost, none, ""}, // where a loss is certain without waiting
 		{seen, undecided}: {seen, none, ""},
 		{seen, unneeded}:  {unseen, none, ""},
 		{seen, forgotten}: {unseen, none, ""},
 
-		{awaited, there}:     {seen, none, ""},
+		{awaited, present}:   {seen, none, ""},
 		{awaited, missing}:   {awaited, none, ""},
 		{awaited, overdue}:   {awaited, none, ""},
 		{awaited, undecided}: {awaited, none, ""},
 		{awaited, unneeded}:  {unseen, none, ""},
 		{awaited, forgotten}: {awaited, none, ""},
 
-		{lost, there}:     {seen, none, ""},
+		{lost, present}:   {seen, none, ""},
 		{lost, missing}:   {lost, none, ""},
 		{lost, overdue}:   {lost, none, ""},
 		{lost, undecided}: {lost, none, ""},
@@ -177,7 +177,7 @@ func balancerTransitions() transitions {
 		{lost, retried}:   {abandoned, none, ""},
 		{lost, doubted}:   {unseen, none, ""},
 
-		{abandoned, there}:     {seen, none, ""},
+		{abandoned, present}:   {seen, none, ""},
 		{abandoned, missing}:   {abandoned, none, ""},
 		{abandoned, overdue}:   {abandoned, none, ""},
 		{abandoned, undecided}: {abandoned, none, ""},
@@ -188,7 +188,7 @@ func balancerTransitions() transitions {
 
 // after returns the transition for an event.
 func (t transitions) after(p phase, e event) (transition, error) {
-	next, listed := t[at{p, e}]
+	next, listed := t[transitionKey{p, e}]
 	if !listed {
 		return transition{next: p}, fmt.Errorf("no transition for event %q in phase %q", e, p)
 	}

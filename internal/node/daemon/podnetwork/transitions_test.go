@@ -21,11 +21,11 @@ type way struct {
 	want   phase
 }
 
-func (w way) walk(t *testing.T, taken map[at]bool) {
+func (w way) walk(t *testing.T, taken map[transitionKey]bool) {
 	t.Helper()
 	got, do := w.from, none
 	for _, e := range w.events {
-		taken[at{got, e}] = true
+		taken[transitionKey{got, e}] = true
 		next, err := networkTransitions().after(got, e)
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func (w way) walk(t *testing.T, taken map[at]bool) {
 
 // TestTransitions walks paths of the Host Network Service, the network, kube-proxy and missing objects. They cover each row of the table.
 func TestTransitions(t *testing.T) {
-	taken := map[at]bool{}
+	taken := map[transitionKey]bool{}
 	for name, w := range map[string]way{
 		"the service answers":              {hnsAnswers, []event{networkFound}, none, hnsAnswers},
 		"a look fails":                     {hnsAnswers, []event{readFails, networkFound}, none, hnsAnswers},
@@ -69,20 +69,20 @@ func TestTransitions(t *testing.T) {
 		"kube-proxy is repaired, and ends by itself":      {proxyServing, []event{proxyRestartRequested, proxyReplaced, proxyComplete, proxyReplaced}, none, proxyStarting},
 		"kube-proxy lost some, and lost some before that": {proxyServing, []event{proxyRestartRequested, proxyRestartRequested}, none, proxyRestarting},
 
-		"it is made":                            {unseen, []event{undecided, there, there}, none, seen},
-		"it is made late":                       {unseen, []event{missing, missing, overdue, there}, none, seen},
+		"it is made":                            {unseen, []event{undecided, present, present}, none, seen},
+		"it is made late":                       {unseen, []event{missing, missing, overdue, present}, none, seen},
 		"it is not made":                        {unseen, []event{missing, overdue, overdue}, none, awaited},
 		"it is lost":                            {seen, []event{missing, missing, overdue, overdue}, none, lost},
 		"it is lost without doubt":              {seen, []event{overdue}, none, lost},
-		"it is back":                            {seen, []event{missing, there}, none, seen},
+		"it is back":                            {seen, []event{missing, present}, none, seen},
 		"it need not be there any more":         {seen, []event{missing, unneeded, missing}, none, awaited},
-		"it may be the former process's":        {unseen, []event{missing, undecided, there, undecided, missing, undecided}, none, lost},
-		"it changes while it is there":          {seen, []event{unneeded, there}, none, seen},
+		"it may be the former process's":        {unseen, []event{missing, undecided, present, undecided, missing, undecided}, none, lost},
+		"it changes while it is there":          {seen, []event{unneeded, present}, none, seen},
 		"it was awaited, and need not be there": {unseen, []event{missing, unneeded}, none, unseen},
 		"another process is to make it":         {seen, []event{forgotten}, none, unseen},
 		"it is lost, and another process comes": {seen, []event{missing, forgotten, forgotten}, none, awaited},
 		"a restart does not bring it back":      {seen, []event{missing, overdue, retried, forgotten, undecided, missing, overdue}, none, abandoned},
-		"a restart brings it back":              {lost, []event{retried, forgotten, there}, none, seen},
+		"a restart brings it back":              {lost, []event{retried, forgotten, present}, none, seen},
 		"after a restart, it need not be there": {lost, []event{retried, unneeded}, none, unseen},
 		"the cluster knows nothing of it":       {lost, []event{doubted}, none, unseen},
 	} {
@@ -102,10 +102,10 @@ func TestUnlistedTransitionsAreRefused(t *testing.T) {
 	}
 	for p := range phases {
 		for e := range events {
-			if _, listed := table[at{p, e}]; listed {
+			if _, listed := table[transitionKey{p, e}]; listed {
 				continue
 			}
-			j := judgement{table: table}
+			j := evaluation{table: table}
 			got := p
 			if next := j.move(&got, e); got != p || next.do != none || len(j.plan.unlisted) != 1 {
 				t.Errorf("%q in phase %q leads to %q and %q", e, p, got, next.do)
@@ -114,7 +114,7 @@ func TestUnlistedTransitionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestEveryViewHasTransitions judges random views: the table has a row for anything that Windows returns.
+// TestEveryViewHasTransitions evaluates random views: the table has a row for anything that Windows returns.
 func TestEveryViewHasTransitions(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -139,7 +139,7 @@ func TestEveryViewHasTransitions(t *testing.T) {
 			case one():
 				v.cluster = nil
 			}
-			if p := m.judge(want, v); len(p.unlisted) > 0 {
+			if p := m.evaluate(want, v); len(p.unlisted) > 0 {
 				t.Fatalf("seed %d, look %d: %v (phases %s)", seed, look, p.unlisted, slices.Sorted(maps.Values(map[int]phase{0: m.hns, 1: m.network, 2: m.proxy.phase})))
 			}
 		}

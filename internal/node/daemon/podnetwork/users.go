@@ -21,9 +21,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// UsersNetwork reports what the user's own network is missing, and configures kube-proxy for it where WICD runs kube-proxy. It does not change
-// the network.
-type UsersNetwork struct {
+// UserNetwork reports what the user's own network is missing, and configures kube-proxy for it where WICD runs kube-proxy. It does not
+// change the network.
+type UserNetwork struct {
 	state.Session
 	wake     state.Signal
 	services *supervisor.Supervisor
@@ -31,17 +31,17 @@ type UsersNetwork struct {
 	mu sync.Mutex
 	// known is true once the network was checked.
 	known bool
-	// lacks is the problem that the Node reports; none if its Reason is empty.
-	lacks nodestatus.Problem
+	// problem is what the Node reports; there is none if its Reason is empty.
+	problem nodestatus.Problem
 }
 
-// NewUsersNetwork returns a UsersNetwork, which sends wake when there is something to report.
-func NewUsersNetwork(s state.Session, wake state.Signal, services *supervisor.Supervisor) *UsersNetwork {
-	return &UsersNetwork{Session: s, wake: wake, services: services}
+// NewUserNetwork returns a UserNetwork, which sends wake when there is something to report.
+func NewUserNetwork(s state.Session, wake state.Signal, services *supervisor.Supervisor) *UserNetwork {
+	return &UserNetwork{Session: s, wake: wake, services: services}
 }
 
 // Run checks the network until ctx is done.
-func (u *UsersNetwork) Run(ctx context.Context) {
+func (u *UserNetwork) Run(ctx context.Context) {
 	if u.Wanted.UserNetwork == nil {
 		return
 	}
@@ -58,7 +58,7 @@ func (u *UsersNetwork) Run(ctx context.Context) {
 }
 
 // look checks the folder and the network once, and configures kube-proxy if both are ready.
-func (u *UsersNetwork) look(ctx context.Context) (reason, message string) {
+func (u *UserNetwork) look(ctx context.Context) (reason, message string) {
 	n := *u.Wanted.UserNetwork
 	if n.ConfigDir != "" {
 		if name, err := firstCNIFile(u.Session, n.ConfigDir); name == "" || err != nil {
@@ -68,7 +68,7 @@ func (u *UsersNetwork) look(ctx context.Context) (reason, message string) {
 	if n.Proxy == nil {
 		return "", ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	all, err := u.Host.Networks.Look(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func missingConfiguration(folder string, err error) string {
 }
 
 // configureProxy writes kube-proxy's configuration, which kube-proxy reads only at start.
-func (u *UsersNetwork) configureProxy(n desired.UserNetwork) error {
+func (u *UserNetwork) configureProxy(n desired.UserNetwork) error {
 	content, err := desired.NetworkValues{Node: u.Record.Node, Network: n.Name}.Fill(*n.Proxy)
 	if err != nil {
 		return err
@@ -143,12 +143,12 @@ func firstCNIFile(s state.Session, folder string) (name string, err error) {
 }
 
 // set records what the Node has to report.
-func (u *UsersNetwork) set(reason, message string) {
+func (u *UserNetwork) set(reason, message string) {
 	u.mu.Lock()
-	changed := u.lacks.Reason != reason || u.lacks.Message != message
+	changed := u.problem.Reason != reason || u.problem.Message != message
 	u.known = true
 	if changed {
-		u.lacks = nodestatus.Problem{Service: "network", Reason: reason, Message: message, Since: time.Now()}
+		u.problem = nodestatus.Problem{Service: "network", Reason: reason, Message: message, Since: time.Now()}
 	}
 	u.mu.Unlock()
 	if !changed {
@@ -161,9 +161,9 @@ func (u *UsersNetwork) set(reason, message string) {
 }
 
 // ReportTo reports to the Node what the network is missing. It clears the report of a network that is no longer wanted.
-func (u *UsersNetwork) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+func (u *UserNetwork) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	u.mu.Lock()
-	known, lacks := u.known, u.lacks
+	known, problem := u.known, u.problem
 	u.mu.Unlock()
 	reported := nodestate.Condition(node, api.ConditionWindowsNetworkUnavailable)
 	isStale := u.Wanted.UserNetwork == nil && u.Wanted.Network == nil && reported != nil && reported.Status == corev1.ConditionTrue
@@ -172,5 +172,5 @@ func (u *UsersNetwork) ReportTo(ctx context.Context, w *nodestatus.Writer, node 
 	}
 	return w.ReportProblem(ctx, node, nodestatus.Condition{
 		Type: api.ConditionWindowsNetworkUnavailable, Works: api.ReasonNetworkWorks, Message: "the user's network is ready",
-	}, lacks)
+	}, problem)
 }

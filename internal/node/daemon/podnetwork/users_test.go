@@ -20,7 +20,7 @@ func TestNetworkIsNotReportedBeforeFirstCheck(t *testing.T) {
 		"a network of the user's": {UserNetwork: &desired.UserNetwork{ConfigDir: `C:\etc\cni\net.d`}},
 		"a network of ours":       {Network: &desired.Network{}},
 	} {
-		u := NewUsersNetwork(state.Session{Wanted: wanted}, state.NewSignal(), nil)
+		u := NewUserNetwork(state.Session{Wanted: wanted}, state.NewSignal(), nil)
 		if err := u.ReportTo(t.Context(), &nodestatus.Writer{}, node); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
