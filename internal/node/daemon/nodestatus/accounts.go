@@ -39,7 +39,7 @@ func NewAccounts(s state.Session, wake state.Signal) *Accounts {
 // Run checks until ctx is done.
 func (a *Accounts) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		current, err := a.look(ctx)
+		current, err := a.check(ctx)
 		if err != nil && ctx.Err() == nil {
 			a.Log.Warn("Reading the domain and the plugins of Container Credential Guard failed", "error", err.Error())
 		}
@@ -50,7 +50,7 @@ func (a *Accounts) Run(ctx context.Context) {
 	}
 }
 
-func (a *Accounts) look(ctx context.Context) (accounts, error) {
+func (a *Accounts) check(ctx context.Context) (accounts, error) {
 	domain, err := a.Host.Accounts.Domain(ctx)
 	if err != nil {
 		return accounts{}, err

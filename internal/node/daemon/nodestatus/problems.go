@@ -18,8 +18,8 @@ const (
 	// problemsEvery is how often Windows is checked for problems, answerWithin the timeout of each query.
 	problemsEvery = time.Minute
 	answerWithin  = 30 * time.Second
-	// The problem begins when commitNear percent of Windows' commit limit are used, and ends below commitStillNear percent.
-	commitNear, commitStillNear = 90, 85
+	// The problem begins when commitHigh percent of Windows' commit limit are used, and ends below commitLow percent.
+	commitHigh, commitLow = 90, 85
 	// maxSkew is how far the clocks may differ: beyond that, certificates of one side soon look invalid to the other.
 	maxSkew = time.Minute
 )
@@ -43,14 +43,14 @@ type watched struct {
 	Condition
 	// reason is the reason of the problem.
 	reason string
-	// look returns what is wrong, for people; empty if nothing is. wasFailing is true while the problem is reported. isKnown is false if the
-	// check is inconclusive.
-	look func(ctx context.Context, wasFailing bool) (wrong string, isKnown bool)
-	// concerns reports whether a Node is affected; nil if all are. A problem that does not affect all Nodes has no metric.
-	concerns func(*corev1.Node) bool
+	// check returns a message about what is wrong; empty if nothing is. wasFailing is true while the problem is reported. isKnown is false
+	// if the check is inconclusive.
+	check func(ctx context.Context, wasFailing bool) (wrong string, isKnown bool)
+	// appliesTo reports whether a Node is affected; nil if all are. A problem that does not affect all Nodes has no metric.
+	appliesTo func(*corev1.Node) bool
 	// Protected by Problems.mu.
 	steady
-	told Problem
+	reported Problem
 }
 
 // NewProblems returns a Problems, which sends wake when there is something to report.
@@ -59,23 +59,23 @@ func NewProblems(s state.Session, wake state.Signal, m *Metrics, clock interface
 	p.all = []*watched{
 		{
 			Condition: Condition{api.ConditionHostComputeUnavailable, api.ReasonHCSWorks, "the Host Compute Service answers"},
-			reason:    api.EventHCSUnavailable, look: p.hostCompute,
+			reason:    api.EventHCSUnavailable, check: p.hostCompute,
 		},
 		{
 			Condition: Condition{api.ConditionCommitPressure, api.ReasonCommitAvailable, "committed memory is below the limit"},
-			reason:    api.EventCommitLimitNear, look: p.commit,
+			reason:    api.EventCommitLimitNear, check: p.commit,
 		},
 		{
 			Condition: Condition{api.ConditionClockSkewed, api.ReasonClockInSync, "the clock is in sync with that of the API server"},
-			reason:    api.EventClockOutOfSync, look: p.skew,
+			reason:    api.EventClockOutOfSync, check: p.skew,
 		},
 		{
 			Condition: Condition{api.ConditionWindowsUpdateNeeded, api.ReasonWindowsUpToDate, "this revision of Windows has no known fault"},
-			reason:    api.EventWindowsUpdateNeeded, look: p.revision,
+			reason:    api.EventWindowsUpdateNeeded, check: p.revision,
 		},
 		{
 			Condition: Condition{api.ConditionAddressesHidden, api.ReasonAddressesReported, "VMware Tools report the node's address to vSphere"},
-			reason:    api.EventVMwareToolsHideVirtualAdapters, look: p.hiddenAdapters, concerns: onVSphere,
+			reason:    api.EventVMwareToolsHideVirtualAdapters, check: p.hiddenAdapters, appliesTo: onVSphere,
 		},
 	}
 	return p
@@ -85,30 +85,30 @@ func NewProblems(s state.Session, wake state.Signal, m *Metrics, clock interface
 func (p *Problems) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, w := range p.all {
-			p.see(ctx, w)
+			p.observe(ctx, w)
 		}
 		_ = backoff.Sleep(ctx, problemsEvery)
 	}
 }
 
-func (p *Problems) see(ctx context.Context, w *watched) {
-	wrong, isKnown := w.look(ctx, w.isBad)
+func (p *Problems) observe(ctx context.Context, w *watched) {
+	wrong, isKnown := w.check(ctx, w.isFailing)
 	if ctx.Err() != nil || !isKnown {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	changed := w.see(now, wrong != "")
-	if w.concerns == nil {
-		p.metrics.SetProblem(string(w.Type), w.isBad)
+	changed := w.observe(now, wrong != "")
+	if w.appliesTo == nil {
+		p.metrics.SetProblem(string(w.Type), w.isFailing)
 	}
 	if !changed {
 		return
 	}
-	w.told = Problem{}
-	if w.isBad {
-		w.told = Problem{Service: "windows-" + w.reason, Reason: w.reason, Message: wrong, Since: now}
+	w.reported = Problem{}
+	if w.isFailing {
+		w.reported = Problem{Service: "windows-" + w.reason, Reason: w.reason, Message: wrong, Since: now}
 		p.Log.Warn("Windows health problem", "condition", w.Type, "reason", w.reason, "message", wrong)
 	}
 	p.wake.Send()
@@ -117,10 +117,10 @@ func (p *Problems) see(ctx context.Context, w *watched) {
 // ReportTo reports persistent problems to the Node.
 func (p *Problems) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
 	for _, current := range p.known() {
-		if current.concerns != nil && !current.concerns(node) {
-			current.told = Problem{}
+		if current.appliesTo != nil && !current.appliesTo(node) {
+			current.reported = Problem{}
 		}
-		if err := w.ReportProblem(ctx, node, current.Condition, current.told); err != nil {
+		if err := w.ReportProblem(ctx, node, current.Condition, current.reported); err != nil {
 			return err
 		}
 	}
@@ -153,9 +153,9 @@ func (p *Problems) commit(ctx context.Context, wasFailing bool) (wrong string, i
 	if err != nil || c.Limit == 0 {
 		return "", false
 	}
-	limit := uint64(commitNear)
+	limit := uint64(commitHigh)
 	if wasFailing {
-		limit = commitStillNear
+		limit = commitLow
 	}
 	if c.Used/100 < c.Limit/10_000*limit {
 		return "", true

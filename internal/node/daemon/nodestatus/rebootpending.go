@@ -30,15 +30,15 @@ type awaited struct {
 	// known is false before the first check.
 	known bool
 	// boot is the ID of the Windows start that was checked; empty if unknown.
-	boot  string
-	why   []string
-	since time.Time
+	boot    string
+	reasons []string
+	since   time.Time
 }
 
 // RebootPending checks whether Windows waits for a restart, and reports changes to the Node.
 type RebootPending struct {
 	state.Session
-	wake, again state.Signal
+	wake, recheck state.Signal
 
 	mu   sync.Mutex
 	wait awaited
@@ -46,17 +46,17 @@ type RebootPending struct {
 
 // NewRebootPending returns a RebootPending, which sends wake when there is something to report.
 func NewRebootPending(s state.Session, wake state.Signal) *RebootPending {
-	return &RebootPending{Session: s, wake: wake, again: state.NewSignal()}
+	return &RebootPending{Session: s, wake: wake, recheck: state.NewSignal()}
 }
 
 // Recheck requests an immediate check, after a change that takes effect with a restart.
-func (r *RebootPending) Recheck() { r.again.Send() }
+func (r *RebootPending) Recheck() { r.recheck.Send() }
 
 // Run checks until ctx is done.
 func (r *RebootPending) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		boot, wait := r.boot(ctx), restartEvery
-		reason, known, err := r.look(ctx, boot)
+		reason, known, err := r.check(ctx, boot)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			r.Log.Warn("Checking for a pending restart failed", "error", err.Error())
@@ -67,15 +67,15 @@ func (r *RebootPending) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-r.again:
+		case <-r.recheck:
 		case <-time.After(wait):
 		}
 	}
 }
 
-// look returns why Windows waits for a restart. Files that already waited for their replacement before the last restart do not count: programs
-// queue them again each time. known is false while Windows has not completed its servicing after the start.
-func (r *RebootPending) look(ctx context.Context, boot string) (reason []string, known bool, err error) {
+// check returns why Windows waits for a restart. Files that already waited for their replacement before the last restart do not count:
+// programs queue them again each time. known is false while Windows has not completed its servicing after the start.
+func (r *RebootPending) check(ctx context.Context, boot string) (reason []string, known bool, err error) {
 	waits, err := r.Host.NextStart.Waits(ctx)
 	if err != nil {
 		return nil, false, err
@@ -116,17 +116,17 @@ func (r *RebootPending) boot(ctx context.Context) string {
 func (r *RebootPending) set(boot string, reason []string) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.wait.known && boot == r.wait.boot && slices.Equal(reason, r.wait.why) {
+	if r.wait.known && boot == r.wait.boot && slices.Equal(reason, r.wait.reasons) {
 		return false
 	}
-	r.wait = awaited{known: true, boot: boot, why: reason, since: time.Now()}
+	r.wait = awaited{known: true, boot: boot, reasons: reason, since: time.Now()}
 	return true
 }
 
 // IsPending reports whether Windows waits for a restart; known is false before the first check.
 func (r *RebootPending) IsPending() (pending, known bool) {
 	w := r.get()
-	return len(w.why) > 0, w.known
+	return len(w.reasons) > 0, w.known
 }
 
 func (r *RebootPending) get() awaited {
@@ -143,9 +143,9 @@ func (r *RebootPending) ReportTo(ctx context.Context, w *Writer, node *corev1.No
 		return nil
 	}
 	p := Problem{}
-	if len(wait.why) > 0 {
+	if len(wait.reasons) > 0 {
 		p = Problem{
-			Service: "windows", Reason: api.EventRebootPending, Message: api.RebootPendingPrefix + strings.Join(wait.why, "; "), Since: wait.since,
+			Service: "windows", Reason: api.EventRebootPending, Message: api.RebootPendingPrefix + strings.Join(wait.reasons, "; "), Since: wait.since,
 		}
 	}
 	c := Condition{api.ConditionNodeRebootRequired, api.ReasonNoRebootPending, "no restart is pending"}

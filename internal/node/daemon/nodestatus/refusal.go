@@ -15,7 +15,7 @@ import (
 // refusedEvery is the minimum time between reports of a refusal, so that its author cannot cause endless events and log lines.
 const refusedEvery = 10 * time.Minute
 
-// Refusal reports by an event that something in the cluster is not followed. It sets no condition, on which the operator would act, because
+// Refusal reports by an event that an object in the cluster is ignored. It sets no condition, on which the operator would act, because
 // any user may be the cause.
 type Refusal struct {
 	reason string

@@ -2,33 +2,34 @@ package nodestatus
 
 import "time"
 
-// A problem is reported once checks have found it for lasts, and ends once they have found none for gone, so that a Node does not flap.
+// A problem is reported once checks have found it for reportAfter, and ends once they have found none for clearAfter, so that a Node does
+// not flap.
 const (
-	lasts = 2 * time.Minute
-	gone  = 5 * time.Minute
+	reportAfter = 2 * time.Minute
+	clearAfter  = 5 * time.Minute
 )
 
 // steady combines the results of many checks.
 type steady struct {
-	// isKnown is true once checks have agreed for long enough; isBad is what they agreed on.
-	isKnown, isBad bool
-	// saw is the result of the last check, since the time from which checks had it.
-	saw   bool
+	// isKnown is true once checks have agreed for long enough; isFailing is what they agreed on.
+	isKnown, isFailing bool
+	// last is the result of the last check, since the time of the first check in a row with this result.
+	last  bool
 	since time.Time
 }
 
-// see records a check, and reports whether the reported result changes.
-func (s *steady) see(now time.Time, bad bool) (changed bool) {
-	if s.since.IsZero() || s.saw != bad {
-		s.saw, s.since = bad, now
+// observe records a check, and reports whether the reported result changes.
+func (s *steady) observe(now time.Time, bad bool) (changed bool) {
+	if s.since.IsZero() || s.last != bad {
+		s.last, s.since = bad, now
 	}
-	enough := gone
+	required := clearAfter
 	if bad {
-		enough = lasts
+		required = reportAfter
 	}
-	if s.isKnown && s.isBad == bad || now.Sub(s.since) < enough {
+	if s.isKnown && s.isFailing == bad || now.Sub(s.since) < required {
 		return false
 	}
-	s.isKnown, s.isBad = true, bad
+	s.isKnown, s.isFailing = true, bad
 	return true
 }

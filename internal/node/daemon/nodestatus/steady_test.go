@@ -25,15 +25,15 @@ func TestLastingProblemIsReported(t *testing.T) {
 			for _, look := range test.looks {
 				before := s
 				if look != '-' {
-					changed := s.see(at, look == 'x')
-					if ok := s.isKnown != before.isKnown || s.isBad != before.isBad; changed != ok {
+					changed := s.observe(at, look == 'x')
+					if ok := s.isKnown != before.isKnown || s.isFailing != before.isFailing; changed != ok {
 						t.Errorf("a change is reported: %v, and there is one: %v", changed, ok)
 					}
 				}
 				switch {
 				case !s.isKnown:
 					notified.WriteByte('?')
-				case s.isBad:
+				case s.isFailing:
 					notified.WriteByte('t')
 				default:
 					notified.WriteByte('f')

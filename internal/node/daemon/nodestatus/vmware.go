@@ -42,16 +42,16 @@ func (p *Problems) hiddenAdapters(context.Context, bool) (wrong string, isKnown 
 	if !isValid {
 		return "", false
 	}
-	because := fmt.Sprintf("exclude-nics in %s is %.64q", vmwareToolsConf, excluded)
+	cause := fmt.Sprintf("exclude-nics in %s is %.64q", vmwareToolsConf, excluded)
 	if !isSet {
 		excluded = defaultExcluded
-		because = fmt.Sprintf("%s does not set exclude-nics, and the default is %s", vmwareToolsConf, excluded)
+		cause = fmt.Sprintf("%s does not set exclude-nics, and the default is %s", vmwareToolsConf, excluded)
 	}
 	if !isExcluded("vEthernet ("+adapter+")", excluded) {
 		return "", true
 	}
 	return fmt.Sprintf("VMware Tools do not report the virtual adapter with the node's address to vSphere: %s; "+
-		"set exclude-nics= with an empty value in section [guestinfo] of that file", because), true
+		"set exclude-nics= with an empty value in section [guestinfo] of that file", cause), true
 }
 
 // excludedAdapters parses a tools.conf: groups in brackets, keys with values, and comments. Of several values the last one counts.

@@ -18,8 +18,8 @@ func (s *Supervisor) Follow(node *corev1.Node) {
 	found := addressesOf(node)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed := s.follows && !slices.Equal(s.addresses, found)
-	s.follows, s.addresses = true, found
+	changed := s.addressesKnown && !slices.Equal(s.addresses, found)
+	s.addressesKnown, s.addresses = true, found
 	if changed {
 		s.expected[desired.KubeProxyService] = time.Now()
 		s.restartRequested.Send() // the crash may be counted already
@@ -45,11 +45,11 @@ func (s *Supervisor) expectedEnd(name string) time.Time {
 	return s.expected[name]
 }
 
-// excuse removes the crashes around the time at which the service was expected to exit.
-func (h *restartHistory) excuse(expected time.Time) {
+// dropExpected removes the crashes around the time at which the service was expected to exit.
+func (h *restartHistory) dropExpected(expected time.Time) {
 	counted := len(h.crashes)
 	h.crashes = slices.DeleteFunc(h.crashes, func(t time.Time) bool { return t.Sub(expected).Abs() <= endsWithin })
 	if len(h.crashes) < counted {
-		h.loops = h.loops && len(h.crashes) >= loopCrashes
+		h.isLooping = h.isLooping && len(h.crashes) >= loopCrashes
 	}
 }

@@ -56,10 +56,10 @@ func TestKubeProxyExitIsExpectedWhenNodeAddressesChange(t *testing.T) {
 func TestExpectedExitIsNoCrash(t *testing.T) {
 	const minute = time.Minute
 	for name, test := range map[string]struct {
-		ends     []time.Duration
-		expected time.Duration
-		crashes  int
-		loops    bool
+		ends      []time.Duration
+		expected  time.Duration
+		crashes   int
+		isLooping bool
 	}{
 		"seen before the end":          {[]time.Duration{minute}, minute - endsWithin, 0, false},
 		"seen after the end":           {[]time.Duration{minute}, minute + endsWithin, 0, false},
@@ -71,9 +71,9 @@ func TestExpectedExitIsNoCrash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := lived(1, test.ends...)
-			c.excuse(at(test.expected))
-			if len(c.crashes) != test.crashes || c.loops != test.loops {
-				t.Errorf("%d crashes, it loops: %t; want %d, %t", len(c.crashes), c.loops, test.crashes, test.loops)
+			c.dropExpected(at(test.expected))
+			if len(c.crashes) != test.crashes || c.isLooping != test.isLooping {
+				t.Errorf("%d crashes, it loops: %t; want %d, %t", len(c.crashes), c.isLooping, test.crashes, test.isLooping)
 			}
 		})
 	}

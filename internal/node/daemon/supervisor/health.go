@@ -40,29 +40,29 @@ func (h health) settled() time.Time { return h.since.Add(settleFor) }
 // maxCause limits the text of a message before the log lines, in bytes.
 const maxCause = 400
 
-// judge decides which problem of a service is reported to the Node. o is what blocks its start, if anything. The problem stays the same while it
-// lasts, because each change would be a write in the cluster.
-func (h *restartHistory) judge(now time.Time, d hostapi.Disk, s desired.Service, o startBlocker) {
+// evaluate decides which problem of a service is reported to the Node. o is what blocks its start, if anything. The problem stays the same
+// while it lasts, because each change would be a write in the cluster.
+func (h *restartHistory) evaluate(now time.Time, d hostapi.Disk, s desired.Service, o startBlocker) {
 	switch {
-	case !o.silent:
+	case !o.notReady:
 		h.blocked = time.Time{}
 	case h.blocked.IsZero():
 		h.blocked = now
 	}
-	reason, blame, cause := "", s, ""
+	reason, culprit, cause := "", s, ""
 	switch {
-	case h.loops:
+	case h.isLooping:
 		reason = api.ReasonServiceCrashLoop
 		cause = fmt.Sprintf("service %s failed %d times within %v, most recently: %s", s.Name, len(h.crashes), loopWithin, h.last)
-	case o.silent && now.Sub(h.blocked) >= readyPatience:
-		reason, blame = api.ReasonServiceNotReady, o.dependency
-		cause = fmt.Sprintf("service %s is running but not ready, and service %s is waiting for it: %v", blame.Name, s.Name, o.err)
+	case o.notReady && now.Sub(h.blocked) >= readyTimeout:
+		reason, culprit = api.ReasonServiceNotReady, o.dependency
+		cause = fmt.Sprintf("service %s is running but not ready, and service %s is waiting for it: %v", culprit.Name, s.Name, o.err)
 	}
 	switch {
 	case reason == "":
 		h.problem = nil
 	case h.problem == nil || h.problem.Reason != reason:
-		h.problem = &nodestatus.Problem{Service: blame.Name, Reason: reason, Message: message(d, cause, blame.Log.Path), Since: now}
+		h.problem = &nodestatus.Problem{Service: culprit.Name, Reason: reason, Message: message(d, cause, culprit.Log.Path), Since: now}
 	}
 }
 

@@ -57,8 +57,8 @@ func TestCrashLoopDetection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := lived(test.code, test.ends...)
 			c.observe(at(test.at), hostapi.Service{State: hostapi.Running})
-			if c.loops != test.want {
-				t.Errorf("it loops: %v, want %v", c.loops, test.want)
+			if c.isLooping != test.want {
+				t.Errorf("it loops: %v, want %v", c.isLooping, test.want)
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func TestRepeatedStartFailureIsCrashLoop(t *testing.T) {
 	for n := range loopCrashes {
 		c.failed(at(time.Duration(n)*time.Second), broken())
 	}
-	c.judge(at(time.Minute), hostapi.Disk{Root: t.TempDir()}, desired.Service{Name: "kubelet"}, startBlocker{})
+	c.evaluate(at(time.Minute), hostapi.Disk{Root: t.TempDir()}, desired.Service{Name: "kubelet"}, startBlocker{})
 	if c.problem == nil || c.problem.Reason != api.ReasonServiceCrashLoop || !strings.Contains(c.problem.Message, "broken") {
 		t.Errorf("trouble %+v", c.problem)
 	}
@@ -98,7 +98,7 @@ func TestBackoffGrowsAndEnds(t *testing.T) {
 func TestServiceNotReadyIsReportedAfterTimeout(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	s := desired.Service{Name: "kubelet"}
-	waits := startBlocker{service: "kubelet", dependency: desired.Service{Name: "containerd"}, silent: true, err: broken()}
+	waits := startBlocker{service: "kubelet", dependency: desired.Service{Name: "containerd"}, notReady: true, err: broken()}
 	c := &restartHistory{}
 	for _, step := range []struct {
 		at   time.Duration
@@ -106,13 +106,13 @@ func TestServiceNotReadyIsReportedAfterTimeout(t *testing.T) {
 		want string
 	}{
 		{0, waits, ""},
-		{readyPatience - 1, waits, ""},
-		{readyPatience, waits, "containerd"},
-		{2 * readyPatience, startBlocker{}, ""},
-		{3 * readyPatience, waits, ""},
-		{9 * readyPatience, startBlocker{service: "kubelet", dependency: waits.dependency, err: broken()}, ""}, // it does not run
+		{readyTimeout - 1, waits, ""},
+		{readyTimeout, waits, "containerd"},
+		{2 * readyTimeout, startBlocker{}, ""},
+		{3 * readyTimeout, waits, ""},
+		{9 * readyTimeout, startBlocker{service: "kubelet", dependency: waits.dependency, err: broken()}, ""}, // it does not run
 	} {
-		c.judge(at(step.at), d, s, step.o)
+		c.evaluate(at(step.at), d, s, step.o)
 		got := ""
 		if c.problem != nil {
 			got = c.problem.Service
@@ -134,7 +134,7 @@ func TestCrashLoopMessageIsStable(t *testing.T) {
 	}
 	log(strings.Repeat("an old line\n", 1000) + "it cannot reach the API server\n")
 	c := lived(255, time.Second, 2*time.Second, 3*time.Second)
-	c.judge(at(3*time.Second), d, s, startBlocker{})
+	c.evaluate(at(3*time.Second), d, s, startBlocker{})
 	first := *c.problem
 	for _, part := range []string{"kubelet", "3 times", "exited with code 255", s.Log.Path, "it cannot reach the API server"} {
 		if !strings.Contains(first.Message, part) {
@@ -143,7 +143,7 @@ func TestCrashLoopMessageIsStable(t *testing.T) {
 	}
 	log("something else\n")
 	c.recordCrash(at(4*time.Second), "it exited with code 3")
-	c.judge(at(4*time.Second), d, s, startBlocker{})
+	c.evaluate(at(4*time.Second), d, s, startBlocker{})
 	if *c.problem != first {
 		t.Errorf("the trouble became %+v", c.problem)
 	}

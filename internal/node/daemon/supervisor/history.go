@@ -16,16 +16,16 @@ const (
 	loopWithin  = 5 * time.Minute
 )
 
-// pauses are the pauses before a service is started or restored again, by how often it ended or was restored within loopWithin. The first few are
-// short: an administrator may be working on the host.
+// pauses returns the pauses before a service is started or restored again, by how often it ended or was restored within loopWithin. The
+// first few are short: an administrator may be working on the host.
 func pauses() []time.Duration {
 	return []time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
 }
 
 // restartHistory is the recent history of a service.
 type restartHistory struct {
-	// runs is true when it was running at the last check.
-	runs bool
+	// wasRunning is true if it was running at the last check.
+	wasRunning bool
 	// ends are the times within loopWithin at which it ended or was restored; crashes are the unwanted ones among them.
 	ends, crashes []time.Time
 	// total counts all ends.
@@ -34,11 +34,11 @@ type restartHistory struct {
 	last string
 	// unfinished is true when it could not be restored or started at the last check.
 	unfinished bool
-	// loops is true from when it has crashed too often until it has not crashed for loopWithin.
-	loops bool
+	// isLooping is true from when it has crashed too often until it has not crashed for loopWithin.
+	isLooping bool
 	// blocked is since when it cannot be started because another service runs but does not work; zero when it can.
 	blocked time.Time
-	// problem is what is reported of it to the Node, nil when there is none.
+	// problem is what is reported to the Node about it; nil if there is none.
 	problem *nodestatus.Problem
 }
 
@@ -47,13 +47,13 @@ type restartHistory struct {
 func (h *restartHistory) observe(now time.Time, s hostapi.Service) {
 	h.forget(now)
 	h.unfinished = false
-	if h.runs && !isActive(s) {
+	if h.wasRunning && !isActive(s) {
 		h.end(now)
 		if s.ExitCode != 0 {
 			h.recordCrash(now, fmt.Sprintf("it exited with code %d", s.ExitCode))
 		}
 	}
-	h.runs = isActive(s)
+	h.wasRunning = isActive(s)
 }
 
 // isActive reports whether a service has, or may have, a process.
@@ -63,7 +63,7 @@ func isActive(s hostapi.Service) bool { return s.State != "" && s.State != hosta
 func (h *restartHistory) forget(now time.Time) {
 	old := func(t time.Time) bool { return now.Sub(t) >= loopWithin }
 	h.ends, h.crashes = slices.DeleteFunc(h.ends, old), slices.DeleteFunc(h.crashes, old)
-	h.loops = h.loops && len(h.crashes) > 0
+	h.isLooping = h.isLooping && len(h.crashes) > 0
 }
 
 // end records that the service ended, or had to be stopped and declared again.
@@ -79,13 +79,13 @@ func (h *restartHistory) failed(now time.Time, err error) {
 	h.recordCrash(now, err.Error())
 }
 
-func (h *restartHistory) recordCrash(now time.Time, how string) {
+func (h *restartHistory) recordCrash(now time.Time, cause string) {
 	h.crashes = append(h.crashes, now)
-	h.last = how
-	h.loops = h.loops || len(h.crashes) >= loopCrashes
+	h.last = cause
+	h.isLooping = h.isLooping || len(h.crashes) >= loopCrashes
 }
 
-// backoffUntil returns until when the service is left alone.
+// backoffUntil returns the end of the service's back-off.
 func (h *restartHistory) backoffUntil() time.Time {
 	if len(h.ends) == 0 {
 		return time.Time{}

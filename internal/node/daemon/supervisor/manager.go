@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// readyPatience is how long others wait for a service that runs but does not answer yet. containerd takes seconds.
-const readyPatience = time.Minute
+// readyTimeout is how long others wait for a service that runs but does not answer yet. containerd takes seconds.
+const readyTimeout = time.Minute
 
 // readyEvery is the interval between probes meanwhile, and probeTimeout the timeout of each.
 const (
@@ -68,8 +68,8 @@ func (m Manager) Stop(ctx context.Context, found map[string]hostapi.Service, res
 	return stopped, nil
 }
 
-// Declare brings a service's declaration to the wanted one. A service that was marked for deletion is stopped, so that it disappears, and created
-// again.
+// Declare updates a service to its wanted declaration. A service that was marked for deletion is stopped, so that it disappears, and
+// created again.
 func (m Manager) Declare(ctx context.Context, s desired.Service) error {
 	changed, err := m.Host.Services.Put(ctx, s)
 	if errors.Is(err, hostapi.ErrDeleted) {
@@ -101,9 +101,9 @@ type startBlocker struct {
 	service string
 	// file is the missing file, if any.
 	file string
-	// dependency does not work, for the reason err; silent is true when it runs nevertheless.
+	// dependency does not work, for the reason err; notReady is true if it is running nevertheless.
 	dependency desired.Service
-	silent     bool
+	notReady   bool
 	// busy means that Windows could not start the service now; dependency is the service itself.
 	busy bool
 	err  error
@@ -160,7 +160,7 @@ func (p *pass) blocker(ctx context.Context, s desired.Service) *startBlocker {
 			return &startBlocker{service: s.Name, dependency: dependency, err: errors.New("it is not running")}
 		}
 		if err := p.Probe(ctx, dependency.Ready); err != nil {
-			return &startBlocker{service: s.Name, dependency: dependency, silent: true, err: err}
+			return &startBlocker{service: s.Name, dependency: dependency, notReady: true, err: err}
 		}
 	}
 	return nil
@@ -181,7 +181,7 @@ func (m Manager) Probe(ctx context.Context, address string) error {
 // briefly busy host must not return to the previous version.
 func (m Manager) StartAll(ctx context.Context) error {
 	started := map[string]bool{}
-	for end := time.Now().Add(readyPatience); ; {
+	for end := time.Now().Add(readyTimeout); ; {
 		p, err := m.begin(ctx)
 		if err != nil {
 			return err
@@ -208,7 +208,7 @@ func (m Manager) StartAll(ctx context.Context) error {
 			return m.failure(o.dependency, o.err)
 		}
 		if time.Now().After(end) {
-			return m.failure(o.dependency, fmt.Errorf("service %s is waiting for it, and it is not ready after %v: %w", o.service, readyPatience, o.err))
+			return m.failure(o.dependency, fmt.Errorf("service %s is waiting for it, and it is not ready after %v: %w", o.service, readyTimeout, o.err))
 		}
 		if err := backoff.Sleep(ctx, readyEvery); err != nil {
 			return fmt.Errorf("%w: %w", o, err)
@@ -216,7 +216,7 @@ func (m Manager) StartAll(ctx context.Context) error {
 	}
 }
 
-// waits returns the first service that only needs time.
+// waits returns the first service that is waiting for another one, not for a file.
 func (p *pass) waits() (o startBlocker, waits bool) {
 	for _, s := range p.Wanted {
 		if o, isStuck := p.stuck[s.Name]; isStuck && o.file == "" {

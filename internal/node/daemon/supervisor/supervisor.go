@@ -44,10 +44,11 @@ type Supervisor struct {
 	restarts map[string]string
 	// ends counts, by service, how often it ended or had to be repaired.
 	ends map[string]int64
-	// addresses are the Node's last seen addresses, valid if follows is true. expected is when services were expected to exit because of a change.
-	addresses []string
-	follows   bool
-	expected  map[string]time.Time
+	// addresses are the Node's last seen addresses, valid if addressesKnown is true. expected is when services were expected to exit
+	// because of a change.
+	addresses      []string
+	addressesKnown bool
+	expected       map[string]time.Time
 }
 
 // New returns a supervisor that sends wake after each check of the services.
@@ -71,7 +72,7 @@ type supervision struct {
 	Manager
 	supervisor *Supervisor
 	histories  map[string]*restartHistory
-	// lastCheck is when the last pass read the services. What was due after it may be past when the pass ends.
+	// lastCheck is when the last pass read the services. Checks that became due during the pass are relative to it.
 	lastCheck time.Time
 	// stuck has the reasons why services could not be started in the last pass.
 	stuck map[string]startBlocker
@@ -92,7 +93,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 			changes = s.watch(ctx)
 		}
 		wait := joinedEvery
-		err := v.look(ctx)
+		err := v.reconcile(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -101,7 +102,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 			if changes == nil {
 				wait = min(wait, watchEvery)
 			}
-		case !errors.Is(err, errElsewhere):
+		case !errors.Is(err, errControlledElsewhere):
 			s.Log.Error("Supervising services failed", "error", err.Error())
 			wait = retry.Next()
 		}
@@ -135,21 +136,21 @@ func (s *Supervisor) watch(ctx context.Context) <-chan struct{} {
 	return changes
 }
 
-// errElsewhere means that another process controls the services now: a join, or the next session.
-var errElsewhere = errors.New("another process is changing services")
+// errControlledElsewhere means that another process controls the services now: a join, or the next session.
+var errControlledElsewhere = errors.New("another process is changing services")
 
-// look checks the services once and repairs them. A failure with one service does not stop the others.
-func (v *supervision) look(ctx context.Context) error {
+// reconcile checks the services once and repairs them. A failure with one service does not stop the others.
+func (v *supervision) reconcile(ctx context.Context) error {
 	release, err := state.LockServices(ctx, v.Host.System)
 	if state.IsHeld(err) {
-		return errElsewhere
+		return errControlledElsewhere
 	}
 	if err != nil {
 		return err
 	}
 	defer release()
 	if !v.supervisor.IsCurrent() {
-		return errElsewhere
+		return errControlledElsewhere
 	}
 	found, err := v.List(ctx)
 	if err != nil {
@@ -159,7 +160,7 @@ func (v *supervision) look(ctx context.Context) error {
 	v.lastCheck = now
 	for name, c := range v.histories {
 		c.observe(now, found[name])
-		c.excuse(v.supervisor.expectedEnd(name))
+		c.dropExpected(v.supervisor.expectedEnd(name))
 	}
 	v.stopEdited(ctx, now, found)
 	v.declareAll(ctx, now)
@@ -168,24 +169,24 @@ func (v *supervision) look(ctx context.Context) error {
 		return err
 	}
 	v.startAll(ctx, now, p)
-	v.note(now, p)
+	v.store(now, p)
 	return nil
 }
 
-// rested returns the services that are not in back-off.
-func (v *supervision) rested(now time.Time) []desired.Service {
+// withoutBackoff returns the services that are not in back-off.
+func (v *supervision) withoutBackoff(now time.Time) []desired.Service {
 	return slices.DeleteFunc(slices.Clone(v.Wanted), func(s desired.Service) bool { return v.histories[s.Name].backoffUntil().After(now) })
 }
 
 // stopEdited stops the services whose declaration was edited and those for which a restart was requested, dependents first.
 func (v *supervision) stopEdited(ctx context.Context, now time.Time, found map[string]hostapi.Service) {
 	restart := v.supervisor.restartsRequested()
-	for _, s := range slices.Backward(v.rested(now)) {
+	for _, s := range slices.Backward(v.withoutBackoff(now)) {
 		item := v.Manager
 		item.Wanted = []desired.Service{s}
 		stopped, err := item.Stop(ctx, found, restart)
 		if err != nil {
-			v.fails(v.histories[s.Name], now, err)
+			v.recordFailure(v.histories[s.Name], now, err)
 		} else {
 			v.supervisor.restartDone(s.Name)
 		}
@@ -198,12 +199,12 @@ func (v *supervision) stopEdited(ctx context.Context, now time.Time, found map[s
 // declareAll declares the services, and WICD's own, which is not stopped and uses the declaration at its next start. A service that could not be
 // stopped keeps its edited declaration, which shows that its process is not the wanted one.
 func (v *supervision) declareAll(ctx context.Context, now time.Time) {
-	for _, s := range v.rested(now) {
+	for _, s := range v.withoutBackoff(now) {
 		if v.histories[s.Name].unfinished {
 			continue
 		}
 		if err := v.Declare(ctx, s); err != nil {
-			v.fails(v.histories[s.Name], now, err)
+			v.recordFailure(v.histories[s.Name], now, err)
 		}
 	}
 	for _, s := range v.supervisor.Wanted.Services {
@@ -221,24 +222,24 @@ func (v *supervision) declareAll(ctx context.Context, now time.Time) {
 // startAll starts the services that do not run. The stops by this pass are no crashes.
 func (v *supervision) startAll(ctx context.Context, now time.Time, p *pass) {
 	for name, c := range v.histories {
-		c.runs = isActive(p.found[name])
+		c.wasRunning = isActive(p.found[name])
 	}
-	for _, s := range v.rested(now) {
+	for _, s := range v.withoutBackoff(now) {
 		started, err := p.start(ctx, s)
 		if err != nil {
-			v.fails(v.histories[s.Name], now, fmt.Errorf("service %s does not start: %w", s.Name, err))
+			v.recordFailure(v.histories[s.Name], now, fmt.Errorf("service %s does not start: %w", s.Name, err))
 		}
-		v.histories[s.Name].runs = v.histories[s.Name].runs || started
+		v.histories[s.Name].wasRunning = v.histories[s.Name].wasRunning || started
 	}
 }
 
-func (v *supervision) fails(c *restartHistory, now time.Time, err error) {
+func (v *supervision) recordFailure(c *restartHistory, now time.Time, err error) {
 	v.supervisor.Log.Error("Repairing a service failed", "error", err.Error())
 	c.failed(now, err)
 }
 
-// note stores the result of the pass for waiters and reports.
-func (v *supervision) note(now time.Time, p *pass) {
+// store stores the result of the pass for waiters and reports.
+func (v *supervision) store(now time.Time, p *pass) {
 	h := health{running: true}
 	for _, s := range v.Wanted {
 		c := v.histories[s.Name]
@@ -246,7 +247,7 @@ func (v *supervision) note(now time.Time, p *pass) {
 		if previous := v.stuck[s.Name]; isStuck && previous.Error() != o.Error() {
 			v.supervisor.Log.Info("Service waits to start", "reason", o.Error())
 		}
-		c.judge(now, v.Host.Disk, s, o)
+		c.evaluate(now, v.Host.Disk, s, o)
 		if c.problem != nil {
 			h.problems = append(h.problems, *c.problem)
 		}
@@ -304,7 +305,7 @@ func (v *supervision) due() time.Time {
 			times = append(times, later(c.backoffUntil(), now.Add(unfinishedEvery)))
 		}
 		if !c.blocked.IsZero() {
-			times = append(times, c.blocked.Add(readyPatience))
+			times = append(times, c.blocked.Add(readyTimeout))
 		}
 		for _, t := range times {
 			if t.After(now) && t.Before(due) {
@@ -331,7 +332,7 @@ func (v *supervision) await(ctx context.Context, changes <-chan struct{}, wait t
 			return watching
 		case <-v.supervisor.restartRequested:
 			return true
-		case <-time.After(v.awaitedIn()):
+		case <-time.After(v.awaitedInterval()):
 			if v.isAwaitedReady(ctx) {
 				return true
 			}
@@ -339,8 +340,8 @@ func (v *supervision) await(ctx context.Context, changes <-chan struct{}, wait t
 	}
 }
 
-// awaitedIn returns when to check what services wait for.
-func (v *supervision) awaitedIn() time.Duration {
+// awaitedInterval returns when to check what services wait for.
+func (v *supervision) awaitedInterval() time.Duration {
 	if len(v.stuck) == 0 {
 		return servicesEvery
 	}
