@@ -17,10 +17,10 @@ import (
 // times that. So connections are read and written in larger pieces.
 const (
 	bufferSize = 64 << 10
-	// gatheredPieces are the pieces of a layer that are sent at once, gatheredMost how many layers may do so at the same time:
+	// gatheredPieces are the pieces of a layer that are sent at once, maxGathering how many layers may do so at the same time:
 	// the others send each piece separately, which needs less memory.
 	gatheredPieces = 4
-	gatheredMost   = 8
+	maxGathering   = 8
 	// recordsOverhead is at least what TLS adds to a piece: 22 bytes for each of its records, and its headers.
 	recordsOverhead = 1 << 10
 )
@@ -60,7 +60,7 @@ var errSending = errors.New("other data is being sent")
 
 // Write implements io.Writer.
 func (c *gatherer) Write(p []byte) (int, error) {
-	switch done, err := c.keep(p); {
+	switch done, err := c.buffer(p); {
 	case err != nil:
 		return 0, err
 	case done:
@@ -69,8 +69,8 @@ func (c *gatherer) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// keep buffers p if the connection is gathering.
-func (c *gatherer) keep(p []byte) (done bool, err error) {
+// buffer buffers p if the connection is gathering.
+func (c *gatherer) buffer(p []byte) (done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -134,31 +134,31 @@ func (l gatheringListener) Accept() (net.Conn, error) {
 	return &gatherer{Conn: c}, nil
 }
 
-type connectionOf struct{}
+type connectionKey struct{}
 
 // withConnection stores the connection in the context of its requests.
 func withConnection(ctx context.Context, c net.Conn) context.Context {
-	if over, ok := c.(*tls.Conn); ok {
-		c = over.NetConn()
+	if tlsConn, ok := c.(*tls.Conn); ok {
+		c = tlsConn.NetConn()
 	}
-	return context.WithValue(ctx, connectionOf{}, c)
+	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// outlet sends the pieces of a layer.
-type outlet struct {
+// layerWriter sends the pieces of a layer.
+type layerWriter struct {
 	w  http.ResponseWriter
 	to *gatherer
 	// most is how many pieces are sent at once, pieces how many are buffered; since is the time of the first.
 	most, pieces int
 	since        time.Time
-	patience     time.Duration
+	timeout      time.Duration
 	// release frees the slot among the gathering layers.
 	release func()
 }
 
-func (s *serving) newOutlet(ctx context.Context, w http.ResponseWriter) *outlet {
-	o := &outlet{w: w, most: 1, patience: s.limits.gather, release: func() {}}
-	o.to, _ = ctx.Value(connectionOf{}).(*gatherer)
+func (s *serving) newLayerWriter(ctx context.Context, w http.ResponseWriter) *layerWriter {
+	o := &layerWriter{w: w, most: 1, timeout: s.limits.gather, release: func() {}}
+	o.to, _ = ctx.Value(connectionKey{}).(*gatherer)
 	select {
 	case s.gathering <- struct{}{}:
 		o.most, o.release = gatheredPieces, func() { <-s.gathering }
@@ -168,7 +168,7 @@ func (s *serving) newOutlet(ctx context.Context, w http.ResponseWriter) *outlet 
 }
 
 // write sends a piece, or buffers it until there are more; the last one is sent at once.
-func (o *outlet) write(piece []byte, isLast bool) error {
+func (o *layerWriter) write(piece []byte, isLast bool) error {
 	if err := http.NewResponseController(o.w).SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (o *outlet) write(piece []byte, isLast bool) error {
 		return err
 	}
 	o.pieces++
-	if !isLast && o.pieces < o.most && time.Since(o.since) < o.patience {
+	if !isLast && o.pieces < o.most && time.Since(o.since) < o.timeout {
 		return nil
 	}
 	o.pieces = 0
@@ -192,7 +192,7 @@ func (o *outlet) write(piece []byte, isLast bool) error {
 }
 
 // close sends the rest: containerd keeps what it received of an interrupted layer.
-func (o *outlet) close() {
+func (o *layerWriter) close() {
 	if o.to != nil {
 		_ = o.to.send()
 		o.to.free()

@@ -38,7 +38,7 @@ func (c countingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestLayersAreSentInLargePieces, each of which has many TLS records; more than gatheredMost layers at once work as well.
+// TestLayersAreSentInLargePieces, each of which has many TLS records; more than maxGathering layers at once work as well.
 func TestLayersAreSentInLargePieces(t *testing.T) {
 	const pieces = 40
 	blob := strings.Repeat("content ", pieces*bufferSize/8) + "end"
@@ -55,11 +55,11 @@ func TestLayersAreSentInLargePieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	var work sync.WaitGroup
-	for range gatheredMost + 4 {
+	for range maxGathering + 4 {
 		work.Go(func() { w.expect(http.MethodGet, path, http.StatusOK, blob) })
 	}
 	work.Wait()
-	for range gatheredMost { // the client may finish reading a layer before the server's handler returns
+	for range maxGathering { // the client may finish reading a layer before the server's handler returns
 		select {
 		case w.server.gathering <- struct{}{}:
 		case <-time.After(10 * time.Second):

@@ -21,21 +21,21 @@ type content struct {
 	digest string
 }
 
-// origin is how containerd requested a content: by which kind of image reference, and which place answered. The parts of an image are requested
-// from where the image came from, as on Linux nodes.
+// origin is how containerd requested a content: the kind of image reference, and the registry that had it. The parts of an image are
+// requested from the registry of the image, as on Linux nodes.
 type origin struct {
 	kind mirrors.Kind
 	from mirrors.Name
 }
 
-// memory remembers where contents come from, and which places had other content instead.
+// memory records where contents come from, and which registries had other content instead.
 type memory struct {
 	origins  *cache.LRUExpireCache // origin by content
 	children *cache.LRUExpireCache // digests, a []string, by content
 	damaged  *cache.LRUExpireCache // keys are of type damage
 }
 
-// damage is a content that is damaged at a place.
+// damage is a content that is damaged at a registry.
 type damage struct {
 	content content
 	from    mirrors.Name
@@ -52,7 +52,7 @@ func newMemory() *memory {
 // maxDepth is the maximum nesting of images: an index, the manifest of a platform, its layers.
 const maxDepth = 4
 
-// remember remembers where a content and its parts came from, down to a depth.
+// remember records where a content and its parts came from, down to a depth.
 func (m *memory) remember(c content, o origin, depth int) {
 	if depth == 0 {
 		return
@@ -65,8 +65,8 @@ func (m *memory) remember(c content, o origin, depth int) {
 	}
 }
 
-// route returns the places to query, in order: first the one that answered before, then those after it, then those before it, and finally those
-// that had other content instead.
+// route returns the registries to query, in order: first the one that had the content before, then those after it, then those before it,
+// and finally those that had other content instead.
 func (s *serving) route(q request) (mirrors.Route, mirrors.Kind) {
 	kind, c := q.kind(), content{q.name, q.reference}
 	value, known := s.memory.origins.Get(c)

@@ -163,7 +163,7 @@ func FuzzParseRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		target := q.ask(http.MethodGet, 0).URL("https", mirrors.Attempt{Name: mirrors.Name{Repository: "x/" + q.name.Repository}, Host: "m.test"})
+		target := q.upstream(http.MethodGet, 0).URL("https", mirrors.Attempt{Name: mirrors.Name{Repository: "x/" + q.name.Repository}, Host: "m.test"})
 		again, err := url.Parse(target.String())
 		if err != nil || again.Host != "m.test" || again.Path != "/v2/x/"+strings.TrimPrefix(path, "/v2/") || strings.Contains(again.Path, "..") {
 			t.Errorf("%q asks for %q (%v)", path, target, err)

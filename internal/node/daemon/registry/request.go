@@ -88,7 +88,7 @@ func parseRange(header string) (ok bool, start, end int64) {
 	return true, start, end
 }
 
-// kind is the kind of reference that determines which places to query.
+// kind is the kind of reference that determines which registries to query.
 func (q request) kind() mirrors.Kind {
 	if q.isDigest {
 		return mirrors.Digests
@@ -124,7 +124,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusTooManyRequests, "TOOMANYREQUESTS", "too many concurrent requests")
 		return
 	}
-	state.answer(r.Context(), w, q)
+	state.handle(r.Context(), w, q)
 }
 
 // isFromContainerd reports whether the request's client certificate is that of containerd. TLS verifies that the client has its key.
@@ -134,11 +134,11 @@ func (s *serving) isFromContainerd(r *http.Request) bool {
 
 // refuse answers with an error in the format of the distribution API, which containerd includes in its own message.
 func refuse(w http.ResponseWriter, status int, code, message string) {
-	type one struct {
+	type apiError struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	}
-	text, err := json.Marshal(map[string][]one{"errors": {{code, message}}})
+	text, err := json.Marshal(map[string][]apiError{"errors": {{code, message}}})
 	if err != nil { // cannot happen with strings
 		text = nil
 	}

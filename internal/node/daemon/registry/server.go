@@ -82,7 +82,7 @@ func NewServer(listen func(context.Context, string, string) (net.Listener, error
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	}
-	return &Server{Listen: listen, Dial: dial, Log: log, limits: defaultLimits(), changed: make(chan struct{}), slots: make(chan struct{}, maxRequests), gathering: make(chan struct{}, gatheredMost)}
+	return &Server{Listen: listen, Dial: dial, Log: log, limits: defaultLimits(), changed: make(chan struct{}), slots: make(chan struct{}, maxRequests), gathering: make(chan struct{}, maxGathering)}
 }
 
 // serving is shared by the requests of one configuration. It is immutable, except for its memory.
@@ -105,8 +105,8 @@ type serving struct {
 
 // limits are timeouts.
 type limits struct {
-	// patience is how long it may take until one of the registries answers; containerd waits 30 s for WICD.
-	patience time.Duration
+	// timeout is how long it may take until one of the registries responds; containerd waits 30 s for WICD.
+	timeout time.Duration
 	// idle is how long a body may deliver no data.
 	idle time.Duration
 	// gather is how long data from a slow registry may be buffered.
@@ -114,7 +114,7 @@ type limits struct {
 }
 
 func defaultLimits() limits {
-	return limits{patience: 26 * time.Second, idle: 60 * time.Second, gather: time.Second}
+	return limits{timeout: 26 * time.Second, idle: 60 * time.Second, gather: time.Second}
 }
 
 // Use makes the server use another configuration from the next request on. Requests in progress keep theirs.

@@ -21,11 +21,11 @@ const maxResumes = 8
 // layer is a blob on its way to containerd.
 type layer struct {
 	*serving
-	q      request
-	o      origin
-	places []mirrors.Attempt
-	// at is the place that is read, and body its response; next is the first byte not forwarded yet. end is the one after the last; -1 if no
-	// place has reported the length.
+	q        request
+	o        origin
+	attempts []mirrors.Attempt
+	// at is the registry that is read, and body its response; next is the first byte not forwarded yet. end is the one after the last; -1
+	// if no registry has reported the length.
 	at        int
 	body      io.ReadCloser
 	next, end int64
@@ -34,8 +34,8 @@ type layer struct {
 }
 
 // stream forwards a blob while it is received. It returns an error only before the first byte.
-func (s *serving) stream(ctx context.Context, w http.ResponseWriter, q request, o origin, places []mirrors.Attempt, within time.Duration) error {
-	l := &layer{serving: s, q: q, o: o, places: places, next: q.start, end: -1}
+func (s *serving) stream(ctx context.Context, w http.ResponseWriter, q request, o origin, attempts []mirrors.Attempt, within time.Duration) error {
+	l := &layer{serving: s, q: q, o: o, attempts: attempts, next: q.start, end: -1}
 	status, total, err := l.open(ctx, within)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *serving) stream(ctx context.Context, w http.ResponseWriter, q request, 
 		_, l.sum = hasher(q.reference)
 	}
 	buffer := make([]byte, bufferSize)
-	n, err := l.fill(buffer) // so that a place that breaks off at once is not used
+	n, err := l.fill(buffer) // so that a registry that breaks off at once is not used
 	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading the response: %w", err)
 	}
@@ -63,15 +63,15 @@ func (s *serving) stream(ctx context.Context, w http.ResponseWriter, q request, 
 	return nil
 }
 
-// open requests the bytes from next on from the current place.
+// open requests the bytes from next on from the current registry.
 func (l *layer) open(ctx context.Context, within time.Duration) (status int, total int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	began := time.Now()
 	timer := time.AfterFunc(within, func() { cancel(errSlow) })
-	a := l.places[l.at]
-	answer, err := l.client.Do(ctx, l.q.rest(l.end).ask(http.MethodGet, l.next), a)
+	a := l.attempts[l.at]
+	response, err := l.client.Do(ctx, l.q.rest(l.end).upstream(http.MethodGet, l.next), a)
 	if !timer.Stop() && err == nil {
-		_ = answer.Body.Close()
+		_ = response.Body.Close()
 		err = errSlow
 	}
 	if err != nil {
@@ -82,8 +82,8 @@ func (l *layer) open(ctx context.Context, within time.Duration) (status int, tot
 		return 0, 0, err
 	}
 	first := min(l.limits.idle, max(within-time.Since(began), time.Millisecond)) // containerd also waits for the first byte
-	l.body = &patientBody{ReadCloser: answer.Body, cancel: cancel, timer: time.AfterFunc(first, func() { cancel(errSlow) }), idle: l.limits.idle}
-	status, total, err = l.accept(answer)
+	l.body = &timedBody{ReadCloser: response.Body, cancel: cancel, timer: time.AfterFunc(first, func() { cancel(errSlow) }), idle: l.limits.idle}
+	status, total, err = l.accept(response)
 	if err != nil {
 		_ = l.body.Close()
 	}
@@ -101,16 +101,16 @@ func (q request) rest(end int64) request {
 }
 
 // accept checks the response: either the requested part, or the whole blob, whose beginning is skipped.
-func (l *layer) accept(answer *http.Response) (status int, total int64, err error) {
-	if answer.StatusCode == http.StatusPartialContent {
-		first, last, all, err := parseContentRange(answer.Header.Get("Content-Range"))
+func (l *layer) accept(response *http.Response) (status int, total int64, err error) {
+	if response.StatusCode == http.StatusPartialContent {
+		first, last, all, err := parseContentRange(response.Header.Get("Content-Range"))
 		if err != nil || first != l.next || l.end >= 0 && last+1 != l.end {
 			return 0, 0, errors.New("the response has a different range than requested")
 		}
 		l.end = last + 1
 		return http.StatusPartialContent, all, nil
 	}
-	total, end := answer.ContentLength, answer.ContentLength
+	total, end := response.ContentLength, response.ContentLength
 	if l.q.isRange && l.q.end >= 0 && (end < 0 || l.q.end+1 < end) {
 		end = l.q.end + 1
 	}
@@ -188,10 +188,10 @@ func (l *layer) fillWhole(buffer []byte) (int, error) {
 	return io.ReadFull(l.body, buffer[:min(int64(len(buffer)), l.end-l.next)])
 }
 
-// copy forwards the body, n bytes of which are already in the buffer. After an interruption it requests the rest: first from the same place, then
-// from the others. The last piece is forwarded only if the whole blob matches its digest.
+// copy forwards the body, n bytes of which are already in the buffer. After an interruption it requests the rest: first from the same
+// registry, then from the others. The last piece is forwarded only if the whole blob matches its digest.
 func (l *layer) copy(ctx context.Context, w http.ResponseWriter, buffer []byte, n int, err error) error {
-	out := l.newOutlet(ctx, w)
+	out := l.newLayerWriter(ctx, w)
 	defer out.close()
 	for resumes := 0; ; {
 		l.next += int64(n)
@@ -217,7 +217,7 @@ func (l *layer) copy(ctx context.Context, w http.ResponseWriter, buffer []byte, 
 	}
 }
 
-// isDamaged reports whether the whole blob does not match its digest, and remembers the place.
+// isDamaged reports whether the whole blob does not match its digest, and records the registry.
 func (l *layer) isDamaged() bool {
 	if l.sum == nil {
 		return false
@@ -226,7 +226,7 @@ func (l *layer) isDamaged() bool {
 	if algorithm+hex.EncodeToString(l.sum.Sum(nil)) == l.q.reference {
 		return false
 	}
-	l.memory.damaged.Add(damage{content{l.q.name, l.q.reference}, l.places[l.at].Name}, nil, remembered)
+	l.memory.damaged.Add(damage{content{l.q.name, l.q.reference}, l.attempts[l.at].Name}, nil, remembered)
 	return true
 }
 
@@ -235,18 +235,18 @@ func (l *layer) resume(ctx context.Context, resumes *int) error {
 	_ = l.body.Close()
 	for l.end >= 0 && *resumes < maxResumes && ctx.Err() == nil {
 		*resumes++
-		if *resumes > 1 && l.at+1 < len(l.places) {
+		if *resumes > 1 && l.at+1 < len(l.attempts) {
 			l.at++
 		}
-		if _, _, err := l.open(ctx, l.limits.patience); err == nil {
+		if _, _, err := l.open(ctx, l.limits.timeout); err == nil {
 			return nil
 		}
 	}
 	return errors.New("connection lost, and no registry can resume")
 }
 
-// patientBody cancels its request if nothing is received for a while.
-type patientBody struct {
+// timedBody cancels its request if nothing is received for a while.
+type timedBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
@@ -254,7 +254,7 @@ type patientBody struct {
 }
 
 // Read implements io.Reader.
-func (b *patientBody) Read(p []byte) (int, error) {
+func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
 		b.timer.Reset(b.idle)
@@ -263,7 +263,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (b *patientBody) Close() error {
+func (b *timedBody) Close() error {
 	b.timer.Stop()
 	b.cancel(nil)
 	return b.ReadCloser.Close()

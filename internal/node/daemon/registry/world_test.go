@@ -75,7 +75,7 @@ func newWorld(t *testing.T, in mirrors.Input, auths string, hosts map[string]htt
 		return l, err
 	}
 	w.server = NewServer(listen, dial, slog.New(slog.NewTextHandler(&lockedWriter{w: w.log}, nil)))
-	w.server.limits = limits{patience: 900 * time.Millisecond, idle: 500 * time.Millisecond, gather: 50 * time.Millisecond}
+	w.server.limits = limits{timeout: 900 * time.Millisecond, idle: 500 * time.Millisecond, gather: 50 * time.Millisecond}
 	endpoint := newEndpoint(t)
 	table := mirrors.Render(in).Table
 	w.config = Config{Table: table, Keyring: []byte(`{"auths": {` + auths + `}}`), Certificates: ca, Endpoint: endpoint}

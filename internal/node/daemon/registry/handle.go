@@ -28,8 +28,8 @@ const (
 // errDamaged means that a registry sent content that does not match its digest.
 var errDamaged = errors.New(mirrors.Damaged)
 
-// answer tries the registries in order, and forwards the first one's content.
-func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) {
+// handle tries the registries in order, and forwards the first one's content.
+func (s *serving) handle(ctx context.Context, w http.ResponseWriter, q request) {
 	key := failedRequest{q.name, q.part, q.reference}
 	value, _ := s.failed.Get(key)
 	if message, ok := value.(string); ok && !q.head {
@@ -43,7 +43,7 @@ func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) 
 		s.deny(w, key, q, mirrors.NoRegistryAllowed+" "+q.name.String()+": "+strings.Join(route.Left, "; "))
 		return
 	}
-	end := time.Now().Add(s.limits.patience)
+	end := time.Now().Add(s.limits.timeout)
 	var causes []error
 	for i, a := range route.Attempts {
 		until := time.Until(end) / time.Duration(len(route.Attempts)-i)
@@ -60,7 +60,7 @@ func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) 
 	s.fail(w, key, q, route, causes)
 }
 
-// fail answers that no registry has the content: with status 404 if all were queried and lack it, otherwise with a message.
+// fail responds that no registry has the content: with status 404 if all were queried and lack it, otherwise with a message.
 func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, route mirrors.Route, causes []error) {
 	isMissing := true
 	for i, err := range causes {
@@ -90,7 +90,7 @@ func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, rout
 	s.deny(w, key, q, message)
 }
 
-// deny answers with status 403, for which containerd shows the message.
+// deny responds with status 403, for which containerd shows the message.
 func (s *serving) deny(w http.ResponseWriter, key failedRequest, q request, message string) {
 	if q.head {
 		s.failed.Add(key, message, failureLasts)
@@ -98,64 +98,64 @@ func (s *serving) deny(w http.ResponseWriter, key failedRequest, q request, mess
 	refuse(w, http.StatusForbidden, "DENIED", message)
 }
 
-// attempt queries the first of the places, which must answer within a time. After a part of a layer was forwarded, the others may provide the
-// rest.
-func (s *serving) attempt(ctx context.Context, w http.ResponseWriter, q request, kind mirrors.Kind, places []mirrors.Attempt, within time.Duration) error {
-	o := origin{kind, places[0].Name}
+// attempt queries the first of the registries, which must respond within a time. After a part of a layer was forwarded, the others may
+// provide the rest.
+func (s *serving) attempt(ctx context.Context, w http.ResponseWriter, q request, kind mirrors.Kind, attempts []mirrors.Attempt, within time.Duration) error {
+	o := origin{kind, attempts[0].Name}
 	if q.part == blobs && !q.head {
-		return s.stream(ctx, w, q, o, places, within)
+		return s.stream(ctx, w, q, o, attempts, within)
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if q.head {
-		ok, err := s.head(ctx, w, q, o, places[0])
+		ok, err := s.head(ctx, w, q, o, attempts[0])
 		if ok || err != nil {
 			return err
 		}
 	}
-	return s.whole(ctx, w, q, o, places[0])
+	return s.forwardWhole(ctx, w, q, o, attempts[0])
 }
 
-// head answers with headers only; ok is false if the registry's headers are insufficient.
+// head responds with headers only; ok is false if the registry's headers are insufficient.
 func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) (ok bool, err error) {
-	answer, err := s.client.Do(ctx, q.ask(http.MethodHead, 0), a)
+	response, err := s.client.Do(ctx, q.upstream(http.MethodHead, 0), a)
 	if errors.Is(err, registryclient.ErrNoHead) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer answer.Body.Close()
-	digest := answer.Header.Get("Docker-Content-Digest")
+	defer response.Body.Close()
+	digest := response.Header.Get("Docker-Content-Digest")
 	switch {
 	case digest == "" && q.isDigest:
 		digest = q.reference
 	case q.isDigest && digest != q.reference:
 		return false, errDamaged
 	}
-	if answer.ContentLength < 0 || !registryclient.IsDigest(digest) || q.part == manifests && answer.Header.Get("Content-Type") == "" {
+	if response.ContentLength < 0 || !registryclient.IsDigest(digest) || q.part == manifests && response.Header.Get("Content-Type") == "" {
 		return false, nil
 	}
 	if q.part == manifests {
 		s.memory.remember(content{q.name, digest}, o, maxDepth)
 	}
 	h := w.Header()
-	h.Set("Content-Type", answer.Header.Get("Content-Type"))
-	h.Set("Content-Length", strconv.FormatInt(answer.ContentLength, 10))
+	h.Set("Content-Type", response.Header.Get("Content-Type"))
+	h.Set("Content-Length", strconv.FormatInt(response.ContentLength, 10))
 	h.Set("Docker-Content-Digest", digest)
 	w.WriteHeader(http.StatusOK)
 	s.request(Served)
 	return true, nil
 }
 
-// whole reads a manifest, verifies it, and forwards it.
-func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) error {
-	answer, err := s.client.Do(ctx, q.ask(http.MethodGet, 0), a)
+// forwardWhole reads a manifest, verifies it, and forwards it.
+func (s *serving) forwardWhole(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) error {
+	response, err := s.client.Do(ctx, q.upstream(http.MethodGet, 0), a)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxManifest+1))
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxManifest+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading the response: %w", err)
@@ -165,17 +165,17 @@ func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o
 	h := w.Header()
 	if q.part != referrers {
 		digest := digestOf(q.reference, text)
-		if reported := answer.Header.Get("Docker-Content-Digest"); q.isDigest && digest != q.reference || !q.isDigest && reported != "" && reported != digestOf(reported, text) {
+		if reported := response.Header.Get("Docker-Content-Digest"); q.isDigest && digest != q.reference || !q.isDigest && reported != "" && reported != digestOf(reported, text) {
 			s.memory.damaged.Add(damage{content{q.name, q.reference}, a.Name}, nil, remembered)
 			return errDamaged
 		}
 		s.memory.children.Add(content{q.name, digest}, childrenOf(text), remembered)
 		s.memory.remember(content{q.name, digest}, o, maxDepth)
 		h.Set("Docker-Content-Digest", digest)
-	} else if filters := answer.Header.Get("OCI-Filters-Applied"); filters != "" {
+	} else if filters := response.Header.Get("OCI-Filters-Applied"); filters != "" {
 		h.Set("OCI-Filters-Applied", filters)
 	}
-	h.Set("Content-Type", answer.Header.Get("Content-Type"))
+	h.Set("Content-Type", response.Header.Get("Content-Type"))
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(http.StatusOK)
 	s.request(Served)
@@ -225,8 +225,8 @@ func childrenOf(text []byte) []string {
 	return all
 }
 
-// ask returns the request to a registry for the bytes starting at from.
-func (q request) ask(method string, from int64) registryclient.Request {
+// upstream returns the request to a registry for the bytes starting at from.
+func (q request) upstream(method string, from int64) registryclient.Request {
 	return registryclient.Request{
 		Method: method, Part: q.part, Reference: q.reference, Query: q.query, Accept: q.accept, From: from, To: q.end, User: q.user, Password: q.password,
 	}
