@@ -111,10 +111,10 @@ func parse(call Call, flags *flag.FlagSet) (code int, done bool) {
 	return 1, flags.NArg() > 0
 }
 
-// parseFlags does the same, but allows further arguments.
+// parseFlags is like parse, but allows further arguments.
 func parseFlags(call Call, flags *flag.FlagSet) (code int, done bool) {
 	usage := flags.Usage
-	flags.Usage = func() {} // it goes where the result says
+	flags.Usage = func() {} // its output depends on the result
 	err := flags.Parse(call.Args[1:])
 	if err == nil {
 		return 0, false
@@ -127,8 +127,8 @@ func parseFlags(call Call, flags *flag.FlagSet) (code int, done bool) {
 	return 1, true
 }
 
-// converse runs a command of the protocol with the operator.
-func converse(ctx context.Context, call Call, flags *flag.FlagSet, do func(*wicdapi.Session, hostapi.Host) (any, error)) int {
+// runSession runs a command of the protocol with the operator.
+func runSession(ctx context.Context, call Call, flags *flag.FlagSet, do func(*wicdapi.Session, hostapi.Host) (any, error)) int {
 	input := flags.String(wicdapi.FlagInput, "", "folder to create beside the program, and to read the input from files in it; default: standard input")
 	if code, done := parse(call, flags); done {
 		return code
@@ -147,15 +147,15 @@ func converse(ctx context.Context, call Call, flags *flag.FlagSet, do func(*wicd
 	}
 	s = wicdapi.NewSession(stdin, call.Stdout)
 	result, err := do(s, h)
-	if left := remove(); err == nil && left != nil {
-		err = fmt.Errorf("removing the files of the input: %w", left)
+	if removeErr := remove(); err == nil && removeErr != nil {
+		err = fmt.Errorf("removing the files of the input: %w", removeErr)
 	}
 	return s.End(result, err)
 }
 
 func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	cloud := flags.String(wicdapi.FlagPlatform, "", "platform whose metadata service provides the host's name: AWS or GCP")
-	return converse(ctx, call, flags, func(_ *wicdapi.Session, h hostapi.Host) (any, error) {
+	return runSession(ctx, call, flags, func(_ *wicdapi.Session, h hostapi.Host) (any, error) {
 		program, err := call.Program()
 		if err != nil {
 			return nil, fmt.Errorf("opening the program: %w", err)
@@ -170,7 +170,7 @@ func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
 }
 
 func reach(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) {
+	return runSession(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) {
 		var request wicdapi.ReachRequest
 		if err := s.Request(&request); err != nil {
 			return nil, err
@@ -180,23 +180,23 @@ func reach(ctx context.Context, call Call, flags *flag.FlagSet) int {
 }
 
 func receive(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) { return store.Receive(ctx, s, h, call.Program) })
+	return runSession(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) { return store.Receive(ctx, s, h, call.Program) })
 }
 
 func join(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) { return configure.Join(ctx, s, h) })
+	return runSession(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) { return configure.Join(ctx, s, h) })
 }
 
 func leave(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) { return configure.Leave(ctx, s, h, call.Path) })
+	return runSession(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) { return configure.Leave(ctx, s, h, call.Path) })
 }
 
 func restart(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) { return Restart(ctx, s, h) })
+	return runSession(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) { return Restart(ctx, s, h) })
 }
 
 func status(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(ctx, call, flags, func(_ *wicdapi.Session, h hostapi.Host) (any, error) { return Status(ctx, h) })
+	return runSession(ctx, call, flags, func(_ *wicdapi.Session, h hostapi.Host) (any, error) { return Status(ctx, h) })
 }
 
 // run runs the service; without the flag, it does the same in a console.

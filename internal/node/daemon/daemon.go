@@ -43,8 +43,8 @@ const (
 	recordSeldom = 10 * time.Second
 )
 
-// Run runs the service: it keeps the host as the last join requested, until ctx is done. It needs the API server only for what comes from there;
-// without it, everything else continues.
+// Run runs the service: it keeps the host as the last join requested, until ctx is done. Parts that need the API server wait while it is
+// unavailable; all others continue.
 //
 // A new record begins a new session: all work stops, and restarts with what is wanted now.
 func Run(ctx context.Context, h hostapi.Host, o RunOptions) {
@@ -198,7 +198,8 @@ func (p *parts) awaitNewRecord(ctx context.Context) {
 	}
 }
 
-// runInCluster does what needs the API server: it obtains a certificate, follows the node with it, and starts over with each new certificate.
+// runInCluster runs the parts that need the API server: it obtains a certificate, watches the Node with it, and starts over with each new
+// certificate.
 func (p *parts) runInCluster(ctx context.Context) {
 	manager := newCertificateManager(p.Session, credentials.NameOf(p.Record.Node), credentials.WICDFile, credentials.PendingFile)
 	manager.Prefix, manager.Bootstrap = credentials.RequestPrefix, apiclient.Bootstrap{Session: p.Session}.Request
@@ -223,8 +224,8 @@ func (p *parts) runInCluster(ctx context.Context) {
 		work.Go(func() { p.follower.Run(term, client) })
 		work.Go(func() { p.updates.Run(term, client) })
 		work.Go(func() { p.network.Follow(term, client) })
-		again := rejected != nil
-		work.Go(func() { nodeManager{p.Session}.run(term, client, again) })
+		wasRejected := rejected != nil
+		work.Go(func() { nodeManager{p.Session}.run(term, client, wasRejected) })
 		manager.Renew(term, client, id)
 		end(nil)
 		work.Wait()
@@ -237,12 +238,12 @@ func (p *parts) runInCluster(ctx context.Context) {
 }
 
 // newCertificateManager returns the manager of a certificate, without Prefix and Bootstrap.
-func newCertificateManager(s state.Session, of identity.Name, current, pending string) *identity.Manager {
+func newCertificateManager(s state.Session, name identity.Name, current, pending string) *identity.Manager {
 	return &identity.Manager{
-		Name: of, Store: credentials.Files{Disk: s.Host.Disk}, Current: current, Pending: pending, Log: s.Log,
+		Name: name, Store: credentials.Files{Disk: s.Host.Disk}, Current: current, Pending: pending, Log: s.Log,
 		Pauses: func() func() time.Duration { return backoff.New().Next },
 		Issued: func(id identity.Identity) {
-			s.RecordChange("certificate for %s issued, valid until %s", of.User, id.Leaf.NotAfter.UTC().Format(time.RFC3339))
+			s.RecordChange("certificate for %s issued, valid until %s", name.User, id.Leaf.NotAfter.UTC().Format(time.RFC3339))
 		},
 	}
 }

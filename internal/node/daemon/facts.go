@@ -50,7 +50,7 @@ func serviceFacts(ctx context.Context, s hostapi.Services, names []string) ([]wi
 	return facts, nil
 }
 
-// joined describes the last join, nil when there was none or it was interrupted.
+// joined describes the last join; nil if there was none or it was interrupted.
 func joined(d hostapi.Disk) *wicdapi.Joined {
 	r, err := state.Read(d)
 	if err != nil || !r.Complete {

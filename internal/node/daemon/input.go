@@ -37,8 +37,8 @@ func (i inputs) open(ctx context.Context, name string) (in io.Reader, remove fun
 	}
 	i.removeStale()
 	folder := i.beside + `\` + name
-	made, err := i.host.Rights.MakeFolder(folder, hostapi.Private)
-	if err == nil && !made {
+	created, err := i.host.Rights.MakeFolder(folder, hostapi.Private)
+	if err == nil && !created {
 		err = errors.New("it already exists")
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func (i inputs) remove(ctx context.Context, folder string) error {
 // take reads and removes files of a folder.
 func (i inputs) take(folder string) wicdapi.Take {
 	disk := i.host.Disk
-	return func(name string, atMost int64) (content []byte, found bool, err error) {
+	return func(name string, limit int64) (content []byte, found bool, err error) {
 		f, err := disk.Open(folder + `\` + name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, false, nil
@@ -71,7 +71,7 @@ func (i inputs) take(folder string) wicdapi.Take {
 		if err != nil {
 			return nil, false, err
 		}
-		content, err = io.ReadAll(io.LimitReader(f, atMost))
+		content, err = io.ReadAll(io.LimitReader(f, limit))
 		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, false, err
 		}

@@ -17,9 +17,9 @@ import (
 // again when it is renewed.
 type nodeManager struct{ state.Session }
 
-// run requests and renews the certificate with WICD's identity until ctx is done. again is true if the API server rejected WICD's previous
-// certificate: it would reject this one as well, which is from the same signer.
-func (n nodeManager) run(ctx context.Context, client *apiclient.Client, again bool) {
+// run requests and renews the certificate with WICD's identity until ctx is done. wasRejected is true if the API server rejected WICD's
+// previous certificate: it would reject this one as well, which is from the same signer.
+func (n nodeManager) run(ctx context.Context, client *apiclient.Client, wasRejected bool) {
 	current, pending := credentials.NodeManagerFile, credentials.NodeManagerPendingFile
 	if !slices.ContainsFunc(n.Wanted.Services, func(s desired.Service) bool { return s.Name == desired.NodeManagerService }) {
 		if err := errors.Join(n.Host.Disk.Remove(current), n.Host.Disk.Remove(pending)); err != nil {
@@ -32,7 +32,7 @@ func (n nodeManager) run(ctx context.Context, client *apiclient.Client, again bo
 		return m.Request(ctx, client)
 	}
 	var rejected *x509.Certificate
-	if again {
+	if wasRejected {
 		rejected, _ = credentials.ReadCertificate(n.Host.Disk, current) // may be nil
 	}
 	for ctx.Err() == nil {

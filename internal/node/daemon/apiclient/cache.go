@@ -11,7 +11,7 @@ import (
 // Cache holds the connection to the API server. A new session with the same identity reuses it: when a thousand nodes follow a change, a thousand
 // handshakes would be most of the work.
 type Cache struct {
-	// Clock is the API server's clock, as far as its answers reveal it.
+	// Clock is the API server's clock, read from its responses.
 	Clock Clock
 
 	client *Client

@@ -30,7 +30,7 @@ type Client struct{ *kubeapi.Client }
 
 const nodesPath = "/api/v1/nodes"
 
-// newClient returns a client, which connects with its first request. clock, if not nil, receives the time of answers.
+// newClient returns a client, which connects with its first request. clock, if not nil, receives the time of responses.
 func newClient(h hostapi.Host, b wicdapi.Bootstrap, c credential, clock *Clock) (*Client, error) {
 	options := kubeapi.Options{
 		Server: identity.Server{
@@ -86,8 +86,8 @@ func configMapsPath(namespace string) string {
 	return "/api/v1/namespaces/" + url.PathEscape(namespace) + "/configmaps"
 }
 
-// Secrets reads the secrets of nodes. They must have the given version: others belong to another ConfigMap, which is still to come, or come from
-// another source.
+// Secrets reads the secrets of nodes. They must have the given version: others belong to a ConfigMap that is not published yet, or come
+// from another source.
 func (a *Client) Secrets(ctx context.Context, namespace, version string) (desired.Secrets, error) {
 	var secret corev1.Secret
 	if err := a.Get(ctx, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/secrets/"+api.NodeSecrets, nil, &secret); err != nil {

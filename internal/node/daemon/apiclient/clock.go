@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// maxRoundTrip is the maximum round-trip time of an answer that is used to compare clocks.
+// maxRoundTrip is the maximum round-trip time of a response that is used to compare clocks.
 const maxRoundTrip = 5 * time.Second
 
-// Clock compares the API server's clock with the host's, by the header Date of each answer.
+// Clock compares the API server's clock with the host's, by the header Date of each response.
 type Clock struct {
 	mu    sync.Mutex
 	ahead time.Duration
@@ -25,7 +25,7 @@ func (c *Clock) Ahead() (ahead time.Duration, isNew bool) {
 	return c.ahead, isNew
 }
 
-// compare records an answer with its header Date.
+// compare records a response with its header Date.
 func (c *Clock) compare(sent, received time.Time, date string) {
 	at, err := http.ParseTime(date)
 	trip := received.Sub(sent) // by the monotonic clock, which is never set
@@ -38,7 +38,7 @@ func (c *Clock) compare(sent, received time.Time, date string) {
 	c.ahead, c.isNew = at.Add(half).Sub(sent.Round(0).Add(trip/2)), true
 }
 
-// timed is a transport that passes the time of answers to a clock.
+// timed is a transport that passes the time of responses to a clock.
 type timed struct {
 	http.RoundTripper
 	clock *Clock

@@ -20,8 +20,8 @@ import (
 
 // timeout limits a collection, patience each of its parts.
 const (
-	timeout  = time.Minute
-	patience = 10 * time.Second
+	timeout     = time.Minute
+	partTimeout = 10 * time.Second
 )
 
 // Collector writes one archive at a time.
@@ -110,7 +110,7 @@ func (c *Collector) remove() {
 		c.Log.Warn("Listing archives failed", "error", err.Error())
 	}
 	for _, name := range names {
-		if ours := strings.HasSuffix(name, ".zip") || strings.HasSuffix(name, ".zip"+hostapi.TemporarySuffix); !ours {
+		if isArchive := strings.HasSuffix(name, ".zip") || strings.HasSuffix(name, ".zip"+hostapi.TemporarySuffix); !isArchive {
 			continue
 		}
 		if err := c.Host.Disk.Remove(desired.Collections + `\` + name); err != nil {
@@ -134,18 +134,18 @@ func (c *Collector) ReportTo(ctx context.Context, w *nodestatus.Writer, node *co
 
 // decide stores the Node's request, and returns the annotation that the Node should have. reported is its current one, also from an earlier process:
 // a failed or expired collection is not repeated.
-func (c *Collector) decide(id, reported string) (tell string) {
+func (c *Collector) decide(id, reported string) (annotation string) {
 	if id != "" && supportbundle.CheckID(id) != nil {
 		id = "" // the operator refuses such an ID
 	}
-	before, err := supportbundle.ParseStatus(reported)
+	previous, err := supportbundle.ParseStatus(reported)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id != c.requestedID {
 		c.requestedID = id
 		c.changed.Send()
-		if err == nil && before.ID == id && c.status.ID != id {
-			c.status = adopted(before, time.Now())
+		if err == nil && previous.ID == id && c.status.ID != id {
+			c.status = adopted(previous, time.Now())
 		}
 	}
 	switch {
@@ -159,13 +159,13 @@ func (c *Collector) decide(id, reported string) (tell string) {
 }
 
 // adopted returns the status of an earlier process's collection; empty if it has to be repeated, because its archive was removed.
-func adopted(before supportbundle.Status, now time.Time) supportbundle.Status {
+func adopted(previous supportbundle.Status, now time.Time) supportbundle.Status {
 	switch {
-	case before.State == supportbundle.Failed || before.State == supportbundle.Expired:
-		return before
-	case before.State == supportbundle.Done && now.Sub(before.Time) > supportbundle.Keep:
-		before.State, before.Bytes, before.SHA256 = supportbundle.Expired, 0, ""
-		return before
+	case previous.State == supportbundle.Failed || previous.State == supportbundle.Expired:
+		return previous
+	case previous.State == supportbundle.Done && now.Sub(previous.Time) > supportbundle.Keep:
+		previous.State, previous.Bytes, previous.SHA256 = supportbundle.Expired, 0, ""
+		return previous
 	}
 	return supportbundle.Status{}
 }

@@ -27,7 +27,7 @@ type part struct {
 
 // gather queries everything at once, the facts of the host first. A part that does not answer in time gets an error.
 func (c *Collector) gather(ctx context.Context) []part {
-	asks := []struct {
+	requests := []struct {
 		name    string
 		request func(context.Context) (any, error)
 	}{
@@ -43,19 +43,19 @@ func (c *Collector) gather(ctx context.Context) []part {
 		{"logs.json", c.logFiles},
 		{"journal.json", func(context.Context) (any, error) { return state.LastNotes(c.Host.Disk, maxNotes) }},
 	}
-	found := make([]part, len(asks))
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	found := make([]part, len(requests))
+	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
 	var work sync.WaitGroup
-	for i, a := range asks {
-		work.Go(func() { found[i] = answer(ctx, a.name, a.request) })
+	for i, a := range requests {
+		work.Go(func() { found[i] = collectPart(ctx, a.name, a.request) })
 	}
 	work.Wait()
 	return found
 }
 
-// answer returns the result, or an error when ctx ends first. Some Windows calls cannot be canceled.
-func answer(ctx context.Context, name string, request func(context.Context) (any, error)) part {
+// collectPart returns the result, or an error when ctx ends first. Some Windows calls cannot be canceled.
+func collectPart(ctx context.Context, name string, request func(context.Context) (any, error)) part {
 	done := make(chan part, 1)
 	go func() {
 		value, err := request(ctx)
@@ -65,7 +65,7 @@ func answer(ctx context.Context, name string, request func(context.Context) (any
 	case p := <-done:
 		return p
 	case <-ctx.Done():
-		return part{name: name, err: fmt.Errorf("no response within %s", patience)}
+		return part{name: name, err: fmt.Errorf("no response within %s", partTimeout)}
 	}
 }
 

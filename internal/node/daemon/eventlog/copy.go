@@ -19,7 +19,7 @@ const Folder = desired.Logs + `\eventlog`
 
 // Limits of the copies. A channel has at most three files of maxSize: the current one and two rotated ones.
 const (
-	every    = 15 * time.Second // Windows keeps the events meanwhile
+	every    = 15 * time.Second // Windows stores the events meanwhile
 	seldom   = 10 * time.Minute // for channels that do not exist
 	timeout  = time.Minute
 	maxRead  = 2000 // events of a channel per read
@@ -63,7 +63,7 @@ type channel struct {
 	known bool
 	// begin is written before the next line: a line break if a power failure left an incomplete line.
 	begin string
-	// again is when to try again.
+	// again is the time of the next attempt.
 	again time.Time
 	// failed is the last error that was logged.
 	failed string

@@ -19,9 +19,9 @@ import (
 // logsEvery is how often the logs are checked. In between, a log that WICD rotates may exceed its limit.
 const logsEvery = time.Minute
 
-// asideTime is the format of the host's local time in the name of a rotated log, the same as kube-log-runner's (k8s.io/component-base,
+// rotatedTime is the format of the host's local time in the name of a rotated log, the same as kube-log-runner's (k8s.io/component-base,
 // logs/kube-log-runner/internal/logrotation), so that all logs have the same form.
-const asideTime = "20060102-150405"
+const rotatedTime = "20060102-150405"
 
 // Rotator keeps the services' logs within their limits.
 type Rotator struct {
@@ -64,7 +64,7 @@ func Tidy(d hostapi.Disk, log desired.Log, limits desired.LogLimits, now time.Ti
 		err = errors.Join(err, d.Remove(folder+`\`+name)) // it may be open for reading: the next check tries again
 	}
 	if do.aside != "" {
-		err = errors.Join(err, putAside(d, log.Path, folder+`\`+do.aside))
+		err = errors.Join(err, rotate(d, log.Path, folder+`\`+do.aside))
 	}
 	return err
 }
@@ -105,10 +105,10 @@ func decideLog(log desired.Log, limits desired.LogLimits, found []foundLog, now 
 	var aside []foundLog
 	for _, f := range found {
 		switch {
-		case isAsideName(file, f.name):
+		case isRotatedName(file, f.name):
 			aside = append(aside, f)
 		case f.name == file && f.size >= limits.Size && !log.Rotates:
-			do.aside = asideName(file, now)
+			do.aside = rotatedName(file, now)
 		}
 	}
 	slices.SortFunc(aside, func(a, b foundLog) int {
@@ -129,14 +129,14 @@ func decideLog(log desired.Log, limits desired.LogLimits, found []foundLog, now 
 	return do
 }
 
-// asideName returns the name of a rotated log: kubelet-20060102-150405.log for kubelet.log.
-func asideName(file string, at time.Time) string {
+// rotatedName returns the name of a rotated log: kubelet-20060102-150405.log for kubelet.log.
+func rotatedName(file string, at time.Time) string {
 	base, ending := cutEnding(file)
-	return base + "-" + at.Format(asideTime) + ending
+	return base + "-" + at.Format(rotatedTime) + ending
 }
 
-// isAsideName reports whether asideName could have returned name.
-func isAsideName(file, name string) bool {
+// isRotatedName reports whether rotatedName could have returned name.
+func isRotatedName(file, name string) bool {
 	base, ending := cutEnding(file)
 	rest, ok := strings.CutPrefix(name, base+"-")
 	if !ok {
@@ -146,8 +146,8 @@ func isAsideName(file, name string) bool {
 	if !ok {
 		return false
 	}
-	parsed, err := time.Parse(asideTime, at)
-	return err == nil && parsed.Format(asideTime) == at
+	parsed, err := time.Parse(rotatedTime, at)
+	return err == nil && parsed.Format(rotatedTime) == at
 }
 
 // cutEnding splits a name at its last dot.
@@ -158,10 +158,10 @@ func cutEnding(file string) (base, ending string) {
 	return file, ""
 }
 
-// putAside copies a log and truncates it, because Windows does not allow renaming a file that a Go program has open, but allows truncating it.
-// Lines written between the end of the copy and the truncation are lost. Most of the copy's time is the sync to disk, so lines written during the
-// sync are copied after it.
-func putAside(d hostapi.Disk, name, aside string) error {
+// rotate copies a log and truncates it, because Windows does not allow renaming a file that a Go program has open, but allows truncating
+// it. Lines written between the end of the copy and the truncation are lost. Most of the copy's time is the sync to disk, so lines written
+// during the sync are copied after it.
+func rotate(d hostapi.Disk, name, aside string) error {
 	from, err := d.Open(name)
 	if err != nil {
 		return err
@@ -171,13 +171,13 @@ func putAside(d hostapi.Disk, name, aside string) error {
 	if err != nil {
 		return err
 	}
-	if err := copyThenEmpty(d, name, to, from); err != nil {
+	if err := copyThenTruncate(d, name, to, from); err != nil {
 		return errors.Join(err, to.Close(), d.Remove(aside))
 	}
 	return to.Close()
 }
 
-func copyThenEmpty(d hostapi.Disk, name string, to, from *os.File) error {
+func copyThenTruncate(d hostapi.Disk, name string, to, from *os.File) error {
 	if _, err := io.Copy(to, from); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestLogRotationPlan(t *testing.T) {
 	file := func(name string, size int64, hours int) foundLog {
 		return foundLog{name: name, size: size, changed: now.Add(-time.Duration(hours) * time.Hour)}
 	}
-	aside := func(hours int) string { return asideName("containerd.log", now.Add(-time.Duration(hours)*time.Hour)) }
+	aside := func(hours int) string { return rotatedName("containerd.log", now.Add(-time.Duration(hours)*time.Hour)) }
 	full := limits(100, 24*time.Hour, 2)
 	const next = "containerd-20261121-120000.log"
 	for name, test := range map[string]struct {
@@ -65,14 +65,14 @@ func FuzzNamesOfLogs(f *testing.F) {
 	f.Add(".log", "-20060102-150405.log")
 	f.Add("a-20060102-150405.log", "a-20060102-150405.log")
 	f.Fuzz(func(t *testing.T, file, name string) {
-		if isAsideName(file, file) {
+		if isRotatedName(file, file) {
 			t.Errorf("the file in use, %q, counts as put aside", file)
 		}
-		if len(name) != len(file)+len("-20060102-150405") && isAsideName(file, name) {
+		if len(name) != len(file)+len("-20060102-150405") && isRotatedName(file, name) {
 			t.Errorf("%q counts as put aside of %q", name, file)
 		}
-		if at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local); !isAsideName(file, asideName(file, at)) {
-			t.Errorf("%q is not known again", asideName(file, at))
+		if at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local); !isRotatedName(file, rotatedName(file, at)) {
+			t.Errorf("%q is not known again", rotatedName(file, at))
 		}
 	})
 }
@@ -160,7 +160,7 @@ func TestOldLogsAreRemovedEvenIfOneCannotBe(t *testing.T) {
 	d, _ := openContainerdLog(t)
 	old := time.Now().Add(-2 * time.Hour)
 	for hour := range 3 {
-		name := hostapi.Parent(containerdLog) + `\` + asideName("containerd.log", old.Add(-time.Duration(hour)*time.Hour))
+		name := hostapi.Parent(containerdLog) + `\` + rotatedName("containerd.log", old.Add(-time.Duration(hour)*time.Hour))
 		if _, err := d.WriteFile(name, "old"); err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func ReadEnd(d hostapi.Disk, name string, limit int64) (string, error) {
 func lastLines(text string, limit int) string {
 	var lines []string
 	for line := range strings.Lines(text) {
-		if !isDetail(line) {
+		if !isDebug(line) {
 			lines = append(lines, line)
 		}
 	}
@@ -78,8 +78,8 @@ func lastLines(text string, limit int) string {
 	return strings.TrimSpace(strings.Join(lines[first:], ""))
 }
 
-// isDetail reports whether a line has a level below info, in the formats of logrus, which containerd uses, and log/slog.
-func isDetail(line string) bool {
+// isDebug reports whether a line has a level below info, in the formats of logrus, which containerd uses, and log/slog.
+func isDebug(line string) bool {
 	for _, form := range []string{"level=debug ", "level=trace ", `"level":"debug"`, `"level":"trace"`, `"level":"DEBUG"`} {
 		if strings.Contains(line, form) {
 			return true

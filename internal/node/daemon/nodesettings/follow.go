@@ -96,7 +96,7 @@ func (f *Follower) runOnce(ctx context.Context, client *apiclient.Client) error 
 			return nil
 		}
 		again = nil
-		err := f.see(ctx, client, last)
+		err := f.handle(ctx, client, last)
 		if errors.Is(err, errRenewed) {
 			return err
 		}
@@ -107,9 +107,9 @@ func (f *Follower) runOnce(ctx context.Context, client *apiclient.Client) error 
 	}
 }
 
-// see applies the ConfigMap of an event, if it is the operator's. A deleted ConfigMap is ignored, because the operator re-creates it. One that the
-// operator did not sign is refused.
-func (f *Follower) see(ctx context.Context, client *apiclient.Client, event kubeapi.TypedEvent[corev1.ConfigMap]) error {
+// handle applies the ConfigMap of an event, if the operator signed it. A deleted ConfigMap is ignored, because the operator re-creates it.
+// One that the operator did not sign is refused.
+func (f *Follower) handle(ctx context.Context, client *apiclient.Client, event kubeapi.TypedEvent[corev1.ConfigMap]) error {
 	if event.Type != kubeapi.Added && event.Type != kubeapi.Modified {
 		return nil
 	}
@@ -126,9 +126,9 @@ func (f *Follower) see(ctx context.Context, client *apiclient.Client, event kube
 	if current := f.Record.Desired; node.Version != current.Version || node.Digest != current.Digest {
 		return fmt.Errorf("ConfigMap %s is for version %q with digest %.80q, want %q with %q", cm.Name, node.Version, node.Digest, current.Version, current.Digest)
 	}
-	current, errIs := f.Record.Desired.Hash()
+	current, errCurrent := f.Record.Desired.Hash()
 	want, errWant := node.Hash()
-	if err := errors.Join(errIs, errWant); err != nil {
+	if err := errors.Join(errCurrent, errWant); err != nil {
 		return err
 	}
 	if current == want && f.Record.Complete {
@@ -140,14 +140,14 @@ func (f *Follower) see(ctx context.Context, client *apiclient.Client, event kube
 		return nil
 	}
 	f.Log.Info("Applying node settings", "settings", want)
-	if err := f.become(ctx, client, node, serial); err != nil {
+	if err := f.applySettings(ctx, client, node, serial); err != nil {
 		return err
 	}
 	return errRenewed
 }
 
-// become applies the new settings to the host.
-func (f *Follower) become(ctx context.Context, client *apiclient.Client, node desired.Node, serial int64) error {
+// applySettings applies the new settings to the host.
+func (f *Follower) applySettings(ctx context.Context, client *apiclient.Client, node desired.Node, serial int64) error {
 	request := f.Record.JoinRequest
 	request.Desired, request.Serial = node, serial
 	request.Local = request.WithImageInUse(f.Record.Desired, node)

@@ -15,14 +15,14 @@ import (
 )
 
 // Permission to write ConfigMaps in the operator's namespace is not enough to decide what runs here: only what is signed with the key that the last
-// join transferred, or that the last settings named, is followed.
+// join transferred, or that the last settings named, is applied.
 
 var (
 	errNoKey = errors.New("the host has no signing key of the operator; the operator joins the host again and transfers the key")
 	errOlder = errors.New("it is older than the settings that the host has")
 )
 
-// Verifier distinguishes what the operator published from what others wrote.
+// Verifier accepts only what the operator signed.
 type Verifier struct {
 	state.Session
 	refusal *nodestatus.Refusal
@@ -68,7 +68,7 @@ func (v *Verifier) remember(serial int64) {
 	v.newest = max(serial, v.newest)
 }
 
-// Refuse reports that a ConfigMap is not followed. The node stays as it is.
+// Refuse reports that a ConfigMap was rejected. The node keeps its settings.
 func (v *Verifier) Refuse(name string, reason error) {
 	if v.refusal.Report(fmt.Sprintf("ConfigMap %s was rejected: %v", name, reason)) {
 		v.Log.Warn("Published settings rejected", "ConfigMap", name, "error", reason.Error())

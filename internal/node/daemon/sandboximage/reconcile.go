@@ -65,7 +65,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 	retry := backoff.Between(firstPause, longestPause)
 	for ctx.Err() == nil {
-		err := r.look(ctx)
+		err := r.reconcile(ctx)
 		wait := checkInterval
 		var refused *cri.Error
 		switch {
@@ -73,9 +73,9 @@ func (r *Reconciler) Run(ctx context.Context) {
 			return
 		case err == nil:
 			retry = backoff.Between(firstPause, longestPause)
-		case errors.As(err, &refused) && !isAway(refused):
+		case errors.As(err, &refused) && !isUnavailable(refused):
 			r.Log.Warn("Pulling the sandbox image failed", "image", r.Record.Desired.SandboxImage, "error", withoutSecrets(refused.Error()))
-			r.setFinding(judge(time.Now(), r.Record.Desired.SandboxImage, r.Wanted.SandboxImage, r.IsPresent(), refused))
+			r.setFinding(classify(time.Now(), r.Record.Desired.SandboxImage, r.Wanted.SandboxImage, r.IsPresent(), refused))
 			wait = retry.Next()
 		default: // the runtime does not answer, which the supervisor reports
 			wait = startPause
@@ -84,12 +84,12 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// isAway reports whether the runtime is starting or stopping.
-func isAway(e *cri.Error) bool { return e.Code == cri.Unavailable || e.Code == cri.Canceled }
+// isUnavailable reports whether the runtime is starting or stopping.
+func isUnavailable(e *cri.Error) bool { return e.Code == cri.Unavailable || e.Code == cri.Canceled }
 
-// look ensures once that the wanted image is present, and checks the one in use. A wanted image that differs replaces the one in use after its
-// pull, which ends the session.
-func (r *Reconciler) look(ctx context.Context) error {
+// reconcile ensures once that the wanted image is present, and checks the one in use. A wanted image that differs replaces the one in use
+// after its pull, which ends the session.
+func (r *Reconciler) reconcile(ctx context.Context) error {
 	wanted, inUse := r.Record.Desired.SandboxImage, r.Wanted.SandboxImage
 	if wanted != inUse {
 		if _, found, err := r.status(ctx, inUse); err == nil && found {
@@ -130,7 +130,7 @@ func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
 	began := time.Now()
 	pulling, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
-	slow := time.AfterFunc(slowPull, func() { r.setFinding(pullTakesLong(began, name, r.Wanted.SandboxImage, r.IsPresent())) })
+	slow := time.AfterFunc(slowPull, func() { r.setFinding(slowPullFinding(began, name, r.Wanted.SandboxImage, r.IsPresent())) })
 	defer slow.Stop()
 	if err := r.Host.Runtime.Pull(pulling, name, loginOf(r.Wanted.PullSecret(), name)); err != nil {
 		if pulling.Err() != nil && ctx.Err() == nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// Receive receives content into the store: it reads the list of what the host must have, answers with what is missing, and reads exactly that
-// from the body. What arrived before a connection was lost is not requested again; nor is the running program, which arrived before there was a
-// store.
+// Receive receives content into the store: it reads the list of what the host must have, responds with what is missing, and reads exactly
+// that from the body. What arrived before a connection was lost is not requested again; nor is the running program, which arrived before
+// there was a store.
 func Receive(ctx context.Context, s *wicdapi.Session, h hostapi.Host, program func() (io.ReadCloser, error)) (wicdapi.ReceiveResult, error) {
 	var request wicdapi.ReceiveRequest
 	if err := s.Request(&request); err != nil {
@@ -47,7 +47,7 @@ func Receive(ctx context.Context, s *wicdapi.Session, h hostapi.Host, program fu
 	if err := s.Missing(r.missing); err != nil {
 		return wicdapi.ReceiveResult{}, fmt.Errorf("reporting the missing content: %w", err)
 	}
-	err = r.takeAll(ctx)
+	err = r.receiveAll(ctx)
 	return r.result, err
 }
 
@@ -104,7 +104,7 @@ func (r *receiving) plan(ctx context.Context, list []wicdapi.Content) error {
 			}
 			continue
 		}
-		offset, err := r.store.arrived(c)
+		offset, err := r.store.received(c)
 		if err != nil {
 			return fmt.Errorf("checking the partial file of content %.12s: %w", c.SHA256, err)
 		}
@@ -138,8 +138,8 @@ func (r *receiving) checkSpace(ctx context.Context, s hostapi.System) error {
 	return nil
 }
 
-// takeAll receives the contents in order, and unpacks previous ones meanwhile. An altered content does not stop the others.
-func (r *receiving) takeAll(ctx context.Context) error {
+// receiveAll receives the contents in order, and unpacks previous ones meanwhile. An altered content does not stop the others.
+func (r *receiving) receiveAll(ctx context.Context) error {
 	u := newUnpacker(r.store, r.wanted)
 	var cut error
 	for i, c := range r.wanted {

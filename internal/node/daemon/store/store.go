@@ -19,8 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// partEnding is the suffix of incomplete contents: the beginning of the compressed bytes.
-const partEnding = ".part"
+// partSuffix is the suffix of incomplete contents: the beginning of the compressed bytes.
+const partSuffix = ".part"
 
 // Store is C:\k\store, where each content is named by its hash.
 type Store struct{ disk hostapi.Disk }
@@ -31,7 +31,7 @@ func New(d hostapi.Disk) Store { return Store{disk: d} }
 // Path returns the file of a content.
 func (s Store) Path(sha256 string) string { return desired.Store + `\` + sha256 }
 
-func (s Store) part(sha256 string) string { return s.Path(sha256) + partEnding }
+func (s Store) part(sha256 string) string { return s.Path(sha256) + partSuffix }
 
 // adopt copies the running program into the store, if it is in the list and not in the store.
 func (s Store) adopt(list []wicdapi.Content, open func() (io.ReadCloser, error)) error {
@@ -69,19 +69,19 @@ func HashOf(r io.Reader) (string, error) {
 // listed as altered.
 func (s Store) Verify(ctx context.Context, list []wicdapi.Content) (have map[string]bool, altered []string, err error) {
 	have = map[string]bool{}
-	verdicts := make([]verdict, len(list))
+	states := make([]contentState, len(list))
 	var taken atomic.Int64
 	var workers sync.WaitGroup
 	for range min(4, runtime.GOMAXPROCS(0), len(list)) {
 		workers.Go(func() {
 			for i := taken.Add(1) - 1; i < int64(len(list)) && ctx.Err() == nil; i = taken.Add(1) - 1 {
-				verdicts[i] = s.check(list[i])
+				states[i] = s.check(list[i])
 			}
 		})
 	}
 	workers.Wait()
 	for i, c := range list {
-		switch v := verdicts[i]; {
+		switch v := states[i]; {
 		case v.err != nil:
 			return nil, nil, fmt.Errorf("verifying content %.12s: %w", c.SHA256, v.err)
 		case v.altered:
@@ -90,40 +90,40 @@ func (s Store) Verify(ctx context.Context, list []wicdapi.Content) (have map[str
 				return nil, nil, fmt.Errorf("removing altered content %.12s: %w", c.SHA256, err)
 			}
 		default:
-			have[c.SHA256] = v.there
+			have[c.SHA256] = v.isPresent
 		}
 	}
 	return have, altered, ctx.Err()
 }
 
-// verdict is the state of a content in the store.
-type verdict struct {
-	there, altered bool
-	err            error
+// contentState is the state of a content in the store.
+type contentState struct {
+	isPresent, altered bool
+	err                error
 }
 
-func (s Store) check(c wicdapi.Content) verdict {
+func (s Store) check(c wicdapi.Content) contentState {
 	f, err := s.disk.Open(s.Path(c.SHA256))
 	if errors.Is(err, fs.ErrNotExist) {
-		return verdict{}
+		return contentState{}
 	}
 	if err != nil {
-		return verdict{err: err}
+		return contentState{err: err}
 	}
 	defer f.Close()
 	hash := sha256.New()
 	n, err := io.CopyBuffer(hash, f, make([]byte, 1<<20))
 	if err != nil {
-		return verdict{err: err}
+		return contentState{err: err}
 	}
 	if n != c.Size || hex.EncodeToString(hash.Sum(nil)) != c.SHA256 {
-		return verdict{altered: true}
+		return contentState{altered: true}
 	}
-	return verdict{there: true}
+	return contentState{isPresent: true}
 }
 
-// arrived returns how many compressed bytes of a content have arrived. If there are more than the content has, they are removed.
-func (s Store) arrived(c wicdapi.Content) (int64, error) {
+// received returns how many compressed bytes of a content were received. If there are more than the content has, they are removed.
+func (s Store) received(c wicdapi.Content) (int64, error) {
 	info, err := s.disk.Stat(s.part(c.SHA256))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil

@@ -17,7 +17,7 @@ import (
 // unpacker turns complete parts into contents, up to two at a time: each needs a processor, and the memory for a program and its dictionary.
 type unpacker struct {
 	Store
-	places  chan struct{}
+	slots   chan struct{}
 	running sync.WaitGroup
 	// started are the contents that are being unpacked, by hash; order has them in the order of arrival.
 	started map[string]*unpacking
@@ -35,7 +35,7 @@ type unpacking struct {
 
 // newUnpacker returns an unpacker for contents that arrive in this order.
 func newUnpacker(s Store, list []wicdapi.Content) *unpacker {
-	u := &unpacker{Store: s, places: make(chan struct{}, min(2, runtime.GOMAXPROCS(0))), started: map[string]*unpacking{}, related: map[string]*related{}}
+	u := &unpacker{Store: s, slots: make(chan struct{}, min(2, runtime.GOMAXPROCS(0))), started: map[string]*unpacking{}, related: map[string]*related{}}
 	for _, c := range list {
 		if c.Dictionary == "" {
 			continue
@@ -58,8 +58,8 @@ func (u *unpacker) start(c wicdapi.Content) {
 		if before != nil {
 			<-before.done // before taking a slot, because the other one needs it
 		}
-		u.places <- struct{}{}
-		defer func() { <-u.places }()
+		u.slots <- struct{}{}
+		defer func() { <-u.slots }()
 		if err := u.unpack(c); err != nil {
 			p.err = u.failure(c, err)
 		}

@@ -12,9 +12,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// Many clients can annotate a Node. The host leaves its version only for an order that the operator signed, and obeys each order once.
+// Many clients can annotate a Node. The host changes its version only by an order that the operator signed, and applies each order once.
 
-// orderFile has the last obeyed order, and orderCopy is its copy: after a power failure, a disk may have lost data that it reported as written.
+// orderFile has the last applied order, and orderCopy is its copy: after a power failure, a disk may have lost data that it reported as
+// written.
 const (
 	orderFile = desired.State + `\version-order.json`
 	orderCopy = desired.State + `\version-order.copy.json`
@@ -32,37 +33,39 @@ func announcementOf(node *corev1.Node) announcement {
 	return announcement{node.Annotations[api.AnnotationDesiredVersion], node.Annotations[api.AnnotationVersionOrder], string(node.UID)}
 }
 
-// obeyed is the content of orderFile. Each Node has its own serials: a deleted Node does not come back.
-type obeyed struct {
+// appliedOrder is the content of orderFile. Each Node has its own serials, because a deleted Node does not return.
+type appliedOrder struct {
 	UID    string `json:"uid"`
 	Serial int64  `json:"serial"`
 }
 
-func (o obeyed) exceeds(last obeyed) bool { return o.UID != last.UID || o.Serial > last.Serial }
+func (o appliedOrder) exceeds(last appliedOrder) bool {
+	return o.UID != last.UID || o.Serial > last.Serial
+}
 
-// readObeyed returns the later one of file and copy. If their Nodes differ, the file's is the later one.
-func readObeyed(d hostapi.Disk) (last obeyed, err error) {
-	var copied obeyed
+// readAppliedOrder returns the later one of file and copy. If their Nodes differ, the file's is the later one.
+func readAppliedOrder(d hostapi.Disk) (last appliedOrder, err error) {
+	var copied appliedOrder
 	found, err := state.ReadJSON(d, orderFile, &last)
 	if err != nil {
-		return obeyed{}, err
+		return appliedOrder{}, err
 	}
-	copyThere, err := state.ReadJSON(d, orderCopy, &copied)
+	copyFound, err := state.ReadJSON(d, orderCopy, &copied)
 	if err != nil {
-		return obeyed{}, err
+		return appliedOrder{}, err
 	}
-	if copyThere && (!found || copied.UID == last.UID && copied.Serial > last.Serial) {
+	if copyFound && (!found || copied.UID == last.UID && copied.Serial > last.Serial) {
 		return copied, nil
 	}
 	return last, nil
 }
 
-// remember stores an obeyed order: it and older ones no longer count.
-func (r *Requester) remember(o obeyed) error {
+// remember stores an applied order: it and older ones are rejected from then on.
+func (r *Requester) remember(o appliedOrder) error {
 	if o.Serial == 0 {
 		return nil
 	}
-	last, err := readObeyed(r.Host.Disk)
+	last, err := readAppliedOrder(r.Host.Disk)
 	if err != nil || !o.exceeds(last) {
 		return err
 	}
@@ -75,23 +78,23 @@ func (r *Requester) remember(o obeyed) error {
 }
 
 // ordered returns the Node's order for the version, or an error if it is not valid.
-func (r *Requester) ordered(reported announcement) (obeyed, error) {
+func (r *Requester) ordered(reported announcement) (appliedOrder, error) {
 	if reported.order == "" {
-		return obeyed{}, errNoOrder
+		return appliedOrder{}, errNoOrder
 	}
 	order := desired.VersionOrder{Cluster: r.Record.Cluster, Node: r.Record.Node, UID: reported.uid, Version: reported.version}
 	serial, err := order.Verify(reported.order, r.Record.Desired.SigningKey)
 	if err != nil {
-		return obeyed{}, fmt.Errorf("annotation %s is not a valid order of the operator: %w", api.AnnotationVersionOrder, err)
+		return appliedOrder{}, fmt.Errorf("annotation %s is not a valid order of the operator: %w", api.AnnotationVersionOrder, err)
 	}
-	return obeyed{UID: reported.uid, Serial: serial}, nil
+	return appliedOrder{UID: reported.uid, Serial: serial}, nil
 }
 
 // checkOrder returns the order to go to another version. If there is none, that is reported and the node keeps its version.
-func (r *Requester) checkOrder(reported announcement) (o obeyed, found bool, err error) {
-	last, err := readObeyed(r.Host.Disk)
+func (r *Requester) checkOrder(reported announcement) (o appliedOrder, found bool, err error) {
+	last, err := readAppliedOrder(r.Host.Disk)
 	if err != nil {
-		return obeyed{}, false, err
+		return appliedOrder{}, false, err
 	}
 	o, reason := r.ordered(reported)
 	if reason == nil && !o.exceeds(last) {
@@ -104,11 +107,11 @@ func (r *Requester) checkOrder(reported announcement) (o obeyed, found bool, err
 	if r.refusal.Report(message) {
 		r.Log.Warn("Version refused", "error", message)
 	}
-	return obeyed{}, false, nil
+	return appliedOrder{}, false, nil
 }
 
-// noteOwn remembers an order for the host's own version: it needs no action, but older ones no longer count.
-func (r *Requester) noteOwn(reported announcement) error {
+// recordOwn stores an order for the host's own version: it needs no action, but older ones are rejected from then on.
+func (r *Requester) recordOwn(reported announcement) error {
 	o, err := r.ordered(reported)
 	if err != nil {
 		return nil // an invalid one needs no action

@@ -63,17 +63,17 @@ func NewRequester(s state.Session, v *nodesettings.Verifier, wake state.Signal, 
 func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 	newRetry := func() *backoff.Backoff { return backoff.Between(2*time.Second, 15*time.Minute) }
 	retry := newRetry()
-	wasUnderWay := false
+	wasInProgress := false
 	for {
 		err := r.beginUpdate(ctx, client, r.requested())
-		isUnderWay := errors.Is(err, errUnderWay)
-		if wasUnderWay && !isUnderWay {
+		isInProgress := errors.Is(err, errInProgress)
+		if wasInProgress && !isInProgress {
 			r.wake.Send() // the update failed, or this process would have been replaced: report it
 		}
-		wasUnderWay = isUnderWay
+		wasInProgress = isInProgress
 		var again <-chan time.Time
 		switch {
-		case isUnderWay:
+		case isInProgress:
 			again = time.After(updaterEvery)
 		case err != nil && ctx.Err() == nil:
 			r.Log.Warn("Starting an update failed", "error", err.Error())
@@ -89,15 +89,15 @@ func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 	}
 }
 
-// errUnderWay means that the updater is changing the host.
-var errUnderWay = errors.New("an update is in progress")
+// errInProgress means that the updater is changing the host.
+var errInProgress = errors.New("an update is in progress")
 
 // beginUpdate starts the updater if the Node requests another version. The updater then does the rest; WICD only makes sure that it runs.
 func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, reported announcement) error {
 	var u attempt
 	found, err := state.ReadJSON(r.Host.Disk, updateFile, &u)
 	if err == nil && found {
-		err = cmp.Or(r.remember(u.Order), r.ensureUpdater(ctx, u), errUnderWay)
+		err = cmp.Or(r.remember(u.Order), r.ensureUpdater(ctx, u), errInProgress)
 	}
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, r
 	}
 	switch {
 	case reported.version == own:
-		return errors.Join(r.noteOwn(reported), r.clearFailedUpdate(failed))
+		return errors.Join(r.recordOwn(reported), r.clearFailedUpdate(failed))
 	case reported.version == "" || reported.version == failed.Version || !r.Record.Complete:
 		return nil
 	}
@@ -123,14 +123,14 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, r
 	}
 	u.Order = order
 	return r.WhileCurrent(ctx, func() error {
-		if err := noteSerial(r.Host.Disk, own, r.Record.Serial); err != nil {
+		if err := recordSerial(r.Host.Disk, own, r.Record.Serial); err != nil {
 			return err
 		}
-		if err := u.write(r.Host.Disk); err != nil { // first: an order that is remembered but not started would never be obeyed
+		if err := u.write(r.Host.Disk); err != nil { // first: an order that is stored but not started would never be applied
 			return err
 		}
 		r.RecordChange("update from version %s to %s started", own, reported.version)
-		return cmp.Or(r.remember(order), r.startUpdater(ctx, u), errUnderWay)
+		return cmp.Or(r.remember(order), r.startUpdater(ctx, u), errInProgress)
 	})
 }
 
@@ -230,7 +230,7 @@ func (r *Requester) ensureUpdater(ctx context.Context, u attempt) error {
 	return r.startUpdater(ctx, u)
 }
 
-// startUpdater starts the update service, which is of the version that the host would go back to.
+// startUpdater starts the update service, which runs the host's current version, the target of a rollback.
 func (r *Requester) startUpdater(ctx context.Context, u attempt) error {
 	if err := r.linkWICD(u); err != nil {
 		return err
@@ -272,7 +272,7 @@ func (r *Requester) Confirm(works bool) error {
 	return err
 }
 
-// refused returns the version that the host went back from; its Version is empty if there is none.
+// refused returns the version that was rolled back; its Version is empty if there is none.
 func (r *Requester) refused() (failed failedUpdate, err error) {
 	_, err = state.ReadJSON(r.Host.Disk, failedFile, &failed)
 	return failed, err
@@ -296,7 +296,7 @@ func (r *Requester) requested() announcement {
 	return r.announced
 }
 
-// ReportTo reports to the Node that an update was undone, and when that is over; and that a version is refused.
+// ReportTo reports to the Node that an update was rolled back, or no longer is, and that a version is refused.
 func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	if err := r.refusal.ReportTo(ctx, w, node); err != nil {
 		return err
@@ -308,7 +308,7 @@ func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *co
 	own := r.Record.Desired.Version
 	c := corev1.NodeCondition{Type: api.ConditionUpdated, Status: corev1.ConditionTrue, Reason: api.ReasonUpToDate, Message: "the node has version " + own}
 	if failed.Version == "" {
-		if nodestate.Condition(node, api.ConditionUpdated) == nil { // a Node first gets it when an update is undone
+		if nodestate.Condition(node, api.ConditionUpdated) == nil { // a Node first gets it when an update is rolled back
 			return nil
 		}
 		return w.SetCondition(ctx, node, c)
@@ -318,7 +318,7 @@ func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *co
 	return w.SetCondition(ctx, node, c, p)
 }
 
-// message is limited like those of problems.
+// message returns the condition's message, limited like those of problems.
 func (f failedUpdate) message(own string) string {
 	return truncate.Text(fmt.Sprintf("version %s failed on this host, which was rolled back to %s: %s", f.Version, own, f.Reason), truncate.Note)
 }

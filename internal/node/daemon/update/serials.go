@@ -28,8 +28,8 @@ func isReplayed(d hostapi.Disk, version string, serial int64) (bool, error) {
 	return serial < previous[version], err
 }
 
-// noteSerial stores the serial of the host's current settings, before the host leaves its version.
-func noteSerial(d hostapi.Disk, version string, serial int64) error {
+// recordSerial stores the serial of the host's current settings, before the host leaves its version.
+func recordSerial(d hostapi.Disk, version string, serial int64) error {
 	previous := map[string]int64{}
 	if _, err := state.ReadJSON(d, serialsFile, &previous); err != nil {
 		return err

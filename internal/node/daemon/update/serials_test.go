@@ -14,11 +14,11 @@ func TestSerialsOfFormerVersionsAreRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range int64(maxSerials) + 2 {
-		if err := noteSerial(disk, fmt.Sprint("v", i), 100+i); err != nil {
+		if err := recordSerial(disk, fmt.Sprint("v", i), 100+i); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := noteSerial(disk, "v5", 7); err != nil { // a lower serial changes nothing
+	if err := recordSerial(disk, "v5", 7); err != nil { // a lower serial changes nothing
 		t.Fatal(err)
 	}
 	for _, test := range []struct {

@@ -22,14 +22,14 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Three processes take part in an update. WICD writes updateFile when its Node requests another version and the content is present, and starts the
-// updater, a service of the running version. The updater lets the new version's WICD join the host as the operator would, over a pipe instead of
-// SSH. The new WICD's service writes confirmFile once it has reported the version. Until then the updater can still go back, whatever happens to
-// the others; and it starts again after a restart of the host.
+// Three processes take part in an update. WICD writes updateFile when its Node requests another version and the content is present, and
+// starts the updater, a service of the running version. The updater lets the new version's WICD join the host as the operator would, over a
+// pipe instead of SSH. The new WICD's service writes confirmFile once it has reported the version. Until then the updater can still roll
+// back, whatever happens to the others; and it starts again after a restart of the host.
 const (
 	updateFile  = desired.State + `\update.json`
 	confirmFile = desired.State + `\update-confirmed`
-	// failedFile has the version that the host went back from, until the host gets another version or is joined again.
+	// failedFile has the version that was rolled back, until the host gets another version or is joined again.
 	failedFile = desired.State + `\update-refused.json`
 	updateLog  = desired.Logs + `\wicd\update.log`
 )
@@ -39,23 +39,23 @@ const (
 	updateWithin        = 10 * time.Minute
 	updateSteady        = time.Minute // longer than the cluster takes to notice a silent kubelet
 	updateCheckInterval = 2 * time.Second
-	// maxBeginnings is how often an update may start: if the host goes down each time, it goes back.
-	maxBeginnings = 3
+	// maxStarts is how often an update may start: if the host goes down each time, the update is rolled back.
+	maxStarts = 3
 )
 
 // attempt is the content of updateFile.
 type attempt struct {
-	// Request is what the host has to become; Former is what it was.
+	// Request is the host's new configuration; Former is its previous one.
 	Request wicdapi.JoinRequest `json:"request"`
 	Former  state.Record        `json:"former"`
-	// Order is the order that the host obeys.
-	Order obeyed `json:"order,omitzero"`
+	// Order is the order for this update.
+	Order appliedOrder `json:"order,omitzero"`
 	// Within and Steady limit the attempt.
 	Within metav1.Duration `json:"within"`
 	Steady metav1.Duration `json:"steady"`
 	// Beginnings counts the starts of the updater.
 	Beginnings int `json:"beginnings,omitempty"`
-	// Failure is why the host goes back; empty while it goes forward.
+	// Failure is why the update is rolled back; empty while it is being installed.
 	Failure string `json:"failure,omitempty"`
 }
 
@@ -73,7 +73,7 @@ type failedUpdate struct {
 // wicdOf returns the path of a payload's WICD.
 func wicdOf(digest string) string { return desired.VersionFolder(digest) + `\` + payload.WICD }
 
-// Update is the updater: it completes an update, forward or back, and then removes its own service. It can be canceled without harm: it
+// Update is the updater: it completes an update or its rollback, and then removes its own service. It can be canceled without harm: it
 // continues at the next start.
 func Update(ctx context.Context, h hostapi.Host, log *slog.Logger) error {
 	u := &updater{host: h, log: log}
@@ -98,15 +98,15 @@ type updater struct {
 
 func (u *updater) run(ctx context.Context) error {
 	u.Beginnings++
-	if u.Failure == "" && u.Beginnings > maxBeginnings {
-		u.Failure = fmt.Sprintf("the host restarted or the updater was stopped %d times before the update was complete", maxBeginnings)
+	if u.Failure == "" && u.Beginnings > maxStarts {
+		u.Failure = fmt.Sprintf("the host restarted or the updater was stopped %d times before the update was complete", maxStarts)
 	}
 	if err := u.attempt.write(u.host.Disk); err != nil {
 		return err
 	}
 	if u.Failure == "" {
-		err := u.goForward(ctx)
-		if err == nil || ctx.Err() != nil || errors.Is(err, errOvertaken) {
+		err := u.install(ctx)
+		if err == nil || ctx.Err() != nil || errors.Is(err, errSuperseded) {
 			return ctx.Err()
 		}
 		u.Failure = err.Error()
@@ -115,19 +115,19 @@ func (u *updater) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return u.goBack(ctx)
+	return u.rollBack(ctx)
 }
 
-// errOvertaken means that the host was meanwhile joined as something else.
-var errOvertaken = errors.New("another join or a removal replaced the update")
+// errSuperseded means that another join or a removal has replaced the update.
+var errSuperseded = errors.New("another join or a removal replaced the update")
 
-// overtakenBy reports whether a record is of neither the old nor the new version, or the host is leaving its cluster.
-func (u *updater) overtakenBy(r state.Record) bool {
+// supersededBy reports whether a record is for neither the old nor the new version, or the host is leaving its cluster.
+func (u *updater) supersededBy(r state.Record) bool {
 	return r.Leaving || r.Desired.Version != u.version() && r.Desired.Version != u.Former.Desired.Version
 }
 
-// goForward takes the host to the new version, and waits until that has proved to work.
-func (u *updater) goForward(ctx context.Context) error {
+// install takes the host to the new version, and waits until the version has worked for long enough.
+func (u *updater) install(ctx context.Context) error {
 	if err := u.host.Disk.Remove(confirmFile); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (u *updater) joinNew(ctx context.Context) error {
 	report := func(s wicdapi.Step) { u.log.Info("Join step", "step", s.Name) }
 	for {
 		if r, err := state.Read(u.host.Disk); err == nil && r.Leaving {
-			return errOvertaken
+			return errSuperseded
 		}
 		err := wicdapi.Call(ctx, u.host.Programs, command, u.Request, &wicdapi.JoinResult{}, report)
 		failed := wicdapi.Failed(err)
@@ -162,8 +162,8 @@ func (u *updater) awaitSteady(ctx context.Context) error {
 	var before map[string]uint32
 	var last error // the last problem of a service
 	for {
-		pids, problem := u.look(ctx)
-		if errors.Is(problem, errOvertaken) {
+		pids, problem := u.check(ctx)
+		if errors.Is(problem, errSuperseded) {
 			return problem
 		}
 		if problem != nil && !errors.Is(problem, errUnreported) && ctx.Err() == nil {
@@ -190,14 +190,14 @@ func (u *updater) awaitSteady(ctx context.Context) error {
 // errUnreported means that the version has not been reported yet.
 var errUnreported = errors.New("WICD has not reported the version: the Node is not Ready, or the API server is unreachable")
 
-// look returns the processes of the services, or the first problem.
-func (u *updater) look(ctx context.Context) (pids map[string]uint32, problem error) {
+// check returns the processes of the services, or the first problem.
+func (u *updater) check(ctx context.Context) (pids map[string]uint32, problem error) {
 	r, err := state.Read(u.host.Disk)
 	if err != nil {
 		return nil, err
 	}
-	if u.overtakenBy(r) {
-		return nil, errOvertaken
+	if u.supersededBy(r) {
+		return nil, errSuperseded
 	}
 	m := supervisor.Manager{Host: u.host, Wanted: r.Desired.Services}
 	found, err := m.List(ctx)
@@ -222,10 +222,10 @@ func (u *updater) look(ctx context.Context) (pids map[string]uint32, problem err
 	return pids, nil
 }
 
-// goBack restores the former version, and retries until that succeeds.
-func (u *updater) goBack(ctx context.Context) error {
+// rollBack restores the former version, and retries until that succeeds.
+func (u *updater) rollBack(ctx context.Context) error {
 	for retry := backoff.New(); ; {
-		if r, err := state.Read(u.host.Disk); err == nil && u.overtakenBy(r) {
+		if r, err := state.Read(u.host.Disk); err == nil && u.supersededBy(r) {
 			return nil
 		}
 		_, err := configure.Apply(ctx, u.host, u.Former.JoinRequest, func(s wicdapi.Step) { u.log.Info("Rolling back the update", "step", s.Name) })

@@ -85,7 +85,7 @@ func TestJudge(t *testing.T) {
 		"nothing":       {wantedImage, false, cri.Error{}, api.ReasonSandboxImagePullFailed, []string{wantedImage}, formerImage},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := judge(at(0), wantedImage, test.inUse, test.hasFormer, &test.e)
+			f := classify(at(0), wantedImage, test.inUse, test.hasFormer, &test.e)
 			if f.reason != test.reason || !f.known || f.image != wantedImage || len(f.message) > truncate.Note {
 				t.Errorf("judge() = %+v with %d bytes, want reason %s", f, len(f.message), test.reason)
 			}
@@ -106,7 +106,7 @@ func FuzzJudge(f *testing.F) {
 	f.Add(5, "no match for platform in manifest: not found")
 	f.Add(2, `Get "https://user:SECRET@x/?SECRET": EOF`)
 	f.Fuzz(func(t *testing.T, code int, message string) {
-		found := judge(at(0), wantedImage, formerImage, true, &cri.Error{Code: code, Message: message})
+		found := classify(at(0), wantedImage, formerImage, true, &cri.Error{Code: code, Message: message})
 		if found.reason == "" || found.message == "" || len(found.message) > truncate.Note {
 			t.Errorf("%q becomes %+v", message, found)
 		}

@@ -36,12 +36,12 @@ type finding struct {
 	since           time.Time
 }
 
-// judge interprets a failed pull. hasFormer is true when pods start from inUse meanwhile.
-func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) finding {
+// classify returns the finding for a failed pull. hasFormer is true if pods start from inUse meanwhile.
+func classify(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) finding {
 	registry, _, _ := strings.Cut(wanted, "/")
-	requested, status := answerOf(e.Message)
-	isOfWICD := requested == desired.RegistryAddress // its message names the registries and their answers
-	if isOfWICD {
+	requested, status := refusalOf(e.Message)
+	isFromWICD := requested == desired.RegistryAddress // its message names the registries and their answers
+	if isFromWICD {
 		requested = registry
 	}
 	var what, advice string
@@ -51,14 +51,14 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 		reason = api.ReasonSandboxImageUnsuitable
 		what = "it has no entry for this host's build of Windows"
 		advice = "set spec.runtime.sandboxImage of WindowsConfig to an image with one, or mirror it with all its entries (skopeo copy --all)"
-	case isOfWICD && strings.Contains(e.Message, mirrors.NotFound):
+	case isFromWICD && strings.Contains(e.Message, mirrors.NotFound):
 		reason = api.ReasonSandboxImageNotFound
 		what = mirrors.NotFound + " (404 Not Found)"
 		advice = adviceNotFound
-	case isOfWICD && status == "403 Forbidden" && !strings.Contains(e.Message, mirrors.RefusesCredentials):
+	case isFromWICD && status == "403 Forbidden" && !strings.Contains(e.Message, mirrors.RefusesCredentials):
 		what = "no permitted registry delivered it"
 		advice = "check that nodes reach them, and the settings for registries, mirrors, proxy and certificates"
-	case isOfWICD && status == "403 Forbidden":
+	case isFromWICD && status == "403 Forbidden":
 		reason = api.ReasonSandboxImageDenied
 		what = "no permitted registry delivered it, and one rejects the node's credentials (401 Unauthorized or 403 Forbidden)"
 		advice = "check the credentials of the registry in the pull secret"
@@ -81,13 +81,13 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 	return finding{known: true, image: wanted, reason: reason, message: truncate.Text(message, truncate.Note), since: now}
 }
 
-// pullTakesLong returns the finding for a slow pull: a registry may be slow, or not answer.
-func pullTakesLong(began time.Time, wanted, inUse string, hasFormer bool) finding {
+// slowPullFinding returns the finding for a slow pull: a registry may be slow, or not answer.
+func slowPullFinding(began time.Time, wanted, inUse string, hasFormer bool) finding {
 	message := fmt.Sprintf("pulling sandbox image %s since %s; %s", wanted, began.UTC().Format(time.RFC3339), effectOn(wanted, inUse, hasFormer))
 	return finding{known: true, image: wanted, reason: api.ReasonSandboxImagePulling, message: message, since: began}
 }
 
-// effectOn describes what the missing image means for pods.
+// effectOn describes the effect of the missing image on pods.
 func effectOn(wanted, inUse string, hasFormer bool) string {
 	switch {
 	case !hasFormer:
@@ -108,9 +108,9 @@ func withoutSecrets(text string) string {
 	return urlWithSecrets.ReplaceAllString(text, "$1$2")
 }
 
-// answerOf extracts the registry or mirror that refused a request, and its HTTP status, from an error of containerd
+// refusalOf extracts the registry or mirror that refused a request, and its HTTP status, from an error of containerd
 // (core/remotes/errors.ErrUnexpectedStatus). Both are empty if it has none.
-func answerOf(message string) (registry, status string) {
+func refusalOf(message string) (registry, status string) {
 	found := refusedRequest.FindStringSubmatch(message)
 	if found == nil {
 		return "", ""
