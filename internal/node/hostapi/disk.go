@@ -54,10 +54,10 @@ func (d Disk) Allow(op, name string) error {
 func (d Disk) Read(name string) ([]byte, error) { return os.ReadFile(d.Local(name)) }
 
 // ReadAtMost returns the content of a regular file of at most this many bytes.
-func (d Disk) ReadAtMost(name string, most int64) ([]byte, error) {
+func (d Disk) ReadAtMost(name string, limit int64) ([]byte, error) {
 	info, err := d.Stat(name)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
-		err = fmt.Errorf("%s is not a regular file of at most %d bytes", name, most)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
+		err = fmt.Errorf("%s is not a regular file of at most %d bytes", name, limit)
 	}
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (d Disk) List(folder string) ([]string, error) {
 }
 
 // MakeFolder creates a folder and its parents. An existing one is no error.
-func (d Disk) MakeFolder(name string) (made bool, err error) {
+func (d Disk) MakeFolder(name string) (created bool, err error) {
 	if info, err := d.Stat(name); err == nil && info.IsDir() {
 		return false, nil
 	}
@@ -117,7 +117,7 @@ func (d Disk) WriteFile(name, content string) (changed bool, err error) {
 	if _, err := d.MakeFolder(Parent(name)); err != nil {
 		return false, err
 	}
-	return true, d.Replace(name, func(beside string) error { return d.create(beside, content) })
+	return true, d.Replace(name, func(temporary string) error { return d.create(temporary, content) })
 }
 
 // Prepare does the part of WriteFile that needs disk space. commit does the rest and cannot fail because the disk is full.
@@ -146,13 +146,13 @@ func (d Disk) WriteSecret(name, content string, protect func(name string) error)
 			return false, err
 		}
 	}
-	elsewhere := desired.State + `\` + name[len(Parent(name))+1:] + TemporarySuffix
-	return true, d.replaceWith(name, elsewhere, func(elsewhere string) error {
-		f, err := d.Create(elsewhere)
+	temporary := desired.State + `\` + name[len(Parent(name))+1:] + TemporarySuffix
+	return true, d.replaceWith(name, temporary, func(temporary string) error {
+		f, err := d.Create(temporary)
 		if err != nil {
 			return err
 		}
-		return d.Fill(f, elsewhere, content, protect)
+		return d.Fill(f, temporary, content, protect)
 	})
 }
 
@@ -186,7 +186,7 @@ func (d Disk) Create(name string) (*os.File, error) {
 		return nil, err
 	}
 	var f *os.File
-	err := patiently(func() (err error) {
+	err := retryWhileHeld(func() (err error) {
 		if err := d.Allow("create", name); err != nil {
 			return err
 		}
@@ -229,11 +229,11 @@ func (d Disk) Link(from, to string) (changed bool, err error) {
 	if target, err := d.Stat(to); err == nil && os.SameFile(source, target) {
 		return false, nil
 	}
-	return true, d.Replace(to, func(beside string) error {
-		if err := d.Remove(beside); err != nil {
+	return true, d.Replace(to, func(temporary string) error {
+		if err := d.Remove(temporary); err != nil {
 			return err
 		}
-		return patiently(func() error { return d.link(from, beside) })
+		return retryWhileHeld(func() error { return d.link(from, temporary) })
 	})
 }
 
@@ -257,26 +257,26 @@ func (d Disk) LinkOpen(from, to string) error {
 	if err := d.Remove(to); err != nil {
 		return err
 	}
-	return patiently(func() error { return d.link(from, to) })
+	return retryWhileHeld(func() error { return d.link(from, to) })
 }
 
 // Replace replaces a file with the one that write creates next to it. Windows refuses to replace a running program but allows renaming it. In this
-// case, the old file steps aside and is removed once it is no longer in use.
-func (d Disk) Replace(name string, write func(beside string) error) error {
+// case, the old file is renamed with StepAside, and removed once it is no longer in use.
+func (d Disk) Replace(name string, write func(temporary string) error) error {
 	return d.replaceWith(name, name+TemporarySuffix, write)
 }
 
 // replaceWith is like Replace with the name of the temporary file, which may be anywhere on the drive.
-func (d Disk) replaceWith(name, beside string, write func(beside string) error) error {
-	if err := write(beside); err != nil {
+func (d Disk) replaceWith(name, temporary string, write func(temporary string) error) error {
+	if err := write(temporary); err != nil {
 		return err
 	}
-	return patiently(func() error { return d.takePlace(beside, name) })
+	return retryWhileHeld(func() error { return d.moveOver(temporary, name) })
 }
 
-// takePlace renames beside to name. If the existing file cannot be replaced, it steps aside.
-func (d Disk) takePlace(beside, name string) error {
-	err := d.rename(beside, name)
+// moveOver renames temporary to name. If the existing file cannot be replaced, it is renamed with StepAside.
+func (d Disk) moveOver(temporary, name string) error {
+	err := d.rename(temporary, name)
 	if err == nil || !d.Exists(name) {
 		return err
 	}
@@ -284,26 +284,26 @@ func (d Disk) takePlace(beside, name string) error {
 	if asideErr != nil {
 		return errors.Join(err, asideErr)
 	}
-	if again := d.rename(beside, name); again != nil {
-		return errors.Join(again, d.rename(aside, name))
+	if retryErr := d.rename(temporary, name); retryErr != nil {
+		return errors.Join(retryErr, d.rename(aside, name))
 	}
 	_ = d.remove(aside) // still in use: a later command removes it
 	return nil
 }
 
 // asides is how many old versions of one file can be in use at the same time.
-const asides = 8
+const maxAsides = 8
 
-// IsAside reports whether a name belongs to a file that stepped aside.
+// IsAside reports whether a name is one that StepAside gives.
 func IsAside(name string) bool {
 	end := len(name) - 1
-	return end >= 0 && strings.HasSuffix(name[:end], replacedSuffix) && name[end] >= '0' && name[end] < '0'+asides
+	return end >= 0 && strings.HasSuffix(name[:end], replacedSuffix) && name[end] >= '0' && name[end] < '0'+maxAsides
 }
 
-// StepAside appends .old and a digit to the name of a file. The file may be in use, or belong to a stranger (state.Displace), so it stays; WICD's own in
-// C:\k are removed by the next command (state.Claim).
+// StepAside appends .old and a digit to the name of a file. The file may be in use, or belong to a foreign owner (state.Displace), so it
+// stays; WICD's own in C:\k are removed by the next command (state.Claim).
 func (d Disk) StepAside(name string) (aside string, err error) {
-	for n := range asides {
+	for n := range maxAsides {
 		aside = fmt.Sprintf("%s%s%d", name, replacedSuffix, n)
 		if err = d.remove(aside); err == nil {
 			return aside, d.rename(name, aside)
@@ -315,7 +315,7 @@ func (d Disk) StepAside(name string) (aside string, err error) {
 // Clear frees the name of a file: it removes the file, or renames it while it is in use. Windows refuses to remove a running program by any of its
 // names but allows renaming it. The next command removes what is no longer in use.
 func (d Disk) Clear(name string) error {
-	return patiently(func() error {
+	return retryWhileHeld(func() error {
 		err := d.remove(name)
 		if err == nil {
 			return nil
@@ -329,7 +329,7 @@ func (d Disk) Clear(name string) error {
 
 // Truncate makes a file empty.
 func (d Disk) Truncate(name string) error {
-	return patiently(func() error {
+	return retryWhileHeld(func() error {
 		if err := d.Allow("truncate", name); err != nil {
 			return err
 		}
@@ -339,7 +339,7 @@ func (d Disk) Truncate(name string) error {
 
 // Rename renames a file and replaces an existing one.
 func (d Disk) Rename(from, to string) error {
-	return patiently(func() error { return d.rename(from, to) })
+	return retryWhileHeld(func() error { return d.rename(from, to) })
 }
 
 func (d Disk) rename(from, to string) error {
@@ -351,7 +351,7 @@ func (d Disk) rename(from, to string) error {
 
 // Remove removes a file or an empty folder. An absent one is no error.
 func (d Disk) Remove(name string) error {
-	return patiently(func() error { return d.remove(name) })
+	return retryWhileHeld(func() error { return d.remove(name) })
 }
 
 // RemoveUnused is like Remove but does not wait. It is for programs that may run; a later call removes those.

@@ -10,30 +10,30 @@ import (
 )
 
 // A process that reads a file (another WICD command, a backup, antivirus software) can prevent replacing, renaming, linking, truncating or removing
-// it, or reusing the name of a removed file. It has the file open only briefly: changes are retried for heldPatience.
+// it, or reusing the name of a removed file. It has the file open only briefly: changes are retried for heldTimeout.
 const (
-	heldPatience = 5 * time.Second
-	heldPause    = 50 * time.Millisecond
+	heldTimeout = 5 * time.Second
+	heldPause   = 50 * time.Millisecond
 )
 
-// patiently retries a change while another process holds the file.
-func patiently(change func() error) error {
-	return newPatience().repeat(change)
+// retryWhileHeld retries a change while another process holds the file.
+func retryWhileHeld(change func() error) error {
+	return newRetryWindow().repeat(change)
 }
 
-// patience is the time that several changes may wait in total, starting with the first one that has to wait.
-type patience struct{ until *time.Time }
+// retryWindow is the time for which several changes may be retried in total, starting with the first retry.
+type retryWindow struct{ until *time.Time }
 
-func newPatience() patience { return patience{new(time.Time)} }
+func newRetryWindow() retryWindow { return retryWindow{new(time.Time)} }
 
-func (p patience) repeat(change func() error) error {
+func (p retryWindow) repeat(change func() error) error {
 	for {
 		err := change()
 		if err == nil || !isHeld(err) {
 			return err
 		}
 		if p.until.IsZero() {
-			*p.until = time.Now().Add(heldPatience)
+			*p.until = time.Now().Add(heldTimeout)
 		}
 		if time.Now().After(*p.until) {
 			return err

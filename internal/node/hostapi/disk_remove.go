@@ -21,20 +21,20 @@ func (d Disk) RemoveAll(name string) error {
 // of pods, not even a link that replaces a folder in the meantime: users of the host and pods may change the content of some folders.
 func (d Disk) RemoveTree(ctx context.Context, name string) (failures []error) {
 	local := d.Local(name)
-	above, err := os.OpenRoot(filepath.Dir(local))
+	parent, err := os.OpenRoot(filepath.Dir(local))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return []error{fmt.Errorf("%s: %w", name, err)}
 	}
-	defer above.Close()
-	return d.removeIn(ctx, above, filepath.Base(local), name, newPatience())
+	defer parent.Close()
+	return d.removeIn(ctx, parent, filepath.Base(local), name, newRetryWindow())
 }
 
-// removeIn removes base from a folder; name is its full name. All removals share one patience, because removing many running programs would otherwise
-// take minutes.
-func (d Disk) removeIn(ctx context.Context, folder *os.Root, base, name string, p patience) (failures []error) {
+// removeIn removes base from a folder; name is its full name. All removals share one retry window, because removing many running programs
+// would otherwise take minutes.
+func (d Disk) removeIn(ctx context.Context, folder *os.Root, base, name string, p retryWindow) (failures []error) {
 	if ctx.Err() != nil {
 		return []error{ctx.Err()}
 	}
@@ -71,9 +71,9 @@ func removeFrom(folder *os.Root, base string) error {
 	return err
 }
 
-// empty removes the content of the folder that looked describes.
-func (d Disk) empty(ctx context.Context, above *os.Root, looked fs.FileInfo, name string, p patience) (failures []error) {
-	names, folder, err := openFolder(above, looked)
+// empty removes the content of the folder that expected describes.
+func (d Disk) empty(ctx context.Context, parent *os.Root, expected fs.FileInfo, name string, p retryWindow) (failures []error) {
+	names, folder, err := openFolder(parent, expected)
 	if err != nil {
 		return []error{fmt.Errorf("%s: %w", name, err)}
 	}
@@ -84,23 +84,23 @@ func (d Disk) empty(ctx context.Context, above *os.Root, looked fs.FileInfo, nam
 	return failures
 }
 
-// openFolder opens and lists the folder that looked describes, and fails if it was replaced.
-func openFolder(above *os.Root, looked fs.FileInfo) (names []string, folder *os.Root, err error) {
-	folder, err = above.OpenRoot(looked.Name())
+// openFolder opens and lists the folder that expected describes, and fails if it was replaced.
+func openFolder(parent *os.Root, expected fs.FileInfo) (names []string, folder *os.Root, err error) {
+	folder, err = parent.OpenRoot(expected.Name())
 	if err != nil {
 		return nil, nil, err
 	}
-	itself, err := folder.Open(".")
+	opened, err := folder.Open(".")
 	if err != nil {
 		return nil, nil, errors.Join(err, folder.Close())
 	}
-	defer itself.Close()
-	info, err := itself.Stat()
-	if err == nil && !os.SameFile(looked, info) {
-		err = errors.New("something else came in the place of the folder while it was removed")
+	defer opened.Close()
+	info, err := opened.Stat()
+	if err == nil && !os.SameFile(expected, info) {
+		err = errors.New("the folder was replaced while it was being removed")
 	}
 	if err == nil {
-		names, err = itself.Readdirnames(-1)
+		names, err = opened.Readdirnames(-1)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, folder.Close())

@@ -1,6 +1,6 @@
-// Package hostapi defines what WICD needs of the machine that it runs on: ports for Windows features (services, features, rights, certificates,
-// firewall, networks), and Disk for files, which maps C:\ to a folder. internal/node/win implements the ports, internal/testing/sim simulates them, and both must
-// pass the contract tests in internal/testing/sim.
+// Package hostapi defines the interfaces by which WICD uses the machine that it runs on: ports for Windows features (services, features,
+// rights, certificates, firewall, networks), and Disk for files, which maps C:\ to a folder. internal/node/win implements the ports,
+// internal/testing/sim simulates them, and both must pass the contract tests in internal/testing/sim.
 package hostapi
 
 import (
@@ -40,15 +40,15 @@ type System interface {
 // Rights control who may use files and folders. They do not follow links: they apply to the link itself.
 type Rights interface {
 	// MakeFolder creates a folder, in an existing one, that belongs to Administrators and has these rights from the start. An existing folder is not
-	// changed; made is false then.
-	MakeFolder(folder string, who Access) (made bool, err error)
-	// Look checks the owner and rights of a file, folder or link. ours is true if it belongs to Administrators and has exactly these rights. stranger
-	// is its owner if that is neither Windows itself nor an administrator, as far as the owner alone shows; otherwise it is empty. An absent one is
-	// fs.ErrNotExist.
-	Look(name string, who Access) (ours bool, stranger string, err error)
+	// changed; created is false then.
+	MakeFolder(folder string, access Access) (created bool, err error)
+	// Look checks the owner and rights of a file, folder or link. matches is true if it belongs to Administrators and has exactly these
+	// rights. foreignOwner is its owner if that is neither Windows itself nor an administrator, as far as the owner alone shows; otherwise
+	// it is empty. An absent one is fs.ErrNotExist.
+	Look(name string, access Access) (matches bool, foreignOwner string, err error)
 	// Protect makes Administrators the owner of a file or folder and gives it exactly these rights. The content of a folder keeps its own rights; new
 	// content inherits the folder's. A link is an error, and an absent one is fs.ErrNotExist.
-	Protect(name string, who Access) error
+	Protect(name string, access Access) error
 }
 
 // Access is who has access in addition to SYSTEM and Administrators, who have full access.
@@ -116,10 +116,11 @@ const (
 // Environment is the environment of the machine. Services see changes after the next start of Windows, when the SCM reads it. What a service needs
 // earlier belongs in its own environment, see desired.Service.
 type Environment interface {
-	// Set sets these variables literally: %NAME% is not expanded. Variables in ours without a value are removed. Other variables are not changed, and
-	// nothing is written if all is as requested. Names are case-insensitive. changed lists the variables that were set or removed, sorted, even with
-	// an error. Values may be secret and appear in no error or log. Variables that CheckVariables rejects are an error, and nothing changes.
-	Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error)
+	// Set sets these variables literally: %NAME% is not expanded. Variables in managed without a value are removed. Other variables are not
+	// changed, and nothing is written if all is as requested. Names are case-insensitive. changed lists the variables that were set or
+	// removed, sorted, even with an error. Values may be secret and appear in no error or log. Variables that CheckVariables rejects are an
+	// error, and nothing changes.
+	Set(ctx context.Context, variables map[string]string, managed []string) (changed []string, err error)
 }
 
 // CheckVariables rejects what Windows cannot store as environment variables. The error names the variable but not its value.
@@ -234,7 +235,7 @@ type Host struct {
 
 // MakePrivate restricts a file or folder to SYSTEM and Administrators, unless it already is.
 func (h Host) MakePrivate(name string) error {
-	if ours, _, err := h.Rights.Look(name, Private); err != nil || ours {
+	if isPrivate, _, err := h.Rights.Look(name, Private); err != nil || isPrivate {
 		return err
 	}
 	return h.Rights.Protect(name, Private)
@@ -247,7 +248,7 @@ var ErrNotFound = fs.ErrNotExist
 var ErrNoNumber = errors.New("not a DWORD")
 
 // ErrDeleted is returned by Services.Put for a running service that was deleted.
-var ErrDeleted = errors.New("deleted, and goes when it has stopped")
+var ErrDeleted = errors.New("marked for deletion, and removed when it has stopped")
 
 // ErrLocked is returned by System.Lock if another process holds the lock.
 var ErrLocked = errors.New("locked by another process")

@@ -45,7 +45,7 @@ func CheckRules(rules []desired.FirewallRule) error {
 		}
 		for _, port := range r.Ports {
 			if port == 0 {
-				return fmt.Errorf("rule %q names port 0, which there is not", r.Name)
+				return fmt.Errorf("rule %q names port 0, which does not exist", r.Name)
 			}
 		}
 		if err := checkRanges(r.From); err != nil {

@@ -51,18 +51,18 @@ func (w Waits) All() []string {
 	return reported
 }
 
-const nameChanges = "the computer name changes from "
+const renamePrefix = "the computer name changes from "
 
-// IsNameWaiting reports whether a cause of a pending restart is a text of NameWaits.
-func IsNameWaiting(cause string) bool { return strings.HasPrefix(cause, nameChanges) }
+// IsRenamePending reports whether a cause of a pending restart is a text of PendingRename.
+func IsRenamePending(cause string) bool { return strings.HasPrefix(cause, renamePrefix) }
 
-// NameWaits describes the change of the computer name at the next start; empty if there is none. Windows stores names in upper case in addition to
-// the configured spelling.
-func NameWaits(active, next string) string {
+// PendingRename describes the change of the computer name at the next start; empty if there is none. Windows stores names in upper case in
+// addition to the configured spelling.
+func PendingRename(active, next string) string {
 	if strings.EqualFold(active, next) {
 		return ""
 	}
-	return nameChanges + active + " to " + next
+	return renamePrefix + active + " to " + next
 }
 
 // Unfinished is what Windows has begun but not finished, for people.

@@ -163,7 +163,7 @@ func waits() (w hostapi.Waits) {
 	}
 	w.Replacements = hostapi.Replacements(texts(sessionManager, "PendingFileRenameOperations"))
 	active, next := text(computerName+`\ActiveComputerName`, "ComputerName"), text(computerName+`\ComputerName`, "ComputerName")
-	if cause := hostapi.NameWaits(active, next); cause != "" {
+	if cause := hostapi.PendingRename(active, next); cause != "" {
 		w.Causes = append(w.Causes, cause)
 	}
 	return w

@@ -49,7 +49,7 @@ func (r *report) readPullSecret(s PullSecret) (kubeletConfig string) {
 		return ""
 	}
 	for _, key := range slices.Sorted(maps.Keys(config.Auths)) {
-		at := at.in(fmt.Sprintf(".auths[%s]", shown(key)))
+		at := at.in(fmt.Sprintf(".auths[%s]", quoted(key)))
 		if _, err := readCredential(config.Auths[key]); err != nil {
 			r.add(at, InvalidPullSecret, "%v. Windows nodes ignore this entry.", err)
 			delete(config.Auths, key)

@@ -33,14 +33,14 @@ func (r *report) readEntry(at place, e Entry) (read entry, ok bool) {
 		source.host = ""
 	}
 	if err != nil {
-		follows := "no mirror is used for it"
+		effect := "no mirror is used for it"
 		switch {
 		case read.never && source.host != "":
-			follows += fmt.Sprintf(", and %s is never contacted, because of %s", source.host, NeverContactSource)
+			effect += fmt.Sprintf(", and %s is never contacted, because of %s", source.host, NeverContactSource)
 		case read.never:
-			follows += ", and it is contacted despite " + string(NeverContactSource)
+			effect += ", and it is contacted despite " + string(NeverContactSource)
 		}
-		r.add(at.in(".source"), InvalidSource, "%s: %v. On Windows nodes %s.", shown(e.Source), err, follows)
+		r.add(at.in(".source"), InvalidSource, "%s: %v. On Windows nodes %s.", quoted(e.Source), err, effect)
 		read.source = source.host
 		return read, read.never && source.host != ""
 	}
@@ -71,25 +71,25 @@ func (r *report) readPolicy(at place, p Policy) (never bool) {
 		return true
 	}
 	r.add(at.in(".mirrorSourcePolicy"), InvalidPolicy, "%s is not a policy; allowed are %s and %s. Windows nodes treat it as %s.",
-		shown(string(p)), AllowContactingSource, NeverContactSource, NeverContactSource)
+		quoted(string(p)), AllowContactingSource, NeverContactSource, NeverContactSource)
 	return true
 }
 
 func (r *report) readMirror(at place, m Mirror) (location, bool) {
-	const leftOut = "Windows nodes ignore this mirror."
+	const effect = "Windows nodes ignore this mirror."
 	to, err := parseRepository(m.Location)
 	if err != nil {
-		r.add(at, InvalidMirror, "%s: %v. %s", shown(m.Location), err, leftOut)
+		r.add(at, InvalidMirror, "%s: %v. %s", quoted(m.Location), err, effect)
 		return location{}, false
 	}
 	if m.Insecure && m.CA != "" {
-		r.add(at, InvalidMirror, "%s is insecure and has a CA, which would have no effect; remove one of them. %s", shown(m.Location), leftOut)
+		r.add(at, InvalidMirror, "%s is insecure and has a CA, which would have no effect; remove one of them. %s", quoted(m.Location), effect)
 		return location{}, false
 	}
 	read := location{at: to.String(), insecure: m.Insecure}
 	if m.CA != "" {
 		if read.ca, err = readCA(m.CA); err != nil {
-			r.add(at, InvalidMirror, "the CA of %s cannot be used: %v. %s", shown(m.Location), err, leftOut)
+			r.add(at, InvalidMirror, "the CA of %s cannot be used: %v. %s", quoted(m.Location), err, effect)
 			return location{}, false
 		}
 	}
@@ -105,13 +105,13 @@ func (r *report) readScopes(a Access) []string {
 			scopes = append(scopes, s.String())
 			continue
 		}
-		follows := "It is ignored."
+		effect := "It is ignored."
 		if (a.Rule == Blocked || a.Rule == Rejected) && s.host != "" {
-			follows = fmt.Sprintf("All of %s is blocked.", s.host)
+			effect = fmt.Sprintf("All of %s is blocked.", s.host)
 			scopes = append(scopes, s.host)
 		}
 		at := place{kind: a.Kind, name: a.Name, field: fmt.Sprintf("%s[%d]", a.Field, i)}
-		r.add(at, InvalidScope, "%s: %v. %s", shown(text), err, follows)
+		r.add(at, InvalidScope, "%s: %v. %s", quoted(text), err, effect)
 	}
 	return scopes
 }

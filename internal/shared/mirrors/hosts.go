@@ -20,10 +20,10 @@ type Endpoint struct {
 // Parts of WICD's responses to containerd: a registry requires credentials that the node does not have; no registry that may be contacted
 // has the image, and others may not be contacted; none may be contacted; the content does not match its digest.
 const (
-	RefusesCredentials = "it refuses the credentials that the node has for it, or wants some"
-	NotFound           = "no registry that may be asked has it"
-	NoRegistryAllowed  = "no registry may be asked for"
-	Damaged            = "what it has is not what the digest says"
+	RefusesCredentials = "the registry rejects the node's credentials, or requires credentials"
+	NotFound           = "no permitted registry has it"
+	NoRegistryAllowed  = "no registry is permitted for"
+	Damaged            = "the content does not match its digest"
 )
 
 // maxFolders is the maximum number of registries with their own folders; if there are more, all are requested from WICD.

@@ -72,7 +72,7 @@ type Entry struct {
 	For Kind
 }
 
-// Mirror is one place that has copies of the source's images.
+// Mirror is one registry or repository that has copies of the source's images.
 type Mirror struct {
 	// Location is a registry or a repository, written like Entry.Source. It replaces the source in the name of the image.
 	Location string

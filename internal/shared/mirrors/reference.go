@@ -122,7 +122,7 @@ var (
 	pathPattern = regexp.MustCompile(`^[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*$`)
 )
 
-// nameable reports whether an image can be of this host. A first component without dot and colon, except localhost,
+// nameable reports whether an image name can contain this host. A first component without dot and colon, except localhost,
 // counts as a part of the path at docker.io (distribution/reference).
 func nameable(host string) bool { return host == "localhost" || strings.ContainsAny(host, ".:") }
 
@@ -148,8 +148,8 @@ func registryOf(host string) string {
 	return host
 }
 
-// shown returns users' text for a message: quoted, truncated, and omitted if it may contain a password.
-func shown(text string) string {
+// quoted returns users' text for a message: quoted, truncated, and omitted if it may contain a password.
+func quoted(text string) string {
 	const most = 200
 	switch {
 	case strings.ContainsAny(text, "@?"):

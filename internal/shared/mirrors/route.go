@@ -36,23 +36,23 @@ func (n Name) inFull() Name {
 	return n
 }
 
-// Attempt is one place from which to request an image.
+// Attempt is one registry from which to request an image.
 type Attempt struct {
 	Name
 	// Host is the host to contact. It differs from the registry in the name only for Docker Hub.
 	Host string
-	// Insecure and CA are the settings of the place; CA is PEM.
+	// Insecure and CA are the settings of the registry; CA is PEM.
 	Insecure bool
 	CA       string
-	// IsSource is true for the place in the image's name.
+	// IsSource is true for the registry in the image's name.
 	IsSource bool
 }
 
-// Route lists the places from which to request an image, in order.
+// Route lists the registries from which to request an image, in order.
 type Route struct {
 	Attempts []Attempt
-	// Left are the reasons why other places are skipped, for messages.
-	Left []string
+	// Skipped are the reasons why other registries are skipped, for messages.
+	Skipped []string
 }
 
 // Router finds routes. It is immutable and safe for concurrent use.
@@ -75,14 +75,14 @@ func NewRouter(t Table) *Router {
 	return r
 }
 
-// Route returns the places for an image and a kind of reference.
+// Route returns the registries for an image and a kind of reference.
 func (r *Router) Route(n Name, kind Kind) Route {
 	if n.Registry == dockerHubOld {
 		n.Registry = dockerHub
 	}
 	n = n.inFull()
 	if r.table.IsRestricted && !r.allowed.cover(n.String()) {
-		return Route{Left: []string{fmt.Sprintf("%s is not in the allowed registries (%s)", n, r.table.RestrictedBy)}}
+		return Route{Skipped: []string{fmt.Sprintf("%s is not in the allowed registries (%s)", n, r.table.RestrictedBy)}}
 	}
 	var route Route
 	s, prefix := r.find(n)
@@ -90,7 +90,7 @@ func (r *Router) Route(n Name, kind Kind) Route {
 		if to, ok := l.replace(n, prefix); ok {
 			route.add(r, Attempt{Name: to, Insecure: l.Insecure, CA: r.ca(l)})
 		} else {
-			route.Left = append(route.Left, fmt.Sprintf("mirror %s gives no valid name for %s", l.At, n))
+			route.Skipped = append(route.Skipped, fmt.Sprintf("mirror %s gives no valid name for %s", l.At, n))
 		}
 	}
 	route.add(r, Attempt{Name: n, Insecure: s.Insecure, IsSource: true})
@@ -113,13 +113,13 @@ func (r *Router) ca(l Location) string {
 	return r.table.CAs[l.CA-1]
 }
 
-// add adds a place unless it is blocked, whether as a source or as a mirror: only the place itself counts. Whether a mirror may be contacted
+// add adds a registry unless it is blocked, whether as a source or as a mirror: only its own name counts. Whether a mirror may be contacted
 // without TLS depends on its own location (newPullClient of containers/image), not on scopes within that.
 func (r *Route) add(router *Router, a Attempt) {
 	a.Name = a.inFull()
 	s, prefix := router.find(a.Name)
 	if s.Blocked {
-		r.Left = append(r.Left, fmt.Sprintf("%s must not be contacted: %s is blocked (%s)", a.Name, prefix, s.BlockedBy))
+		r.Skipped = append(r.Skipped, fmt.Sprintf("%s must not be contacted: %s is blocked (%s)", a.Name, prefix, s.BlockedBy))
 		return
 	}
 	a.Host = registryOf(a.Registry)

@@ -36,7 +36,7 @@ type Source struct {
 	Insecure bool `json:"insecure,omitempty"`
 }
 
-// Location is a place that replaces a prefix.
+// Location is a registry or repository that replaces a prefix.
 type Location struct {
 	At       string `json:"at"`
 	Insecure bool   `json:"insecure,omitempty"`

@@ -19,26 +19,26 @@ type Runner interface {
 }
 
 const (
-	// lingers is how long a command may keep running after its result.
-	lingers = 10 * time.Second
+	// exitTimeout is how long a command may keep running after its result.
+	exitTimeout = 10 * time.Second
 )
 
 var (
-	errOver    = errors.New("the conversation is over")
-	errTooMuch = fmt.Errorf("the host wrote more than %d MiB, or a line of more than %d KiB or %d values", maxAnswer>>20, maxLine>>10, maxValues)
+	errResultReceived = errors.New("the command has returned its result")
+	errTooMuch        = fmt.Errorf("the host wrote more than %d MiB, or a line of more than %d KiB or %d values", maxAnswer>>20, maxLine>>10, maxValues)
 )
 
 // Call runs a command of WICD: it sends request (nil for none), passes every step to onStep and decodes the result. A failure that WICD
 // reports is an *Error; output without an answer is a *NoAnswerError.
 func Call(ctx context.Context, r Runner, command string, request, result any, onStep func(Step)) error {
 	if request == nil {
-		return converse(ctx, r, command, nil, &talk{result: result, onStep: onStep})
+		return runExchange(ctx, r, command, nil, &exchange{result: result, onStep: onStep})
 	}
 	stdin, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("encoding the request of %q: %w", command, err)
 	}
-	return converse(ctx, r, command, bytes.NewReader(append(stdin, '\n')), &talk{result: result, onStep: onStep})
+	return runExchange(ctx, r, command, bytes.NewReader(append(stdin, '\n')), &exchange{result: result, onStep: onStep})
 }
 
 // Open opens the compressed bytes of a content at an offset.
@@ -55,9 +55,9 @@ func Send(ctx context.Context, r Runner, command string, content []Content, open
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stdin, feed := io.Pipe()
-	host := &patience{to: feed, end: cancel}
+	host := &progressGuard{to: feed, end: cancel}
 	missing := make(chan []Missing, 1)
-	fed := make(chan error, 1)
+	feedErrs := make(chan error, 1)
 	offered := map[string]int64{}
 	for _, c := range content {
 		offered[c.SHA256] = c.CompressedSize
@@ -65,17 +65,17 @@ func Send(ctx context.Context, r Runner, command string, content []Content, open
 	go func() {
 		err := feedMissing(ctx, host, append(request, '\n'), missing, offered, open)
 		feed.CloseWithError(err) // nil closes with io.EOF
-		fed <- err
+		feedErrs <- err
 		if err == nil {
-			context.AfterFunc(ctx, host.works("unpacked the content"))
+			context.AfterFunc(ctx, host.limitWork("unpacked the content"))
 		}
 	}()
 	var result ReceiveResult
-	err = converse(ctx, r, command, stdin, &talk{result: &result, onStep: onStep, missing: missing})
+	err = runExchange(ctx, r, command, stdin, &exchange{result: &result, onStep: onStep, missing: missing})
 	cancel(nil)
 	stdin.CloseWithError(io.ErrClosedPipe)
 	// An error on this side explains more, unless it only results from the end of the other side.
-	if feedErr := <-fed; feedErr != nil && !errors.Is(feedErr, io.ErrClosedPipe) && !errors.Is(feedErr, context.Canceled) {
+	if feedErr := <-feedErrs; feedErr != nil && !errors.Is(feedErr, io.ErrClosedPipe) && !errors.Is(feedErr, context.Canceled) {
 		err = feedErr
 	}
 	return result, err
@@ -83,18 +83,18 @@ func Send(ctx context.Context, r Runner, command string, content []Content, open
 
 // feedMissing writes the request, waits for the host's list, and writes the contents on it. Each must have been offered, and is sent at most
 // once, from an offset within its compressed size.
-func feedMissing(ctx context.Context, host *patience, request []byte, missing <-chan []Missing, offered map[string]int64, open Open) error {
+func feedMissing(ctx context.Context, host *progressGuard, request []byte, missing <-chan []Missing, offered map[string]int64, open Open) error {
 	if _, err := host.Write(request); err != nil {
 		return err
 	}
-	looked := host.works("reported what is missing")
+	done := host.limitWork("reported what is missing")
 	var list []Missing
 	select {
 	case <-ctx.Done():
-		looked()
+		done()
 		return ctx.Err()
 	case list = <-missing:
-		looked()
+		done()
 	}
 	for _, m := range list {
 		size, isOffered := offered[m.SHA256]
@@ -119,8 +119,8 @@ func feedOne(w io.Writer, m Missing, open Open) error {
 	return err
 }
 
-// talk is the state of one command: where its messages go, and how it ended.
-type talk struct {
+// exchange is the state of one command: the receivers of its messages, and its result.
+type exchange struct {
 	result  any
 	onStep  func(Step)
 	missing chan<- []Missing
@@ -130,8 +130,8 @@ type talk struct {
 	stray []byte // the beginning of output that is not WICD's
 }
 
-// converse runs the command and reads its output until the result. It stops a command that writes more than the limits.
-func converse(ctx context.Context, r Runner, command string, stdin io.Reader, t *talk) error {
+// runExchange runs the command and reads its output until the result. It stops a command that writes more than the limits.
+func runExchange(ctx context.Context, r Runner, command string, stdin io.Reader, t *exchange) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	stdout, lines := io.Pipe()
@@ -139,8 +139,8 @@ func converse(ctx context.Context, r Runner, command string, stdin io.Reader, t 
 	go func() {
 		defer close(read)
 		reason := t.read(stdout)
-		if errors.Is(reason, errOver) {
-			time.AfterFunc(lingers, func() { stop(reason) })
+		if errors.Is(reason, errResultReceived) {
+			time.AfterFunc(exitTimeout, func() { stop(reason) })
 		} else {
 			stop(reason)
 		}
@@ -162,7 +162,7 @@ func converse(ctx context.Context, r Runner, command string, stdin io.Reader, t 
 }
 
 // read reads WICD's lines until the result, or until a limit is exceeded; it returns which.
-func (t *talk) read(r io.Reader) (reason error) {
+func (t *exchange) read(r io.Reader) (reason error) {
 	lines := bufio.NewScanner(io.LimitReader(r, maxAnswer))
 	lines.Buffer(make([]byte, 4<<10), maxLine)
 	for lines.Scan() {
@@ -170,13 +170,13 @@ func (t *talk) read(r io.Reader) (reason error) {
 			return errTooMuch
 		}
 		if t.take(lines.Bytes()); t.done || t.err != nil {
-			return errOver
+			return errResultReceived
 		}
 	}
 	return errTooMuch
 }
 
-func (t *talk) take(b []byte) {
+func (t *exchange) take(b []byte) {
 	var l line
 	if json.Unmarshal(b, &l) != nil {
 		if len(t.stray) < 300 {

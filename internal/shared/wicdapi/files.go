@@ -39,9 +39,9 @@ func (b ByFiles) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	defer stop(nil)
 	feeding, finish := context.WithCancelCause(running)
 	defer finish(nil)
-	fed := make(chan struct{})
+	fedAll := make(chan struct{})
 	go func() {
-		defer close(fed)
+		defer close(fedAll)
 		err := b.Host.Files(feeding, func(f Files) error {
 			return (&feed{ctx: feeding, files: f, folder: folder, chunks: read(feeding, stdin)}).run()
 		})
@@ -51,7 +51,7 @@ func (b ByFiles) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	}()
 	err := b.Host.Run(running, command+" --"+FlagInput+"="+folder, nil, stdout)
 	finish(errFinished)
-	<-fed
+	<-fedAll
 	if cause := context.Cause(running); err != nil && cause != nil {
 		return cause
 	}
@@ -167,7 +167,7 @@ func (f *feed) putPiece() error {
 	piece := f.held[:min(len(f.held), pieceSize)]
 	last := f.ended && len(piece) == len(f.held)
 	if err := f.files.Write(f.folder+"/"+pieceName(f.put+1, last), piece); err != nil {
-		if found, look := f.files.Exists(f.folder); look == nil && !found {
+		if found, statErr := f.files.Exists(f.folder); statErr == nil && !found {
 			return errFinished
 		}
 		return err
@@ -178,9 +178,9 @@ func (f *feed) putPiece() error {
 }
 
 // until waits until a condition holds on the host.
-func (f *feed) until(holds func() (bool, error)) error {
+func (f *feed) until(condition func() (bool, error)) error {
 	for {
-		done, err := holds()
+		done, err := condition()
 		if err != nil || done {
 			return err
 		}

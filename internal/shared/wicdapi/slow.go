@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// What a host must do to keep its slot while it receives content. Progress that it only reports does not count.
+// A host must meet these limits to keep its slot while it receives content. Progress that it only reports does not count.
 const (
-	// leastTaken is what a host must receive, in bytes, in each takesWithin that the operator spends waiting for it. An honest host on a
-	// slower link tries again and resumes where it was.
-	leastTaken  = 1 << 20
-	takesWithin = 2 * time.Minute
-	// worksWithin is how long a host may take to find out what is missing, and to unpack after the last byte.
-	worksWithin = 10 * time.Minute
+	// minProgress is what a host must receive, in bytes, in each progressWithin that the operator spends waiting for it. An honest host on
+	// a slower link tries again and resumes where it was.
+	minProgress    = 1 << 20
+	progressWithin = 2 * time.Minute
+	// workWithin is how long a host may take to find out what is missing, and to unpack after the last byte.
+	workWithin = 10 * time.Minute
 )
 
 // ErrTooSlow means that a host blocked a transfer for longer than other hosts should wait.
 var ErrTooSlow = errors.New("the host is too slow")
 
-// patience ends a transfer by calling end if the host is too slow.
-type patience struct {
+// progressGuard ends a transfer by calling end if the host is too slow.
+type progressGuard struct {
 	to  io.Writer
 	end func(error)
 
@@ -32,8 +32,8 @@ type patience struct {
 }
 
 // Write implements io.Writer. Only time in which the host blocks the operator counts, not time in which the operator withholds bytes.
-func (p *patience) Write(b []byte) (written int, err error) {
-	for piece := range slices.Chunk(b, leastTaken/16) {
+func (p *progressGuard) Write(b []byte) (written int, err error) {
+	for piece := range slices.Chunk(b, minProgress/16) {
 		n, err := p.write(piece)
 		if written += n; err != nil {
 			return written, err
@@ -42,22 +42,22 @@ func (p *patience) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-func (p *patience) write(b []byte) (int, error) {
-	late := time.AfterFunc(takesWithin-p.took, func() {
-		p.end(fmt.Errorf("%w: it accepted less than %d MiB in %s; the next attempt resumes where this one ended", ErrTooSlow, leastTaken>>20, takesWithin))
+func (p *progressGuard) write(b []byte) (int, error) {
+	late := time.AfterFunc(progressWithin-p.took, func() {
+		p.end(fmt.Errorf("%w: it accepted less than %d MiB in %s; the next attempt resumes where this one ended", ErrTooSlow, minProgress>>20, progressWithin))
 	})
 	defer late.Stop()
 	began := time.Now()
 	n, err := p.to.Write(b)
 	p.taken, p.took = p.taken+int64(n), p.took+time.Since(began)
-	if p.taken >= leastTaken {
+	if p.taken >= minProgress {
 		p.taken, p.took = 0, 0
 	}
 	return n, err
 }
 
-// works limits the time for work on the host. The caller calls done when the host has finished it.
-func (p *patience) works(what string) (done func()) {
-	late := time.AfterFunc(worksWithin, func() { p.end(fmt.Errorf("%w: it has not %s after %s", ErrTooSlow, what, worksWithin)) })
+// limitWork limits the time for work on the host. The caller calls done when the host has finished it.
+func (p *progressGuard) limitWork(what string) (done func()) {
+	late := time.AfterFunc(workWithin, func() { p.end(fmt.Errorf("%w: it has not %s after %s", ErrTooSlow, what, workWithin)) })
 	return func() { late.Stop() }
 }

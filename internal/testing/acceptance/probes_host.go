@@ -179,7 +179,7 @@ func tryHostname(ctx context.Context, s *session) (string, error) {
 
 // newNameWaits returns the cause of a pending restart that is a new host name; empty if there is none. Other causes are usual on a server.
 func newNameWaits(causes []string) string {
-	if i := slices.IndexFunc(causes, hostapi.IsNameWaiting); i >= 0 {
+	if i := slices.IndexFunc(causes, hostapi.IsRenamePending); i >= 0 {
 		return causes[i]
 	}
 	return ""

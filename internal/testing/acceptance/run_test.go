@@ -123,7 +123,7 @@ func TestANameIsTriedWhereOtherThingsWaitForARestart(t *testing.T) {
 			c.WaitFor("updates")
 		}, want: Confirmed, says: "old name"},
 		"another name": {prepare: func(c *computer) {
-			c.WaitFor(hostapi.NameWaits("WIN-ACC", "WIN-2"))
+			c.WaitFor(hostapi.PendingRename("WIN-ACC", "WIN-2"))
 		}, want: Untried, says: "to WIN-2"},
 		"a name of which Windows says nothing": {
 			prepare: func(c *computer) { c.WaitFor("updates") }, edit: func(m *Machine) { m.Host.NextStart = unheard{m.Host.NextStart} },

@@ -116,7 +116,7 @@ func (v verdict) compare(p pull) string {
 		return several
 	}
 	v.t.Errorf("%+v\n pulling %s, Windows nodes ask %q, left %q\n Linux nodes ask %q, without all that is known %q\n again: WMCO_MIRROR_SEED=%d WMCO_MIRROR_CLUSTERS=1 go test .",
-		v.in, p, got, route.Left, want, v.without(p, all()), v.seed)
+		v.in, p, got, route.Skipped, want, v.without(p, all()), v.seed)
 	return several
 }
 
@@ -158,7 +158,7 @@ func (v verdict) checkHosts(p pull, route mirrors.Route) {
 	last := len(route.Attempts) - 1
 	switch {
 	case last < 0 || !route.Attempts[last].IsSource:
-		v.t.Errorf("seed %d: %s: containerd may ask the registry, and the route has no way to it: left %q\n%s", v.seed, p, route.Left, file)
+		v.t.Errorf("seed %d: %s: containerd may ask the registry, and the route has no way to it: left %q\n%s", v.seed, p, route.Skipped, file)
 	case strings.Contains(file, "skip_verify") && !route.Attempts[last].Insecure:
 		v.t.Errorf("seed %d: %s: containerd asks the registry without TLS, and the route does not\n%s", v.seed, p, file)
 	}

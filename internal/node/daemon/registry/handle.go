@@ -40,7 +40,7 @@ func (s *serving) handle(ctx context.Context, w http.ResponseWriter, q request) 
 	route, kind := s.route(q)
 	if len(route.Attempts) == 0 {
 		s.request(Denied)
-		s.deny(w, key, q, mirrors.NoRegistryAllowed+" "+q.name.String()+": "+strings.Join(route.Left, "; "))
+		s.deny(w, key, q, mirrors.NoRegistryAllowed+" "+q.name.String()+": "+strings.Join(route.Skipped, "; "))
 		return
 	}
 	end := time.Now().Add(s.limits.timeout)
@@ -75,13 +75,13 @@ func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, rout
 	if isMissing {
 		message = mirrors.NotFound + ": " + message
 	}
-	for _, left := range route.Left {
-		message += "\nnot queried: " + left
+	for _, reason := range route.Skipped {
+		message += "\nnot queried: " + reason
 	}
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
 	}
-	if isMissing && len(route.Left) == 0 {
+	if isMissing && len(route.Skipped) == 0 {
 		s.request(NotFound)
 		refuse(w, http.StatusNotFound, "NAME_UNKNOWN", message)
 		return

@@ -75,7 +75,7 @@ func ofBlocked(want join.Want) string {
 		return ""
 	}
 	return "unexpected status from HEAD request to https://127.0.0.1:10280/v2/shop/web/manifests/1?ns=r.test: 403 Forbidden\ndenied: " + mirrors.NoRegistryAllowed +
-		" r.test/shop/web: " + strings.Join(route.Left, "; ")
+		" r.test/shop/web: " + strings.Join(route.Skipped, "; ")
 }
 
 // TestRemediesFixFirstPulls: the cause of a failed pull is reported, and the pull succeeds after the advised remedy.
