@@ -226,11 +226,11 @@ func FuzzHostileNodes(f *testing.F) {
 	for i := range uint64(50) {
 		f.Add(i, uint8(i), i%2 == 0)
 	}
-	f.Fuzz(func(t *testing.T, seed uint64, size uint8, remembered bool) {
+	f.Fuzz(func(t *testing.T, seed uint64, size uint8, isStored bool) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		nodes := randomNodes(random, 2+int(size)%40)
 		s, held := Settings{Ranges: knownRanges()}, holders{}
-		if remembered {
+		if isStored {
 			held = s.decide(nodes[0], nodes[1:len(nodes)/2+1], nil).holders
 		}
 		own, others := nodes[0], nodes[1:]

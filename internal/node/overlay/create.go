@@ -20,16 +20,16 @@ const (
 	unlistedTimeout = 2 * time.Minute
 )
 
-// see completes networks with what was stored about them, and reports contradictions by Windows.
-func (r *networkReconciler) see(networks []hns.Network) {
+// completeNetworks completes networks with what was stored about them, and reports contradictions by Windows.
+func (r *networkReconciler) completeNetworks(networks []hns.Network) {
 	var unexpected []string
 	for i := range networks {
 		n := &networks[i]
 		if _, known := r.used[n.ID]; !known {
-			r.used[n.ID] = r.made.have[n.ID].HadAddresses || len(n.Remotes) > 0 && r.made.have[n.ID].Name == ""
+			r.used[n.ID] = r.createdNetworks.have[n.ID].HadAddresses || len(n.Remotes) > 0 && r.createdNetworks.have[n.ID].Name == ""
 		}
 		r.used[n.ID] = r.used[n.ID] || n.HasAddresses()
-		if differs := r.made.complete(n); differs != "" {
+		if differs := r.createdNetworks.complete(n); differs != "" {
 			unexpected = append(unexpected, fmt.Sprintf("network %s has %s", n.Name, differs))
 		}
 	}
@@ -43,8 +43,8 @@ func (r *networkReconciler) isUnlisted(ctx context.Context, missing []hns.Networ
 		return false
 	}
 	for _, n := range missing {
-		id := r.made.idOf(n.Name)
-		if id == "" || slices.ContainsFunc(r.have, func(h hns.Network) bool { return h.ID == id }) {
+		id := r.createdNetworks.idOf(n.Name)
+		if id == "" || slices.ContainsFunc(r.networks, func(h hns.Network) bool { return h.ID == id }) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -75,7 +75,7 @@ func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns
 	if n.Adapter != "" || n.Name != Network || r.settings.adapter() == "" || ctx.Err() != nil {
 		return err
 	}
-	isWrong := err == nil && isElsewhere(created, own.addresses()) && !r.namedAdapter
+	isWrong := err == nil && isOnOtherAdapter(created, own.addresses()) && !r.namedAdapter
 	isRefused := err != nil && !gone(err) && !errors.Is(err, hns.ErrExists)
 	if !isWrong && !isRefused {
 		return err
@@ -96,7 +96,7 @@ func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns
 
 // createNetwork creates one network. It logs first, because creation can interrupt the connection of the log's reader.
 func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.Network, reason string) (hns.Network, error) {
-	first, within := len(r.have) == 0, createTimeout
+	first, within := len(r.networks) == 0, createTimeout
 	r.log.Info("Creating a network", "network", n.Name, "because", reason, "wanted", describe(n), "mayCutConnections", first)
 	if first {
 		if err := r.guard.begin(ctx, own); err != nil {
@@ -120,21 +120,21 @@ func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.N
 		return hns.Network{}, fmt.Errorf("creating network %s: %w", n.Name, err)
 	}
 	r.log.Info("Network created", "network", n.Name, "id", created.ID, "seconds", time.Since(began).Seconds())
-	r.made.add(created, n)
-	r.made.complete(&created)
+	r.createdNetworks.add(created, n)
+	r.createdNetworks.complete(&created)
 	r.used[created.ID] = created.HasAddresses()
-	r.have = append(r.have, created)
+	r.networks = append(r.networks, created)
 	r.unsettledSince = time.Now()
 	return created, nil
 }
 
 // addHostRoute adds the host's own route to the network of pods, if Windows refused it. Pods can use the network without it.
 func (r *networkReconciler) addHostRoute(ctx context.Context) {
-	n := named(r.have, Network)
+	n := named(r.networks, Network)
 	if n == nil {
 		return
 	}
-	_, known := r.made.have[n.ID]
+	_, known := r.createdNetworks.have[n.ID]
 	if n.HostRoute || !known && len(n.Remotes) > 0 { // created by an earlier version, which added the route before the remote subnets
 		r.report.setOne(api.ReasonOverlayHostRouteRefused, "")
 		return
@@ -151,20 +151,21 @@ func (r *networkReconciler) addHostRoute(ctx context.Context) {
 		return
 	}
 	n.HostRoute = true
-	r.made.note(*n)
+	r.createdNetworks.note(*n)
 	r.log.Info("Route of the host to its pods added", "network", n.Name)
 	r.report.setOne(api.ReasonOverlayHostRouteRefused, "")
 }
 
-// isElsewhere reports whether a network is on another adapter than the one with an address of the node. It is false if that is unknown.
-func isElsewhere(n hns.Network, addresses []netip.Addr) bool {
+// isOnOtherAdapter reports whether a network is on another adapter than the one with an address of the node. It is false if that is
+// unknown.
+func isOnOtherAdapter(n hns.Network, addresses []netip.Addr) bool {
 	return n.ManagementIP.IsValid() && len(addresses) > 0 && !slices.Contains(addresses, n.ManagementIP)
 }
 
 // adapterProblem describes which networks are on another adapter.
 func adapterProblem(networks []hns.Network, addresses []netip.Addr) string {
 	for _, n := range networks {
-		if isElsewhere(n, addresses) {
+		if isOnOtherAdapter(n, addresses) {
 			return fmt.Sprintf("network %s is on an adapter with address %s, but the node has %s: other nodes cannot reach the pods of this node", n.Name, n.ManagementIP, addresses[0])
 		}
 	}

@@ -28,8 +28,8 @@ const (
 	changePause    = 100 * time.Millisecond
 )
 
-// patiently repeats a change of names that fails.
-func patiently(change func() error) error {
+// retryRename retries a failed change of names.
+func retryRename(change func() error) error {
 	for attempt := 1; ; attempt++ {
 		if err := change(); err == nil || attempt == changeAttempts {
 			return err
@@ -46,7 +46,7 @@ func writeFile(name string, content []byte) error {
 	}
 	beside := name + newEnding
 	var f *os.File
-	err := patiently(func() (err error) {
+	err := retryRename(func() (err error) {
 		if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -66,7 +66,7 @@ func writeFile(name string, content []byte) error {
 	if current, err := os.ReadFile(beside); err != nil || !bytes.Equal(current, content) {
 		return errors.Join(fmt.Errorf("the content of %s differs from the content written", beside), err)
 	}
-	return patiently(func() error {
+	return retryRename(func() error {
 		if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			if err := os.Remove(name); err != nil { // Windows' rename could follow the link
 				return err
@@ -76,8 +76,8 @@ func writeFile(name string, content []byte) error {
 	})
 }
 
-// remembered reads a file that this program stores between starts. what describes it in the log. A damaged file is treated as absent.
-func remembered[M ~map[K]V, K comparable, V any](name string, limit int64, parse func([]byte) (M, error), log *slog.Logger, what string) M {
+// readStored reads a file that this program stores between starts. what describes it in the log. A damaged file is treated as absent.
+func readStored[M ~map[K]V, K comparable, V any](name string, limit int64, parse func([]byte) (M, error), log *slog.Logger, what string) M {
 	text, err := readLimited(name, limit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return M{}

@@ -21,7 +21,7 @@ const (
 	addressGrace = time.Minute
 )
 
-// hostState is the guard's verdict about the host.
+// hostState is the state of the host's network.
 type hostState int
 
 const (
@@ -108,10 +108,11 @@ func (g *hostGuard) created(tookAll bool) {
 	}
 }
 
-// look checks whether the host still has its network, and restores lost settings. hasNetworks reports whether the overlay's networks exist.
-func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) (bool, error)) hostState {
+// check checks whether the host still has its network, and restores lost settings. hasNetworks reports whether the overlay's networks
+// exist.
+func (g *hostGuard) check(ctx context.Context, hasNetworks func(context.Context) (bool, error)) hostState {
 	switch phase := g.record.Phase; {
-	case phase == "" || phase == hostnetwork.Made || phase != hostnetwork.Making && g.isDismissed():
+	case phase == "" || phase == hostnetwork.Made || phase != hostnetwork.Making && g.isReset():
 		return hostKept
 	case phase == hostnetwork.Lost:
 		return g.reportLost()
@@ -144,11 +145,11 @@ func (g *hostGuard) look(ctx context.Context, hasNetworks func(context.Context) 
 		}
 		return hostKept
 	}
-	return g.giveUp(all)
+	return g.recordLoss(all)
 }
 
-// giveUp stops waiting for the address: the networks are removed, and not created again.
-func (g *hostGuard) giveUp(all []hostnetwork.Adapter) hostState {
+// recordLoss stops waiting for the address: the networks are removed, and not created again.
+func (g *hostGuard) recordLoss(all []hostnetwork.Adapter) hostState {
 	r := g.record
 	r.Phase, r.Instead = hostnetwork.Lost, hostnetwork.Present(all)
 	g.log.Error("The host has lost its address with its first network: removing the networks", "address", r.Address.String(), "instead", r.Instead)
@@ -159,8 +160,8 @@ func (g *hostGuard) giveUp(all []hostnetwork.Adapter) hostState {
 	return g.reportLost()
 }
 
-// isDismissed reports whether a user has deleted the record, and resets the guard if so.
-func (g *hostGuard) isDismissed() bool {
+// isReset reports whether a user has deleted the record, and resets the guard if so.
+func (g *hostGuard) isReset() bool {
 	if _, err := os.Lstat(g.file); !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}

@@ -30,7 +30,7 @@ type holdersFile struct {
 	name string
 	log  *slog.Logger
 	have holders
-	// known is set once have includes the Nodes of the remote subnets that existed when the program started.
+	// known is set once have includes the Nodes of the remote subnets that existed at the start of the program.
 	known bool
 	// saved is the content of the file, written at savedAt.
 	saved   holders
@@ -40,13 +40,13 @@ type holdersFile struct {
 // readHolders reads the file. A damaged one is treated as absent.
 func readHolders(folder string, log *slog.Logger) *holdersFile {
 	h := &holdersFile{name: filepath.Join(folder, holdersName), log: log}
-	h.have = remembered(h.name, maxHoldersFile, parseHolders, log, "which nodes had which subnets")
+	h.have = readStored(h.name, maxHoldersFile, parseHolders, log, "which nodes had which subnets")
 	h.saved = maps.Clone(h.have)
 	return h
 }
 
-// learn adds the Nodes of existing remote subnets.
-func (h *holdersFile) learn(found holders) {
+// addExisting adds the Nodes of existing remote subnets.
+func (h *holdersFile) addExisting(found holders) {
 	h.have.add(found)
 	h.known = true
 }

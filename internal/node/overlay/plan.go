@@ -70,7 +70,7 @@ func contradiction(found, wanted hns.Network, addresses []netip.Addr) string {
 	if found.VXLANPort != 0 && hns.OwnVXLANPort(found.VXLANPort) != wanted.VXLANPort {
 		return fmt.Sprintf("VXLAN port %d instead of %d", found.VXLANPort, cmp.Or(wanted.VXLANPort, hns.DefaultVXLANPort))
 	}
-	if isElsewhere(found, addresses) && found.Adapter != "" && wanted.Adapter != "" && !hns.IsSameAdapter(found.Adapter, wanted.Adapter) {
+	if isOnOtherAdapter(found, addresses) && found.Adapter != "" && wanted.Adapter != "" && !hns.IsSameAdapter(found.Adapter, wanted.Adapter) {
 		return fmt.Sprintf("adapter %q with address %s instead of %q", found.Adapter, found.ManagementIP, wanted.Adapter)
 	}
 	return ""

@@ -51,13 +51,14 @@ type networkReconciler struct {
 	routes    Routes
 	routeMove routeMove
 
-	// have are the networks as read at readAt, with all changes made since. They are valid while fresh is true.
-	have   []hns.Network
-	fresh  bool
-	readAt time.Time
-	// made are the networks that this program created. used are the IDs of networks that had addresses or remote subnets when they were first seen.
-	made *madeFile
-	used map[string]bool
+	// networks are the networks as read at readAt, with all changes made since. They are valid while fresh is true.
+	networks []hns.Network
+	fresh    bool
+	readAt   time.Time
+	// createdNetworks are the networks that this program created. used are the IDs of networks that had addresses or remote subnets when
+	// they were first seen.
+	createdNetworks *createdFile
+	used            map[string]bool
 	// namedAdapter is set once the adapter of the network of pods was named, because Windows chose another one.
 	namedAdapter bool
 	// routedAt is when the host's route was last refused.
@@ -126,7 +127,7 @@ func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restar
 
 // reconcile makes all changes that are due, and returns the longest time until the next call.
 func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error) {
-	switch r.guard.look(ctx, r.hasNetworks) { // first: without its address, the host receives no Nodes
+	switch r.guard.check(ctx, r.hasNetworks) { // first: without its address, the host receives no Nodes
 	case hostLost:
 		return resyncInterval, r.abandon(ctx)
 	case hostAway:
@@ -152,7 +153,7 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 	if wait > 0 || err != nil {
 		return wait, err
 	}
-	r.report.setOne(api.ReasonOverlayAdapterUnexpected, adapterProblem(r.have, own.addresses()))
+	r.report.setOne(api.ReasonOverlayAdapterUnexpected, adapterProblem(r.networks, own.addresses()))
 	r.addHostRoute(ctx)
 	if err := r.reconcileRemotes(ctx, own, all, d); err != nil {
 		return 0, err
@@ -169,7 +170,7 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 func (r *networkReconciler) hasNetworks(ctx context.Context) (bool, error) {
 	r.fresh = false
 	err := r.readNetworks(ctx)
-	return len(r.have) > 0, err
+	return len(r.networks) > 0, err
 }
 
 // abandon removes all networks of the overlay, the network of pods first.
@@ -178,7 +179,7 @@ func (r *networkReconciler) abandon(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{Network, BaseNetwork} {
-		for n := named(r.have, name); n != nil; n = named(r.have, name) {
+		for n := named(r.networks, name); n != nil; n = named(r.networks, name) {
 			if err := r.removeNetwork(ctx, *n, "caused the host to lose its address"); err != nil {
 				return err
 			}
@@ -200,12 +201,12 @@ func (r *networkReconciler) readNetworks(ctx context.Context) error {
 		return fmt.Errorf("reading the networks: %w", err)
 	}
 	ours := slices.DeleteFunc(slices.Clone(networks), func(n hns.Network) bool { return n.Name != Network && n.Name != BaseNetwork })
-	r.see(ours)
-	if r.missingSince.IsZero() && slices.ContainsFunc(r.have, func(h hns.Network) bool { return named(ours, h.Name) == nil }) {
+	r.completeNetworks(ours)
+	if r.missingSince.IsZero() && slices.ContainsFunc(r.networks, func(h hns.Network) bool { return named(ours, h.Name) == nil }) {
 		r.log.Warn("A network is missing; it is created again unless it comes back")
 		r.missingSince = time.Now()
 	}
-	r.have, r.fresh, r.readAt = ours, true, time.Now()
+	r.networks, r.fresh, r.readAt = ours, true, time.Now()
 	r.log.Debug("Networks read", "all", len(networks), "ours", len(ours))
 	return nil
 }
@@ -216,10 +217,10 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 		return 0, err
 	}
 	wanted := r.settings.Networks(subnet)
-	c := changeNetworks(r.have, wanted, own.addresses())
+	c := changeNetworks(r.networks, wanted, own.addresses())
 	if c.isEmpty() {
 		r.missingSince = time.Time{}
-		r.made.adopt(r.have, wanted)
+		r.createdNetworks.adopt(r.networks, wanted)
 		return 0, nil
 	}
 	if r.isUnlisted(ctx, c.create) {
@@ -252,7 +253,7 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 // removeUnsettled removes the network of pods if Windows has never reported its addresses, so that it is created again. A network that was used is
 // kept, because pods have endpoints on it.
 func (r *networkReconciler) removeUnsettled(ctx context.Context, own Node) error {
-	n := named(r.have, Network)
+	n := named(r.networks, Network)
 	if n == nil || n.HasAddresses() || r.used[n.ID] || r.unsettledSince.IsZero() || time.Since(r.unsettledSince) < recreateAfter {
 		return nil
 	}
@@ -268,14 +269,14 @@ func (r *networkReconciler) removeNetwork(ctx context.Context, n hns.Network, re
 	if err := r.hns.DeleteNetwork(ctx, n.ID); err != nil && !errors.Is(err, hns.ErrNotFound) {
 		return fmt.Errorf("removing network %s (%s): %w", n.Name, n.ID, err)
 	}
-	r.have = slices.DeleteFunc(r.have, func(h hns.Network) bool { return h.ID == n.ID })
-	r.made.remove(n.ID)
+	r.networks = slices.DeleteFunc(r.networks, func(h hns.Network) bool { return h.ID == n.ID })
+	r.createdNetworks.remove(n.ID)
 	return nil
 }
 
 // waitForBase returns a pause while the switch below the network is not ready: the network cannot be created before.
 func (r *networkReconciler) waitForBase(n hns.Network) time.Duration {
-	base := named(r.have, BaseNetwork)
+	base := named(r.networks, BaseNetwork)
 	if n.Name == BaseNetwork || base == nil || base.ManagementIP.IsValid() {
 		return 0
 	}
@@ -321,7 +322,7 @@ func (r *networkReconciler) moveRoutes(ctx context.Context, own Node) bool {
 
 // publishRouter has the router's MAC address published as soon as Windows has reported it. It returns the time until the next reconcile.
 func (r *networkReconciler) publishRouter() (time.Duration, error) {
-	n := named(r.have, Network)
+	n := named(r.networks, Network)
 	if n == nil {
 		return 0, fmt.Errorf("network %s: %w", Network, hns.ErrNotFound)
 	}
@@ -330,7 +331,7 @@ func (r *networkReconciler) publishRouter() (time.Duration, error) {
 		r.state.setMAC(mac)
 	}
 	if err == nil && n.HasAddresses() {
-		r.made.note(*n)
+		r.createdNetworks.note(*n)
 		r.used[n.ID] = true
 		if r.lastLogged != "" {
 			r.log.Info("The overlay is configured")

@@ -12,12 +12,12 @@ import (
 
 // reconcileRemotes adds and removes the remote subnets of other nodes according to the decision.
 func (r *networkReconciler) reconcileRemotes(ctx context.Context, own Node, all []Node, d decision) error {
-	n := named(r.have, Network)
+	n := named(r.networks, Network)
 	if n == nil {
 		return fmt.Errorf("network %s: %w", Network, hns.ErrNotFound)
 	}
 	if !r.holders.known {
-		r.holders.learn(r.settings.holdersOf(n.Remotes, own, all))
+		r.holders.addExisting(r.settings.holdersOf(n.Remotes, own, all))
 		d = r.settings.decide(own, all, r.holders.have)
 	}
 	r.holders.have = d.holders

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// waitsAfter is when waiting for others becomes a problem: a host that joins waits for seconds.
-	waitsAfter = time.Minute
-	// refusedAfter is when a refusal becomes a problem: annotations of Nodes change one after another.
-	refusedAfter = 30 * time.Second
+	// waitReportedAfter is when waiting for others becomes a problem: a host that joins waits for seconds.
+	waitReportedAfter = time.Minute
+	// refusalReportedAfter is when a refusal becomes a problem: annotations of Nodes change one after another.
+	refusalReportedAfter = 30 * time.Second
 	// fewSubjects is how many Nodes a message names.
 	fewSubjects = 3
 	// subjectText limits the text about one Node.
@@ -116,9 +116,9 @@ func lastsFor(reason string) time.Duration {
 	case api.ReasonHostAddressLost, api.ReasonHostNetworkChanged: // reported only after they have lasted
 		return 0
 	case api.ReasonOverlaySubnetRefused, api.ReasonOverlayAnnotationDenied, api.ReasonOverlayNeighborRefused:
-		return refusedAfter
+		return refusalReportedAfter
 	}
-	return waitsAfter
+	return waitReportedAfter
 }
 
 // combine returns one message for the problems of one reason.

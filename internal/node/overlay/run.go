@@ -44,7 +44,7 @@ func Run(ctx context.Context, o Options) {
 	session := &apiSession{options: o, state: s, report: report, follower: newFollower(s, o.Log), cuts: make(chan struct{}, 1)}
 	r := &networkReconciler{
 		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, onCut: func() { wake(session.cuts) },
-		report: report, holders: readHolders(o.CertDir, o.Log), made: readMade(o.CertDir, o.Log), retry: newRetry(), used: map[string]bool{}, guard: newHostGuard(o, report), began: time.Now(),
+		report: report, holders: readHolders(o.CertDir, o.Log), createdNetworks: readCreated(o.CertDir, o.Log), retry: newRetry(), used: map[string]bool{}, guard: newHostGuard(o, report), began: time.Now(),
 	}
 	restarted, err := o.HNS.Watch(ctx)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// madeName is in the folder of containerd's network configuration, like holdersName.
-	madeName = "made-networks"
-	// maxMade and maxMadeFile limit the file: there are two networks, and leftovers of earlier ones.
-	maxMade     = 16
-	maxMadeFile = 64 << 10
-	// maxMadeText limits names in it.
-	maxMadeText = 512
+	// createdName is in the folder of containerd's network configuration, like holdersName.
+	createdName = "made-networks"
+	// maxCreated and maxCreatedFile limit the file: there are two networks, and leftovers of earlier ones.
+	maxCreated     = 16
+	maxCreatedFile = 64 << 10
+	// maxCreatedText limits names in it.
+	maxCreatedText = 512
 )
 
-// made is a network that this program created: what was requested, which Windows may not return.
-type made struct {
+// createdNetwork is a network that this program created, as it was requested, which Windows may not return.
+type createdNetwork struct {
 	Name    string       `json:"name"`
 	Subnet  netip.Prefix `json:"subnet"`
 	Gateway netip.Addr   `json:"gateway"`
@@ -39,25 +39,25 @@ type made struct {
 	HadAddresses bool `json:"hadAddresses,omitempty"`
 }
 
-// madeFile stores on the host which networks this program created, by ID, so that it recognizes them after a restart.
-type madeFile struct {
+// createdFile stores on the host which networks this program created, by ID, so that it recognizes them after a restart.
+type createdFile struct {
 	name string
 	log  *slog.Logger
-	have map[string]made
+	have map[string]createdNetwork
 }
 
-// readMade reads the file. A damaged one is treated as absent: then only what Windows returns is known.
-func readMade(folder string, log *slog.Logger) *madeFile {
-	m := &madeFile{name: filepath.Join(folder, madeName), log: log}
-	m.have = remembered(m.name, maxMadeFile, parseMade, log, "which networks were created")
+// readCreated reads the file. A damaged one is treated as absent: then only what Windows returns is known.
+func readCreated(folder string, log *slog.Logger) *createdFile {
+	m := &createdFile{name: filepath.Join(folder, createdName), log: log}
+	m.have = readStored(m.name, maxCreatedFile, parseCreated, log, "which networks were created")
 	return m
 }
 
 // add stores a network that was created as requested. Earlier ones with that name are deleted.
-func (m *madeFile) add(created, requested hns.Network) {
-	maps.DeleteFunc(m.have, func(_ string, n made) bool { return n.Name == requested.Name })
+func (m *createdFile) add(created, requested hns.Network) {
+	maps.DeleteFunc(m.have, func(_ string, n createdNetwork) bool { return n.Name == requested.Name })
 	s := requested.Subnets[0]
-	m.have[created.ID] = made{
+	m.have[created.ID] = createdNetwork{
 		Name: requested.Name, Subnet: s.Prefix, Gateway: s.Gateway, VNI: s.VNI, Port: cmp.Or(requested.VXLANPort, hns.DefaultVXLANPort), Adapter: requested.Adapter,
 		HostRoute: created.HostRoute, HadAddresses: created.HasAddresses(),
 	}
@@ -65,7 +65,7 @@ func (m *madeFile) add(created, requested hns.Network) {
 }
 
 // adopt stores networks of an earlier version with the current settings, because nothing in them contradicts these.
-func (m *madeFile) adopt(have, wanted []hns.Network) {
+func (m *createdFile) adopt(have, wanted []hns.Network) {
 	for _, w := range wanted {
 		n := named(have, w.Name)
 		if n == nil {
@@ -78,7 +78,7 @@ func (m *madeFile) adopt(have, wanted []hns.Network) {
 	}
 }
 
-func (m *madeFile) remove(id string) {
+func (m *createdFile) remove(id string) {
 	if _, known := m.have[id]; known {
 		delete(m.have, id)
 		m.save()
@@ -86,7 +86,7 @@ func (m *madeFile) remove(id string) {
 }
 
 // note updates what is stored of a network.
-func (m *madeFile) note(n hns.Network) {
+func (m *createdFile) note(n hns.Network) {
 	previous, known := m.have[n.ID]
 	current := previous
 	current.HostRoute, current.HadAddresses = previous.HostRoute || n.HostRoute, previous.HadAddresses || n.HasAddresses()
@@ -98,7 +98,7 @@ func (m *madeFile) note(n hns.Network) {
 
 // complete fills in what was requested for a network that Windows returned. differs is what Windows returns instead; empty if nothing. A difference
 // is only reported: if Windows always returns something else than requested, the network would otherwise be replaced at each start.
-func (m *madeFile) complete(n *hns.Network) (differs string) {
+func (m *createdFile) complete(n *hns.Network) (differs string) {
 	current, known := m.have[n.ID]
 	if !known {
 		return ""
@@ -112,7 +112,7 @@ func (m *madeFile) complete(n *hns.Network) (differs string) {
 }
 
 // idOf returns the ID of the network of that name that was created last; empty if it is unknown.
-func (m *madeFile) idOf(name string) string {
+func (m *createdFile) idOf(name string) string {
 	for id, n := range m.have {
 		if n.Name == name {
 			return id
@@ -121,8 +121,8 @@ func (m *madeFile) idOf(name string) string {
 	return ""
 }
 
-func (m *madeFile) save() {
-	text, err := json.Marshal(storedMade{madeVersion, m.have})
+func (m *createdFile) save() {
+	text, err := json.Marshal(storedCreated{createdVersion, m.have})
 	if err == nil {
 		err = writeFile(m.name, text)
 	}
@@ -131,29 +131,29 @@ func (m *madeFile) save() {
 	}
 }
 
-// storedMade is the content of the file.
-type storedMade struct {
-	Version  int             `json:"version"`
-	Networks map[string]made `json:"networks"`
+// storedCreated is the content of the file.
+type storedCreated struct {
+	Version  int                       `json:"version"`
+	Networks map[string]createdNetwork `json:"networks"`
 }
 
-const madeVersion = 1
+const createdVersion = 1
 
-// parseMade parses what save has written, and nothing else.
-func parseMade(text []byte) (map[string]made, error) {
+// parseCreated parses what save has written, and nothing else.
+func parseCreated(text []byte) (map[string]createdNetwork, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	var stored storedMade
+	var stored storedCreated
 	if err := decoder.Decode(&stored); err != nil {
 		return nil, fmt.Errorf("it was not written by this program: %w", err)
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || stored.Version != madeVersion || len(stored.Networks) > maxMade || stored.Networks == nil {
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || stored.Version != createdVersion || len(stored.Networks) > maxCreated || stored.Networks == nil {
 		return nil, fmt.Errorf("it was not written by this program: version %d, %d networks", stored.Version, len(stored.Networks))
 	}
 	for id, n := range stored.Networks {
 		isOurs := n.Name == Network || n.Name == BaseNetwork
 		isSubnet := n.Subnet.IsValid() && n.Subnet.Addr().Is4() && n.Subnet == n.Subnet.Masked() && n.Subnet.Contains(n.Gateway)
-		if !isOurs || !isSubnet || len(n.Adapter) > maxMadeText || len(id) > maxMadeText || id == "" || strings.ToLower(id) != id {
+		if !isOurs || !isSubnet || len(n.Adapter) > maxCreatedText || len(id) > maxCreatedText || id == "" || strings.ToLower(id) != id {
 			return nil, fmt.Errorf("network %.100q was not created by this program", id)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 func TestCreatedNetworksFileRoundTrips(t *testing.T) {
 	folder := t.TempDir()
-	m := readMade(folder, slog.New(slog.DiscardHandler))
+	m := readCreated(folder, slog.New(slog.DiscardHandler))
 	for i, n := range (Settings{Adapter: "Ethernet 2", VXLANPort: 9898}).Networks(netip.MustParsePrefix("10.132.1.0/24")) {
 		created := n
 		created.ID = string(rune('a' + i))
@@ -25,7 +25,7 @@ func TestCreatedNetworksFileRoundTrips(t *testing.T) {
 	}
 	m.note(hns.Network{ID: "n", RouterMAC: "00-15-5D-00-00-01", ManagementIP: netip.MustParseAddr("192.0.2.1")})
 	m.note(hns.Network{ID: "another's", HostRoute: true})
-	again := readMade(folder, slog.New(slog.DiscardHandler))
+	again := readCreated(folder, slog.New(slog.DiscardHandler))
 	if diff := cmp.Diff(m.have, again.have, compare()); diff != "" || len(m.have) != 2 {
 		t.Errorf("%d networks (-want +got):\n%s", len(m.have), diff)
 	}
@@ -33,7 +33,7 @@ func TestCreatedNetworksFileRoundTrips(t *testing.T) {
 		t.Errorf("%+v", again.have)
 	}
 	again.remove("n")
-	if left := readMade(folder, slog.New(slog.DiscardHandler)); len(left.have) != 1 || left.idOf(Network) != "" {
+	if left := readCreated(folder, slog.New(slog.DiscardHandler)); len(left.have) != 1 || left.idOf(Network) != "" {
 		t.Errorf("after its removal: %+v", left.have)
 	}
 }
@@ -41,7 +41,7 @@ func TestCreatedNetworksFileRoundTrips(t *testing.T) {
 const oneMade = `{"name":"OVNKubernetesHybridOverlayNetwork","subnet":"10.132.1.0/24","gateway":"10.132.1.1","vni":4097}`
 
 func TestDamagedCreatedNetworksFileIsIgnored(t *testing.T) {
-	if got, err := parseMade([]byte(`{"version":1,"networks":{"a":` + oneMade + `}}`)); err != nil || len(got) != 1 {
+	if got, err := parseCreated([]byte(`{"version":1,"networks":{"a":` + oneMade + `}}`)); err != nil || len(got) != 1 {
 		t.Fatalf("%v, %v", got, err)
 	}
 	one := func(old, replacement string) string {
@@ -54,30 +54,30 @@ func TestDamagedCreatedNetworksFileIsIgnored(t *testing.T) {
 		"no subnet": one("10.132.1.0/24", ""), "IPv6": one(`"10.132.1.0/24","gateway":"10.132.1.1"`, `"fd00::/64","gateway":"fd00::1"`),
 		"a long name": one(`"vni"`, `"adapter":"`+strings.Repeat("a", 600)+`","vni"`),
 	} {
-		if got, err := parseMade([]byte(text)); err == nil {
+		if got, err := parseCreated([]byte(text)); err == nil {
 			t.Errorf("%s: read as %v", name, got)
 		}
 	}
 }
 
-// FuzzMade checks that what is read from the file is bounded, and is written in the same form.
-func FuzzMade(f *testing.F) {
+// FuzzCreated checks that what is read from the file is bounded, and is written in the same form.
+func FuzzCreated(f *testing.F) {
 	f.Add([]byte(`{"version":1,"networks":{"a":` + oneMade + `}}`))
 	f.Add([]byte(`{"version":1,"networks":{}} x`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got, err := parseMade(text)
+		got, err := parseCreated(text)
 		if err != nil {
 			if len(err.Error()) > 700+len(text) {
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
 			return
 		}
-		written, err := json.Marshal(storedMade{madeVersion, got})
+		written, err := json.Marshal(storedCreated{createdVersion, got})
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := parseMade(written)
-		if err != nil || !maps.Equal(again, got) || len(got) > maxMade {
+		again, err := parseCreated(written)
+		if err != nil || !maps.Equal(again, got) || len(got) > maxCreated {
 			t.Errorf("%q becomes %v, then %v (%v)", text, got, again, err)
 		}
 	})
