@@ -44,13 +44,13 @@ func writeFile(name string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
-	beside := name + newEnding
+	temporary := name + newEnding
 	var f *os.File
 	err := retryRename(func() (err error) {
-		if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		f, err = os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err = os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		return err
 	})
 	if err != nil {
@@ -63,8 +63,8 @@ func writeFile(name string, content []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if current, err := os.ReadFile(beside); err != nil || !bytes.Equal(current, content) {
-		return errors.Join(fmt.Errorf("the content of %s differs from the content written", beside), err)
+	if current, err := os.ReadFile(temporary); err != nil || !bytes.Equal(current, content) {
+		return errors.Join(fmt.Errorf("the content of %s differs from the content written", temporary), err)
 	}
 	return retryRename(func() error {
 		if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -72,7 +72,7 @@ func writeFile(name string, content []byte) error {
 				return err
 			}
 		}
-		return os.Rename(beside, name)
+		return os.Rename(temporary, name)
 	})
 }
 
@@ -147,7 +147,7 @@ func removeOld(folder string) (removed []string, err error) {
 
 // isOld reports whether a file is an earlier certificate, or a link that client-go did not rename.
 func isOld(name string) bool {
-	rest, ours := strings.CutPrefix(name, filePrefix)
+	rest, isCertificate := strings.CutPrefix(name, filePrefix)
 	stamp, isPEM := strings.CutSuffix(rest, ".pem")
-	return ours && isPEM && stamp != "" && (stamp[0] >= '0' && stamp[0] <= '9' || stamp == "updated")
+	return isCertificate && isPEM && stamp != "" && (stamp[0] >= '0' && stamp[0] <= '9' || stamp == "updated")
 }

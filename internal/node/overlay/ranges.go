@@ -20,17 +20,17 @@ type Ranges struct {
 // newly assigned subnets: a Node keeps a subnet of another length that it already has, and on OpenShift OVN-Kubernetes does not get the hostPrefix
 // that the administrator has set.
 func (r Ranges) check(subnet netip.Prefix, hybrid bool) error {
-	name, its, others := "cluster network", r.Cluster, r.Hybrid
+	name, allowed, others := "cluster network", r.Cluster, r.Hybrid
 	if hybrid {
-		name, its, others = "hybrid cluster network", r.Hybrid, r.Cluster
+		name, allowed, others = "hybrid cluster network", r.Hybrid, r.Cluster
 	}
-	for _, item := range its {
+	for _, item := range allowed {
 		if item.Contains(subnet.Addr()) && item.Bits() < subnet.Bits() {
 			return nil
 		}
 	}
-	if len(its) > 0 {
-		return fmt.Errorf("its subnet %s is not a part of the %s %v", subnet, name, its)
+	if len(allowed) > 0 {
+		return fmt.Errorf("its subnet %s is not a part of the %s %v", subnet, name, allowed)
 	}
 	for _, item := range others {
 		if item.Overlaps(subnet) {

@@ -200,14 +200,14 @@ func (r *networkReconciler) readNetworks(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the networks: %w", err)
 	}
-	ours := slices.DeleteFunc(slices.Clone(networks), func(n hns.Network) bool { return n.Name != Network && n.Name != BaseNetwork })
-	r.completeNetworks(ours)
-	if r.missingSince.IsZero() && slices.ContainsFunc(r.networks, func(h hns.Network) bool { return named(ours, h.Name) == nil }) {
+	existing := slices.DeleteFunc(slices.Clone(networks), func(n hns.Network) bool { return n.Name != Network && n.Name != BaseNetwork })
+	r.completeNetworks(existing)
+	if r.missingSince.IsZero() && slices.ContainsFunc(r.networks, func(h hns.Network) bool { return named(existing, h.Name) == nil }) {
 		r.log.Warn("A network is missing; it is created again unless it comes back")
 		r.missingSince = time.Now()
 	}
-	r.networks, r.fresh, r.readAt = ours, true, time.Now()
-	r.log.Debug("Networks read", "all", len(networks), "ours", len(ours))
+	r.networks, r.fresh, r.readAt = existing, true, time.Now()
+	r.log.Debug("Networks read", "all", len(networks), "ours", len(existing))
 	return nil
 }
 

@@ -28,10 +28,10 @@ type environment struct {
 
 // Set implements hostapi.Environment. The values are REG_SZ: in a REG_EXPAND_SZ, Windows would interpret the percent-encoded characters of a proxy URL
 // as names of variables.
-func (e environment) Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error) {
+func (e environment) Set(ctx context.Context, variables map[string]string, managed []string) (changed []string, err error) {
 	err = errors.Join(ctx.Err(), hostapi.CheckVariables(variables))
 	if err == nil {
-		changed, err = write(variables, ours)
+		changed, err = write(variables, managed)
 	}
 	if len(changed) > 0 {
 		e.notify(ctx)
@@ -42,7 +42,7 @@ func (e environment) Set(ctx context.Context, variables map[string]string, ours 
 	return changed, nil
 }
 
-func write(variables map[string]string, ours []string) (changed []string, err error) {
+func write(variables map[string]string, managed []string) (changed []string, err error) {
 	const access = registry.QUERY_VALUE | registry.SET_VALUE | registry.WOW64_64KEY
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, machineEnvironment, access)
 	if err != nil {
@@ -51,8 +51,8 @@ func write(variables map[string]string, ours []string) (changed []string, err er
 	defer key.Close()
 	wanted := slices.Sorted(maps.Keys(variables))
 	var errs error
-	note := func(name string, did bool, err error) {
-		if did {
+	note := func(name string, isChanged bool, err error) {
+		if isChanged {
 			changed = append(changed, name)
 		}
 		if err != nil {
@@ -60,13 +60,13 @@ func write(variables map[string]string, ours []string) (changed []string, err er
 		}
 	}
 	for _, name := range wanted {
-		did, err := set(key, name, variables[name])
-		note(name, did, err)
+		isChanged, err := set(key, name, variables[name])
+		note(name, isChanged, err)
 	}
-	for _, name := range ours {
+	for _, name := range managed {
 		if !isNamed(name, wanted) {
-			did, err := remove(key, name)
-			note(name, did, err)
+			isChanged, err := remove(key, name)
+			note(name, isChanged, err)
 		}
 	}
 	slices.Sort(changed)

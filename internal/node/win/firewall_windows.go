@@ -135,9 +135,9 @@ func (p policy) close() {
 
 // set makes the managed rules equal to these, and records the names of changed ones.
 func (p policy) set(ctx context.Context, wanted []desired.FirewallRule, changed map[string]bool) error {
-	ours, err := p.ours()
+	managed, err := p.managed()
 	defer func() {
-		for _, o := range ours {
+		for _, o := range managed {
 			o.Release()
 		}
 	}()
@@ -146,7 +146,7 @@ func (p policy) set(ctx context.Context, wanted []desired.FirewallRule, changed 
 	}
 	kept := map[int]bool{}
 	for _, r := range wanted {
-		at := slices.IndexFunc(ours, func(o comObject) bool { return o.is(r) })
+		at := slices.IndexFunc(managed, func(o comObject) bool { return o.matches(r) })
 		if at >= 0 {
 			kept[at] = true
 			continue
@@ -156,7 +156,7 @@ func (p policy) set(ctx context.Context, wanted []desired.FirewallRule, changed 
 		}
 		changed[r.Name] = true
 	}
-	for at, o := range ours {
+	for at, o := range managed {
 		if kept[at] {
 			continue
 		}
@@ -169,8 +169,8 @@ func (p policy) set(ctx context.Context, wanted []desired.FirewallRule, changed 
 	return nil
 }
 
-// ours returns the rules of the operator's group. The caller releases them, even with an error.
-func (p policy) ours() (ours []comObject, err error) {
+// managed returns the rules of the operator's group. The caller releases them, even with an error.
+func (p policy) managed() (managed []comObject, err error) {
 	err = oleutil.ForEach(p.rules.IDispatch, func(v *ole.VARIANT) error {
 		defer func() { _ = v.Clear() }()
 		dispatch := v.ToIDispatch()
@@ -183,10 +183,10 @@ func (p policy) ours() (ours []comObject, err error) {
 			o.Release()
 			return err
 		}
-		ours = append(ours, o)
+		managed = append(managed, o)
 		return nil
 	})
-	return ours, explained(err)
+	return managed, explained(err)
 }
 
 // property is a property of a rule. Those that are not given have the default value.
@@ -243,8 +243,8 @@ func properties(r desired.FirewallRule) []property {
 	}
 }
 
-// is reports whether a managed rule allows what it should. An unreadable property counts as wrong.
-func (o comObject) is(r desired.FirewallRule) bool {
+// matches reports whether a managed rule is as declared. An unreadable property counts as wrong.
+func (o comObject) matches(r desired.FirewallRule) bool {
 	return !slices.ContainsFunc(properties(r), func(p property) bool {
 		current, err := o.get(p.name)
 		return err != nil || !p.has(current, r)
@@ -271,11 +271,11 @@ func (p policy) add(r desired.FirewallRule) error {
 		return err
 	}
 	defer o.Release()
-	for _, given := range properties(r) {
-		if !given.given {
+	for _, item := range properties(r) {
+		if !item.given {
 			continue
 		}
-		if err := o.put(given.name, given.value); err != nil {
+		if err := o.put(item.name, item.value); err != nil {
 			return err
 		}
 	}

@@ -31,8 +31,8 @@ func (inventory) FirewallRules(context.Context) (entries []hostapi.FirewallEntry
 		return nil, fmt.Errorf("%w: service %s does not run", hostapi.ErrNoFirewall, firewallService)
 	}
 	err = withPolicy(func(p policy) error {
-		ours, err := p.ours()
-		for _, o := range ours {
+		managed, err := p.managed()
+		for _, o := range managed {
 			entries = append(entries, o.entry())
 			o.Release()
 		}

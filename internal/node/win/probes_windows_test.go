@@ -29,13 +29,13 @@ func TestProbesKeepTheContract(t *testing.T) {
 	contract.Probes(t, func(t *testing.T) []contract.ProbesFixture {
 		web, runtime := &flag{}, &flag{}
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if !web.is() {
+			if !web.isSet() {
 				w.WriteHeader(http.StatusInternalServerError)
 			}
 		}))
 		t.Cleanup(server.Close)
 		serveRuntime(t, func() (string, string) {
-			if runtime.is() {
+			if runtime.isSet() {
 				return "0", ""
 			}
 			return "14", "server is not initialized yet" // as containerd answers during its start
@@ -59,7 +59,7 @@ func (f *flag) set(well bool) {
 	f.well = well
 }
 
-func (f *flag) is() bool {
+func (f *flag) isSet() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.well

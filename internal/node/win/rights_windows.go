@@ -71,22 +71,22 @@ func (rights) MakeFolder(folder string, who hostapi.Access) (made bool, err erro
 }
 
 // Look implements hostapi.Rights.
-func (rights) Look(name string, who hostapi.Access) (ours bool, stranger string, err error) {
+func (rights) Look(name string, access hostapi.Access) (matches bool, foreignOwner string, err error) {
 	err = privileged(func() error {
 		o, err := openObject(name, 0)
 		if err != nil {
 			return err
 		}
 		defer windows.CloseHandle(o.handle)
-		if stranger, err = o.stranger(); err == nil {
-			ours = !o.link && o.has(rightsFor(who, o.folder))
+		if foreignOwner, err = o.stranger(); err == nil {
+			matches = !o.link && o.has(rightsFor(access, o.folder))
 		}
 		return err
 	}, ownPrivileges()...)
 	if err != nil {
 		return false, "", fmt.Errorf("looking at the rights to %s: %w", name, err)
 	}
-	return ours, stranger, nil
+	return matches, foreignOwner, nil
 }
 
 // Protect implements hostapi.Rights.

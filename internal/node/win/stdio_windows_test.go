@@ -165,16 +165,16 @@ func (numbers) Read(p []byte) (int, error) {
 }
 
 // sshPipe creates a pipe. It returns this process's end, and the handle of the command's end.
-func sshPipe(t *testing.T, ours, theirs uint32) (*os.File, windows.Handle) {
+func sshPipe(t *testing.T, serverAccess, clientAccess uint32) (*os.File, windows.Handle) {
 	t.Helper()
 	name := windows.StringToUTF16Ptr(fmt.Sprintf(`\\.\pipe\wicd-test-%d-%d`, os.Getpid(), time.Now().UnixNano()))
-	server, err := windows.CreateNamedPipe(name, ours|windows.FILE_FLAG_OVERLAPPED, windows.PIPE_TYPE_BYTE|windows.PIPE_WAIT, 1, sshPipeSize, sshPipeSize, 0, nil)
+	server, err := windows.CreateNamedPipe(name, serverAccess|windows.FILE_FLAG_OVERLAPPED, windows.PIPE_TYPE_BYTE|windows.PIPE_WAIT, 1, sshPipeSize, sshPipeSize, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	inherited := windows.SecurityAttributes{InheritHandle: 1}
 	inherited.Length = uint32(unsafe.Sizeof(inherited))
-	client, err := windows.CreateFile(name, theirs, 0, &inherited, windows.OPEN_EXISTING, windows.FILE_FLAG_OVERLAPPED, 0)
+	client, err := windows.CreateFile(name, clientAccess, 0, &inherited, windows.OPEN_EXISTING, windows.FILE_FLAG_OVERLAPPED, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,12 +93,12 @@ func checkOneHybridRange(in Inputs) error {
 	if len(ipv4) < 2 {
 		return nil
 	}
-	where, next := networkField+".ovn.hybridClusterSubnets", "start OVN-Kubernetes with one range that is large enough for all Windows nodes, and set it here"
+	field, remedy := networkField+".ovn.hybridClusterSubnets", "start OVN-Kubernetes with one range that is large enough for all Windows nodes, and set it here"
 	if n.OpenShift {
-		where, next = hybridField, "set one: "+hybridRemedy(in)
+		field, remedy = hybridField, "set one: "+hybridRemedy(in)
 	}
 	return networkError(api.ReasonHybridOverlayNotConfigured,
-		"%s has %d IPv4 ranges (%s), and Linux nodes reach only the pods in the first; %s", where, len(ipv4), strings.Join(ipv4, ", "), next)
+		"%s has %d IPv4 ranges (%s), and Linux nodes reach only the pods in the first; %s", field, len(ipv4), strings.Join(ipv4, ", "), remedy)
 }
 
 // checkInternal rejects a hybrid overlay that overlaps ranges that OVN-Kubernetes reserves: it would not start.

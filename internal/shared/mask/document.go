@@ -139,8 +139,8 @@ func (d *document) inBlock(line string) (masked []string, known bool) {
 		return []string{line}, true
 	}
 	isItem := strings.HasPrefix(trimmed, "- ")
-	beside := d.block.kind == items && isItem && indent == d.block.indent // a list may have the indentation of its name
-	if indent <= d.block.indent && !beside {
+	isSibling := d.block.kind == items && isItem && indent == d.block.indent // a list may have the indentation of its name
+	if indent <= d.block.indent && !isSibling {
 		d.block = block{}
 		return nil, false
 	}
@@ -219,11 +219,11 @@ func (d *document) besideName(i int) (masked string, known bool) {
 	line := d.lines[i]
 	at, key, value, isField := yamlField(line)
 	if isField && (strings.EqualFold(key, "value") || strings.EqualFold(key, "values")) && value != "" {
-		for _, beside := range []int{i - 1, i + 1, i - 2, i + 2} {
-			if beside < 0 || beside >= len(d.lines) {
+		for _, neighbor := range []int{i - 1, i + 1, i - 2, i + 2} {
+			if neighbor < 0 || neighbor >= len(d.lines) {
 				continue
 			}
-			column, other, name, found := yamlField(d.lines[beside])
+			column, other, name, found := yamlField(d.lines[neighbor])
 			name = strings.Trim(name, `"', `)
 			isName := found && column == at && (strings.EqualFold(other, "name") || strings.EqualFold(other, "key"))
 			if isName && classOf(name) != open && !isHarmless(name, strings.Trim(value, `"', `)) {

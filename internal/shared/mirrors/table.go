@@ -61,12 +61,12 @@ func (t Table) Check() error {
 	for _, ca := range t.CAs {
 		cas += len(ca)
 	}
-	by := len(t.RestrictedBy)
+	longestName := len(t.RestrictedBy)
 	for _, s := range t.Sources {
 		if err := checkScope(s.Prefix); err != nil {
 			return err
 		}
-		by = max(by, len(s.BlockedBy))
+		longestName = max(longestName, len(s.BlockedBy))
 		for _, list := range [][]Location{s.Mirrors, s.Digests, s.Tags} {
 			locations += len(list)
 			for _, l := range list {
@@ -86,7 +86,7 @@ func (t Table) Check() error {
 		count, limit int
 	}{
 		{"sources with mirrors", len(t.Sources), maxSources}, {"allowed registries", len(t.Allowed), maxSources},
-		{"mirrors", locations, maxLocations}, {"bytes of mirror CAs", cas, maxCAs}, {"bytes in the name of a field", by, maxBy},
+		{"mirrors", locations, maxLocations}, {"bytes of mirror CAs", cas, maxCAs}, {"bytes in the name of a field", longestName, maxBy},
 	} {
 		if c.count > c.limit {
 			return fmt.Errorf("%d %s; at most %d are allowed", c.count, c.what, c.limit)

@@ -28,11 +28,11 @@ func exceptions(users string, inside Inside) (string, error) {
 	if slices.Contains(l.texts, everything) {
 		return everything, nil
 	}
-	ours, err := l.missing(inside)
+	missing, err := l.missing(inside)
 	if err != nil {
 		return "", err
 	}
-	value := strings.Join(append(l.texts, ours...), ",")
+	value := strings.Join(append(l.texts, missing...), ",")
 	if len(value) > longest {
 		return "", fmt.Errorf("and the cluster's own entries have %d characters in total, and Windows allows %d; list ranges instead of addresses", len(value), longest)
 	}

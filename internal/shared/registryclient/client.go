@@ -262,8 +262,8 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 
 // hop returns the hop to a URL. If its proxy cannot be determined, the request fails later.
 func (c *Client) hop(k call, from, to *url.URL) Hop {
-	by, err := c.proxy(to)
-	return Hop{URL: to, From: from, IsProxied: err == nil && by != nil, Part: k.request.Part, Reference: k.request.Reference}
+	proxyURL, err := c.proxy(to)
+	return Hop{URL: to, From: from, IsProxied: err == nil && proxyURL != nil, Part: k.request.Part, Reference: k.request.Reference}
 }
 
 func upTo(end int64) string {

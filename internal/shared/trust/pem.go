@@ -120,10 +120,10 @@ func readMarker(line string) marker {
 		return marker{}
 	}
 	upper := strings.ToUpper(line)
-	ours := strings.Contains(upper, certificate) || strings.Contains(upper, privateKey)
+	isKnownType := strings.Contains(upper, certificate) || strings.Contains(upper, privateKey)
 	for _, word := range []string{"BEGIN", "END"} {
 		before, label, found := strings.Cut(upper, word+" ")
-		if !found || !ours && !strings.HasSuffix(before, "-") {
+		if !found || !isKnownType && !strings.HasSuffix(before, "-") {
 			continue
 		}
 		label, _, _ = strings.Cut(label, "-")

@@ -128,11 +128,11 @@ func (f leavingFiles) removePrograms() error {
 	if f.program == "" || !transferredName.MatchString(own) {
 		return nil
 	}
-	beside := hostapi.Parent(f.program)
-	if err := f.removeProgramsIn(beside); err != nil {
+	folder := hostapi.Parent(f.program)
+	if err := f.removeProgramsIn(folder); err != nil {
 		return err
 	}
-	if strings.EqualFold(beside, windowsFolder) {
+	if strings.EqualFold(folder, windowsFolder) {
 		return nil
 	}
 	return f.removeProgramsIn(windowsFolder)

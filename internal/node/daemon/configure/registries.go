@@ -25,11 +25,11 @@ type registries struct {
 func (r registries) write(context.Context) error {
 	files := map[string]string{}
 	if r.wanted != nil {
-		endpoint, made, err := credentials.MakeRegistry(r.Host, time.Now())
+		endpoint, created, err := credentials.MakeRegistry(r.Host, time.Now())
 		if err != nil {
 			return err
 		}
-		if made {
+		if created {
 			r.recordChange("%s created", credentials.RegistryFile)
 		}
 		files = r.wanted.Hosts(mirrors.Endpoint{URL: "https://" + desired.RegistryAddress, CA: desired.RegistryCA, Client: desired.RegistryClient})

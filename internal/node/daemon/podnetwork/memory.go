@@ -174,11 +174,11 @@ func (m *networkMemory) handleMissing(j *evaluation, what string) {
 	if m.since.IsZero() {
 		m.since = j.now
 	}
-	e, away := networkMissing, j.now.Sub(m.since)
-	if patience, limited := m.patience(j); limited && away >= patience {
+	e, missingFor := networkMissing, j.now.Sub(m.since)
+	if patience, limited := m.patience(j); limited && missingFor >= patience {
 		e = networkOverdue
 	}
-	if m.network == networkAwaited && away < makerTimeout {
+	if m.network == networkAwaited && missingFor < makerTimeout {
 		j.plan.again = awaitedEvery // there never was one, so the Node has no loss to show for a while
 	}
 	t := j.move(&m.network, e)

@@ -12,7 +12,7 @@ import (
 // Claim makes a folder and everything in it belong to Administrators alone; changes lists what it did with objects of other owners. The folder
 // may be a trap: a link in its place is refused, links to folders below it are removed.
 func Claim(h hostapi.Host, folder string) (changes []string, err error) {
-	wasOurs, aside, err := ClaimFolder(h, folder, hostapi.Private)
+	wasProtected, aside, err := ClaimFolder(h, folder, hostapi.Private)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func Claim(h hostapi.Host, folder string) (changes []string, err error) {
 		if hostapi.IsAside(name) && h.Disk.RemoveUnused(name) == nil {
 			return nil // no longer in use, as it was when it was replaced
 		}
-		if !wasOurs { // others could create it and keep it open
+		if !wasProtected { // others could create it and keep it open
 			aside, err := Displace(h, name)
 			if err != nil {
 				return err
@@ -51,36 +51,36 @@ func Claim(h hostapi.Host, folder string) (changes []string, err error) {
 }
 
 // ClaimFolder makes a folder belong to Administrators, without changing what is in it. A folder of another owner is renamed instead of taken
-// over: a process that opened it earlier could still change its rights. wasOurs reports that no one else could create anything in it until
+// over: a process that opened it earlier could still change its rights. wasProtected reports that no one else could create anything in it until
 // now.
-func ClaimFolder(h hostapi.Host, folder string, who hostapi.Access) (wasOurs bool, aside string, err error) {
+func ClaimFolder(h hostapi.Host, folder string, access hostapi.Access) (wasProtected bool, aside string, err error) {
 	if err := CheckNoLink(h, folder); err != nil {
 		return false, "", err
 	}
 	if aside, err = Displace(h, folder); err != nil {
 		return false, "", err
 	}
-	made, err := h.Rights.MakeFolder(folder, who)
+	created, err := h.Rights.MakeFolder(folder, access)
 	if err != nil {
 		return false, "", fmt.Errorf("creating %s: %w", folder, err)
 	}
-	if made {
+	if created {
 		return true, aside, nil
 	}
 	if err := CheckNoLink(h, folder); err != nil {
 		return false, "", err
 	}
-	ours, stranger, err := h.Rights.Look(folder, who)
-	if err == nil && stranger != "" {
-		err = fmt.Errorf("it belongs to %s, which keeps re-creating it", stranger)
+	matches, foreignOwner, err := h.Rights.Look(folder, access)
+	if err == nil && foreignOwner != "" {
+		err = fmt.Errorf("it belongs to %s, which keeps re-creating it", foreignOwner)
 	}
-	if err == nil && !ours {
-		err = h.Rights.Protect(folder, who)
+	if err == nil && !matches {
+		err = h.Rights.Protect(folder, access)
 	}
 	if err != nil {
 		return false, "", fmt.Errorf("claiming %s: %w", folder, err)
 	}
-	return ours, aside, nil
+	return matches, aside, nil
 }
 
 // CheckNoLink refuses anything that exists and is not a folder.
@@ -97,22 +97,22 @@ func Displace(h hostapi.Host, name string) (change string, err error) {
 	if hostapi.IsAside(name) {
 		return "", nil // renamed objects are not used
 	}
-	_, stranger, err := h.Rights.Look(name, hostapi.Private)
+	_, foreignOwner, err := h.Rights.Look(name, hostapi.Private)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the owner of %s: %w", name, err)
 	}
-	if stranger == "" {
+	if foreignOwner == "" {
 		return "", nil
 	}
 	aside, err := h.Disk.StepAside(name)
 	if err != nil {
 		return "", fmt.Errorf("renaming %s, which belongs to %s instead of Administrators: %w; remove it, or, if you trust its content, run: "+
-			"icacls %s /setowner *S-1-5-32-544 /t /c", name, stranger, err, name)
+			"icacls %s /setowner *S-1-5-32-544 /t /c", name, foreignOwner, err, name)
 	}
-	return fmt.Sprintf("%s belonged to %s and was renamed to %s", name, stranger, aside), nil
+	return fmt.Sprintf("%s belonged to %s and was renamed to %s", name, foreignOwner, aside), nil
 }
 
 // isLink reports whether info is a symbolic link or a Windows junction, which Go calls irregular.

@@ -51,9 +51,9 @@ func ForgetRestarts(d hostapi.Disk) error { return d.Remove(restartsFile) }
 
 // Since returns the last restart for a cause before the current boot; nil if there was none.
 func (r Restarts) Since(cause, boot string) *Restart {
-	for _, made := range slices.Backward(r.Made) {
-		if made.Boot != boot && slices.Contains(made.Causes, cause) {
-			return &made
+	for _, restart := range slices.Backward(r.Made) {
+		if restart.Boot != boot && slices.Contains(restart.Causes, cause) {
+			return &restart
 		}
 	}
 	return nil

@@ -186,18 +186,18 @@ func (r *related) release() {
 
 // write writes a content to a temporary file, renames it, and removes the part.
 func (u *unpacker) write(c wicdapi.Content, content []byte) error {
-	beside := u.Path(c.SHA256) + hostapi.TemporarySuffix
-	file, err := u.disk.Create(beside)
+	temporary := u.Path(c.SHA256) + hostapi.TemporarySuffix
+	file, err := u.disk.Create(temporary)
 	if err != nil {
 		return err
 	}
 	if _, err := file.Write(content); err != nil {
-		return errors.Join(err, file.Close(), u.disk.Remove(beside))
+		return errors.Join(err, file.Close(), u.disk.Remove(temporary))
 	}
-	if err := u.disk.Finish(file, beside); err != nil {
+	if err := u.disk.Finish(file, temporary); err != nil {
 		return err
 	}
-	if err := u.disk.Rename(beside, u.Path(c.SHA256)); err != nil {
+	if err := u.disk.Rename(temporary, u.Path(c.SHA256)); err != nil {
 		return err
 	}
 	return u.disk.Remove(u.part(c.SHA256))
