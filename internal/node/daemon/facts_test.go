@@ -57,10 +57,10 @@ func TestFactsIncludeCloudNodeName(t *testing.T) {
 				t.Errorf("%s: the name is %q, want %q", test.what, facts.CloudName, test.want)
 			}
 			if (facts.NoCloudName != "") != (test.fails != "") || !strings.Contains(facts.NoCloudName, test.fails) {
-				t.Errorf("%s: it says %q, want %q", test.what, facts.NoCloudName, test.fails)
+				t.Errorf("%s: got %q, want %q", test.what, facts.NoCloudName, test.fails)
 			}
 			if requested := service.Asked(); test.flag != platform.AWS && len(requested) > 0 {
-				t.Errorf("%s: the cloud was asked %q", test.what, requested)
+				t.Errorf("%s: the cloud was queried %q", test.what, requested)
 			}
 		})
 	}

@@ -71,7 +71,7 @@ func TestCertificateIsRenewedAfterDiskFull(t *testing.T) {
 		time.Sleep(daemontest.RestoredWithin)
 		daemontest.ExpectServices(t, m.Windows, m.Request)
 		if n := asked(m) - before; n > 30*60 {
-			t.Errorf("the cluster was asked %d times in 30 hours", n)
+			t.Errorf("the API server was queried %d times in 30 hours", n)
 		}
 		m.Windows.FillDisk(-1)
 		m.Follow(t, m.Changed())

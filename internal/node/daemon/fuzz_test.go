@@ -54,7 +54,7 @@ func FuzzRequests(f *testing.F) {
 			t.Errorf("the last line is %q", lines[len(lines)-1])
 		}
 		if command == wicdapi.CommandLeave && w.Changes() > 0 {
-			t.Errorf("the leave made %d changes on a host with nothing of ours", w.Changes())
+			t.Errorf("the leave made %d changes on a host without anything of the operator", w.Changes())
 		}
 		for _, folder := range []string{base, filepath.Join(base, "computer")} {
 			entries, _ := os.ReadDir(folder)

@@ -82,7 +82,7 @@ func TestLogCanBeTruncatedWhileProgramWrites(t *testing.T) {
 		code, _ := h.call("--", "/bin/sh", "-c", `echo first; while [ ! -e "$0" ]; do sleep 0.01; done; echo second`, goOn)
 		done <- code
 	}()
-	daemontest.Await(t, "the first line is there", func() bool {
+	daemontest.Await(t, "the first line exists", func() bool {
 		b, err := h.disk.Read(hostedLog)
 		return err == nil && string(b) == "first\n"
 	})

@@ -85,6 +85,6 @@ func TestInputIsReadOnlyFromItsFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := callWithInput(t, w, wicdapi.CommandLeave, inputFolder); !strings.Contains(got, "it already exists") {
-		t.Errorf("with a folder that somebody else made, the answer is %s", got)
+		t.Errorf("with a folder of another owner, the response is %s", got)
 	}
 }

@@ -88,7 +88,7 @@ func TestNodeSurvivesAPIServerOutage(t *testing.T) {
 		cut  bool
 	}{
 		"an hour, it refuses":             {time.Hour, false},
-		"an hour, nobody answers":         {time.Hour, true},
+		"an hour without answers":         {time.Hour, true},
 		"longer than a certificate lives": {26 * time.Hour, true}, // WICD recovers with the kubelet's certificate
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestWrongClockIsHarmless(t *testing.T) {
 				m.Cluster.SetClock(-test.then)
 				time.Sleep(test.long)
 				if n := m.Cluster.Count(http.MethodPost, daemontest.RequestsPath) - before; n > test.requests {
-					t.Errorf("%d certificates were asked for within %v, want at most %d", n, test.long, test.requests)
+					t.Errorf("%d certificates were requested within %v, want at most %d", n, test.long, test.requests)
 				}
 				m.Publish(t, m.Changed())
 				time.Sleep(10 * minute)

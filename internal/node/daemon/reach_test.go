@@ -62,8 +62,8 @@ func TestHostReportsAPIServerReachability(t *testing.T) {
 	}{
 		"by its address":                 {server: ours.URL, ca: ours.CA},
 		"another cluster's":              {server: others.URL, ca: ours.CA, says: []string{"verifying the server at 127.0.0.1:", "unknown authority", "simulated CA"}},
-		"nobody listens":                 {server: "https://127.0.0.1:1", ca: ours.CA, says: []string{"connecting to 127.0.0.1:1: "}},
-		"a name that nobody knows":       {server: "https://lb-apiserver.kubernetes.local:6443", ca: ours.CA, resolve: names(), says: []string{"resolving lb-apiserver.kubernetes.local: no such host"}},
+		"no listener":                    {server: "https://127.0.0.1:1", ca: ours.CA, says: []string{"connecting to 127.0.0.1:1: "}},
+		"an unknown name":                {server: "https://lb-apiserver.kubernetes.local:6443", ca: ours.CA, resolve: names(), says: []string{"resolving lb-apiserver.kubernetes.local: no such host"}},
 		"a name without addresses":       {server: "https://api.example:6443", ca: ours.CA, resolve: names(), says: []string{"resolving api.example: the name has no address"}},
 		"a name not in the certificate":  {server: "https://api.example:" + port, ca: ours.CA, resolve: names(loopback), resolved: []netip.Addr{loopback}, says: []string{"verifying the server at 127.0.0.1:", "api.example"}},
 		"addresses that do not answer":   {server: "https://api.example:6443", ca: ours.CA, resolve: names(away, away), resolved: []netip.Addr{away, away}, says: []string{"connecting to 192.0.2.1:6443: no route to host; connecting"}},

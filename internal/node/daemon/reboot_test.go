@@ -32,7 +32,7 @@ func TestAlreadyRestartedHostIsNotRestarted(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if all, disturbed := w.RestartsRequested(); all != 1 || disturbed > 0 {
-			t.Errorf("the host was told to restart %d times, %d of them in the middle of setup or servicing", all, disturbed)
+			t.Errorf("Windows was restarted %d times, %d of them during setup or servicing", all, disturbed)
 		}
 		if _, err := request(""); err == nil {
 			t.Error("a restart without a boot ID is granted")
@@ -57,7 +57,7 @@ func TestRestartDoesNotInterruptServicing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := daemontest.NewWindows(t, sim.WindowsOptions{Quirks: test.quirks, Kind: "the test says what Windows does"})
+				w := daemontest.NewWindows(t, sim.WindowsOptions{Quirks: test.quirks, Kind: "the test sets what Windows does"})
 				began := time.Now()
 				query := func() error {
 					request := wicdapi.RestartRequest{BootID: w.BootID(), Comment: "maintenance"}
@@ -73,7 +73,7 @@ func TestRestartDoesNotInterruptServicing(t *testing.T) {
 					t.Error(err)
 				}
 				if all, disturbed := w.RestartsRequested(); all != 1 || disturbed > 0 != test.stuck {
-					t.Errorf("the host was told to restart %d times, %d of them in the middle of setup or servicing", all, disturbed)
+					t.Errorf("Windows was restarted %d times, %d of them during setup or servicing", all, disturbed)
 				}
 			})
 		})

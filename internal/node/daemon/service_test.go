@@ -62,7 +62,7 @@ func TestHostWorksWithoutNode(t *testing.T) {
 	m.Stop() // the service also starts without a Node
 	m.Start(t)
 	if m.Node().Name != "" {
-		t.Fatal("the Node is there, and was to be gone")
+		t.Fatal("the Node exists, want none")
 	}
 	m.Request.Desired, m.Request.Register = m.Changed(), true
 	daemontest.MustJoin(t, m.Windows, m.Request)

@@ -105,7 +105,7 @@ func TestRestartKeepsPendingRequest(t *testing.T) {
 			t.Error("networks were created although no Node is known")
 		}
 		e.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return true })
-		e.awaits(30*time.Second, "the overlay is there", h.published)
+		e.awaits(30*time.Second, "the overlay is configured", h.published)
 		if n := len(e.requested()); n != 1 {
 			t.Errorf("%d requests, want the same one", n)
 		}
@@ -123,7 +123,7 @@ func TestDeniedRequestIsRetriedWithNewKey(t *testing.T) {
 		e.awaits(time.Second, "it is logged", func() bool { return h.log.count("not today") == 1 })
 		e.awaits(6*time.Minute, "there is another request", func() bool { return len(e.requested()) == 2 })
 		e.cluster.Approve(func(r *certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Conditions) == 0 })
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		e.awaits(time.Minute, "the overlay is configured", h.published)
 	})
 }
 
@@ -159,7 +159,7 @@ func TestExpiredOrForeignCertificateIsReplaced(t *testing.T) {
 		first := h.certificate()
 		h.stop()
 		other := e.windows(2, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "another host's overlay is there", other.published)
+		e.awaits(time.Minute, "another host's overlay is configured", other.published)
 		content, err := os.ReadFile(other.file("ovnkube-client-current.pem"))
 		if err == nil {
 			err = os.WriteFile(h.file("ovnkube-client-current.pem"), content, 0o600)
@@ -237,7 +237,7 @@ func TestOnlyFirstCertificateNeedsKubelet(t *testing.T) {
 		}
 		h.options.Server, h.options.CAFile = e.cluster.URL, ca
 		h.start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		e.awaits(time.Minute, "the overlay is configured", h.published)
 		h.stop()
 		if err := os.Remove(h.options.BootstrapKubeconfig); err != nil {
 			t.Fatal(err)

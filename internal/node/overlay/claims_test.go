@@ -99,7 +99,7 @@ func TestNodeSubnetsAreValidated(t *testing.T) {
 			}
 			// The program on that host decides the same about itself.
 			if own := (Settings{Ranges: test.ranges}).decide(test.node, nil, nil).own; (own == nil) != (test.want == "" && name != "in the second range") || own != nil && !strings.Contains(own.Error(), test.want) {
-				t.Errorf("of itself it says %v", own)
+				t.Errorf("its own problem is %v", own)
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func TestNodeInSecondRangeIsReportedAndUsed(t *testing.T) {
 		t.Errorf("remote subnets of %v, limited %s, own %v", got, reports(d.limited), d.own)
 	}
 	if d := s.decide(numbered(2, "10.160.8.0/24"), nil, nil); d.own == nil || d.own.Error() != want {
-		t.Errorf("of itself it says %v", d.own)
+		t.Errorf("its own problem is %v", d.own)
 	}
 }
 
@@ -140,9 +140,9 @@ func TestClaimedSubnetOfAnotherNodeIsRejected(t *testing.T) {
 		"two parts, while held":                {held: held, others: []Node{numbered(2, "10.132.8.0/24"), numbered(3, "10.132.9.0/24"), victim}, has: []string{"win-5"}, refused: []string{"win-2: ", "win-3: "}},
 		"while the victim has no router":       {held: held, others: []Node{numbered(2, "10.132.8.0/23"), change(victim, func(n *Node) { n.RouterMAC = "" })}, refused: []string{"which node win-5 has"}},
 		"while the victim has no subnet":       {held: held, others: []Node{numbered(2, "10.132.8.0/23"), change(victim, func(n *Node) { n.Subnet = "" })}, refused: []string{"which node win-5 has"}},
-		"from whom held it and has another":    {held: held, others: []Node{numbered(6, "10.132.8.0/23"), change(victim, func(n *Node) { n.Subnet = "10.132.10.0/23" })}, has: []string{"win-5", "win-6"}},
-		"from whom held it and has left":       {held: held, others: []Node{numbered(6, "10.132.8.0/23")}, has: []string{"win-6"}},
-		"from whom held it and is Linux now":   {held: held, others: []Node{numbered(6, "10.132.8.0/23"), numberedLinux(5, "10.132.8.0/23")}, has: []string{"win-6"}, refused: []string{"win-5: its subnet 10.132.8.0/23 is not a part of the cluster network"}},
+		"from a holder that has another":       {held: held, others: []Node{numbered(6, "10.132.8.0/23"), change(victim, func(n *Node) { n.Subnet = "10.132.10.0/23" })}, has: []string{"win-5", "win-6"}},
+		"from a holder that has left":          {held: held, others: []Node{numbered(6, "10.132.8.0/23")}, has: []string{"win-6"}},
+		"from a holder that is Linux now":      {held: held, others: []Node{numbered(6, "10.132.8.0/23"), numberedLinux(5, "10.132.8.0/23")}, has: []string{"win-6"}, refused: []string{"win-5: its subnet 10.132.8.0/23 is not a part of the cluster network"}},
 		"around several, not held":             {others: []Node{numbered(2, "10.132.8.0/21"), victim, numbered(6, "10.132.12.0/24")}, has: []string{"win-5", "win-6"}, refused: []string{"win-2: its subnet 10.132.8.0/21 " + several + ", such as 10.132.8.0/23 of node win-5"}},
 		"around this host and another":         {others: []Node{numbered(2, "10.132.0.0/20"), victim}, has: []string{"win-5"}, refused: []string{"win-2: its subnet 10.132.0.0/20 " + several}},
 		"twice around several":                 {others: []Node{numbered(2, "10.132.8.0/21"), numbered(3, "10.132.8.0/21"), numbered(4, "10.132.0.0/16"), victim, numbered(6, "10.132.12.0/24")}, has: []string{"win-5", "win-6"}, refused: []string{several, several, several}},
@@ -170,7 +170,7 @@ func TestClaimedSubnetOfAnotherNodeIsRejected(t *testing.T) {
 				t.Errorf("remote subnets of %v, want %v", got, test.has)
 			}
 			if (d.own == nil) != (test.own == "") || d.own != nil && !strings.Contains(d.own.Error(), test.own) {
-				t.Errorf("of itself it says %v, want %q", d.own, test.own)
+				t.Errorf("its own problem is %v, want %q", d.own, test.own)
 			}
 		})
 	}
@@ -196,7 +196,7 @@ func TestHoldersOfExistingRemoteSubnets(t *testing.T) {
 		"as there":        {[]Node{victim}, holders{netip.MustParsePrefix("10.132.8.0/23"): "win-5"}},
 		"of two Nodes":    {[]Node{victim, twin}, holders{}},
 		"another address": {[]Node{numbered(6, "10.132.8.0/23")}, holders{}},
-		"gone":            {nil, holders{}},
+		"removed Nodes":   {nil, holders{}},
 	} {
 		if got := (Settings{}).holdersOf(found, own, test.others); !maps.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)

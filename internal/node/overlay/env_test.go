@@ -143,7 +143,7 @@ func (e *env) overlaid(linux int) *host {
 		e.linux(1 + i)
 	}
 	h := e.windows(1, sim.HNSOptions{}).start()
-	e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemotes(linux + 1)[1:]...) })
+	e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemotes(linux + 1)[1:]...) })
 	return h
 }
 

@@ -63,7 +63,7 @@ func TestNetworksAreRemovedFromHostThatLosesItsAddress(t *testing.T) {
 				h := e.windows(1, sim.HNSOptions{Build: test.build})
 				a := h.onAdapter(test.quirks)
 				h.start()
-				e.awaits(time.Minute, "the first network is there", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
+				e.awaits(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
 				if a.HasAddress() {
 					t.Fatal("the host keeps its address")
 				}
@@ -76,7 +76,7 @@ func TestNetworksAreRemovedFromHostThatLosesItsAddress(t *testing.T) {
 					e.passes(10 * time.Minute)
 					h.wantChanges(map[string]int{})
 					if got := h.told()["HostAddressLost"]; !strings.Contains(got, test.says) || !strings.Contains(got, h.record()) || !strings.Contains(got, "192.0.2.1") {
-						t.Fatalf("it tells %q, want %q and the file to delete", got, test.says)
+						t.Fatalf("reported %q, want %q and the file to delete", got, test.says)
 					}
 					h.stop()
 					h.start()
@@ -102,15 +102,15 @@ func TestHostBrieflyWithoutAddressKeepsNetworks(t *testing.T) {
 					h := e.windows(1, sim.HNSOptions{})
 					a := h.onAdapter(sim.AdapterQuirks{Away: away, LosesDNS: true})
 					h.start()
-					e.awaits(time.Minute, "the first network is there", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
+					e.awaits(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
 					if restarted {
 						h.stop()
 						h.start()
 					}
-					e.awaits(away+90*time.Second, "the overlay is there", func() bool { return a.HasAddress() && h.published() && h.has(linuxRemote(1)) })
+					e.awaits(away+90*time.Second, "the overlay is configured", func() bool { return a.HasAddress() && h.published() && h.has(linuxRemote(1)) })
 					e.passes(5 * time.Minute)
 					if got := h.told(); len(got) > 0 || a.Restores() != 1 {
-						t.Errorf("told %v, restored %d times", got, a.Restores())
+						t.Errorf("reported %v, restored %d times", got, a.Restores())
 					}
 					if calls := h.changes(); calls["DeleteNetwork"] > 0 || calls["CreateNetwork"] != 2 {
 						t.Errorf("calls: %v", calls)
@@ -129,7 +129,7 @@ func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 		h := e.windows(1, sim.HNSOptions{})
 		a := h.onAdapter(all)
 		h.start()
-		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() })
+		e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() })
 		e.passes(time.Minute)
 		now, _ := a.Adapters(t.Context())
 		if got := fmt.Sprint(now[0]); !strings.Contains(got, "[192.0.2.53 192.0.2.54] example.com") || now[0].MTU != 1410 || now[0].Metric != 15 || len(now[0].Addresses) != 2 {
@@ -139,7 +139,7 @@ func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 		h.start()
 		e.passes(10 * time.Minute)
 		if got := h.told(); len(got) > 0 || a.Restores() != 1 {
-			t.Errorf("told %v, restored %d times", got, a.Restores())
+			t.Errorf("reported %v, restored %d times", got, a.Restores())
 		}
 	})
 	all.Refuses = true
@@ -148,7 +148,7 @@ func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 		h := e.windows(1, sim.HNSOptions{})
 		a := h.onAdapter(all)
 		h.start()
-		e.awaits(2*time.Minute, "it is told", func() bool {
+		e.awaits(2*time.Minute, "the problem is reported", func() bool {
 			return strings.Contains(h.told()["HostNetworkChanged"], "DNS servers 192.0.2.53 192.0.2.54, DNS suffix example.com (restoring it failed:")
 		})
 		h.stop()
@@ -160,7 +160,7 @@ func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 		if err := os.Remove(h.record()); err != nil {
 			t.Fatal(err)
 		}
-		e.awaits(time.Minute, "it is no longer told", func() bool { return len(h.told()) == 0 })
+		e.awaits(time.Minute, "the problem is no longer reported", func() bool { return len(h.told()) == 0 })
 	})
 }
 
@@ -179,7 +179,7 @@ func TestSettingsFromBeforeFirstAttemptAreRestored(t *testing.T) {
 					h.start()
 				}
 				h.service.Refuse("CreateNetwork", nil)
-				e.awaits(time.Minute, "the overlay is there", h.published)
+				e.awaits(time.Minute, "the overlay is configured", h.published)
 				e.passes(time.Minute)
 				if now, _ := a.Adapters(t.Context()); len(now[0].DNS) != 2 || now[0].Suffix != "example.com" || now[0].Metric != 15 {
 					t.Errorf("the virtual adapter has %+v", now[0])
@@ -196,15 +196,15 @@ func TestRecordWithoutNetworkIsNoLoss(t *testing.T) {
 		h := e.windows(1, sim.HNSOptions{})
 		a := h.onAdapter(sim.AdapterQuirks{Away: 10 * time.Minute})
 		h.start()
-		e.awaits(time.Minute, "the first network is there", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
+		e.awaits(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
 		h.stop()
 		for _, n := range h.service.State().Networks {
 			h.service.Lose(n.ID)
 		}
 		h.start()
-		e.awaits(time.Hour, "the overlay is there", func() bool { return a.HasAddress() && h.published() && h.has(linuxRemote(1)) })
+		e.awaits(time.Hour, "the overlay is configured", func() bool { return a.HasAddress() && h.published() && h.has(linuxRemote(1)) })
 		if got := h.told(); len(got) > 0 {
-			t.Errorf("told %v", got)
+			t.Errorf("reported %v", got)
 		}
 	})
 }
@@ -230,9 +230,9 @@ func TestRandomHostsKeepTheirNetwork(t *testing.T) {
 				case !a.HasAddress():
 					t.Error("the host has lost its address")
 				case lost != (networks == 0) || lost && changed:
-					t.Errorf("%d networks, and told %v", networks, reported)
+					t.Errorf("%d networks, and reported %v", networks, reported)
 				case !lost && changed == (len(now[0].DNS) == 2 && now[0].Suffix != "" && now[0].Metric == 15 && now[0].MTU <= 1410):
-					t.Errorf("the adapter has %+v, and told %v", now[0], reported)
+					t.Errorf("the adapter has %+v, and reported %v", now[0], reported)
 				}
 				if t.Failed() {
 					t.Logf("build %d, %+v", build, quirks)

@@ -41,7 +41,7 @@ func TestNodeKeepsSubnetAfterWindowsRestart(t *testing.T) {
 				if test.remembers {
 					want = linuxRemotes(3)[1:]
 				}
-				e.awaits(time.Minute, "the overlay is there again", func() bool { return h.published() && h.has(want...) })
+				e.awaits(time.Minute, "the overlay is restored", func() bool { return h.published() && h.has(want...) })
 				e.passes(time.Minute)
 				if n, _ := h.network(overlay.Network); !h.has(want...) {
 					t.Errorf("remote subnets are %v", n.Remotes)

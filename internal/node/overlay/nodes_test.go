@@ -118,7 +118,7 @@ func TestRejectedRemoteSubnetBlocksNoOther(t *testing.T) {
 			t.Errorf("remote subnets are %v", n.Remotes)
 		}
 		h.service.Edit(n.ID, func(n *hns.Network) { n.Remotes = nil })
-		e.awaits(time.Minute, "the last remote subnet is there as well", func() bool { return h.has(append(want[1:], linuxRemote(5))...) })
+		e.awaits(time.Minute, "the last remote subnet exists as well", func() bool { return h.has(append(want[1:], linuxRemote(5))...) })
 	})
 }
 
@@ -150,7 +150,7 @@ func TestNothingIsRemovedWhileOwnNodeIsMissing(t *testing.T) {
 		e.passes(time.Minute)
 		h.wantChanges(map[string]int{})
 		e.annotate(h.node, overlay.SubnetAnnotation, "10.132.1.0/24")
-		e.awaits(5*time.Second, "the remote subnet of the node that left is gone", func() bool { return h.has() })
+		e.awaits(5*time.Second, "the remote subnet of the removed node is removed", func() bool { return h.has() })
 		e.awaits(5*time.Second, "the new Node has the address of the router", h.published)
 		h.wantChanges(map[string]int{"RemoveRemotes": 1})
 	})
@@ -161,7 +161,7 @@ func TestInvalidNodeIsLoggedOnce(t *testing.T) {
 		e.linux(1)
 		e.node("odd", "linux", "192.0.2.50", map[string]string{overlay.LinuxSubnetsAnnotation: "none", overlay.RouterMACAnnotation: "0a:58:0a:80:00:07"})
 		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 		e.passes(10 * time.Minute)
 		if n := h.log.count(`Pods of a node are unreachable","node":"odd"`); n != 1 {
 			t.Errorf("it was logged %d times, want once", n)
@@ -203,7 +203,7 @@ func TestNodeProblemIsLoggedOnce(t *testing.T) {
 		e.node("win-2", "windows", "192.0.100.2", map[string]string{overlay.SubnetAnnotation: "10.160.2.0/24", overlay.RouterMACAnnotation: "00-15-5d-00-00-66"})
 		h.start()
 		second := hns.RemoteSubnet{Prefix: netip.MustParsePrefix("10.160.2.0/24"), VNI: overlay.VNI, Host: netip.MustParseAddr("192.0.100.2"), RouterMAC: "00-15-5D-00-00-66"}
-		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1), second) })
+		e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1), second) })
 		e.passes(10 * time.Minute)
 		for _, reported := range []string{"its InternalIP 192.0.100.2 is also that of node linux-1", "routes only the first range"} {
 			if n := h.log.count(`"node":"win-2","error":"its `); n != 2 || h.log.count(reported) != 1 {

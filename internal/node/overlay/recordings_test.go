@@ -105,7 +105,7 @@ func checkStep(t *testing.T, s Settings, step string, nodes map[string]recordedN
 			t.Errorf("%s: %s has routes to %v, want %v; refused %s", step, own.Name, got, want, reports(d.refused))
 		}
 		if second := len(s.Ranges.Hybrid) > 1 && !s.Ranges.Hybrid[0].Overlaps(own.subnet(t)); (d.own != nil) != second {
-			t.Errorf("%s: %s says of itself %v, in the second range: %t", step, own.Name, d.own, second)
+			t.Errorf("%s: %s has its own problem %v, in the second range: %t", step, own.Name, d.own, second)
 		}
 	}
 	return decided

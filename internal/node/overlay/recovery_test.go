@@ -39,7 +39,7 @@ func TestHNSRestartWithNetworksChangesNothing(t *testing.T) {
 			t.Error("networks were created again")
 		}
 		if got, again := h.log.count("Configuring the overlay failed"), h.log.count("The overlay is configured"); got != 1 || again < 1 {
-			t.Errorf("the log says %d times that HNS fails, and %d times that it works", got, again)
+			t.Errorf("the log has %d failures of HNS, and %d recoveries", got, again)
 		}
 	})
 }

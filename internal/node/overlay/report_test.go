@@ -153,7 +153,7 @@ func TestLeftoverLinuxSubnetIsIgnored(t *testing.T) {
 func TestOwnNodeIsWindowsWithoutLabel(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).reporting().start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		e.awaits(time.Minute, "the overlay is configured", h.published)
 		h.service.ResetCalls()
 		e.node("win-1", "linux", "192.0.2.1", map[string]string{
 			overlay.SubnetAnnotation: "10.132.1.0/24", overlay.LinuxSubnetsAnnotation: `{"default":["10.129.2.0/23"]}`, overlay.RouterMACAnnotation: e.annotation("win-1", overlay.RouterMACAnnotation),
@@ -253,7 +253,7 @@ func TestStatusFileExistsOnlyWhileProgramRuns(t *testing.T) {
 func TestStatusFileIsWrittenOnlyOnChange(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).reporting().start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		e.awaits(time.Minute, "the overlay is configured", h.published)
 		before, err := os.Stat(h.options.StatusFile)
 		if err != nil {
 			t.Fatal(err)
@@ -275,7 +275,7 @@ func TestUnwritableStatusFileIsLoggedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		e.awaits(time.Minute, "the overlay is configured", h.published)
 		e.passes(10 * time.Minute)
 		if n := h.log.count("Writing the status file failed"); n != 1 {
 			t.Errorf("it was logged %d times, want once", n)

@@ -93,7 +93,7 @@ func TestNetworksAreCreatedWithoutReadableRoutes(t *testing.T) {
 		a := &adapters{HNS: h.service, takes: time.Hour, moved: time.Now().Add(time.Hour)}
 		h.options.HNS, h.options.Routes = a, a
 		h.start()
-		e.awaits(5*time.Second, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.awaits(5*time.Second, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 		if h.log.count("may be lost") != 1 {
 			t.Error("the log does not say so")
 		}
@@ -121,7 +121,7 @@ func TestStaticRoutesMoveWithTheAddress(t *testing.T) {
 				a := &adapters{HNS: h.service, takes: test.takes, refuses: test.refuses, physical: []hostnetwork.Route{usual, storage}, virtual: []hostnetwork.Route{usual}}
 				h.options.HNS, h.options.Routes = a, a
 				h.start()
-				e.awaits(5*time.Second, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				e.awaits(5*time.Second, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				e.passes(10 * time.Minute)
 				if !slices.Equal(a.virtual, test.want) {
 					t.Errorf("routes %v, want %v", a.virtual, test.want)
@@ -153,7 +153,7 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 		says      string
 	}{
 		"none was removed":          {func(*adapters) {}, []hostnetwork.Route{storage}, "Persistent routes added to the virtual adapter"},
-		"it is there":               {func(a *adapters) { a.virtual = append(a.virtual, storage) }, []hostnetwork.Route{storage}, ""},
+		"it exists":                 {func(a *adapters) { a.virtual = append(a.virtual, storage) }, []hostnetwork.Route{storage}, ""},
 		"it was removed for good":   {func(a *adapters) { a.persistent = nil }, nil, ""},
 		"another gateway is set":    {func(a *adapters) { a.virtual = append(a.virtual, route("10.9.0.0/16", "192.0.2.252")) }, []hostnetwork.Route{route("10.9.0.0/16", "192.0.2.252")}, ""},
 		"one without a gateway":     {func(a *adapters) { a.persistent = []hostnetwork.Route{onLink} }, nil, "Persistent routes without a gateway are not added"},
@@ -167,7 +167,7 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 				a := &adapters{HNS: h.service, physical: []hostnetwork.Route{usual, storage, temporary}, virtual: []hostnetwork.Route{usual}, persistent: []hostnetwork.Route{storage}}
 				h.options.HNS, h.options.Routes = a, a
 				h.start()
-				e.awaits(5*time.Second, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				e.awaits(5*time.Second, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				e.passes(time.Minute)
 				if want := []hostnetwork.Route{usual, storage, temporary}; !slices.Equal(a.virtual, want) {
 					t.Fatalf("before the restart, routes %v, want %v", a.virtual, want)
@@ -176,7 +176,7 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 					a.restart(usual)
 					test.meanwhile(a)
 				})
-				e.awaits(5*time.Second, "the overlay is there again", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				e.awaits(5*time.Second, "the overlay is restored", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				e.passes(10 * time.Minute)
 				if want := append([]hostnetwork.Route{usual}, test.want...); !slices.Equal(a.virtual, want) {
 					t.Errorf("routes %v, want %v", a.virtual, want)
@@ -198,7 +198,7 @@ func TestPersistentRoutesAreAddedWhenNoNetworkChanges(t *testing.T) {
 		a := &adapters{HNS: h.service, virtual: []hostnetwork.Route{usual}, persistent: []hostnetwork.Route{storage}}
 		h.options.HNS, h.options.Routes = a, a
 		h.start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		e.awaits(time.Minute, "the overlay is configured", h.published)
 		h.stop()
 		h.service.ResetCalls()
 		a.restart(usual)
@@ -225,7 +225,7 @@ func TestRoutesSurviveNetworkReplacement(t *testing.T) {
 		a := &adapters{HNS: h.service, physical: []hostnetwork.Route{usual, temporary}, virtual: []hostnetwork.Route{usual}}
 		h.options.HNS, h.options.Routes = a, a
 		h.start()
-		e.awaits(time.Minute, "the overlay is there", h.published)
+		e.awaits(time.Minute, "the overlay is configured", h.published)
 		h.service.ResetCalls()
 		e.annotate(h.node, overlay.SubnetAnnotation, "10.132.200.0/24")
 		e.awaits(time.Minute, "the network has the new subnet", func() bool {

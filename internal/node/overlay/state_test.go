@@ -48,6 +48,6 @@ func TestHeartbeatIsNoChange(t *testing.T) {
 	}
 	s.Remove(key)
 	if !changed() {
-		t.Error("a Node that is gone is no change")
+		t.Error("a removed Node is no change")
 	}
 }

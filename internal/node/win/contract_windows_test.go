@@ -374,7 +374,7 @@ func mustRemove(t *testing.T, s hostapi.Services, name string) {
 			t.Fatalf("deleting service %s: %v", name, err)
 		}
 		if err := backoff.Sleep(ctx, tick/4); err != nil {
-			t.Fatalf("waiting until service %s is gone: %v", name, err)
+			t.Fatalf("waiting until service %s was removed: %v", name, err)
 		}
 	}
 }

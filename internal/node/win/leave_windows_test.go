@@ -69,7 +69,7 @@ func TestHostLeaves(t *testing.T) {
 		t.Errorf("remains: %q", result.Remains)
 	}
 	if !scm.Died(uint32(shim.Process.Pid)) {
-		t.Error("the shim goes on")
+		t.Error("the shim keeps running")
 	}
 	if found, err := host.Services.List(t.Context(), nil); err != nil || len(found) > 0 {
 		t.Errorf("services %+v, %v", found, err)

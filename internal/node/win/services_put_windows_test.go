@@ -30,7 +30,7 @@ func TestPutRestoresChangedSettings(t *testing.T) {
 		},
 	} {
 		if what == "recovery" && onWine() {
-			t.Log("Wine's service control manager cannot be asked for the recovery: not tried")
+			t.Log("Wine's service control manager does not return the recovery: not tried")
 			continue
 		}
 		svc := mustOpen(t, windows.SERVICE_CHANGE_CONFIG|windows.SERVICE_START)
@@ -91,7 +91,7 @@ func TestServiceStartsAtBootAndIsRestarted(t *testing.T) {
 	for _, s := range settings(desired.Service{Description: "a service of the tests"}) {
 		answer, err := svc.setting(s.level)
 		if errors.Is(err, windows.ERROR_INVALID_LEVEL) && onWine() {
-			t.Logf("Wine's service control manager cannot be asked at level %d: not tried", s.level)
+			t.Logf("Wine's service control manager does not support level %d: not tried", s.level)
 			continue
 		}
 		if err != nil || !s.holds(unsafe.Pointer(&answer[0])) {
@@ -151,6 +151,6 @@ func TestPutNamesTheProcessThatHoldsADeletedService(t *testing.T) {
 	s.patience = 200 * time.Millisecond
 	_, err := s.Put(t.Context(), d)
 	if !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) || !strings.Contains(err.Error(), "holds it open") {
-		t.Errorf("Put() = %v, want that somebody holds it open", err)
+		t.Errorf("Put() = %v, want that a process holds it open", err)
 	}
 }

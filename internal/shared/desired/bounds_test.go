@@ -123,7 +123,7 @@ func TestValuesBeyondBoundsAreRejected(t *testing.T) {
 			n.Registries = &mirrors.Table{Sources: []mirrors.Source{{Prefix: "quay.io\"\n[host]"}}}
 		},
 		"an allowed registry above the folder": func(n *desired.Node) { n.Registries = &mirrors.Table{Allowed: []string{".."}} },
-		"a CA that there is not": func(n *desired.Node) {
+		"a missing CA": func(n *desired.Node) {
 			n.Registries = &mirrors.Table{Sources: []mirrors.Source{{Prefix: "quay.io", Tags: []mirrors.Location{{At: "x.test", CA: 1}}}}}
 		},
 		"too many sources": func(n *desired.Node) {
@@ -139,7 +139,7 @@ func TestValuesBeyondBoundsAreRejected(t *testing.T) {
 		"a status file elsewhere":      func(n *desired.Node) { n.Network = &desired.Network{StatusFile: `C:\k\kubelet.conf`} },
 		"a network of another service": func(n *desired.Node) { n.Network = &desired.Network{MadeBy: "Spooler", Proxy: "kube-proxy"} },
 		"a folder elsewhere":           func(n *desired.Node) { n.Directories = append(n.Directories, `C:\Windows`) },
-		"a folder of ours":             func(n *desired.Node) { n.Directories = append(n.Directories, desired.State) },
+		"a folder of the operator":     func(n *desired.Node) { n.Directories = append(n.Directories, desired.State) },
 		"a payload that is a record":   program(`state\node.json`),
 		"a payload in the store":       program(`store\x.exe`),
 		"a payload in the State":       program(`State\x.exe`),

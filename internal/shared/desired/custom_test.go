@@ -23,7 +23,7 @@ func TestRenderRefusesNetworksThatCannotWork(t *testing.T) {
 		"no type":                      {custom(`{"name": "x"}`), "no name or no type"},
 		"two configurations":           {with(func(c *v1alpha1.CustomNetwork) { c.ConfigDir = `C:\etc\cni\net.d` }), "exactly one of cniConfig and configDir"},
 		"no configuration":             {with(func(c *v1alpha1.CustomNetwork) { c.CNIConfig = "" }), "exactly one of cniConfig and configDir"},
-		"a folder of ours":             {with(func(c *v1alpha1.CustomNetwork) { c.BinDir = `c:\K\versions\x` }), `C:\k or below it`},
+		"a folder of the operator":     {with(func(c *v1alpha1.CustomNetwork) { c.BinDir = `c:\K\versions\x` }), `C:\k or below it`},
 		"kube-proxy without a network": {with(func(c *v1alpha1.CustomNetwork) { c.KubeProxy = v1alpha1.KubeProxyManaged }), "set networkName if and only if kubeProxy is Managed"},
 		"a network without kube-proxy": {with(func(c *v1alpha1.CustomNetwork) { c.NetworkName = "l2" }), "set networkName if and only if kubeProxy is Managed"},
 		"kube-proxy for an overlay": {with(func(c *v1alpha1.CustomNetwork) {

@@ -62,7 +62,7 @@ func TestCertificatesRoundTrip(t *testing.T) {
 			}
 			for _, key := range []string{"certificates", "certificates.gz.base64"} {
 				if _, found := data[key]; found != (key == test.key) {
-					t.Errorf("of %d bytes, key %s is there: %v", len(test.certificates), key, found)
+					t.Errorf("of %d bytes, key %s exists: %v", len(test.certificates), key, found)
 				}
 			}
 			again, err := desired.FromData(data)

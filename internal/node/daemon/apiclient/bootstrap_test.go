@@ -62,7 +62,7 @@ func TestExpiredCertificateIsNotUsed(t *testing.T) {
 		return err == nil && !bytes.Equal(now, []byte(expired))
 	})
 	if n := m.Cluster.Count("POST", daemontest.RequestsPath) - requests; n != 1 {
-		t.Errorf("%d certificates were asked for", n)
+		t.Errorf("%d certificates were requested", n)
 	}
 	m.Follow(t, m.Changed())
 }
@@ -115,7 +115,7 @@ func TestRefusedRequestIsRetriedWithNewKey(t *testing.T) {
 	m.Cluster.Patch(name, map[string]any{"status": map[string]any{"conditions": []any{
 		map[string]any{"type": "Denied", "status": "True", "reason": "Test", "message": "not this one"},
 	}}})
-	daemontest.Await(t, "the key that was refused is gone", func() bool { return !m.Windows.Disk().Exists(daemontest.PendingFile) })
+	daemontest.Await(t, "the key that was refused was removed", func() bool { return !m.Windows.Disk().Exists(daemontest.PendingFile) })
 }
 
 // TestNewTokenIsUsedForNewRequests leaves the requests made with the first token unanswered forever, as the operator does after it has sent

@@ -27,13 +27,13 @@ func changes() map[string]change {
 		"command of the exporter":       command(2, " --log.level debug"),
 		"a file that the kubelet reads": func(r *wicdapi.JoinRequest) { r.Desired.Files[0].Content = `{"maxPods": 9}` },
 		"a file that containerd reads":  func(r *wicdapi.JoinRequest) { r.Desired.Files[1].Content += "\n" },
-		"a file that nobody reads":      func(r *wicdapi.JoinRequest) { r.Desired.Files[2].Content = "mirror" },
-		"a file that comes": func(r *wicdapi.JoinRequest) {
+		"an unused file":                func(r *wicdapi.JoinRequest) { r.Desired.Files[2].Content = "mirror" },
+		"an added file": func(r *wicdapi.JoinRequest) {
 			r.Desired.Files = append(r.Desired.Files, desired.File{Path: webConfig, Content: "x"})
 		},
-		"a file that goes":        func(r *wicdapi.JoinRequest) { r.Desired.Files = r.Desired.Files[:2] },
-		"a file in use that goes": func(r *wicdapi.JoinRequest) { r.Desired.Files = r.Desired.Files[1:] },
-		"files in another order":  func(r *wicdapi.JoinRequest) { slices.Reverse(r.Desired.Files) },
+		"a removed file":         func(r *wicdapi.JoinRequest) { r.Desired.Files = r.Desired.Files[:2] },
+		"a removed file in use":  func(r *wicdapi.JoinRequest) { r.Desired.Files = r.Desired.Files[1:] },
+		"files in another order": func(r *wicdapi.JoinRequest) { slices.Reverse(r.Desired.Files) },
 		"a secret file": func(r *wicdapi.JoinRequest) {
 			r.Desired.SecretsVersion = "1"
 			r.Secrets = desired.Secrets{Version: "1", Files: []desired.File{{Path: webConfig, Content: "x"}}}
@@ -44,7 +44,7 @@ func changes() map[string]change {
 		"a secret variable": func(r *wicdapi.JoinRequest) {
 			r.Desired.SecretsVersion, r.Secrets = "1", desired.Secrets{Version: "1", Environment: map[string]string{"NO_PROXY": "x"}}
 		},
-		"a variable that nobody reads":  func(r *wicdapi.JoinRequest) { r.Desired.Environment = map[string]string{"HTTPS_PROXY": "x"} },
+		"an unused variable":            func(r *wicdapi.JoinRequest) { r.Desired.Environment = map[string]string{"HTTPS_PROXY": "x"} },
 		"a variable that is read now":   func(r *wicdapi.JoinRequest) { r.Desired.Services[2].Reads = []string{"NO_PROXY"} },
 		"dependency":                    func(r *wicdapi.JoinRequest) { r.Desired.Services[2].DependsOn = []string{"kubelet"} },
 		"dependencies in another order": func(r *wicdapi.JoinRequest) { slices.Reverse(r.Desired.Services[3].DependsOn) },
@@ -61,7 +61,7 @@ func changes() map[string]change {
 			r.Desired.Directories = append(r.Desired.Directories, desired.Logs+`\new`)
 		},
 		"operator's version": func(r *wicdapi.JoinRequest) { r.Desired.Version = "2.0.0" },
-		"a service that comes": func(r *wicdapi.JoinRequest) {
+		"an added service": func(r *wicdapi.JoinRequest) {
 			r.Desired.Services = append(r.Desired.Services, daemontest.Service("cloud-node-manager", desired.VersionFolder(r.Desired.Digest)+`\kubelet.exe --v=4`))
 		},
 		"payload": func(r *wicdapi.JoinRequest) {

@@ -118,12 +118,12 @@ func TestReplacedCertificatesAreRemoved(t *testing.T) {
 	kept = append(append(kept, inUse, young), others...)
 
 	daemontest.StartRun(t, w.Host())
-	daemontest.Await(t, "all that is replaced is gone", func() bool {
+	daemontest.Await(t, "all that is replaced was removed", func() bool {
 		return disk.Exists(daemontest.MetricsFile) && !slices.ContainsFunc(removed, disk.Exists)
 	})
 	for _, name := range kept {
 		if !disk.Exists(name) {
-			t.Errorf("%s is gone", name)
+			t.Errorf("%s was removed", name)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestJoinExcludesContainerdFromScans(t *testing.T) {
 	expectExclusions(t, w, somebodys().And(r.Desired.Exclusions))
 	for _, exclusion := range r.Desired.Exclusions.List() {
 		if want := "Defender exclusion " + exclusion + " added"; !slices.Contains(result.Changed, want) {
-			t.Errorf("%q is not told; told was %q", want, result.Changed)
+			t.Errorf("%q is not reported; reported: %q", want, result.Changed)
 		}
 	}
 	daemontest.ExpectNoChange(t, w, r)
@@ -116,7 +116,7 @@ func TestHostWithoutDefenderJoins(t *testing.T) {
 		defer daemontest.StartRun(t, w.Host())()
 		time.Sleep(10 * daemontest.ServicesLook)
 		if n := strings.Count(daemontest.Journal(t, w), "none: setting exclusions of Microsoft Defender: Microsoft Defender does not run"); n != 1 {
-			t.Errorf("the journal says %d times that Defender does not run, want once:\n%s", n, daemontest.Journal(t, w))
+			t.Errorf("the journal records %d times that Defender does not run, want once:\n%s", n, daemontest.Journal(t, w))
 		}
 		w.EditDefender(func(d *sim.Defender) { d.Stopped = false })
 		time.Sleep(daemontest.ServicesLook)

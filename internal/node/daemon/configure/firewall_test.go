@@ -49,7 +49,7 @@ func TestJoinOpensFirewall(t *testing.T) {
 	}
 	r.Desired.Firewall = r.Desired.Firewall[:1]
 	if less := daemontest.MustJoin(t, w, r); !slices.Contains(less.Changed, `firewall rule "VXLAN" changed`) {
-		t.Errorf("one rule less is not told: %q", less.Changed)
+		t.Errorf("a removed rule is not reported: %q", less.Changed)
 	}
 	expectOurRules(t, w, rules()[0])
 }
@@ -73,13 +73,13 @@ func TestHostWithoutFirewallJoins(t *testing.T) {
 	withRules(&r)
 	daemontest.MustJoin(t, w, r)
 	if n := strings.Count(daemontest.Journal(t, w), "none: setting firewall rules"); n != 1 {
-		t.Errorf("the journal says %d times that there is no firewall, want once:\n%s", n, daemontest.Journal(t, w))
+		t.Errorf("the journal records %d times that there is no firewall, want once:\n%s", n, daemontest.Journal(t, w))
 	}
 	synctest.Test(t, func(t *testing.T) {
 		defer daemontest.StartRun(t, w.Host())()
 		time.Sleep(10 * daemontest.ServicesLook)
 		if n := strings.Count(daemontest.Journal(t, w), "none: setting"); n != 1 {
-			t.Errorf("while the host works the journal says it again: %d times", n)
+			t.Errorf("while the host works, the journal records it again: %d times", n)
 		}
 		w.StopFirewall(false)
 		time.Sleep(daemontest.ServicesLook)

@@ -36,7 +36,7 @@ func TestUserFoldersAreCreatedAndKept(t *testing.T) {
 	daemontest.MustLeave(t, w, r.Cluster)
 	daemontest.ExpectContent(t, w.Disk(), binDir+`\calico.exe`, "the user's")
 	if !w.Disk().Exists(configDir) {
-		t.Errorf("%s is gone", configDir)
+		t.Errorf("%s was removed", configDir)
 	}
 }
 

@@ -37,7 +37,7 @@ func FuzzRecords(f *testing.F) {
 				return
 			}
 			if !w.Disk().Exists(others) {
-				t.Errorf("%s is gone", others)
+				t.Errorf("%s was removed", others)
 			}
 			if again, err := daemontest.NewWire(w).Leave(cluster); err != nil || len(again.Removed) > 0 {
 				t.Errorf("the second leave: %+v, %v", again, err)

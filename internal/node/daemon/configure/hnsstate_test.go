@@ -33,10 +33,10 @@ func TestLeaveRestoresHNSValues(t *testing.T) {
 		left      map[string]uint32
 	}{
 		"absent":                {before: others, joined: with(1), left: others},
-		"set by somebody":       {before: with(1), joined: with(1), left: with(1)},
+		"set by a user":         {before: with(1), joined: with(1), left: with(1)},
 		"another number":        {before: with(0), joined: with(1), left: with(0)},
-		"changed by somebody":   {before: others, meanwhile: func(v map[string]uint32) { v[name] = 2 }, joined: with(1), left: with(2)},
-		"removed by somebody":   {before: with(0), meanwhile: func(v map[string]uint32) { delete(v, name) }, joined: with(1), left: others},
+		"changed by a user":     {before: others, meanwhile: func(v map[string]uint32) { v[name] = 2 }, joined: with(1), left: with(2)},
+		"removed by a user":     {before: with(0), meanwhile: func(v map[string]uint32) { delete(v, name) }, joined: with(1), left: others},
 		"restored by a rejoin":  {before: with(0), joined: with(1), left: with(0)},
 		"nothing of anybody is": {joined: map[string]uint32{name: 1}, left: map[string]uint32{}},
 	} {
@@ -46,7 +46,7 @@ func TestLeaveRestoresHNSValues(t *testing.T) {
 			result := daemontest.MustJoin(t, w, r)
 			expectHNSState(t, w, test.joined)
 			if reported := slices.Contains(result.Changed, "value "+name+" of the Host Network Service set to 1"); reported == maps.Equal(test.before, test.joined) {
-				t.Errorf("told was %q", result.Changed)
+				t.Errorf("reported: %q", result.Changed)
 			}
 			daemontest.ExpectNoChange(t, w, r)
 			if test.meanwhile != nil {

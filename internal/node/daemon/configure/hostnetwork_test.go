@@ -40,7 +40,7 @@ func TestStaticAddressIsKept(t *testing.T) {
 		"networks of others": {build: 17763, static: true, prepare: func(w *sim.Windows) {
 			w.HNS().Add(hns.State{Networks: []hns.Network{{Name: "nat", Type: "NAT"}}})
 		}, kept: true},
-		"the network is there": {build: 17763, static: true, prepare: func(w *sim.Windows) {
+		"the network exists": {build: 17763, static: true, prepare: func(w *sim.Windows) {
 			w.HNS().Add(hns.State{Networks: []hns.Network{{Name: hybridOverlay, Type: hns.Overlay}}})
 		}},
 	} {
@@ -111,7 +111,7 @@ func TestSmallMTUIsReportedDuringJoin(t *testing.T) {
 			}
 			daemontest.MustJoin(t, w, r)
 			if journal := daemontest.Journal(t, w); strings.Contains(journal, want) != test.reported || strings.Contains(journal, "has an MTU of") != test.reported {
-				t.Errorf("told: %v, want %v; the journal: %s", !test.reported, test.reported, journal)
+				t.Errorf("reported: %v, want %v; the journal: %s", !test.reported, test.reported, journal)
 			}
 		})
 	}
@@ -175,11 +175,11 @@ func TestAdapterSettingsAreRecordedBeforeFlannelNetwork(t *testing.T) {
 		before  func(*sim.Windows)
 		want    string
 	}{
-		"before":                           {flannel(), func(*sim.Windows) {}, own},
-		"the network is there":             {flannel(), create, ""},
-		"of the hybrid overlay":            {overlay(), func(*sim.Windows) {}, ""},
-		"a network of the user's own":      {nil, func(*sim.Windows) {}, ""},
-		"the Host Network Service is away": {flannel(), func(w *sim.Windows) { w.HNS().Stop() }, ""},
+		"before":                                  {flannel(), func(*sim.Windows) {}, own},
+		"the network exists":                      {flannel(), create, ""},
+		"of the hybrid overlay":                   {overlay(), func(*sim.Windows) {}, ""},
+		"a network of the user's own":             {nil, func(*sim.Windows) {}, ""},
+		"the Host Network Service is unavailable": {flannel(), func(w *sim.Windows) { w.HNS().Stop() }, ""},
 	} {
 		w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "what is found at the join decides", Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{LosesDNS: true}}})
 		test.before(w)

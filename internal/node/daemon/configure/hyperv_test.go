@@ -91,7 +91,7 @@ func TestHyperVIsEnabledWithoutExtraRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := hyperVComputer(wicdapi.FeatureDisabled, wicdapi.Virtualization{Processor: true})
 		m := daemontest.NewFollower(t, daemontest.Options{Windows: o, Heartbeat: 5 * time.Minute})
-		expectHyperV(t, m, "before it is asked for", "", "", "")
+		expectHyperV(t, m, "before it is requested", "", "", "")
 
 		boot, without := m.Windows.BootID(), m.Request.Desired
 		with := without
@@ -103,7 +103,7 @@ func TestHyperVIsEnabledWithoutExtraRestart(t *testing.T) {
 		time.Sleep(61 * time.Minute)
 		expectHyperV(t, m, "an hour later", corev1.ConditionFalse, api.ReasonHyperVRestartPending, "kubectl windows reboot")
 		if c := m.Condition(api.ConditionNodeRebootRequired); c.Status != corev1.ConditionTrue || !strings.Contains(c.Message, desired.HyperVFeature) {
-			t.Errorf("the restart that Windows waits for is told so: %+v", c)
+			t.Errorf("the pending restart is reported as: %+v", c)
 		}
 		if m.Windows.BootID() != boot {
 			t.Error("the host restarted by itself")
@@ -113,7 +113,7 @@ func TestHyperVIsEnabledWithoutExtraRestart(t *testing.T) {
 
 		m.Follow(t, without)
 		time.Sleep(time.Minute)
-		expectHyperV(t, m, "when it is asked for no more", corev1.ConditionUnknown, api.ReasonHyperVNotWanted, "not removed")
+		expectHyperV(t, m, "when it is no longer requested", corev1.ConditionUnknown, api.ReasonHyperVNotWanted, "not removed")
 		if got, _ := stateOfHyperV(t, m.Windows); got != wicdapi.FeatureEnabled {
 			t.Errorf("the feature is %s", got)
 		}

@@ -95,7 +95,7 @@ func TestPendingKeysOfFormerTokenAreRemoved(t *testing.T) {
 			daemontest.ExpectJoined(t, w, r)
 			for _, key := range keys {
 				if w.Disk().Exists(key) != test.kept {
-					t.Errorf("%s is there: %t, want %t", key, !test.kept, test.kept)
+					t.Errorf("%s exists: %t, want %t", key, !test.kept, test.kept)
 				}
 			}
 		})
@@ -130,7 +130,7 @@ func TestObsoleteServicesAreRemoved(t *testing.T) {
 		t.Errorf("csi-proxy is %+v; changed: %q", w.Service("csi-proxy"), result.Changed)
 	}
 	if w.Service("backup").Name == "" || w.Service("kubelet").PID != before {
-		t.Error("a service of others was removed, or one of ours restarted")
+		t.Error("a service of others was removed, or one of the operator restarted")
 	}
 }
 

@@ -106,7 +106,7 @@ func TestOversizedReservationsAreRejected(t *testing.T) {
 			t.Error("the kubelet did not get the other setting")
 		}
 		if c := m.Condition(api.ConditionNodeRebootRequired); c.Status == corev1.ConditionTrue {
-			t.Errorf("a restart is asked for, which does not help: %s", c.Message)
+			t.Errorf("a restart that does not help is reported: %s", c.Message)
 		}
 
 		follow(t, m, v1alpha1.KubeletSpec{SystemReserved: map[string]string{"cpu": "2500m", "memory": "1Gi"}})

@@ -30,7 +30,7 @@ func TestLeaveRestoresOriginalState(t *testing.T) {
 		`firewall rule "kubelet" removed`, "Defender exclusion path " + desired.ContainerdRoot + " removed",
 	} {
 		if !slices.ContainsFunc(result.Removed, func(line string) bool { return strings.HasPrefix(line, part) }) {
-			t.Errorf("%q is not told; told was %q", part, result.Removed)
+			t.Errorf("%q is not reported; reported: %q", part, result.Removed)
 		}
 	}
 	daemontest.ExpectContent(t, w.Disk(), `C:\var\log\kubelet\kubelet.log`, "x")

@@ -21,11 +21,11 @@ func TestFormerNetworkIsRemoved(t *testing.T) {
 		then *desired.Network
 		want []string
 	}{
-		"another name":         {network("flannel.5000", ""), []string{"nat"}},
-		"another provider":     {network("overlay", "base"), []string{"nat"}},
-		"it becomes the base":  {network("overlay", "flannel.4096"), []string{"flannel.4096", "nat"}},
-		"none of ours":         {nil, []string{"nat"}},
-		"all as it was before": {network("flannel.4096", ""), []string{"flannel.4096", "nat"}},
+		"another name":               {network("flannel.5000", ""), []string{"nat"}},
+		"another provider":           {network("overlay", "base"), []string{"nat"}},
+		"it becomes the base":        {network("overlay", "flannel.4096"), []string{"flannel.4096", "nat"}},
+		"no network of the operator": {nil, []string{"nat"}},
+		"all as it was before":       {network("flannel.4096", ""), []string{"flannel.4096", "nat"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := daemontest.NewHost(t, sim.WindowsOptions{})
@@ -82,7 +82,7 @@ func TestPodAddressesOfOtherClusterAreRemoved(t *testing.T) {
 			test.prepare(w)
 			daemontest.MustJoin(t, w, r)
 			if w.Disk().Exists(reserved) != test.stays {
-				t.Errorf("the address is there: %v, want %v", !test.stays, test.stays)
+				t.Errorf("the address exists: %v, want %v", !test.stays, test.stays)
 			}
 			daemontest.MustWrite(t, w.Disk(), reserved, "x")
 			daemontest.MustJoin(t, w, r)

@@ -64,8 +64,8 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 		"a service of Windows": func(n *desired.Node) {
 			n.Services = append(n.Services, daemontest.Service("Spooler", n.Services[0].Command))
 		},
-		"the path of programs":   func(n *desired.Node) { n.Environment = map[string]string{"PATH": `C:\evil`} },
-		"a feature nobody needs": func(n *desired.Node) { n.Features = append(n.Features, "SMB1Protocol") },
+		"the path of programs": func(n *desired.Node) { n.Environment = map[string]string{"PATH": `C:\evil`} },
+		"an unneeded feature":  func(n *desired.Node) { n.Features = append(n.Features, "SMB1Protocol") },
 		"the port of file shares": func(n *desired.Node) {
 			n.Firewall = []desired.FirewallRule{{Name: "x", Protocol: desired.TCP, Ports: []uint16{445}}}
 		},

@@ -32,7 +32,7 @@ func TestContainerdFilesOfFormerVersionsAreRemoved(t *testing.T) {
 	}
 	for _, name := range []string{`theirs.test\hosts.toml`, `docker.io\notes.txt`} {
 		if !w.Disk().Exists(desired.Registries + `\` + name) {
-			t.Errorf("%s is gone", name)
+			t.Errorf("%s was removed", name)
 		}
 	}
 	if text, err := w.Disk().Read(desired.Registries + `\quay.io\hosts.toml`); err != nil || !strings.Contains(string(text), desired.RegistryAddress) {

@@ -54,7 +54,7 @@ func (s *stubborn) join(within time.Duration) (err error) {
 func expectRestarts(t *testing.T, w *sim.Windows, want int) {
 	t.Helper()
 	if all, disturbed := w.RestartsRequested(); all != want || disturbed > 0 {
-		t.Errorf("the host was told to restart %d times, %d of them in the middle of setup or servicing; want %d and none", all, disturbed, want)
+		t.Errorf("Windows was restarted %d times, %d of them during setup or servicing; want %d and none", all, disturbed, want)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestJoinRestartsAreRecordedAndLimited(t *testing.T) {
 			told: []wicdapi.Code{wicdapi.CodeRebootDidNotHelp}, says: "is WIN-CLOUD again instead of wanted"},
 		"something was begun before": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 3017, RefusesIn: 1}}, restarts: 2, joins: true},
-		"a restart is asked for by each attempt": {
+		"a restart is needed by each attempt": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f082f, RefusesIn: -1}}, restarts: 1,
 			told: []wicdapi.Code{wicdapi.CodeRebootDidNotHelp}, says: "0x800f082f"},
 		"there is nothing to install from": {
@@ -113,7 +113,7 @@ func TestJoinRestartsAreRecordedAndLimited(t *testing.T) {
 					t.Errorf("the join ends with %v; want one: %v, with %q", err, test.joins, test.says)
 				}
 				if !slices.Equal(s.told, test.told) {
-					t.Errorf("it told %q, want %q", s.told, test.told)
+					t.Errorf("reported %q, want %q", s.told, test.told)
 				}
 				expectRestarts(t, w, test.restarts)
 				if test.joins {
@@ -239,7 +239,7 @@ func TestUnreadableFactsAreSkipped(t *testing.T) {
 		daemontest.MustLeave(t, w, r.Cluster)
 		w, r = daemontest.NewHost(t, withoutContainers(q))
 		if _, err := daemontest.NewWire(w).Join(r); err == nil {
-			t.Error("a host is restarted whose boots cannot be told apart")
+			t.Error("a host is restarted whose boots cannot be distinguished")
 		}
 		expectRestarts(t, w, 0)
 	})
@@ -257,7 +257,7 @@ func TestRandomJoinsRestartNoHostForever(t *testing.T) {
 				s.request.Hostname = []string{"", "wanted"}[seed%2]
 				err := s.join(3 * time.Hour)
 				if all, disturbed := w.RestartsRequested(); all > 2 || disturbed > 0 {
-					t.Errorf("%+v: the host was told to restart %d times, %d of them in the middle of setup or servicing", q, all, disturbed)
+					t.Errorf("%+v: Windows was restarted %d times, %d of them during setup or servicing", q, all, disturbed)
 				}
 				hopeless := q.Servicing.Hangs || q.Servicing.BrokenStore || q.Servicing.RefusesIn < 0 || q.Servicing.RolledBack != 0 ||
 					q.Servicing.Refuses >= 0x800f081f && q.Servicing.Refuses != 0x800f082f || s.request.Hostname != "" && q.Setup.Name != ""

@@ -83,7 +83,7 @@ func TestHostWithoutOpenSSHGetsNoKeys(t *testing.T) {
 	r.Desired.AuthorizedKeys = []string{keyLine("new")}
 	daemontest.MustJoin(t, w, r)
 	if w.Disk().Exists(keysFile) {
-		t.Error("the file is there")
+		t.Error("the file exists")
 	}
 }
 
@@ -145,7 +145,7 @@ func TestOldKeyStaysUntilNewIsProven(t *testing.T) {
 		rotate(t, m, []string{"newer"})
 		prove(m, "newer")
 		time.Sleep(settle)
-		expectKeys(t, m, "what WICD added goes by itself", "user", "newer")
+		expectKeys(t, m, "keys that WICD added are removed", "user", "newer")
 		if diff := cmp.Diff(before, m.PIDs()); diff != "" {
 			t.Errorf("services were started again (-before +after):\n%s", diff)
 		}
@@ -170,7 +170,7 @@ func TestNoKeyIsRemovedWithoutProof(t *testing.T) {
 		m.Annotate(map[string]any{"other": "x"})
 		time.Sleep(10 * time.Second)
 		if !slices.Contains(authorized(t, m.Windows, "old"), "old") {
-			t.Error("the last key is gone")
+			t.Error("the last key was removed")
 		}
 	})
 }
@@ -193,7 +193,7 @@ func TestKeysAreRestoredAndRotationContinues(t *testing.T) {
 				expectKeys(t, m, "after the next event of the Node", "user", "new")
 				daemontest.MustWrite(t, m.Windows.Disk(), keysFile, "")
 				time.Sleep(settle)
-				expectKeys(t, m, "after somebody emptied the file", "new")
+				expectKeys(t, m, "after the file was emptied", "new")
 			})
 		})
 	}

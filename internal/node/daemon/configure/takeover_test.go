@@ -137,7 +137,7 @@ func (o *original) expectTakenOver(t *testing.T, r wicdapi.JoinRequest) {
 	}
 	for _, name := range []string{`C:\data\important.txt`, `C:\var\log\hybrid-overlay\hybrid-overlay.log`, `C:\k\kubelet.exe`} {
 		if !o.Disk().Exists(name) {
-			t.Errorf("%s is gone", name)
+			t.Errorf("%s was removed", name)
 		}
 	}
 	if value, found := o.Environment()["HTTP_PROXY"]; found {
@@ -165,7 +165,7 @@ func TestHostOfOriginalOperatorIsTakenOverInOneStep(t *testing.T) {
 			t.Errorf("the kubelet started %d times, containerd %d times, want twice: once before, once after", o.kubelets.Load(), o.containerds.Load())
 		}
 		if !slices.ContainsFunc(result.Changed, func(line string) bool { return strings.HasPrefix(line, "the original operator configured this host") }) {
-			t.Errorf("the take-over is not told: %q", result.Changed)
+			t.Errorf("the takeover is not reported: %q", result.Changed)
 		}
 		daemontest.ExpectNoChange(t, o.Windows, r)
 		daemontest.MustLeave(t, o.Windows, r.Cluster)
@@ -236,7 +236,7 @@ func TestOriginalFileNamesAreKeptOnOtherHosts(t *testing.T) {
 	daemontest.MustJoin(t, w, r)
 	for _, name := range names {
 		if !w.Disk().Exists(name) {
-			t.Errorf("%s is gone", name)
+			t.Errorf("%s was removed", name)
 		}
 	}
 }

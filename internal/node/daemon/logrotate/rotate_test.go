@@ -72,7 +72,7 @@ func FuzzNamesOfLogs(f *testing.F) {
 			t.Errorf("%q counts as put aside of %q", name, file)
 		}
 		if at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local); !isRotatedName(file, rotatedName(file, at)) {
-			t.Errorf("%q is not known again", rotatedName(file, at))
+			t.Errorf("%q is not recognized", rotatedName(file, at))
 		}
 	})
 }
@@ -172,11 +172,11 @@ func TestOldLogsAreRemovedEvenIfOneCannotBe(t *testing.T) {
 	d.Before = func(op, name string) error {
 		if op == "remove" && failed == "" {
 			failed = name
-			return errors.New("somebody reads it")
+			return errors.New("a process reads it")
 		}
 		return nil
 	}
-	if err := Tidy(d, desired.Log{Path: containerdLog}, limits(1, time.Hour, 5), time.Now()); err == nil || !strings.Contains(err.Error(), "somebody reads it") {
+	if err := Tidy(d, desired.Log{Path: containerdLog}, limits(1, time.Hour, 5), time.Now()); err == nil || !strings.Contains(err.Error(), "a process reads it") {
 		t.Errorf("the error is %v", err)
 	}
 	expectContents(t, d, map[string]string{"containerd.log": "", failed[len(hostapi.Parent(failed))+1:]: "old"})

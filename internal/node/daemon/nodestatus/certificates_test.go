@@ -45,7 +45,7 @@ func TestEveryCertificateOfTheNodeIsInAMetric(t *testing.T) {
 		`LocalMachine\Root CN=simulated CA`:            authority,
 		desired.KubeletKubeconfig + ` CN=simulated CA`: authority,
 	}
-	daemontest.Await(t, "the certificates are told", func() bool { return len(expiries(t, m.Windows)) == len(want) })
+	daemontest.Await(t, "the certificates are reported", func() bool { return len(expiries(t, m.Windows)) == len(want) })
 	for name, expiry := range expiries(t, m.Windows) {
 		if away := expiry.Sub(want[name]).Abs(); away > time.Minute {
 			t.Errorf("%s expires at %v, want %v", name, expiry, want[name])

@@ -17,7 +17,7 @@ import (
 const (
 	// look is more than the interval between checks for a pending restart.
 	look = 10*time.Minute + time.Second
-	kind = "the test says what Windows waits for"
+	kind = "the test sets what Windows waits for"
 )
 
 // expectRestart checks the node's condition for a pending restart, and the number of its events.
@@ -111,7 +111,7 @@ func TestRestartConditionNamesBootID(t *testing.T) {
 		}
 		m.Annotate(map[string]any{api.AnnotationBootID: "7"})
 		time.Sleep(look)
-		expect("after somebody else wrote it", second, corev1.ConditionFalse)
+		expect("after another writer changed it", second, corev1.ConditionFalse)
 	})
 }
 
@@ -131,7 +131,7 @@ func TestRecurringReplacementsNeedNoRestart(t *testing.T) {
 		for range 2 {
 			m.Restart(t)
 			time.Sleep(look)
-			expectRestart(t, m, "when it is there again after the restart", corev1.ConditionFalse, api.ReasonNoRebootPending, 1)
+			expectRestart(t, m, "when it is restored after the restart", corev1.ConditionFalse, api.ReasonNoRebootPending, 1)
 		}
 		m.Windows.RenameAtStart(`\??\C:\other\new.dll`, `\??\C:\other\old.dll`)
 		time.Sleep(look)

@@ -39,7 +39,7 @@ func TestVersionIsReportedWithoutHealth(t *testing.T) {
 		m.Cluster.Forbid(api.WICDUserPrefix, http.MethodPatch, daemontest.NodePath+"/status")
 	}})
 	if m.Condition(api.ConditionServicesHealthy).Type != "" {
-		t.Error("the refused condition is there")
+		t.Error("the refused condition exists")
 	}
 }
 

@@ -13,8 +13,8 @@ func TestLastingProblemIsReported(t *testing.T) {
 		"from the beginning":    {"xxxx", "??tt"},
 		"a moment":              {"......x.xx.", "?????ffffff"},
 		"it lasts":              {"......xxx", "?????ffft"},
-		"it is gone":            {"xxx......", "??ttttttf"},
-		"it comes back":         {"xxx....x......", "??tttttttttttf"},
+		"it ends":               {"xxx......", "??ttttttf"},
+		"it returns":            {"xxx....x......", "??tttttttttttf"},
 		"looks without results": {"x-x-x.", "??tttt"},
 		"unknown at first":      {"x....xxx", "???????t"},
 	} {
@@ -41,7 +41,7 @@ func TestLastingProblemIsReported(t *testing.T) {
 				at = at.Add(time.Minute)
 			}
 			if notified.String() != test.reported {
-				t.Errorf("looks %s are told as %s, want %s", test.looks, notified.String(), test.reported)
+				t.Errorf("checks %s are reported as %s, want %s", test.looks, notified.String(), test.reported)
 			}
 		})
 	}

@@ -49,7 +49,7 @@ func withToken(realm string, next http.Handler) http.HandlerFunc {
 func tokens(t *testing.T, want, scope string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if got := r.FormValue("scope"); got != scope || r.FormValue("service") != `a "service"` {
-			t.Errorf("a token was asked for with %v", r.Form)
+			t.Errorf("a token was requested with %v", r.Form)
 		}
 		account := r.Header.Get("Authorization")
 		if r.Method == http.MethodPost {
@@ -126,7 +126,7 @@ func TestPodCredentialsAreSentToSourceOnly(t *testing.T) {
 		"first.test": withPassword("other:one", content), "src.test": withPassword("pod:pw", content),
 	})
 	if r := w.expect(http.MethodHead, "app/manifests/1", http.StatusUnauthorized, ""); r.header.Get("WWW-Authenticate") != `Basic realm="src.test"` {
-		t.Errorf("containerd is asked with %v", r.header)
+		t.Errorf("containerd is queried with %v", r.header)
 	}
 	w.expect(http.MethodHead, "app/manifests/1", http.StatusOK, "", "Authorization", basic("pod:pw"))
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusForbidden, "", "Authorization", basic("pod:wrong"))
@@ -191,7 +191,7 @@ func TestOnlyContainerdIsServed(t *testing.T) {
 		t.Errorf("%d were counted", n)
 	}
 	if whom := w.whom(); whom != "" {
-		t.Errorf("%s was asked", whom)
+		t.Errorf("%s was queried", whom)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		w.expect(method, "app/manifests/1", http.StatusMethodNotAllowed, "")

@@ -207,7 +207,7 @@ func TestDamagedLayerIsNotServedWhole(t *testing.T) {
 	w.whom()
 	w.expect(http.MethodGet, path, http.StatusOK, blob)
 	if whom := w.whom(); whom != "second.test" {
-		t.Errorf("%s was asked", whom)
+		t.Errorf("%s was queried", whom)
 	}
 }
 

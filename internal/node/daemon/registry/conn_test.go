@@ -85,7 +85,7 @@ func TestSlowLayerIsStreamed(t *testing.T) {
 			time.Sleep(2 * w.server.limits.gather)
 			for n == 1 && w.writes.Load() == before {
 				if time.Now().After(end) {
-					t.Error("what came is not handed on until there is more")
+					t.Error("data is not forwarded until there is more")
 					break
 				}
 				time.Sleep(time.Millisecond)
@@ -96,7 +96,7 @@ func TestSlowLayerIsStreamed(t *testing.T) {
 	w = newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": http.HandlerFunc(slow)})
 	r := w.ask(http.MethodGet, "app/blobs/"+digestOf("", []byte(blob)))
 	if r.err == nil || len(r.body) != 3*bufferSize || !strings.HasPrefix(blob, r.body) {
-		t.Errorf("%d bytes of %d came (%v)", len(r.body), len(blob), r.err)
+		t.Errorf("received %d bytes of %d (%v)", len(r.body), len(blob), r.err)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestStalledClientDoesNotDelayShutdown(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Error("the server goes on because a client does not read")
+	t.Error("the server keeps running because a client does not read")
 }
 
 // endlessConn always has more to read.

@@ -29,7 +29,7 @@ func TestTaggedImageIsPulledFromTagMirrors(t *testing.T) {
 		w.expect(http.MethodGet, "app/manifests/"+digestOf("", []byte(image)), http.StatusOK, image)
 		w.expect(http.MethodGet, "app/blobs/"+digestOf("", []byte(layer)), http.StatusOK, layer)
 		if got := w.whom(); got != want {
-			t.Errorf("pulling %s asked %s, want %s", reference, got, want)
+			t.Errorf("pulling %s queried %s, want %s", reference, got, want)
 		}
 	}
 	pull("1", "empty.test tags.test")
@@ -39,7 +39,7 @@ func TestTaggedImageIsPulledFromTagMirrors(t *testing.T) {
 	w.hosts["tags.test"].(*shelf).blobs = map[string]string{}
 	w.expect(http.MethodGet, "app/blobs/"+digestOf("", []byte(layer)), http.StatusOK, layer)
 	if got := w.whom(); got != "tags.test src.test" {
-		t.Errorf("%s was asked", got)
+		t.Errorf("%s was queried", got)
 	}
 }
 
@@ -67,10 +67,10 @@ func TestBlockedImageIsRefusedWithReason(t *testing.T) {
 	w := newWorld(t, in, "", map[string]http.Handler{"src.test": newShelf("open/app").tag("1", manifest)})
 	w.expect(http.MethodHead, "shut/app/manifests/1", http.StatusForbidden, "")
 	if r := w.expect(http.MethodGet, "shut/app/manifests/1", http.StatusForbidden, ""); !strings.Contains(r.body, "src.test/shut is blocked (Image cluster, spec.registrySources.blockedRegistries)") {
-		t.Errorf("it says %s", r.body)
+		t.Errorf("the response is %s", r.body)
 	}
 	if whom := w.whom(); whom != "" {
-		t.Errorf("%s was asked", whom)
+		t.Errorf("%s was queried", whom)
 	}
 	w.expect(http.MethodGet, "open/app/manifests/1", http.StatusOK, manifest)
 	if n := w.server.Counts(); n["denied"] != 1 || n["served"] != 1 {
@@ -111,7 +111,7 @@ func TestRegistryUsesContainerdProxy(t *testing.T) {
 	}
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusOK, manifest)
 	if whom := w.whom(); whom != "first.test direct.test" { // CONNECT names the host that the proxy has to reach
-		t.Errorf("%s was asked", whom)
+		t.Errorf("%s was queried", whom)
 	}
 	if strings.Contains(w.log.String(), "user:pw") {
 		t.Errorf("the proxy's password is in the log:\n%s", w.log)
@@ -166,7 +166,7 @@ func FuzzParseRequest(f *testing.F) {
 		target := q.upstream(http.MethodGet, 0).URL("https", mirrors.Attempt{Name: mirrors.Name{Repository: "x/" + q.name.Repository}, Host: "m.test"})
 		again, err := url.Parse(target.String())
 		if err != nil || again.Host != "m.test" || again.Path != "/v2/x/"+strings.TrimPrefix(path, "/v2/") || strings.Contains(again.Path, "..") {
-			t.Errorf("%q asks for %q (%v)", path, target, err)
+			t.Errorf("%q requests %q (%v)", path, target, err)
 		}
 		if q.start < 0 || q.end >= 0 && q.end < q.start {
 			t.Errorf("range %d to %d", q.start, q.end)

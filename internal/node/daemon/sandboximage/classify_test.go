@@ -53,19 +53,19 @@ func TestJudge(t *testing.T) {
 			formerImage, true, cri.Error{Code: cri.NotFound, Message: pull + `no match for platform in manifest: not found`},
 			api.ReasonSandboxImageUnsuitable, []string{"no entry for this host's build of Windows", "pods start from " + formerImage}, "404",
 		},
-		"mirrors that WICD asked do not deliver": {
+		"mirrors that WICD queried do not deliver": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: m.test/oss/pause: status 500"},
 			api.ReasonSandboxImagePullFailed, []string{"no permitted registry delivered it", "m.test/oss/pause: status 500"}, "credentials",
 		},
-		"no mirror that WICD asked has it": {
+		"no mirror that WICD queried has it": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: " + mirrors.NotFound + ": m.test/oss/pause: not found (status 404)"},
 			api.ReasonSandboxImageNotFound, []string{"404 Not Found", "skopeo copy --all", "m.test/oss/pause"}, "credentials",
 		},
-		"a mirror that WICD asked wants credentials": {
+		"a mirror that WICD queried requires credentials": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: m.test/oss/pause: " + mirrors.RefusesCredentials},
 			api.ReasonSandboxImageDenied, []string{"one rejects the node's credentials", "m.test/oss/pause"}, "127.0.0.1:10280 answered",
 		},
-		"the source that WICD asked wants credentials": {
+		"the source that WICD queried requires credentials": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 401 Unauthorized`},
 			api.ReasonSandboxImageDenied, []string{"registry mcr.test answered 401 Unauthorized", "pull secret"}, "127.0.0.1:10280 answered",
 		},
@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 				}
 			}
 			if strings.Contains(f.message, test.never) {
-				t.Errorf("%q says %q", f.message, test.never)
+				t.Errorf("%q contains %q", f.message, test.never)
 			}
 		})
 	}

@@ -174,7 +174,7 @@ func TestLostSandboxImageIsRestored(t *testing.T) {
 		m.Windows.RefuseImage(firstImage, absent())
 		m.Windows.RemoveImage(firstImage)
 		time.Sleep(5 * time.Minute)
-		daemontest.Await(t, "the loss is told", func() bool { return strings.Contains(imageCondition(m).Message, "was removed from the host") })
+		daemontest.Await(t, "the loss is reported", func() bool { return strings.Contains(imageCondition(m).Message, "was removed from the host") })
 		node := m.Node()
 		if !nodestate.IsReady(&node) {
 			t.Error("the node went out of service, with pods that run")
@@ -209,7 +209,7 @@ func TestSlowPullIsReported(t *testing.T) {
 		time.Sleep(29 * time.Minute)
 		awaitImageCondition(t, m, api.ReasonSandboxImagePullFailed)
 		if c := imageCondition(m); !strings.Contains(c.Message, "longer than 30m0s") {
-			t.Errorf("the condition says %q", c.Message)
+			t.Errorf("the condition is %q", c.Message)
 		}
 		m.Windows.SlowPulls(0)
 		time.Sleep(40 * time.Minute)

@@ -52,13 +52,13 @@ func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 		return 255
 	}
 	m := daemontest.NewFollower(t, daemontest.Options{Windows: sim.WindowsOptions{Programs: map[string]sim.Program{"kubelet": kubelet}}})
-	daemontest.Await(t, "the node says that its services run", func() bool { return m.Condition(api.ConditionServicesHealthy).Status == corev1.ConditionTrue })
+	daemontest.Await(t, "the node reports that its services run", func() bool { return m.Condition(api.ConditionServicesHealthy).Status == corev1.ConditionTrue })
 	daemontest.Await(t, "the node has their states", func() bool {
 		return serviceState(t, m, "containerd") == api.ServiceRunning && serviceState(t, m, "kubelet") == api.ServiceRunning
 	})
 	dies.Store(true)
 	m.Windows.Crash("kubelet")
-	daemontest.Await(t, "the node says that one keeps dying", func() bool { return m.Condition(api.ConditionServicesHealthy).Status == corev1.ConditionFalse })
+	daemontest.Await(t, "the node reports that one keeps crashing", func() bool { return m.Condition(api.ConditionServicesHealthy).Status == corev1.ConditionFalse })
 	daemontest.Await(t, "the node has the state of each", func() bool {
 		return serviceState(t, m, "containerd") == api.ServiceRunning && serviceState(t, m, "kubelet") == api.ServiceCrashLoop
 	})
@@ -67,7 +67,7 @@ func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 		t.Errorf("the condition is %+v", c)
 	}
 	if n := len(m.Node().Status.Conditions); n < 5 {
-		t.Errorf("the node has %d conditions: those of the kubelet are gone", n)
+		t.Errorf("the node has %d conditions: those of the kubelet were removed", n)
 	}
 	patches, annotated := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status"), m.Cluster.Count(http.MethodPatch, daemontest.NodePath)
 	before := deaths.Load()

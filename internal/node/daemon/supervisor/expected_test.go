@@ -33,7 +33,7 @@ func TestKubeProxyExitIsExpectedWhenNodeAddressesChange(t *testing.T) {
 		"one more address":       {[]*corev1.Node{nodeWith("10.0.0.1"), nodeWith("10.0.0.1", "10.0.0.2")}, true},
 		"addresses that come":    {[]*corev1.Node{nodeWith(), nodeWith("10.0.0.1")}, true},
 		"a Node that is deleted": {[]*corev1.Node{nodeWith("10.0.0.1"), nil}, true},
-		"a Node that comes":      {[]*corev1.Node{nil, nodeWith("10.0.0.1")}, true},
+		"an added Node":          {[]*corev1.Node{nil, nodeWith("10.0.0.1")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &Supervisor{restartRequested: state.NewSignal(), expected: map[string]time.Time{}}

@@ -203,7 +203,7 @@ func TestHealthConditionUpdates(t *testing.T) {
 		"a new life":             {hour, hour - loopWithin + 1, well, isFalse, ""},
 		"a new life, later":      {hour, hour - loopWithin, well, isFalse, corev1.ConditionTrue},
 		"well again, one is not": {hour, 0, health{}, isFalse, ""},
-		"somebody said Unknown":  {hour, 0, well, &corev1.NodeCondition{Status: corev1.ConditionUnknown}, corev1.ConditionTrue},
+		"Unknown set by others":  {hour, 0, well, &corev1.NodeCondition{Status: corev1.ConditionUnknown}, corev1.ConditionTrue},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, isKnown := conditionOf(at(test.now), at(test.began), test.h, test.is)

@@ -129,7 +129,7 @@ func TestServicesStopAndStartInDependencyOrder(t *testing.T) {
 			"start containerd", "start kubelet", "start kube-proxy",
 		} {
 			if got := <-order; got != want {
-				t.Fatalf("%q came, want %q", got, want)
+				t.Fatalf("got %q, want %q", got, want)
 			}
 		}
 	})

@@ -121,10 +121,10 @@ func TestNodeUpdatesItself(t *testing.T) {
 		}
 	}
 	if !u.Windows.Disk().Exists(desired.VersionFolder(u.Request.Desired.Digest) + `\kubelet.exe`) {
-		t.Error("the former version is gone")
+		t.Error("the former version was removed")
 	}
 	if c := u.Condition(api.ConditionUpdated); c.Type != "" {
-		t.Errorf("a condition tells of an update that went well: %+v", c)
+		t.Errorf("a condition reports a successful update: %+v", c)
 	}
 	u.wish(u.Request.Desired.Version)
 	u.Publish(t, u.Request.Desired)
@@ -153,8 +153,8 @@ func TestFailedUpdateIsRolledBack(t *testing.T) {
 		// untouched means that no service was even stopped.
 		untouched bool
 	}{
-		"its kubelet dies":               {programs: map[string]sim.Program{"kubelet": endsAtOnce}, says: "service kubelet"},
-		"its kubelet says nothing":       {silent: "kubelet", says: "probing http://127.0.0.1:10248/healthz"},
+		"its kubelet crashes":            {programs: map[string]sim.Program{"kubelet": endsAtOnce}, says: "service kubelet"},
+		"its kubelet does not respond":   {silent: "kubelet", says: "probing http://127.0.0.1:10248/healthz"},
 		"its daemon dies":                {programs: map[string]sim.Program{api.WICDService: endsAtOnce}, says: api.WICDService},
 		"its daemon does nothing":        {programs: map[string]sim.Program{api.WICDService: doesNothing}, says: "has not reported the version"},
 		"its daemon cannot even start":   {damaged: folder + `\windows-instance`, says: "no program that Windows can run", untouched: true},
@@ -166,7 +166,7 @@ func TestFailedUpdateIsRolledBack(t *testing.T) {
 			u.Windows.Silence(test.silent, true)
 			before := u.PIDs()
 			u.wish(u.next.Version)
-			daemontest.Await(t, "the node says that the update failed", func() bool { return u.Condition(api.ConditionUpdated).Status == corev1.ConditionFalse })
+			daemontest.Await(t, "the node reports that the update failed", func() bool { return u.Condition(api.ConditionUpdated).Status == corev1.ConditionFalse })
 			u.awaitQuiet(t)
 			daemontest.ExpectJoined(t, u.Windows, u.Request)
 			if after := u.PIDs(); test.untouched && !maps.Equal(after, before) {
@@ -179,7 +179,7 @@ func TestFailedUpdateIsRolledBack(t *testing.T) {
 			u.AwaitNote(t, api.EventUpdateFailed, "")
 			u.AwaitVersion(t) // the next version may have been reported between two crashes
 			u.wish(u.Request.Desired.Version)
-			daemontest.Await(t, "the node says that it is up to date", func() bool { return u.Condition(api.ConditionUpdated).Status == corev1.ConditionTrue })
+			daemontest.Await(t, "the node reports that it is up to date", func() bool { return u.Condition(api.ConditionUpdated).Status == corev1.ConditionTrue })
 		})
 	}
 }
@@ -190,7 +190,7 @@ func TestFailedVersionIsClearedByJoin(t *testing.T) {
 	refused := desired.State + `\update-refused.json`
 	daemontest.MustWrite(t, u.Windows.Disk(), refused, `{"version": "`+u.Request.Desired.Version+`", "reason": "it was too early"}`)
 	u.wish(u.Request.Desired.Version)
-	daemontest.Await(t, "the refusal is gone", func() bool { return !u.Windows.Disk().Exists(refused) })
+	daemontest.Await(t, "the refusal was removed", func() bool { return !u.Windows.Disk().Exists(refused) })
 	u.AwaitVersion(t)
 }
 
@@ -216,7 +216,7 @@ func TestUpdateSurvivesPowerFailures(t *testing.T) {
 		u.Windows.CutPowerAfter(cut)
 		u.wish(u.next.Version)
 		off := func() bool { _, err := u.Windows.Host().Services.List(t.Context(), nil); return err != nil }
-		daemontest.Await(t, "the power goes, or the update is over", func() bool {
+		daemontest.Await(t, "the power fails, or the update has ended", func() bool {
 			return off() || u.Windows.Service(api.WICDUpdateService).Name == "" && u.Node().Annotations[api.AnnotationVersion] == u.next.Version
 		})
 		if off() {
