@@ -35,10 +35,10 @@ func TestNothingIsRepairedWhileAPIGenerationsDisagree(t *testing.T) {
 		}
 	}
 	for name, lists := range map[string]func(hns.State) hns.State{
-		"an endpoint of a pod":   without("pod"),
-		"one load balancer":      without("lb-2"),
-		"all load balancers":     without("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"),
-		"everything but the own": without("pod", "lb-0", "lb-1", "lb-2", "lb-3", "lb-4"),
+		"an endpoint of a pod":               without("pod"),
+		"one load balancer":                  without("lb-2"),
+		"all load balancers":                 without("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"),
+		"everything but the host's endpoint": without("pod", "lb-0", "lb-1", "lb-2", "lb-3", "lb-4"),
 		"addresses of endpoints": func(s hns.State) hns.State {
 			s.Endpoints = slices.Clone(s.Endpoints)
 			for i := range s.Endpoints {
@@ -67,21 +67,21 @@ func TestNothingIsRepairedWhileAPIGenerationsDisagree(t *testing.T) {
 				v.now = v.now.Add(20 * time.Second)
 				p := decideWithObjects(m, &v, healthy(5))
 				if len(p.restart)+len(p.end)+len(p.remove.Endpoints)+len(p.remove.LoadBalancers) > 0 || p.create != nil || p.values == nil || p.values.SourceVIP != "10.132.1.254" {
-					t.Fatalf("it is planned to restart %v, end %v, remove %+v, make %+v; the network is %+v", p.restart, p.end, p.remove, p.create, p.values)
+					t.Fatalf("planned: restart %v, end %v, remove %+v, create %+v; the network is %+v", p.restart, p.end, p.remove, p.create, p.values)
 				}
 				reason, message, isFault := p.message()
 				if reported = reason; isFault || reason != "" && (reason != api.ReasonWindowsNetworkUnverified || !strings.Contains(message, "so nothing is repaired")) {
-					t.Fatalf("told %s: %s", reason, message)
+					t.Fatalf("reported %s: %s", reason, message)
 				}
 			}
 			if reported != api.ReasonWindowsNetworkUnverified {
-				t.Errorf("at last, told %q", reported)
+				t.Errorf("finally reported %q", reported)
 			}
 			v.state, v.pods = healthy(5), nil
 			for range 3 {
 				v.now = v.now.Add(20 * time.Second)
 				if reason, message, _ := decideWithObjects(m, &v, healthy(5)).message(); reason != "" {
-					t.Errorf("afterwards, told %s: %s", reason, message)
+					t.Errorf("reported after the lists are correct: %s: %s", reason, message)
 				}
 			}
 		})
@@ -118,10 +118,10 @@ func TestOnlyObjectsInBothGenerationsAreRemoved(t *testing.T) {
 // TestNoLossIsReportedSoonAfterHNSStart: its lists may be incomplete. An object that comes back proves that it is still reading.
 func TestNoLossIsReportedSoonAfterHNSStart(t *testing.T) {
 	for name, start := range map[string]func(*networkView){
-		"another process": func(v *networkView) { v.service++ },
-		"a message":       func(v *networkView) { v.service, v.restarted = 0, true },
-		"it did not answer": func(v *networkView) {
-			v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable)
+		"HNS has another process": func(v *networkView) { v.service++ },
+		"a message":               func(v *networkView) { v.service, v.restarted = 0, true },
+		"HNS was unavailable": func(v *networkView) {
+			v.err = fmt.Errorf("reading: %w", hns.ErrUnavailable)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestHostEndpointIsRecreatedOnlyAsRepair(t *testing.T) {
 				}
 				if reason, message, _ := p.message(); reason != api.ReasonHNSEndpointLost ||
 					!isCreated && v.now.Sub(began) >= hns.IncompleteFor && !strings.Contains(message, "repairs are disabled (spec.network.repair)") {
-					t.Errorf("after %v: told %s: %s", v.now.Sub(began), reason, message)
+					t.Errorf("after %v: reported %s: %s", v.now.Sub(began), reason, message)
 				}
 			}
 			want.Repair = v1alpha1.RepairFull

@@ -18,9 +18,9 @@ import (
 
 // hours has the results of two simulated hours.
 type hours struct {
-	restarts, told int
-	removed        []string
-	last           string
+	restarts, reports int
+	removed           []string
+	last              string
 }
 
 // play evaluates two hours in passes of 30 seconds. A new kube-proxy starts two seconds after a restart.
@@ -39,11 +39,11 @@ func play(f *frontends, s hns.State) (h hours) {
 			v.state.Endpoints = slices.DeleteFunc(v.state.Endpoints, func(x hns.Endpoint) bool { return x.ID == e.ID })
 		}
 		for _, problem := range p.problems {
-			h.told++
+			h.reports++
 			h.last = problem.reason + ": " + problem.message
 		}
 		for _, notice := range p.notices {
-			h.told++
+			h.reports++
 			h.last = notice.message
 		}
 		if p.restart["proxy"] != "" {
@@ -58,8 +58,8 @@ func play(f *frontends, s hns.State) (h hours) {
 
 func (h hours) wantNothing(t *testing.T) {
 	t.Helper()
-	if h.restarts > 0 || h.told > 0 || len(h.removed) > 0 {
-		t.Errorf("%d restarts of kube-proxy, %d looks told something (%s), removed %v; want nothing", h.restarts, h.told, h.last, h.removed)
+	if h.restarts > 0 || h.reports > 0 || len(h.removed) > 0 {
+		t.Errorf("%d restarts of kube-proxy, %d reports (last: %s), removed %v; want nothing", h.restarts, h.reports, h.last, h.removed)
 	}
 }
 
@@ -109,10 +109,10 @@ func TestFalseAlarmTriggersNoRepair(t *testing.T) {
 		"the only pod has the network of this host": {serviceNamed("s", "10.96.1.77"), onHost, nil},
 		"an EndpointSlice with another protocol":    {serviceNamed("s", "10.96.1.77"), withPorts(discoveryv1.EndpointPort{Name: &web, Port: &number, Protocol: &udp}), nil},
 		"an EndpointSlice without port number":      {serviceNamed("s", "10.96.1.77"), withPorts(discoveryv1.EndpointPort{Name: &web, Protocol: &tcp}), nil},
-		"all endpoints end":                         {serviceNamed("s", "10.96.1.77"), ending, nil},
-		"another proxy's, by a label without value": {labeled, ready("10.132.2.40"), nil},
+		"all endpoints are terminating":             {serviceNamed("s", "10.96.1.77"), ending, nil},
+		"another proxy, by a label without a value": {labeled, ready("10.132.2.40"), nil},
 		"an EndpointSlice of a headless Service":    {serviceNamed("s", "10.96.1.77"), headless, nil},
-		"a load balancer that another program made": {serviceNamed("s", "10.96.1.77"), ending, func(s *hns.State) {
+		"a load balancer of another program": {serviceNamed("s", "10.96.1.77"), ending, func(s *hns.State) {
 			s.LoadBalancers = append(s.LoadBalancers, hns.LoadBalancer{ID: "x", VIPs: []netip.Addr{addr("10.96.3.3")}, Protocol: hns.TCP, External: 80, SourceVIP: addr("192.0.2.99")})
 		}},
 	} {
@@ -136,12 +136,12 @@ func TestLossRequiresConfirmation(t *testing.T) {
 		answer   func(queries) *evidence
 		restarts int
 	}{
-		"the API server confirms it":        {confirmed, 1},
-		"the API server does not answer":    {func(queries) *evidence { return &evidence{err: errNoClient} }, 0},
-		"the Service is gone":               {func(q queries) *evidence { e := confirmed(q); clear(e.lost); return e }, 0},
-		"another node has lost the same":    {func(q queries) *evidence { e := confirmed(q); e.first = "win-0"; return e }, 0},
-		"this Node does not show it yet":    {func(queries) *evidence { return &evidence{err: errNotReported} }, 0},
-		"only other questions are answered": {func(queries) *evidence { return &evidence{owned: newFrontends("win-1")} }, 0},
+		"the API server confirms it":           {confirmed, 1},
+		"the API server does not answer":       {func(queries) *evidence { return &evidence{err: errNoClient} }, 0},
+		"the Service was deleted":              {func(q queries) *evidence { e := confirmed(q); clear(e.lost); return e }, 0},
+		"another node reported the loss first": {func(q queries) *evidence { e := confirmed(q); e.first = "win-0"; return e }, 0},
+		"this Node does not report it yet":     {func(queries) *evidence { return &evidence{err: errNotReported} }, 0},
+		"only other queries are answered":      {func(queries) *evidence { return &evidence{owned: newFrontends("win-1")} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), cluster: cluster(5), proxy: 100}
@@ -190,7 +190,7 @@ func TestRestartsAreLimited(t *testing.T) {
 
 // TestRepairsCanBeDisabled: Report reports everything, Off checks nothing, and neither repairs anything.
 func TestRepairsCanBeDisabled(t *testing.T) {
-	for repair, wantTold := range map[string]bool{"Report": true, "Off": false} {
+	for repair, wantReported := range map[string]bool{"Report": true, "Off": false} {
 		t.Run(repair, func(t *testing.T) {
 			want := overlayWanted()
 			want.Repair = v1alpha1.RepairFull
@@ -207,7 +207,7 @@ func TestRepairsCanBeDisabled(t *testing.T) {
 			for i := range 100 {
 				v.now = v.now.Add(6 * time.Second)
 				if i == 50 {
-					v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable)
+					v.err = fmt.Errorf("reading: %w", hns.ErrUnavailable)
 				}
 				p := decideWithAnswers(m, want, &v, confirmed)
 				if v.err == nil {
@@ -220,11 +220,11 @@ func TestRepairsCanBeDisabled(t *testing.T) {
 				}
 				v.err = nil
 				if len(p.restart)+len(p.end)+len(p.remove.LoadBalancers)+len(p.remove.Endpoints) > 0 {
-					t.Fatalf("look %d: %+v", i, p)
+					t.Fatalf("pass %d: %+v", i, p)
 				}
 			}
-			if reported != wantTold || withheld > 50 != wantTold {
-				t.Errorf("the losses were told: %v, want %v; at %d looks, what would be removed", reported, wantTold, withheld)
+			if reported != wantReported || withheld > 50 != wantReported {
+				t.Errorf("losses reported: %v, want %v; withheld removals reported in %d passes", reported, wantReported, withheld)
 			}
 		})
 	}
@@ -237,7 +237,7 @@ func TestWrongBackendsAreReported(t *testing.T) {
 	s.LoadBalancers[1].Endpoints = []string{"former"}
 	h := play(cluster(3), s)
 	if want := "1 of 3 load balancers have different back ends than their Services: ns/s1 (10.96.1.2:80/TCP) has 10.132.2.99 instead of 10.132.2.11"; h.last != want || h.restarts > 0 {
-		t.Errorf("%d restarts, told %q, want none and %q", h.restarts, h.last, want)
+		t.Errorf("%d restarts, reported %q, want none and %q", h.restarts, h.last, want)
 	}
 	s.LoadBalancers[1].Endpoints, s.Endpoints = []string{"backend-1", "gone"}, s.Endpoints[:len(s.Endpoints)-1]
 	play(cluster(3), s).wantNothing(t)
@@ -258,12 +258,12 @@ func TestManyPodsAreStoppedInBatches(t *testing.T) {
 	for range 63 {
 		p := decideWithAnswers(m, overlayWanted(), &v, confirmed)
 		if ended = append(ended, len(p.end)); waitAfter(&p, 0) != networkSoon {
-			t.Errorf("the next look is after %s", waitAfter(&p, 0))
+			t.Errorf("the next pass is after %s", waitAfter(&p, 0))
 		}
 		v.now = v.now.Add(time.Second)
 	}
 	if ended[0] != maxPodStops || slices.Max(ended[1:60]) > 0 || ended[60] != maxPodStops {
-		t.Errorf("pods are ended at these looks, one in a second: %v; want %d in a minute", ended, maxPodStops)
+		t.Errorf("pods stopped in each pass, one a second: %v; want %d in a minute", ended, maxPodStops)
 	}
 	// If most pods have their endpoints, those without are few enough to be ended faster.
 	for i := range 30 {
@@ -271,17 +271,17 @@ func TestManyPodsAreStoppedInBatches(t *testing.T) {
 	}
 	for range 3 {
 		if p := decideWithAnswers(m, overlayWanted(), &v, confirmed); len(p.end) != maxPodStops {
-			t.Errorf("%d pods are ended at a look, want %d", len(p.end), maxPodStops)
+			t.Errorf("%d pods are stopped in a pass, want %d", len(p.end), maxPodStops)
 		}
 	}
 	// A service that has just come back may not have read its endpoints yet.
-	v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable)
+	v.err = fmt.Errorf("reading: %w", hns.ErrUnavailable)
 	_ = m.evaluate(overlayWanted(), v)
 	v.err = nil
 	for range 100 {
 		v.now = v.now.Add(500 * time.Millisecond)
 		if p := decideWithAnswers(m, overlayWanted(), &v, confirmed); len(p.end) != 0 {
-			t.Fatalf("%d pods are ended soon after the service came back", len(p.end))
+			t.Fatalf("%d pods are stopped soon after the service came back", len(p.end))
 		}
 	}
 }

@@ -32,7 +32,7 @@ func FuzzFrontends(f *testing.F) {
 		}
 		for name, kept := range all.services {
 			if kept.since != began {
-				t.Errorf("of Service %s, the same again counts as a change", name)
+				t.Errorf("an equal version of Service %s counts as a change", name)
 			}
 		}
 		for front := range all.expected(began.Add(time.Hour), lostAfter, nil) {
@@ -48,7 +48,7 @@ func FuzzFrontends(f *testing.F) {
 		serviceStore{all}.Remove(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
 		sliceStore{all}.Remove(types.NamespacedName{Namespace: e.Namespace, Name: e.Name})
 		if len(all.services)+len(all.owners)+len(all.owned) != 0 {
-			t.Errorf("something stays: %v, %v, %v", all.services, all.owners, all.owned)
+			t.Errorf("remaining after removal: %v, %v, %v", all.services, all.owners, all.owned)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func newFlanneled(t *testing.T, q sim.AdapterQuirks, repair v1alpha1.NetworkRepa
 	c.Add("kube-proxy.exe", []byte("kube-proxy"))
 	daemontest.NewMember(t, daemontest.Options{
 		Windows: sim.WindowsOptions{
-			Kind: "what the first network does to the adapter is chosen", RestartDelay: daemontest.Never, Quirks: sim.Quirks{Adapter: q},
+			Kind: "the effect of the first network on the adapter is chosen", RestartDelay: daemontest.Never, Quirks: sim.Quirks{Adapter: q},
 			Programs: map[string]sim.Program{"hybrid-overlay-node": f.makeNetwork},
 		},
 		Heartbeat: 5 * time.Minute, Cargo: c,
@@ -139,7 +139,7 @@ func TestSettingsRemovedByFlannelNetworkAreRestored(t *testing.T) {
 					return
 				}
 				if notes := f.Notes(api.ReasonHostNetworkChanged); len(notes) == 0 {
-					t.Error("no event reports it")
+					t.Error("no event reports the loss")
 				}
 				if err := f.Windows.Disk().Remove(state.HostNetworkFile); err != nil {
 					t.Fatal(err)

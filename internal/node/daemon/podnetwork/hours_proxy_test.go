@@ -29,7 +29,7 @@ type fakeProxy struct {
 	dirty     map[string]bool
 	isChanged bool
 	retryAt   time.Time
-	made      map[string][]string
+	created   map[string][]string
 	// refused are Services for which Windows creates no load balancer until a time.
 	refused map[string]time.Time
 	numbers int
@@ -53,7 +53,7 @@ func (w *world) startProxy() {
 	clear(w.lost)
 }
 
-func (k *fakeProxy) tell(t told, _ time.Time) {
+func (k *fakeProxy) notify(t notification, _ time.Time) {
 	if t.isSlice {
 		k.slices[t.name] = t.slice
 	} else {
@@ -84,8 +84,8 @@ func (w *world) programs() {
 // program programs one Service, which stays dirty if it has no endpoints or Windows refuses a load balancer.
 func (w *world) program(name string) {
 	k := &w.kube
-	removed := k.made[name]
-	delete(k.made, name)
+	removed := k.created[name]
+	delete(k.created, name)
 	w.state.LoadBalancers = slices.DeleteFunc(slices.Clone(w.state.LoadBalancers), func(b hns.LoadBalancer) bool { return slices.Contains(removed, b.ID) })
 	s := k.services[name]
 	if s == nil {
@@ -109,10 +109,10 @@ func (w *world) program(name string) {
 			lb.Endpoints = append(lb.Endpoints, w.endpoint(a))
 		}
 		w.state.LoadBalancers = append(slices.Clone(w.state.LoadBalancers), lb)
-		k.made[name] = append(k.made[name], lb.ID)
+		k.created[name] = append(k.created[name], lb.ID)
 		delete(w.lost, b.Frontend)
 	}
-	if len(k.made[name]) > 0 {
+	if len(k.created[name]) > 0 {
 		delete(k.dirty, name)
 	}
 }

@@ -51,25 +51,25 @@ func TestHoursOfServices(t *testing.T) {
 	total := tally{}
 	for seed, w := range worlds {
 		if len(w.wrong) > 0 {
-			t.Errorf("seed %d, Windows loses some: %v: %s", seed, w.loses, strings.Join(w.wrong[:min(5, len(w.wrong))], "\n"))
+			t.Errorf("seed %d, Windows loses load balancers: %v: %s", seed, w.loses, strings.Join(w.wrong[:min(5, len(w.wrong))], "\n"))
 		}
 		total.add(w.tally)
 	}
-	t.Logf("%d hours: %d false restarts, %d false removals, %d losses, %d restarts for them, %d looks, %d changes of objects",
-		hours, total.falseRestarts, total.falseRemovals, total.losses, total.restarts, total.looks, total.changes)
-	if total.looks == 0 || total.changes == 0 || total.losses == 0 || total.restarts == 0 {
-		t.Error("nothing was tried")
+	t.Logf("%d hours: %d false restarts, %d false removals, %d losses, %d restarts for them, %d passes, %d changes of objects",
+		hours, total.falseRestarts, total.falseRemovals, total.losses, total.restarts, total.passes, total.changes)
+	if total.passes == 0 || total.changes == 0 || total.losses == 0 || total.restarts == 0 {
+		t.Error("nothing was simulated")
 	}
 }
 
-type tally struct{ falseRestarts, falseRemovals, losses, restarts, looks, changes int }
+type tally struct{ falseRestarts, falseRemovals, losses, restarts, passes, changes int }
 
 func (t *tally) add(o tally) {
 	t.falseRestarts += o.falseRestarts
 	t.falseRemovals += o.falseRemovals
 	t.losses += o.losses
 	t.restarts += o.restarts
-	t.looks += o.looks
+	t.passes += o.passes
 	t.changes += o.changes
 }
 
@@ -89,7 +89,7 @@ type world struct {
 	front         *frontends
 	memory        *networkMemory
 	state         hns.State
-	nextLook      time.Time
+	nextPass      time.Time
 	kube          fakeProxy
 	// apiAwayUntil is when the API server answers again.
 	apiAwayUntil time.Time
@@ -100,11 +100,11 @@ type world struct {
 
 // watch has the queued notifications, with their times.
 type watch struct {
-	queue        []told
+	queue        []notification
 	stalledUntil time.Time
 }
 
-type told struct {
+type notification struct {
 	at   time.Time
 	name string
 	// Both are nil after a deletion.
@@ -119,7 +119,7 @@ func newWorld(seed uint64, loses bool) *world {
 		slices: map[string]*discoveryv1.EndpointSlice{}, front: newFrontends("win-1"), memory: newNetworkMemory(), state: healthy(0),
 		lost: map[kubeproxy.Frontend]time.Time{},
 	}
-	w.now, w.nextLook = w.began, w.began
+	w.now, w.nextPass = w.began, w.began
 	w.front.servicesListed, w.front.slicesListed = true, true
 	w.kube.refused = map[string]time.Time{}
 	w.startProxy()
@@ -136,11 +136,11 @@ func (w *world) step() {
 	w.now = w.now.Add(time.Second)
 	w.users()
 	w.troubles()
-	w.deliver(&w.daemon, w.tellDaemon)
-	w.deliver(&w.proxy, w.kube.tell)
+	w.deliver(&w.daemon, w.notifyDaemon)
+	w.deliver(&w.proxy, w.kube.notify)
 	w.programs()
-	if !w.now.Before(w.nextLook) {
-		w.look()
+	if !w.now.Before(w.nextPass) {
+		w.pass()
 	}
 }
 
@@ -215,15 +215,15 @@ func (w *world) createService() {
 		s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, int32(30000+w.numbers%2000)
 	}
 	w.services[name] = s
-	w.tell(told{name: name, service: s})
+	w.notify(notification{name: name, service: s})
 	w.changeEndpoints(name)
 }
 
 func (w *world) deleteService(name string) {
 	delete(w.services, name)
-	w.tell(told{name: name})
+	w.notify(notification{name: name})
 	delete(w.slices, name)
-	w.tell(told{name: name, isSlice: true})
+	w.notify(notification{name: name, isSlice: true})
 }
 
 func (w *world) changeService(name string) {
@@ -242,7 +242,7 @@ func (w *world) changeService(name string) {
 		}
 	}
 	w.services[name] = s
-	w.tell(told{name: name, service: s})
+	w.notify(notification{name: name, service: s})
 }
 
 func (w *world) changeEndpoints(name string) {
@@ -264,11 +264,11 @@ func (w *world) changeEndpoints(name string) {
 		e.Endpoints = append(e.Endpoints, end)
 	}
 	w.slices[name] = e
-	w.tell(told{name: name, slice: e, isSlice: true})
+	w.notify(notification{name: name, slice: e, isSlice: true})
 }
 
-// tell makes both watches deliver a change, some time later.
-func (w *world) tell(t told) {
+// notify makes both watches deliver a change, some time later.
+func (w *world) notify(t notification) {
 	w.versions++
 	version := strconv.Itoa(w.versions)
 	if t.service != nil {
@@ -283,14 +283,14 @@ func (w *world) tell(t told) {
 	}
 }
 
-func (w *world) deliver(from *watch, to func(told, time.Time)) {
+func (w *world) deliver(from *watch, to func(notification, time.Time)) {
 	for len(from.queue) > 0 && !from.queue[0].at.After(w.now) && !w.now.Before(from.stalledUntil) {
 		to(from.queue[0], w.now)
 		from.queue = from.queue[1:]
 	}
 }
 
-func (w *world) tellDaemon(t told, now time.Time) {
+func (w *world) notifyDaemon(t notification, now time.Time) {
 	name := types.NamespacedName{Namespace: "ns", Name: t.name}
 	switch {
 	case t.slice != nil:
@@ -304,8 +304,8 @@ func (w *world) tellDaemon(t told, now time.Time) {
 	}
 }
 
-func (w *world) look() {
-	w.looks++
+func (w *world) pass() {
+	w.passes++
 	v := networkView{now: w.now, state: w.state, cluster: w.front, proxy: w.kube.process}
 	p := w.memory.decide(overlayWanted(), &v, queryFuncs{
 		query:       w.answer,
@@ -314,7 +314,7 @@ func (w *world) look() {
 	})
 	w.restarted(p)
 	w.removed(p)
-	w.nextLook = w.now.Add(waitAfter(&p, 0))
+	w.nextPass = w.now.Add(waitAfter(&p, 0))
 }
 
 // restarted checks that a restart follows a loss.

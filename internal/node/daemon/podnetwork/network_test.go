@@ -45,7 +45,7 @@ func newOverlaid(t *testing.T, services int, prepare func(*overlaid)) *overlaid 
 	c.Add("kube-proxy.exe", []byte("kube-proxy"))
 	daemontest.NewMember(t, daemontest.Options{
 		Windows: sim.WindowsOptions{
-			Kind: "what WICD notices, and how soon, is measured", RestartDelay: daemontest.Never,
+			Kind: "the time until WICD repairs a loss is measured", RestartDelay: daemontest.Never,
 			Programs: map[string]sim.Program{"hybrid-overlay-node": o.makeNetwork, "kube-proxy": o.serve},
 		},
 		Heartbeat: 5 * time.Minute, Cargo: c,
@@ -175,7 +175,7 @@ func (o *overlaid) restore(t *testing.T, reason string) {
 		time.Sleep(500 * time.Millisecond)
 	}
 	if !strings.Contains(reported, reason) {
-		t.Errorf("the Node was told %q, want %s", reported, reason)
+		t.Errorf("reported %q, want %s", reported, reason)
 	}
 	t.Logf("%s: restored after %v", reason, time.Since(began))
 }
@@ -198,11 +198,11 @@ func TestLostNetworkIsRestored(t *testing.T) {
 			harm         func()
 		}{
 			{"HNS restarts and has lost everything", api.ReasonHNSNetworkMissing, func() { o.hns.Restart(true) }},
-			{"HNS is away for a while", api.ReasonHNSUnavailable, func() { o.hns.Stop(); time.Sleep(5 * time.Second); o.hns.Start(false) }},
+			{"HNS is unavailable for a while", api.ReasonHNSUnavailable, func() { o.hns.Stop(); time.Sleep(5 * time.Second); o.hns.Start(false) }},
 			{"all load balancers are lost", api.ReasonLoadBalancersLost, o.hns.LoseLoadBalancers},
-			{"one is lost", api.ReasonLoadBalancersLost, func() { o.hns.Lose(o.hns.State().LoadBalancers[3].ID) }},
+			{"one load balancer is lost", api.ReasonLoadBalancersLost, func() { o.hns.Lose(o.hns.State().LoadBalancers[3].ID) }},
 			{"the host's endpoint is lost", api.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Endpoints[0].ID) }},
-			{"the network is lost, and made again at once", api.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Networks[0].ID) }},
+			{"the network is lost, and re-created at once", api.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Networks[0].ID) }},
 		} {
 			t.Log(step.what)
 			step.harm()
@@ -213,19 +213,19 @@ func TestLostNetworkIsRestored(t *testing.T) {
 			}
 		}
 		if o.Windows.Service("kubelet").PID != kubelet || o.Windows.Service("hybrid-overlay-node").PID != overlay {
-			t.Error("services were restarted that had nothing to do with it")
+			t.Error("unrelated services were restarted")
 		}
 		if o.Cluster.Count("POST", "/events") == 0 {
-			t.Error("no event tells of a repair")
+			t.Error("no event reports a repair")
 		}
 		writes := o.Cluster.Count("PATCH", "") + o.Cluster.Count("POST", "")
 		calls := o.hns.Calls()["CreateEndpoint"] + o.hns.Calls()["Remove"]
 		time.Sleep(4 * time.Minute)
 		if more := o.Cluster.Count("PATCH", "") + o.Cluster.Count("POST", "") - writes; more > 0 {
-			t.Errorf("%d writes to the cluster while nothing happens", more)
+			t.Errorf("%d writes to the cluster of an idle node", more)
 		}
 		if more := o.hns.Calls()["CreateEndpoint"] + o.hns.Calls()["Remove"] - calls; more > 0 {
-			t.Errorf("%d changes of the network while nothing happens", more)
+			t.Errorf("%d changes of the network of an idle node", more)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestOverlayWaitsForSandboxImage(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		disk, node := o.Windows.Disk(), o.Node()
 		if disk.Exists(daemontest.CNIConfig) || !disk.Exists(proxyConfig) || nodestate.IsReady(&node) {
-			t.Errorf("%s is there: %v, %s: %v, the node is Ready: %v", daemontest.CNIConfig, disk.Exists(daemontest.CNIConfig), proxyConfig, disk.Exists(proxyConfig), nodestate.IsReady(&node))
+			t.Errorf("%s exists: %v, %s: %v, the node is Ready: %v", daemontest.CNIConfig, disk.Exists(daemontest.CNIConfig), proxyConfig, disk.Exists(proxyConfig), nodestate.IsReady(&node))
 		}
 		o.Windows.RefuseImage(image, nil)
 		time.Sleep(5 * time.Minute)

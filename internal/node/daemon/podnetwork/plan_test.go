@@ -95,13 +95,13 @@ func endpointsOf(service, ip string, ready bool) *discoveryv1.EndpointSlice {
 	}
 }
 
-// look is one pass of a test case: the time since the previous one, the change, and the expected plan.
-type look struct {
+// planStep is one pass of a test case: the time since the previous one, the change, and the expected plan.
+type planStep struct {
 	after  time.Duration
 	change func(*networkView)
-	// restart, remove, end and told are the expected plan in short; told has the reasons of the problems.
-	restart, remove, end, told string
-	create                     bool
+	// restart, remove, end and problems are the expected plan in short; problems has their reasons.
+	restart, remove, end, problems string
+	create                         bool
 }
 
 func TestNetworkPlan(t *testing.T) {
@@ -114,14 +114,14 @@ func TestNetworkPlan(t *testing.T) {
 		}
 	}
 	restore := func(v *networkView) { v.state, v.err = healthy(5), nil }
-	// remake is what kube-proxy does some time after its start.
-	remake := func(v *networkView) {
+	// recreate gives all load balancers new IDs, as kube-proxy does some time after its start.
+	recreate := func(v *networkView) {
 		v.state = healthy(5)
 		for i := range v.state.LoadBalancers {
 			v.state.LoadBalancers[i].ID = fmt.Sprint("new-", i)
 		}
 	}
-	away := func(v *networkView) { v.state, v.err = hns.State{}, fmt.Errorf("asking: %w", hns.ErrUnavailable) }
+	unavailable := func(v *networkView) { v.state, v.err = hns.State{}, fmt.Errorf("reading: %w", hns.ErrUnavailable) }
 	newProxy := func(v *networkView) { v.proxy++ }
 	all := func(changes ...func(*networkView)) func(*networkView) {
 		return func(v *networkView) {
@@ -145,112 +145,112 @@ func TestNetworkPlan(t *testing.T) {
 	}
 	withoutEndpoint := func(v *networkView) { v.pods = []podNetwork{{"sandbox", addr("10.132.1.5")}} }
 	minute := time.Minute
-	for name, looks := range map[string][]look{
-		"all is well": {{}, {after: minute}, {after: time.Hour}},
+	for name, steps := range map[string][]planStep{
+		"nothing is missing": {{}, {after: minute}, {after: time.Hour}},
 		"one load balancer is lost": {
-			{}, {after: minute, change: lose("lb-1")}, {after: 2 * time.Second}, {after: 4 * time.Second, told: "LoadBalancersLost"},
-			{after: 10 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
-			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: remake}, {after: minute},
+			{}, {after: minute, change: lose("lb-1")}, {after: 2 * time.Second}, {after: 4 * time.Second, problems: "LoadBalancersLost"},
+			{after: 10 * time.Second, restart: "proxy", problems: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, problems: "LoadBalancersLost"}, {after: 12 * time.Second, change: recreate}, {after: minute},
 		},
-		"most are lost": {
-			{}, {after: minute, change: lose("lb-1", "lb-2", "lb-3", "lb-4")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+		"most load balancers are lost": {
+			{}, {after: minute, change: lose("lb-1", "lb-2", "lb-3", "lb-4")}, {after: 16 * time.Second, restart: "proxy", problems: "LoadBalancersLost"},
 		},
-		"all are lost, which is no churn": {
-			{}, {after: minute, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"), restart: "proxy", told: "LoadBalancersLost"},
+		"all load balancers are lost": {
+			{}, {after: minute, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"), restart: "proxy", problems: "LoadBalancersLost"},
 		},
-		"they are lost again as soon as they are back": {
-			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
-			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: remake},
-			{after: 2 * time.Second, change: lose("new-0", "new-1", "new-2", "new-3", "new-4"), restart: "proxy", told: "LoadBalancersLost"},
+		"load balancers are lost again after a repair": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", problems: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, problems: "LoadBalancersLost"}, {after: 12 * time.Second, change: recreate},
+			{after: 2 * time.Second, change: lose("new-0", "new-1", "new-2", "new-3", "new-4"), restart: "proxy", problems: "LoadBalancersLost"},
 		},
-		"kube-proxy waits for the API server before it removes what was there": {
-			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
-			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 10 * minute, told: "LoadBalancersLost"},
-			{after: time.Second, change: lose("lb-0", "lb-2", "lb-3", "lb-4"), told: "LoadBalancersLost"}, {after: 16 * time.Second, told: "LoadBalancersLost"},
-			{after: time.Second, change: remake}, {after: minute},
+		"kube-proxy waits for the API server before it removes old load balancers": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", problems: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, problems: "LoadBalancersLost"}, {after: 10 * minute, problems: "LoadBalancersLost"},
+			{after: time.Second, change: lose("lb-0", "lb-2", "lb-3", "lb-4"), problems: "LoadBalancersLost"}, {after: 16 * time.Second, problems: "LoadBalancersLost"},
+			{after: time.Second, change: recreate}, {after: minute},
 		},
-		"it makes them again one by one": {
+		"kube-proxy re-creates load balancers one by one": {
 			{}, {after: minute, change: newProxy}, {after: minute, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")},
-			{after: minute, change: all(remake, lose("new-1", "new-2", "new-3", "new-4"))}, {after: 30 * time.Second, change: all(remake, lose("new-4"))},
-			{after: time.Second, change: remake}, {after: minute, change: lose("new-4")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{after: minute, change: all(recreate, lose("new-1", "new-2", "new-3", "new-4"))}, {after: 30 * time.Second, change: all(recreate, lose("new-4"))},
+			{after: time.Second, change: recreate}, {after: minute, change: lose("new-4")}, {after: 16 * time.Second, restart: "proxy", problems: "LoadBalancersLost"},
 		},
-		"it ran before us": {
-			{change: newProxy}, {after: minute}, {after: 30 * time.Second, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")}, {after: minute, change: remake},
-			{after: minute}, {after: minute, change: lose("new-4")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+		"kube-proxy started before WICD": {
+			{change: newProxy}, {after: minute}, {after: 30 * time.Second, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")}, {after: minute, change: recreate},
+			{after: minute}, {after: minute, change: lose("new-4")}, {after: 16 * time.Second, restart: "proxy", problems: "LoadBalancersLost"},
 		},
-		"one that was never there is waited for, and no reason for a restart": {
+		"a load balancer that never existed causes no restart": {
 			{change: lose("lb-1")}, {after: minute}, {after: 70 * time.Second}, {after: time.Hour},
 		},
-		"one is lost while much changes": {
+		"a load balancer is lost while many Services change": {
 			{}, {after: minute, change: all(lose("lb-1"), func(v *networkView) {
 				for i := range 25 {
 					v.cluster.readService(serviceNamed(fmt.Sprintf("new%d", i), fmt.Sprintf("10.96.2.%d", i)), v.now)
 				}
-			})}, {after: 10 * time.Second}, {after: 15 * time.Second}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			})}, {after: 10 * time.Second}, {after: 15 * time.Second}, {after: 16 * time.Second, restart: "proxy", problems: "LoadBalancersLost"},
 		},
-		"kube-proxy cannot make one again: it is restarted once": {
-			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
-			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"},
-			{after: 4 * minute, told: "LoadBalancersLost"},
-			{after: 10 * minute, told: "LoadBalancersLost"}, {after: 24 * time.Hour, told: "LoadBalancersLost"}, {after: minute, change: restore}, {after: minute},
+		"kube-proxy that cannot re-create a load balancer is restarted once": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", problems: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, problems: "LoadBalancersLost"},
+			{after: 4 * minute, problems: "LoadBalancersLost"},
+			{after: 10 * minute, problems: "LoadBalancersLost"}, {after: 24 * time.Hour, problems: "LoadBalancersLost"}, {after: minute, change: restore}, {after: minute},
 		},
-		"a kube-proxy that starts is given time": {
+		"a starting kube-proxy has no load balancers yet": {
 			{change: all(newProxy, lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"))}, {after: 10 * time.Second}, {after: 5 * time.Second, change: restore}, {after: minute},
 		},
-		"without kube-proxy there is none to restart": {
+		"kube-proxy is not running": {
 			{change: func(v *networkView) { v.proxy = 0 }}, {after: minute, change: lose("lb-1")}, {after: minute},
 		},
-		"the cluster has not told": {
+		"Services are not listed yet": {
 			{change: func(v *networkView) { v.cluster = nil }}, {after: minute, change: lose("lb-1", "stale")}, {after: time.Hour},
 		},
-		"the service was away": {
-			{}, {after: minute, change: away, told: "HNSUnavailable"}, {after: 2 * time.Second, told: "HNSUnavailable"},
+		"the Host Network Service was unavailable": {
+			{}, {after: minute, change: unavailable, problems: "HNSUnavailable"}, {after: 2 * time.Second, problems: "HNSUnavailable"},
 			{after: 2 * time.Second, change: restore, restart: "proxy"}, {after: 2 * time.Second}, {after: 10 * time.Second, change: newProxy}, {after: minute},
 		},
-		"it comes back without anything": {
-			{}, {after: minute, change: away, told: "HNSUnavailable"},
-			{after: 2 * time.Second, change: all(restore, lose("n1", "vip", "pod", "lb-0", "lb-1", "lb-2", "lb-3", "lb-4")), told: "HNSNetworkMissing"},
-			{after: 5 * time.Second, change: all(restore, func(v *networkView) { v.state.Networks[0].ID = "n2" }, lose("vip")), restart: "proxy", create: true, told: "HNSEndpointLost"},
+		"the Host Network Service restarts without objects": {
+			{}, {after: minute, change: unavailable, problems: "HNSUnavailable"},
+			{after: 2 * time.Second, change: all(restore, lose("n1", "vip", "pod", "lb-0", "lb-1", "lb-2", "lb-3", "lb-4")), problems: "HNSNetworkMissing"},
+			{after: 5 * time.Second, change: all(restore, func(v *networkView) { v.state.Networks[0].ID = "n2" }, lose("vip")), restart: "proxy", create: true, problems: "HNSEndpointLost"},
 		},
-		"the network is made again": {
-			{}, {after: minute, change: lose("n1"), told: "HNSNetworkMissing"}, {after: 10 * time.Second, told: "HNSNetworkMissing"},
+		"the network is re-created": {
+			{}, {after: minute, change: lose("n1"), problems: "HNSNetworkMissing"}, {after: 10 * time.Second, problems: "HNSNetworkMissing"},
 			{after: 10 * time.Second, change: all(restore, func(v *networkView) {
 				v.state.Networks[0].ID, v.state.Endpoints[0].Network, v.state.Endpoints[1].Network = "n2", "n2", "n2"
 			}), restart: "proxy"}, {after: time.Second},
 		},
-		"it stays away": {
-			{}, {after: minute, change: lose("n1"), told: "HNSNetworkMissing"}, {after: 2 * minute, told: "HNSNetworkMissing"},
-			{after: 2 * minute, told: "HNSNetworkMissing", restart: "maker"}, {after: minute, told: "HNSNetworkMissing"},
-			{after: 3 * minute, told: "HNSNetworkMissing", restart: "maker"},
+		"the network stays missing": {
+			{}, {after: minute, change: lose("n1"), problems: "HNSNetworkMissing"}, {after: 2 * minute, problems: "HNSNetworkMissing"},
+			{after: 2 * minute, problems: "HNSNetworkMissing", restart: "maker"}, {after: minute, problems: "HNSNetworkMissing"},
+			{after: 3 * minute, problems: "HNSNetworkMissing", restart: "maker"},
 		},
-		"it was never there": {
-			{change: lose("n1"), told: "HNSNetworkMissing"}, {after: time.Hour, told: "HNSNetworkMissing"},
+		"the network never existed": {
+			{change: lose("n1"), problems: "HNSNetworkMissing"}, {after: time.Hour, problems: "HNSNetworkMissing"},
 		},
-		"it has no address yet": {
-			{change: func(v *networkView) { v.state.Networks[0].ManagementIP = netip.Addr{} }, told: "HNSNetworkMissing"}, {after: minute, change: restore},
+		"the network has no address yet": {
+			{change: func(v *networkView) { v.state.Networks[0].ManagementIP = netip.Addr{} }, problems: "HNSNetworkMissing"}, {after: minute, change: restore},
 		},
 		"the host's endpoint is lost": {
-			{}, {after: minute, change: lose("vip"), create: true, told: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
+			{}, {after: minute, change: lose("vip"), create: true, problems: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
 		},
-		"kube-proxy was faster than we": {
+		"kube-proxy took the address of the host's endpoint": {
 			{change: all(lose("vip"), func(v *networkView) {
 				v.state.Endpoints = append(v.state.Endpoints, hns.Endpoint{ID: "hasty", Network: "n1", Address: addr("10.132.1.254")})
-			}), create: true, remove: "hasty", told: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
+			}), create: true, remove: "hasty", problems: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
 		},
 		"a pod lost its endpoint": {
-			{}, {after: minute, change: all(lose("pod"), withoutEndpoint)}, {after: 6 * time.Second, end: "sandbox", told: "HNSEndpointLost"},
+			{}, {after: minute, change: all(lose("pod"), withoutEndpoint)}, {after: 6 * time.Second, end: "sandbox", problems: "HNSEndpointLost"},
 			{after: 2 * time.Second, change: func(v *networkView) { v.pods = nil }},
 		},
-		"a pod whose endpoint was never seen is left alone": {
+		"a pod whose endpoint never existed is not stopped": {
 			{change: all(lose("pod"), withoutEndpoint)}, {after: minute}, {after: time.Hour},
 		},
-		"where there never was a load balancer, kube-proxy is left alone": {
-			{change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")}, {after: 3 * minute, told: "LoadBalancersLost"}, {after: time.Hour, told: "LoadBalancersLost"},
+		"no load balancer ever existed": {
+			{change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")}, {after: 3 * minute, problems: "LoadBalancersLost"}, {after: time.Hour, problems: "LoadBalancersLost"},
 		},
-		"a pod that is being made has none yet": {
+		"a pod is created before its endpoint": {
 			{}, {after: minute, change: all(lose("pod"), withoutEndpoint)}, {after: 2 * time.Second, change: restore}, {after: minute},
 		},
-		"what belongs to nobody goes": {
+		"orphaned objects are removed": {
 			{}, {after: minute, change: withOrphans}, {after: 2 * minute}, {after: 2 * minute, remove: "orphan added stale"},
 			{after: 2 * time.Second, change: lose("orphan", "added", "stale")}, {after: 2 * minute}, {after: 2 * minute, remove: "used"},
 		},
@@ -258,22 +258,22 @@ func TestNetworkPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), cluster: cluster(5), proxy: 100}
 			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
-			for i, l := range looks {
-				v.now = v.now.Add(l.after)
-				if l.change != nil {
-					l.change(&v)
+			for i, step := range steps {
+				v.now = v.now.Add(step.after)
+				if step.change != nil {
+					step.change(&v)
 				}
 				p := decideWithAnswers(m, overlayWanted(), &v, confirmed)
 				if len(p.unlisted) > 0 {
-					t.Errorf("look %d: %v", i, p.unlisted)
+					t.Errorf("step %d: unlisted transitions %v", i, p.unlisted)
 				}
 				for what, pair := range map[string][2]string{
-					"restart": {strings.Join(slices.Sorted(maps.Keys(p.restart)), " "), l.restart}, "remove": {removedBy(p), l.remove},
-					"end": {endedBy(p), l.end}, "told": {toldBy(p), l.told},
-					"create": {fmt.Sprint(p.create != nil), fmt.Sprint(l.create)},
+					"restart": {strings.Join(slices.Sorted(maps.Keys(p.restart)), " "), step.restart}, "remove": {removedBy(p), step.remove},
+					"end": {endedBy(p), step.end}, "problems": {reasonsOf(p), step.problems},
+					"create": {fmt.Sprint(p.create != nil), fmt.Sprint(step.create)},
 				} {
 					if pair[0] != pair[1] {
-						t.Errorf("look %d: %s is %q, want %q (%v)", i, what, pair[0], pair[1], p.problems)
+						t.Errorf("step %d: %s is %q, want %q (%v)", i, what, pair[0], pair[1], p.problems)
 					}
 				}
 			}
@@ -295,7 +295,7 @@ func decideWithAnswers(m *networkMemory, want desired.Network, v *networkView, a
 	})
 }
 
-// confirmed is the answer of an API server that agrees: what seems lost is required, and what seems orphaned is orphaned.
+// confirmed returns the evidence of an API server that confirms all losses and orphans.
 func confirmed(q queries) *evidence {
 	e := &evidence{lost: map[kubeproxy.Frontend]bool{}, owned: newFrontends("win-1")}
 	for front := range q.lost {
@@ -323,7 +323,7 @@ func endedBy(p networkPlan) string {
 	return strings.Join(sandboxes, " ")
 }
 
-func toldBy(p networkPlan) string {
+func reasonsOf(p networkPlan) string {
 	var reasons []string
 	for _, problem := range p.problems {
 		reasons = append(reasons, problem.reason)
@@ -356,23 +356,23 @@ func TestUnchangedServiceKeepsItsAge(t *testing.T) {
 	serviceStore{f}.Put(nameOfObject(again), again)
 	sliceStore{f}.Replace(map[types.NamespacedName]*discoveryv1.EndpointSlice{nameOfObject(slice): slice})
 	if len(f.expected(time.Now(), 10*time.Millisecond, nil)) != 1 {
-		t.Error("a Service that says the same counts as changed")
+		t.Error("an equal Service counts as a change")
 	}
 	again.ResourceVersion = "2"
 	serviceStore{f}.Put(nameOfObject(again), again)
 	if len(f.expected(time.Now(), 10*time.Millisecond, nil)) != 0 {
-		t.Error("another version of a Service is no change")
+		t.Error("a new version of a Service does not count as a change")
 	}
 	if f.isSynced() {
-		t.Error("Services were not listed yet")
+		t.Error("isSynced() before Services are listed")
 	}
 	serviceStore{f}.Replace(nil)
 	if !f.isSynced() || len(f.expected(time.Now(), 0, nil)) != 0 {
-		t.Error("a list without Services leaves some")
+		t.Error("Services remain after an empty list")
 	}
 	sliceStore{f}.Remove(nameOfObject(slice))
 	if len(f.owned)+len(f.services)+len(f.owners) != 0 {
-		t.Errorf("addresses stay: %v, Services %v, EndpointSlices %v", f.owned, f.services, f.owners)
+		t.Errorf("remaining after removal: addresses %v, Services %v, EndpointSlices %v", f.owned, f.services, f.owners)
 	}
 }
 
@@ -382,7 +382,7 @@ func TestPodNetworksAreRead(t *testing.T) {
 		want podNetwork
 	}{
 		"since 0.3":    {`{"kind":"cniCacheV1","containerId":"c1","result":{"cniVersion":"1.0.0","ips":[{"address":"fd00::5/64"},{"address":"10.132.1.5/24"}]}}`, podNetwork{"c1", addr("10.132.1.5")}},
-		"before":       {`{"kind":"cniCacheV1","containerId":"c2","result":{"cniVersion":"0.2.0","ip4":{"ip":"10.132.1.6/24"}}}`, podNetwork{"c2", addr("10.132.1.6")}},
+		"before 0.3":   {`{"kind":"cniCacheV1","containerId":"c2","result":{"cniVersion":"0.2.0","ip4":{"ip":"10.132.1.6/24"}}}`, podNetwork{"c2", addr("10.132.1.6")}},
 		"cut in half":  {`{"kind":"cniCacheV1","containerId":"c`, podNetwork{}},
 		"no address":   {`{"containerId":"c3","result":{}}`, podNetwork{}},
 		"no container": {`{"result":{"ip4":{"ip":"10.132.1.6/24"}}}`, podNetwork{}},

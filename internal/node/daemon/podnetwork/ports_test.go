@@ -40,30 +40,30 @@ func TestPortLimitsAreNoNetworkFault(t *testing.T) {
 		each     int // ports of a Service
 		problem  bool
 		want     string
-		says     string
+		message  string
 	}{
-		"nothing":                   {ports: hostapi.Ports{Dynamic: usual}, services: 200, each: 1},
+		"few Services":              {ports: hostapi.Ports{Dynamic: usual}, services: 200, each: 1},
 		"many Services":             {hostapi.Ports{Dynamic: usual}, 230, 1, false, api.ReasonDynamicPortsShort, "230 Services"},
 		"120 Services of two ports": {hostapi.Ports{Dynamic: usual}, 120, 2, false, api.ReasonDynamicPortsShort, "240 load balancers of 120 Services take about 15120 of"},
 		"Services without ports":    {hostapi.Ports{Dynamic: usual}, 230, 0, false, api.ReasonDynamicPortsShort, "0 load balancers of 230 Services take about 14490 of"},
 		"an excluded port":          {hostapi.Ports{Dynamic: usual, Excluded: []hostapi.PortRange{{First: 10200, Last: 10299}}}, 230, 1, false, api.ReasonPortsExcluded, "230 Services"},
-		"others are excluded":       {ports: hostapi.Ports{Dynamic: usual, Excluded: []hostapi.PortRange{{First: 50000, Last: 50099}}}, services: 1, each: 1},
-		"a fault of the network":    {hostapi.Ports{Dynamic: usual}, 230, 1, true, api.ReasonHNSNetworkMissing, "gone"},
+		"other ports are excluded":  {ports: hostapi.Ports{Dynamic: usual, Excluded: []hostapi.PortRange{{First: 50000, Last: 50099}}}, services: 1, each: 1},
+		"a fault of the network":    {hostapi.Ports{Dynamic: usual}, 230, 1, true, api.ReasonHNSNetworkMissing, "missing"},
 		"the range is unknown":      {ports: hostapi.Ports{}, services: 5000, each: 1},
 	} {
 		var p networkPlan
 		if test.problem {
-			p.problem(api.ReasonHNSNetworkMissing, "gone")
+			p.problem(api.ReasonHNSNetworkMissing, "missing")
 		}
 		p.addPortLimits(networkView{ports: test.ports, cluster: services(test.services, test.each)}, []uint16{10250, 9182})
 		reason, message, isFault := p.message()
-		if reason != test.want || isFault != test.problem || !strings.Contains(message, test.says) || isFault && strings.Contains(message, "Services") {
-			t.Errorf("%s: told %v %q: %s", name, isFault, reason, message)
+		if reason != test.want || isFault != test.problem || !strings.Contains(message, test.message) || isFault && strings.Contains(message, "Services") {
+			t.Errorf("%s: reported %q (fault: %v): %s", name, reason, isFault, message)
 		}
 	}
 	p := networkPlan{notices: []networkProblem{{api.ReasonServiceNotProgrammed, "kube-proxy created none of a Service"}}}
 	p.addPortLimits(networkView{ports: hostapi.Ports{Dynamic: usual}, cluster: services(230, 1)}, nil)
 	if reason, message, _ := p.message(); reason != api.ReasonDynamicPortsShort || !strings.HasSuffix(message, "kube-proxy created none of a Service") {
-		t.Errorf("told %q: %s", reason, message)
+		t.Errorf("reported %q: %s", reason, message)
 	}
 }

@@ -25,13 +25,13 @@ func TestMissingNetworkReportsOverlayProblem(t *testing.T) {
 	v := networkView{now: time.Now(), state: hns.State{}, maker: []overlaystatus.Problem{treated}}
 	reason, message, isFault := newNetworkMemory().evaluate(overlayWanted(), v).message()
 	if reason != treated.Reason || message != treated.Message || !isFault {
-		t.Errorf("told %v %s: %s", isFault, reason, message)
+		t.Errorf("reported %s (fault: %v): %s", reason, isFault, message)
 	}
 	m := newNetworkMemory()
 	for v.now = v.now.Add(time.Second); v.now.Before(time.Now().Add(time.Hour)); v.now = v.now.Add(time.Minute) {
 		v.state = hns.State{}
 		if p := m.evaluate(overlayWanted(), v); len(p.restart) > 0 {
-			t.Fatalf("a service that says what it waits for is restarted: %v", p.restart)
+			t.Fatalf("a service that reports its problem is restarted: %v", p.restart)
 		}
 	}
 	// With a network, it is reported in addition to other problems.
@@ -39,7 +39,7 @@ func TestMissingNetworkReportsOverlayProblem(t *testing.T) {
 	v.state.Endpoints = nil
 	reason, message, _ = newNetworkMemory().evaluate(overlayWanted(), v).message()
 	if reason != api.ReasonHNSEndpointLost || !strings.HasSuffix(message, "; win-2") {
-		t.Errorf("told %s: %s", reason, message)
+		t.Errorf("reported %s: %s", reason, message)
 	}
 }
 

@@ -48,14 +48,14 @@ func TestLostMetadataRouteIsRestored(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		expectRoute(t, w, "after a change")
 		if n := strings.Count(daemontest.Journal(t, w), "route to "+metadataRange+" added"); n != 2 {
-			t.Errorf("the journal tells of %d repairs, want 2:\n%s", n, daemontest.Journal(t, w))
+			t.Errorf("the journal records %d repairs, want 2:\n%s", n, daemontest.Journal(t, w))
 		}
 		stop()
 	})
 	w.PowerCut()
 	w.PowerOn()
 	if len(w.Routes()) > 0 {
-		t.Fatal("a simulated Windows keeps routes when it starts again")
+		t.Fatal("the simulated Windows keeps routes across a restart")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		defer daemontest.StartRun(t, w.Host())()
@@ -92,7 +92,7 @@ func TestMetadataRouteWaitsForInterface(t *testing.T) {
 		}
 		w.SetInterfaces(wicdapi.Interface{Name: "vEthernet (Ethernet)", Index: 9, Addresses: []netip.Prefix{address}})
 		time.Sleep(time.Second)
-		expectRoute(t, w, "after the address came")
+		expectRoute(t, w, "after the address was added")
 	})
 }
 

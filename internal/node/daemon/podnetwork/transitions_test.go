@@ -41,56 +41,56 @@ func (w way) walk(t *testing.T, taken map[transitionKey]bool) {
 func TestTransitions(t *testing.T) {
 	taken := map[transitionKey]bool{}
 	for name, w := range map[string]way{
-		"the service answers":              {hnsAnswers, []event{networkFound}, none, hnsAnswers},
-		"a look fails":                     {hnsAnswers, []event{readFails, networkFound}, none, hnsAnswers},
-		"the service is away":              {hnsAnswers, []event{readUnavailable, readUnavailable, readFails}, none, hnsAway},
-		"the service was away, and is not": {hnsAnswers, []event{readUnavailable, networkFound}, restartProxy, hnsAnswers},
+		"the service answers":            {hnsAnswers, []event{networkFound}, none, hnsAnswers},
+		"a read fails":                   {hnsAnswers, []event{readFails, networkFound}, none, hnsAnswers},
+		"the service is unavailable":     {hnsAnswers, []event{readUnavailable, readUnavailable, readFails}, none, hnsAway},
+		"the service is available again": {hnsAnswers, []event{readUnavailable, networkFound}, restartProxy, hnsAnswers},
 
-		"the network is made":                   {networkAwaited, []event{networkMissing, networkMissing, networkFound, networkFound}, none, networkPresent},
-		"the network is not made":               {networkAwaited, []event{networkMissing, networkOverdue}, restartMaker, networkRestoring},
-		"the network is gone":                   {networkPresent, []event{networkMissing, networkMissing}, none, networkLost},
-		"the network stays away":                {networkPresent, []event{networkMissing, networkOverdue}, restartMaker, networkRestoring},
-		"the network stays away for long":       {networkLost, []event{networkOverdue, networkMissing, networkOverdue}, restartMaker, networkRestoring},
-		"the network is back":                   {networkPresent, []event{networkMissing, networkFound}, none, networkPresent},
-		"the network is another":                {networkPresent, []event{networkReplaced}, restartProxy, networkPresent},
-		"the network was gone, and is another":  {networkLost, []event{networkReplaced}, restartProxy, networkPresent},
-		"the network was made again by restart": {networkLost, []event{networkOverdue, networkReplaced}, restartProxy, networkPresent},
-		"the network is back after a restart":   {networkLost, []event{networkOverdue, networkFound}, none, networkPresent},
+		"the network is created":                    {networkAwaited, []event{networkMissing, networkMissing, networkFound, networkFound}, none, networkPresent},
+		"the network is not created":                {networkAwaited, []event{networkMissing, networkOverdue}, restartMaker, networkRestoring},
+		"the network is lost":                       {networkPresent, []event{networkMissing, networkMissing}, none, networkLost},
+		"the network stays missing":                 {networkPresent, []event{networkMissing, networkOverdue}, restartMaker, networkRestoring},
+		"the network stays missing after a restart": {networkLost, []event{networkOverdue, networkMissing, networkOverdue}, restartMaker, networkRestoring},
+		"the network is back":                       {networkPresent, []event{networkMissing, networkFound}, none, networkPresent},
+		"the network is replaced":                   {networkPresent, []event{networkReplaced}, restartProxy, networkPresent},
+		"the lost network is replaced":              {networkLost, []event{networkReplaced}, restartProxy, networkPresent},
+		"a restart re-creates the network":          {networkLost, []event{networkOverdue, networkReplaced}, restartProxy, networkPresent},
+		"the network is back after a restart":       {networkLost, []event{networkOverdue, networkFound}, none, networkPresent},
 
-		"kube-proxy has made all":                         {proxyStarting, []event{proxyReplaced, proxyComplete, proxyComplete}, none, proxyServing},
-		"kube-proxy ends by itself":                       {proxyStarting, []event{proxyComplete, proxyReplaced}, none, proxyStarting},
-		"kube-proxy lost some":                            {proxyStarting, []event{proxyComplete, proxyRestartRequested}, none, proxyRestarting},
-		"kube-proxy lost some, and starts again":          {proxyServing, []event{proxyRestartRequested, proxyReplaced}, none, proxyRepairing},
-		"kube-proxy lost some, and ends before":           {proxyStarting, []event{proxyRestartRequested, proxyReplaced, proxyReplaced}, none, proxyRepairing},
-		"kube-proxy is asked again":                       {proxyServing, []event{proxyRestartRequested, proxyReplaced, proxyRestartRequested}, none, proxyRepairing},
-		"kube-proxy has made all again":                   {proxyServing, []event{proxyRestartRequested, proxyReplaced, proxyComplete}, none, proxyServing},
-		"what kube-proxy lost came back by itself":        {proxyServing, []event{proxyRestartRequested, proxyComplete}, none, proxyServing},
-		"the network went while kube-proxy started":       {proxyStarting, []event{proxyRestartRequested}, none, proxyRepairing},
-		"kube-proxy is repaired, and ends by itself":      {proxyServing, []event{proxyRestartRequested, proxyReplaced, proxyComplete, proxyReplaced}, none, proxyStarting},
-		"kube-proxy lost some, and lost some before that": {proxyServing, []event{proxyRestartRequested, proxyRestartRequested}, none, proxyRestarting},
+		"kube-proxy has created everything":                {proxyStarting, []event{proxyReplaced, proxyComplete, proxyComplete}, none, proxyServing},
+		"kube-proxy exits by itself":                       {proxyStarting, []event{proxyComplete, proxyReplaced}, none, proxyStarting},
+		"a load balancer is lost":                          {proxyStarting, []event{proxyComplete, proxyRestartRequested}, none, proxyRestarting},
+		"a load balancer is lost, and kube-proxy restarts": {proxyServing, []event{proxyRestartRequested, proxyReplaced}, none, proxyRepairing},
+		"kube-proxy exits after a loss, and again":         {proxyStarting, []event{proxyRestartRequested, proxyReplaced, proxyReplaced}, none, proxyRepairing},
+		"another restart is requested":                     {proxyServing, []event{proxyRestartRequested, proxyReplaced, proxyRestartRequested}, none, proxyRepairing},
+		"kube-proxy has re-created everything":             {proxyServing, []event{proxyRestartRequested, proxyReplaced, proxyComplete}, none, proxyServing},
+		"a lost load balancer comes back by itself":        {proxyServing, []event{proxyRestartRequested, proxyComplete}, none, proxyServing},
+		"the network is lost while kube-proxy starts":      {proxyStarting, []event{proxyRestartRequested}, none, proxyRepairing},
+		"kube-proxy is repaired, and exits by itself":      {proxyServing, []event{proxyRestartRequested, proxyReplaced, proxyComplete, proxyReplaced}, none, proxyStarting},
+		"load balancers are lost twice before the restart": {proxyServing, []event{proxyRestartRequested, proxyRestartRequested}, none, proxyRestarting},
 
-		"it is made":                            {unseen, []event{undecided, present, present}, none, seen},
-		"it is made late":                       {unseen, []event{missing, missing, overdue, present}, none, seen},
-		"it is not made":                        {unseen, []event{missing, overdue, overdue}, none, awaited},
-		"it is lost":                            {seen, []event{missing, missing, overdue, overdue}, none, lost},
-		"it is lost without doubt":              {seen, []event{overdue}, none, lost},
-		"it is back":                            {seen, []event{missing, present}, none, seen},
-		"it need not be there any more":         {seen, []event{missing, unneeded, missing}, none, awaited},
-		"it may be the former process's":        {unseen, []event{missing, undecided, present, undecided, missing, undecided}, none, lost},
-		"it changes while it is there":          {seen, []event{unneeded, present}, none, seen},
-		"it was awaited, and need not be there": {unseen, []event{missing, unneeded}, none, unseen},
-		"another process is to make it":         {seen, []event{forgotten}, none, unseen},
-		"it is lost, and another process comes": {seen, []event{missing, forgotten, forgotten}, none, awaited},
-		"a restart does not bring it back":      {seen, []event{missing, overdue, retried, forgotten, undecided, missing, overdue}, none, abandoned},
-		"a restart brings it back":              {lost, []event{retried, forgotten, present}, none, seen},
-		"after a restart, it need not be there": {lost, []event{retried, unneeded}, none, unseen},
-		"the cluster knows nothing of it":       {lost, []event{doubted}, none, unseen},
+		"an object is created":                          {unseen, []event{undecided, present, present}, none, seen},
+		"an object is created late":                     {unseen, []event{missing, missing, overdue, present}, none, seen},
+		"an object is not created":                      {unseen, []event{missing, overdue, overdue}, none, awaited},
+		"an object is lost":                             {seen, []event{missing, missing, overdue, overdue}, none, lost},
+		"an object is lost for certain":                 {seen, []event{overdue}, none, lost},
+		"an object is back":                             {seen, []event{missing, present}, none, seen},
+		"an object is no longer required":               {seen, []event{missing, unneeded, missing}, none, awaited},
+		"an object may belong to the former process":    {unseen, []event{missing, undecided, present, undecided, missing, undecided}, none, lost},
+		"a present object changes":                      {seen, []event{unneeded, present}, none, seen},
+		"an awaited object is not required":             {unseen, []event{missing, unneeded}, none, unseen},
+		"another process creates the object":            {seen, []event{forgotten}, none, unseen},
+		"an object is lost, and another process starts": {seen, []event{missing, forgotten, forgotten}, none, awaited},
+		"a restart does not restore the object":         {seen, []event{missing, overdue, retried, forgotten, undecided, missing, overdue}, none, abandoned},
+		"a restart restores the object":                 {lost, []event{retried, forgotten, present}, none, seen},
+		"after a restart, the object is not required":   {lost, []event{retried, unneeded}, none, unseen},
+		"the API server does not confirm the object":    {lost, []event{doubted}, none, unseen},
 	} {
 		t.Run(name, func(t *testing.T) { w.walk(t, taken) })
 	}
 	for row := range networkTransitions() {
 		if !taken[row] {
-			t.Errorf("no way takes the row of %q in phase %q", row.event, row.phase)
+			t.Errorf("no path covers event %q in phase %q", row.event, row.phase)
 		}
 	}
 }
@@ -121,13 +121,13 @@ func TestEveryViewHasTransitions(t *testing.T) {
 		one := func() bool { return random.IntN(3) == 0 }
 		m, now, want := newNetworkMemory(), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), overlayWanted()
 		want.Once = seed%2 == 0
-		for look := range 500 {
+		for pass := range 500 {
 			now = now.Add(time.Duration(random.IntN(200)) * time.Second)
 			v := networkView{now: now, state: healthy(random.IntN(6)), cluster: cluster(random.IntN(6)), proxy: uint32(random.IntN(3))}
 			v.state.Networks[0].ID = fmt.Sprint("n", random.IntN(2))
 			switch {
 			case one():
-				v.err = fmt.Errorf("asking: %w", hns.ErrUnavailable)
+				v.err = fmt.Errorf("reading: %w", hns.ErrUnavailable)
 			case one():
 				v.err = errors.New("too slow")
 			case one():
@@ -140,7 +140,7 @@ func TestEveryViewHasTransitions(t *testing.T) {
 				v.cluster = nil
 			}
 			if p := m.evaluate(want, v); len(p.unlisted) > 0 {
-				t.Fatalf("seed %d, look %d: %v (phases %s)", seed, look, p.unlisted, slices.Sorted(maps.Values(map[int]phase{0: m.hns, 1: m.network, 2: m.proxy.phase})))
+				t.Fatalf("seed %d, pass %d: unlisted transitions %v (phases %s)", seed, pass, p.unlisted, slices.Sorted(maps.Values(map[int]phase{0: m.hns, 1: m.network, 2: m.proxy.phase})))
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func newUsersNetwork(t *testing.T, change func(*desired.Node)) *daemontest.Membe
 func TestNodeWaitsForUserNetworkInstaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newUsersNetwork(t, func(*desired.Node) {})
-		daemontest.Await(t, "the Node says what is missing", func() bool {
+		daemontest.Await(t, "the Node reports the missing configuration", func() bool {
 			c := networkCondition(m)
 			return c.Status == corev1.ConditionTrue && c.Reason == api.ReasonNetworkConfigurationMissing && strings.Contains(c.Message, usersConfigDir+" has no CNI configuration")
 		})
@@ -54,12 +54,12 @@ func TestNodeWaitsForUserNetworkInstaller(t *testing.T) {
 			t.Errorf("WICD wrote %s", daemontest.CNIConfig)
 		}
 		daemontest.MustWrite(t, m.Windows.Disk(), usersConfig, `{"name": "n", `)
-		daemontest.Await(t, "the Node says that the configuration is none", func() bool {
+		daemontest.Await(t, "the Node reports the invalid configuration", func() bool {
 			return strings.Contains(networkCondition(m).Message, usersConfig+" is not JSON")
 		})
 		daemontest.MustWrite(t, m.Windows.Disk(), usersConfig, `{"name": "n", "plugins": [{"type": "users"}]}`)
 		m.AwaitVersion(t)
-		daemontest.Await(t, "the Node says that nothing is missing", func() bool { return networkCondition(m).Status == corev1.ConditionFalse })
+		daemontest.Await(t, "the Node reports no problem", func() bool { return networkCondition(m).Status == corev1.ConditionFalse })
 	})
 }
 
@@ -72,9 +72,12 @@ func TestKubeProxyServesUserBridge(t *testing.T) {
 		})
 		disk, networks := m.Windows.Disk(), m.Windows.HNS()
 		daemontest.MustWrite(t, disk, usersConfig, `{"name": "n", "plugins": [{"type": "users"}]}`)
-		expect := func(reason, says string) {
+		expect := func(reason, message string) {
 			t.Helper()
-			daemontest.Await(t, reason, func() bool { c := networkCondition(m); return c.Reason == reason && strings.Contains(c.Message, says) })
+			daemontest.Await(t, reason, func() bool {
+				c := networkCondition(m)
+				return c.Reason == reason && strings.Contains(c.Message, message)
+			})
 			if reason != api.ReasonNetworkWorks && disk.Exists(proxyConfig) {
 				t.Errorf("%s: kube-proxy is configured", reason)
 			}
@@ -105,11 +108,11 @@ func TestKubeProxyServesUserBridge(t *testing.T) {
 func TestUserNetworkProblemIsCleared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newUsersNetwork(t, func(*desired.Node) {})
-		daemontest.Await(t, "the Node says what is missing", func() bool { return networkCondition(m).Status == corev1.ConditionTrue })
+		daemontest.Await(t, "the Node reports the missing configuration", func() bool { return networkCondition(m).Status == corev1.ConditionTrue })
 		m.Request.Desired.UserNetwork = nil
 		m.Request.Desired.Files = daemontest.NewRequest(daemontest.NewCargo("1")).Desired.Files
 		m.Request.Desired.CNI = &desired.CNI{Path: daemontest.CNIConfig, Content: `{"name":"n","type":"t"}`}
 		daemontest.MustJoin(t, m.Windows, m.Request)
-		daemontest.Await(t, "the Node says no more that something is missing", func() bool { return networkCondition(m).Status == corev1.ConditionFalse })
+		daemontest.Await(t, "the reported problem is cleared", func() bool { return networkCondition(m).Status == corev1.ConditionFalse })
 	})
 }

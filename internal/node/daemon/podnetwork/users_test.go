@@ -17,8 +17,8 @@ func TestNetworkIsNotReportedBeforeFirstCheck(t *testing.T) {
 	node := &corev1.Node{}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionTrue}}
 	for name, wanted := range map[string]desired.Node{
-		"a network of the user's": {UserNetwork: &desired.UserNetwork{ConfigDir: `C:\etc\cni\net.d`}},
-		"a network of ours":       {Network: &desired.Network{}},
+		"a network of the user": {UserNetwork: &desired.UserNetwork{ConfigDir: `C:\etc\cni\net.d`}},
+		"a managed network":     {Network: &desired.Network{}},
 	} {
 		u := NewUserNetwork(state.Session{Wanted: wanted}, state.NewSignal(), nil)
 		if err := u.ReportTo(t.Context(), &nodestatus.Writer{}, node); err != nil {
