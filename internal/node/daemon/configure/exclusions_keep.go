@@ -49,7 +49,7 @@ func NewExclusions(s state.Session, wake state.Signal, m *nodestatus.Metrics) *E
 func (e *Exclusions) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := settingsEvery
-		err := e.keep(ctx)
+		err := e.reconcile(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, state.ErrBusy):
@@ -57,14 +57,14 @@ func (e *Exclusions) Run(ctx context.Context) {
 		case err != nil && !errors.Is(err, errExclusions):
 			e.Log.Error("Maintaining Microsoft Defender exclusions failed", "error", err.Error())
 		default:
-			e.judge(err, err != nil && e.missing && e.scans(ctx))
+			e.record(err, err != nil && e.missing && e.scans(ctx))
 		}
 		_ = backoff.Sleep(ctx, wait)
 	}
 }
 
-// keep checks the exclusions and repairs differences. The check takes no lock, because Windows can be slow to answer.
-func (e *Exclusions) keep(ctx context.Context) error {
+// reconcile checks the exclusions and repairs differences. The check takes no lock, because Windows can be slow to answer.
+func (e *Exclusions) reconcile(ctx context.Context) error {
 	all := exclusions{
 		work:   newWork(e.Host, func(s wicdapi.Step) { e.Log.Info("Host changed", "change", s.Name) }),
 		wanted: e.Wanted.Exclusions,
@@ -123,8 +123,8 @@ func (e *Exclusions) scans(ctx context.Context) bool {
 	return scans || err != nil && !errors.Is(err, hostapi.ErrNoDefender)
 }
 
-// judge records the result of a check. A problem is reported only after two checks in a row, because Defender and WMI may still be starting.
-func (e *Exclusions) judge(problem error, interferes bool) {
+// record stores the result of a check. A problem is reported only after two checks in a row, because Defender and WMI may still be starting.
+func (e *Exclusions) record(problem error, interferes bool) {
 	wasProblem := e.lastProblem != nil
 	e.lastProblem = problem
 	e.mu.Lock()

@@ -81,7 +81,7 @@ func NewHyperV(s state.Session, wake state.Signal, r *nodestatus.RebootPending) 
 func (h *HyperV) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := hyperVEvery
-		current, err := h.keep(ctx)
+		current, err := h.reconcile(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, state.ErrBusy):
@@ -96,12 +96,12 @@ func (h *HyperV) Run(ctx context.Context) {
 	}
 }
 
-// keep checks the host, and enables the feature where it is missing.
-func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
+// reconcile checks the host, and enables the feature where it is missing.
+func (h *HyperV) reconcile(ctx context.Context) (hyperVState, error) {
 	if !slices.Contains(h.Wanted.Features, desired.HyperVFeature) {
 		return hyperVState{api.ReasonHyperVNotWanted, "WindowsConfig no longer requests Hyper-V isolation; the Windows feature is not removed"}, nil
 	}
-	current, err := h.look(ctx)
+	current, err := h.current(ctx)
 	if err != nil {
 		return hyperVState{}, err
 	}
@@ -125,11 +125,11 @@ func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 		return hyperVState{api.ReasonHyperVEnablingFailed, truncate.Text(fmt.Sprintf("%v; WICD retries within an hour", failure), truncate.Note)}, nil
 	}
 	h.reboot.Recheck()
-	return h.look(ctx)
+	return h.current(ctx)
 }
 
-// look returns the host's current state.
-func (h *HyperV) look(ctx context.Context) (hyperVState, error) {
+// current returns the host's current state.
+func (h *HyperV) current(ctx context.Context) (hyperVState, error) {
 	facts, err := h.Host.System.Facts(ctx)
 	if err != nil {
 		return hyperVState{}, err

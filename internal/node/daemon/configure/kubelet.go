@@ -124,7 +124,7 @@ func NewKubelet(s state.Session, a Applier) *Kubelet { return &Kubelet{s, a, tim
 // session.
 func (k *Kubelet) Run(ctx context.Context) {
 	for retry := backoff.New(); k.Record.Local.Kubelet != nil && ctx.Err() == nil; {
-		err := k.look(ctx)
+		err := k.applyHeld(ctx)
 		if err == nil {
 			return
 		}
@@ -133,7 +133,7 @@ func (k *Kubelet) Run(ctx context.Context) {
 	}
 }
 
-func (k *Kubelet) look(ctx context.Context) error {
+func (k *Kubelet) applyHeld(ctx context.Context) error {
 	if !k.Record.Complete && !k.Record.Pulled {
 		return nil // a join is running, which ends this session
 	}

@@ -56,7 +56,7 @@ func Leave(ctx context.Context, s *wicdapi.Session, h hostapi.Host, program stri
 	}
 	notify := func(step wicdapi.Step) { _ = s.Step(step) } // the leave continues if no one reads the steps
 	l := &leaving{work: newWork(h, notify), cluster: request.Cluster, program: program}
-	found, err := l.look(ctx)
+	found, err := l.check(ctx)
 	if err != nil || !found {
 		return wicdapi.LeaveResult{}, err
 	}
@@ -76,8 +76,8 @@ func Leave(ctx context.Context, s *wicdapi.Session, h hostapi.Host, program stri
 	return wicdapi.LeaveResult{Removed: wicdapi.Brief(l.changed), Remains: wicdapi.Brief(l.remains)}, err
 }
 
-// look reports whether the host has anything of the operator's. It changes nothing.
-func (l *leaving) look(ctx context.Context) (found bool, err error) {
+// check reports whether the host has anything of the operator's. It changes nothing.
+func (l *leaving) check(ctx context.Context) (found bool, err error) {
 	r, err := state.ReadLast(l.Disk)
 	if err != nil {
 		return false, err
@@ -104,7 +104,7 @@ func (l *leaving) look(ctx context.Context) (found bool, err error) {
 // mark records that the host is leaving, so that WICD's service repairs nothing and no updater joins the host again. A host without a
 // record gets one, so that the leave after an interrupted one knows the cluster.
 func (l *leaving) mark(ctx context.Context) error {
-	found, err := l.look(ctx) // again: a join may have run since
+	found, err := l.check(ctx) // again: a join may have run since
 	if err != nil || !found || !l.isManaged {
 		return err
 	}
