@@ -341,7 +341,7 @@ func TestSecurityBlockIsNotCorruption(t *testing.T) {
 		errors.New("the program at the end of this executable is corrupt"):      wicdapi.CodeSetupFailed,
 	} {
 		if got := wicdapi.Code(code(fmt.Errorf("starting WICD: %w", err))); got != want {
-			t.Errorf("%v is told as %s, want %s", err, got, want)
+			t.Errorf("%v is reported as %s, want %s", err, got, want)
 		}
 	}
 }

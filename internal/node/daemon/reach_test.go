@@ -28,17 +28,17 @@ func reach(t *testing.T, o sim.WindowsOptions, request wicdapi.ReachRequest) (wi
 }
 
 func TestHostReportsAPIServerReachability(t *testing.T) {
-	ours, err := servers.NewCluster()
+	cluster, err := servers.NewCluster()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(ours.Close)
-	others, err := servers.NewCluster()
+	t.Cleanup(cluster.Close)
+	otherCluster, err := servers.NewCluster()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(others.Close)
-	_, port, _ := strings.Cut(strings.TrimPrefix(ours.URL, "https://"), ":")
+	t.Cleanup(otherCluster.Close)
+	_, port, _ := strings.Cut(strings.TrimPrefix(cluster.URL, "https://"), ":")
 	loopback, away := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.0.2.1")
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		if strings.HasPrefix(address, away.String()) {
@@ -58,26 +58,26 @@ func TestHostReportsAPIServerReachability(t *testing.T) {
 		server, ca string
 		resolve    func(context.Context, string) ([]netip.Addr, error)
 		resolved   []netip.Addr
-		says       []string // in the failure; empty if the host reaches it
+		contains   []string // in the failure; empty if the host reaches it
 	}{
-		"by its address":                 {server: ours.URL, ca: ours.CA},
-		"another cluster's":              {server: others.URL, ca: ours.CA, says: []string{"verifying the server at 127.0.0.1:", "unknown authority", "simulated CA"}},
-		"no listener":                    {server: "https://127.0.0.1:1", ca: ours.CA, says: []string{"connecting to 127.0.0.1:1: "}},
-		"an unknown name":                {server: "https://lb-apiserver.kubernetes.local:6443", ca: ours.CA, resolve: names(), says: []string{"resolving lb-apiserver.kubernetes.local: no such host"}},
-		"a name without addresses":       {server: "https://api.example:6443", ca: ours.CA, resolve: names(), says: []string{"resolving api.example: the name has no address"}},
-		"a name not in the certificate":  {server: "https://api.example:" + port, ca: ours.CA, resolve: names(loopback), resolved: []netip.Addr{loopback}, says: []string{"verifying the server at 127.0.0.1:", "api.example"}},
-		"addresses that do not answer":   {server: "https://api.example:6443", ca: ours.CA, resolve: names(away, away), resolved: []netip.Addr{away, away}, says: []string{"connecting to 192.0.2.1:6443: no route to host; connecting"}},
-		"the first that answers decides": {server: "https://api.example:" + port, ca: others.CA, resolve: names(away, loopback), resolved: []netip.Addr{away, loopback}, says: []string{"verifying the server at 127.0.0.1:"}},
+		"the address of the server":            {server: cluster.URL, ca: cluster.CA},
+		"another cluster's server":             {server: otherCluster.URL, ca: cluster.CA, contains: []string{"verifying the server at 127.0.0.1:", "unknown authority", "simulated CA"}},
+		"no listener":                          {server: "https://127.0.0.1:1", ca: cluster.CA, contains: []string{"connecting to 127.0.0.1:1: "}},
+		"an unknown name":                      {server: "https://lb-apiserver.kubernetes.local:6443", ca: cluster.CA, resolve: names(), contains: []string{"resolving lb-apiserver.kubernetes.local: no such host"}},
+		"a name without addresses":             {server: "https://api.example:6443", ca: cluster.CA, resolve: names(), contains: []string{"resolving api.example: the name has no address"}},
+		"a name not in the certificate":        {server: "https://api.example:" + port, ca: cluster.CA, resolve: names(loopback), resolved: []netip.Addr{loopback}, contains: []string{"verifying the server at 127.0.0.1:", "api.example"}},
+		"addresses that do not answer":         {server: "https://api.example:6443", ca: cluster.CA, resolve: names(away, away), resolved: []netip.Addr{away, away}, contains: []string{"connecting to 192.0.2.1:6443: no route to host; connecting"}},
+		"the first responding address decides": {server: "https://api.example:" + port, ca: otherCluster.CA, resolve: names(away, loopback), resolved: []netip.Addr{away, loopback}, contains: []string{"verifying the server at 127.0.0.1:"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := reach(t, sim.WindowsOptions{Dial: dial, Resolve: test.resolve}, wicdapi.ReachRequest{Server: test.server, CA: test.ca})
-			if err != nil || (got.Failure == "") != (len(test.says) == 0) || !slices.Equal(got.Resolved, test.resolved) {
-				t.Fatalf("%+v, %v; want %v, and a failure that says %q", got, err, test.resolved, test.says)
+			if err != nil || (got.Failure == "") != (len(test.contains) == 0) || !slices.Equal(got.Resolved, test.resolved) {
+				t.Fatalf("%+v, %v; want %v, and a failure with %q", got, err, test.resolved, test.contains)
 			}
-			daemontest.ExpectContains(t, got.Failure, test.says...)
+			daemontest.ExpectContains(t, got.Failure, test.contains...)
 		})
 	}
-	for name, request := range map[string]wicdapi.ReachRequest{"no CA": {Server: ours.URL, CA: "none"}, "no TLS": {Server: "http://127.0.0.1:1", CA: ours.CA}} {
+	for name, request := range map[string]wicdapi.ReachRequest{"no CA": {Server: cluster.URL, CA: "none"}, "no TLS": {Server: "http://127.0.0.1:1", CA: cluster.CA}} {
 		if got, err := reach(t, sim.WindowsOptions{}, request); err == nil {
 			t.Errorf("%s: %+v, want an error", name, got)
 		}

@@ -90,7 +90,7 @@ func TestFolderRemovalHasOneTimeout(t *testing.T) {
 		began := time.Now()
 		failures := hostapi.Disk{Root: root, Before: h.before}.RemoveTree(t.Context(), `C:\k\folder`)
 		if len(failures) != 20 {
-			t.Errorf("%d files are told to stay, want 20: %v", len(failures), failures)
+			t.Errorf("%d files are reported as remaining, want 20: %v", len(failures), failures)
 		}
 		if took := time.Since(began); took > 6*time.Second {
 			t.Errorf("removing took %s, want 5 s for all files together", took)

@@ -11,10 +11,10 @@ import (
 func TestExcludedPortsAreNamed(t *testing.T) {
 	p := hostapi.Ports{Excluded: []hostapi.PortRange{{First: 10200, Last: 10299}, {First: 10250, Last: 10250}, {First: 50000, Last: 50099}}}
 	if got := p.ExcludedOf([]uint16{9182, 10256, 10250, 10250}); !strings.Contains(got, "10250 (range 10200-10299), 10256 (range 10200-10299);") || strings.Contains(got, "9182") {
-		t.Errorf("told %q", got)
+		t.Errorf("got %q", got)
 	}
 	if got := p.ExcludedOf([]uint16{9182, 22}); got != "" {
-		t.Errorf("told %q", got)
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -29,7 +29,7 @@ func TestPortShortageIsReported(t *testing.T) {
 	} {
 		p := hostapi.Ports{Dynamic: hostapi.PortRange{First: test.first, Last: test.last}}
 		if got := p.ShortFor(test.services, test.balancers); (got != "") != test.reported || test.reported && !strings.Contains(got, "set dynamicport tcp") {
-			t.Errorf("%d-%d with %d Services and %d load balancers: told %q", test.first, test.last, test.services, test.balancers, got)
+			t.Errorf("%d-%d with %d Services and %d load balancers: got %q", test.first, test.last, test.services, test.balancers, got)
 		}
 	}
 }

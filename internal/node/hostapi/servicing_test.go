@@ -55,9 +55,9 @@ func TestFeatureErrorRemedies(t *testing.T) {
 
 func TestNameInOtherCaseNeedsNoRestart(t *testing.T) {
 	if got := hostapi.PendingRename("WIN-1", "win-1"); got != "" {
-		t.Errorf("told %q", got)
+		t.Errorf("got %q", got)
 	}
 	if got, want := hostapi.PendingRename("WIN-1", "WIN-2"), "the computer name changes from WIN-1 to WIN-2"; got != want {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

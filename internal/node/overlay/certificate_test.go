@@ -168,7 +168,7 @@ func TestExpiredOrForeignCertificateIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.start()
-		e.awaits(time.Minute, "it has one of its own", func() bool { c := h.certificate(); return c != nil && c.Subject.CommonName == "system:ovn-node:win-1" })
+		e.awaits(time.Minute, "the host has its own certificate", func() bool { c := h.certificate(); return c != nil && c.Subject.CommonName == "system:ovn-node:win-1" })
 		h.stop()
 		e.passes(48 * time.Hour)
 		e.linux(1)

@@ -31,8 +31,8 @@ func (h *host) onAdapter(q sim.AdapterQuirks) *sim.HostAdapter {
 	return a
 }
 
-// told returns the messages in the status file by their reasons.
-func (h *host) told() map[string]string {
+// messages returns the messages in the status file by their reasons.
+func (h *host) messages() map[string]string {
 	h.env.Helper()
 	all := map[string]string{}
 	for _, p := range h.problems() {
@@ -47,9 +47,9 @@ func (h *host) record() string { return filepath.Join(h.options.CertDir, "host-n
 // deletes the record.
 func TestNetworksAreRemovedFromHostThatLosesItsAddress(t *testing.T) {
 	for name, test := range map[string]struct {
-		quirks sim.AdapterQuirks
-		build  int
-		says   string
+		quirks  sim.AdapterQuirks
+		build   int
+		message string
 	}{
 		"static on Windows Server 2019": {sim.AdapterQuirks{Static: true}, 17763, `had 169.254.3.4/16 on "vEthernet (Ethernet)" instead`},
 		"static on Windows Server 2025": {sim.AdapterQuirks{Static: true, Second: true}, 26100, `had 169.254.3.4/16 on "vEthernet (Ethernet) 2" instead`},
@@ -75,8 +75,8 @@ func TestNetworksAreRemovedFromHostThatLosesItsAddress(t *testing.T) {
 					h.service.ResetCalls()
 					e.passes(10 * time.Minute)
 					h.wantChanges(map[string]int{})
-					if got := h.told()["HostAddressLost"]; !strings.Contains(got, test.says) || !strings.Contains(got, h.record()) || !strings.Contains(got, "192.0.2.1") {
-						t.Fatalf("reported %q, want %q and the file to delete", got, test.says)
+					if got := h.messages()["HostAddressLost"]; !strings.Contains(got, test.message) || !strings.Contains(got, h.record()) || !strings.Contains(got, "192.0.2.1") {
+						t.Fatalf("reported %q, want %q and the file to delete", got, test.message)
 					}
 					h.stop()
 					h.start()
@@ -109,7 +109,7 @@ func TestHostBrieflyWithoutAddressKeepsNetworks(t *testing.T) {
 					}
 					e.awaits(away+90*time.Second, "the overlay is configured", func() bool { return a.HasAddress() && h.published() && h.has(linuxRemote(1)) })
 					e.passes(5 * time.Minute)
-					if got := h.told(); len(got) > 0 || a.Restores() != 1 {
+					if got := h.messages(); len(got) > 0 || a.Restores() != 1 {
 						t.Errorf("reported %v, restored %d times", got, a.Restores())
 					}
 					if calls := h.changes(); calls["DeleteNetwork"] > 0 || calls["CreateNetwork"] != 2 {
@@ -138,7 +138,7 @@ func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 		h.stop()
 		h.start()
 		e.passes(10 * time.Minute)
-		if got := h.told(); len(got) > 0 || a.Restores() != 1 {
+		if got := h.messages(); len(got) > 0 || a.Restores() != 1 {
 			t.Errorf("reported %v, restored %d times", got, a.Restores())
 		}
 	})
@@ -149,18 +149,18 @@ func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 		a := h.onAdapter(all)
 		h.start()
 		e.awaits(2*time.Minute, "the problem is reported", func() bool {
-			return strings.Contains(h.told()["HostNetworkChanged"], "DNS servers 192.0.2.53 192.0.2.54, DNS suffix example.com (restoring it failed:")
+			return strings.Contains(h.messages()["HostNetworkChanged"], "DNS servers 192.0.2.53 192.0.2.54, DNS suffix example.com (restoring it failed:")
 		})
 		h.stop()
 		h.start()
 		e.passes(time.Minute)
-		if got := h.told()["HostNetworkChanged"]; !strings.Contains(got, "DNS servers") || a.Restores() != 1 || !h.has(linuxRemote(1)) {
+		if got := h.messages()["HostNetworkChanged"]; !strings.Contains(got, "DNS servers") || a.Restores() != 1 || !h.has(linuxRemote(1)) {
 			t.Errorf("after a restart of the program: %q, restored %d times", got, a.Restores())
 		}
 		if err := os.Remove(h.record()); err != nil {
 			t.Fatal(err)
 		}
-		e.awaits(time.Minute, "the problem is no longer reported", func() bool { return len(h.told()) == 0 })
+		e.awaits(time.Minute, "the problem is no longer reported", func() bool { return len(h.messages()) == 0 })
 	})
 }
 
@@ -203,7 +203,7 @@ func TestRecordWithoutNetworkIsNoLoss(t *testing.T) {
 		}
 		h.start()
 		e.awaits(time.Hour, "the overlay is configured", func() bool { return a.HasAddress() && h.published() && h.has(linuxRemote(1)) })
-		if got := h.told(); len(got) > 0 {
+		if got := h.messages(); len(got) > 0 {
 			t.Errorf("reported %v", got)
 		}
 	})
@@ -222,7 +222,7 @@ func TestRandomHostsKeepTheirNetwork(t *testing.T) {
 				a := h.onAdapter(quirks)
 				h.start()
 				e.passes(10 * time.Minute)
-				reported := h.told()
+				reported := h.messages()
 				_, lost := reported["HostAddressLost"]
 				_, changed := reported["HostNetworkChanged"]
 				now, _ := a.Adapters(t.Context())

@@ -22,11 +22,11 @@ func TestNodeKeepsSubnetAfterWindowsRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		remembers bool
 		file      func(name string) error
-		says      string
+		message   string
 	}{
-		"remembered":        {true, func(string) error { return nil }, `"node":"a-same","error":"its subnet 10.128.1.0/24 overlaps 10.128.1.0/24, which node linux-1 has"`},
-		"the file is gone":  {false, os.Remove, `"node":"linux-1","error":"its subnet 10.128.1.0/24 overlaps 10.128.1.0/24, which node a-same claims`},
-		"the file is empty": {false, func(name string) error { return os.Truncate(name, 0) }, "Reading which nodes had which subnets failed"},
+		"remembered":           {true, func(string) error { return nil }, `"node":"a-same","error":"its subnet 10.128.1.0/24 overlaps 10.128.1.0/24, which node linux-1 has"`},
+		"the file was removed": {false, os.Remove, `"node":"linux-1","error":"its subnet 10.128.1.0/24 overlaps 10.128.1.0/24, which node a-same claims`},
+		"the file is empty":    {false, func(name string) error { return os.Truncate(name, 0) }, "Reading which nodes had which subnets failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, func(e *env) {
@@ -46,8 +46,8 @@ func TestNodeKeepsSubnetAfterWindowsRestart(t *testing.T) {
 				if n, _ := h.network(overlay.Network); !h.has(want...) {
 					t.Errorf("remote subnets are %v", n.Remotes)
 				}
-				if h.log.count(test.says) != 1 {
-					t.Errorf("the log does not say %q once:\n%s", test.says, h.log)
+				if h.log.count(test.message) != 1 {
+					t.Errorf("the log does not have %q once:\n%s", test.message, h.log)
 				}
 			})
 		})

@@ -35,10 +35,10 @@ func TestFlags(t *testing.T) {
 			"--logfile", filepath.Join(folder, "log", "hybrid-overlay.log"), "--k8s-apiserver", "https://api-int:6443", "--k8s-cacert", filepath.Join(folder, "ca.crt")}
 	}
 	for name, test := range map[string]struct {
-		args   []string
-		code   int
-		says   string
-		served bool
+		args    []string
+		code    int
+		message string
+		served  bool
 	}{
 		"as usual":       {nil, 0, "", false},
 		"as a service":   {[]string{"--windows-service"}, 0, "", true},
@@ -54,8 +54,8 @@ func TestFlags(t *testing.T) {
 		"no kubeconfig":  {[]string{"--bootstrap-kubeconfig", "", "--cert-dir", ""}, 1, "flag --cert-dir is missing", false},
 	} {
 		code, _, stderr, served := runMain(t, nil, append(usual(t), test.args...)...)
-		if code != test.code || !strings.Contains(stderr, test.says) || test.says == "" && stderr != "" || served != test.served {
-			t.Errorf("%s: exit code %d, served %t, output %q; want %d, %t, %q", name, code, served, stderr, test.code, test.served, test.says)
+		if code != test.code || !strings.Contains(stderr, test.message) || test.message == "" && stderr != "" || served != test.served {
+			t.Errorf("%s: exit code %d, served %t, output %q; want %d, %t, %q", name, code, served, stderr, test.code, test.served, test.message)
 		}
 	}
 	if code, stdout, stderr, _ := runMain(t, nil, "--help"); code != 0 || !strings.Contains(stdout, "-bootstrap-kubeconfig") || stderr != "" {
@@ -70,7 +70,7 @@ func TestFlags(t *testing.T) {
 func TestFlagErrorIsWrittenToLogFile(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after []string
-		says          string
+		message       string
 	}{
 		"unknown flag before it": {[]string{"--none"}, nil, "flag provided but not defined: -none"},
 		"argument before it":     {[]string{"start"}, nil, `unexpected argument \"start\"`},
@@ -86,8 +86,8 @@ func TestFlagErrorIsWrittenToLogFile(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "log", "hybrid-overlay.log")
 				code, _, stderr, _ := runMain(t, nil, slices.Concat(test.before, flag(file), test.after)...)
 				text, err := os.ReadFile(file)
-				if code != 1 || stderr == "" || err != nil || !strings.Contains(string(text), test.says) || strings.Count(string(text), "\n") != 1 {
-					t.Errorf("exit code %d, output %q, log %q (%v), want %q", code, stderr, text, err, test.says)
+				if code != 1 || stderr == "" || err != nil || !strings.Contains(string(text), test.message) || strings.Count(string(text), "\n") != 1 {
+					t.Errorf("exit code %d, output %q, log %q (%v), want %q", code, stderr, text, err, test.message)
 				}
 			})
 		}

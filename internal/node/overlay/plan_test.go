@@ -126,20 +126,20 @@ func TestMismatchedNetworksAreReplaced(t *testing.T) {
 // TestNetworkOnAnotherAdapter: Windows changes the names of adapters, and returns those of virtual ones. Only another address proves another adapter.
 func TestNetworkOnAnotherAdapter(t *testing.T) {
 	wanted := Settings{Adapter: "Ethernet 2", VXLANPort: 9898}.Networks(netip.MustParsePrefix("10.132.1.0/24"))[0]
-	ours, others, none := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1"), netip.Addr{}
+	ownAddress, others, none := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1"), netip.Addr{}
 	for _, test := range []struct {
 		adapter string
 		address netip.Addr
 		port    uint16
 		usable  bool
 	}{
-		{"Ethernet 2", ours, 9898, true}, {"ethernet 2", others, 9898, true}, {"", others, 9898, true}, {"vEthernet (Ethernet 2)", others, 9898, true},
-		{"vEthernet (Ethernet 2) 3", others, 9898, true}, {"LAN", ours, 9898, true}, {"LAN", none, 9898, true}, {"LAN", others, 9898, false},
-		{"vEthernet (Ethernet)", others, 9898, false}, {"Ethernet 2", ours, 0, true}, {"Ethernet 2", ours, 4789, false}, {"Ethernet 2", ours, 9899, false},
+		{"Ethernet 2", ownAddress, 9898, true}, {"ethernet 2", others, 9898, true}, {"", others, 9898, true}, {"vEthernet (Ethernet 2)", others, 9898, true},
+		{"vEthernet (Ethernet 2) 3", others, 9898, true}, {"LAN", ownAddress, 9898, true}, {"LAN", none, 9898, true}, {"LAN", others, 9898, false},
+		{"vEthernet (Ethernet)", others, 9898, false}, {"Ethernet 2", ownAddress, 0, true}, {"Ethernet 2", ownAddress, 4789, false}, {"Ethernet 2", ownAddress, 9899, false},
 	} {
 		current := wanted
 		current.Adapter, current.ManagementIP, current.VXLANPort = test.adapter, test.address, test.port
-		if got := contradiction(current, wanted, []netip.Addr{ours}); (got == "") != test.usable {
+		if got := contradiction(current, wanted, []netip.Addr{ownAddress}); (got == "") != test.usable {
 			t.Errorf("a network on %q with address %s and port %d: %q, usable %t", test.adapter, test.address, test.port, got, test.usable)
 		}
 		if got := contradiction(current, wanted, nil); strings.Contains(got, "adapter") {
@@ -242,7 +242,7 @@ func TestChangesOfRemotes(t *testing.T) {
 		"one more":               {[]hns.RemoteSubnet{a}, []hns.RemoteSubnet{a, b}, nil, []hns.RemoteSubnet{b}},
 		"one less":               {[]hns.RemoteSubnet{lower, b}, []hns.RemoteSubnet{b}, []hns.RemoteSubnet{lower}, nil},
 		"another host":           {[]hns.RemoteSubnet{a, b}, []hns.RemoteSubnet{moved, b}, []hns.RemoteSubnet{a}, []hns.RemoteSubnet{moved}},
-		"somebody else's":        {[]hns.RemoteSubnet{foreign}, []hns.RemoteSubnet{b}, nil, []hns.RemoteSubnet{b}},
+		"of another program":     {[]hns.RemoteSubnet{foreign}, []hns.RemoteSubnet{b}, nil, []hns.RemoteSubnet{b}},
 		"there twice":            {[]hns.RemoteSubnet{a, a}, []hns.RemoteSubnet{a}, nil, nil},
 		"many at once, in order": {nil, []hns.RemoteSubnet{c, a, b}, nil, []hns.RemoteSubnet{c, a, b}},
 	} {

@@ -40,11 +40,11 @@ func (h *host) problems() []overlaystatus.Problem {
 }
 
 // wantProblem fails the test unless the file has exactly this problem, and the log has it once.
-func (h *host) wantProblem(reason, says string) {
+func (h *host) wantProblem(reason, message string) {
 	h.env.Helper()
 	found := h.problems()
-	if len(found) != 1 || found[0].Reason != reason || !strings.Contains(found[0].Message, says) {
-		h.env.Fatalf("problems %+v, want %s with %q", found, reason, says)
+	if len(found) != 1 || found[0].Reason != reason || !strings.Contains(found[0].Message, message) {
+		h.env.Fatalf("problems %+v, want %s with %q", found, reason, message)
 	}
 	if n := h.log.count(`The overlay has a problem","reason":"` + reason); n != 1 {
 		h.env.Errorf("%s is in the log %d times, want once", reason, n)
@@ -67,11 +67,11 @@ func TestOverlayStatusReportsCause(t *testing.T) {
 	}
 	good := func(e *env) { e.node("win-1", "windows", ip, subnet("10.132.1.0/24")) }
 	for name, test := range map[string]struct {
-		causes func(e *env)
-		lasts  time.Duration
-		reason string
-		says   string
-		repair func(e *env)
+		causes  func(e *env)
+		lasts   time.Duration
+		reason  string
+		message string
+		repair  func(e *env)
 	}{
 		"no subnet": {func(e *env) { e.node("win-1", "windows", ip, nil) }, time.Minute, api.ReasonOverlaySubnetMissing,
 			"OVN-Kubernetes has not assigned a subnet to this node (annotation k8s.ovn.org/hybrid-overlay-node-subnet)", good},
@@ -114,9 +114,9 @@ func TestOverlayStatusReportsCause(t *testing.T) {
 					t.Errorf("too early: %+v", found)
 				}
 				e.passes(4 * time.Second)
-				h.wantProblem(test.reason, test.says)
+				h.wantProblem(test.reason, test.message)
 				e.passes(10 * time.Minute)
-				h.wantProblem(test.reason, test.says)
+				h.wantProblem(test.reason, test.message)
 				test.repair(e)
 				e.awaits(10*time.Second, "the problem is solved", func() bool { return len(h.problems()) == 0 && h.published() })
 				if h.log.count(`A problem of the overlay is resolved","reason":"`+test.reason) != 1 {

@@ -107,7 +107,7 @@ func TestStaticRoutesMoveWithTheAddress(t *testing.T) {
 		takes   time.Duration
 		refuses error
 		want    []hostnetwork.Route
-		says    string
+		message string
 	}{
 		"at once":        {0, nil, []hostnetwork.Route{usual, storage}, "Routes moved"},
 		"after a while":  {50 * time.Second, nil, []hostnetwork.Route{usual, storage}, "Routes moved"},
@@ -126,8 +126,8 @@ func TestStaticRoutesMoveWithTheAddress(t *testing.T) {
 				if !slices.Equal(a.virtual, test.want) {
 					t.Errorf("routes %v, want %v", a.virtual, test.want)
 				}
-				if h.log.count(test.says) != 1 {
-					t.Errorf("the log does not say %q once:\n%s", test.says, h.log)
+				if h.log.count(test.message) != 1 {
+					t.Errorf("the log does not have %q once:\n%s", test.message, h.log)
 				}
 				// Recreating a network moves nothing.
 				n, _ := h.network(overlay.Network)
@@ -150,7 +150,7 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 	for name, test := range map[string]struct {
 		meanwhile func(a *adapters)
 		want      []hostnetwork.Route // in addition to the usual one
-		says      string
+		message   string
 	}{
 		"none was removed":          {func(*adapters) {}, []hostnetwork.Route{storage}, "Persistent routes added to the virtual adapter"},
 		"it exists":                 {func(a *adapters) { a.virtual = append(a.virtual, storage) }, []hostnetwork.Route{storage}, ""},
@@ -181,8 +181,8 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 				if want := append([]hostnetwork.Route{usual}, test.want...); !slices.Equal(a.virtual, want) {
 					t.Errorf("routes %v, want %v", a.virtual, want)
 				}
-				if test.says != "" && h.log.count(test.says) != 1 {
-					t.Errorf("the log does not say %q once:\n%s", test.says, h.log)
+				if test.message != "" && h.log.count(test.message) != 1 {
+					t.Errorf("the log does not have %q once:\n%s", test.message, h.log)
 				}
 			})
 		})

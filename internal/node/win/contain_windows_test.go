@@ -35,7 +35,7 @@ func TestContainedProcessesEndWithParent(t *testing.T) {
 	}
 	id, err := strconv.ParseUint(strings.TrimSpace(line), 10, 32)
 	if err != nil {
-		t.Fatalf("it says %q", line)
+		t.Fatalf("output %q", line)
 	}
 	child, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE, false, uint32(id))
 	if err != nil {

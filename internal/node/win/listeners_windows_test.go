@@ -74,6 +74,6 @@ func TestNamedPipeIsDetectedWithoutConnecting(t *testing.T) {
 	}
 	defer windows.CloseHandle(pipe)
 	if got, err := hasPipe(name); !got || err != nil {
-		t.Errorf("while nobody waits for a client: %v, %v", got, err)
+		t.Errorf("without a listener: %v, %v", got, err)
 	}
 }

@@ -86,7 +86,7 @@ func TestServiceStartsAtBootAndIsRestarted(t *testing.T) {
 	defer svc.Close()
 	got, err := svc.config(testName)
 	if err != nil || got.start != windows.SERVICE_AUTO_START || got.kind != windows.SERVICE_WIN32_OWN_PROCESS || !strings.EqualFold(got.account, "LocalSystem") {
-		t.Errorf("the service is %+v, %v; want it to start by itself, as LocalSystem, in a process of its own", got, err)
+		t.Errorf("the service is %+v, %v; want an automatic start as LocalSystem in its own process", got, err)
 	}
 	for _, s := range settings(desired.Service{Description: "a service of the tests"}) {
 		answer, err := svc.setting(s.level)

@@ -211,7 +211,7 @@ func TestProcessesOfAKilledServiceAreKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"killed by somebody, and started again": func(s *services) {
+		"killed and started again": func(s *services) {
 			before := mustProcesses(t, copied)
 			crash(t, testName)
 			mustStart(t, s)

@@ -90,7 +90,7 @@ func TestFactsDescribeServer(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if name, _ := os.Hostname(); !strings.EqualFold(name, facts.Hostname) {
-		t.Errorf("host name %q, Go says %q", facts.Hostname, name)
+		t.Errorf("host name %q, want %q", facts.Hostname, name)
 	}
 	if facts.FreeBytes < 1<<20 || facts.MemoryBytes < 1<<28 {
 		t.Errorf("%d bytes free, %d of memory", facts.FreeBytes, facts.MemoryBytes)
@@ -102,7 +102,7 @@ func TestVirtualizationIsThatOfTheProcessor(t *testing.T) {
 	mustBeWine(t)
 	content, err := os.ReadFile(`\\?\unix\proc\cpuinfo`)
 	if err != nil {
-		t.Skipf("what Linux says of the processor cannot be read: %v", err)
+		t.Skipf("reading the processor information of Linux: %v", err)
 	}
 	_, flags, _ := strings.Cut(string(content), "\nflags")
 	flags, _, _ = strings.Cut(flags, "\n")
@@ -115,7 +115,7 @@ func TestVirtualizationIsThatOfTheProcessor(t *testing.T) {
 		t.Errorf("the hypervisor is %q, and Linux is a guest of one: %v", got.Hypervisor, isGuest)
 	}
 	if got.Processor && !has("vmx", "svm") {
-		t.Error("the processor has virtualization, of which Linux says nothing")
+		t.Error("the processor has virtualization, which Linux does not report")
 	}
 	if got.HyperV {
 		t.Error("Wine runs on Hyper-V, and may create virtual machines")
@@ -342,7 +342,7 @@ func TestLockIsReleasedWhenProcessEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := output.Read(make([]byte, 1)); err != nil {
-		t.Fatalf("the other process says nothing: %v", err)
+		t.Fatalf("reading the output of the other process: %v", err)
 	}
 	s := &system{}
 	if _, err := s.Lock(name); err == nil {

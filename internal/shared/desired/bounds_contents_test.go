@@ -47,7 +47,7 @@ func TestNoContentRunsAnotherProgram(t *testing.T) {
 		"containerd takes plugins from elsewhere": in(containerd, folder+`\cni'`, folder+`\cni', 'C:\Users\Public'`),
 		"containerd loads plugins":                in(containerd, "[grpc]", "[proxy_plugins.x]\ntype = 'snapshot'\naddress = 'x'\n[grpc]"),
 		"the kubelet lets everybody in":           in(kubelet, `"enabled": false`, `"enabled": true`),
-		"the kubelet asks nobody":                 in(kubelet, `"kind"`, `"authorization": {"mode": "AlwaysAllow"}, "kind"`),
+		"the kubelet authorizes everyone":         in(kubelet, `"kind"`, `"authorization": {"mode": "AlwaysAllow"}, "kind"`),
 		"the kubelet has a field twice":           in(kubelet, `"kind"`, `"authentication": {"anonymous": {"enabled": true}}, "kind"`),
 		"the kubelet has a field in another case": in(kubelet, `"kind"`, `"Authentication": {"anonymous": {"enabled": true}}, "kind"`),
 		"the kubelet reads pods from elsewhere":   in(kubelet, `C:\\k\\etc`, `\\\\evil\\share`),

@@ -27,7 +27,7 @@ func TestOnlyAWSHostsGetECRCredentials(t *testing.T) {
 	}
 	without := mustRender(t, func(in *desired.Inputs) { in.Cluster.Network.Platform = platform.AWS })
 	if strings.Contains(without.Services[1].Command, "credential-provider") {
-		t.Errorf("the kubelet is told of a program that the payload has not: %s", without.Services[1].Command)
+		t.Errorf("the kubelet's command names a program that the payload lacks: %s", without.Services[1].Command)
 	}
 }
 
@@ -96,13 +96,13 @@ func TestMissingCloudNodeManagerIsReportedOnAzure(t *testing.T) {
 	for name, test := range map[string]struct {
 		provider platform.Provider
 		content  payload.Manifest
-		says     string
+		message  string
 	}{
-		"nodes wait":         {platform.Provider{External: true, NodeManager: true}, without, "get no pods"},
-		"nodes take pods":    {platform.Provider{NodeManager: true}, without, "they run pods"},
-		"on another cloud":   {platform.Provider{External: true}, without, ""},
-		"the payload has it": {platform.Provider{External: true, NodeManager: true}, with, ""},
-		"nobody initializes": {platform.Provider{}, without, ""},
+		"nodes wait":           {platform.Provider{External: true, NodeManager: true}, without, "get no pods"},
+		"nodes take pods":      {platform.Provider{NodeManager: true}, without, "they run pods"},
+		"on another cloud":     {platform.Provider{External: true}, without, ""},
+		"the payload has it":   {platform.Provider{External: true, NodeManager: true}, with, ""},
+		"no external provider": {platform.Provider{}, without, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := inputs()
@@ -111,11 +111,11 @@ func TestMissingCloudNodeManagerIsReportedOnAzure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if test.says == "" && len(rendered.Missing) > 0 {
+			if test.message == "" && len(rendered.Missing) > 0 {
 				t.Errorf("missing are %v, want none", rendered.Missing)
 			}
-			if test.says != "" && (len(rendered.Missing) != 1 || rendered.Missing[0].Name != desired.NodeManagerService || !strings.Contains(rendered.Missing[0].Effect, test.says)) {
-				t.Errorf("missing are %v, want %s because %q", rendered.Missing, desired.NodeManagerService, test.says)
+			if test.message != "" && (len(rendered.Missing) != 1 || rendered.Missing[0].Name != desired.NodeManagerService || !strings.Contains(rendered.Missing[0].Effect, test.message)) {
+				t.Errorf("missing are %v, want %s because %q", rendered.Missing, desired.NodeManagerService, test.message)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 func TestRenderRefusesNetworksThatCannotWork(t *testing.T) {
 	tests := map[string]struct {
 		network v1alpha1.NetworkSpec
-		says    string
+		message string
 	}{
 		"no provider":                  {v1alpha1.NetworkSpec{}, "spec.network.provider is empty"},
 		"nothing for Custom":           {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom}, "spec.network.custom is empty"},
@@ -38,8 +38,8 @@ func TestRenderRefusesNetworksThatCannotWork(t *testing.T) {
 			in := inputs()
 			in.Config.Network = test.network
 			_, err := desired.Render(in)
-			if !errors.Is(err, desired.ErrNetwork) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("got %v, want ErrNetwork that says %q", err, test.says)
+			if !errors.Is(err, desired.ErrNetwork) || !strings.Contains(err.Error(), test.message) {
+				t.Errorf("got %v, want ErrNetwork with %q", err, test.message)
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func TestReservedUserFoldersAreRejected(t *testing.T) {
 			t.Errorf("folder %q: %v, want it taken: %v", folder, err, want)
 		}
 		if err != nil && !errors.Is(err, desired.ErrNetwork) {
-			t.Errorf("folder %q: %v is no ErrNetwork", folder, err)
+			t.Errorf("folder %q: %v is not ErrNetwork", folder, err)
 		}
 		if folder == "" {
 			continue // not a folder
@@ -90,7 +90,7 @@ func TestReservedUserFoldersAreRejected(t *testing.T) {
 			node.Files[i].Content = strings.Replace(f.Content, `\cni']`, `\cni', '`+folder+`']`, 1) // as rendered with this folder
 		}
 		if err := node.CheckBounds(); (err == nil) != want {
-			t.Errorf("a host that is told folder %q: %v, want it taken: %v", folder, err, want)
+			t.Errorf("CheckBounds with folder %q: %v, want accepted: %v", folder, err, want)
 		}
 	}
 }

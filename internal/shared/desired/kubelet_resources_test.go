@@ -28,9 +28,9 @@ func TestReservationsMustFitMachine(t *testing.T) {
 	machine := desired.Machine{Memory: 4 << 30, Disk: 100 << 30, Processors: 2, NUMANodes: 1, Build: 20348}
 	best := v1alpha1.KubeletSpec{MemoryManagerPolicy: v1alpha1.MemoryManagerBestEffort}
 	for name, test := range map[string]struct {
-		spec    v1alpha1.KubeletSpec
-		machine desired.Machine
-		says    []string
+		spec     v1alpha1.KubeletSpec
+		machine  desired.Machine
+		contains []string
 	}{
 		"the defaults":                {v1alpha1.KubeletSpec{}, machine, nil},
 		"nearly all of the memory":    {v1alpha1.KubeletSpec{KubeReserved: quantities{"memory": "1623195647"}}, machine, nil},
@@ -57,10 +57,10 @@ func TestReservationsMustFitMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _ := resources(t, test.spec)
 			err := r.Check(test.machine)
-			if (err == nil) != (len(test.says) == 0) {
+			if (err == nil) != (len(test.contains) == 0) {
 				t.Fatalf("Check() = %v", err)
 			}
-			for _, want := range test.says {
+			for _, want := range test.contains {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("Check() = %v, want %s", err, want)
 				}

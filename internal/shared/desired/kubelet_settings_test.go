@@ -18,8 +18,8 @@ func TestKubeletSettingsThatContradict(t *testing.T) {
 	type quantities = map[string]string
 	const memory, node = "memory.available", "nodefs.available"
 	for name, test := range map[string]struct {
-		spec v1alpha1.KubeletSpec
-		says []string // parts of the error; none if the spec is valid
+		spec     v1alpha1.KubeletSpec
+		contains []string // parts of the error; none if the spec is valid
 	}{
 		"nothing": {},
 		"all": {spec: v1alpha1.KubeletSpec{
@@ -85,10 +85,10 @@ func TestKubeletSettingsThatContradict(t *testing.T) {
 			in := inputs()
 			in.Config.Kubelet = test.spec
 			_, err := desired.Render(in)
-			if len(test.says) == 0 && err != nil || len(test.says) > 0 && !errors.Is(err, desired.ErrSettings) {
+			if len(test.contains) == 0 && err != nil || len(test.contains) > 0 && !errors.Is(err, desired.ErrSettings) {
 				t.Fatalf("Render() = %v", err)
 			}
-			for _, want := range test.says {
+			for _, want := range test.contains {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("Render() = %v, want %s", err, want)
 				}

@@ -31,43 +31,43 @@ const goodNetConf = `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "
 
 func TestRenderRefusesFlannelNetworksThatCannotWork(t *testing.T) {
 	for name, test := range map[string]struct {
-		netConf string
-		reason  string
-		says    []string
+		netConf  string
+		reason   string
+		contains []string
 	}{
 		"as it should be":        {netConf: goodNetConf}, // https://github.com/kubernetes-sigs/sig-windows-tools/issues/301
 		"names in other letters": {netConf: `{"network": "10.244.0.0/16", "backend": {"type": "vxlan", "vni": 4097, "port": 4789}}`},
 		"the greatest VNI":       {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 65535, "Port": 4789}}`},
 		"both families": {netConf: `{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00::/48", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`,
-			reason: api.ReasonFlannelUnsuitable, says: []string{"EnableIPv6: true", "does not start on Windows"}},
+			reason: api.ReasonFlannelUnsuitable, contains: []string{"EnableIPv6: true", "does not start on Windows"}},
 		"Flannel's own manifest": {netConf: `{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`, reason: api.ReasonFlannelUnsuitable, // https://github.com/rancher/rke2/issues/5952
-			says: []string{"ConfigMap kube-flannel/kube-flannel-cfg", "Backend.VNI is not set and must be from 4096 to 65535", "Backend.Port is not set and must be 4789"}},
+			contains: []string{"ConfigMap kube-flannel/kube-flannel-cfg", "Backend.VNI is not set and must be from 4096 to 65535", "Backend.Port is not set and must be 4789"}},
 		"Linux' numbers": {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 1, "Port": 8472}}`, reason: api.ReasonFlannelUnsuitable,
-			says: []string{"Backend.VNI is 1", "Backend.Port is 8472"}},
+			contains: []string{"Backend.VNI is 1", "Backend.Port is 8472"}},
 		"another backend": {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "host-gw"}}`, reason: api.ReasonFlannelUnsuitable,
-			says: []string{`Backend.Type is "host-gw" and must be "vxlan"`}},
-		"no backend":           {netConf: `{"Network": "10.244.0.0/16"}`, reason: api.ReasonFlannelUnsuitable, says: []string{`Backend.Type is ""`}},
-		"a VNI beyond 16 bits": {netConf: strings.Replace(goodNetConf, "4096", "70000", 1), reason: api.ReasonFlannelUnsuitable, says: []string{"Backend.VNI is 70000"}},
-		"a VNI below Windows'": {netConf: strings.Replace(goodNetConf, "4096", "4095", 1), reason: api.ReasonFlannelUnsuitable, says: []string{"Backend.VNI is 4095"}},
+			contains: []string{`Backend.Type is "host-gw" and must be "vxlan"`}},
+		"no backend":           {netConf: `{"Network": "10.244.0.0/16"}`, reason: api.ReasonFlannelUnsuitable, contains: []string{`Backend.Type is ""`}},
+		"a VNI beyond 16 bits": {netConf: strings.Replace(goodNetConf, "4096", "70000", 1), reason: api.ReasonFlannelUnsuitable, contains: []string{"Backend.VNI is 70000"}},
+		"a VNI below Windows'": {netConf: strings.Replace(goodNetConf, "4096", "4095", 1), reason: api.ReasonFlannelUnsuitable, contains: []string{"Backend.VNI is 4095"}},
 		"numbers that are none": {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 70000000000000000000, "Port": "4789"}}`,
-			reason: api.ReasonFlannelUnsuitable, says: []string{"Backend.VNI is 70000000000000000000", `Backend.Port is "4789"`, `\"Port\":4789`, `\"VNI\":4096`}},
-		"a port beyond 16 bits": {netConf: strings.Replace(goodNetConf, "4789", "70325", 1), reason: api.ReasonFlannelUnsuitable, says: []string{"Backend.Port is 70325"}},
+			reason: api.ReasonFlannelUnsuitable, contains: []string{"Backend.VNI is 70000000000000000000", `Backend.Port is "4789"`, `\"Port\":4789`, `\"VNI\":4096`}},
+		"a port beyond 16 bits": {netConf: strings.Replace(goodNetConf, "4789", "70325", 1), reason: api.ReasonFlannelUnsuitable, contains: []string{"Backend.Port is 70325"}},
 		"direct routes": {netConf: strings.Replace(goodNetConf, `"Port"`, `"GBP": true, "DirectRouting": true, "Port"`, 1), reason: api.ReasonFlannelUnsuitable,
-			says: []string{"Backend.DirectRouting is true and must be false", "Backend.GBP is true and must be false"}},
+			contains: []string{"Backend.DirectRouting is true and must be false", "Backend.GBP is true and must be false"}},
 		"a name of its own": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "vxlan0", "VNI"`, 1)},
 		"a name that is none": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "a\\b", "VNI"`, 1), reason: api.ReasonFlannelUnsuitable,
-			says: []string{`Backend.Name is "a\\b"`}},
+			contains: []string{`Backend.Name is "a\\b"`}},
 		"a name without a beginning": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": ".a", "VNI"`, 1), reason: api.ReasonFlannelUnsuitable,
-			says: []string{`Backend.Name is ".a"`}},
-		"no range":      {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "", 1), reason: api.ReasonFlannelUnsuitable, says: []string{`Network is "" and must be`, "--cluster-cidr"}},
-		"an IPv6 range": {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "fd00::/48", 1), reason: api.ReasonClusterNetworkIPv6Only, says: []string{"fd00::/48"}},
-		"IPv6 only":     {netConf: strings.Replace(goodNetConf, `{"N`, `{"EnableIPv4": false, "N`, 1), reason: api.ReasonClusterNetworkIPv6Only, says: []string{"EnableIPv4: false"}},
-		"class E":       {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "240.0.0.0/16", 1), reason: api.ReasonClusterNetworkReserved, says: []string{"240.0.0.0/16"}},
+			contains: []string{`Backend.Name is ".a"`}},
+		"no range":      {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "", 1), reason: api.ReasonFlannelUnsuitable, contains: []string{`Network is "" and must be`, "--cluster-cidr"}},
+		"an IPv6 range": {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "fd00::/48", 1), reason: api.ReasonClusterNetworkIPv6Only, contains: []string{"fd00::/48"}},
+		"IPv6 only":     {netConf: strings.Replace(goodNetConf, `{"N`, `{"EnableIPv4": false, "N`, 1), reason: api.ReasonClusterNetworkIPv6Only, contains: []string{"EnableIPv4: false"}},
+		"class E":       {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "240.0.0.0/16", 1), reason: api.ReasonClusterNetworkReserved, contains: []string{"240.0.0.0/16"}},
 		"overlap with Services": {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "10.96.0.0/12", 1), reason: api.ReasonNetworksOverlap,
-			says: []string{"10.96.0.0/12", "10.96.0.0/16"}},
+			contains: []string{"10.96.0.0/12", "10.96.0.0/16"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			networkCase{reason: test.reason, says: test.says}.run(t, withFlannel(test.netConf))
+			networkCase{reason: test.reason, contains: test.contains}.run(t, withFlannel(test.netConf))
 		})
 	}
 }
@@ -76,7 +76,7 @@ func TestMissingFlannelIsReported(t *testing.T) {
 	in := withFlannel(goodNetConf)
 	in.Cluster.Network.Flannel = nil
 	in.Config.Network.Flannel = &v1alpha1.FlannelNetwork{Namespace: "net", ConfigMap: "cfg"}
-	networkCase{reason: api.ReasonFlannelNotFound, says: []string{"ConfigMap net/cfg", "net-conf.json", "spec.network.flannel"}}.run(t, in)
+	networkCase{reason: api.ReasonFlannelNotFound, contains: []string{"ConfigMap net/cfg", "net-conf.json", "spec.network.flannel"}}.run(t, in)
 }
 
 // TestFlannelRemedyFixesConfiguration applies the command in the message, as kubectl would, and renders again.

@@ -25,9 +25,9 @@ func onOpenShift() desired.Inputs {
 
 // networkCase is a change to a cluster with a working network. Without a reason, the network still works.
 type networkCase struct {
-	change func(*desired.ClusterNetwork, *desired.Inputs)
-	reason string
-	says   []string
+	change   func(*desired.ClusterNetwork, *desired.Inputs)
+	reason   string
+	contains []string
 }
 
 func (c networkCase) run(t *testing.T, in desired.Inputs) {
@@ -46,7 +46,7 @@ func (c networkCase) run(t *testing.T, in desired.Inputs) {
 	if !errors.As(err, &refused) || !errors.Is(err, desired.ErrNetwork) || refused.Reason != c.reason {
 		t.Fatalf("got %#v (%v), want reason %s", err, err, c.reason)
 	}
-	for _, part := range c.says {
+	for _, part := range c.contains {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %q", err, part)
 		}
@@ -75,67 +75,67 @@ func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
 		"the last before E":    {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"239.255.0.0/16"} }},
 		"class E for Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDRs = []string{"240.0.0.0/16"} }}, // not known to do harm
 		"OpenShift's former network": {change: func(n *network, _ *desired.Inputs) { n.Type = "OpenShiftSDN" }, reason: api.ReasonNetworkTypeUnsupported,
-			says: []string{`"OpenShiftSDN"`, "OVNKubernetes", "status.networkType", "spec.network.provider"}},
-		"no network yet": {change: func(n *network, _ *desired.Inputs) { n.Type = "" }, reason: api.ReasonNetworkTypeUnsupported, says: []string{`""`}},
+			contains: []string{`"OpenShiftSDN"`, "OVNKubernetes", "status.networkType", "spec.network.provider"}},
+		"no network yet": {change: func(n *network, _ *desired.Inputs) { n.Type = "" }, reason: api.ReasonNetworkTypeUnsupported, contains: []string{`""`}},
 		"no hybrid overlay": {change: never, reason: api.ReasonHybridOverlayNotConfigured,
-			says: []string{"hybridClusterNetwork is empty", setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":24}]}}}}}'`}},
+			contains: []string{"hybridClusterNetwork is empty", setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":24}]}}}}}'`}},
 		"no hybrid overlay on vSphere": {change: func(n *network, in *desired.Inputs) { never(n, in); n.Platform = "VSphere" },
-			reason: api.ReasonHybridOverlayNotConfigured,
-			says:   []string{setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":24}],"hybridOverlayVXLANPort":9898}}}}}'`}},
+			reason:   api.ReasonHybridOverlayNotConfigured,
+			contains: []string{setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":24}],"hybridOverlayVXLANPort":9898}}}}}'`}},
 		"no hybrid overlay, its usual range taken": {
 			change: func(n *network, in *desired.Inputs) {
 				never(n, in)
 				n.PodCIDRs, in.Cluster.ServiceCIDRs = []string{"10.128.0.0/12"}, []string{"10.192.0.0/16"}
 			},
-			reason: api.ReasonHybridOverlayNotConfigured, says: []string{`"cidr":"172.24.0.0/14"`}},
+			reason: api.ReasonHybridOverlayNotConfigured, contains: []string{`"cidr":"172.24.0.0/14"`}},
 		"a hybrid overlay without range": {change: func(n *network, _ *desired.Inputs) {
 			n.HybridCIDRs, n.VXLANPort, n.HybridOverlay = nil, 9898, `{"hybridOverlayVXLANPort":9898}`
 		},
-			reason: api.ReasonHybridOverlayNotConfigured,
-			says:   []string{takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":24}],"hybridOverlayVXLANPort":9898}}}}}'`}},
+			reason:   api.ReasonHybridOverlayNotConfigured,
+			contains: []string{takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":24}],"hybridOverlayVXLANPort":9898}}}}}'`}},
 		"a port of the user's on vSphere, without range": {
 			change: func(n *network, _ *desired.Inputs) {
 				n.Platform, n.HybridCIDRs, n.VXLANPort, n.HybridOverlay = "VSphere", nil, 9899, `{"hybridOverlayVXLANPort":9899}`
 			},
-			reason: api.ReasonHybridOverlayNotConfigured, says: []string{`"hybridOverlayVXLANPort":9899`}},
+			reason: api.ReasonHybridOverlayNotConfigured, contains: []string{`"hybridOverlayVXLANPort":9899`}},
 		"an empty hybrid overlay": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs, n.HybridOverlay = nil, `{}` },
-			reason: api.ReasonHybridOverlayNotConfigured, says: []string{takeAway + " && " + setTo}},
+			reason: api.ReasonHybridOverlayNotConfigured, contains: []string{takeAway + " && " + setTo}},
 		"a range or a port that cannot be read": {change: func(n *network, _ *desired.Inputs) {
 			n.HybridCIDRs, n.HybridFault, n.HybridOverlay = nil, "x is 70000", `{"hybridOverlayVXLANPort":70000}`
 		}, reason: api.ReasonHybridOverlayNotConfigured,
-			says: []string{"x is 70000", takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":24}]}`}},
+			contains: []string{"x is 70000", takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":24}]}`}},
 		"nodes without addresses for pods": {change: func(n *network, _ *desired.Inputs) { n.HostPrefixes = map[string]int{"10.132.0.0/14": 30} },
-			reason: api.ReasonHybridOverlayNotConfigured, says: []string{"/30", "/29"}},
+			reason: api.ReasonHybridOverlayNotConfigured, contains: []string{"/30", "/29"}},
 		"pods with IPv6 only": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"fd01::/48", "fd02::/48"} },
-			reason: api.ReasonClusterNetworkIPv6Only, says: []string{"cluster network", "fd01::/48, fd02::/48"}},
+			reason: api.ReasonClusterNetworkIPv6Only, contains: []string{"cluster network", "fd01::/48, fd02::/48"}},
 		"Windows pods with IPv6 only": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"fd03::/48"} },
-			reason: api.ReasonHybridOverlayNotConfigured, says: []string{"has fd03::/48", "has no IPv6", takeAway}},
+			reason: api.ReasonHybridOverlayNotConfigured, contains: []string{"has fd03::/48", "has no IPv6", takeAway}},
 		"class E for pods": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"240.0.0.0/5"} }, reason: api.ReasonClusterNetworkReserved,
-			says: []string{"cluster network 240.0.0.0/5", "240.0.0.0/4", "install-config.yaml"}},
+			contains: []string{"cluster network 240.0.0.0/5", "240.0.0.0/4", "install-config.yaml"}},
 		"class E for one of two": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"10.128.0.0/14", "254.0.0.0/16"} },
-			reason: api.ReasonClusterNetworkReserved, says: []string{"cluster network 254.0.0.0/16"}},
+			reason: api.ReasonClusterNetworkReserved, contains: []string{"cluster network 254.0.0.0/16"}},
 		"class E for Windows pods": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"241.0.0.0/16"} },
-			reason: api.ReasonClusterNetworkReserved, says: []string{"hybrid cluster network 241.0.0.0/16", takeAway, `"cidr":"10.132.0.0/14"`}},
+			reason: api.ReasonClusterNetworkReserved, contains: []string{"hybrid cluster network 241.0.0.0/16", takeAway, `"cidr":"10.132.0.0/14"`}},
 		"all addresses there are": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"0.0.0.0/0"} }, reason: api.ReasonClusterNetworkReserved},
 		"Windows pods among the others": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs, n.VXLANPort = []string{"10.130.0.0/15"}, 9898 },
 			reason: api.ReasonNetworksOverlap,
-			says: []string{"hybrid cluster network 10.130.0.0/15 and the cluster network 10.128.0.0/14 overlap (10.130.0.0/15)", takeAway,
+			contains: []string{"hybrid cluster network 10.130.0.0/15 and the cluster network 10.128.0.0/14 overlap (10.130.0.0/15)", takeAway,
 				`[{"cidr":"10.132.0.0/14","hostPrefix":24}],"hybridOverlayVXLANPort":9898`}},
 		"the others among Windows pods": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.0.0.0/8"} },
-			reason: api.ReasonNetworksOverlap, says: []string{"10.0.0.0/8", "overlap (10.128.0.0/14)", `"cidr":"10.132.0.0/14"`}},
+			reason: api.ReasonNetworksOverlap, contains: []string{"10.0.0.0/8", "overlap (10.128.0.0/14)", `"cidr":"10.132.0.0/14"`}},
 		"two ranges of IPv4": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.132.0.0/14", "10.160.0.0/16"} },
-			reason: api.ReasonHybridOverlayNotConfigured, says: []string{"2 IPv4 ranges (10.132.0.0/14, 10.160.0.0/16)", takeAway}},
+			reason: api.ReasonHybridOverlayNotConfigured, contains: []string{"2 IPv4 ranges (10.132.0.0/14, 10.160.0.0/16)", takeAway}},
 		"OVN-Kubernetes' own": {change: func(n *network, _ *desired.Inputs) {
 			n.Internal = []desired.InternalRange{{Name: "join subnet", Field: "ipv4.internalJoinSubnet", CIDR: "10.132.0.0/16"}}
-		}, reason: api.ReasonNetworksOverlap, says: []string{"own join subnet 10.132.0.0/16 (ipv4.internalJoinSubnet)", `"cidr":"10.136.0.0/14"`}},
+		}, reason: api.ReasonNetworksOverlap, contains: []string{"own join subnet 10.132.0.0/16 (ipv4.internalJoinSubnet)", `"cidr":"10.136.0.0/14"`}},
 		"Windows pods and Services": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"172.30.128.0/17"} },
-			reason: api.ReasonNetworksOverlap, says: []string{"172.30.128.0/17 and the service network 172.30.0.0/16", takeAway}},
+			reason: api.ReasonNetworksOverlap, contains: []string{"172.30.128.0/17 and the service network 172.30.0.0/16", takeAway}},
 		"pods and Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDRs = []string{"10.128.0.0/16"} },
-			reason: api.ReasonNetworksOverlap, says: []string{"cluster network 10.128.0.0/14 and the service network 10.128.0.0/16"}},
+			reason: api.ReasonNetworksOverlap, contains: []string{"cluster network 10.128.0.0/14 and the service network 10.128.0.0/16"}},
 		"bits beyond the prefix": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.131.255.255/14"} },
-			reason: api.ReasonNetworksOverlap, says: []string{"hybrid cluster network 10.128.0.0/14 and"}},
+			reason: api.ReasonNetworksOverlap, contains: []string{"hybrid cluster network 10.128.0.0/14 and"}},
 		"VXLAN's own port on vSphere": {change: func(n *network, _ *desired.Inputs) { n.Platform = "VSphere" }, reason: api.ReasonVXLANPortRequired,
-			says: []string{"4789", "vSphere", takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898}}}}}'`}},
+			contains: []string{"4789", "vSphere", takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898}}}}}'`}},
 		"VXLAN's own port on vSphere, asked for": {change: func(n *network, _ *desired.Inputs) { n.Platform, n.VXLANPort = "VSphere", 4789 },
 			reason: api.ReasonVXLANPortRequired},
 	} {
@@ -170,15 +170,15 @@ func TestNetworkProblemsThatDoNotBlockNodes(t *testing.T) {
 	type network = desired.ClusterNetwork
 	lengths := func(length int) map[string]int { return map[string]int{"10.132.0.0/14": length} }
 	for name, test := range map[string]struct {
-		maxPods int32
-		change  func(*network)
-		says    []string
+		maxPods  int32
+		change   func(*network)
+		contains []string
 	}{
-		"as many pods as addresses":  {252, func(n *network) { n.HostPrefixes = lengths(24) }, nil},
-		"the default in a /24":       {0, func(n *network) { n.HostPrefixes = lengths(24) }, nil},
-		"one pod more":               {253, func(n *network) { n.HostPrefixes = lengths(24) }, []string{"spec.kubelet.maxPods is 253", "/24 of 10.132.0.0/14", "at most 252"}},
-		"the default in a /25":       {0, func(n *network) { n.HostPrefixes = lengths(25) }, []string{"maxPods is 250", "at most 124"}},
-		"a length that nobody tells": {1000, func(*network) {}, nil},
+		"as many pods as addresses": {252, func(n *network) { n.HostPrefixes = lengths(24) }, nil},
+		"the default in a /24":      {0, func(n *network) { n.HostPrefixes = lengths(24) }, nil},
+		"one pod more":              {253, func(n *network) { n.HostPrefixes = lengths(24) }, []string{"spec.kubelet.maxPods is 253", "/24 of 10.132.0.0/14", "at most 252"}},
+		"the default in a /25":      {0, func(n *network) { n.HostPrefixes = lengths(25) }, []string{"maxPods is 250", "at most 124"}},
+		"an unknown length":         {1000, func(*network) {}, nil},
 		"a node with another subnet": {200, func(n *network) {
 			n.HostPrefixes = lengths(24)
 			n.Nodes.Subnets = map[string]netip.Prefix{"win-1": netip.MustParsePrefix("10.132.1.0/24"), "win-2": netip.MustParsePrefix("10.132.2.0/25")}
@@ -197,11 +197,11 @@ func TestNetworkProblemsThatDoNotBlockNodes(t *testing.T) {
 		in.Config.Kubelet.MaxPods = test.maxPods
 		test.change(&in.Cluster.Network)
 		got, err := desired.Render(in)
-		if err != nil || len(got.Problems) != min(len(test.says), 1) {
+		if err != nil || len(got.Problems) != min(len(test.contains), 1) {
 			t.Errorf("%s: problems %+v, error %v", name, got.Problems, err)
 			continue
 		}
-		for _, part := range test.says {
+		for _, part := range test.contains {
 			if !strings.Contains(got.Problems[0].Message, part) {
 				t.Errorf("%s: %q does not say %q", name, got.Problems[0].Message, part)
 			}
@@ -221,7 +221,7 @@ func TestProviderMustMatchNodes(t *testing.T) {
 		provider v1alpha1.NetworkProvider
 		nodes    desired.NodeNetworks
 		reason   string
-		says     []string
+		contains []string
 	}{
 		"nothing is known":    {provider: v1alpha1.NetworkOVNHybridOverlay},
 		"OVN-Kubernetes":      {provider: v1alpha1.NetworkOVNHybridOverlay, nodes: desired.NodeNetworks{Found: found(desired.OVNKubernetes), HybridOverlay: true}},
@@ -252,7 +252,7 @@ func TestProviderMustMatchNodes(t *testing.T) {
 		if reason != test.reason {
 			t.Errorf("%s: got %v, want reason %q", name, err, test.reason)
 		}
-		for _, part := range test.says {
+		for _, part := range test.contains {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %v does not say %q", name, err, part)
 			}
@@ -262,21 +262,21 @@ func TestProviderMustMatchNodes(t *testing.T) {
 
 func TestPortSetTwiceMustMatch(t *testing.T) {
 	for name, test := range map[string]struct {
-		openshift uint16
-		ours      int32
-		says      string
+		openshift  uint16
+		configured int32
+		contains   string
 	}{
-		"only OpenShift's": {9898, 0, ""},
-		"the same":         {9898, 9898, ""},
-		"another":          {9898, 9899, "ovn.vxlanPort is 9899; on OpenShift the port is hybridOverlayVXLANPort of Network.operator.openshift.io cluster, which is 9898"},
-		"only ours":        {0, 9899, "which is not set"},
+		"only OpenShift's":      {9898, 0, ""},
+		"the same":              {9898, 9898, ""},
+		"another":               {9898, 9899, "ovn.vxlanPort is 9899; on OpenShift the port is hybridOverlayVXLANPort of Network.operator.openshift.io cluster, which is 9898"},
+		"only in WindowsConfig": {0, 9899, "which is not set"},
 	} {
 		in := onOpenShift()
-		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{VXLANPort: test.ours}}
+		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{VXLANPort: test.configured}}
 		in.Cluster.Network.VXLANPort = test.openshift
 		_, err := desired.Render(in)
-		if test.says == "" && err != nil || test.says != "" && (!errors.Is(err, desired.ErrNetwork) || !strings.Contains(err.Error(), test.says)) {
-			t.Errorf("%s: got %v, want %q", name, err, test.says)
+		if test.contains == "" && err != nil || test.contains != "" && (!errors.Is(err, desired.ErrNetwork) || !strings.Contains(err.Error(), test.contains)) {
+			t.Errorf("%s: got %v, want %q", name, err, test.contains)
 		}
 	}
 }
@@ -335,14 +335,14 @@ func TestOVNOutsideOpenShiftChecksKnownRanges(t *testing.T) {
 		"as it should be":         {},
 		"ranges of Windows nodes": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.132.0.0/16"} }},
 		"ranges that overlap": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.244.128.0/17"} },
-			reason: api.ReasonNetworksOverlap, says: []string{"give the cluster ranges that do not overlap"}},
+			reason: api.ReasonNetworksOverlap, contains: []string{"give the cluster ranges that do not overlap"}},
 		"no range is known": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = nil }},
 		"IPv6 only": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = []string{"fd01::/48"} },
 			reason: api.ReasonClusterNetworkIPv6Only},
 		"class E": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = []string{"250.0.0.0/8"} },
 			reason: api.ReasonClusterNetworkReserved},
 		"overlap": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = []string{"10.96.0.0/12"} },
-			reason: api.ReasonNetworksOverlap, says: []string{"10.96.0.0/12", "10.96.0.0/16"}},
+			reason: api.ReasonNetworksOverlap, contains: []string{"10.96.0.0/12", "10.96.0.0/16"}},
 	} {
 		t.Run(name, func(t *testing.T) { test.run(t, plain()) })
 	}

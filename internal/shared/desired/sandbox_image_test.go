@@ -48,7 +48,7 @@ func TestSandboxImagesNameOneImageOfOneRegistry(t *testing.T) {
 			t.Errorf("CheckImage(%q) = %v, want it allowed: %v", name, err, want)
 		}
 		if err != nil && len(err.Error()) > 400 {
-			t.Errorf("CheckImage(%.20q) says %d bytes", name, len(err.Error()))
+			t.Errorf("CheckImage(%.20q) returned an error of %d bytes", name, len(err.Error()))
 		}
 	}
 }

@@ -113,12 +113,12 @@ func TestExistingNodesGetConfiguredTaint(t *testing.T) {
 		want v1alpha1.NodeTaint
 		gets []corev1.Taint // nil if nothing changes
 	}{
-		"as it is":          {[]corev1.Taint{other, upper}, "", nil},
-		"to lower case":     {[]corev1.Taint{other, upper}, v1alpha1.TaintLowerCase, []corev1.Taint{other, lower}},
-		"and back":          {[]corev1.Taint{lower, other}, v1alpha1.TaintWindows, []corev1.Taint{upper, other}},
-		"removed by a user": {[]corev1.Taint{other}, v1alpha1.TaintLowerCase, nil},
-		"of somebody else":  {[]corev1.Taint{taint("other", corev1.TaintEffectNoSchedule), taint("Windows", corev1.TaintEffectNoExecute)}, v1alpha1.TaintLowerCase, nil},
-		"none":              {nil, v1alpha1.TaintLowerCase, nil},
+		"as it is":           {[]corev1.Taint{other, upper}, "", nil},
+		"to lower case":      {[]corev1.Taint{other, upper}, v1alpha1.TaintLowerCase, []corev1.Taint{other, lower}},
+		"and back":           {[]corev1.Taint{lower, other}, v1alpha1.TaintWindows, []corev1.Taint{upper, other}},
+		"removed by a user":  {[]corev1.Taint{other}, v1alpha1.TaintLowerCase, nil},
+		"of another program": {[]corev1.Taint{taint("other", corev1.TaintEffectNoSchedule), taint("Windows", corev1.TaintEffectNoExecute)}, v1alpha1.TaintLowerCase, nil},
+		"none":               {nil, v1alpha1.TaintLowerCase, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := slices.Clone(test.has)

@@ -119,10 +119,10 @@ func TestAssumedDomainIsReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		says := func(p desired.Problem) bool {
+		isAssumed := func(p desired.Problem) bool {
 			return p.Reason == desired.ReasonDomain && strings.Contains(p.Message, "spec.network.dns.domain") && strings.Contains(p.Message, "cluster.local")
 		}
-		if slices.ContainsFunc(rendered.Problems, says) != assumed {
+		if slices.ContainsFunc(rendered.Problems, isAssumed) != assumed {
 			t.Errorf("assumed: %t, problems %+v", assumed, rendered.Problems)
 		}
 	}

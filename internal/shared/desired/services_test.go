@@ -122,11 +122,11 @@ func TestEveryServiceLogRotates(t *testing.T) {
 	for _, s := range node.Services {
 		folder := desired.Logs + `\` + strings.TrimSuffix(s.Log.Path[strings.LastIndexByte(s.Log.Path, '\\')+1:], ".log")
 		if !strings.Contains(s.Command, s.Log.Path) || !slices.Contains(node.Directories, folder) {
-			t.Errorf("service %s has the log %q, which its command line does not name or whose folder is not made", s.Name, s.Log.Path)
+			t.Errorf("service %s has the log %q, which its command line lacks, or whose folder is not created", s.Name, s.Log.Path)
 		}
 		limits := strings.Contains(s.Command, `\kube-log-runner.exe -log-file=`+s.Log.Path+` -log-file-size=2097152 -log-file-age=2h0m0s `)
 		if s.Log.Rotates != limits {
-			t.Errorf("service %s rotates by itself: %v, and was told the limits: %v: %s", s.Name, s.Log.Rotates, limits, s.Command)
+			t.Errorf("service %s rotates its log: %v, but its command has the limits: %v: %s", s.Name, s.Log.Rotates, limits, s.Command)
 		}
 	}
 }
@@ -150,8 +150,8 @@ func TestSettingsDoNotChangeWICD(t *testing.T) {
 
 func TestInvalidLogLimitsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct {
-		spec v1alpha1.LogsSpec
-		says string
+		spec    v1alpha1.LogsSpec
+		message string
 	}{
 		"no quantity":   {v1alpha1.LogsSpec{Size: "big"}, `spec.logs.size is "big"`},
 		"negative size": {v1alpha1.LogsSpec{Size: "-1Mi"}, `spec.logs.size is "-1Mi"`},
@@ -162,8 +162,8 @@ func TestInvalidLogLimitsAreRejected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := inputs()
 			in.Config.Logs = test.spec
-			if _, err := desired.Render(in); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("got %v, want an error that says %q", err, test.says)
+			if _, err := desired.Render(in); err == nil || !strings.Contains(err.Error(), test.message) {
+				t.Errorf("got %v, want an error with %q", err, test.message)
 			}
 		})
 	}

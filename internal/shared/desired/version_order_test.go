@@ -29,7 +29,7 @@ func TestOnlySignedOrderIsVerified(t *testing.T) {
 	tests := map[string]struct {
 		order     desired.VersionOrder
 		text, key string
-		says      string
+		message   string
 	}{
 		"another version":      {but(func(o *desired.VersionOrder) { o.Version = "1.0.0-122778d" }), signed, key, "not signed"},
 		"another node":         {but(func(o *desired.VersionOrder) { o.Node = "win-2" }), signed, key, "not signed"},
@@ -54,8 +54,8 @@ func TestOnlySignedOrderIsVerified(t *testing.T) {
 	}
 	for name, test := range tests {
 		got, err := test.order.Verify(test.text, test.key)
-		if err == nil || !strings.Contains(err.Error(), test.says) || got != 0 {
-			t.Errorf("%s: %d, %v; want %q", name, got, err, test.says)
+		if err == nil || !strings.Contains(err.Error(), test.message) || got != 0 {
+			t.Errorf("%s: %d, %v; want %q", name, got, err, test.message)
 		}
 	}
 }

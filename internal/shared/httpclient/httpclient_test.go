@@ -80,7 +80,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	closed := false
 	utilnet.CloseIdleConnectionsFor(httpclient.New(answers{closed: &closed}, 0).Transport)
 	if !closed {
-		t.Error("the transport inside was not told")
+		t.Error("the wrapped transport kept its idle connections")
 	}
 }
 

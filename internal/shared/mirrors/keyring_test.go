@@ -15,8 +15,8 @@ import (
 func TestInvalidCAsAreRejected(t *testing.T) {
 	good := ca(t)
 	tests := map[string]struct {
-		ca   string
-		says string
+		ca      string
+		message string
 	}{
 		"text":                {"no certificate", "line 1: no certificate found"},
 		"key":                 {"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "line 1: private key found"},
@@ -29,9 +29,9 @@ func TestInvalidCAsAreRejected(t *testing.T) {
 		in := mirrors.Input{Sets: []mirrors.Set{config(mirrors.Entry{Source: "quay.io", Mirrors: []mirrors.Mirror{{Location: "m.example.com", CA: test.ca}}})}}
 		out := mirrors.Render(in)
 		switch {
-		case test.says == "" && (len(out.Problems) != 0 || out.Table.CAs[0] != good || out.Table.Sources[0].Mirrors[0].CA != 1):
+		case test.message == "" && (len(out.Problems) != 0 || out.Table.CAs[0] != good || out.Table.Sources[0].Mirrors[0].CA != 1):
 			t.Errorf("%s: %v", name, out)
-		case test.says != "" && (len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Message, test.says) || out.Table != nil):
+		case test.message != "" && (len(out.Problems) != 1 || !strings.Contains(out.Problems[0].Message, test.message) || out.Table != nil):
 			t.Errorf("%s: %v", name, out)
 		}
 	}

@@ -108,7 +108,7 @@ func kindCases() []routeCase {
 	both := sets(digests("a", entry("quay.io", allow, "d.test")), tags("b", entry("quay.io", allow, "t.test")))
 	same := sets(digests("a", entry("quay.io", allow, "m.test", "d.test")), tags("b", entry("quay.io", allow, "m.test")))
 	neverTags := sets(digests("a", entry("quay.io", allow, "d.test")), tags("b", entry("quay.io", never, "t.test")))
-	ours := sets(config(entry("quay.io", allow, "m.test")))
+	windowsConfig := sets(config(entry("quay.io", allow, "m.test")))
 	byDigest := entry("quay.io", allow, "m.test")
 	byDigest.For = mirrors.Digests
 	return []routeCase{
@@ -116,8 +116,8 @@ func kindCases() []routeCase {
 		{"api: tag sets are for tags", both, "quay.io/a:1", "t.test/a quay.io/a"},
 		{"api: the same mirror in both", same, "quay.io/a" + someDigest, "m.test/a d.test/a quay.io/a"},
 		{"mco: NeverContactSource of a tag set blocks the source for digests, too", neverTags, "quay.io/a" + someDigest, "d.test/a"},
-		{"WindowsConfig: pullBy DigestAndTag", ours, "quay.io/a:1", "m.test/a quay.io/a"},
-		{"WindowsConfig: pullBy DigestAndTag", ours, "quay.io/a" + someDigest, "m.test/a quay.io/a"},
+		{"WindowsConfig: pullBy DigestAndTag", windowsConfig, "quay.io/a:1", "m.test/a quay.io/a"},
+		{"WindowsConfig: pullBy DigestAndTag", windowsConfig, "quay.io/a" + someDigest, "m.test/a quay.io/a"},
 		{"WindowsConfig: pullBy Digest", sets(config(byDigest)), "quay.io/a:1", "quay.io/a"},
 		{"WindowsConfig: pullBy Digest", sets(config(byDigest)), "quay.io/a" + someDigest, "m.test/a quay.io/a"},
 	}
@@ -271,7 +271,7 @@ func asked(t *testing.T, table mirrors.Table, image string) []string {
 		places = append(places, place)
 	}
 	if len(places) == 0 && len(route.Skipped) == 0 {
-		t.Errorf("%s: nobody is asked, and nothing says why", image)
+		t.Errorf("%s: no attempts, and no reason", image)
 	}
 	return places
 }

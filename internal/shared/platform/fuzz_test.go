@@ -18,7 +18,7 @@ func FuzzChooseProvider(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second string) {
 		p := platform.ChooseProvider(v1alpha1.CloudProviderAuto, platform.Evidence{ProviderIDs: []string{first, second}})
 		if len(p.Why) > 300 || !utf8.ValidString(p.Why) || strings.ContainsAny(p.Why, "\r\n") {
-			t.Errorf("of %q and %q it says %q", first, second, p.Why)
+			t.Errorf("%q and %q: Why is %q", first, second, p.Why)
 		}
 		scheme, _, _ := strings.Cut(first, "://")
 		other, _, _ := strings.Cut(second, "://")

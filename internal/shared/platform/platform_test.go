@@ -27,6 +27,6 @@ func TestUnknownPlatformIsBareMetal(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 	if got := platform.OfMachine("KubemarkMachine"); got != "" {
-		t.Errorf("a Machine of nobody's is on %q", got)
+		t.Errorf("a Machine without a provider is on %q", got)
 	}
 }

@@ -25,7 +25,7 @@ func inside() Inside {
 	}
 }
 
-const ours = ".cluster.local,.svc,10.0.0.0/24,10.128.0.0/14,127.0.0.1,169.254.169.254,172.30.0.0/16,192.168.7.9,api-int.c.example.com,localhost"
+const clusterNoProxy = ".cluster.local,.svc,10.0.0.0/24,10.128.0.0/14,127.0.0.1,169.254.169.254,172.30.0.0/16,192.168.7.9,api-int.c.example.com,localhost"
 
 func settings(http, https, noProxy string) Config {
 	return Config{Object: "Proxy cluster", Path: "status", HTTPProxy: http, HTTPSProxy: https, NoProxy: noProxy}
@@ -38,16 +38,16 @@ func TestClusterProxyBecomesEnvironment(t *testing.T) {
 	}{
 		"no proxy, no variables":            {settings("", "", ""), nil, nil},
 		"exceptions without proxy are none": {settings("", " ", "example.com"), nil, nil},
-		"one proxy":                         {settings(plainURL, "", ""), map[string]string{HTTPProxy: plainURL, NoProxy: ours}, nil},
-		"spaces go":                         {settings("", " "+plainURL+"/ ", ""), map[string]string{HTTPSProxy: plainURL + "/", NoProxy: ours}, nil},
-		"a user and password are secret":    {settings(plainURL, secretURL, ""), map[string]string{HTTPProxy: plainURL, NoProxy: ours}, map[string]string{HTTPSProxy: secretURL}},
+		"one proxy":                         {settings(plainURL, "", ""), map[string]string{HTTPProxy: plainURL, NoProxy: clusterNoProxy}, nil},
+		"spaces are removed":                {settings("", " "+plainURL+"/ ", ""), map[string]string{HTTPSProxy: plainURL + "/", NoProxy: clusterNoProxy}, nil},
+		"a user and password are secret":    {settings(plainURL, secretURL, ""), map[string]string{HTTPProxy: plainURL, NoProxy: clusterNoProxy}, map[string]string{HTTPSProxy: secretURL}},
 		// https://docs.redhat.com/en/documentation/openshift_container_platform/4.14/html/networking/enable-cluster-wide-proxy
-		"a user of a domain":                 {settings(`http://CORP%5Csvc-user:pa%24s@proxy:8080`, "", ""), map[string]string{NoProxy: ours}, map[string]string{HTTPProxy: `http://CORP%5Csvc-user:pa%24s@proxy:8080`}},
-		"@ in the password":                  {settings("http://user:p@ss@proxy:8080", "", ""), map[string]string{NoProxy: ours}, map[string]string{HTTPProxy: "http://user:p@ss@proxy:8080"}},
-		"a user alone is secret":             {settings("http://user@proxy", "", ""), map[string]string{NoProxy: ours}, map[string]string{HTTPProxy: "http://user@proxy"}},
-		"an address of IPv6 and https":       {settings("HTTPS://[fd00::1]:8443", "", ""), map[string]string{HTTPProxy: "HTTPS://[fd00::1]:8443", NoProxy: ours}, nil},
-		"everything without proxy is none":   {settings(plainURL, secretURL, "example.com, *"), nil, nil},
-		"the user's come first and in order": {settings(plainURL, "", "z.com,10.9.0.1,a.com:8080"), map[string]string{HTTPProxy: plainURL, NoProxy: "z.com,10.9.0.1,a.com:8080," + ours}, nil},
+		"a user of a domain":                         {settings(`http://CORP%5Csvc-user:pa%24s@proxy:8080`, "", ""), map[string]string{NoProxy: clusterNoProxy}, map[string]string{HTTPProxy: `http://CORP%5Csvc-user:pa%24s@proxy:8080`}},
+		"@ in the password":                          {settings("http://user:p@ss@proxy:8080", "", ""), map[string]string{NoProxy: clusterNoProxy}, map[string]string{HTTPProxy: "http://user:p@ss@proxy:8080"}},
+		"a user alone is secret":                     {settings("http://user@proxy", "", ""), map[string]string{NoProxy: clusterNoProxy}, map[string]string{HTTPProxy: "http://user@proxy"}},
+		"an address of IPv6 and https":               {settings("HTTPS://[fd00::1]:8443", "", ""), map[string]string{HTTPProxy: "HTTPS://[fd00::1]:8443", NoProxy: clusterNoProxy}, nil},
+		"everything without proxy is none":           {settings(plainURL, secretURL, "example.com, *"), nil, nil},
+		"the user's entries come first and in order": {settings(plainURL, "", "z.com,10.9.0.1,a.com:8080"), map[string]string{HTTPProxy: plainURL, NoProxy: "z.com,10.9.0.1,a.com:8080," + clusterNoProxy}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -72,16 +72,16 @@ func TestExceptionsAreMerged(t *testing.T) {
 		want   string
 	}{
 		// As written by cluster-network-operator to status.noProxy on AWS and GCP.
-		"a list that has ours stays": {
+		"a list with the cluster's own entries is unchanged": {
 			".cluster.local,.ec2.internal,.svc,10.0.0.0/16,10.128.0.0/14,127.0.0.1,169.254.169.254,172.30.0.0/16,api-int.c.example.com,etcd-0.,localhost,metadata.google.internal.",
 			Inside{Networks: []string{"10.128.0.0/14", "172.30.0.0/16", "10.0.44.3"}, APIServer: "api-int.c.example.com", Domain: "cluster.local"},
 			".cluster.local,.ec2.internal,.svc,10.0.0.0/16,10.128.0.0/14,127.0.0.1,169.254.169.254,172.30.0.0/16,api-int.c.example.com,etcd-0.,localhost,metadata.google.internal.",
 		},
-		"empty entries, spaces and line breaks between entries go": {
+		"empty entries, spaces and line breaks are removed": {
 			" ,b.com , ,\n\ta.com\n,", Inside{},
 			"b.com,a.com,.svc,127.0.0.1,169.254.169.254,localhost",
 		},
-		"duplicates in any spelling go": {
+		"duplicates in any spelling are removed": {
 			"a.com,A.com,10.0.0.1,10.0.0.1/32,10.1.2.3/16,10.1.0.0/16,::ffff:10.0.0.1,LOCALHOST,.SVC", Inside{Domain: "d", APIServer: "A.COM"},
 			"a.com,10.0.0.1,10.1.2.3/16,LOCALHOST,.SVC,.d,127.0.0.1,169.254.169.254",
 		},
@@ -89,15 +89,15 @@ func TestExceptionsAreMerged(t *testing.T) {
 			"127.0.0.0/8,169.254.0.0/16", Inside{Networks: []string{"10.0.3.4", "10.0.0.0/16", "10.0.8.0/24", "fd00::5", "fd00::/64", "10.0.0.0/16"}},
 			"127.0.0.0/8,169.254.0.0/16,.svc,10.0.0.0/16,fd00::/64,localhost",
 		},
-		"a range within ours covers nothing but itself": {
+		"a range within a cluster network covers only itself": {
 			"10.0.0.0/24,fd00::1", Inside{Networks: []string{"10.0.0.0/16", "fd00::/64"}},
 			"10.0.0.0/24,fd00::1,.svc,10.0.0.0/16,127.0.0.1,169.254.169.254,fd00::/64,localhost",
 		},
-		"ours do not depend on the order of what is given": {
+		"the result does not depend on the order of the networks": {
 			"", Inside{Networks: []string{"10.2.0.0/16", "10.1.0.1"}, APIServer: "10.1.0.1"},
 			".svc,10.1.0.1,10.2.0.0/16,127.0.0.1,169.254.169.254,localhost",
 		},
-		"a covered name stays, for not all know subdomains": {
+		"a covered name is added, because not all programs support subdomains": {
 			"example.com", Inside{APIServer: "api-int.example.com"},
 			"example.com,.svc,127.0.0.1,169.254.169.254,api-int.example.com,localhost",
 		},
@@ -227,7 +227,7 @@ func TestInvalidProxyErrorsHideSecrets(t *testing.T) {
 				}
 			}
 			if strings.Contains(err.Error(), "hunter2") || len(err.Error()) > 1000 || plain != nil || secret != nil {
-				t.Errorf("says too much: %s %v %v", err, plain, secret)
+				t.Errorf("the error is too long or has the secret: %s %v %v", err, plain, secret)
 			}
 		})
 	}

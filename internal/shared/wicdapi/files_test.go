@@ -114,9 +114,9 @@ func TestUnreadInputIsNoError(t *testing.T) {
 		input io.Reader
 		reads int
 	}{
-		"it reads a part":                {strings.NewReader(strings.Repeat("x", 8<<20)), 10},
-		"it reads nothing":               {strings.NewReader("x"), 0},
-		"nobody says how the input ends": {newEndless(), 10},
+		"the program reads a part":  {strings.NewReader(strings.Repeat("x", 8<<20)), 10},
+		"the program reads nothing": {strings.NewReader("x"), 0},
+		"the input does not end":    {newEndless(), 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

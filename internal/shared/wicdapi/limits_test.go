@@ -114,17 +114,17 @@ func TestLineMemoryIsBounded(t *testing.T) {
 	}
 	for _, size := range []int{maxLine - 1, 1 << 20} {
 		for name, entry := range map[string]string{
-			"objects in what is not ours": repeated(size, `{"":0}`, `{"result":{"x":[*]}}`),
-			"empty objects":               repeated(size, `{}`, `{"result":{"x":[*]}}`),
-			"lists of lists":              repeated(size, `[[]]`, `{"result":{"x":[*]}}`),
-			"interfaces":                  repeated(size, `{}`, `{"result":{"host":{"interfaces":[*]}}}`),
-			"addresses":                   repeated(size, `"10.0.0.1/8"`, `{"result":{"host":{"interfaces":[{"addresses":[*]}]}}}`),
-			"features":                    repeated(size, `"":""`, `{"result":{"host":{"features":{*}}}}`),
-			"services":                    repeated(size, `{}`, `{"result":{"services":[*]}}`),
-			"what is missing":             repeated(size, `{}`, `{"missing":[*]}`),
-			"depth":                       `{"result":` + strings.Repeat("[", size/2) + strings.Repeat("]", size/2-20) + "}\n",
-			"a text":                      `{"result":{"host":{"hostname":"` + strings.Repeat(`\u00e4`, size/6-10) + `"}}}` + "\n",
-			"escapes":                     `{"result":{"x":"` + strings.Repeat(`\"`, size/2-20) + `"}}` + "\n",
+			"objects in unknown fields": repeated(size, `{"":0}`, `{"result":{"x":[*]}}`),
+			"empty objects":             repeated(size, `{}`, `{"result":{"x":[*]}}`),
+			"lists of lists":            repeated(size, `[[]]`, `{"result":{"x":[*]}}`),
+			"interfaces":                repeated(size, `{}`, `{"result":{"host":{"interfaces":[*]}}}`),
+			"addresses":                 repeated(size, `"10.0.0.1/8"`, `{"result":{"host":{"interfaces":[{"addresses":[*]}]}}}`),
+			"features":                  repeated(size, `"":""`, `{"result":{"host":{"features":{*}}}}`),
+			"services":                  repeated(size, `{}`, `{"result":{"services":[*]}}`),
+			"what is missing":           repeated(size, `{}`, `{"missing":[*]}`),
+			"depth":                     `{"result":` + strings.Repeat("[", size/2) + strings.Repeat("]", size/2-20) + "}\n",
+			"a text":                    `{"result":{"host":{"hostname":"` + strings.Repeat(`\u00e4`, size/6-10) + `"}}}` + "\n",
+			"escapes":                   `{"result":{"x":"` + strings.Repeat(`\"`, size/2-20) + `"}}` + "\n",
 		} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

@@ -218,7 +218,7 @@ func TestEndlessOutputIsStopped(t *testing.T) {
 			err := wicdapi.Call(t.Context(), flood(line, &written), "wicd facts", nil, nil, func(wicdapi.Step) {})
 			var noAnswer *wicdapi.NoAnswerError
 			if !errors.As(err, &noAnswer) || !strings.Contains(err.Error(), "more than 8 MiB") {
-				t.Errorf("got %v, want a NoAnswerError that says how much is too much", err)
+				t.Errorf("got %v, want a NoAnswerError with the limit", err)
 			}
 			if written > 9<<20 {
 				t.Errorf("%d bytes were read of it", written)
@@ -318,14 +318,14 @@ func FuzzOutput(f *testing.F) {
 		})
 		var result wicdapi.JoinResult
 		err := wicdapi.Call(t.Context(), host, "x", nil, &result, func(wicdapi.Step) {})
-		if err == nil && !says(output, "result") {
+		if err == nil && !hasKey(output, "result") {
 			t.Errorf("output %q was taken for a result", output)
 		}
 	})
 }
 
-// says reports whether a line of the output has a key, in any case, as encoding/json accepts it.
-func says(output []byte, key string) bool {
+// hasKey reports whether a line of the output has a key, in any case, as encoding/json accepts it.
+func hasKey(output []byte, key string) bool {
 	for line := range bytes.Lines(output) {
 		var object map[string]json.RawMessage
 		_ = json.Unmarshal(line, &object) // a line that is no object has no key
@@ -356,7 +356,7 @@ func FuzzMissing(f *testing.F) {
 		host := program(func(s *wicdapi.Session, stdout io.Writer) error {
 			var r wicdapi.ReceiveRequest
 			_ = s.Request(&r)
-			if _, err := stdout.Write(output); err != nil || !says(output, "missing") {
+			if _, err := stdout.Write(output); err != nil || !hasKey(output, "missing") {
 				return err
 			}
 			n, _ := io.CopyN(io.Discard, s.Body(), 4) // a part of it
@@ -367,7 +367,7 @@ func FuzzMissing(f *testing.F) {
 		defer cancel()
 		list := []wicdapi.Content{{SHA256: "a", CompressedSize: 10}, {SHA256: "b", CompressedSize: 5}}
 		_, err := wicdapi.Send(ctx, canceled{host}, "x", list, open, nil)
-		if err == nil && !says(output, "result") || received > 15 {
+		if err == nil && !hasKey(output, "result") || received > 15 {
 			t.Errorf("output %q was taken for a result (%v), %d bytes were sent", output, err, received)
 		}
 	})

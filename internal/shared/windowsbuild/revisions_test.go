@@ -59,7 +59,7 @@ func TestRevisionTablesAreComplete(t *testing.T) {
 	}
 	for _, u := range windowsbuild.Updates() {
 		if _, known := windowsbuild.ReleaseOf(u.Build); !known || u.Revision < 1 || !kb.MatchString(u.KB) || u.For == "" || !isLink(u.Source) {
-			t.Errorf("update %+v is not whole", u)
+			t.Errorf("update %+v is incomplete", u)
 		}
 		text := u.Without(7)
 		for _, part := range []string{u.KB, u.Build.String(), "revision 7;", "restart the host"} {
@@ -71,7 +71,7 @@ func TestRevisionTablesAreComplete(t *testing.T) {
 	for _, f := range windowsbuild.Faults() {
 		_, known := windowsbuild.ReleaseOf(f.Build)
 		if !known || f.From < 0 || f.Before <= f.From || (f.From > 0) != kb.MatchString(f.Since) || !kb.MatchString(f.Fixed) || f.What == "" || !isLink(f.Source) {
-			t.Errorf("fault %+v is not whole", f)
+			t.Errorf("fault %+v is incomplete", f)
 		}
 		text := f.At(7)
 		for _, part := range []string{f.Fixed, f.Source, f.Build.String(), "revision 7,"} {

@@ -127,8 +127,8 @@ func TestHostWithoutDefenderJoins(t *testing.T) {
 // TestIneffectiveExclusionsAreReportedOnce: the host joins, and WICD's checks do not raise an alert each time.
 func TestIneffectiveExclusionsAreReportedOnce(t *testing.T) {
 	for name, test := range map[string]struct {
-		edit func(*sim.Defender)
-		says string
+		edit    func(*sim.Defender)
+		message string
 		// writes is how often WICD may try to change exclusions within two days.
 		writes int
 		// interferes is true if Defender is known to scan what should be excluded.
@@ -150,9 +150,9 @@ func TestIneffectiveExclusionsAreReportedOnce(t *testing.T) {
 				m.Windows.EditDefender(func(d *sim.Defender) { d.Writes = 0 })
 				time.Sleep(48 * time.Hour)
 				notes := m.Notes(api.EventDefenderExclusions)
-				if len(notes) != 1 || !strings.Contains(notes[0], test.says) || !strings.Contains(notes[0], desired.ContainerdRoot) ||
+				if len(notes) != 1 || !strings.Contains(notes[0], test.message) || !strings.Contains(notes[0], desired.ContainerdRoot) ||
 					!strings.Contains(notes[0], "spec.runtime.defenderExclusions") {
-					t.Errorf("the events are %q, want one with %q, what to exclude, and how to do without", notes, test.says)
+					t.Errorf("the events are %q, want one with %q, what to exclude, and how to do without", notes, test.message)
 				}
 				if n := m.Windows.Defender().Writes; n > test.writes {
 					t.Errorf("exclusions were changed %d times in two days", n)

@@ -29,14 +29,14 @@ func withRules(r *wicdapi.JoinRequest) { r.Desired.Firewall = rules() }
 // expectOurRules checks the enabled rules of the operator's group.
 func expectOurRules(t *testing.T, w *sim.Windows, want ...desired.FirewallRule) {
 	t.Helper()
-	var ours []desired.FirewallRule
+	var managed []desired.FirewallRule
 	for _, r := range w.Rules() {
 		if r.Group == hostapi.FirewallGroup && !r.Disabled {
-			ours = append(ours, r.FirewallRule)
+			managed = append(managed, r.FirewallRule)
 		}
 	}
 	byName := cmpopts.SortSlices(func(a, b desired.FirewallRule) bool { return a.Name < b.Name })
-	if diff := cmp.Diff(want, ours, byName, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, managed, byName, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("our rules (-want +got):\n%s", diff)
 	}
 }

@@ -25,7 +25,7 @@ func TestUserFoldersAreCreatedAndKept(t *testing.T) {
 	}
 	daemontest.MustJoin(t, w, r)
 	for folder, who := range map[string]hostapi.Access{`C:\etc`: hostapi.Readable, `C:\etc\cni`: hostapi.Readable, configDir: hostapi.Private} {
-		if ours, _, err := w.Host().Rights.Look(folder, who); err != nil || !ours {
+		if matches, _, err := w.Host().Rights.Look(folder, who); err != nil || !matches {
 			t.Errorf("%s was made with other rights than %d (%v)", folder, who, err)
 		}
 	}

@@ -133,11 +133,11 @@ func TestConflictingProgramsAreReportedDuringJoin(t *testing.T) {
 	r.Desired.Firewall = []desired.FirewallRule{{Name: "services", Protocol: desired.TCP, Ports: []uint16{10250, 10256}}, {Name: "VXLAN", Protocol: desired.UDP, Ports: []uint16{4789}}}
 	daemontest.MustJoin(t, w, r)
 	journal := daemontest.Journal(t, w)
-	for text, isTold := range map[string]bool{
+	for text, isRecorded := range map[string]bool{
 		"none: service docker is running": true, "agent.exe (process 812) at 0.0.0.0:10250": true, "tunnel.exe (process 814)": true, "kube-proxy.exe (process": false, "game.exe": false,
 	} {
-		if strings.Contains(journal, text) != isTold {
-			t.Errorf("the journal has %q: %v, want %v: %s", text, !isTold, isTold, journal)
+		if strings.Contains(journal, text) != isRecorded {
+			t.Errorf("the journal has %q: %v, want %v: %s", text, !isRecorded, isRecorded, journal)
 		}
 	}
 }

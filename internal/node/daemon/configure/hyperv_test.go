@@ -77,12 +77,12 @@ func TestJoinEnablesHyperVOnCapableHosts(t *testing.T) {
 }
 
 // expectHyperV checks the node's condition for Hyper-V.
-func expectHyperV(t *testing.T, m *daemontest.Member, when string, status corev1.ConditionStatus, reason, says string) {
+func expectHyperV(t *testing.T, m *daemontest.Member, when string, status corev1.ConditionStatus, reason, message string) {
 	t.Helper()
 	synctest.Wait()
 	c := m.Condition(api.ConditionHyperVCapable)
-	if c.Status != status || c.Reason != reason || !strings.Contains(c.Message, says) || len(c.Message) > 1024 {
-		t.Errorf("%s: the condition is %+v; want %s, %s, %q", when, c, status, reason, says)
+	if c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message) || len(c.Message) > 1024 {
+		t.Errorf("%s: the condition is %+v; want %s, %s, %q", when, c, status, reason, message)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestHyperVIsEnabledWithoutExtraRestart(t *testing.T) {
 func TestNodeReportsHyperVState(t *testing.T) {
 	for reason, test := range map[string]struct {
 		options sim.WindowsOptions
-		says    string
+		message string
 	}{
 		api.ReasonHyperVUnavailable:                         {hyperVComputer(wicdapi.FeatureUnknown, wicdapi.Virtualization{Processor: true}), "Standard or Datacenter"},
 		api.ReasonVirtualizationUnavailable:                 {hyperVComputer(wicdapi.FeatureDisabled, wicdapi.Virtualization{}), "in the firmware"},
@@ -143,7 +143,7 @@ func TestNodeReportsHyperVState(t *testing.T) {
 				if reason == api.ReasonHyperVRuns {
 					status = corev1.ConditionTrue
 				}
-				expectHyperV(t, m, "then", status, reason, test.says)
+				expectHyperV(t, m, "then", status, reason, test.message)
 			})
 		})
 	}

@@ -63,7 +63,7 @@ func follow(t *testing.T, m *daemontest.Member, spec v1alpha1.KubeletSpec) {
 }
 
 // expectKubelet checks the kubelet's configured values, and the node's condition for held settings.
-func expectKubelet(t *testing.T, m *daemontest.Member, when string, want map[string]any, reason string, says ...string) {
+func expectKubelet(t *testing.T, m *daemontest.Member, when string, want map[string]any, reason string, message ...string) {
 	t.Helper()
 	synctest.Wait()
 	content, err := m.Windows.Disk().Read(kubeletConf)
@@ -90,7 +90,7 @@ func expectKubelet(t *testing.T, m *daemontest.Member, when string, want map[str
 	if held := reason == api.ReasonKubeletSettingsUnsuitable || reason == api.ReasonKubeletSettingsAwaitRestart; c.Reason != reason || held != (c.Status == corev1.ConditionTrue) {
 		t.Errorf("%s: the condition is %+v, want reason %q", when, c, reason)
 	}
-	daemontest.ExpectContains(t, c.Message, says...)
+	daemontest.ExpectContains(t, c.Message, message...)
 }
 
 func TestOversizedReservationsAreRejected(t *testing.T) {

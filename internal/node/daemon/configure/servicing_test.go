@@ -26,8 +26,8 @@ func withoutContainers(q sim.Quirks) sim.WindowsOptions {
 type stubborn struct {
 	windows *sim.Windows
 	request wicdapi.JoinRequest
-	// told are its distinct error codes, in the order of their first occurrence.
-	told []wicdapi.Code
+	// codes are the distinct error codes, in the order of their first occurrence.
+	codes []wicdapi.Code
 }
 
 // join repeats the join until it succeeds or within has passed. It returns the last error.
@@ -40,8 +40,8 @@ func (s *stubborn) join(within time.Duration) (err error) {
 		if err == nil && result.Rebooting == "" {
 			return nil
 		}
-		if failed := wicdapi.Failed(err); failed != nil && !slices.Contains(s.told, failed.Code) {
-			s.told = append(s.told, failed.Code)
+		if failed := wicdapi.Failed(err); failed != nil && !slices.Contains(s.codes, failed.Code) {
+			s.codes = append(s.codes, failed.Code)
 		}
 	}
 	if err == nil {
@@ -64,44 +64,44 @@ func TestJoinRestartsAreRecordedAndLimited(t *testing.T) {
 		quirks   sim.Quirks
 		hostname string
 		restarts int
-		told     []wicdapi.Code
+		codes    []wicdapi.Code
 		joins    bool
-		says     string
+		message  string
 	}{
 		"Windows completes the feature minutes after its start": {
-			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{PendingFor: 6 * time.Minute}}, restarts: 1, told: []wicdapi.Code{wicdapi.CodeServicing}, joins: true},
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{PendingFor: 6 * time.Minute}}, restarts: 1, codes: []wicdapi.Code{wicdapi.CodeServicing}, joins: true},
 		"Windows restarts by itself three times": {
-			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{RestartsItself: 3}}, restarts: 1, told: []wicdapi.Code{wicdapi.CodeServicing}, joins: true},
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{RestartsItself: 3}}, restarts: 1, codes: []wicdapi.Code{wicdapi.CodeServicing}, joins: true},
 		"the feature is pending for ever": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{PendingFor: 30 * day}}, restarts: 1,
-			told: []wicdapi.Code{wicdapi.CodeServicing, wicdapi.CodeRebootDidNotHelp}, says: "feature Containers of Windows is Pending"},
+			codes: []wicdapi.Code{wicdapi.CodeServicing, wicdapi.CodeRebootDidNotHelp}, message: "feature Containers of Windows is Pending"},
 		"the feature is rolled back": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{RolledBack: -1}}, restarts: 1,
-			told: []wicdapi.Code{wicdapi.CodeServicing, wicdapi.CodeRebootDidNotHelp}, says: "feature Containers of Windows is Disabled"},
+			codes: []wicdapi.Code{wicdapi.CodeServicing, wicdapi.CodeRebootDidNotHelp}, message: "feature Containers of Windows is Disabled"},
 		"servicing is under way at each start": {
-			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{ServicingFor: 10 * time.Minute}}, restarts: 1, told: []wicdapi.Code{wicdapi.CodeServicing}, joins: true},
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{ServicingFor: 10 * time.Minute}}, restarts: 1, codes: []wicdapi.Code{wicdapi.CodeServicing}, joins: true},
 		"DISM is busy with something else": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BusyFor: 2 * time.Minute}}, restarts: 1, joins: true},
 		"Windows sets itself up": {
-			quirks: sim.Quirks{Setup: sim.SetupQuirks{For: 9 * time.Minute}}, restarts: 1, told: []wicdapi.Code{wicdapi.CodeWaitingForSetup}, joins: true},
+			quirks: sim.Quirks{Setup: sim.SetupQuirks{For: 9 * time.Minute}}, restarts: 1, codes: []wicdapi.Code{wicdapi.CodeWaitingForSetup}, joins: true},
 		"something sets the name back": {
 			quirks: sim.Quirks{Setup: sim.SetupQuirks{Name: "WIN-CLOUD"}}, hostname: "wanted", restarts: 1,
-			told: []wicdapi.Code{wicdapi.CodeRebootDidNotHelp}, says: "is WIN-CLOUD again instead of wanted"},
+			codes: []wicdapi.Code{wicdapi.CodeRebootDidNotHelp}, message: "is WIN-CLOUD again instead of wanted"},
 		"something was begun before": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 3017, RefusesIn: 1}}, restarts: 2, joins: true},
 		"a restart is needed by each attempt": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f082f, RefusesIn: -1}}, restarts: 1,
-			told: []wicdapi.Code{wicdapi.CodeRebootDidNotHelp}, says: "0x800f082f"},
+			codes: []wicdapi.Code{wicdapi.CodeRebootDidNotHelp}, message: "0x800f082f"},
 		"there is nothing to install from": {
-			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f081f, RefusesIn: -1}}, told: []wicdapi.Code{wicdapi.CodeFailed}, says: "LocalSourcePath"},
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f081f, RefusesIn: -1}}, codes: []wicdapi.Code{wicdapi.CodeFailed}, message: "LocalSourcePath"},
 		"Windows Update sends it to WSUS": {
-			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f0906, RefusesIn: -1}}, told: []wicdapi.Code{wicdapi.CodeFailed}, says: "WSUS"},
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f0906, RefusesIn: -1}}, codes: []wicdapi.Code{wicdapi.CodeFailed}, message: "WSUS"},
 		"the component store is damaged": {
-			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BrokenStore: true}}, told: []wicdapi.Code{wicdapi.CodeFailed}, says: "0x80073712"},
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BrokenStore: true}}, codes: []wicdapi.Code{wicdapi.CodeFailed}, message: "0x80073712"},
 		"DISM hangs": {
-			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Hangs: true}}, told: []wicdapi.Code{wicdapi.CodeDISMSilent}, says: "DISM did not respond within 3m0s"},
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Hangs: true}}, codes: []wicdapi.Code{wicdapi.CodeDISMSilent}, message: "DISM did not respond within 3m0s"},
 		"DISM is busy for long": {
-			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BusyFor: 8 * time.Minute}}, restarts: 1, told: []wicdapi.Code{wicdapi.CodeDISMSilent}, joins: true},
+			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{BusyFor: 8 * time.Minute}}, restarts: 1, codes: []wicdapi.Code{wicdapi.CodeDISMSilent}, joins: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -109,11 +109,11 @@ func TestJoinRestartsAreRecordedAndLimited(t *testing.T) {
 				s := &stubborn{windows: w, request: r}
 				s.request.Hostname = test.hostname
 				err := s.join(2 * time.Hour)
-				if (err == nil) != test.joins || err != nil && !strings.Contains(err.Error(), test.says) {
-					t.Errorf("the join ends with %v; want one: %v, with %q", err, test.joins, test.says)
+				if (err == nil) != test.joins || err != nil && !strings.Contains(err.Error(), test.message) {
+					t.Errorf("the join ended with %v; want success: %v, or an error with %q", err, test.joins, test.message)
 				}
-				if !slices.Equal(s.told, test.told) {
-					t.Errorf("reported %q, want %q", s.told, test.told)
+				if !slices.Equal(s.codes, test.codes) {
+					t.Errorf("reported %q, want %q", s.codes, test.codes)
 				}
 				expectRestarts(t, w, test.restarts)
 				if test.joins {
@@ -262,7 +262,7 @@ func TestRandomJoinsRestartNoHostForever(t *testing.T) {
 				hopeless := q.Servicing.Hangs || q.Servicing.BrokenStore || q.Servicing.RefusesIn < 0 || q.Servicing.RolledBack != 0 ||
 					q.Servicing.Refuses >= 0x800f081f && q.Servicing.Refuses != 0x800f082f || s.request.Hostname != "" && q.Setup.Name != ""
 				if err != nil && !hopeless {
-					t.Errorf("%+v: the host has not joined: %v (%q)", q, err, s.told)
+					t.Errorf("%+v: the host has not joined: %v (%q)", q, err, s.codes)
 				}
 			})
 		})

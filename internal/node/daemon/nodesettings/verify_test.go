@@ -23,7 +23,7 @@ func evil(m *daemontest.Member) desired.Node {
 func TestOnlySignedSettingsAreApplied(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		says    string
+		message string
 		publish func(t *testing.T, m *daemontest.Member) map[string]string
 	}{
 		"unsigned": {"not signed", func(t *testing.T, m *daemontest.Member) map[string]string {
@@ -56,7 +56,7 @@ func TestOnlySignedSettingsAreApplied(t *testing.T) {
 			m := daemontest.NewFollower(t, daemontest.Options{})
 			before := m.Windows.Service("containerd")
 			m.PublishAs(t, m.Request.Desired.Version, test.publish(t, m))
-			m.AwaitNote(t, api.EventSettingsRefused, test.says)
+			m.AwaitNote(t, api.EventSettingsRefused, test.message)
 			m.AwaitLog(t, "rejected")
 			if after := m.Windows.Service("containerd"); after.Command != before.Command || after.PID != before.PID || m.Windows.Disk().Exists(daemontest.PlainFile) {
 				t.Errorf("containerd was %+v, is %+v", before, after)
@@ -102,13 +102,13 @@ func TestJoinTransfersSigningKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := daemontest.NewFollower(t, daemontest.Options{})
-			ours := m.Request.Desired.SigningKey
+			original := m.Request.Desired.SigningKey
 			m.Stop()
 			m.Request.Desired.SigningKey = key
 			daemontest.MustJoin(t, m.Windows, m.Request)
 			m.Start(t)
 			m.AwaitLog(t, "Session started")
-			m.Request.Desired.SigningKey = ours
+			m.Request.Desired.SigningKey = original
 			m.Publish(t, m.Changed())
 			m.AwaitNote(t, api.EventSettingsRefused, "")
 			if m.Windows.Disk().Exists(daemontest.PlainFile) {

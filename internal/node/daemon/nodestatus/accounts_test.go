@@ -23,10 +23,10 @@ func TestGMSASupportIsReportedOnNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
 		for _, step := range []struct {
-			is     sim.Accounts
-			status corev1.ConditionStatus
-			reason string
-			says   string
+			is      sim.Accounts
+			status  corev1.ConditionStatus
+			reason  string
+			message string
 		}{
 			{sim.Accounts{}, "", "", ""},
 			{sim.Accounts{Plugins: plugin}, corev1.ConditionTrue, api.ReasonCredentialPlugin, "registered: {CCC2A336-D7F3-4818-A213-272B7924213E}"},
@@ -38,8 +38,8 @@ func TestGMSASupportIsReportedOnNode(t *testing.T) {
 			m.Windows.EditAccounts(func(a *sim.Accounts) { *a = step.is })
 			time.Sleep(accountsLook)
 			c := m.Condition(api.ConditionGMSACapable)
-			if c.Status != step.status || c.Reason != step.reason || !strings.Contains(c.Message, step.says) || len(c.Message) > 1024 {
-				t.Errorf("with %.100q, the condition is %+v; want %s, %s, %q", step.is.Domain, c, step.status, step.reason, step.says)
+			if c.Status != step.status || c.Reason != step.reason || !strings.Contains(c.Message, step.message) || len(c.Message) > 1024 {
+				t.Errorf("with %.100q, the condition is %+v; want %s, %s, %q", step.is.Domain, c, step.status, step.reason, step.message)
 			}
 		}
 		patches := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status")

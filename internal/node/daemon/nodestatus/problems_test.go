@@ -18,22 +18,22 @@ import (
 
 // How long until a problem and its end are reported: WICD checks every minute.
 const (
-	problemTold = 5 * time.Minute // a check of a hanging service takes half a minute
-	problemOver = 8 * time.Minute
-	// clockTold and clockOver are the same for the clock: two comparisons must agree, and without other requests one is made when a watch restarts,
+	problemReported = 5 * time.Minute // a check of a hanging service takes half a minute
+	problemOver     = 8 * time.Minute
+	// clockReported and clockOver are the same for the clock: two comparisons must agree, and without other requests one is made when a watch restarts,
 	// every ten minutes at the latest.
-	clockTold, clockOver = 22 * time.Minute, 22 * time.Minute
+	clockReported, clockOver = 22 * time.Minute, 22 * time.Minute
 )
 
 // problem is one kind of Windows problem, with the functions that simulate it.
 type problem struct {
-	condition   corev1.NodeConditionType
-	reason      string
-	works       string
-	begin, end  func(*daemontest.Member)
-	told, over  time.Duration
-	says        []string
-	withService string // an existing service of Windows
+	condition      corev1.NodeConditionType
+	reason         string
+	works          string
+	begin, end     func(*daemontest.Member)
+	reported, over time.Duration
+	contains       []string
+	withService    string // an existing service of Windows
 }
 
 func problems() map[string]problem {
@@ -45,32 +45,32 @@ func problems() map[string]problem {
 	}
 	return map[string]problem{
 		"the Host Compute Service hangs": {
-			condition: api.ConditionHostComputeUnavailable, reason: api.ReasonHCSUnavailable, works: api.ReasonHCSWorks, told: problemTold, over: problemOver,
-			begin: hcs(sim.HCS{Hangs: true}), end: hcs(sim.HCS{}), says: []string{"deadline exceeded", "service vmcompute is Stopped"}, withService: "vmcompute",
+			condition: api.ConditionHostComputeUnavailable, reason: api.ReasonHCSUnavailable, works: api.ReasonHCSWorks, reported: problemReported, over: problemOver,
+			begin: hcs(sim.HCS{Hangs: true}), end: hcs(sim.HCS{}), contains: []string{"deadline exceeded", "service vmcompute is Stopped"}, withService: "vmcompute",
 		},
 		"the Host Compute Service fails": {
-			condition: api.ConditionHostComputeUnavailable, reason: api.ReasonHCSUnavailable, works: api.ReasonHCSWorks, told: problemTold, over: problemOver,
-			begin: hcs(sim.HCS{Fails: errors.New("error 0x80070422")}), end: hcs(sim.HCS{}), says: []string{"0x80070422", "service vmcompute is Running"},
+			condition: api.ConditionHostComputeUnavailable, reason: api.ReasonHCSUnavailable, works: api.ReasonHCSWorks, reported: problemReported, over: problemOver,
+			begin: hcs(sim.HCS{Fails: errors.New("error 0x80070422")}), end: hcs(sim.HCS{}), contains: []string{"0x80070422", "service vmcompute is Running"},
 		},
 		"memory is committed": {
-			condition: api.ConditionCommitPressure, reason: api.ReasonCommitLimitNear, works: api.ReasonCommitAvailable, told: problemTold, over: problemOver,
-			begin: func(m *daemontest.Member) { m.Windows.Commit(19 << 30) }, end: func(m *daemontest.Member) { m.Windows.Commit(0) }, says: []string{"20480 MiB of memory are committed"},
+			condition: api.ConditionCommitPressure, reason: api.ReasonCommitLimitNear, works: api.ReasonCommitAvailable, reported: problemReported, over: problemOver,
+			begin: func(m *daemontest.Member) { m.Windows.Commit(19 << 30) }, end: func(m *daemontest.Member) { m.Windows.Commit(0) }, contains: []string{"20480 MiB of memory are committed"},
 		},
 		"Windows has a known fault": {
-			condition: api.ConditionWindowsUpdateNeeded, reason: api.ReasonWindowsUpdateNeeded, works: api.ReasonWindowsUpToDate, told: problemTold, over: problemOver,
-			begin: func(m *daemontest.Member) { m.Windows.Update(2582) }, end: func(m *daemontest.Member) { m.Windows.Update(2762) }, says: []string{"revision 2582", "install KB5044281"},
+			condition: api.ConditionWindowsUpdateNeeded, reason: api.ReasonWindowsUpdateNeeded, works: api.ReasonWindowsUpToDate, reported: problemReported, over: problemOver,
+			begin: func(m *daemontest.Member) { m.Windows.Update(2582) }, end: func(m *daemontest.Member) { m.Windows.Update(2762) }, contains: []string{"revision 2582", "install KB5044281"},
 		},
 		"an update of Windows was removed": {
-			condition: api.ConditionWindowsUpdateNeeded, reason: api.ReasonWindowsUpdateNeeded, works: api.ReasonWindowsUpToDate, told: problemTold, over: problemOver,
-			begin: func(m *daemontest.Member) { m.Windows.Update(587) }, end: func(m *daemontest.Member) { m.Windows.Update(681) }, says: []string{"revision 587", "install KB5012637"},
+			condition: api.ConditionWindowsUpdateNeeded, reason: api.ReasonWindowsUpdateNeeded, works: api.ReasonWindowsUpToDate, reported: problemReported, over: problemOver,
+			begin: func(m *daemontest.Member) { m.Windows.Update(587) }, end: func(m *daemontest.Member) { m.Windows.Update(681) }, contains: []string{"revision 587", "install KB5012637"},
 		},
 		"the clock is behind": {
-			condition: api.ConditionClockSkewed, reason: api.ReasonClockOutOfSync, works: api.ReasonClockInSync, told: clockTold, over: clockOver,
-			begin: clock(10 * time.Minute), end: clock(0), says: []string{"the clock is 10m", "behind that of the API server", "service W32Time is Stopped"}, withService: "W32Time",
+			condition: api.ConditionClockSkewed, reason: api.ReasonClockOutOfSync, works: api.ReasonClockInSync, reported: clockReported, over: clockOver,
+			begin: clock(10 * time.Minute), end: clock(0), contains: []string{"the clock is 10m", "behind that of the API server", "service W32Time is Stopped"}, withService: "W32Time",
 		},
 		"the clock is ahead": {
-			condition: api.ConditionClockSkewed, reason: api.ReasonClockOutOfSync, works: api.ReasonClockInSync, told: clockTold, over: clockOver,
-			begin: clock(-90 * time.Second), end: clock(-10 * time.Second), says: []string{"the clock is 1m", "ahead of that of the API server", "service W32Time does not exist"},
+			condition: api.ConditionClockSkewed, reason: api.ReasonClockOutOfSync, works: api.ReasonClockInSync, reported: clockReported, over: clockOver,
+			begin: clock(-90 * time.Second), end: clock(-10 * time.Second), contains: []string{"the clock is 1m", "ahead of that of the API server", "service W32Time does not exist"},
 		},
 	}
 }
@@ -86,9 +86,9 @@ func TestWindowsProblemIsReportedOnNode(t *testing.T) {
 				time.Sleep(p.over)
 				expectProblem(t, m, "at first", p, "", "", 0)
 				p.begin(m)
-				time.Sleep(p.told)
+				time.Sleep(p.reported)
 				c := expectProblem(t, m, "when it has lasted", p, corev1.ConditionTrue, p.reason, 1)
-				daemontest.ExpectContains(t, c.Message, p.says...)
+				daemontest.ExpectContains(t, c.Message, p.contains...)
 				expectMetric(t, m, p.condition, "1")
 				patches := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status")
 				time.Sleep(time.Hour)
@@ -97,7 +97,7 @@ func TestWindowsProblemIsReportedOnNode(t *testing.T) {
 				}
 				m.Stop()
 				m.Start(t)
-				time.Sleep(p.told)
+				time.Sleep(p.reported)
 				expectProblem(t, m, "when WICD began again", p, corev1.ConditionTrue, p.reason, 1)
 				p.end(m)
 				time.Sleep(p.over)

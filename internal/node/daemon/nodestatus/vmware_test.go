@@ -70,14 +70,14 @@ func TestHiddenAdaptersAreFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		conf               string // "-" is none
 		noTools, noNetwork bool
-		says               string
+		message            string
 		unknown            bool
 	}{
 		"no VMware Tools":        {noTools: true},
 		"a network without one":  {conf: "-", noNetwork: true},
-		"no file":                {conf: "-", says: "does not set exclude-nics"},
-		"the example":            {conf: "[guestinfo]\n#exclude-nics=vEthernet*\n", says: "does not set exclude-nics"},
-		"a pattern of their own": {conf: "[guestinfo]\nexclude-nics=veth*,vEther*\n", says: `is "veth*,vEther*"`},
+		"no file":                {conf: "-", message: "does not set exclude-nics"},
+		"the example":            {conf: "[guestinfo]\n#exclude-nics=vEthernet*\n", message: "does not set exclude-nics"},
+		"a pattern of their own": {conf: "[guestinfo]\nexclude-nics=veth*,vEther*\n", message: `is "veth*,vEther*"`},
 		"another adapter":        {conf: "[guestinfo]\nexclude-nics=vEthernet (Backup)\n"},
 		"nothing is hidden":      {conf: "[guestinfo]\nexclude-nics=\n"},
 		"no configuration":       {conf: "what is this", unknown: true},
@@ -101,8 +101,8 @@ func TestHiddenAdaptersAreFound(t *testing.T) {
 				p.Wanted.Network = &desired.Network{}
 			}
 			wrong, isKnown := p.hiddenAdapters(t.Context(), false)
-			if isKnown == test.unknown || (wrong != "") != (test.says != "") || !strings.Contains(wrong, test.says) {
-				t.Errorf("%q, %v, want %q, %v", wrong, isKnown, test.says, !test.unknown)
+			if isKnown == test.unknown || (wrong != "") != (test.message != "") || !strings.Contains(wrong, test.message) {
+				t.Errorf("%q, %v, want %q, %v", wrong, isKnown, test.message, !test.unknown)
 			}
 		})
 	}

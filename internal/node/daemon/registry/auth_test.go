@@ -161,10 +161,10 @@ func TestAcceptedPasswordIsSentWithoutChallenge(t *testing.T) {
 		repository string
 		requests   int
 	}{{"app", 2}, {"app", 1}, {"other", 1}, {"token", 3}, {"token", 1}, {"other", 1}} {
-		w.asked = nil
+		w.requests = nil
 		w.expect(http.MethodGet, test.repository+"/manifests/1", http.StatusOK, manifest)
-		if len(w.asked) != test.requests {
-			t.Errorf("for %s, hosts got %q, want %d requests", test.repository, w.asked, test.requests)
+		if len(w.requests) != test.requests {
+			t.Errorf("for %s, hosts got %q, want %d requests", test.repository, w.requests, test.requests)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestAcceptedPasswordIsSentWithoutChallenge(t *testing.T) {
 // TestOnlyContainerdIsServed counts clients without the certificate of the host's containerd.
 func TestOnlyContainerdIsServed(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app").tag("1", manifest)})
-	ours := certificateOf(t, w.config.Endpoint.Client)
+	own := certificateOf(t, w.config.Endpoint.Client)
 	for name, other := range map[string]tls.Certificate{
 		"no certificate": {}, "that of the registry": certificateOf(t, w.config.Endpoint.Server), "that of another host": certificateOf(t, newEndpoint(t).Client),
 	} {
@@ -182,7 +182,7 @@ func TestOnlyContainerdIsServed(t *testing.T) {
 		if other.PrivateKey == nil {
 			continue
 		}
-		other.Certificate = ours.Certificate
+		other.Certificate = own.Certificate
 		if r := w.askAs(other, http.MethodGet, "app/manifests/1"); r.err == nil {
 			t.Errorf("with the certificate of containerd and the key of %s, it answers with %d", name, r.status)
 		}
@@ -190,8 +190,8 @@ func TestOnlyContainerdIsServed(t *testing.T) {
 	if n := w.server.Counts()["unauthorized"]; n != 3 {
 		t.Errorf("%d were counted", n)
 	}
-	if whom := w.whom(); whom != "" {
-		t.Errorf("%s was queried", whom)
+	if hosts := w.queriedHosts(); hosts != "" {
+		t.Errorf("%s was queried", hosts)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		w.expect(method, "app/manifests/1", http.StatusMethodNotAllowed, "")

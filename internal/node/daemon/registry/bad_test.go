@@ -204,10 +204,10 @@ func TestDamagedLayerIsNotServedWhole(t *testing.T) {
 	if r := w.ask(http.MethodGet, path); r.err == nil {
 		t.Errorf("got %d bytes with status %d, and no error", len(r.body), r.status)
 	}
-	w.whom()
+	w.queriedHosts()
 	w.expect(http.MethodGet, path, http.StatusOK, blob)
-	if whom := w.whom(); whom != "second.test" {
-		t.Errorf("%s was queried", whom)
+	if hosts := w.queriedHosts(); hosts != "second.test" {
+		t.Errorf("%s was queried", hosts)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestTaggedImageIsPulledFromTagMirrors(t *testing.T) {
 		w.expect(http.MethodGet, "app/manifests/"+digestOf("", []byte(index)), http.StatusOK, index)
 		w.expect(http.MethodGet, "app/manifests/"+digestOf("", []byte(image)), http.StatusOK, image)
 		w.expect(http.MethodGet, "app/blobs/"+digestOf("", []byte(layer)), http.StatusOK, layer)
-		if got := w.whom(); got != want {
+		if got := w.queriedHosts(); got != want {
 			t.Errorf("pulling %s queried %s, want %s", reference, got, want)
 		}
 	}
@@ -38,7 +38,7 @@ func TestTaggedImageIsPulledFromTagMirrors(t *testing.T) {
 	// A mirror loses a layer: the next one for tags has it.
 	w.hosts["tags.test"].(*shelf).blobs = map[string]string{}
 	w.expect(http.MethodGet, "app/blobs/"+digestOf("", []byte(layer)), http.StatusOK, layer)
-	if got := w.whom(); got != "tags.test src.test" {
+	if got := w.queriedHosts(); got != "tags.test src.test" {
 		t.Errorf("%s was queried", got)
 	}
 }
@@ -69,8 +69,8 @@ func TestBlockedImageIsRefusedWithReason(t *testing.T) {
 	if r := w.expect(http.MethodGet, "shut/app/manifests/1", http.StatusForbidden, ""); !strings.Contains(r.body, "src.test/shut is blocked (Image cluster, spec.registrySources.blockedRegistries)") {
 		t.Errorf("the response is %s", r.body)
 	}
-	if whom := w.whom(); whom != "" {
-		t.Errorf("%s was queried", whom)
+	if hosts := w.queriedHosts(); hosts != "" {
+		t.Errorf("%s was queried", hosts)
 	}
 	w.expect(http.MethodGet, "open/app/manifests/1", http.StatusOK, manifest)
 	if n := w.server.Counts(); n["denied"] != 1 || n["served"] != 1 {
@@ -110,8 +110,8 @@ func TestRegistryUsesContainerdProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusOK, manifest)
-	if whom := w.whom(); whom != "first.test direct.test" { // CONNECT names the host that the proxy has to reach
-		t.Errorf("%s was queried", whom)
+	if hosts := w.queriedHosts(); hosts != "first.test direct.test" { // CONNECT names the host that the proxy has to reach
+		t.Errorf("%s was queried", hosts)
 	}
 	if strings.Contains(w.log.String(), "user:pw") {
 		t.Errorf("the proxy's password is in the log:\n%s", w.log)

@@ -40,8 +40,8 @@ type world struct {
 	// writes counts the write calls of WICD's registry.
 	writes atomic.Int64
 
-	mu    sync.Mutex
-	asked []string
+	mu       sync.Mutex
+	requests []string
 	// sent are the Authorization headers that hosts received.
 	sent map[string][]string
 }
@@ -138,7 +138,7 @@ func authority(t *testing.T) (tls.Certificate, string) {
 func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	name, _, _ := strings.Cut(r.Host, ":")
 	w.mu.Lock()
-	w.asked = append(w.asked, r.Method+" "+name+r.URL.Path)
+	w.requests = append(w.requests, r.Method+" "+name+r.URL.Path)
 	if a := r.Header.Get("Authorization"); a != "" {
 		w.sent[name] = append(w.sent[name], a)
 	}
@@ -151,17 +151,17 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	handler.ServeHTTP(rw, r)
 }
 
-// whom returns the hosts that were queried since the last call, without consecutive duplicates.
-func (w *world) whom() string {
+// queriedHosts returns the hosts that were queried since the last call, without consecutive duplicates.
+func (w *world) queriedHosts() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var names []string
-	for _, a := range w.asked {
+	for _, a := range w.requests {
 		_, rest, _ := strings.Cut(a, " ")
 		name, _, _ := strings.Cut(rest, "/")
 		names = append(names, name)
 	}
-	w.asked = nil
+	w.requests = nil
 	return strings.Join(slices.Compact(names), " ")
 }
 

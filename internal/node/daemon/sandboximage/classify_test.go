@@ -26,7 +26,7 @@ func TestJudge(t *testing.T) {
 		hasFormer bool
 		e         cri.Error
 		reason    string
-		says      []string
+		contains  []string
 		never     string
 	}{
 		"not there": {
@@ -89,7 +89,7 @@ func TestJudge(t *testing.T) {
 			if f.reason != test.reason || !f.known || f.image != wantedImage || len(f.message) > truncate.Note {
 				t.Errorf("judge() = %+v with %d bytes, want reason %s", f, len(f.message), test.reason)
 			}
-			for _, part := range test.says {
+			for _, part := range test.contains {
 				if !strings.Contains(f.message, part) {
 					t.Errorf("%q does not say %q", f.message, part)
 				}

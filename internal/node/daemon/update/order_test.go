@@ -23,8 +23,8 @@ func (u *updatable) staysAtItsVersion(t *testing.T) {
 func TestVersionChangesOnlyByOrder(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		says  string
-		order func(*updatable) any
+		message string
+		order   func(*updatable) any
 	}{
 		"no order":    {"is missing", func(*updatable) any { return nil }},
 		"no order's":  {"serial", func(*updatable) any { return "yes" }},
@@ -52,7 +52,7 @@ func TestVersionChangesOnlyByOrder(t *testing.T) {
 			t.Parallel()
 			u := newUpdatable(t, nil, "", time.Minute)
 			u.annotate(u.next.Version, test.order(u))
-			u.AwaitNote(t, api.EventVersionRefused, test.says)
+			u.AwaitNote(t, api.EventVersionRefused, test.message)
 			u.AwaitLog(t, "Version refused")
 			u.staysAtItsVersion(t)
 			u.annotate(u.Request.Desired.Version, nil) // its current version needs no order

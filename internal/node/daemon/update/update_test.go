@@ -148,17 +148,17 @@ func TestFailedUpdateIsRolledBack(t *testing.T) {
 		damaged  string
 		// silent is a service that does not answer probes.
 		silent string
-		// says is part of the reason.
-		says string
+		// message is a part of the condition's message.
+		message string
 		// untouched means that no service was even stopped.
 		untouched bool
 	}{
-		"its kubelet crashes":            {programs: map[string]sim.Program{"kubelet": endsAtOnce}, says: "service kubelet"},
-		"its kubelet does not respond":   {silent: "kubelet", says: "probing http://127.0.0.1:10248/healthz"},
-		"its daemon dies":                {programs: map[string]sim.Program{api.WICDService: endsAtOnce}, says: api.WICDService},
-		"its daemon does nothing":        {programs: map[string]sim.Program{api.WICDService: doesNothing}, says: "has not reported the version"},
-		"its daemon cannot even start":   {damaged: folder + `\windows-instance`, says: "no program that Windows can run", untouched: true},
-		"its containerd cannot be found": {damaged: folder + `\containerd`, says: "service containerd"},
+		"its kubelet crashes":            {programs: map[string]sim.Program{"kubelet": endsAtOnce}, message: "service kubelet"},
+		"its kubelet does not respond":   {silent: "kubelet", message: "probing http://127.0.0.1:10248/healthz"},
+		"its daemon dies":                {programs: map[string]sim.Program{api.WICDService: endsAtOnce}, message: api.WICDService},
+		"its daemon does nothing":        {programs: map[string]sim.Program{api.WICDService: doesNothing}, message: "has not reported the version"},
+		"its daemon cannot even start":   {damaged: folder + `\windows-instance`, message: "no program that Windows can run", untouched: true},
+		"its containerd cannot be found": {damaged: folder + `\containerd`, message: "service containerd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,8 +173,8 @@ func TestFailedUpdateIsRolledBack(t *testing.T) {
 				t.Errorf("services were %v and are %v", before, after)
 			}
 			c := u.Condition(api.ConditionUpdated)
-			if c.Reason != api.ReasonUpdateFailed || !strings.Contains(c.Message, test.says) || !strings.Contains(c.Message, u.next.Version) {
-				t.Errorf("the condition is %+v, want it to say %q", c, test.says)
+			if c.Reason != api.ReasonUpdateFailed || !strings.Contains(c.Message, test.message) || !strings.Contains(c.Message, u.next.Version) {
+				t.Errorf("condition %+v, want a message with %q", c, test.message)
 			}
 			u.AwaitNote(t, api.EventUpdateFailed, "")
 			u.AwaitVersion(t) // the next version may have been reported between two crashes

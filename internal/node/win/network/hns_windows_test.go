@@ -39,8 +39,8 @@ func TestHNSCodesMapToErrors(t *testing.T) {
 		0x803b002f: nil,
 	} {
 		err := asHNSError(errorOf(code))
-		for _, ours := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable, hns.ErrAdapter} {
-			if errors.Is(err, ours) != errors.Is(want, ours) {
+		for _, class := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable, hns.ErrAdapter} {
+			if errors.Is(err, class) != errors.Is(want, class) {
 				t.Errorf("code %#x is %v, want %v", uintptr(code), err, want)
 			}
 		}

@@ -14,7 +14,7 @@ func TestProgramEndsWhileChildHoldsItsOutput(t *testing.T) {
 	t.Setenv("ENDED", ended)
 	output, err := runProgram(t.Context(), "sh", "-c", `echo here; (sleep 20; touch "$ENDED") &`)
 	if output != "here\n" || err != nil {
-		t.Errorf("it says %q, %v", output, err)
+		t.Errorf("output %q, %v", output, err)
 	}
 	if _, err := os.Stat(ended); err == nil {
 		t.Error("it was waited for what the program started")

@@ -79,11 +79,11 @@ func TestNodeNameIsCloudName(t *testing.T) {
 
 func TestNodeNameErrorsQuoteRequestAndResponse(t *testing.T) {
 	for name, test := range map[string]struct {
-		service servers.MetadataOptions
-		says    []string
-		asked   int
+		service  servers.MetadataOptions
+		contains []string
+		asked    int
 	}{
-		"AWS says nothing": {servers.MetadataOptions{Platform: platform.AWS, Delay: time.Minute}, []string{
+		"AWS does not respond": {servers.MetadataOptions{Platform: platform.AWS, Delay: time.Minute}, []string{
 			"http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (3 attempts)", "before that", "latest/api/token",
 		}, 0},
 		"AWS refuses": {servers.MetadataOptions{Platform: platform.AWS, Status: http.StatusForbidden, Failures: -1}, []string{"403 Forbidden", `"not now"`}, 2},
@@ -101,7 +101,7 @@ func TestNodeNameErrorsQuoteRequestAndResponse(t *testing.T) {
 				if err == nil || name != "" {
 					t.Fatalf("NodeName() = %q, %v, want an error", name, err)
 				}
-				for _, part := range test.says {
+				for _, part := range test.contains {
 					if !strings.Contains(err.Error(), part) {
 						t.Errorf("%q does not say %q", err, part)
 					}
