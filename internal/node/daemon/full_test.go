@@ -64,13 +64,13 @@ func TestNodeKeepsServingOnFullDisk(t *testing.T) {
 func TestCertificateIsRenewedAfterDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
-		before := asked(m)
+		before := apiRequests(m)
 		m.Windows.FillDisk(0)
 		time.Sleep(30 * time.Hour)
 		m.Windows.Crash("kubelet")
 		time.Sleep(daemontest.RestoredWithin)
 		daemontest.ExpectServices(t, m.Windows, m.Request)
-		if n := asked(m) - before; n > 30*60 {
+		if n := apiRequests(m) - before; n > 30*60 {
 			t.Errorf("the API server was queried %d times in 30 hours", n)
 		}
 		m.Windows.FillDisk(-1)

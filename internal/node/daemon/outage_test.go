@@ -46,8 +46,8 @@ func newSeparable(t *testing.T, kind string, prepare func(*daemontest.Member)) *
 	return s
 }
 
-// asked returns how often WICD called the API server. Only WICD requests these paths.
-func asked(m *daemontest.Member) int {
+// apiRequests returns how often WICD called the API server. Only WICD requests these paths.
+func apiRequests(m *daemontest.Member) int {
 	return m.Cluster.Count(http.MethodGet, "/configmaps") + m.Cluster.Count(http.MethodPost, "/certificatesigningrequests") + m.Cluster.Count(http.MethodGet, "/api/v1/nodes")
 }
 
@@ -97,7 +97,7 @@ func TestNodeSurvivesAPIServerOutage(t *testing.T) {
 				m := newSeparable(t, "", func(*daemontest.Member) {})
 				m.Request.Desired.WatchedEnvironment = []string{"NO_PROXY"}
 				m.Follow(t, m.Request.Desired)
-				before := asked(m.Member)
+				before := apiRequests(m.Member)
 				m.cut.Store(test.cut)
 				m.Cluster.SetAway(true)
 				for n := range 6 {
@@ -106,7 +106,7 @@ func TestNodeSurvivesAPIServerOutage(t *testing.T) {
 					m.expectKept(t)
 				}
 				m.Publish(t, m.Changed())
-				requested, most := asked(m.Member)+int(m.dials.Load())-before, 2*int(test.away/(20*time.Second))+20
+				requested, most := apiRequests(m.Member)+int(m.dials.Load())-before, 2*int(test.away/(20*time.Second))+20
 				t.Logf("%d requests, at most %d are allowed", requested, most)
 				if requested > most {
 					t.Error("that is too many")
@@ -143,7 +143,7 @@ func TestWrongClockIsHarmless(t *testing.T) {
 		"falls behind":          {0, -6 * time.Hour, 26 * time.Hour, 3, true},
 		"falls behind by a day": {0, -25 * time.Hour, 26 * time.Hour, 3, true},
 		"ahead":                 {22 * time.Hour, 22 * time.Hour, 4 * time.Hour, 4 * 13, true},
-		"goes ahead by a day":   {23*time.Hour + 50*minute, 24*time.Hour + 10*minute, 4 * time.Hour, 4*13 + 60, false},
+		"moves ahead by a day":  {23*time.Hour + 50*minute, 24*time.Hour + 10*minute, 4 * time.Hour, 4*13 + 60, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,11 +11,11 @@ import (
 func TestOnlyReplacementsNeedRestart(t *testing.T) {
 	for name, test := range map[string]struct{ values, want []string }{
 		"nothing":                    {nil, nil},
-		"a file goes":                {[]string{`\??\C:\Windows\AppCompat\Programs\Amcache.hve.tmp`, ""}, nil},
+		"a file is removed":          {[]string{`\??\C:\Windows\AppCompat\Programs\Amcache.hve.tmp`, ""}, nil},
 		"a file is replaced":         {[]string{`\??\C:\new.dll`, `!\??\C:\old.dll`}, []string{`C:\new.dll -> C:\old.dll`}},
-		"a file gets a name":         {[]string{`\??\C:\a`, `\??\C:\b`}, []string{`C:\a -> C:\b`}},
+		"a file is renamed":          {[]string{`\??\C:\a`, `\??\C:\b`}, []string{`C:\a -> C:\b`}},
 		"one of each":                {[]string{`\??\C:\tmp`, "", `\??\C:\a`, `!\??\C:\b`}, []string{`C:\a -> C:\b`}},
-		"the last one has no second": {[]string{`\??\C:\a`}, nil},
+		"the last value has no pair": {[]string{`\??\C:\a`}, nil},
 		"no file":                    {[]string{"", `\??\C:\b`}, nil},
 	} {
 		if got := hostapi.Replacements(test.values); !slices.Equal(got, test.want) {

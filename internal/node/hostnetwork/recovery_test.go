@@ -9,9 +9,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostnetwork"
 )
 
-// TestLostSettingsAreRestoredOnceAndThenReported plays the time after a network was created. Each look has the seconds since the previous one.
+// TestLostSettingsAreRestoredOnceAndThenReported plays the time after a network was created. Each check has the seconds since the
+// previous one.
 func TestLostSettingsAreRestoredOnceAndThenReported(t *testing.T) {
-	type look struct {
+	type adapterCheck struct {
 		after int
 		// lost means that the adapter has no DNS servers.
 		lost bool
@@ -19,16 +20,16 @@ func TestLostSettingsAreRestoredOnceAndThenReported(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		forbidden bool
-		looks     []look
+		checks    []adapterCheck
 	}{
-		"nothing is lost":    {false, []look{{0, false, "making"}, {9, false, "making"}, {1, false, "made"}}},
-		"Windows returns it": {false, []look{{0, true, "making"}, {9, true, "making"}, {1, false, "made"}}},
-		"it is restored":     {false, []look{{0, true, "making"}, {10, true, "making restore"}, {1, false, "made"}}},
-		"it stays lost": {false, []look{
+		"nothing is lost":      {false, []adapterCheck{{0, false, "making"}, {9, false, "making"}, {1, false, "made"}}},
+		"Windows returns it":   {false, []adapterCheck{{0, true, "making"}, {9, true, "making"}, {1, false, "made"}}},
+		"the loss is restored": {false, []adapterCheck{{0, true, "making"}, {10, true, "making restore"}, {1, false, "made"}}},
+		"restoring has no effect": {false, []adapterCheck{
 			{0, true, "making"}, {10, true, "making restore"}, {19, true, "making"}, {1, true, "changed report"}, {60, true, "changed report"}, {1, false, "made"},
 		}},
-		"the first look is late": {false, []look{{0, true, "making"}, {300, true, "making restore"}, {1, true, "changed report"}}},
-		"it must not be restored": {true, []look{
+		"the first check is late": {false, []adapterCheck{{0, true, "making"}, {300, true, "making restore"}, {1, true, "changed report"}}},
+		"restoring is not allowed": {true, []adapterCheck{
 			{0, true, "making"}, {10, true, "making"}, {19, true, "making"}, {1, true, "changed report"}, {1, false, "made"},
 		}},
 	} {
@@ -36,10 +37,10 @@ func TestLostSettingsAreRestoredOnceAndThenReported(t *testing.T) {
 			r, at, lost := record(), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), before()
 			lost.DNS = nil
 			var c hostnetwork.Recovery
-			for i, l := range test.looks {
-				at = at.Add(time.Duration(l.after) * time.Second)
+			for i, check := range test.checks {
+				at = at.Add(time.Duration(check.after) * time.Second)
 				now := []hostnetwork.Adapter{before()}
-				if l.lost {
+				if check.lost {
 					now[0] = lost
 				}
 				step := c.Step(r, now, at, !test.forbidden)
@@ -49,8 +50,8 @@ func TestLostSettingsAreRestoredOnceAndThenReported(t *testing.T) {
 						got += text
 					}
 				}
-				if got != l.want {
-					t.Errorf("look %d: got %q, want %q", i, got, l.want)
+				if got != check.want {
+					t.Errorf("check %d: got %q, want %q", i, got, check.want)
 				}
 				r.Phase = step.Phase
 			}
@@ -84,12 +85,12 @@ func TestSettingsFromBeforeAnInterruptedAttemptAreKept(t *testing.T) {
 		want    string
 		found   bool
 	}{
-		"the first attempt":          {"", address, []hostnetwork.Adapter{now}, now.Name, true},
-		"interrupted":                {hostnetwork.Making, address, []hostnetwork.Adapter{now}, "Ethernet", true},
-		"with another address":       {hostnetwork.Making, other, []hostnetwork.Adapter{now}, now.Name, true},
-		"it had its settings":        {hostnetwork.Made, address, []hostnetwork.Adapter{now}, now.Name, true},
-		"it lacked some":             {hostnetwork.Changed, address, []hostnetwork.Adapter{now}, now.Name, true},
-		"no adapter has the address": {hostnetwork.Made, netip.MustParseAddr("192.0.2.99"), []hostnetwork.Adapter{now}, "", false},
+		"the first attempt":            {"", address, []hostnetwork.Adapter{now}, now.Name, true},
+		"interrupted":                  {hostnetwork.Making, address, []hostnetwork.Adapter{now}, "Ethernet", true},
+		"with another address":         {hostnetwork.Making, other, []hostnetwork.Adapter{now}, now.Name, true},
+		"the adapter had its settings": {hostnetwork.Made, address, []hostnetwork.Adapter{now}, now.Name, true},
+		"the adapter lacked settings":  {hostnetwork.Changed, address, []hostnetwork.Adapter{now}, now.Name, true},
+		"no adapter has the address":   {hostnetwork.Made, netip.MustParseAddr("192.0.2.99"), []hostnetwork.Adapter{now}, "", false},
 	} {
 		last := record()
 		if last.Phase = test.phase; test.phase == "" {

@@ -16,13 +16,13 @@ func TestWaitToleratesClockChanges(t *testing.T) {
 		wrong, set time.Duration
 		want       time.Duration
 	}{
-		"right":                     {0, 0, 19 * hour},
-		"goes forward":              {0, day, hour},
-		"goes forward, not so far":  {0, 2 * hour, 17 * hour},
-		"goes back":                 {0, -day, 19 * hour},
-		"was years behind":          {-3000 * day, 0, 19 * hour},
-		"was ahead":                 {10 * hour, 0, 9 * hour}, // by the wrong clock
-		"is ahead by more than all": {20 * hour, 20 * hour, 0},
+		"right":                              {0, 0, 19 * hour},
+		"moves forward":                      {0, day, hour},
+		"moves forward a little":             {0, 2 * hour, 17 * hour},
+		"moves back":                         {0, -day, 19 * hour},
+		"was years behind":                   {-3000 * day, 0, 19 * hour},
+		"was ahead":                          {10 * hour, 0, 9 * hour}, // by the wrong clock
+		"is ahead by more than the validity": {20 * hour, 20 * hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

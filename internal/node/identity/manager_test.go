@@ -18,9 +18,9 @@ import (
 type memory struct {
 	files   map[string][]byte
 	answers []error
-	// names are the requests that were made, asked their times.
+	// names are the names of the requests, times their times.
 	names []string
-	asked []time.Time
+	times []time.Time
 }
 
 func (m *memory) Read(name string) ([]byte, error) {
@@ -39,7 +39,7 @@ func (m *memory) Bootstrap(ctx context.Context, manager *identity.Manager) (iden
 }
 
 func (m *memory) Issue(ctx context.Context, p identity.Pending) ([]byte, error) {
-	m.names, m.asked = append(m.names, p.Name), append(m.asked, time.Now())
+	m.names, m.times = append(m.names, p.Name), append(m.times, time.Now())
 	if len(m.names) > len(m.answers) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -74,7 +74,7 @@ func TestRefusedAndFailedRequestsAreRetried(t *testing.T) {
 				if len(m.names) != 2 || (m.names[0] == m.names[1]) != test.sameKey {
 					t.Fatalf("the requests are %q, with the same key: want %v", m.names, test.sameKey)
 				}
-				if pause := m.asked[1].Sub(m.asked[0]); pause < test.atLeast || pause > test.atMost {
+				if pause := m.times[1].Sub(m.times[0]); pause < test.atLeast || pause > test.atMost {
 					t.Errorf("the pause is %v, want %v to %v", pause, test.atLeast, test.atMost)
 				}
 			})

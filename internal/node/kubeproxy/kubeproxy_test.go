@@ -148,7 +148,7 @@ func TestBalancers(t *testing.T) {
 		"an EndpointSlice of a headless Service": {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { e.Labels[corev1.IsHeadlessService] = "" }, podThere)}, ""},
 		"an EndpointSlice of IPv6":               {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { e.AddressType = discoveryv1.AddressTypeIPv6 }, podThere)}, ""},
 
-		"internal traffic stays here":          {of(func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = &local }), []*discoveryv1.EndpointSlice{slice(podHere+"@"+node, podThere)}, "10.96.0.1:80/TCP 10.132.1.5"},
+		"internal traffic policy Local":        {of(func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = &local }), []*discoveryv1.EndpointSlice{slice(podHere+"@"+node, podThere)}, "10.96.0.1:80/TCP 10.132.1.5"},
 		"internal traffic finds nothing here":  {of(func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = &local }), []*discoveryv1.EndpointSlice{slice(podThere)}, ""},
 		"a node port":                          {of(nodePort), []*discoveryv1.EndpointSlice{slice(podThere)}, "10.96.0.1:80/TCP 10.132.2.5; *:30080/TCP 10.132.2.5"},
 		"a node port, external traffic local":  {of(nodePort, func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = external }), []*discoveryv1.EndpointSlice{slice(podHere+"@"+node, podThere)}, "10.96.0.1:80/TCP 10.132.1.5,10.132.2.5; *:30080/TCP 10.132.1.5"},

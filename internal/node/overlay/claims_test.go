@@ -132,7 +132,7 @@ func TestClaimedSubnetOfAnotherNodeIsRejected(t *testing.T) {
 		refused []string // others, with a part of the reason
 		own     string   // why others refuse the subnet of this host
 	}{
-		"each its own": {others: []Node{victim, numbered(6, "10.132.10.0/23"), numbered(7, "10.160.8.0/24"), numberedLinux(8, "10.128.2.0/23")}, has: []string{"win-5", "win-6", "win-7", "win-8"}},
+		"separate subnets": {others: []Node{victim, numbered(6, "10.132.10.0/23"), numbered(7, "10.160.8.0/24"), numberedLinux(8, "10.128.2.0/23")}, has: []string{"win-5", "win-6", "win-7", "win-8"}},
 
 		"all of it, while held":                {held: held, others: []Node{numbered(2, "10.132.8.0/23"), victim}, has: []string{"win-5"}, refused: []string{"win-2: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-5 has"}},
 		"a part, while held":                   {held: held, others: []Node{numbered(2, "10.132.8.128/25"), victim}, has: []string{"win-5"}, refused: []string{"which node win-5 has"}},
@@ -193,7 +193,7 @@ func TestHoldersOfExistingRemoteSubnets(t *testing.T) {
 		others []Node
 		want   holders
 	}{
-		"as there":        {[]Node{victim}, holders{netip.MustParsePrefix("10.132.8.0/23"): "win-5"}},
+		"unchanged":       {[]Node{victim}, holders{netip.MustParsePrefix("10.132.8.0/23"): "win-5"}},
 		"of two Nodes":    {[]Node{victim, twin}, holders{}},
 		"another address": {[]Node{numbered(6, "10.132.8.0/23")}, holders{}},
 		"removed Nodes":   {nil, holders{}},

@@ -76,8 +76,8 @@ func TestMismatchedNetworksAreReplaced(t *testing.T) {
 		have           []hns.Network
 		remove, create []string
 	}{
-		"nothing there":      {nil, nil, []string{BaseNetwork, Network}},
-		"all there":          {[]hns.Network{pods, base}, nil, nil},
+		"nothing exists":     {nil, nil, []string{BaseNetwork, Network}},
+		"everything exists":  {[]hns.Network{pods, base}, nil, nil},
 		"only the base":      {[]hns.Network{base}, nil, []string{Network}},
 		"only that of pods":  {[]hns.Network{pods}, nil, []string{BaseNetwork}},
 		"networks of others": {[]hns.Network{is(1, "x", func(n *hns.Network) { n.Name = "vxlan0" }), base, pods}, nil, nil},
@@ -93,12 +93,12 @@ func TestMismatchedNetworksAreReplaced(t *testing.T) {
 		"no VNI":                  {[]hns.Network{is(0, "b", func(n *hns.Network) { n.Subnets[0].VNI = 0 }), is(1, "p", func(n *hns.Network) { n.Subnets[0].VNI = 0 })}, nil, nil},
 		"an unreadable subnet":    {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Subnets[0].Prefix = netip.Prefix{} })}, nil, nil},
 		"listed twice":            {[]hns.Network{base, pods, pods}, nil, nil},
-		"there twice, the second in use": {[]hns.Network{base, pods, is(1, "p2", func(n *hns.Network) {
+		"a duplicate in use": {[]hns.Network{base, pods, is(1, "p2", func(n *hns.Network) {
 			n.Remotes = []hns.RemoteSubnet{remote("10.132.2.0/24", "192.0.2.2", "00-15-5D-00-00-02")}
 		})}, []string{"p"}, nil},
-		"other type":   {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Type = "L2Bridge" })}, []string{"p"}, []string{Network}},
-		"there twice":  {[]hns.Network{base, pods, is(1, "p2", nil)}, []string{"p2"}, nil},
-		"4789 is none": {[]hns.Network{is(0, "b", func(n *hns.Network) { n.VXLANPort = 4789 }), pods}, nil, nil},
+		"other type":          {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.Type = "L2Bridge" })}, []string{"p"}, []string{Network}},
+		"a duplicate":         {[]hns.Network{base, pods, is(1, "p2", nil)}, []string{"p2"}, nil},
+		"4789 is the default": {[]hns.Network{is(0, "b", func(n *hns.Network) { n.VXLANPort = 4789 }), pods}, nil, nil},
 		"other port": {[]hns.Network{is(0, "b", func(n *hns.Network) { n.VXLANPort = 9898 }), is(1, "p", func(n *hns.Network) { n.VXLANPort = 9898 })},
 			[]string{"p", "b"}, []string{BaseNetwork, Network}},
 		"without the host's route": {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.HostRoute = false })}, nil, nil},
@@ -243,7 +243,7 @@ func TestChangesOfRemotes(t *testing.T) {
 		"one less":               {[]hns.RemoteSubnet{lower, b}, []hns.RemoteSubnet{b}, []hns.RemoteSubnet{lower}, nil},
 		"another host":           {[]hns.RemoteSubnet{a, b}, []hns.RemoteSubnet{moved, b}, []hns.RemoteSubnet{a}, []hns.RemoteSubnet{moved}},
 		"of another program":     {[]hns.RemoteSubnet{foreign}, []hns.RemoteSubnet{b}, nil, []hns.RemoteSubnet{b}},
-		"there twice":            {[]hns.RemoteSubnet{a, a}, []hns.RemoteSubnet{a}, nil, nil},
+		"a duplicate":            {[]hns.RemoteSubnet{a, a}, []hns.RemoteSubnet{a}, nil, nil},
 		"many at once, in order": {nil, []hns.RemoteSubnet{c, a, b}, nil, []hns.RemoteSubnet{c, a, b}},
 	} {
 		remove, add := changeRemotes(test.have, test.want)

@@ -81,13 +81,13 @@ func TestOverlayStatusReportsCause(t *testing.T) {
 		"Linux nodes without overlay": {func(e *env) {
 			e.node("linux-1", "linux", "192.0.100.2", map[string]string{overlay.LinuxSubnetsAnnotation: `{"default":["10.128.1.0/24"]}`})
 		}, time.Minute, api.ReasonOverlayLinuxNodesMissing, "no Linux node is part of the hybrid overlay: linux-1 of OVN-Kubernetes lack", func(e *env) { e.linux(1) }},
-		"own subnet that is none": {func(e *env) { e.node("win-1", "windows", ip, subnet("10.132.1.0/31")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
+		"an invalid own subnet": {func(e *env) { e.node("win-1", "windows", ip, subnet("10.132.1.0/31")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
 			`"10.132.1.0/31" is not an IPv4 subnet`, good},
 		"own subnet outside": {func(e *env) { e.node("win-1", "windows", ip, subnet("10.7.1.0/24")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
 			"its subnet 10.7.1.0/24 is not a part of the hybrid cluster network [10.132.0.0/14 10.160.0.0/16]", good},
 		"own subnet in the second range": {func(e *env) { e.node("win-1", "windows", ip, subnet("10.160.1.0/24")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
 			"routes only the first range of the hybrid cluster network", good},
-		"own address that is none": {func(e *env) { e.node("win-1", "windows", "192.0.2.256", subnet("10.132.1.0/24")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
+		"an invalid own address": {func(e *env) { e.node("win-1", "windows", "192.0.2.256", subnet("10.132.1.0/24")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
 			`its InternalIP "192.0.2.256" is not an IP address`, good},
 		"neighbor outside": {func(e *env) { e.node("win-7", "windows", "192.0.2.7", mac("10.7.1.0/24")) }, 30 * time.Second, api.ReasonOverlayNeighborRefused,
 			"this node has no route to the pods of win-7 (its subnet 10.7.1.0/24 is not a part of", func(e *env) { e.node("win-7", "windows", "192.0.2.7", mac("10.132.7.0/24")) }},

@@ -222,7 +222,7 @@ func TestPutRestoresChangedEnvironment(t *testing.T) {
 		"removed":              {func() error { return key.DeleteValue("Environment") }, one},
 		"a line more":          {lists("A=1", "B=", "C=1"), one},
 		"a line twice":         {lists("A=1", "B=", "a=2"), one},
-		"a line that is none":  {lists("A=1", "B"), one},
+		"an invalid line":      {lists("A=1", "B"), one},
 		"a name is missing":    {lists("A=1", "B=", "=1"), one},
 	} {
 		d.Environment = step.want

@@ -43,7 +43,7 @@ func TestFirewallRulesAreListed(t *testing.T) {
 	h := mustHost(t)
 	rules, err := h.Inventory.FirewallRules(t.Context())
 	if err != nil {
-		t.Skipf("the firewall cannot be asked: %v", err)
+		t.Skipf("reading the firewall: %v", err)
 	}
 	for _, r := range rules {
 		if r.Name == "" || r.Protocol == "" {

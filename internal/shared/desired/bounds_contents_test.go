@@ -51,7 +51,7 @@ func TestNoContentRunsAnotherProgram(t *testing.T) {
 		"the kubelet has a field twice":           in(kubelet, `"kind"`, `"authentication": {"anonymous": {"enabled": true}}, "kind"`),
 		"the kubelet has a field in another case": in(kubelet, `"kind"`, `"Authentication": {"anonymous": {"enabled": true}}, "kind"`),
 		"the kubelet reads pods from elsewhere":   in(kubelet, `C:\\k\\etc`, `\\\\evil\\share`),
-		"the kubelet's configuration is none":     in(kubelet, "{", "["),
+		"an invalid kubelet configuration":        in(kubelet, "{", "["),
 		"WICD's identity is a program":            in(wicd, `"client-key"`, `"exec": {"command": "cmd.exe"}, "client-key"`),
 		"a network plugin from elsewhere":         pods(`{"name":"x","type":"..\\..\\..\\..\\Windows\\System32\\cmd"}`),
 		"a plugin of a plugin from elsewhere":     pods(`{"name":"x","type":"win-bridge","ipam":{"type":"C:/Users/Public/x"}}`),

@@ -22,7 +22,7 @@ func TestCNIConfigurationIsFilledForTheNode(t *testing.T) {
 			`{"name": "l2", "type": "t", "services": [{{range $i, $r := .ServiceCIDRs}}{{if $i}},{{end}}"{{$r}}"{{end}}], "subnet": {{printf "%q" .PodCIDR}}}`,
 			`{"name": "l2", "type": "t", "services": ["10.96.0.0/16","10.200.0.0/16"], "subnet": "10.244.3.0/24"}`,
 		},
-		"a field of its own": {`{"name": "l2", "type": "t", "if": {{if .NodeIP}}1{{else}}2{{end}}}`, `{"name": "l2", "type": "t", "if": 1}`},
+		"an added field": {`{"name": "l2", "type": "t", "if": {{if .NodeIP}}1{{else}}2{{end}}}`, `{"name": "l2", "type": "t", "if": 1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := inputs()

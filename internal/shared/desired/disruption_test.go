@@ -96,24 +96,24 @@ func TestDisruptionsOfNodes(t *testing.T) {
 		old, new func(*desired.Node)
 		want     v1alpha1.PlanDisruption
 	}{
-		"a command line":                  {same, func(n *desired.Node) { n.Services[0].Command += " x" }, v1alpha1.DisruptionRestart},
-		"a file that a command names":     {same, func(n *desired.Node) { n.Files = []desired.File{{Path: `C:\k\a.conf`, Content: "2"}} }, v1alpha1.DisruptionRestart},
-		"an added file":                   {func(n *desired.Node) { n.Files = nil }, same, v1alpha1.DisruptionRestart},
-		"a removed file":                  {same, func(n *desired.Node) { n.Files = nil }, v1alpha1.DisruptionRestart},
-		"rights of a file":                {same, func(n *desired.Node) { n.Files = []desired.File{{Path: `C:\k\a.conf`, Content: "1", Secret: true}} }, v1alpha1.DisruptionNone},
-		"a program under the name it has": {same, func(n *desired.Node) { n.Payload = []desired.PayloadFile{program("a.exe", "2")} }, v1alpha1.DisruptionRestart},
-		"a program that comes":            {func(n *desired.Node) { n.Payload = nil }, same, v1alpha1.DisruptionNone},
-		"a program that goes":             {same, func(n *desired.Node) { n.Payload = nil }, v1alpha1.DisruptionNone},
-		"an added service is no restart":  {func(n *desired.Node) { n.Services = n.Services[:3] }, same, v1alpha1.DisruptionNone},
-		"a service that goes":             {same, func(n *desired.Node) { n.Services = n.Services[:3] }, v1alpha1.DisruptionNone},
-		"a dependency that comes":         {same, func(n *desired.Node) { n.Services[3].DependsOn = []string{"c"} }, v1alpha1.DisruptionRestart},
-		"dependencies in another order":   {func(n *desired.Node) { n.Services[3].DependsOn = []string{"a", "B"} }, func(n *desired.Node) { n.Services[3].DependsOn = []string{"b", "a"} }, v1alpha1.DisruptionNone},
-		"environment":                     {same, func(n *desired.Node) { n.Services[1].Environment = map[string]string{"X": "1"} }, v1alpha1.DisruptionRestart},
-		"what it needs":                   {same, func(n *desired.Node) { n.Services[0].Needs = []string{"x"} }, v1alpha1.DisruptionNone},
-		"a feature":                       {same, func(n *desired.Node) { n.Features = []string{"Containers"} }, v1alpha1.DisruptionReboot},
-		"Hyper-V":                         {same, func(n *desired.Node) { n.Features = append(slices.Clone(n.Features), desired.HyperVFeature) }, v1alpha1.DisruptionNone},
-		"a feature that goes":             {func(n *desired.Node) { n.Features = []string{"Containers"} }, same, v1alpha1.DisruptionNone},
-		"the greatest counts": {same, func(n *desired.Node) {
+		"a command line":                {same, func(n *desired.Node) { n.Services[0].Command += " x" }, v1alpha1.DisruptionRestart},
+		"a file that a command names":   {same, func(n *desired.Node) { n.Files = []desired.File{{Path: `C:\k\a.conf`, Content: "2"}} }, v1alpha1.DisruptionRestart},
+		"an added file":                 {func(n *desired.Node) { n.Files = nil }, same, v1alpha1.DisruptionRestart},
+		"a removed file":                {same, func(n *desired.Node) { n.Files = nil }, v1alpha1.DisruptionRestart},
+		"rights of a file":              {same, func(n *desired.Node) { n.Files = []desired.File{{Path: `C:\k\a.conf`, Content: "1", Secret: true}} }, v1alpha1.DisruptionNone},
+		"a replaced program":            {same, func(n *desired.Node) { n.Payload = []desired.PayloadFile{program("a.exe", "2")} }, v1alpha1.DisruptionRestart},
+		"an added program":              {func(n *desired.Node) { n.Payload = nil }, same, v1alpha1.DisruptionNone},
+		"a removed program":             {same, func(n *desired.Node) { n.Payload = nil }, v1alpha1.DisruptionNone},
+		"an added service":              {func(n *desired.Node) { n.Services = n.Services[:3] }, same, v1alpha1.DisruptionNone},
+		"a removed service":             {same, func(n *desired.Node) { n.Services = n.Services[:3] }, v1alpha1.DisruptionNone},
+		"an added dependency":           {same, func(n *desired.Node) { n.Services[3].DependsOn = []string{"c"} }, v1alpha1.DisruptionRestart},
+		"dependencies in another order": {func(n *desired.Node) { n.Services[3].DependsOn = []string{"a", "B"} }, func(n *desired.Node) { n.Services[3].DependsOn = []string{"b", "a"} }, v1alpha1.DisruptionNone},
+		"environment":                   {same, func(n *desired.Node) { n.Services[1].Environment = map[string]string{"X": "1"} }, v1alpha1.DisruptionRestart},
+		"a needed file":                 {same, func(n *desired.Node) { n.Services[0].Needs = []string{"x"} }, v1alpha1.DisruptionNone},
+		"an added feature":              {same, func(n *desired.Node) { n.Features = []string{"Containers"} }, v1alpha1.DisruptionReboot},
+		"Hyper-V":                       {same, func(n *desired.Node) { n.Features = append(slices.Clone(n.Features), desired.HyperVFeature) }, v1alpha1.DisruptionNone},
+		"a removed feature":             {func(n *desired.Node) { n.Features = []string{"Containers"} }, same, v1alpha1.DisruptionNone},
+		"the greatest disruption counts": {same, func(n *desired.Node) {
 			n.Features = []string{"Containers"}
 			n.Services[3].Command += " x"
 		}, v1alpha1.DisruptionReboot},

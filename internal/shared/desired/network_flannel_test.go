@@ -54,8 +54,8 @@ func TestRenderRefusesFlannelNetworksThatCannotWork(t *testing.T) {
 		"a port beyond 16 bits": {netConf: strings.Replace(goodNetConf, "4789", "70325", 1), reason: api.ReasonFlannelUnsuitable, contains: []string{"Backend.Port is 70325"}},
 		"direct routes": {netConf: strings.Replace(goodNetConf, `"Port"`, `"GBP": true, "DirectRouting": true, "Port"`, 1), reason: api.ReasonFlannelUnsuitable,
 			contains: []string{"Backend.DirectRouting is true and must be false", "Backend.GBP is true and must be false"}},
-		"a name of its own": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "vxlan0", "VNI"`, 1)},
-		"a name that is none": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "a\\b", "VNI"`, 1), reason: api.ReasonFlannelUnsuitable,
+		"a custom name": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "vxlan0", "VNI"`, 1)},
+		"an invalid name": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "a\\b", "VNI"`, 1), reason: api.ReasonFlannelUnsuitable,
 			contains: []string{`Backend.Name is "a\\b"`}},
 		"a name without a beginning": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": ".a", "VNI"`, 1), reason: api.ReasonFlannelUnsuitable,
 			contains: []string{`Backend.Name is ".a"`}},
@@ -85,13 +85,13 @@ func TestFlannelRemedyFixesConfiguration(t *testing.T) {
 	for name, test := range map[string]struct{ before, after string }{
 		"Flannel's own manifest": {`{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`,
 			`{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`},
-		"what else is set stays": {`{"Network": "10.244.0.0/16", "SubnetLen": 25, "Backend": {"Type": "vxlan", "VNI": 4711, "MTU": 1400, "DirectRouting": true}}`,
+		"other settings are kept": {`{"Network": "10.244.0.0/16", "SubnetLen": 25, "Backend": {"Type": "vxlan", "VNI": 4711, "MTU": 1400, "DirectRouting": true}}`,
 			`{"Network": "10.244.0.0/16", "SubnetLen": 25, "Backend": {"Type": "vxlan", "VNI": 4711, "Port": 4789, "MTU": 1400}}`},
-		"what another type has goes": {`{"Network": "10.244.0.0/16", "Backend": {"Type": "wireguard", "PSK": "it's"}}`,
+		"settings of another type are removed": {`{"Network": "10.244.0.0/16", "Backend": {"Type": "wireguard", "PSK": "it's"}}`,
 			`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`},
 		"names in other letters": {`{"network": "10.244.0.0/16", "backend": {"type": "vxlan", "vni": 1, "gbp": true}, "note": "it's"}`,
 			`{"network": "10.244.0.0/16", "backend": {"type": "vxlan", "vni": 4096, "Port": 4789}, "note": "it's"}`},
-		"a backend that is none": {`{"Network": "10.244.0.0/16", "Backend": null}`,
+		"an invalid backend": {`{"Network": "10.244.0.0/16", "Backend": null}`,
 			`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`},
 	} {
 		t.Run(name, func(t *testing.T) {

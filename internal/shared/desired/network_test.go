@@ -64,9 +64,9 @@ func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
 	type network = desired.ClusterNetwork
 	never := func(n *network, _ *desired.Inputs) { n.HybridOverlay, n.HybridCIDRs, n.VXLANPort = "", nil, 0 }
 	for name, test := range map[string]networkCase{
-		"as it should be":   {},
-		"asked for by name": {change: func(_ *network, in *desired.Inputs) { in.Config.Network.Provider = v1alpha1.NetworkOVNHybridOverlay }},
-		"with a port":       {change: func(n *network, _ *desired.Inputs) { n.VXLANPort = 9898 }},
+		"as it should be":  {},
+		"selected by name": {change: func(_ *network, in *desired.Inputs) { in.Config.Network.Provider = v1alpha1.NetworkOVNHybridOverlay }},
+		"with a port":      {change: func(n *network, _ *desired.Inputs) { n.VXLANPort = 9898 }},
 		"an overlay of both families, too": {change: func(n *network, _ *desired.Inputs) {
 			n.PodCIDRs, n.HybridCIDRs = []string{"10.128.0.0/14", "fd01::/48"}, []string{"10.132.0.0/14", "fd03::/48"}
 		}},
@@ -116,7 +116,7 @@ func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
 			reason: api.ReasonClusterNetworkReserved, contains: []string{"cluster network 254.0.0.0/16"}},
 		"class E for Windows pods": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"241.0.0.0/16"} },
 			reason: api.ReasonClusterNetworkReserved, contains: []string{"hybrid cluster network 241.0.0.0/16", takeAway, `"cidr":"10.132.0.0/14"`}},
-		"all addresses there are": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"0.0.0.0/0"} }, reason: api.ReasonClusterNetworkReserved},
+		"all addresses": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"0.0.0.0/0"} }, reason: api.ReasonClusterNetworkReserved},
 		"Windows pods among the others": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs, n.VXLANPort = []string{"10.130.0.0/15"}, 9898 },
 			reason: api.ReasonNetworksOverlap,
 			contains: []string{"hybrid cluster network 10.130.0.0/15 and the cluster network 10.128.0.0/14 overlap (10.130.0.0/15)", takeAway,
@@ -136,7 +136,7 @@ func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
 			reason: api.ReasonNetworksOverlap, contains: []string{"hybrid cluster network 10.128.0.0/14 and"}},
 		"VXLAN's own port on vSphere": {change: func(n *network, _ *desired.Inputs) { n.Platform = "VSphere" }, reason: api.ReasonVXLANPortRequired,
 			contains: []string{"4789", "vSphere", takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898}}}}}'`}},
-		"VXLAN's own port on vSphere, asked for": {change: func(n *network, _ *desired.Inputs) { n.Platform, n.VXLANPort = "VSphere", 4789 },
+		"VXLAN's own port on vSphere, configured": {change: func(n *network, _ *desired.Inputs) { n.Platform, n.VXLANPort = "VSphere", 4789 },
 			reason: api.ReasonVXLANPortRequired},
 	} {
 		t.Run(name, func(t *testing.T) { test.run(t, onOpenShift()) })

@@ -61,21 +61,21 @@ func TestVerifyAcceptsOnlySignedSettings(t *testing.T) {
 		key     string
 		message string
 	}{
-		"unsigned":                          {plain, key, "not signed"},
-		"another key":                       {other, key, "signed with unknown key"},
-		"another key that lies":             {rewritten(t, other, func(s map[string]any) { s["key"] = key }), key, "does not match the signature"},
-		"no key to verify with":             {signed, "", "parsing the signing key"},
-		"a key that is none":                {signed, "AAAA", "parsing the signing key"},
-		"another value":                     {with("node", `{"version":"2.0.0"}`), key, "does not match the signature"},
-		"one more part":                     {with("files", "[]"), key, "does not match the signature"},
-		"a part less":                       {without("services"), key, "does not match the signature"},
-		"the same bytes, split differently": {moved, key, "does not match the signature"},
-		"another serial":                    {rewritten(t, signed, func(s map[string]any) { s["serial"] = 8 }), key, "does not match the signature"},
-		"another name":                      {rewritten(t, signed, func(s map[string]any) { s["name"] = "windows-services-2.0.0" }), key, "does not match the signature"},
-		"another cluster":                   {rewritten(t, signed, func(s map[string]any) { s["cluster"] = "another" }), key, "does not match the signature"},
-		"no signature":                      {rewritten(t, signed, func(s map[string]any) { s["signature"] = "" }), key, "does not match the signature"},
-		"a signature that is no one":        {with("signature", "["), key, "parsing key signature"},
-		"more than can be published":        {with("files", strings.Repeat("x", 1<<20)), key, "at most 1048576 can be published"},
+		"unsigned":                           {plain, key, "not signed"},
+		"another key":                        {other, key, "signed with unknown key"},
+		"another key with the expected name": {rewritten(t, other, func(s map[string]any) { s["key"] = key }), key, "does not match the signature"},
+		"no key to verify with":              {signed, "", "parsing the signing key"},
+		"an invalid key":                     {signed, "AAAA", "parsing the signing key"},
+		"another value":                      {with("node", `{"version":"2.0.0"}`), key, "does not match the signature"},
+		"one more part":                      {with("files", "[]"), key, "does not match the signature"},
+		"a part less":                        {without("services"), key, "does not match the signature"},
+		"the same bytes, split differently":  {moved, key, "does not match the signature"},
+		"another serial":                     {rewritten(t, signed, func(s map[string]any) { s["serial"] = 8 }), key, "does not match the signature"},
+		"another name":                       {rewritten(t, signed, func(s map[string]any) { s["name"] = "windows-services-2.0.0" }), key, "does not match the signature"},
+		"another cluster":                    {rewritten(t, signed, func(s map[string]any) { s["cluster"] = "another" }), key, "does not match the signature"},
+		"no signature":                       {rewritten(t, signed, func(s map[string]any) { s["signature"] = "" }), key, "does not match the signature"},
+		"an invalid signature":               {with("signature", "["), key, "parsing key signature"},
+		"more than can be published":         {with("files", strings.Repeat("x", 1<<20)), key, "at most 1048576 can be published"},
 	}
 	for name, test := range tests {
 		got, err := desired.Verify(test.data, test.key)

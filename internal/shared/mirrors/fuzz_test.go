@@ -81,7 +81,7 @@ func checkRoutes(t *testing.T, table mirrors.Table) {
 					t.Errorf("%s: %v", n, err)
 				}
 				if s.Blocked && a.Name == n {
-					t.Errorf("%s is asked, which is blocked", n)
+					t.Errorf("blocked registry %s is in the route", n)
 				}
 			}
 		}

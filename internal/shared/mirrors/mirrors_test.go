@@ -236,8 +236,8 @@ func TestDefectsOfTheOriginal(t *testing.T) {
 			entries = append(entries, entry("host.example.com:5000/z", p, "z.example.com/org/z", "a.example.com/org/z"))
 		}
 		table := mirrors.Render(sets(digests("a", entries...))).Table
-		if got := strings.Join(asked(t, *table, "host.example.com:5000/z/x"+someDigest), " "); got != "z.example.com/org/z/x a.example.com/org/z/x" {
-			t.Errorf("policies %q: %s is asked", policies, got)
+		if got := strings.Join(placesOf(t, *table, "host.example.com:5000/z/x"+someDigest), " "); got != "z.example.com/org/z/x a.example.com/org/z/x" {
+			t.Errorf("policies %q: the route has %s", policies, got)
 		}
 		hosts := table.Hosts(endpoint())
 		content, found := hosts[mirrors.Folder+`\host.example.com_5000_\hosts.toml`]

@@ -145,7 +145,7 @@ func orderCases() []routeCase {
 		pull("api: without mirrors, the source is pulled from", "s.test/x", entry("s.test", allow)),
 		pull("mco: NeverContactSource without mirrors is ignored", "s.test/x", entry("s.test", never)),
 		pull("mco: NeverContactSource of one entry holds for the source", "a.test/x b.test/x", entry("s.test", allow, "a.test"), entry("s.test", never, "b.test")),
-		pull("c/image: a blocked source is not asked as its own mirror either", "a.test/x", entry("s.test", never, "s.test", "a.test")),
+		pull("c/image: a blocked source is not queried as its own mirror either", "a.test/x", entry("s.test", never, "s.test", "a.test")),
 		pull("api: a longer source has a policy of its own", "b.test/x s.test/x", entry("s.test", never, "a.test"), entry("s.test/x", allow, "b.test/x")),
 	}
 }
@@ -162,7 +162,7 @@ func accessCases() []routeCase {
 		{blocked + ", by wildcard", withAccess(plain).and(mirrors.Blocked, "*.s.test"), "a.s.test/x:1", ""},
 		{"c/image: a blocked source with mirrors is pulled from these", withAccess(mirrored).and(mirrors.Blocked, "s.test"), "s.test/x" + someDigest, "m.test/c/x n.test/x"},
 		{"mco: what is blocked is so in longer prefixes", withAccess(mirrored).and(mirrors.Blocked, "s.test"), "s.test/team/x" + someDigest, "m.test/t/x"},
-		{"c/image: a blocked registry is not asked as a mirror", withAccess(mirrored).and(mirrors.Blocked, "m.test"), "s.test/x" + someDigest, "n.test/x s.test/x"},
+		{"c/image: a blocked registry is not queried as a mirror", withAccess(mirrored).and(mirrors.Blocked, "m.test"), "s.test/x" + someDigest, "n.test/x s.test/x"},
 		{blocked + ", by its name in full", withAccess(sets(tags("a", entry("s.test", allow, "docker.io")))).and(mirrors.Blocked, "docker.io/library"), "s.test/nginx:1", "s.test/nginx"},
 		{blocked + ", by its name in full", withAccess(plain).and(mirrors.Blocked, "docker.io/library"), "docker.io/library/nginx:1", ""},
 		{insecure, withAccess(plain).and(mirrors.Insecure, "s.test"), "s.test/x:1", "s.test/x!"},
@@ -171,8 +171,8 @@ func accessCases() []routeCase {
 		{allowed + " may be repositories", withAccess(plain).and(mirrors.Allowed, "s.test/team"), "s.test/x:1", ""},
 		{allowed + " is of the image's own name: its mirrors need not be in it", withAccess(mirrored).and(mirrors.Allowed, "s.test"), "s.test/x" + someDigest, "m.test/c/x n.test/x s.test/x"},
 		{allowed + " is of the image's own name", withAccess(mirrored).and(mirrors.Allowed, "m.test", "n.test"), "s.test/x" + someDigest, ""},
-		{"man: a mirror's own mirrors are not asked", cycle, "a.test/x:1", "b.test/x a.test/x"},
-		{"c/image: a source that must not be contacted is not asked as a mirror of others", neverCycle, "b.test/x:1", "b.test/x"},
+		{"man: a mirror's own mirrors are not queried", cycle, "a.test/x:1", "b.test/x a.test/x"},
+		{"c/image: a source that must not be contacted is not queried as a mirror of others", neverCycle, "b.test/x:1", "b.test/x"},
 	}
 }
 
@@ -236,14 +236,14 @@ func TestRoutesMatchLinuxNodes(t *testing.T) {
 		if err := table.Check(); err != nil {
 			t.Errorf("%s: %v", c.rule, err)
 		}
-		if got := strings.Join(asked(t, *table, c.image), " "); got != c.want {
-			t.Errorf("%s\n  pulling %s asks %s\n  want %s", c.rule, c.image, got, c.want)
+		if got := strings.Join(placesOf(t, *table, c.image), " "); got != c.want {
+			t.Errorf("%s\n  pulling %s queries %s\n  want %s", c.rule, c.image, got, c.want)
 		}
 	}
 }
 
-// asked returns the places of a route.
-func asked(t *testing.T, table mirrors.Table, image string) []string {
+// placesOf returns the places of a route.
+func placesOf(t *testing.T, table mirrors.Table, image string) []string {
 	t.Helper()
 	name, digest, isDigest := strings.Cut(image, "@")
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {

@@ -46,7 +46,7 @@ func TestClusterProxyBecomesEnvironment(t *testing.T) {
 		"@ in the password":                          {settings("http://user:p@ss@proxy:8080", "", ""), map[string]string{NoProxy: clusterNoProxy}, map[string]string{HTTPProxy: "http://user:p@ss@proxy:8080"}},
 		"a user alone is secret":                     {settings("http://user@proxy", "", ""), map[string]string{NoProxy: clusterNoProxy}, map[string]string{HTTPProxy: "http://user@proxy"}},
 		"an address of IPv6 and https":               {settings("HTTPS://[fd00::1]:8443", "", ""), map[string]string{HTTPProxy: "HTTPS://[fd00::1]:8443", NoProxy: clusterNoProxy}, nil},
-		"everything without proxy is none":           {settings(plainURL, secretURL, "example.com, *"), nil, nil},
+		"noProxy covers everything":                  {settings(plainURL, secretURL, "example.com, *"), nil, nil},
 		"the user's entries come first and in order": {settings(plainURL, "", "z.com,10.9.0.1,a.com:8080"), map[string]string{HTTPProxy: plainURL, NoProxy: "z.com,10.9.0.1,a.com:8080," + clusterNoProxy}, nil},
 	}
 	for name, test := range tests {

@@ -154,9 +154,9 @@ func TestFailedInputFileEndsCommand(t *testing.T) {
 		input io.Reader
 		want  error
 	}{
-		"writing fails":            {&fileHost{program: waits, fails: full}, strings.NewReader("x"), full},
-		"the input breaks off":     {&fileHost{program: waits}, io.MultiReader(strings.NewReader("x"), failing{broken}), broken},
-		"the program is not there": {&fileHost{absent: true}, strings.NewReader("x"), nil},
+		"writing fails":              {&fileHost{program: waits, fails: full}, strings.NewReader("x"), full},
+		"the input breaks off":       {&fileHost{program: waits}, io.MultiReader(strings.NewReader("x"), failing{broken}), broken},
+		"the program does not exist": {&fileHost{absent: true}, strings.NewReader("x"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

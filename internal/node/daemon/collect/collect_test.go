@@ -22,8 +22,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/supportbundle"
 )
 
-// askFor requests a collection as the operator does; an empty id removes the request.
-func askFor(m *daemontest.Member, id string) {
+// requestCollection requests a collection as the operator does; an empty id removes the request.
+func requestCollection(m *daemontest.Member, id string) {
 	var value any
 	if id != "" {
 		value = id
@@ -69,7 +69,7 @@ func TestNodeCollectsState(t *testing.T) {
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	m.Windows.WriteEvent("System", hostapi.Event{Provider: "Service Control Manager", ID: 7031, Level: hostapi.EventError, Message: "kubelet terminated"})
 	daemontest.Await(t, "events are copied", func() bool { return m.Windows.Disk().Exists(desired.Logs + `\eventlog\System.log`) })
-	askFor(m, "one")
+	requestCollection(m, "one")
 	status := awaitCollection(t, m, "one", supportbundle.Done)
 	info, err := m.Windows.Disk().Stat(desired.Collections + `\one.zip`)
 	if err != nil || info.Size() != status.Bytes {
@@ -95,12 +95,12 @@ func TestNodeCollectsState(t *testing.T) {
 			t.Errorf("%s: %s", one.Name, one.Error)
 		}
 	}
-	askFor(m, "two")
+	requestCollection(m, "two")
 	awaitCollection(t, m, "two", supportbundle.Done)
 	if names, _ := m.Windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"two.zip"}) {
 		t.Errorf("after the second collection, there is %q", names)
 	}
-	askFor(m, "")
+	requestCollection(m, "")
 	daemontest.Await(t, "the report and the archive are removed", func() bool {
 		names, _ := m.Windows.Disk().List(desired.Collections)
 		_, reported := m.Node().Annotations[api.AnnotationCollected]
@@ -115,7 +115,7 @@ func TestInterruptedCollectionIsRepeated(t *testing.T) {
 	daemontest.MustWrite(t, m.Windows.Disk(), desired.Collections+`\older.zip`, "of another day")
 	daemontest.MustWrite(t, m.Windows.Disk(), desired.Collections+`\notes.txt`, "somebody's")
 	m.Stop()
-	askFor(m, "one")
+	requestCollection(m, "one")
 	m.Start(t)
 	awaitCollection(t, m, "one", supportbundle.Done)
 	unzip(t, m, "one")
@@ -128,7 +128,7 @@ func TestExpiredCollectionIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	m.Stop()
-	askFor(m, "one")
+	requestCollection(m, "one")
 	done := supportbundle.Status{ID: "one", State: supportbundle.Done, Time: time.Now().Add(-2 * supportbundle.Keep), Bytes: 3}
 	m.Annotate(map[string]any{api.AnnotationCollected: done.Annotation()})
 	m.Start(t)
@@ -142,9 +142,9 @@ func TestInvalidCollectionIDsAreIgnored(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	for _, id := range []string{`..\..\k\state\node`, "../x", "CON", strings.Repeat("x", 41)} {
-		askFor(m, id)
+		requestCollection(m, id)
 	}
-	askFor(m, "good")
+	requestCollection(m, "good")
 	awaitCollection(t, m, "good", supportbundle.Done)
 	if names, _ := m.Windows.Disk().List(desired.Collections); !slices.Equal(names, []string{"good.zip"}) {
 		t.Errorf("there is %q", names)
@@ -155,11 +155,11 @@ func TestCollectionFailsOnFullDisk(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	m.Windows.FailNext("rename " + desired.Collections + `\one.zip`)
-	askFor(m, "one")
+	requestCollection(m, "one")
 	if s := awaitCollection(t, m, "one", supportbundle.Failed); s.Message == "" {
 		t.Errorf("the report is %+v", s)
 	}
-	askFor(m, "two")
+	requestCollection(m, "two")
 	awaitCollection(t, m, "two", supportbundle.Done)
 }
 
@@ -192,7 +192,7 @@ func TestCollectionContainsNoSecrets(t *testing.T) {
 	daemontest.Await(t, "events are copied", func() bool { return disk.Exists(desired.Logs + `\eventlog\System.log`) })
 	daemonstate.RecordChange(disk, slog.New(slog.DiscardHandler), "test", "variable HTTP_PROXY is http://me:"+proxy+"@proxy:3128, and "+auth)
 
-	askFor(m, "secrets")
+	requestCollection(m, "secrets")
 	awaitCollection(t, m, "secrets", supportbundle.Done)
 	planted := append(privateKeys(t, disk), proxy, registry, stranger, auth, m.Cluster.Token)
 	files := unzip(t, m, "secrets")

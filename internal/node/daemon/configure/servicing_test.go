@@ -92,7 +92,7 @@ func TestJoinRestartsAreRecordedAndLimited(t *testing.T) {
 		"a restart is needed by each attempt": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f082f, RefusesIn: -1}}, restarts: 1,
 			codes: []wicdapi.Code{wicdapi.CodeRebootDidNotHelp}, message: "0x800f082f"},
-		"there is nothing to install from": {
+		"no installation source": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f081f, RefusesIn: -1}}, codes: []wicdapi.Code{wicdapi.CodeFailed}, message: "LocalSourcePath"},
 		"Windows Update sends it to WSUS": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{Refuses: 0x800f0906, RefusesIn: -1}}, codes: []wicdapi.Code{wicdapi.CodeFailed}, message: "WSUS"},

@@ -46,7 +46,7 @@ func TestLogRotationPlan(t *testing.T) {
 		"too old":                 {found: []foundLog{file(aside(25), 1, 25)}, want: tidying{remove: []string{aside(25)}}},
 		"of one age, by name":     {found: []foundLog{file(aside(3), 1, 1), file(aside(4), 1, 1), file(aside(5), 1, 1)}, want: tidying{remove: []string{aside(5)}}},
 		"room for the next":       {found: []foundLog{file("containerd.log", 100, 0), file(aside(2), 1, 2), file(aside(1), 1, 1)}, want: tidying{aside: next, remove: []string{aside(2)}}},
-		"the file in use stays":   {found: []foundLog{file("containerd.log", 0, 1000)}},
+		"the file in use is kept": {found: []foundLog{file("containerd.log", 0, 1000)}},
 		"files of others":         {found: []foundLog{file("containerd-old.log", 1, 1000), file("kubelet-20260102-150405.log", 1, 1000), file("containerd-20260102-150405.log.gz", 1, 1000)}},
 		"names that are no times": {found: []foundLog{file("containerd-20261302-150405.log", 1, 1000), file("containerd-20260102-1504050.log", 1, 1000), file("containerd-20260102 150405.log", 1, 1000)}},
 	} {

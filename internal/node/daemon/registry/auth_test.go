@@ -176,14 +176,14 @@ func TestOnlyContainerdIsServed(t *testing.T) {
 	for name, other := range map[string]tls.Certificate{
 		"no certificate": {}, "that of the registry": certificateOf(t, w.config.Endpoint.Server), "that of another host": certificateOf(t, newEndpoint(t).Client),
 	} {
-		if r := w.askAs(other, http.MethodGet, "app/manifests/1"); r.status != http.StatusUnauthorized {
+		if r := w.requestAs(other, http.MethodGet, "app/manifests/1"); r.status != http.StatusUnauthorized {
 			t.Errorf("with %s, it answers with %d (%v)", name, r.status, r.err)
 		}
 		if other.PrivateKey == nil {
 			continue
 		}
 		other.Certificate = own.Certificate
-		if r := w.askAs(other, http.MethodGet, "app/manifests/1"); r.err == nil {
+		if r := w.requestAs(other, http.MethodGet, "app/manifests/1"); r.err == nil {
 			t.Errorf("with the certificate of containerd and the key of %s, it answers with %d", name, r.status)
 		}
 	}
@@ -199,7 +199,7 @@ func TestOnlyContainerdIsServed(t *testing.T) {
 	for _, path := range []string{"app/tags/list", "_catalog", "app/blobs/uploads/", "app/blobs/sha256:1", "App/manifests/1", "a/../b/manifests/1", "app/manifests/" + strings.Repeat("x", 129)} {
 		w.expect(http.MethodGet, path, http.StatusNotFound, "")
 	}
-	if r := w.ask(http.MethodGet, ""); r.status != http.StatusOK {
+	if r := w.request(http.MethodGet, ""); r.status != http.StatusOK {
 		t.Errorf("the registry answers with %d", r.status)
 	}
 }

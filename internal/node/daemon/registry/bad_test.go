@@ -21,7 +21,7 @@ func bad() map[string]http.HandlerFunc {
 	}
 	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	other := newShelf("app", strings.Repeat("other", 100)).tag("1", "other")
-	lie := func(w http.ResponseWriter, r *http.Request) { // the right headers, but different content
+	wrongContent := func(w http.ResponseWriter, r *http.Request) { // the right headers, but different content
 		w.Header().Set("Docker-Content-Digest", r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
 		r.URL.Path = r.URL.Path[:strings.LastIndexByte(r.URL.Path, '/')+1] + digestOf("", []byte(strings.Repeat("other", 100)))
 		recorder := httptest.NewRecorder()
@@ -30,11 +30,11 @@ func bad() map[string]http.HandlerFunc {
 		_, _ = w.Write(recorder.Body.Bytes())
 	}
 	all := map[string]http.HandlerFunc{
-		"breaks off at once": abort,
-		"is slow":            func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"is another one":     other.ServeHTTP,
-		"lies":               lie,
-		"redirects for ever": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) },
+		"breaks off at once":  abort,
+		"is slow":             func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"is another one":      other.ServeHTTP,
+		"sends wrong content": wrongContent,
+		"redirects for ever":  func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) },
 		"redirects nowhere": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "://")
 			w.WriteHeader(http.StatusFound)
@@ -91,7 +91,7 @@ func TestBadMirrorIsSkipped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test", "second.test"), "", map[string]http.Handler{"first.test": handler, "second.test": good})
 			w.expect(http.MethodGet, "app/manifests/"+digestOf("", []byte(manifest)), http.StatusOK, manifest)
-			if name == "is another one" || name == "lies" || name == "sends an endless manifest" {
+			if name == "is another one" || name == "sends wrong content" || name == "sends an endless manifest" {
 				return // a registry queried by tag defines the tag; and a damaged layer is detected only at its end
 			}
 			w.expect(http.MethodHead, "app/manifests/"+digestOf("", []byte(manifest)), http.StatusOK, "")
@@ -129,8 +129,8 @@ func TestFailureOfOnlyMirrorIsReported(t *testing.T) {
 			w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": handler})
 			path := "app/manifests/" + digestOf("", []byte(manifest))
 			began := time.Now()
-			head, get := w.ask(http.MethodHead, path), w.ask(http.MethodGet, path)
-			if name == "lies" && head.status == http.StatusOK { // it claimed to have it
+			head, get := w.request(http.MethodHead, path), w.request(http.MethodGet, path)
+			if name == "sends wrong content" && head.status == http.StatusOK { // the headers were right
 				head.status = http.StatusForbidden
 			}
 			if head.err != nil || get.err != nil || head.status != http.StatusForbidden || get.status != http.StatusForbidden ||
@@ -201,7 +201,7 @@ func TestDamagedLayerIsNotServedWhole(t *testing.T) {
 	}
 	w := newWorld(t, entries("", "", "first.test", "second.test"), "", map[string]http.Handler{"first.test": http.HandlerFunc(damaged), "second.test": newShelf("app", blob)})
 	path := "app/blobs/" + digestOf("", []byte(blob))
-	if r := w.ask(http.MethodGet, path); r.err == nil {
+	if r := w.request(http.MethodGet, path); r.err == nil {
 		t.Errorf("got %d bytes with status %d, and no error", len(r.body), r.status)
 	}
 	w.queriedHosts()

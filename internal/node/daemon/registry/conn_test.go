@@ -94,7 +94,7 @@ func TestSlowLayerIsStreamed(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}
 	w = newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": http.HandlerFunc(slow)})
-	r := w.ask(http.MethodGet, "app/blobs/"+digestOf("", []byte(blob)))
+	r := w.request(http.MethodGet, "app/blobs/"+digestOf("", []byte(blob)))
 	if r.err == nil || len(r.body) != 3*bufferSize || !strings.HasPrefix(blob, r.body) {
 		t.Errorf("received %d bytes of %d (%v)", len(r.body), len(blob), r.err)
 	}

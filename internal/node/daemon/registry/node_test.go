@@ -41,9 +41,9 @@ func containerds(t *testing.T, m *daemontest.Member) tls.Certificate {
 	return pair
 }
 
-// askRegistry requests an image from WICD's registry on the simulated host, as its containerd does, and returns the status code; 0 when nothing
-// answers.
-func askRegistry(t *testing.T, m *daemontest.Member, as ...tls.Certificate) int {
+// requestFromRegistry requests an image from WICD's registry on the simulated host, as its containerd does, and returns the status code; 0 if
+// nothing responds.
+func requestFromRegistry(t *testing.T, m *daemontest.Member, as ...tls.Certificate) int {
 	t.Helper()
 	certificate, err := m.Windows.Disk().Read(desired.RegistryCA)
 	if err != nil {
@@ -86,8 +86,8 @@ func TestPublishedMirrorsAreServed(t *testing.T) {
 			t.Errorf("others may read %s (%v)", name, err)
 		}
 	}
-	daemontest.Await(t, "the registry denies what is blocked", func() bool { return askRegistry(t, m, pair) == http.StatusForbidden })
-	if status := askRegistry(t, m); status != http.StatusUnauthorized {
+	daemontest.Await(t, "the registry denies what is blocked", func() bool { return requestFromRegistry(t, m, pair) == http.StatusForbidden })
+	if status := requestFromRegistry(t, m); status != http.StatusUnauthorized {
 		t.Errorf("without the certificate, it answers with %d", status)
 	}
 	daemontest.Await(t, "the metrics count it", func() bool {
@@ -98,7 +98,7 @@ func TestPublishedMirrorsAreServed(t *testing.T) {
 	if m.Windows.Disk().Exists(desired.Registries + `\quay.io`) {
 		t.Error("containerd is still sent to the registry")
 	}
-	daemontest.Await(t, "nothing is served any more", func() bool { return askRegistry(t, m, pair) == 0 })
+	daemontest.Await(t, "nothing is served any more", func() bool { return requestFromRegistry(t, m, pair) == 0 })
 	if after := m.PIDs(); !maps.Equal(after, before) {
 		t.Errorf("services were restarted: %v, then %v", before, after)
 	}
@@ -124,7 +124,7 @@ func TestPortConflictIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	pair := containerds(t, m)
-	daemontest.Await(t, "the registry answers", func() bool { return askRegistry(t, m, pair) == http.StatusForbidden })
+	daemontest.Await(t, "the registry answers", func() bool { return requestFromRegistry(t, m, pair) == http.StatusForbidden })
 	if n := len(m.Notes(api.EventRegistryUnavailable)); n != 1 {
 		t.Errorf("there are %d events", n)
 	}

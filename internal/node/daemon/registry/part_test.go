@@ -34,7 +34,7 @@ func TestRenewedCertificatesAreUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.config.Endpoint = endpoint
-		if r := w.askAs(former, http.MethodGet, "app/manifests/1"); r.status != http.StatusUnauthorized {
+		if r := w.requestAs(former, http.MethodGet, "app/manifests/1"); r.status != http.StatusUnauthorized {
 			t.Errorf("with the former certificate it answers %d (%v)", r.status, r.err)
 		}
 		former = certificateOf(t, endpoint.Client)

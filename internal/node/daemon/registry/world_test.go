@@ -172,10 +172,10 @@ type reply struct {
 	err    error
 }
 
-// ask requests /v2/<path> from WICD's registry, as containerd would for an image of src.test.
-func (w *world) ask(method, path string, header ...string) reply {
+// request sends a request for /v2/<path> to WICD's registry, as containerd would for an image of src.test.
+func (w *world) request(method, path string, header ...string) reply {
 	w.t.Helper()
-	return w.askAs(certificateOf(w.t, w.config.Endpoint.Client), method, path, header...)
+	return w.requestAs(certificateOf(w.t, w.config.Endpoint.Client), method, path, header...)
 }
 
 // certificateOf converts a pair for a TLS client.
@@ -188,8 +188,8 @@ func certificateOf(t *testing.T, pair credentials.KeyPair) tls.Certificate {
 	return c
 }
 
-// askAs requests with a client certificate, or without one if it is empty.
-func (w *world) askAs(certificate tls.Certificate, method, path string, header ...string) reply {
+// requestAs sends a request with a client certificate, or without one if it is empty.
+func (w *world) requestAs(certificate tls.Certificate, method, path string, header ...string) reply {
 	w.t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(w.config.Endpoint.Server.Certificate))
@@ -220,7 +220,7 @@ func (w *world) askAs(certificate tls.Certificate, method, path string, header .
 
 func (w *world) expect(method, path string, status int, body string, header ...string) reply {
 	w.t.Helper()
-	r := w.ask(method, path, header...)
+	r := w.request(method, path, header...)
 	if method == http.MethodHead {
 		body = ""
 	}

@@ -29,15 +29,15 @@ func TestJudge(t *testing.T) {
 		contains  []string
 		never     string
 	}{
-		"not there": {
+		"not found": {
 			wantedImage, false, cri.Error{Code: cri.NotFound, Message: pull + `failed to resolve image: ` + wantedImage + `: not found`},
 			api.ReasonSandboxImageNotFound, []string{"registry mcr.test nor a permitted mirror", "404 Not Found", "skopeo copy --all", "not Ready until"}, formerImage,
 		},
-		"a former one is": {
+		"not found, with a former image": {
 			formerImage, true, cri.Error{Code: cri.NotFound, Message: pull + `failed to resolve image: ` + wantedImage + `: not found`},
 			api.ReasonSandboxImageNotFound, []string{"pods start from " + formerImage}, "not Ready",
 		},
-		"lost": {
+		"removed from the host": {
 			wantedImage, true, cri.Error{Code: cri.NotFound, Message: pull + "not found"},
 			api.ReasonSandboxImageNotFound, []string{"the image was removed from the host"}, "not Ready",
 		},
@@ -73,7 +73,7 @@ func TestJudge(t *testing.T) {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://mcr.test/v2/: 429 Too Many Requests`},
 			api.ReasonSandboxImagePullFailed, []string{"registry mcr.test answered 429 Too Many Requests"}, "403",
 		},
-		"no way there": {
+		"unreachable": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `failed to do request: Head "https://user:word@mcr.test/v2/": dial tcp: lookup mcr.test: no such host`},
 			api.ReasonSandboxImagePullFailed, []string{"could not be reached", "proxy", "no such host"}, "word",
 		},

@@ -19,7 +19,7 @@ func TestWatchPollsOnlyForMissingServices(t *testing.T) {
 		opened   time.Duration // before
 		want     time.Duration
 	}{
-		"all are there":      {[]*watched{{handle: 1}, {handle: 2}}, 0, seldom},
+		"all exist":          {[]*watched{{handle: 1}, {handle: 2}}, 0, seldom},
 		"one is missing":     {[]*watched{{handle: 1}, {}}, 0, soon},
 		"opened earlier":     {[]*watched{{handle: 1}}, 20 * time.Second, 10 * time.Second},
 		"opened long before": {[]*watched{{handle: 1}}, time.Hour, 0},

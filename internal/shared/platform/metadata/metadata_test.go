@@ -40,9 +40,9 @@ func fetch(t *testing.T, o servers.MetadataOptions, check func(t *testing.T, nam
 func TestNodeNameIsCloudName(t *testing.T) {
 	const long = "a-machine-with-a-name-of-forty-characters.us-east1-b.c.a-project.internal"
 	for name, test := range map[string]struct {
-		service servers.MetadataOptions
-		want    string
-		asked   []string
+		service  servers.MetadataOptions
+		want     string
+		requests []string
 	}{
 		"AWS": {servers.MetadataOptions{Platform: platform.AWS, NoVersion1: true, Name: "ip-10-0-1-2.us-east-2.compute.internal"},
 			"ip-10-0-1-2.us-east-2.compute.internal", []string{tokenAsked, awsAsked}},
@@ -66,8 +66,8 @@ func TestNodeNameIsCloudName(t *testing.T) {
 				if err != nil || name != test.want {
 					t.Errorf("NodeName() = %q, %v, want %q", name, err, test.want)
 				}
-				if diff := cmp.Diff(test.asked, requested); diff != "" {
-					t.Errorf("asked (-want +got):\n%s", diff)
+				if diff := cmp.Diff(test.requests, requested); diff != "" {
+					t.Errorf("requests (-want +got):\n%s", diff)
 				}
 				if took > 2*time.Second {
 					t.Errorf("it took %v", took)
@@ -81,7 +81,7 @@ func TestNodeNameErrorsQuoteRequestAndResponse(t *testing.T) {
 	for name, test := range map[string]struct {
 		service  servers.MetadataOptions
 		contains []string
-		asked    int
+		requests int
 	}{
 		"AWS does not respond": {servers.MetadataOptions{Platform: platform.AWS, Delay: time.Minute}, []string{
 			"http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (3 attempts)", "before that", "latest/api/token",
@@ -106,8 +106,8 @@ func TestNodeNameErrorsQuoteRequestAndResponse(t *testing.T) {
 						t.Errorf("%q does not say %q", err, part)
 					}
 				}
-				if len(requested) != test.asked {
-					t.Errorf("asked %d times, want %d: %q", len(requested), test.asked, requested)
+				if len(requested) != test.requests {
+					t.Errorf("%d requests, want %d: %q", len(requested), test.requests, requested)
 				}
 				if took > 16*time.Second {
 					t.Errorf("it took %v", took)
