@@ -18,10 +18,10 @@ func TestCommandsFollowNoRedirects(t *testing.T) {
 		print string
 		code  int
 	}{
-		{"/api/v1/nodes/win-1/proxy/", []string{"logs", "win-1", "kubelet"}, "the kubelet of node win-1 sends the request elsewhere", session.CodeFailed},
-		{"/api/v1/nodes/win-1/proxy/", []string{"logs", "win-1", "--list"}, "the kubelet of node win-1 sends the request elsewhere", session.CodeFailed},
-		{"/apis/" + api.GroupName, []string{"status"}, "the API server sends the request elsewhere", session.CodeFailed},
-		{"/apis/" + api.GroupName, []string{"pause", "win-1"}, "the API server sends the request elsewhere", session.CodeFailed},
+		{"/api/v1/nodes/win-1/proxy/", []string{"logs", "win-1", "kubelet"}, "the kubelet of node win-1 redirects the request", session.CodeFailed},
+		{"/api/v1/nodes/win-1/proxy/", []string{"logs", "win-1", "--list"}, "the kubelet of node win-1 redirects the request", session.CodeFailed},
+		{"/apis/" + api.GroupName, []string{"status"}, "the API server redirects the request", session.CodeFailed},
+		{"/apis/" + api.GroupName, []string{"pause", "win-1"}, "the API server redirects the request", session.CodeFailed},
 	} {
 		var got []string
 		other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

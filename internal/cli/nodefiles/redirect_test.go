@@ -127,10 +127,10 @@ func TestRedirectErrorNamesTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	for location, want := range map[string][]string{
-		"https://evil.example.com:8443/x?y=z":         {"the kubelet of node win-1 sends the request elsewhere (to evil.example.com:8443)", "is not followed", "an attacker may control"},
-		"http://%1b[31mred/":                          {"the kubelet of node win-1 sends the request elsewhere", "is not followed"},
+		"https://evil.example.com:8443/x?y=z":         {"the kubelet of node win-1 redirects the request (to evil.example.com:8443)", "are not followed", "an attacker may control"},
+		"http://%1b[31mred/":                          {"the kubelet of node win-1 redirects the request", "are not followed"},
 		"//" + strings.Repeat("a", 5000) + ".example": {"the kubelet of node win-1", "aaa..."},
-		"":             {"the kubelet of node win-1 sends the request elsewhere (to no address)"},
+		"":             {"the kubelet of node win-1 redirects the request (to no address)"},
 		"kubelet.log/": {"is a folder"},
 	} {
 		to = location
@@ -145,7 +145,7 @@ func TestRedirectErrorNamesTarget(t *testing.T) {
 		}
 	}
 	to = "https://evil.example.com/"
-	if _, err := c.Get(t.Context(), "/api/v1/nodes", nil, 10); err == nil || !strings.Contains(err.Error(), "the API server sends the request elsewhere (to evil.example.com)") {
+	if _, err := c.Get(t.Context(), "/api/v1/nodes", nil, 10); err == nil || !strings.Contains(err.Error(), "the API server redirects the request (to evil.example.com)") {
 		t.Errorf("an object: %v", err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"strconv"
 )
 
-// maxAnswer limits a response, in bytes. The response to ImageStatus contains the tags and digests of an image.
-const maxAnswer = 1 << 20
+// maxResponse limits a response, in bytes. The response to ImageStatus contains the tags and digests of an image.
+const maxResponse = 1 << 20
 
 // Client calls a runtime. Transport connects to it over HTTP/2 and ignores the host of a URL.
 type Client struct{ Transport http.RoundTripper }
@@ -61,29 +61,29 @@ func (c Client) Version(ctx context.Context) error {
 
 // NetworkReady reports whether the runtime has a pod network, that is, has read a network's configuration.
 func (c Client) NetworkReady(ctx context.Context) (bool, error) {
-	answer, err := c.call(ctx, "RuntimeService/Status", nil)
+	response, err := c.call(ctx, "RuntimeService/Status", nil)
 	if err != nil {
 		return false, err
 	}
-	return readNetworkReady(answer)
+	return readNetworkReady(response)
 }
 
 // ImageStatus returns the image with a name; found is false if the runtime does not have it.
 func (c Client) ImageStatus(ctx context.Context, name string) (i Image, found bool, err error) {
-	answer, err := c.call(ctx, "ImageService/ImageStatus", requestOf(name, Login{}))
+	response, err := c.call(ctx, "ImageService/ImageStatus", requestOf(name, Login{}))
 	if err != nil {
 		return Image{}, false, err
 	}
-	return readImage(answer)
+	return readImage(response)
 }
 
 // PullImage pulls and unpacks an image and returns its ID. The call lasts until the image is unpacked.
 func (c Client) PullImage(ctx context.Context, name string, l Login) (id string, err error) {
-	answer, err := c.call(ctx, "ImageService/PullImage", requestOf(name, l))
+	response, err := c.call(ctx, "ImageService/PullImage", requestOf(name, l))
 	if err != nil {
 		return "", err
 	}
-	return readPulled(answer)
+	return readPulled(response)
 }
 
 // prefixBytes is the length of the prefix of a gRPC message: a compression flag and the message's length.
@@ -96,34 +96,34 @@ func (c Client) call(ctx context.Context, method string, message []byte) ([]byte
 		return nil, err
 	}
 	request.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}
-	answer, err := c.Transport.RoundTrip(request)
+	response, err := c.Transport.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	if err != nil {
 		return nil, err
 	}
-	if err := outcomeOf(answer); err != nil {
+	if err := outcomeOf(response); err != nil {
 		return nil, err
 	}
-	if len(body) < prefixBytes || len(body) > maxAnswer || body[0] != 0 || uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-prefixBytes) {
-		return nil, errors.New("the answer is not one message of gRPC")
+	if len(body) < prefixBytes || len(body) > maxResponse || body[0] != 0 || uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-prefixBytes) {
+		return nil, errors.New("the response is not a single gRPC message")
 	}
 	return body[prefixBytes:], nil
 }
 
 // outcomeOf returns the error at the end of a response. A failure without a message has it in the headers.
-func outcomeOf(answer *http.Response) error {
-	outcome := answer.Trailer
-	if answer.Header.Get("Grpc-Status") != "" {
-		outcome = answer.Header
+func outcomeOf(response *http.Response) error {
+	outcome := response.Trailer
+	if response.Header.Get("Grpc-Status") != "" {
+		outcome = response.Header
 	}
 	status := outcome.Get("Grpc-Status")
 	code, err := strconv.Atoi(status)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the answer is HTTP status %d, gRPC status %q", answer.StatusCode, status)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the response has HTTP status %d and gRPC status %q", response.StatusCode, status)
 	}
 	if code == 0 {
 		return nil

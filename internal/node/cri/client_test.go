@@ -132,7 +132,7 @@ func TestMalformedAnswerIsAnError(t *testing.T) {
 		"compressed":        {prefix: []byte{1, 0, 0, 0, 1}, answer: []byte("x")},
 		"too short":         {prefix: []byte{0, 0}},
 		"wrong length":      {prefix: []byte{0, 0, 0, 0, 9}, answer: []byte("x")},
-		"too long":          {answer: bytes.Repeat([]byte{0x0a, 0}, maxAnswer)},
+		"too long":          {answer: bytes.Repeat([]byte{0x0a, 0}, maxResponse)},
 		"no message":        {answer: []byte{0xff}},
 		"a length past end": {answer: []byte{0x0a, 0x7f, 1}},
 	} {

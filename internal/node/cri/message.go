@@ -26,8 +26,8 @@ const (
 	maxField             int32 = 1<<29 - 1
 )
 
-// errMessage means that bytes are no Protocol Buffers message.
-var errMessage = errors.New("the answer is not a message of Protocol Buffers")
+// errMessage means that bytes are not a Protocol Buffers message.
+var errMessage = errors.New("the response is not a Protocol Buffers message")
 
 // appendBytes adds a field with bytes, a text or another message to a message. It omits an empty field, as Protocol Buffers do.
 func appendBytes[T string | []byte](message []byte, field uint64, value T) []byte {

@@ -144,15 +144,15 @@ const ClockEvery = time.Minute
 func AwaitClock(ctx context.Context, at time.Time, clock func() time.Time) error {
 	end := time.NewTimer(at.Sub(clock()))
 	defer end.Stop()
-	look := time.NewTicker(ClockEvery)
-	defer look.Stop()
+	ticker := time.NewTicker(ClockEvery)
+	defer ticker.Stop()
 	for clock().Before(at) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-end.C:
 			return nil
-		case <-look.C:
+		case <-ticker.C:
 		}
 	}
 	return nil

@@ -24,10 +24,10 @@ import (
 const (
 	// requestTimeout limits requests except watches, with their retries.
 	requestTimeout = 15 * time.Second
-	// maxRetries is how often a request is sent again when the API server asks for that.
+	// maxRetries is how often a request is retried if the API server requests it.
 	maxRetries = 10
-	// maxAnswer limits an answer in bytes: an object has less than 2 MiB, a page of a list a few.
-	maxAnswer = 64 << 20
+	// maxResponse limits a response in bytes: an object has less than 2 MiB, a page of a list a few.
+	maxResponse = 64 << 20
 )
 
 // Content types of patches.
@@ -84,7 +84,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("the API server answered %d %s: %s", e.Code, e.Reason, e.Message)
+	return fmt.Sprintf("the API server returned %d %s: %s", e.Code, e.Reason, e.Message)
 }
 
 // HasCode reports whether the API server has answered with one of these codes.
@@ -123,36 +123,36 @@ func (c *Client) Patch(ctx context.Context, path, contentType string, patch, int
 func (c *Client) do(ctx context.Context, method, path, contentType string, body []byte, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := c.open(ctx, method, path, contentType, body)
+	response, err := c.open(ctx, method, path, contentType, body)
 	if err != nil {
 		return err
 	}
-	defer answer.Close()
-	text, err := io.ReadAll(io.LimitReader(answer, maxAnswer+1))
+	defer response.Close()
+	text, err := io.ReadAll(io.LimitReader(response, maxResponse+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("reading the answer of the API server: %w", err)
-	case len(text) > maxAnswer:
-		return fmt.Errorf("the answer of the API server has more than %d bytes", maxAnswer)
+		return fmt.Errorf("reading the response of the API server: %w", err)
+	case len(text) > maxResponse:
+		return fmt.Errorf("the response of the API server has more than %d bytes", maxResponse)
 	case into == nil:
 		return nil
 	}
 	return json.Unmarshal(text, into)
 }
 
-// open sends a request and returns the body of the response, which the caller closes. If the API server names a time after which to try again, it
-// does so.
+// open sends a request and returns the body of the response, which the caller closes. It retries after the time that the API server names, if
+// any.
 func (c *Client) open(ctx context.Context, method, path, contentType string, body []byte) (io.ReadCloser, error) {
 	for retries := 0; ; retries++ {
-		answer, err := c.send(ctx, method, path, contentType, body)
+		response, err := c.send(ctx, method, path, contentType, body)
 		if err != nil {
 			return nil, err
 		}
-		if answer.StatusCode/100 == 2 {
-			return answer.Body, nil
+		if response.StatusCode/100 == 2 {
+			return response.Body, nil
 		}
-		failure := readError(answer)
-		after, again := retryAfter(answer)
+		failure := readError(response)
+		after, again := retryAfter(response)
 		if !again || retries == maxRetries || backoff.Sleep(ctx, after) != nil {
 			return nil, failure
 		}
@@ -176,21 +176,21 @@ func (c *Client) send(ctx context.Context, method, path, contentType string, bod
 }
 
 // readError reads and closes an error response.
-func readError(answer *http.Response) error {
-	defer answer.Body.Close()
+func readError(response *http.Response) error {
+	defer response.Body.Close()
 	var status struct{ Reason, Message string }
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if json.Unmarshal(text, &status) != nil || status.Message == "" {
 		status.Message = truncate.Text(string(text), 200)
 	}
-	return &Error{answer.StatusCode, status.Reason, status.Message}
+	return &Error{response.StatusCode, status.Reason, status.Message}
 }
 
-// retryAfter returns after what time a request may be sent again: an API server with too many requests says so.
-func retryAfter(answer *http.Response) (after time.Duration, again bool) {
-	if answer.StatusCode != http.StatusTooManyRequests && answer.StatusCode/100 != 5 {
+// retryAfter returns the time after which a request may be retried: an overloaded API server names one.
+func retryAfter(response *http.Response) (after time.Duration, again bool) {
+	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode/100 != 5 {
 		return 0, false
 	}
-	seconds, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
 	return time.Duration(seconds) * time.Second, err == nil && seconds >= 0 && seconds <= int(requestTimeout.Seconds())
 }

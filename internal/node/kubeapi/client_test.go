@@ -67,8 +67,8 @@ func TestAPIServerErrorsAreReturned(t *testing.T) {
 		body string
 		want string
 	}{
-		"a Status":  {http.StatusForbidden, `{"kind":"Status","reason":"Forbidden","message":"nodes is forbidden"}`, "the API server answered 403 Forbidden: nodes is forbidden"},
-		"no Status": {http.StatusBadGateway, `<html>`, "the API server answered 502 : <html>"},
+		"a Status":  {http.StatusForbidden, `{"kind":"Status","reason":"Forbidden","message":"nodes is forbidden"}`, "the API server returned 403 Forbidden: nodes is forbidden"},
+		"no Status": {http.StatusBadGateway, `<html>`, "the API server returned 502 : <html>"},
 		"no object": {http.StatusOK, `<html>`, "invalid character"},
 	} {
 		t.Run(name, func(t *testing.T) {

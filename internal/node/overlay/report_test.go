@@ -228,7 +228,7 @@ func TestStatusReportsDeniedAnnotation(t *testing.T) {
 			t.Errorf("too early: %+v", found)
 		}
 		e.passes(10 * time.Second)
-		h.wantProblem(api.ReasonOverlayAnnotationDenied, "the API server answered 403")
+		h.wantProblem(api.ReasonOverlayAnnotationDenied, "the API server returned 403")
 	})
 }
 

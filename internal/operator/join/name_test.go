@@ -172,13 +172,13 @@ func TestHostJoinsWithCloudName(t *testing.T) {
 
 func TestHostWithoutCloudNameDoesNotJoin(t *testing.T) {
 	h := &cloudHost{facts: goodHost()}
-	h.facts.NoCloudName = "querying http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (3 attempts)"
+	h.facts.NoCloudName = "querying http://169.254.169.254/latest/meta-data/local-hostname: no response within 2s (3 attempts)"
 	err := joinOn(h, platform.AWS, "https://api.example:6443").Run(t.Context())
 	var step *join.StepError
 	if !errors.As(err, &step) || step.Step != join.StepCheck {
 		t.Fatalf("the join ends with %v, want a failure of step %s, which is tried again", err, join.StepCheck)
 	}
-	for _, part := range []string{"AWS", "local-hostname: no answer within 2s", "routes"} {
+	for _, part := range []string{"AWS", "local-hostname: no response within 2s", "routes"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not contain %q", err, part)
 		}

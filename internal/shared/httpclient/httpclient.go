@@ -45,16 +45,16 @@ type refusing struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
-	answer, err := r.RoundTripper.RoundTrip(request)
-	if err != nil || answer.StatusCode/100 != 3 || answer.StatusCode == http.StatusNotModified {
-		return answer, err
+	response, err := r.RoundTripper.RoundTrip(request)
+	if err != nil || response.StatusCode/100 != 3 || response.StatusCode == http.StatusNotModified {
+		return response, err
 	}
-	_ = answer.Body.Close()
-	to, err := answer.Location()
+	_ = response.Body.Close()
+	to, err := response.Location()
 	if err != nil {
 		to = &url.URL{}
 	}
-	return nil, &Redirect{Status: answer.StatusCode, From: request.URL, To: to}
+	return nil, &Redirect{Status: response.StatusCode, From: request.URL, To: to}
 }
 
 // WrappedRoundTripper implements the interface by which client-go finds the idle connections inside.
@@ -70,13 +70,13 @@ type Redirect struct {
 // Error implements error.
 func (r *Redirect) Error() string { return r.By(r.From.Host) }
 
-// By returns the message with another name for the server. Of the target, it contains only the host: the rest may be secret.
-func (r *Redirect) By(who string) string {
+// By returns the message with another name for the server. It contains only the host of the target: the rest may be secret.
+func (r *Redirect) By(server string) string {
 	to := "no address"
 	if r.To.Host != "" {
 		to = truncate.Printable(r.To.Host, truncate.Quoted)
 	}
-	return fmt.Sprintf("%s sends the request elsewhere (to %s), which is not followed", who, to)
+	return fmt.Sprintf("%s redirects the request (to %s); redirects are not followed", server, to)
 }
 
 // ToFolder reports whether the request was for a folder: Go's file server, and so the kubelet, redirects to the path with a trailing slash.

@@ -52,7 +52,7 @@ func TestOnlyRedirectsAreErrors(t *testing.T) {
 		if errors.As(err, &redirect) != isRedirect || !isRedirect && got != status {
 			t.Errorf("status %d: %v", status, err)
 		}
-		if err != nil && (!strings.Contains(err.Error(), "asked.example.com sends the request elsewhere (to other.example.com), which is not followed") || strings.Contains(err.Error(), "secret")) {
+		if err != nil && (!strings.Contains(err.Error(), "asked.example.com redirects the request (to other.example.com); redirects are not followed") || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("status %d: %v", status, err)
 		}
 	}

@@ -20,7 +20,7 @@ type Update struct {
 // Updates returns the known updates, oldest build first.
 func Updates() []Update {
 	return []Update{
-		{Build: Server2019, Revision: 348, KB: "KB4482887", For: "networks of pods that are there again after a restart",
+		{Build: Server2019, Revision: 348, KB: "KB4482887", For: "pod networks that persist across restarts",
 			Source: "https://github.com/ovn-kubernetes/ovn-kubernetes/pull/429"},
 		{Build: Server2019, Revision: 379, KB: "KB4489899", For: "overlay networks between nodes",
 			Source: "https://github.com/microsoft/SDN/issues/273"},
@@ -47,7 +47,7 @@ type Fault struct {
 func Faults() []Fault {
 	return []Fault{
 		{Build: Server2022, From: 2582, Before: 2762, Since: "KB5040437", Fixed: "KB5044281",
-			What:   "pods can reach neither other nodes nor what is outside of the cluster",
+			What:   "pods can reach neither other nodes nor addresses outside the cluster",
 			Source: "https://github.com/microsoft/Windows-Containers/issues/516"},
 		// The source announces a fix of overlay networks in the updates of October 2025 but names neither the update nor its revision. These are
 		// those of the cumulative update of that month.

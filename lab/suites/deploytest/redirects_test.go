@@ -52,7 +52,7 @@ func (c *cluster) testRedirects(t *testing.T) {
 	kubeconfig := c.administrator(t)
 	for _, args := range [][]string{{"logs", "win-1", "kubelet"}, {"logs", "win-1", "wicd"}, {"logs", "win-1", "--list"}} {
 		output, err := exec.CommandContext(t.Context(), program, append(args, "--kubeconfig", kubeconfig)...).CombinedOutput()
-		reported := "the kubelet of node win-1 sends the request elsewhere (to " + strings.TrimPrefix(other.URL, "http://") + ")"
+		reported := "the kubelet of node win-1 redirects the request (to " + strings.TrimPrefix(other.URL, "http://") + ")"
 		if err == nil || !strings.Contains(string(output), reported) {
 			t.Errorf("%v: %v, %s", args, err, output)
 		}

@@ -1,7 +1,7 @@
 // Package metadata queries the metadata service of a host's cloud for the cloud's name of the host. Cloud providers find the machine of a Node
 // by this name.
 //
-// The services answer plain HTTP at a link-local address that is the same in every cloud, and only to the machine itself. They are never queried
+// The services speak plain HTTP at a link-local address that is the same in every cloud, and only to the machine itself. They are never queried
 // through a proxy.
 package metadata
 
@@ -54,7 +54,7 @@ func (c Client) awsName(ctx context.Context) (string, error) {
 
 // awsHeader returns the header with the token that IMDSv2 requires. Without a token, NodeName queries the service as IMDSv1.
 func (c Client) awsHeader(ctx context.Context) (http.Header, error) {
-	token, err := c.insist(ctx, question{
+	token, err := c.fetchWithRetries(ctx, query{
 		method: http.MethodPut, path: "latest/api/token", header: http.Header{"X-Aws-Ec2-Metadata-Token-Ttl-Seconds": {"60"}},
 	})
 	if err != nil {
@@ -89,25 +89,25 @@ func checked(what, name string) (string, error) {
 }
 
 func (c Client) fetch(ctx context.Context, header http.Header, path string) (string, error) {
-	return c.insist(ctx, question{method: http.MethodGet, path: path, header: header})
+	return c.fetchWithRetries(ctx, query{method: http.MethodGet, path: path, header: header})
 }
 
-// question is a query to a metadata service.
-type question struct {
+// query is a request to a metadata service.
+type query struct {
 	method, path string
 	header       http.Header
 }
 
 // Retries: a service responds within milliseconds, does not exist, or is briefly overloaded.
 const (
-	attempts     = 3
-	answerWithin = 2 * time.Second
-	firstPause   = 500 * time.Millisecond
-	maxAnswer    = 4 << 10
+	attempts        = 3
+	responseTimeout = 2 * time.Second
+	firstPause      = 500 * time.Millisecond
+	maxResponse     = 4 << 10
 )
 
-// insist repeats a query until it succeeds or fails permanently.
-func (c Client) insist(ctx context.Context, q question) (string, error) {
+// fetchWithRetries repeats a query until it succeeds or fails permanently.
+func (c Client) fetchWithRetries(ctx context.Context, q query) (string, error) {
 	var err error
 	for attempt := range attempts {
 		if attempt > 0 {
@@ -118,17 +118,17 @@ func (c Client) insist(ctx context.Context, q question) (string, error) {
 			}
 		}
 		var text string
-		var again bool
-		if text, again, err = c.once(ctx, q); err == nil || !again {
+		var retryable bool
+		if text, retryable, err = c.once(ctx, q); err == nil || !retryable {
 			return text, err
 		}
 	}
 	return "", fmt.Errorf("%w (%d attempts)", err, attempts)
 }
 
-// once sends one query. again reports whether a retry may succeed.
-func (c Client) once(ctx context.Context, q question) (text string, again bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("no answer within %v", answerWithin))
+// once sends one query. retryable reports whether a retry may succeed.
+func (c Client) once(ctx context.Context, q query) (text string, retryable bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, responseTimeout, fmt.Errorf("no response within %v", responseTimeout))
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, q.method, address(q.path), nil)
 	if err != nil {
@@ -137,11 +137,11 @@ func (c Client) once(ctx context.Context, q question) (text string, again bool, 
 	for name, values := range q.header {
 		request.Header[name] = values
 	}
-	answer, err := (&http.Transport{DialContext: c.Dial, DisableKeepAlives: true}).RoundTrip(request) // no Proxy is set
+	response, err := (&http.Transport{DialContext: c.Dial, DisableKeepAlives: true}).RoundTrip(request) // no Proxy is set
 	if err == nil {
-		defer answer.Body.Close()
+		defer response.Body.Close()
 		var body []byte
-		body, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+		body, err = io.ReadAll(io.LimitReader(response.Body, maxResponse))
 		text = strings.TrimSpace(string(body))
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
@@ -150,9 +150,9 @@ func (c Client) once(ctx context.Context, q question) (text string, again bool, 
 	if err != nil {
 		return "", true, fmt.Errorf("querying %s: %w", address(q.path), err)
 	}
-	if answer.StatusCode != http.StatusOK {
-		again = answer.StatusCode >= http.StatusInternalServerError || answer.StatusCode == http.StatusTooManyRequests
-		return "", again, fmt.Errorf("querying %s: response %s: %q", address(q.path), answer.Status, truncate.Text(text, truncate.Quoted))
+	if response.StatusCode != http.StatusOK {
+		retryable = response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests
+		return "", retryable, fmt.Errorf("querying %s: response %s: %q", address(q.path), response.Status, truncate.Text(text, truncate.Quoted))
 	}
 	if text == "" {
 		return "", true, fmt.Errorf("querying %s: empty response", address(q.path))

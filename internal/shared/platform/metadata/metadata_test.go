@@ -84,7 +84,7 @@ func TestNodeNameErrorsQuoteRequestAndResponse(t *testing.T) {
 		requests int
 	}{
 		"AWS does not respond": {servers.MetadataOptions{Platform: platform.AWS, Delay: time.Minute}, []string{
-			"http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (3 attempts)", "before that", "latest/api/token",
+			"http://169.254.169.254/latest/meta-data/local-hostname: no response within 2s (3 attempts)", "before that", "latest/api/token",
 		}, 0},
 		"AWS refuses": {servers.MetadataOptions{Platform: platform.AWS, Status: http.StatusForbidden, Failures: -1}, []string{"403 Forbidden", `"not now"`}, 2},
 		"AWS fails":   {servers.MetadataOptions{Platform: platform.AWS, Status: http.StatusServiceUnavailable, Failures: -1}, []string{"503", "3 attempts"}, 6},
