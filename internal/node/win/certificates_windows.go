@@ -37,7 +37,7 @@ func (certificates) List(ctx context.Context) (hashes []string, err error) {
 // Add implements hostapi.Certificates.
 func (certificates) Add(ctx context.Context, der []byte) (added bool, err error) {
 	if _, err := x509.ParseCertificate(der); err != nil {
-		return false, fmt.Errorf("trusting a certificate: it is not one: %w", err)
+		return false, fmt.Errorf("trusting a certificate: it is invalid: %w", err)
 	}
 	err = withRoots(ctx, 0, func(r roots) error {
 		found, err := r.find(hashOf(der))
@@ -146,7 +146,7 @@ func (r roots) add(der []byte) error {
 		return err
 	}
 	if !bytes.Equal(unsafe.Slice(c.EncodedCert, c.Length), der) {
-		err = errors.New("its bytes are another certificate to Windows")
+		err = errors.New("Windows reads another certificate from its bytes")
 	} else {
 		err = windows.CertAddCertificateContextToStore(r.handle, c, windows.CERT_STORE_ADD_ALWAYS, nil)
 	}

@@ -19,13 +19,13 @@ func initializeCOM() (release func(), err error) {
 	}
 	if err != nil {
 		runtime.UnlockOSThread()
-		return nil, explained(err)
+		return nil, withCode(err)
 	}
 	return func() { ole.CoUninitialize(); runtime.UnlockOSThread() }, nil
 }
 
-// explained adds the number to an error of COM, which often has nothing else.
-func explained(err error) error {
+// withCode adds the number to an error of COM, which often has no text.
+func withCode(err error) error {
 	failed, ok := errors.AsType[*ole.OleError](err)
 	if !ok {
 		return err

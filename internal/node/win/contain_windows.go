@@ -12,7 +12,7 @@ import (
 func Contain() error {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
-		return fmt.Errorf("making a job: %w", err)
+		return fmt.Errorf("creating a job object: %w", err)
 	}
 	limits := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{}
 	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
@@ -22,7 +22,7 @@ func Contain() error {
 	}
 	if err != nil {
 		_ = windows.CloseHandle(job)
-		return fmt.Errorf("entering a job that ends with this process: %w", err)
+		return fmt.Errorf("assigning this process to a job object: %w", err)
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ import (
 // containers are the compute systems of the Host Compute Service that containerd's shims created. This calls its functions directly because they are
 // internal in hcsshim (internal/vmcompute and internal/wclayer). Without feature Containers, there is no such service, and there are no containers.
 type containers struct {
-	// patience is how long a container or a process may take to end.
-	patience time.Duration
+	// timeout is how long a container or a process may take to end.
+	timeout time.Duration
 	// networks has the namespaces of pods.
 	networks *network.HNS
 	// turn is held while a list is read. The service can hang, and its calls cannot be canceled: a call that hangs keeps its thread and the turn, so
@@ -32,7 +32,7 @@ type containers struct {
 }
 
 func newContainers(networks *network.HNS) containers {
-	return containers{patience: time.Minute, networks: networks, turn: make(chan struct{}, 1)}
+	return containers{timeout: time.Minute, networks: networks, turn: make(chan struct{}, 1)}
 }
 
 // shimOwner is the owner of the shims' compute systems: the name of their program.
@@ -63,17 +63,17 @@ func (c containers) List(ctx context.Context) ([]string, error) {
 		names []string
 		err   error
 	}
-	answered := make(chan answer, 1)
+	done := make(chan answer, 1)
 	go func() {
 		names, err := listSystems(dll)
 		<-c.turn
-		answered <- answer{names, err}
+		done <- answer{names, err}
 	}()
 	select {
-	case a := <-answered:
+	case a := <-done:
 		return a.names, a.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s does not answer: %w", enumerate, ctx.Err())
+		return nil, fmt.Errorf("%s does not respond: %w", enumerate, ctx.Err())
 	}
 }
 
@@ -94,7 +94,7 @@ func listSystems(dll *windows.LazyDLL) ([]string, error) {
 		Owner string `json:"Owner"`
 	}
 	if err := json.Unmarshal([]byte(list), &all); err != nil && list != "" {
-		return nil, fmt.Errorf("parsing the answer of %s: %w", enumerate, err)
+		return nil, fmt.Errorf("parsing the response of %s: %w", enumerate, err)
 	}
 	var names []string
 	for _, system := range all {
@@ -111,13 +111,13 @@ func (c containers) End(ctx context.Context, name string) error {
 	if err := terminate(name); err != nil {
 		return fmt.Errorf("ending container %s: %w", name, err)
 	}
-	for end := time.Now().Add(c.patience); ; {
+	for end := time.Now().Add(c.timeout); ; {
 		names, err := c.List(ctx)
 		if err != nil || !slices.Contains(names, name) {
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("ending container %s: it still exists after %v", name, c.patience)
+			return fmt.Errorf("ending container %s: it still exists after %v", name, c.timeout)
 		}
 		if err := backoff.Sleep(ctx, tick); err != nil {
 			return err

@@ -104,7 +104,7 @@ func checkDefender() error {
 	case errors.Is(err, hostapi.ErrNotFound):
 		return fmt.Errorf("%w: this Windows has no service %s", hostapi.ErrNoDefender, defenderService)
 	case err != nil:
-		return fmt.Errorf("asking for service %s: %w", defenderService, err)
+		return fmt.Errorf("reading the state of service %s: %w", defenderService, err)
 	case !runs:
 		return fmt.Errorf("%w: service %s is stopped", hostapi.ErrNoDefender, defenderService)
 	}

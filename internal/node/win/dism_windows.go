@@ -138,7 +138,7 @@ func (d *dism) call(function string, args ...uintptr) error {
 	case 0, hresultReloadSession:
 		return nil
 	case hresultUnknownFeature:
-		return fmt.Errorf("this Windows does not know it: %w", hostapi.ErrNotFound)
+		return fmt.Errorf("this Windows has no such feature: %w", hostapi.ErrNotFound)
 	case uint32(windows.ERROR_SUCCESS_REBOOT_REQUIRED):
 		return windows.ERROR_SUCCESS_REBOOT_REQUIRED
 	default:

@@ -22,8 +22,8 @@ const machineEnvironment = `SYSTEM\CurrentControlSet\Control\Session Manager\Env
 
 // environment is the environment of the machine.
 type environment struct {
-	// patience is the timeout for notifying all windows of a change.
-	patience time.Duration
+	// timeout limits notifying all windows of a change.
+	timeout time.Duration
 }
 
 // Set implements hostapi.Environment. The values are REG_SZ: in a REG_EXPAND_SZ, Windows would interpret the percent-encoded characters of a proxy URL
@@ -93,7 +93,7 @@ func remove(key registry.Key, name string) (changed bool, err error) {
 // programs depends on it. Windows' timeout is for each window, so this one limits all.
 func (e environment) notify(ctx context.Context) {
 	const (
-		everybody      = 0xffff // HWND_BROADCAST
+		broadcast      = 0xffff // HWND_BROADCAST
 		settingChanged = 0x1a   // WM_SETTINGCHANGE
 		abortIfHung    = 2      // SMTO_ABORTIFHUNG
 		milliseconds   = 500
@@ -106,11 +106,11 @@ func (e environment) notify(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _, _ = send.Call(everybody, settingChanged, 0, uintptr(unsafe.Pointer(what)), abortIfHung, milliseconds, 0)
+		_, _, _ = send.Call(broadcast, settingChanged, 0, uintptr(unsafe.Pointer(what)), abortIfHung, milliseconds, 0)
 	}()
 	select {
 	case <-done:
-	case <-time.After(e.patience):
+	case <-time.After(e.timeout):
 	case <-ctx.Done():
 	}
 }
@@ -199,7 +199,7 @@ func rightsOf(key registry.Key) string {
 	if err != nil {
 		return ""
 	}
-	return behind(descriptor, onlyOwnRights)
+	return rightsAfter(descriptor, onlyOwnRights)
 }
 
 // lines returns variables in Windows' form, sorted.

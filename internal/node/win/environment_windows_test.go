@@ -27,7 +27,7 @@ func TestSetWritesPlainText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range [][]string{{testVariable}, nil} {
-		changed, err := (environment{patience: time.Minute}).Set(t.Context(), map[string]string{testVariable: value}, nil)
+		changed, err := (environment{timeout: time.Minute}).Set(t.Context(), map[string]string{testVariable: value}, nil)
 		if err != nil || !slices.Equal(changed, want) {
 			t.Errorf("Set() = %q, %v, want %q", changed, err, want)
 		}
@@ -45,7 +45,7 @@ func TestWindowsAreNotifiedOfAChange(t *testing.T) {
 			heard <- windows.UTF16PtrToString(*(**uint16)(unsafe.Pointer(&text)))
 		}
 	})
-	e := environment{patience: time.Minute}
+	e := environment{timeout: time.Minute}
 	for _, want := range []int{1, 0} {
 		if _, err := e.Set(t.Context(), map[string]string{testVariable: "value"}, nil); err != nil {
 			t.Fatal(err)
@@ -70,11 +70,11 @@ func TestWindowsThatDoNotAnswerDoNotBlock(t *testing.T) {
 		})
 	}
 	defer close(wake)
-	for what, limit := range map[string]struct{ patience, most time.Duration }{
+	for what, limit := range map[string]struct{ timeout, most time.Duration }{
 		"all windows": {100 * time.Millisecond, 1500 * time.Millisecond}, "each window": {time.Minute, 20 * time.Second},
 	} {
 		start := time.Now()
-		changed, err := (environment{patience: limit.patience}).Set(t.Context(), map[string]string{testVariable: what}, nil)
+		changed, err := (environment{timeout: limit.timeout}).Set(t.Context(), map[string]string{testVariable: what}, nil)
 		if err != nil || len(changed) != 1 {
 			t.Errorf("Set() = %q, %v, want the variable", changed, err)
 		}
@@ -169,7 +169,7 @@ func TestServiceEnvironmentIsWhereWindowsReadsIt(t *testing.T) {
 // TestHostUsersCannotReadServiceKey, even before it has a secret: a user who opened its key now could read one later.
 func TestHostUsersCannotReadServiceKey(t *testing.T) {
 	s, d := mustServe(t, "runs")
-	for _, step := range []string{"new", "opened to everybody"} {
+	for _, step := range []string{"new", "readable by everyone"} {
 		if _, err := s.Put(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}

@@ -85,7 +85,7 @@ func (l eventLogs) read(ctx context.Context, channel string, after uint64, limit
 	case errors.Is(err, errChannelNotFound):
 		return nil, fmt.Errorf("%w: %w", hostapi.ErrNotFound, err)
 	case errors.Is(err, windows.ERROR_CALL_NOT_IMPLEMENTED) || errors.Is(err, syscall.Errno(0)):
-		return nil, fmt.Errorf("%w: EvtQuery gives nothing", errors.ErrUnsupported) // Wine
+		return nil, fmt.Errorf("%w: EvtQuery returns nothing", errors.ErrUnsupported) // Wine
 	default:
 		return nil, err
 	}
@@ -136,8 +136,8 @@ func (r eventReader) release() {
 func (r eventReader) batch(results uintptr) (events []hostapi.Event, more bool, err error) {
 	var handles [32]uintptr
 	var count uint32
-	const patience = 5 * time.Second
-	ok, _, err := r.next.Call(results, uintptr(len(handles)), uintptr(unsafe.Pointer(&handles[0])), uintptr(patience.Milliseconds()), 0,
+	const timeout = 5 * time.Second
+	ok, _, err := r.next.Call(results, uintptr(len(handles)), uintptr(unsafe.Pointer(&handles[0])), uintptr(timeout.Milliseconds()), 0,
 		uintptr(unsafe.Pointer(&count)))
 	if ok == 0 && errors.Is(err, windows.ERROR_NO_MORE_ITEMS) {
 		return nil, false, nil

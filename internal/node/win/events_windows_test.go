@@ -19,7 +19,7 @@ func TestEventLogsKeepTheContract(t *testing.T) {
 			NoClear: "a test must not clear the log of a Windows",
 		}
 		if onWine() {
-			f.NoEvents = "Wine keeps no events: its EvtQuery gives nothing"
+			f.NoEvents = "Wine keeps no events: its EvtQuery returns nothing"
 			return f
 		}
 		f.Write = func(t *testing.T, id uint32, message string) { mustWriteEvent(t, id, message) }

@@ -27,7 +27,7 @@ func (s *system) Feature(ctx context.Context, name string) (wicdapi.FeatureState
 		return wicdapi.FeatureUnknown, nil
 	}
 	if err != nil {
-		return wicdapi.FeatureUnknown, fmt.Errorf("asking Windows for feature %s: %w", name, err)
+		return wicdapi.FeatureUnknown, fmt.Errorf("reading the state of Windows feature %s: %w", name, err)
 	}
 	return answer.State, nil
 }
@@ -58,24 +58,24 @@ type dismAnswer struct {
 	Unknown bool   `json:"unknown,omitempty"`
 }
 
-// runDISM calls DISM in a separate process, because a hanging call can only be stopped by ending its process. When ctx ends, the process is asked to
+// runDISM calls DISM in a separate process, because a hanging call can only be stopped by ending its process. When ctx ends, the process is told to
 // cancel, and killed a moment later.
 func runDISM(ctx context.Context, what, feature string) (answer dismAnswer, err error) {
 	if os.Getenv(inDISM) != "" {
-		return answer, errors.New("this process was started to ask DISM, and does not")
+		return answer, errors.New("this process was started to call DISM, and must not start another process for it")
 	}
 	program, err := os.Executable()
 	if err != nil {
 		return answer, err
 	}
-	var output, complaint bytes.Buffer
+	var output, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, DISMCommand, what, feature)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return answer, err
 	}
 	cmd.Env = append(os.Environ(), inDISM+"=1")
-	cmd.Stdout, cmd.Stderr = &output, &complaint
+	cmd.Stdout, cmd.Stderr = &output, &stderr
 	cmd.Cancel, cmd.WaitDelay = stdin.Close, killedAfter
 	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true, CreationFlags: windows.CREATE_NO_WINDOW}
 	err = cmd.Run()
@@ -83,10 +83,10 @@ func runDISM(ctx context.Context, what, feature string) (answer dismAnswer, err 
 		return answer, ctx.Err()
 	}
 	if err != nil {
-		return answer, fmt.Errorf("running DISM in another process: %w: %s", err, bytes.TrimSpace(complaint.Bytes()[:min(complaint.Len(), complaintBytes)]))
+		return answer, fmt.Errorf("running DISM in another process: %w: %s", err, bytes.TrimSpace(stderr.Bytes()[:min(stderr.Len(), maxStderr)]))
 	}
 	if err := json.Unmarshal(output.Bytes(), &answer); err != nil {
-		return answer, fmt.Errorf("parsing the answer of the process that runs DISM: %w", err)
+		return answer, fmt.Errorf("parsing the output of the process that runs DISM: %w", err)
 	}
 	return answer, answer.err()
 }
@@ -97,7 +97,7 @@ func (a dismAnswer) err() error {
 	case a.Call != "":
 		return &hostapi.FeatureError{Call: a.Call, Code: a.Code}
 	case a.Unknown:
-		return fmt.Errorf("this Windows does not have it: %w", hostapi.ErrNotFound)
+		return fmt.Errorf("this Windows has no such feature: %w", hostapi.ErrNotFound)
 	case a.Error != "":
 		return errors.New(a.Error)
 	}

@@ -35,7 +35,7 @@ func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string
 	case errors.Is(err, hostapi.ErrNotFound):
 		return nil, fmt.Errorf("%w: this Windows has no service %s", hostapi.ErrNoFirewall, firewallService)
 	case err != nil:
-		return nil, fmt.Errorf("asking for service %s: %w", firewallService, err)
+		return nil, fmt.Errorf("reading the state of service %s: %w", firewallService, err)
 	case !runs:
 		return nil, fmt.Errorf("%w: service %s does not run", hostapi.ErrNoFirewall, firewallService)
 	}
@@ -54,12 +54,12 @@ func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string
 func withPolicy(do func(policy) error) error {
 	release, err := initializeCOM()
 	if err != nil {
-		return fmt.Errorf("asking for the firewall: %w", err)
+		return fmt.Errorf("opening the firewall policy: %w", err)
 	}
 	defer release()
 	p, err := openPolicy()
 	if err != nil {
-		return fmt.Errorf("asking for the firewall: %w", err)
+		return fmt.Errorf("opening the firewall policy: %w", err)
 	}
 	defer p.close()
 	return do(p)
@@ -71,12 +71,12 @@ type comObject struct{ *ole.IDispatch }
 func newCOMObject(name string) (comObject, error) {
 	unknown, err := oleutil.CreateObject(name)
 	if err != nil {
-		return comObject{}, fmt.Errorf("making %s: %w", name, explained(err))
+		return comObject{}, fmt.Errorf("creating %s: %w", name, withCode(err))
 	}
 	defer unknown.Release()
 	dispatch, err := unknown.QueryInterface(ole.IID_IDispatch)
 	if err != nil {
-		return comObject{}, fmt.Errorf("calling %s: %w", name, explained(err))
+		return comObject{}, fmt.Errorf("calling %s: %w", name, withCode(err))
 	}
 	return comObject{dispatch}, nil
 }
@@ -84,7 +84,7 @@ func newCOMObject(name string) (comObject, error) {
 func (o comObject) get(property string) (any, error) {
 	v, err := oleutil.GetProperty(o.IDispatch, property)
 	if err != nil {
-		return nil, fmt.Errorf("reading property %s: %w", property, explained(err))
+		return nil, fmt.Errorf("reading property %s: %w", property, withCode(err))
 	}
 	defer func() { _ = v.Clear() }()
 	if v.VT&ole.VT_ARRAY != 0 {
@@ -96,7 +96,7 @@ func (o comObject) get(property string) (any, error) {
 func (o comObject) put(property string, value any) error {
 	v, err := oleutil.PutProperty(o.IDispatch, property, value)
 	if err != nil {
-		return fmt.Errorf("setting property %s to %v: %w", property, value, explained(err))
+		return fmt.Errorf("setting property %s to %v: %w", property, value, withCode(err))
 	}
 	return v.Clear()
 }
@@ -104,7 +104,7 @@ func (o comObject) put(property string, value any) error {
 func (o comObject) call(method string, argument any) error {
 	v, err := oleutil.CallMethod(o.IDispatch, method, argument)
 	if err != nil {
-		return fmt.Errorf("calling %s: %w", method, explained(err))
+		return fmt.Errorf("calling %s: %w", method, withCode(err))
 	}
 	return v.Clear()
 }
@@ -119,11 +119,11 @@ func openPolicy() (policy, error) {
 	}
 	rules, err := oleutil.GetProperty(whole.IDispatch, "Rules")
 	if err == nil && rules.ToIDispatch() == nil {
-		err = errors.New("no object")
+		err = errors.New("the property is not an object")
 	}
 	if err != nil {
 		whole.Release()
-		return policy{}, fmt.Errorf("reading property Rules: %w", explained(err))
+		return policy{}, fmt.Errorf("reading property Rules: %w", withCode(err))
 	}
 	return policy{whole, comObject{rules.ToIDispatch()}}, nil
 }
@@ -175,7 +175,7 @@ func (p policy) managed() (managed []comObject, err error) {
 		defer func() { _ = v.Clear() }()
 		dispatch := v.ToIDispatch()
 		if dispatch == nil {
-			return fmt.Errorf("a rule is of type %s and no object", v.VT)
+			return fmt.Errorf("a rule has type %s and is not an object", v.VT)
 		}
 		dispatch.AddRef()
 		o := comObject{dispatch}
@@ -186,7 +186,7 @@ func (p policy) managed() (managed []comObject, err error) {
 		managed = append(managed, o)
 		return nil
 	})
-	return managed, explained(err)
+	return managed, withCode(err)
 }
 
 // property is a property of a rule. Those that are not given have the default value.
@@ -304,13 +304,13 @@ func (p policy) remove(o comObject) (name string, err error) {
 func (p policy) effect() error {
 	state, err := p.whole.get("LocalPolicyModifyState")
 	if err != nil {
-		return fmt.Errorf("asking the firewall whether rules have an effect: %w", err)
+		return fmt.Errorf("reading whether the firewall applies local rules: %w", err)
 	}
 	switch state { // NET_FW_MODIFY_STATE
 	case int32(1):
-		return fmt.Errorf("%w: a group policy has the last word; let it allow the ports, or local rules", hostapi.ErrNoFirewall)
+		return fmt.Errorf("%w: a group policy overrides local rules; allow the ports or local rules in that policy", hostapi.ErrNoFirewall)
 	case int32(2):
-		return fmt.Errorf("%w: it lets nothing in at all (inbound connections are blocked)", hostapi.ErrNoFirewall)
+		return fmt.Errorf("%w: all inbound connections are blocked", hostapi.ErrNoFirewall)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func ThisEdition() Edition { return Edition{} }
 
 // Contain returns errors.ErrUnsupported: only Windows has jobs.
 func Contain() error {
-	return fmt.Errorf("making a job on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+	return fmt.Errorf("creating a job object on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
 // DISM fails: this is not Windows.

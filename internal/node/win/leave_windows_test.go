@@ -109,7 +109,7 @@ func mustLeave(t *testing.T, h hostapi.Host) (result wicdapi.LeaveResult) {
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var last struct{ Result *wicdapi.LeaveResult }
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Result == nil {
-		t.Fatalf("the leave said:\n%s", out.String())
+		t.Fatalf("output of the leave:\n%s", out.String())
 	}
 	return *last.Result
 }

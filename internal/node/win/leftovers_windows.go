@@ -21,19 +21,19 @@ func endLeftovers(ctx context.Context, command string) error {
 	for _, program := range furtherPrograms(command) {
 		left, err := processesOf(program)
 		if err != nil {
-			return fmt.Errorf("looking for processes of %s: %w", program, err)
+			return fmt.Errorf("listing processes of %s: %w", program, err)
 		}
 		for _, p := range left {
 			defer p.Close()
-			slog.Warn("Ending what a service left behind", "program", program)
+			slog.Warn("Ending a leftover program of a service", "program", program)
 			if err := p.End(); err != nil {
-				return fmt.Errorf("ending a process of %s that was left behind: %w", program, err)
+				return fmt.Errorf("ending a leftover process of %s: %w", program, err)
 			}
 		}
 		for _, p := range left {
 			for !p.Ended() {
 				if err := backoff.Sleep(ctx, tick); err != nil {
-					return fmt.Errorf("waiting until a process of %s that was left behind is gone: %w", program, err)
+					return fmt.Errorf("waiting for a leftover process of %s to end: %w", program, err)
 				}
 			}
 		}
@@ -88,7 +88,7 @@ func openProcesses(file string, wanted func(image string) bool) (found []scm.Pro
 
 // EndPrograms implements hostapi.Containers.
 func (c containers) EndPrograms(ctx context.Context, folder string) (ended []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	below := strings.ToLower(folder) + `\`
 	left, err := openProcesses("", func(image string) bool { return strings.HasPrefix(strings.ToLower(image), below) })

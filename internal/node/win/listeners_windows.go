@@ -20,7 +20,7 @@ const maxListeners = 64
 func listeners() (found []wicdapi.Listener, err error) {
 	sockets, err := network.Sockets()
 	if err != nil {
-		return nil, fmt.Errorf("listing who listens: %w", err)
+		return nil, fmt.Errorf("listing listening programs: %w", err)
 	}
 	for _, s := range sockets {
 		if desired.MayListen(s.UDP, s.At.Port()) && len(found) < maxListeners {
@@ -56,5 +56,5 @@ func hasPipe(name string) (bool, error) {
 	case errors.Is(err, windows.ERROR_FILE_NOT_FOUND):
 		return false, nil
 	}
-	return false, fmt.Errorf("looking for pipe %s: %w", name, err)
+	return false, fmt.Errorf("checking for pipe %s: %w", name, err)
 }

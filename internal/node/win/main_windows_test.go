@@ -213,7 +213,7 @@ func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, s
 		case endRequest, endRequest + 1:
 			return false, uint32(r.Cmd - endRequest)
 		case deleteRequest:
-			if err := (&services{patience: time.Second}).Delete(context.Background(), args[0]); err != nil {
+			if err := (&services{timeout: time.Second}).Delete(context.Background(), args[0]); err != nil {
 				return false, 1
 			}
 		}

@@ -31,7 +31,7 @@ func (probes) Probe(ctx context.Context, address string) error {
 	case u.Scheme == "npipe" && u.Host == ".":
 		err = probeRuntime(ctx, `\\.`+strings.ReplaceAll(u.Path, "/", `\`))
 	default:
-		err = errors.New("only http and npipe://. are known")
+		err = errors.New("only http:// and npipe://. are supported")
 	}
 	if err != nil {
 		return fmt.Errorf("probing %s: %w", address, err)
@@ -44,18 +44,18 @@ func probeHTTP(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the answer is %s", answer.Status)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the response is %s", response.Status)
 	}
 	return nil
 }
 
-// probeRuntime calls Version. Connecting is not enough: containerd listens, and reports to the SCM that it runs, before it can answer
+// probeRuntime calls Version. Connecting is not enough: containerd listens, and reports to the SCM that it runs, before it can respond
 // (checkInitialized in internal/cri/instrument of containerd 2.3).
 func probeRuntime(ctx context.Context, pipe string) error {
 	runtime, end := dialRuntime(pipe)

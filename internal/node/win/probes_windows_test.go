@@ -203,7 +203,7 @@ func TestProbeWritesBeforeServerReads(t *testing.T) {
 	}
 	output := make([]byte, 5)
 	if _, err := io.ReadFull(c, output); err != nil || string(output) != "hello" {
-		t.Errorf("the server said %q, %v", output, err)
+		t.Errorf("the server wrote %q, %v", output, err)
 	}
 	_ = c.Close()
 }

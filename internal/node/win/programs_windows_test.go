@@ -19,7 +19,7 @@ func TestProgramGetsInputAndReturnsOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	if output.String() != "one two: a line\n" {
-		t.Errorf("it said %q", output.String())
+		t.Errorf("output %q", output.String())
 	}
 	err = mustHost(t).Programs.Run(deadline(t), program+" fail", strings.NewReader("why\n"), &output)
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "why") {

@@ -65,7 +65,7 @@ func (rights) MakeFolder(folder string, who hostapi.Access) (made bool, err erro
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("making %s: %w", folder, err)
+		return false, fmt.Errorf("creating %s: %w", folder, err)
 	}
 	return true, nil
 }
@@ -78,13 +78,13 @@ func (rights) Look(name string, access hostapi.Access) (matches bool, foreignOwn
 			return err
 		}
 		defer windows.CloseHandle(o.handle)
-		if foreignOwner, err = o.stranger(); err == nil {
+		if foreignOwner, err = o.foreignOwner(); err == nil {
 			matches = !o.link && o.has(rightsFor(access, o.folder))
 		}
 		return err
 	}, ownPrivileges()...)
 	if err != nil {
-		return false, "", fmt.Errorf("looking at the rights to %s: %w", name, err)
+		return false, "", fmt.Errorf("reading the rights of %s: %w", name, err)
 	}
 	return matches, foreignOwner, nil
 }
@@ -146,9 +146,9 @@ const (
 	containerAdministrator = "S-1-5-93-2-1"
 )
 
-// stranger returns the owner of an object, unless that is Administrators, SYSTEM, Windows' installer, this process' account, the account
+// foreignOwner returns the owner of an object, unless that is Administrators, SYSTEM, Windows' installer, this process' account, the account
 // Administrator of this host or a domain, or the administrator of a container, whom Windows treats as an administrator of the host, too.
-func (o object) stranger() (string, error) {
+func (o object) foreignOwner() (string, error) {
 	descriptor, err := windows.GetSecurityInfo(o.handle, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION)
 	if err != nil {
 		return "", err
@@ -195,12 +195,12 @@ func (o object) has(rights string) bool {
 	if err != nil {
 		return false
 	}
-	return behind(descriptor, ownRights) == rights
+	return rightsAfter(descriptor, ownRights) == rights
 }
 
-// behind returns the rights of a descriptor that starts with this prefix, which ends with P, or an empty string for any other descriptor. The P may
-// be followed by AI or AR, which describe inheritance.
-func behind(descriptor *windows.SECURITY_DESCRIPTOR, beginning string) string {
+// rightsAfter returns the rights of a descriptor that starts with this prefix, which ends with P, or an empty string for any other descriptor. The P
+// may be followed by AI or AR, which describe inheritance.
+func rightsAfter(descriptor *windows.SECURITY_DESCRIPTOR, beginning string) string {
 	rights, ok := strings.CutPrefix(descriptor.String(), beginning)
 	if !ok {
 		return ""

@@ -74,14 +74,14 @@ func TestProtectRemovesForeignRights(t *testing.T) {
 	const everybodys = "(A;OICI;FA;;;BA)(A;OICI;FA;;;WD)"
 	for path, want := range map[string]string{folder: ownRights + privateFolder, file: ownRights + privateFile} {
 		if !strings.Contains(mustRights(t, path, everybodys), ";;;WD)") {
-			t.Fatalf("%s cannot be opened to everybody", path)
+			t.Fatalf("making %s readable by everyone failed", path)
 		}
 		if err := (rights{}).Protect(path, hostapi.Private); err != nil {
 			t.Fatal(err)
 		}
 		got := mustRights(t, path, "")
 		if strings.Contains(got, ";;;WD)") {
-			t.Errorf("%s is still everybody's: %s", path, got)
+			t.Errorf("everyone still has rights to %s: %s", path, got)
 		}
 		// Wine returns the rights of the file on its host system.
 		if !onWine() && got != want {

@@ -20,7 +20,7 @@ func (s *services) Delete(ctx context.Context, name string) error {
 		err = s.Stop(ctx, name)
 	}
 	if err == nil {
-		err = s.patiently(ctx, func() error { return unregister(name) })
+		err = s.retryWhileBusy(ctx, func() error { return unregister(name) })
 	}
 	if err != nil && !gone(err) {
 		return fmt.Errorf("deleting service %s: %w", name, err)

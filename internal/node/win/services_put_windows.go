@@ -38,7 +38,7 @@ func (s *services) Put(ctx context.Context, d desired.Service) (changed bool, er
 	if err := hostapi.CheckVariables(d.Environment); err != nil {
 		return false, fmt.Errorf("declaring service %s: %w", d.Name, err)
 	}
-	err = s.patiently(ctx, func() error {
+	err = s.retryWhileBusy(ctx, func() error {
 		now, err := put(d)
 		changed = changed || now
 		return err

@@ -148,7 +148,7 @@ func TestPutNamesTheProcessThatHoldsADeletedService(t *testing.T) {
 	if err := windows.DeleteService(held.Handle); err != nil {
 		t.Fatal(err)
 	}
-	s.patience = 200 * time.Millisecond
+	s.timeout = 200 * time.Millisecond
 	_, err := s.Put(t.Context(), d)
 	if !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) || !strings.Contains(err.Error(), "holds it open") {
 		t.Errorf("Put() = %v, want that a process holds it open", err)

@@ -52,7 +52,7 @@ func (s *services) start(ctx context.Context, name string, above []string) error
 			return fmt.Errorf("it depends on service %s: %w", dependency, err)
 		}
 	}
-	if err := s.patiently(ctx, func() error { return m.begin(ctx, name, config.command) }); err != nil {
+	if err := s.retryWhileBusy(ctx, func() error { return m.begin(ctx, name, config.command) }); err != nil {
 		return err
 	}
 	return s.started(ctx, m, name)

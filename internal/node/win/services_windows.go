@@ -20,8 +20,8 @@ import (
 // services are the services of this Windows. Each call connects to the SCM and closes all handles: an open handle prevents the
 // removal of a deleted service.
 type services struct {
-	// patience is how long a call waits for a busy SCM, or for a service that is being deleted.
-	patience time.Duration
+	// timeout is how long a call waits for a busy SCM, or for a service that is being deleted.
+	timeout time.Duration
 	// silence is how long a service may be starting without progress, unless it requests more.
 	silence time.Duration
 	// grace is how long a service may take to stop, and its process to exit, before the process is killed.
@@ -132,11 +132,11 @@ func gone(err error) bool {
 	return errors.Is(err, hostapi.ErrNotFound) || errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
 }
 
-// patiently repeats a call while Windows is busy: the SCM's database is locked right after the start of Windows, no program can be started for a
+// retryWhileBusy repeats a call while Windows is busy: the SCM's database is locked right after the start of Windows, no program can be started for a
 // moment, and a deleted service exists until the last handle to it is closed. The call must not keep a handle open. A program that was started and
-// did not connect is not started again here: it may be broken.
-func (s *services) patiently(ctx context.Context, call func() error) error {
-	for end := time.Now().Add(s.patience); ; {
+// did not connect is not restarted here: it may be broken.
+func (s *services) retryWhileBusy(ctx context.Context, call func() error) error {
+	for end := time.Now().Add(s.timeout); ; {
 		err := call()
 		marked := errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
 		if !marked && !errors.Is(err, windows.ERROR_SERVICE_DATABASE_LOCKED) && !errors.Is(err, errNotStarted) {

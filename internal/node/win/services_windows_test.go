@@ -93,7 +93,7 @@ func TestStartEndsWithItsContext(t *testing.T) {
 func TestStartsAreRepeatedWhileWindowsIsBusy(t *testing.T) {
 	for what, tc := range map[string]struct {
 		code     syscall.Errno
-		patience time.Duration
+		timeout  time.Duration
 		repeated bool
 	}{
 		"no program could be started":            {windows.ERROR_INTERNAL_ERROR, time.Minute, true},
@@ -101,7 +101,7 @@ func TestStartsAreRepeatedWhileWindowsIsBusy(t *testing.T) {
 		"a program was started, and did nothing": {windows.ERROR_SERVICE_REQUEST_TIMEOUT, time.Minute, false},
 	} {
 		calls := 0
-		err := (&services{patience: tc.patience}).patiently(t.Context(), func() error {
+		err := (&services{timeout: tc.timeout}).retryWhileBusy(t.Context(), func() error {
 			if calls++; calls == 1 {
 				return fmt.Errorf("starting it: %w", asBusy(tc.code))
 			}
@@ -217,7 +217,7 @@ func TestProcessesOfAKilledServiceAreKilled(t *testing.T) {
 			mustStart(t, s)
 			for _, p := range before {
 				if !p.Ended() {
-					t.Error("the program that was left behind is still there")
+					t.Error("the leftover program still runs")
 				}
 			}
 			s.grace = 500 * time.Millisecond

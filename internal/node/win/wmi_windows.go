@@ -15,24 +15,24 @@ import (
 // wmi is Windows Management Instrumentation, accessed by its COM interfaces IWbemLocator, IWbemServices, IEnumWbemClassObject and IWbemClassObject
 // (wbemcli.h, https://learn.microsoft.com/windows/win32/wmisdk/com-api-for-wmi).
 type wmi struct {
-	// patience is how long a call may take.
-	patience time.Duration
+	// timeout limits each call.
+	timeout time.Duration
 	// free holds a token while no call is in progress. WMI can hang, and COM calls cannot be canceled: a call that hangs keeps its thread and the
 	// token, so that further calls fail immediately instead of occupying threads.
 	free chan struct{}
 }
 
-func newWMI(patience time.Duration) *wmi {
+func newWMI(timeout time.Duration) *wmi {
 	free := make(chan struct{}, 1)
 	free <- struct{}{}
-	return &wmi{patience: patience, free: free}
+	return &wmi{timeout: timeout, free: free}
 }
 
 // errWMIHangs is returned by a call without an answer in time, and by calls while that one is in progress.
 var errWMIHangs = errors.New("the service of Windows Management Instrumentation (Winmgmt) does not answer")
 
 // withNamespace connects to a namespace and passes it to use. use runs on another goroutine and must not change variables of the caller, because
-// withNamespace returns earlier if ctx ends or patience is over.
+// withNamespace returns earlier if ctx is done or the timeout expires.
 func withNamespace[T any](ctx context.Context, w *wmi, name string, use func(wmiServices) (T, error)) (result T, err error) {
 	if err := ctx.Err(); err != nil {
 		return result, err
@@ -46,7 +46,7 @@ func withNamespace[T any](ctx context.Context, w *wmi, name string, use func(wmi
 		result T
 		err    error
 	}
-	answered := make(chan answer, 1)
+	done := make(chan answer, 1)
 	go func() {
 		var a answer
 		a.err = connectWMI(name, func(s wmiServices) (err error) {
@@ -54,17 +54,17 @@ func withNamespace[T any](ctx context.Context, w *wmi, name string, use func(wmi
 			return err
 		})
 		w.free <- struct{}{}
-		answered <- a
+		done <- a
 	}()
-	limit := time.NewTimer(w.patience)
+	limit := time.NewTimer(w.timeout)
 	defer limit.Stop()
 	select {
-	case a := <-answered:
+	case a := <-done:
 		return a.result, a.err
 	case <-ctx.Done():
 		return result, ctx.Err()
 	case <-limit.C:
-		return result, fmt.Errorf("%w within %s", errWMIHangs, w.patience)
+		return result, fmt.Errorf("%w within %s", errWMIHangs, w.timeout)
 	}
 }
 
@@ -78,7 +78,7 @@ func connectWMI(namespace string, use func(wmiServices) error) error {
 		ole.NewGUID("{4590F811-1D3A-11D0-891F-00AA004B2E24}"), // CLSID_WbemLocator
 		ole.NewGUID("{DC12A687-737F-11CF-884D-00AA004B2E24}")) // IID_IWbemLocator
 	if err != nil {
-		return fmt.Errorf("calling WMI: %w", explained(err))
+		return fmt.Errorf("calling WMI: %w", withCode(err))
 	}
 	locator := wmiObject{unknown}
 	defer locator.Release()
@@ -126,7 +126,7 @@ func resultOf(result uintptr) error {
 	if int32(result) >= 0 {
 		return nil
 	}
-	return explained(ole.NewError(result))
+	return withCode(ole.NewError(result))
 }
 
 // bstr is a string of COM, with its length before it.

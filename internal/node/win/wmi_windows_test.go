@@ -135,7 +135,7 @@ func TestHangingWMIUsesOneThread(t *testing.T) {
 	if _, err = withNamespace(t.Context(), w, registryNamespace, func(wmiServices) (int, error) { return 1, nil }); !errors.Is(err, errWMIHangs) {
 		t.Errorf("the call after it gives %v", err)
 	}
-	if waited := time.Since(began); waited > w.patience/2 {
+	if waited := time.Since(began); waited > w.timeout/2 {
 		t.Errorf("the call after it waited %s", waited)
 	}
 	close(end)

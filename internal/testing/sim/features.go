@@ -40,7 +40,7 @@ func (w *Windows) SetServicing(q ServicingQuirks) {
 // Feature implements hostapi.System.
 func (b *boot) Feature(ctx context.Context, name string) (wicdapi.FeatureState, error) {
 	if err := b.dism(ctx); err != nil {
-		return wicdapi.FeatureUnknown, fmt.Errorf("asking Windows for feature %s: %w", name, err)
+		return wicdapi.FeatureUnknown, fmt.Errorf("reading the state of Windows feature %s: %w", name, err)
 	}
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()

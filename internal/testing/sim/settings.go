@@ -105,7 +105,7 @@ func (c certificates) List(ctx context.Context) ([]string, error) {
 // Add implements hostapi.Certificates.
 func (c certificates) Add(ctx context.Context, der []byte) (added bool, err error) {
 	if _, err := x509.ParseCertificate(der); err != nil {
-		return false, fmt.Errorf("trusting a certificate: it is not one: %w", err)
+		return false, fmt.Errorf("trusting a certificate: it is invalid: %w", err)
 	}
 	sum := sha256.Sum256(der)
 	return c.set(ctx, hex.EncodeToString(sum[:]), true)

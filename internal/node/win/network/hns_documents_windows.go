@@ -26,7 +26,7 @@ type document struct {
 // cannot be read has its error.
 func (h *HNS) Documents(ctx context.Context) (json.RawMessage, error) {
 	all := map[string]map[string][]document{"v1": {}, "v2": {}}
-	err := h.look(ctx, "reading the documents of the Host Network Service", func() error {
+	err := h.runRead(ctx, "reading the documents of the Host Network Service", func() error {
 		for _, kind := range []string{"networks", "endpoints", "policylists", "globals/version"} {
 			all["v1"][kind] = []document{firstGeneration("/" + kind)}
 		}
@@ -38,32 +38,32 @@ func (h *HNS) Documents(ctx context.Context) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return written(all), nil
+	return mustEncode(all), nil
 }
 
 // firstGeneration reads a path of the first API.
 func firstGeneration(path string) (d document) {
 	call := windows.NewLazySystemDLL("vmcompute.dll").NewProc("HNSCall")
 	var answer *uint16
-	code, err := called(call, uintptr(unsafe.Pointer(wide("GET"))), uintptr(unsafe.Pointer(wide(path))), uintptr(unsafe.Pointer(wide(""))),
+	code, err := callProc(call, uintptr(unsafe.Pointer(wide("GET"))), uintptr(unsafe.Pointer(wide(path))), uintptr(unsafe.Pointer(wide(""))),
 		uintptr(unsafe.Pointer(&answer)))
 	if err != nil {
 		return document{Error: err.Error()}
 	}
-	return answered(code, answer)
+	return documentFrom(code, answer)
 }
 
 // secondGeneration reads all objects of a kind of the second API, one by one.
 func secondGeneration(kind string) []document {
 	dll := windows.NewLazySystemDLL("computenetwork.dll")
 	var list, failure *uint16
-	code, err := called(dll.NewProc("HcnEnumerate"+kind+"s"),
+	code, err := callProc(dll.NewProc("HcnEnumerate"+kind+"s"),
 		uintptr(unsafe.Pointer(wide(allObjects))), uintptr(unsafe.Pointer(&list)), uintptr(unsafe.Pointer(&failure)))
 	if err != nil {
 		return []document{{Error: err.Error()}}
 	}
 	release(failure)
-	listed := answered(code, list)
+	listed := documentFrom(code, list)
 	var ids []windows.GUID
 	var texts []string
 	if listed.Error != "" || json.Unmarshal(listed.Answer, &texts) != nil {
@@ -85,27 +85,27 @@ func secondGeneration(kind string) []document {
 func properties(dll *windows.LazyDLL, kind string, id windows.GUID) document {
 	var handle uintptr
 	var failure, text *uint16
-	code, err := called(dll.NewProc("HcnOpen"+kind),
+	code, err := callProc(dll.NewProc("HcnOpen"+kind),
 		uintptr(unsafe.Pointer(&id)), uintptr(unsafe.Pointer(&handle)), uintptr(unsafe.Pointer(&failure)))
 	release(failure)
 	if err != nil || int32(code) < 0 {
 		return document{Error: fmt.Sprintf("opening %s %s: %v: error %#x", kind, id, err, uint32(code))}
 	}
 	failure = nil
-	code, err = called(dll.NewProc("HcnQuery"+kind+"Properties"), handle,
+	code, err = callProc(dll.NewProc("HcnQuery"+kind+"Properties"), handle,
 		uintptr(unsafe.Pointer(wide(allObjects))), uintptr(unsafe.Pointer(&text)), uintptr(unsafe.Pointer(&failure)))
 	release(failure)
-	_, _ = called(dll.NewProc("HcnClose"+kind), handle)
+	_, _ = callProc(dll.NewProc("HcnClose"+kind), handle)
 	if err != nil {
 		return document{Error: err.Error()}
 	}
-	return answered(code, text)
+	return documentFrom(code, text)
 }
 
-// called calls a Windows function, which may be missing in older versions. Memory that the arguments point to stays in place meanwhile.
+// callProc calls a Windows function, which may be missing in older versions. Memory that the arguments point to stays in place meanwhile.
 //
 //go:uintptrescapes
-func called(call *windows.LazyProc, arguments ...uintptr) (code uintptr, err error) {
+func callProc(call *windows.LazyProc, arguments ...uintptr) (code uintptr, err error) {
 	if err := call.Find(); err != nil {
 		return 0, err
 	}
@@ -113,8 +113,8 @@ func called(call *windows.LazyProc, arguments ...uintptr) (code uintptr, err err
 	return code, nil
 }
 
-// answered converts what a function returned, and frees the text.
-func answered(code uintptr, text *uint16) document {
+// documentFrom converts the result of a function, and frees the text.
+func documentFrom(code uintptr, text *uint16) document {
 	defer release(text)
 	var d document
 	if text != nil {
@@ -122,7 +122,7 @@ func answered(code uintptr, text *uint16) document {
 		if json.Valid([]byte(answer)) {
 			d.Answer = json.RawMessage(answer)
 		} else {
-			d.Answer = written(answer)
+			d.Answer = mustEncode(answer)
 		}
 	}
 	if int32(code) < 0 || code != 0 && text == nil {

@@ -58,15 +58,15 @@ func sortByID(s hns.State) {
 
 // ReadObjects implements hostapi.Networks.
 func (h *HNS) ReadObjects(ctx context.Context, endpoints []string) (hns.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.longPatience)
+	ctx, cancel := context.WithTimeout(ctx, h.changeTimeout)
 	defer cancel()
 	var s hns.State
-	err := h.run(ctx, h.objectReads, "looking at each object of the Host Network Service", func() (err error) {
+	err := h.run(ctx, h.objectReads, "reading each object of the Host Network Service", func() (err error) {
 		s, err = closeState(endpoints)
 		return err
 	})
 	if err != nil {
-		return hns.State{}, unlessNone(err)
+		return hns.State{}, ignoreNoHNS(err)
 	}
 	return s, nil
 }
@@ -204,7 +204,7 @@ func attachToHost(e *hcn.HostComputeEndpoint) (space string, err error) {
 	if len(spaces) == 0 {
 		made, err := hcn.NewNamespace(hcn.NamespaceTypeHostDefault).Create()
 		if err != nil {
-			return "", fmt.Errorf("making the namespace of the host: %w", asHNSError(err))
+			return "", fmt.Errorf("creating the namespace of the host: %w", asHNSError(err))
 		}
 		spaces = append(spaces, strings.ToLower(made.Id))
 	}
@@ -235,7 +235,7 @@ func (h *HNS) remove(ctx context.Context, what string, call func() error) error 
 	if errors.Is(err, hns.ErrNotFound) {
 		return nil
 	}
-	return unlessNone(err)
+	return ignoreNoHNS(err)
 }
 
 // RemoveNamespace removes a namespace and the endpoints in it.

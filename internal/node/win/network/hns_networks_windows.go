@@ -67,7 +67,7 @@ func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, er
 		case <-time.After(tick):
 		}
 		var now hcn.HostComputeNetwork
-		err := h.look(ctx, what+": waiting for its addresses", func() (err error) {
+		err := h.runRead(ctx, what+": waiting for its addresses", func() (err error) {
 			now, err = findNetwork(made.ID)
 			return err
 		})
@@ -181,17 +181,17 @@ func subnetFor(s hns.Subnet) hcn.Subnet {
 		d.Routes = []hcn.Route{{NextHop: s.Gateway.String(), DestinationPrefix: everywhere}}
 	}
 	if s.VNI != 0 {
-		d.Policies = []json.RawMessage{written(hcn.SubnetPolicy{Type: hcn.VSID, Settings: written(hcn.VsidPolicySetting{IsolationId: s.VNI})})}
+		d.Policies = []json.RawMessage{mustEncode(hcn.SubnetPolicy{Type: hcn.VSID, Settings: mustEncode(hcn.VsidPolicySetting{IsolationId: s.VNI})})}
 	}
 	return d
 }
 
 func policyOf(kind hcn.NetworkPolicyType, settings any) hcn.NetworkPolicy {
-	return hcn.NetworkPolicy{Type: kind, Settings: written(settings)}
+	return hcn.NetworkPolicy{Type: kind, Settings: mustEncode(settings)}
 }
 
-// written encodes a document of hcn as JSON, which cannot fail.
-func written(document any) json.RawMessage {
+// mustEncode encodes a document of hcn as JSON, which cannot fail.
+func mustEncode(document any) json.RawMessage {
 	raw, _ := json.Marshal(document)
 	return raw
 }

@@ -24,53 +24,53 @@ import (
 // waits for it, so that a hanging service occupies at most three threads. hcn logs its calls (logrus) only at level Debug, which is off.
 type HNS struct {
 	services *scm.Changes
-	// looks, objectReads and changes limit running calls to one of each kind.
-	looks, objectReads, changes chan struct{}
-	// patience is the timeout of reads, longPatience that of changes: creating the first overlay cuts the host's connections for
+	// reads, objectReads and changes limit running calls to one of each kind.
+	reads, objectReads, changes chan struct{}
+	// readTimeout and changeTimeout are the timeouts of reads and changes: creating the first overlay cuts the host's connections for
 	// up to a minute.
-	patience, longPatience time.Duration
-	starter                starter
+	readTimeout, changeTimeout time.Duration
+	starter                    starter
 }
 
 // NewHNS returns the Host Network Service of this Windows; services is a watch of services. Call it once per process.
 func NewHNS(services *scm.Changes) *HNS {
 	return &HNS{
-		services: services, looks: make(chan struct{}, 1), objectReads: make(chan struct{}, 1), changes: make(chan struct{}, 1),
-		patience: 30 * time.Second, longPatience: 3 * time.Minute,
+		services: services, reads: make(chan struct{}, 1), objectReads: make(chan struct{}, 1), changes: make(chan struct{}, 1),
+		readTimeout: 30 * time.Second, changeTimeout: 3 * time.Minute,
 	}
 }
 
 // errNoHNS means that this Windows has no Host Network Service because the feature Containers is not enabled. Then there are no
 // objects.
-var errNoHNS = fmt.Errorf("%w: this Windows has none, because its feature Containers is not enabled", hns.ErrUnavailable)
+var errNoHNS = fmt.Errorf("%w: it does not exist, because Windows feature Containers is not enabled", hns.ErrUnavailable)
 
 // Watch sends a message when the service stopped or started, until ctx is done; then it closes the channel.
 func (h *HNS) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return h.services.Watch(ctx, []string{hnsService})
 }
 
-// look runs calls that change nothing.
-func (h *HNS) look(ctx context.Context, what string, call func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, h.patience)
+// runRead runs calls that change nothing.
+func (h *HNS) runRead(ctx context.Context, what string, call func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, h.readTimeout)
 	defer cancel()
-	return h.run(ctx, h.looks, what, call)
+	return h.run(ctx, h.reads, what, call)
 }
 
-// read returns what calls that change nothing return; nothing if this Windows has no such service.
+// read returns the result of calls that change nothing; the zero value if this Windows has no such service.
 func read[T any](ctx context.Context, h *HNS, what string, call func() (T, error)) (T, error) {
 	var found, none T
-	err := h.look(ctx, what, func() (err error) {
+	err := h.runRead(ctx, what, func() (err error) {
 		found, err = call()
 		return err
 	})
 	if err != nil {
-		return none, unlessNone(err)
+		return none, ignoreNoHNS(err)
 	}
 	return found, nil
 }
 
-// unlessNone drops the error of a Windows without the service: it has no objects.
-func unlessNone(err error) error {
+// ignoreNoHNS drops the error of a Windows without the service: it has no objects.
+func ignoreNoHNS(err error) error {
 	if errors.Is(err, errNoHNS) {
 		return nil
 	}
@@ -79,7 +79,7 @@ func unlessNone(err error) error {
 
 // change runs calls that change something.
 func (h *HNS) change(ctx context.Context, what string, call func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, h.longPatience)
+	ctx, cancel := context.WithTimeout(ctx, h.changeTimeout)
 	defer cancel()
 	return h.run(ctx, h.changes, what, call)
 }
@@ -179,17 +179,17 @@ func codesOfPresence() []syscall.Errno {
 // others as HRESULTs.
 func codesOfSilence() []syscall.Errno {
 	const (
-		unknownInterface = syscall.Errno(1717) // RPC_S_UNKNOWN_IF
-		unavailable      = syscall.Errno(1722) // RPC_S_SERVER_UNAVAILABLE, 0x800706ba
-		tooBusy          = syscall.Errno(1723) // RPC_S_SERVER_TOO_BUSY
-		failed           = syscall.Errno(1726) // RPC_S_CALL_FAILED, 0x800706be
-		failedUnasked    = syscall.Errno(1727) // RPC_S_CALL_FAILED_DNE
-		noEndpoint       = syscall.Errno(1753) // EPT_S_NOT_REGISTERED, 0x800706d9
-		disconnected     = syscall.Errno(0x80010108)
-		noCompute        = syscall.Errno(0x80370114) // HCS_E_SERVICE_NOT_AVAILABLE
+		unknownInterface    = syscall.Errno(1717) // RPC_S_UNKNOWN_IF
+		unavailable         = syscall.Errno(1722) // RPC_S_SERVER_UNAVAILABLE, 0x800706ba
+		tooBusy             = syscall.Errno(1723) // RPC_S_SERVER_TOO_BUSY
+		failed              = syscall.Errno(1726) // RPC_S_CALL_FAILED, 0x800706be
+		failedDidNotExecute = syscall.Errno(1727) // RPC_S_CALL_FAILED_DNE
+		noEndpoint          = syscall.Errno(1753) // EPT_S_NOT_REGISTERED, 0x800706d9
+		disconnected        = syscall.Errno(0x80010108)
+		noCompute           = syscall.Errno(0x80370114) // HCS_E_SERVICE_NOT_AVAILABLE
 	)
 	return []syscall.Errno{
-		unknownInterface, unavailable, tooBusy, failed, failedUnasked, noEndpoint, disconnected, noCompute,
+		unknownInterface, unavailable, tooBusy, failed, failedDidNotExecute, noEndpoint, disconnected, noCompute,
 		windows.ERROR_SERVICE_NOT_ACTIVE, windows.ERROR_SERVICE_DISABLED, windows.ERROR_SERVICE_DOES_NOT_EXIST,
 		windows.ERROR_SERVICE_REQUEST_TIMEOUT, windows.ERROR_SHUTDOWN_IN_PROGRESS, syscall.Errno(windows.HCN_E_MANAGER_STOPPED),
 	}

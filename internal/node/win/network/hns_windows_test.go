@@ -73,19 +73,19 @@ func TestHangingCallDoesNotBlockCallers(t *testing.T) {
 		t.Cleanup(cancel)
 		return ctx
 	}
-	if err := h.look(within(), "hanging", hang); !errors.Is(err, hns.ErrUnavailable) {
+	if err := h.runRead(within(), "hanging", hang); !errors.Is(err, hns.ErrUnavailable) {
 		t.Errorf("the call that hangs: %v, want ErrUnavailable", err)
 	}
 	second := false
-	if err := h.look(within(), "waiting", func() error { second = true; return nil }); !errors.Is(err, hns.ErrUnavailable) || second {
+	if err := h.runRead(within(), "waiting", func() error { second = true; return nil }); !errors.Is(err, hns.ErrUnavailable) || second {
 		t.Errorf("the next one: %v, and was it made: %v; want ErrUnavailable, and that it was not", err, second)
 	}
 	if err := h.change(within(), "changing", func() error { return nil }); err != nil {
-		t.Errorf("a change: %v; want that looks do not keep it", err)
+		t.Errorf("a change: %v; want that reads do not block it", err)
 	}
 	close(goOn)
 	<-ended
-	if err := h.look(t.Context(), "looking again", func() error { return nil }); err != nil {
+	if err := h.runRead(t.Context(), "reading again", func() error { return nil }); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -107,9 +107,9 @@ func TestOnlyMissingHNSMeansNoNetworks(t *testing.T) {
 	removeAfter(t, m, hnsService)
 	h := NewHNS(scm.NewChanges())
 	silent := func() error {
-		return h.look(t.Context(), "looking", func() error { return errorOf(0x6ba) })
+		return h.runRead(t.Context(), "reading", func() error { return errorOf(0x6ba) })
 	}
-	if err := silent(); !errors.Is(err, hns.ErrUnavailable) || unlessNone(err) != nil {
+	if err := silent(); !errors.Is(err, hns.ErrUnavailable) || ignoreNoHNS(err) != nil {
 		t.Errorf("silence without a service is %v, want ErrUnavailable, and that nothing can be there", err)
 	}
 	s, err := m.CreateService(hnsService, `C:\no\such\program.exe`, mgr.Config{})
@@ -117,7 +117,7 @@ func TestOnlyMissingHNSMeansNoNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = s.Close()
-	if err := silent(); !errors.Is(err, hns.ErrUnavailable) || unlessNone(err) == nil {
+	if err := silent(); !errors.Is(err, hns.ErrUnavailable) || ignoreNoHNS(err) == nil {
 		t.Errorf("silence of a service that is stopped is %v, want ErrUnavailable", err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// releasedWithin is how long other programs may hold the output of a program that has ended or was killed. Without this limit, said would wait for a
-// program that inherited the output.
+// releasedWithin is how long other programs may hold the output of a program that has ended or was killed. Without this limit, runProgram
+// would wait for a program that inherited the output.
 const releasedWithin = 2 * time.Second
 
 // runProgram runs a Windows program and returns its output.

@@ -3,7 +3,7 @@ package scm
 import "errors"
 
 // errStuck is the error of a list that makes no progress.
-var errStuck = errors.New("the list has more entries, and Windows does not go on with it")
+var errStuck = errors.New("Windows returns no more entries of an incomplete list")
 
 // pages reads a list that is returned in pages. next reads the page at resume, sets resume to the next page, and reports whether there is one.
 func pages[E any](next func(resume *uint32) (page []E, more bool, err error)) ([]E, error) {

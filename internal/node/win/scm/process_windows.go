@@ -65,7 +65,7 @@ func (p Process) Ended() bool {
 // End kills the process.
 func (p Process) End() error {
 	if p.Handle == 0 {
-		return errors.New("it has none of its own")
+		return errors.New("the service has no process of its own")
 	}
 	if err := windows.TerminateProcess(p.Handle, 1); err != nil && !p.Ended() {
 		return err

@@ -142,8 +142,8 @@ func (w *watcher) reopen() {
 	}
 }
 
-// patience is how long to wait for a notification.
-func (w *watcher) patience() time.Duration {
+// waitTime is how long to wait for a notification.
+func (w *watcher) waitTime() time.Duration {
 	if slices.ContainsFunc(w.services, func(s *watched) bool { return s.handle == 0 }) {
 		return w.recheck
 	}
@@ -169,7 +169,7 @@ func (w *watcher) noticed() bool {
 		}
 	}
 	waitAlertably := windows.NewLazySystemDLL("kernel32.dll").NewProc("WaitForMultipleObjectsEx")
-	event, _, _ := waitAlertably.Call(uintptr(len(objects)), uintptr(unsafe.Pointer(&objects[0])), 0, uintptr(w.patience().Milliseconds()), 1)
+	event, _, _ := waitAlertably.Call(uintptr(len(objects)), uintptr(unsafe.Pointer(&objects[0])), 0, uintptr(w.waitTime().Milliseconds()), 1)
 	if event != windows.WAIT_IO_COMPLETION && event >= uintptr(len(objects)) {
 		return false
 	}

@@ -25,7 +25,7 @@ func TestWatchPollsOnlyForMissingServices(t *testing.T) {
 		"opened long before": {[]*watched{{handle: 1}}, time.Hour, 0},
 	} {
 		w := &watcher{recheck: soon, reopenAfter: seldom, opened: time.Now().Add(-test.opened), services: test.services}
-		if got := w.patience(); got > test.want || got < test.want-5*time.Second {
+		if got := w.waitTime(); got > test.want || got < test.want-5*time.Second {
 			t.Errorf("%s: waits for %v, want %v", name, got, test.want)
 		}
 	}
