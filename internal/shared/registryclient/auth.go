@@ -18,10 +18,10 @@ import (
 
 // Limits of tokens: the size of responses and tokens, and the lifetime of a token without an expiry.
 const (
-	maxTokenAnswer = 64 << 10
-	maxToken       = 32 << 10
-	tokenLasts     = 60 * time.Second
-	tokenMargin    = 10 * time.Second
+	maxTokenResponse = 64 << 10
+	maxToken         = 32 << 10
+	tokenLasts       = 60 * time.Second
+	tokenMargin      = 10 * time.Second
 )
 
 // tokenKey is the scope of a token: a repository of a host, and an account, of which only the hash is stored. A password applies to all
@@ -45,62 +45,62 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 		token, _ = c.tokens.Get(everywhere)
 	}
 	k.authorization, _ = token.(string)
-	answer, unasked, err := c.sendFirst(ctx, &k, credential)
+	response, sent, err := c.sendFirst(ctx, &k, credential)
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode == http.StatusUnauthorized && answer.Request.URL.Host == k.url.Host {
-		challenges := answer.Header.Values("WWW-Authenticate")
-		discard(answer)
+	if response.StatusCode == http.StatusUnauthorized && response.Request.URL.Host == k.url.Host {
+		challenges := response.Header.Values("WWW-Authenticate")
+		discard(response)
 		c.tokens.Remove(key)
-		var lasts time.Duration
-		if k.authorization, lasts, err = c.authorize(ctx, a, k, credential, challenges); err != nil {
+		var validFor time.Duration
+		if k.authorization, validFor, err = c.authorize(ctx, a, k, credential, challenges); err != nil {
 			return nil, err
 		}
-		if k.authorization == unasked {
-			k.authorization, lasts = "", 0 // an anonymous request may be allowed where a wrong password is not
+		if k.authorization == sent {
+			k.authorization, validFor = "", 0 // an anonymous request may be allowed where a wrong password is not
 		}
-		if answer, err = c.send(ctx, k); err != nil {
+		if response, err = c.send(ctx, k); err != nil {
 			return nil, err
 		}
-		if answer.StatusCode != http.StatusUnauthorized && lasts > 0 {
+		if response.StatusCode != http.StatusUnauthorized && validFor > 0 {
 			if strings.HasPrefix(k.authorization, "Basic ") {
 				key = everywhere
 			}
-			c.tokens.Add(key, k.authorization, lasts)
+			c.tokens.Add(key, k.authorization, validFor)
 		}
 	}
-	if err := checkStatus(answer, k.request.Method); err != nil {
-		discard(answer)
+	if err := checkStatus(response, k.request.Method); err != nil {
+		discard(response)
 		return nil, err
 	}
-	return answer, nil
+	return response, nil
 }
 
-// sendFirst sends the first request, with a password if PasswordFirst is set. It returns the sent header as unasked.
-func (c *Client) sendFirst(ctx context.Context, k *call, credential mirrors.Credential) (answer *http.Response, unasked string, err error) {
+// sendFirst sends the first request, with a password if PasswordFirst is set. It returns the sent header, empty if none was sent.
+func (c *Client) sendFirst(ctx context.Context, k *call, credential mirrors.Credential) (response *http.Response, sent string, err error) {
 	if k.authorization == "" && c.passwordFirst && k.url.Scheme == "https" && !k.trust.insecure && credential.User != "" && credential.IdentityToken == "" {
-		unasked = basic(credential)
-		k.authorization = unasked
+		sent = basic(credential)
+		k.authorization = sent
 	}
-	answer, err = c.send(ctx, *k)
-	if err == nil && unasked != "" && (answer.StatusCode == http.StatusBadRequest || answer.StatusCode == http.StatusForbidden) {
-		discard(answer) // the registry may accept tokens only, and name its authority to anonymous clients
+	response, err = c.send(ctx, *k)
+	if err == nil && sent != "" && (response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusForbidden) {
+		discard(response) // the registry may accept tokens only, and name its authority to anonymous clients
 		k.authorization = ""
-		answer, err = c.send(ctx, *k)
-		return answer, "", err
+		response, err = c.send(ctx, *k)
+		return response, "", err
 	}
-	return answer, unasked, err
+	return response, sent, err
 }
 
 // authorize returns the header for the first usable challenge, and how long it is valid.
-func (c *Client) authorize(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, challenges []string) (header string, lasts time.Duration, err error) {
+func (c *Client) authorize(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, challenges []string) (header string, validFor time.Duration, err error) {
 	for _, text := range challenges {
 		scheme, parameters := parseChallenge(text)
 		switch {
 		case scheme == "bearer":
-			token, lasts, err := c.fetchToken(ctx, a, k, credential, parameters)
-			return "Bearer " + token, lasts, err
+			token, validFor, err := c.fetchToken(ctx, a, k, credential, parameters)
+			return "Bearer " + token, validFor, err
 		case scheme == "basic" && credential.User != "":
 			return basic(credential), remembered, nil
 		}
@@ -170,18 +170,18 @@ func (c *Client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, cred
 	if err != nil {
 		return "", 0, errors.New("the URL of the token server is not valid")
 	}
-	answer, err := c.transport(k.trust).RoundTrip(r)
+	response, err := c.transport(k.trust).RoundTrip(r)
 	if err != nil {
 		return "", 0, fmt.Errorf("requesting a token from %.128s: %w", realm.Host, err)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	switch {
-	case answer.StatusCode == http.StatusUnauthorized, answer.StatusCode == http.StatusForbidden:
+	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
 		return "", 0, ErrUnauthorized
-	case answer.StatusCode != http.StatusOK:
-		return "", 0, fmt.Errorf("token server %.128s responded with status %d", realm.Host, answer.StatusCode)
+	case response.StatusCode != http.StatusOK:
+		return "", 0, fmt.Errorf("token server %.128s responded with status %d", realm.Host, response.StatusCode)
 	}
-	return readToken(io.LimitReader(answer.Body, maxTokenAnswer))
+	return readToken(io.LimitReader(response.Body, maxTokenResponse))
 }
 
 // tokenRequest returns a GET, with a password if there is one, or a POST with an identity token (distribution/docs/spec/auth).
@@ -206,7 +206,7 @@ func (c *Client) tokenRequest(ctx context.Context, realm *url.URL, query url.Val
 }
 
 // readToken parses an authority's response.
-func readToken(body io.Reader) (token string, lasts time.Duration, err error) {
+func readToken(body io.Reader) (token string, validFor time.Duration, err error) {
 	var current struct {
 		Token       string  `json:"token"`
 		AccessToken string  `json:"access_token"`
@@ -222,9 +222,9 @@ func readToken(body io.Reader) (token string, lasts time.Duration, err error) {
 	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", 0, errors.New("the token server returned no valid token")
 	}
-	lasts = tokenLasts
+	validFor = tokenLasts
 	if current.ExpiresIn > 0 {
-		lasts = time.Duration(min(current.ExpiresIn, remembered.Seconds()) * float64(time.Second))
+		validFor = time.Duration(min(current.ExpiresIn, remembered.Seconds()) * float64(time.Second))
 	}
-	return token, max(lasts-tokenMargin, 0), nil
+	return token, max(validFor-tokenMargin, 0), nil
 }

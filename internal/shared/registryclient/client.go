@@ -198,14 +198,14 @@ func (c *Client) Do(ctx context.Context, q Request, a mirrors.Attempt) (*http.Re
 	}
 	var err error
 	for _, scheme := range schemes {
-		var answer *http.Response
-		answer, err = c.authorized(ctx, q, a, call{url: q.URL(scheme, a), request: q, trust: trust{a.Insecure, a.CA}})
+		var response *http.Response
+		response, err = c.authorized(ctx, q, a, call{url: q.URL(scheme, a), request: q, trust: trust{a.Insecure, a.CA}})
 		var failed *url.Error
 		if err == nil || !errors.As(err, &failed) || ctx.Err() != nil {
 			if scheme == "http" {
 				c.plain.Add(a.Host, nil, remembered)
 			}
-			return answer, err
+			return response, err
 		}
 	}
 	return nil, err
@@ -239,15 +239,15 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		if at.Host == k.url.Host && at.Scheme == k.url.Scheme && k.authorization != "" {
 			r.Header.Set("Authorization", k.authorization)
 		}
-		answer, err := c.transport(k.trust).RoundTrip(r)
+		response, err := c.transport(k.trust).RoundTrip(r)
 		if err != nil {
 			return nil, &url.Error{Op: q.Method, URL: at.Scheme + "://" + at.Host, Err: err}
 		}
-		if !isRedirect(answer.StatusCode) {
-			return answer, nil
+		if !isRedirect(response.StatusCode) {
+			return response, nil
 		}
-		next, err := answer.Location()
-		discard(answer)
+		next, err := response.Location()
+		discard(response)
 		if err != nil {
 			return nil, errors.New("redirect to an invalid URL")
 		}
@@ -282,15 +282,15 @@ func isRedirect(status int) bool {
 }
 
 // discard reads a little of the response, so that its connection can be reused, and closes it.
-func discard(answer *http.Response) {
-	_, _ = io.CopyN(io.Discard, answer.Body, 4096)
-	_ = answer.Body.Close()
+func discard(response *http.Response) {
+	_, _ = io.CopyN(io.Discard, response.Body, 4096)
+	_ = response.Body.Close()
 }
 
 // checkStatus returns an error for a response without content. The error contains no text from the registry.
-func checkStatus(answer *http.Response, method string) error {
-	switch s := answer.StatusCode; {
-	case answer.Header.Get("Content-Encoding") != "" && answer.Header.Get("Content-Encoding") != "identity":
+func checkStatus(response *http.Response, method string) error {
+	switch s := response.StatusCode; {
+	case response.Header.Get("Content-Encoding") != "" && response.Header.Get("Content-Encoding") != "identity":
 		return errors.New("the response has a content encoding that was not requested")
 	case s == http.StatusOK || s == http.StatusPartialContent:
 		return nil

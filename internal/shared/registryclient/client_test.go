@@ -142,9 +142,9 @@ func FuzzAuthority(f *testing.F) {
 		if len(parameters) > 16 || scheme != strings.ToLower(scheme) {
 			t.Errorf("challenge %q", challenge)
 		}
-		token, lasts, err := readToken(strings.NewReader(body))
-		if err == nil && (strings.ContainsAny(token, "\r\n ") || lasts < 0 || lasts > remembered) {
-			t.Errorf("token %q for %v", token, lasts)
+		token, validFor, err := readToken(strings.NewReader(body))
+		if err == nil && (strings.ContainsAny(token, "\r\n ") || validFor < 0 || validFor > remembered) {
+			t.Errorf("token %q for %v", token, validFor)
 		}
 	})
 }
