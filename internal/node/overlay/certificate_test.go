@@ -105,7 +105,7 @@ func TestRestartKeepsPendingRequest(t *testing.T) {
 			t.Error("networks were created although no Node is known")
 		}
 		e.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return true })
-		e.awaits(30*time.Second, "the overlay is configured", h.published)
+		e.await(30*time.Second, "the overlay is configured", h.published)
 		if n := len(e.requested()); n != 1 {
 			t.Errorf("%d requests, want the same one", n)
 		}
@@ -116,14 +116,14 @@ func TestDeniedRequestIsRetriedWithNewKey(t *testing.T) {
 	story(t, func(e *env) {
 		e.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
 		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "there is a request", func() bool { return len(e.requested()) == 1 })
+		e.await(time.Minute, "there is a request", func() bool { return len(e.requested()) == 1 })
 		e.cluster.Patch(requests+"/"+e.requested()[0].Name, map[string]any{"status": map[string]any{"conditions": []any{
 			map[string]any{"type": "Denied", "status": "True", "reason": "No", "message": "not today"},
 		}}})
-		e.awaits(time.Second, "it is logged", func() bool { return h.log.count("not today") == 1 })
-		e.awaits(6*time.Minute, "there is another request", func() bool { return len(e.requested()) == 2 })
+		e.await(time.Second, "it is logged", func() bool { return h.log.count("not today") == 1 })
+		e.await(6*time.Minute, "there is another request", func() bool { return len(e.requested()) == 2 })
 		e.cluster.Approve(func(r *certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Conditions) == 0 })
-		e.awaits(time.Minute, "the overlay is configured", h.published)
+		e.await(time.Minute, "the overlay is configured", h.published)
 	})
 }
 
@@ -145,7 +145,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 		}
 		h.service.ResetCalls()
 		e.linux(1)
-		e.awaits(5*time.Second, "a node joined", func() bool { return h.has(linuxRemote(1)) })
+		e.await(5*time.Second, "a node joined", func() bool { return h.has(linuxRemote(1)) })
 		h.wantChanges(map[string]int{"AddRemotes": 1})
 		if files := h.files(); !slices.Equal(files, []string{"ovnkube-client-current.pem"}) {
 			t.Errorf("files: %v", files)
@@ -159,7 +159,7 @@ func TestExpiredOrForeignCertificateIsReplaced(t *testing.T) {
 		first := h.certificate()
 		h.stop()
 		other := e.windows(2, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "another host's overlay is configured", other.published)
+		e.await(time.Minute, "another host's overlay is configured", other.published)
 		content, err := os.ReadFile(other.file("ovnkube-client-current.pem"))
 		if err == nil {
 			err = os.WriteFile(h.file("ovnkube-client-current.pem"), content, 0o600)
@@ -168,12 +168,12 @@ func TestExpiredOrForeignCertificateIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.start()
-		e.awaits(time.Minute, "the host has its own certificate", func() bool { c := h.certificate(); return c != nil && c.Subject.CommonName == "system:ovn-node:win-1" })
+		e.await(time.Minute, "the host has its own certificate", func() bool { c := h.certificate(); return c != nil && c.Subject.CommonName == "system:ovn-node:win-1" })
 		h.stop()
 		e.passes(48 * time.Hour)
 		e.linux(1)
 		h.start()
-		e.awaits(time.Minute, "it works after the certificate expired", func() bool { return h.has(linuxRemote(1), other.remote()) })
+		e.await(time.Minute, "it works after the certificate expired", func() bool { return h.has(linuxRemote(1), other.remote()) })
 		if h.certificate().Equal(first) {
 			t.Error("it has the certificate that expired")
 		}
@@ -192,7 +192,7 @@ func TestRejectedCertificateIsReplaced(t *testing.T) {
 		e.cluster.SetClock(30 * time.Hour)
 		e.linux(1)
 		h.start()
-		e.awaits(5*time.Minute, "it works with another certificate", func() bool { return h.has(linuxRemote(1)) && !h.certificate().Equal(first) })
+		e.await(5*time.Minute, "it works with another certificate", func() bool { return h.has(linuxRemote(1)) && !h.certificate().Equal(first) })
 	})
 }
 
@@ -216,7 +216,7 @@ func TestCertificatesOfTheOriginalProgramAreRemoved(t *testing.T) {
 		}
 		e.linux(1)
 		h.start()
-		e.awaits(time.Minute, "it works", func() bool { return h.has(linuxRemote(1)) })
+		e.await(time.Minute, "it works", func() bool { return h.has(linuxRemote(1)) })
 		if diff := cmp.Diff([]string{"cni.conf", "ovnkube-client-2000.key", "ovnkube-client-current.pem"}, h.files()); diff != "" {
 			t.Errorf("files (-want +got):\n%s", diff)
 		}
@@ -237,13 +237,13 @@ func TestOnlyFirstCertificateNeedsKubelet(t *testing.T) {
 		}
 		h.options.Server, h.options.CAFile = e.cluster.URL, ca
 		h.start()
-		e.awaits(time.Minute, "the overlay is configured", h.published)
+		e.await(time.Minute, "the overlay is configured", h.published)
 		h.stop()
 		if err := os.Remove(h.options.BootstrapKubeconfig); err != nil {
 			t.Fatal(err)
 		}
 		e.linux(1)
 		h.start()
-		e.awaits(time.Minute, "it works", func() bool { return h.has(linuxRemote(1)) })
+		e.await(time.Minute, "it works", func() bool { return h.has(linuxRemote(1)) })
 	})
 }

@@ -76,7 +76,7 @@ func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns
 		return err
 	}
 	isWrong := err == nil && isOnOtherAdapter(created, own.addresses()) && !r.namedAdapter
-	isRefused := err != nil && !gone(err) && !errors.Is(err, hns.ErrExists)
+	isRefused := err != nil && !isUnusable(err) && !errors.Is(err, hns.ErrExists)
 	if !isWrong && !isRefused {
 		return err
 	}

@@ -143,12 +143,12 @@ func (e *env) overlaid(linux int) *host {
 		e.linux(1 + i)
 	}
 	h := e.windows(1, sim.HNSOptions{}).start()
-	e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemotes(linux + 1)[1:]...) })
+	e.await(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemotes(linux + 1)[1:]...) })
 	return h
 }
 
-// awaits waits, in simulated time, until a condition holds.
-func (e *env) awaits(within time.Duration, what string, holds func() bool) {
+// await waits, in simulated time, until a condition holds.
+func (e *env) await(within time.Duration, what string, holds func() bool) {
 	e.Helper()
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		synctest.Wait()

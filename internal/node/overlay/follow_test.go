@@ -28,7 +28,7 @@ func TestChangesOfNodesDuringAnOutageAreApplied(t *testing.T) {
 				e.cluster.Delete(nodePath("linux-2"))
 				e.linux(3)
 				test.after(e.cluster)
-				e.awaits(30*time.Second, "the changes are applied", func() bool { return h.has(linuxRemote(1), linuxRemote(3)) })
+				e.await(30*time.Second, "the changes are applied", func() bool { return h.has(linuxRemote(1), linuxRemote(3)) })
 				if got := h.changes(); got["CreateNetwork"]+got["DeleteNetwork"] > 0 {
 					t.Errorf("calls: %v", got)
 				}
@@ -42,7 +42,7 @@ func TestRouterAddressIsRepublished(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(0)
 		e.annotate(h.node, overlay.RouterMACAnnotation, "00-15-5D-FF-FF-FF")
-		e.awaits(5*time.Second, "it is published again", h.published)
+		e.await(5*time.Second, "it is published again", h.published)
 		written := e.cluster.Count("PATCH", nodePath(h.node))
 		e.annotate(h.node, overlay.RouterMACAnnotation, strings.ToLower(strings.ReplaceAll(e.annotation(h.node, overlay.RouterMACAnnotation), "-", ":")))
 		e.passes(time.Minute)

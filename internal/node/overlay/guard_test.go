@@ -63,11 +63,11 @@ func TestNetworksAreRemovedFromHostThatLosesItsAddress(t *testing.T) {
 				h := e.windows(1, sim.HNSOptions{Build: test.build})
 				a := h.onAdapter(test.quirks)
 				h.start()
-				e.awaits(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
+				e.await(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
 				if a.HasAddress() {
 					t.Fatal("the host keeps its address")
 				}
-				e.awaits(90*time.Second, "the host has its address again", a.HasAddress)
+				e.await(90*time.Second, "the host has its address again", a.HasAddress)
 				if n := h.service.State().Networks; len(n) != 0 {
 					t.Errorf("there are networks: %v", n)
 				}
@@ -86,7 +86,7 @@ func TestNetworksAreRemovedFromHostThatLosesItsAddress(t *testing.T) {
 				if err := os.Remove(h.record()); err != nil {
 					t.Fatal(err)
 				}
-				e.awaits(time.Minute, "the network is created again", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
+				e.await(time.Minute, "the network is created again", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
 			})
 		})
 	}
@@ -102,12 +102,12 @@ func TestHostBrieflyWithoutAddressKeepsNetworks(t *testing.T) {
 					h := e.windows(1, sim.HNSOptions{})
 					a := h.onAdapter(sim.AdapterQuirks{Away: away, LosesDNS: true})
 					h.start()
-					e.awaits(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
+					e.await(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
 					if restarted {
 						h.stop()
 						h.start()
 					}
-					e.awaits(away+90*time.Second, "the overlay is configured", func() bool { return a.HasAddress() && h.published() && h.has(linuxRemote(1)) })
+					e.await(away+90*time.Second, "the overlay is configured", func() bool { return a.HasAddress() && h.published() && h.has(linuxRemote(1)) })
 					e.passes(5 * time.Minute)
 					if got := h.messages(); len(got) > 0 || a.Restores() != 1 {
 						t.Errorf("reported %v, restored %d times", got, a.Restores())
@@ -129,7 +129,7 @@ func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 		h := e.windows(1, sim.HNSOptions{})
 		a := h.onAdapter(all)
 		h.start()
-		e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() })
+		e.await(time.Minute, "the overlay is configured", func() bool { return h.published() })
 		e.passes(time.Minute)
 		now, _ := a.Adapters(t.Context())
 		if got := fmt.Sprint(now[0]); !strings.Contains(got, "[192.0.2.53 192.0.2.54] example.com") || now[0].MTU != 1410 || now[0].Metric != 15 || len(now[0].Addresses) != 2 {
@@ -148,7 +148,7 @@ func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 		h := e.windows(1, sim.HNSOptions{})
 		a := h.onAdapter(all)
 		h.start()
-		e.awaits(2*time.Minute, "the problem is reported", func() bool {
+		e.await(2*time.Minute, "the problem is reported", func() bool {
 			return strings.Contains(h.messages()["HostNetworkChanged"], "DNS servers 192.0.2.53 192.0.2.54, DNS suffix example.com (restoring it failed:")
 		})
 		h.stop()
@@ -160,7 +160,7 @@ func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 		if err := os.Remove(h.record()); err != nil {
 			t.Fatal(err)
 		}
-		e.awaits(time.Minute, "the problem is no longer reported", func() bool { return len(h.messages()) == 0 })
+		e.await(time.Minute, "the problem is no longer reported", func() bool { return len(h.messages()) == 0 })
 	})
 }
 
@@ -179,7 +179,7 @@ func TestSettingsFromBeforeFirstAttemptAreRestored(t *testing.T) {
 					h.start()
 				}
 				h.service.Refuse("CreateNetwork", nil)
-				e.awaits(time.Minute, "the overlay is configured", h.published)
+				e.await(time.Minute, "the overlay is configured", h.published)
 				e.passes(time.Minute)
 				if now, _ := a.Adapters(t.Context()); len(now[0].DNS) != 2 || now[0].Suffix != "example.com" || now[0].Metric != 15 {
 					t.Errorf("the virtual adapter has %+v", now[0])
@@ -196,13 +196,13 @@ func TestRecordWithoutNetworkIsNoLoss(t *testing.T) {
 		h := e.windows(1, sim.HNSOptions{})
 		a := h.onAdapter(sim.AdapterQuirks{Away: 10 * time.Minute})
 		h.start()
-		e.awaits(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
+		e.await(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
 		h.stop()
 		for _, n := range h.service.State().Networks {
 			h.service.Lose(n.ID)
 		}
 		h.start()
-		e.awaits(time.Hour, "the overlay is configured", func() bool { return a.HasAddress() && h.published() && h.has(linuxRemote(1)) })
+		e.await(time.Hour, "the overlay is configured", func() bool { return a.HasAddress() && h.published() && h.has(linuxRemote(1)) })
 		if got := h.messages(); len(got) > 0 {
 			t.Errorf("reported %v", got)
 		}

@@ -41,7 +41,7 @@ func TestNodeKeepsSubnetAfterWindowsRestart(t *testing.T) {
 				if test.remembers {
 					want = linuxRemotes(3)[1:]
 				}
-				e.awaits(time.Minute, "the overlay is restored", func() bool { return h.published() && h.has(want...) })
+				e.await(time.Minute, "the overlay is restored", func() bool { return h.published() && h.has(want...) })
 				e.passes(time.Minute)
 				if n, _ := h.network(overlay.Network); !h.has(want...) {
 					t.Errorf("remote subnets are %v", n.Remotes)
@@ -61,7 +61,7 @@ func TestRemovedNodeLosesSubnet(t *testing.T) {
 			e.cluster.Delete(nodePath("linux-1"))
 			e.node("linux-9", "linux", "192.0.100.2", linuxAnnotations(1))
 		})
-		e.awaits(time.Minute, "its successor has the subnet", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.await(time.Minute, "its successor has the subnet", func() bool { return h.published() && h.has(linuxRemote(1)) })
 	})
 }
 
@@ -69,11 +69,11 @@ func TestLastNodeChangeBeforeShutdownIsStored(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.overlaid(0)
 		e.linux(1)
-		e.awaits(time.Second, "a node joined", func() bool { return h.has(linuxRemote(1)) })
+		e.await(time.Second, "a node joined", func() bool { return h.has(linuxRemote(1)) })
 		h.restartWindows(func() {
 			e.node("a-same", "windows", "192.0.2.66", map[string]string{overlay.SubnetAnnotation: "10.128.1.0/24", overlay.RouterMACAnnotation: "00-15-5d-00-00-66"})
 		})
-		e.awaits(time.Minute, "it has its subnet", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.await(time.Minute, "it has its subnet", func() bool { return h.published() && h.has(linuxRemote(1)) })
 	})
 }
 

@@ -17,8 +17,8 @@ func TestThreeNodesGetRemoteSubnetsOfEachOther(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		one, two, three := e.windows(1, sim.HNSOptions{}).start(), e.windows(2, sim.HNSOptions{}).start(), e.windows(3, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "all have published the addresses of their routers", func() bool { return one.published() && two.published() && three.published() })
-		e.awaits(time.Minute, "all have the remote subnets of all others", func() bool {
+		e.await(time.Minute, "all have published the addresses of their routers", func() bool { return one.published() && two.published() && three.published() })
+		e.await(time.Minute, "all have the remote subnets of all others", func() bool {
 			return one.has(linuxRemote(1), two.remote(), three.remote()) && two.has(linuxRemote(1), one.remote(), three.remote()) && three.has(linuxRemote(1), one.remote(), two.remote())
 		})
 		want := []hns.Network{{
@@ -47,7 +47,7 @@ func TestEachNodeChangeIsOneCall(t *testing.T) {
 
 		h.service.ResetCalls()
 		e.linux(2)
-		e.awaits(time.Second, "a node joined", func() bool { return h.has(linuxRemote(1), linuxRemote(2)) })
+		e.await(time.Second, "a node joined", func() bool { return h.has(linuxRemote(1), linuxRemote(2)) })
 		e.passes(time.Minute)
 		h.wantChanges(map[string]int{"AddRemotes": 1})
 
@@ -55,13 +55,13 @@ func TestEachNodeChangeIsOneCall(t *testing.T) {
 		e.annotate("linux-2", overlay.LinuxSubnetsAnnotation, `{"default":["10.128.77.0/24"]}`)
 		moved := linuxRemote(2)
 		moved.Prefix = netip.MustParsePrefix("10.128.77.0/24")
-		e.awaits(time.Second, "its subnet changed", func() bool { return h.has(linuxRemote(1), moved) })
+		e.await(time.Second, "its subnet changed", func() bool { return h.has(linuxRemote(1), moved) })
 		e.passes(time.Minute)
 		h.wantChanges(map[string]int{"AddRemotes": 1, "RemoveRemotes": 1})
 
 		h.service.ResetCalls()
 		e.cluster.Delete(nodePath("linux-2"))
-		e.awaits(time.Second, "it left", func() bool { return h.has(linuxRemote(1)) })
+		e.await(time.Second, "it left", func() bool { return h.has(linuxRemote(1)) })
 		e.passes(time.Minute)
 		h.wantChanges(map[string]int{"RemoveRemotes": 1})
 	})
@@ -92,7 +92,7 @@ func TestThousandNodesAtStartNeedFewCalls(t *testing.T) {
 		h := e.windows(1, sim.HNSOptions{})
 		h.service.Slow(100 * time.Millisecond)
 		h.start()
-		e.awaits(5*time.Second, "all remote subnets are there", func() bool { return h.has(remotes...) })
+		e.await(5*time.Second, "all remote subnets are there", func() bool { return h.has(remotes...) })
 		h.wantChanges(map[string]int{"CreateNetwork": 2, "AddRemotes": 4})
 	})
 }
@@ -112,13 +112,13 @@ func TestRejectedRemoteSubnetBlocksNoOther(t *testing.T) {
 				want = append(want, linuxRemote(i))
 			}
 		}
-		e.awaits(time.Minute, "the other remote subnets are there", func() bool { return h.has(want...) })
+		e.await(time.Minute, "the other remote subnets are there", func() bool { return h.has(want...) })
 		e.passes(time.Minute)
 		if !h.has(want...) {
 			t.Errorf("remote subnets are %v", n.Remotes)
 		}
 		h.service.Edit(n.ID, func(n *hns.Network) { n.Remotes = nil })
-		e.awaits(time.Minute, "the last remote subnet exists as well", func() bool { return h.has(append(want[1:], linuxRemote(5))...) })
+		e.await(time.Minute, "the last remote subnet exists as well", func() bool { return h.has(append(want[1:], linuxRemote(5))...) })
 	})
 }
 
@@ -127,11 +127,11 @@ func TestOwnSubnetChanges(t *testing.T) {
 		h := e.overlaid(1)
 		h.service.ResetCalls()
 		e.annotate(h.node, overlay.SubnetAnnotation, "10.132.200.0/24")
-		e.awaits(5*time.Second, "the network has the new subnet", func() bool {
+		e.await(5*time.Second, "the network has the new subnet", func() bool {
 			n, _ := h.network(overlay.Network)
 			return h.has(linuxRemote(1)) && n.Subnets[0].Prefix == netip.MustParsePrefix("10.132.200.0/24")
 		})
-		e.awaits(5*time.Second, "the new address of the router is published", h.published)
+		e.await(5*time.Second, "the new address of the router is published", h.published)
 		h.wantChanges(map[string]int{"DeleteNetwork": 1, "CreateNetwork": 1, "AddRemotes": 1})
 	})
 }
@@ -150,8 +150,8 @@ func TestNothingIsRemovedWhileOwnNodeIsMissing(t *testing.T) {
 		e.passes(time.Minute)
 		h.wantChanges(map[string]int{})
 		e.annotate(h.node, overlay.SubnetAnnotation, "10.132.1.0/24")
-		e.awaits(5*time.Second, "the remote subnet of the removed node is removed", func() bool { return h.has() })
-		e.awaits(5*time.Second, "the new Node has the address of the router", h.published)
+		e.await(5*time.Second, "the remote subnet of the removed node is removed", func() bool { return h.has() })
+		e.await(5*time.Second, "the new Node has the address of the router", h.published)
 		h.wantChanges(map[string]int{"RemoveRemotes": 1})
 	})
 }
@@ -161,7 +161,7 @@ func TestInvalidNodeIsLoggedOnce(t *testing.T) {
 		e.linux(1)
 		e.node("odd", "linux", "192.0.2.50", map[string]string{overlay.LinuxSubnetsAnnotation: "none", overlay.RouterMACAnnotation: "0a:58:0a:80:00:07"})
 		h := e.windows(1, sim.HNSOptions{}).start()
-		e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.await(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 		e.passes(10 * time.Minute)
 		if n := h.log.count(`Pods of a node are unreachable","node":"odd"`); n != 1 {
 			t.Errorf("it was logged %d times, want once", n)
@@ -203,7 +203,7 @@ func TestNodeProblemIsLoggedOnce(t *testing.T) {
 		e.node("win-2", "windows", "192.0.100.2", map[string]string{overlay.SubnetAnnotation: "10.160.2.0/24", overlay.RouterMACAnnotation: "00-15-5d-00-00-66"})
 		h.start()
 		second := hns.RemoteSubnet{Prefix: netip.MustParsePrefix("10.160.2.0/24"), VNI: overlay.VNI, Host: netip.MustParseAddr("192.0.100.2"), RouterMAC: "00-15-5D-00-00-66"}
-		e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1), second) })
+		e.await(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1), second) })
 		e.passes(10 * time.Minute)
 		for _, reported := range []string{"its InternalIP 192.0.100.2 is also that of node linux-1", "routes only the first range"} {
 			if n := h.log.count(`"node":"win-2","error":"its `); n != 2 || h.log.count(reported) != 1 {

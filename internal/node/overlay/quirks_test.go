@@ -35,7 +35,7 @@ func TestNetworksStayWithIncompleteReadback(t *testing.T) {
 					h := e.windows(1, sim.HNSOptions{Quirks: quirks})
 					h.options.Settings = overlay.Settings{VXLANPort: 9898, Adapter: "Ethernet"}
 					h.start()
-					e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+					e.await(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 					h.wantChanges(map[string]int{"CreateNetwork": 2, "AddRemotes": 1})
 					h.service.ResetCalls()
 					for range 3 {
@@ -61,12 +61,12 @@ func TestChangedVXLANPortIsAppliedWithoutReadback(t *testing.T) {
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{OmitsVXLANPort: true, OmitsVNI: true}})
 		h.options.Settings.VXLANPort = 9898
 		h.start()
-		e.awaits(time.Minute, "the overlay is configured", h.published)
+		e.await(time.Minute, "the overlay is configured", h.published)
 		h.stop()
 		for _, port := range []uint16{4789, 9898} {
 			h.options.Settings.VXLANPort = port
 			h.start()
-			e.awaits(time.Minute, "the networks have the other port", func() bool {
+			e.await(time.Minute, "the networks have the other port", func() bool {
 				n, once := h.network(overlay.Network)
 				return once && n.VXLANPort == hns.OwnVXLANPort(port) && h.published()
 			})
@@ -80,7 +80,7 @@ func TestNetworksOfEarlierVersionAreRecorded(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{})
 		h.start()
-		e.awaits(time.Minute, "the overlay is configured", h.published)
+		e.await(time.Minute, "the overlay is configured", h.published)
 		h.stop()
 		h.forget()
 		h.service.ResetCalls()
@@ -90,7 +90,7 @@ func TestNetworksOfEarlierVersionAreRecorded(t *testing.T) {
 		h.stop()
 		h.options.Settings.VXLANPort = 9898
 		h.start()
-		e.awaits(time.Minute, "the networks have the other port", func() bool {
+		e.await(time.Minute, "the networks have the other port", func() bool {
 			n, once := h.network(overlay.Network)
 			return once && n.VXLANPort == 9898 && h.published()
 		})
@@ -113,7 +113,7 @@ func TestPodNetworkUsesSwitchOfBaseNetwork(t *testing.T) {
 				h := e.windows(1, sim.HNSOptions{Quirks: test.quirks})
 				h.options.Settings.Adapter = "vEthernet (Ethernet) 2"
 				h.start()
-				e.awaits(time.Minute, "the overlay is configured", h.published)
+				e.await(time.Minute, "the overlay is configured", h.published)
 				e.passes(10 * time.Minute)
 				h.wantChanges(test.calls)
 				base, _ := h.network(overlay.BaseNetwork)
@@ -135,7 +135,7 @@ func TestWrongAdapterIsReported(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{ChoosesAddress: "198.51.100.7"}}).reporting()
 		h.start()
-		e.awaits(time.Minute, "the network exists", func() bool { _, once := h.network(overlay.Network); return once })
+		e.await(time.Minute, "the network exists", func() bool { _, once := h.network(overlay.Network); return once })
 		e.passes(90 * time.Second)
 		h.wantProblem(api.ReasonOverlayAdapterUnexpected, "adapter with address 198.51.100.7, but the node has 192.0.2.1")
 		h.wantChanges(map[string]int{"CreateNetwork": 2})
@@ -160,7 +160,7 @@ func TestDifferingNetworkIsReportedAndKept(t *testing.T) {
 				h := e.windows(1, sim.HNSOptions{}).reporting()
 				h.options.Settings.VXLANPort = 9898
 				h.start()
-				e.awaits(time.Minute, "the overlay is configured", h.published)
+				e.await(time.Minute, "the overlay is configured", h.published)
 				h.service.ResetCalls()
 				made, _ := h.network(overlay.Network)
 				h.service.Edit(made.ID, test.edit)
@@ -180,7 +180,7 @@ func TestDifferingNetworkIsReportedAndKept(t *testing.T) {
 				}
 				h.wantChanges(map[string]int{})
 				h.service.Edit(made.ID, func(n *hns.Network) { n.VXLANPort, n.Subnets = made.VXLANPort, made.Subnets })
-				e.awaits(time.Minute, "no problem is reported any more", func() bool { return len(h.problems()) == 0 })
+				e.await(time.Minute, "no problem is reported any more", func() bool { return len(h.problems()) == 0 })
 			})
 		})
 	}
@@ -192,7 +192,7 @@ func TestRefusedHostRouteIsRetried(t *testing.T) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{RefusesHostRoute: true}}).reporting()
 		h.start()
-		e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.await(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 		e.passes(90 * time.Second)
 		h.wantProblem(api.ReasonOverlayHostRouteRefused, "the host cannot reach the pods of this node")
 		e.passes(10 * time.Minute)
@@ -204,8 +204,8 @@ func TestRefusedHostRouteIsRetried(t *testing.T) {
 			t.Errorf("calls in 20 minutes: %v", calls)
 		}
 		h.service.SetQuirks(sim.NetworkQuirks{})
-		e.awaits(2*time.Minute, "the network has the route", func() bool { n, _ := h.network(overlay.Network); return n.HostRoute })
-		e.awaits(time.Minute, "no problem is reported any more", func() bool { return len(h.problems()) == 0 })
+		e.await(2*time.Minute, "the network has the route", func() bool { n, _ := h.network(overlay.Network); return n.HostRoute })
+		e.await(time.Minute, "no problem is reported any more", func() bool { return len(h.problems()) == 0 })
 		h.service.ResetCalls()
 		e.passes(10 * time.Minute)
 		h.wantChanges(map[string]int{})
@@ -219,7 +219,7 @@ func TestUnlistedNetworkIsNotRecreated(t *testing.T) {
 		t.Run(fmt.Sprint("finds late: ", findsLate), func(t *testing.T) {
 			story(t, func(e *env) {
 				h := e.windows(1, sim.HNSOptions{Quirks: sim.NetworkQuirks{ListsLate: 20 * time.Second, FindsLate: findsLate}}).start()
-				e.awaits(time.Minute, "the overlay is configured", h.published)
+				e.await(time.Minute, "the overlay is configured", h.published)
 				h.service.ResetCalls()
 				h.service.Restart(false)
 				e.passes(time.Minute)
@@ -229,7 +229,7 @@ func TestUnlistedNetworkIsNotRecreated(t *testing.T) {
 				e.passes(5 * time.Minute)
 				h.wantChanges(map[string]int{})
 				h.service.Restart(true) // now they are lost
-				e.awaits(time.Minute, "they are created again", h.published)
+				e.await(time.Minute, "they are created again", h.published)
 			})
 		})
 	}
@@ -244,7 +244,7 @@ func TestListDecidesAboutUnknownNetwork(t *testing.T) {
 		h.service.Restart(true)
 		e.passes(110 * time.Second)
 		h.wantChanges(map[string]int{})
-		e.awaits(30*time.Second, "the networks are created", h.published)
+		e.await(30*time.Second, "the networks are created", h.published)
 		h.wantChanges(map[string]int{"CreateNetwork": 2})
 	})
 }
@@ -259,7 +259,7 @@ func TestQuirksRemoveNoNetwork(t *testing.T) {
 				h := e.windows(1, sim.HNSOptions{Quirks: quirks})
 				h.options.Settings = overlay.Settings{VXLANPort: 9898, Adapter: "vEthernet (Ethernet)"}
 				h.start()
-				e.awaits(3*time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				e.await(3*time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				before := h.ids()
 				for round := range 6 {
 					switch round % 3 {
@@ -305,7 +305,7 @@ func TestNetworksOfOriginalOperatorAreKept(t *testing.T) {
 				Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.132.1.0/24"), Gateway: netip.MustParseAddr("10.132.1.1")}}},
 		}})
 		h.start()
-		e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.await(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 		e.passes(10 * time.Minute)
 		h.wantChanges(map[string]int{"AddRemotes": 1})
 	})

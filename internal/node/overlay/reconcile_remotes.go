@@ -61,7 +61,7 @@ func (r *networkReconciler) addRemotes(ctx context.Context, n *hns.Network, add 
 func inBatches(ctx context.Context, all []hns.RemoteSubnet, do func(context.Context, []hns.RemoteSubnet) error) (err error) {
 	for some := range slices.Chunk(all, batchSize) {
 		err = errors.Join(err, inHalves(ctx, some, do))
-		if gone(err) {
+		if isUnusable(err) {
 			return err
 		}
 	}
@@ -74,19 +74,19 @@ func inHalves(ctx context.Context, some []hns.RemoteSubnet, do func(context.Cont
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	err := do(within, some)
 	cancel()
-	if err == nil || len(some) == 1 || gone(err) || ctx.Err() != nil {
+	if err == nil || len(some) == 1 || isUnusable(err) || ctx.Err() != nil {
 		return err
 	}
 	half := len(some) / 2
 	err = inHalves(ctx, some[:half], do)
-	if gone(err) {
+	if isUnusable(err) {
 		return err
 	}
 	return errors.Join(err, inHalves(ctx, some[half:], do))
 }
 
-// gone reports whether further calls would fail, too.
-func gone(err error) bool {
+// isUnusable reports whether the network cannot be changed, so that further calls would fail, too.
+func isUnusable(err error) bool {
 	return errors.Is(err, hns.ErrUnavailable) || errors.Is(err, hns.ErrNotFound)
 }
 

@@ -15,8 +15,8 @@ func TestNetworksAreRestoredAfterHNSLostThem(t *testing.T) {
 		e.passes(20 * time.Second)
 		h.service.ResetCalls()
 		h.service.Restart(true)
-		e.awaits(33*time.Second, "all is back", func() bool { return h.has(linuxRemote(1)) })
-		e.awaits(3*time.Second, "the new address of the router is published", h.published)
+		e.await(33*time.Second, "all is back", func() bool { return h.has(linuxRemote(1)) })
+		e.await(3*time.Second, "the new address of the router is published", h.published)
 		h.wantChanges(map[string]int{"CreateNetwork": 2, "AddRemotes": 1})
 	})
 }
@@ -32,7 +32,7 @@ func TestHNSRestartWithNetworksChangesNothing(t *testing.T) {
 		e.passes(time.Minute)
 		h.wantChanges(map[string]int{})
 		h.service.Start(false)
-		e.awaits(3*time.Second, "the changes during the outage are applied", func() bool { return h.has(linuxRemote(1), linuxRemote(2)) })
+		e.await(3*time.Second, "the changes during the outage are applied", func() bool { return h.has(linuxRemote(1), linuxRemote(2)) })
 		e.passes(time.Minute)
 		h.wantChanges(map[string]int{"AddRemotes": 1})
 		if after := h.service.State(); after.Networks[0].ID != before.Networks[0].ID || after.Networks[1].ID != before.Networks[1].ID {
@@ -105,7 +105,7 @@ func TestLostNetworksAndRemotesAreRestoredWithin30Seconds(t *testing.T) {
 				if h.has(linuxRemote(1), linuxRemote(2)) {
 					t.Fatal("nothing was lost")
 				}
-				e.awaits(30*time.Second, "all is back", func() bool { return h.has(linuxRemote(1), linuxRemote(2)) && h.published() })
+				e.await(30*time.Second, "all is back", func() bool { return h.has(linuxRemote(1), linuxRemote(2)) && h.published() })
 				h.wantChanges(test.want)
 			})
 		})

@@ -118,7 +118,7 @@ func TestOverlayStatusReportsCause(t *testing.T) {
 				e.passes(10 * time.Minute)
 				h.wantProblem(test.reason, test.message)
 				test.repair(e)
-				e.awaits(10*time.Second, "the problem is solved", func() bool { return len(h.problems()) == 0 && h.published() })
+				e.await(10*time.Second, "the problem is solved", func() bool { return len(h.problems()) == 0 && h.published() })
 				if h.log.count(`A problem of the overlay is resolved","reason":"`+test.reason) != 1 {
 					t.Errorf("the log does not say so:\n%s", h.log)
 				}
@@ -139,7 +139,7 @@ func TestLeftoverLinuxSubnetIsIgnored(t *testing.T) {
 		e.node("win-2", "windows", "192.0.2.2", leftover(2))
 		one.start()
 		two.start()
-		e.awaits(time.Minute, "both have routes to each other", func() bool {
+		e.await(time.Minute, "both have routes to each other", func() bool {
 			return one.published() && two.published() && one.has(linuxRemote(1), two.remote()) && two.has(linuxRemote(1), one.remote())
 		})
 		e.passes(10 * time.Minute)
@@ -153,7 +153,7 @@ func TestLeftoverLinuxSubnetIsIgnored(t *testing.T) {
 func TestOwnNodeIsWindowsWithoutLabel(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).reporting().start()
-		e.awaits(time.Minute, "the overlay is configured", h.published)
+		e.await(time.Minute, "the overlay is configured", h.published)
 		h.service.ResetCalls()
 		e.node("win-1", "linux", "192.0.2.1", map[string]string{
 			overlay.SubnetAnnotation: "10.132.1.0/24", overlay.LinuxSubnetsAnnotation: `{"default":["10.129.2.0/23"]}`, overlay.RouterMACAnnotation: e.annotation("win-1", overlay.RouterMACAnnotation),
@@ -215,7 +215,7 @@ func TestStatusReportsCertificateRequest(t *testing.T) {
 			t.Errorf("denied: %+v", found)
 		}
 		e.cluster.Approve(func(r *certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Conditions) == 0 })
-		e.awaits(7*time.Minute, "the problem is solved", func() bool { return h.published() && len(h.problems()) == 0 })
+		e.await(7*time.Minute, "the problem is solved", func() bool { return h.published() && len(h.problems()) == 0 })
 	})
 }
 
@@ -253,7 +253,7 @@ func TestStatusFileExistsOnlyWhileProgramRuns(t *testing.T) {
 func TestStatusFileIsWrittenOnlyOnChange(t *testing.T) {
 	story(t, func(e *env) {
 		h := e.windows(1, sim.HNSOptions{}).reporting().start()
-		e.awaits(time.Minute, "the overlay is configured", h.published)
+		e.await(time.Minute, "the overlay is configured", h.published)
 		before, err := os.Stat(h.options.StatusFile)
 		if err != nil {
 			t.Fatal(err)
@@ -275,7 +275,7 @@ func TestUnwritableStatusFileIsLoggedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.start()
-		e.awaits(time.Minute, "the overlay is configured", h.published)
+		e.await(time.Minute, "the overlay is configured", h.published)
 		e.passes(10 * time.Minute)
 		if n := h.log.count("Writing the status file failed"); n != 1 {
 			t.Errorf("it was logged %d times, want once", n)

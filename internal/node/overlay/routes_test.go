@@ -93,7 +93,7 @@ func TestNetworksAreCreatedWithoutReadableRoutes(t *testing.T) {
 		a := &adapters{HNS: h.service, takes: time.Hour, moved: time.Now().Add(time.Hour)}
 		h.options.HNS, h.options.Routes = a, a
 		h.start()
-		e.awaits(5*time.Second, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.await(5*time.Second, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 		if h.log.count("may be lost") != 1 {
 			t.Error("the log does not say so")
 		}
@@ -121,7 +121,7 @@ func TestStaticRoutesMoveWithTheAddress(t *testing.T) {
 				a := &adapters{HNS: h.service, takes: test.takes, refuses: test.refuses, physical: []hostnetwork.Route{usual, storage}, virtual: []hostnetwork.Route{usual}}
 				h.options.HNS, h.options.Routes = a, a
 				h.start()
-				e.awaits(5*time.Second, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				e.await(5*time.Second, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				e.passes(10 * time.Minute)
 				if !slices.Equal(a.virtual, test.want) {
 					t.Errorf("routes %v, want %v", a.virtual, test.want)
@@ -132,7 +132,7 @@ func TestStaticRoutesMoveWithTheAddress(t *testing.T) {
 				// Recreating a network moves nothing.
 				n, _ := h.network(overlay.Network)
 				h.service.Lose(n.ID)
-				e.awaits(time.Minute, "the network is back", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				e.await(time.Minute, "the network is back", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				if !slices.Equal(a.virtual, test.want) {
 					t.Errorf("routes %v, want %v", a.virtual, test.want)
 				}
@@ -167,7 +167,7 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 				a := &adapters{HNS: h.service, physical: []hostnetwork.Route{usual, storage, temporary}, virtual: []hostnetwork.Route{usual}, persistent: []hostnetwork.Route{storage}}
 				h.options.HNS, h.options.Routes = a, a
 				h.start()
-				e.awaits(5*time.Second, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				e.await(5*time.Second, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				e.passes(time.Minute)
 				if want := []hostnetwork.Route{usual, storage, temporary}; !slices.Equal(a.virtual, want) {
 					t.Fatalf("before the restart, routes %v, want %v", a.virtual, want)
@@ -176,7 +176,7 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 					a.restart(usual)
 					test.meanwhile(a)
 				})
-				e.awaits(5*time.Second, "the overlay is restored", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				e.await(5*time.Second, "the overlay is restored", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				e.passes(10 * time.Minute)
 				if want := append([]hostnetwork.Route{usual}, test.want...); !slices.Equal(a.virtual, want) {
 					t.Errorf("routes %v, want %v", a.virtual, want)
@@ -198,7 +198,7 @@ func TestPersistentRoutesAreAddedWhenNoNetworkChanges(t *testing.T) {
 		a := &adapters{HNS: h.service, virtual: []hostnetwork.Route{usual}, persistent: []hostnetwork.Route{storage}}
 		h.options.HNS, h.options.Routes = a, a
 		h.start()
-		e.awaits(time.Minute, "the overlay is configured", h.published)
+		e.await(time.Minute, "the overlay is configured", h.published)
 		h.stop()
 		h.service.ResetCalls()
 		a.restart(usual)
@@ -225,10 +225,10 @@ func TestRoutesSurviveNetworkReplacement(t *testing.T) {
 		a := &adapters{HNS: h.service, physical: []hostnetwork.Route{usual, temporary}, virtual: []hostnetwork.Route{usual}}
 		h.options.HNS, h.options.Routes = a, a
 		h.start()
-		e.awaits(time.Minute, "the overlay is configured", h.published)
+		e.await(time.Minute, "the overlay is configured", h.published)
 		h.service.ResetCalls()
 		e.annotate(h.node, overlay.SubnetAnnotation, "10.132.200.0/24")
-		e.awaits(time.Minute, "the network has the new subnet", func() bool {
+		e.await(time.Minute, "the network has the new subnet", func() bool {
 			n, _ := h.network(overlay.Network)
 			return h.published() && n.Subnets[0].Prefix == netip.MustParsePrefix("10.132.200.0/24")
 		})

@@ -22,7 +22,7 @@ func TestRestartOfTheProgramChangesNothing(t *testing.T) {
 		e.passes(time.Minute)
 		h.wantChanges(map[string]int{})
 		e.linux(2)
-		e.awaits(time.Second, "it works", func() bool { return h.has(linuxRemote(1), linuxRemote(2)) })
+		e.await(time.Second, "it works", func() bool { return h.has(linuxRemote(1), linuxRemote(2)) })
 	})
 }
 
@@ -30,7 +30,7 @@ func TestLateAddressesAreAwaited(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{Settle: 25 * time.Second}).start()
-		e.awaits(2*time.Minute, "the overlay is configured", func() bool { return h.has(linuxRemote(1)) && h.published() })
+		e.await(2*time.Minute, "the overlay is configured", func() bool { return h.has(linuxRemote(1)) && h.published() })
 		h.wantChanges(map[string]int{"CreateNetwork": 2, "AddRemotes": 1})
 		if h.log.count("Connecting to the API server again") == 0 {
 			t.Error("the program still waits for connections that were cut")
@@ -65,7 +65,7 @@ func TestNetworkWithoutAddressesIsRecreated(t *testing.T) {
 						h.wantChanges(map[string]int{})
 						return
 					}
-					e.awaits(time.Minute, "the network is another one", func() bool {
+					e.await(time.Minute, "the network is another one", func() bool {
 						n, _ := h.network(overlay.Network)
 						return n.ID != before.ID && n.ManagementIP.IsValid() && h.published() && h.has(linuxRemote(1))
 					})
@@ -102,7 +102,7 @@ func TestOverlayWaitsForTheBaseNetwork(t *testing.T) {
 		e.passes(30 * time.Second)
 		h.wantChanges(map[string]int{})
 		h.service.Edit(base.ID, func(n *hns.Network) { n.ManagementIP = netip.MustParseAddr("192.0.2.1") })
-		e.awaits(3*time.Second, "the overlay is configured", h.published)
+		e.await(3*time.Second, "the overlay is configured", h.published)
 		h.wantChanges(map[string]int{"CreateNetwork": 1})
 	})
 }
@@ -137,7 +137,7 @@ func TestInterruptedStartIsCompleted(t *testing.T) {
 				h := e.windows(1, sim.HNSOptions{})
 				h.service.Add(hns.State{Networks: test.there})
 				h.start()
-				e.awaits(2*time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				e.await(2*time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				e.passes(time.Minute)
 				h.wantChanges(test.want)
 				if _, kept := h.network("vxlan0"); kept != (test.there[0].Name == "vxlan0") {
@@ -202,7 +202,7 @@ func TestStartInterruptedAtAnyCallIsCompleted(t *testing.T) {
 						t.Fatal("it was not interrupted")
 					}
 					h.start()
-					e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+					e.await(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 					if n := h.changes()["CreateNetwork"]; n != 2 {
 						t.Errorf("%d networks were made, want 2", n)
 					}
@@ -218,7 +218,7 @@ func TestConfiguredVXLANPortIsUsed(t *testing.T) {
 		h := e.windows(1, sim.HNSOptions{})
 		h.options.Settings.VXLANPort = 9898
 		h.start()
-		e.awaits(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
+		e.await(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 		for _, n := range h.service.State().Networks {
 			if n.VXLANPort != 9898 {
 				t.Errorf("network %s has port %d", n.Name, n.VXLANPort)
@@ -228,7 +228,7 @@ func TestConfiguredVXLANPortIsUsed(t *testing.T) {
 		h.options.Settings.VXLANPort = 4789
 		h.service.ResetCalls()
 		h.start()
-		e.awaits(time.Minute, "the overlay is restored", func() bool {
+		e.await(time.Minute, "the overlay is restored", func() bool {
 			n, _ := h.network(overlay.Network)
 			return h.published() && h.has(linuxRemote(1)) && n.VXLANPort == 0
 		})

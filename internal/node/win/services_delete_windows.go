@@ -22,7 +22,7 @@ func (s *services) Delete(ctx context.Context, name string) error {
 	if err == nil {
 		err = s.retryWhileBusy(ctx, func() error { return unregister(name) })
 	}
-	if err != nil && !gone(err) {
+	if err != nil && !isDeleted(err) {
 		return fmt.Errorf("deleting service %s: %w", name, err)
 	}
 	return nil

@@ -35,7 +35,7 @@ func (s *services) start(ctx context.Context, name string, above []string) error
 		return err
 	}
 	defer m.Close()
-	status, config, err := m.look(name)
+	status, config, err := m.query(name)
 	if err != nil || status.CurrentState == windows.SERVICE_RUNNING {
 		return err
 	}
@@ -58,8 +58,8 @@ func (s *services) start(ctx context.Context, name string, above []string) error
 	return s.started(ctx, m, name)
 }
 
-// look returns the state and the declaration of a service.
-func (m manager) look(name string) (status windows.SERVICE_STATUS_PROCESS, c config, err error) {
+// query returns the state and the declaration of a service.
+func (m manager) query(name string) (status windows.SERVICE_STATUS_PROCESS, c config, err error) {
 	svc, err := m.open(name, windows.SERVICE_QUERY_STATUS|windows.SERVICE_QUERY_CONFIG)
 	if err != nil {
 		return status, c, err
@@ -199,7 +199,7 @@ func (m manager) dependants(name string) ([]string, error) {
 		if e.Status.CurrentState == windows.SERVICE_STOPPED {
 			continue
 		}
-		_, config, err := m.look(e.Name)
+		_, config, err := m.query(e.Name)
 		if err != nil {
 			continue // gone, or no permission to stop it
 		}
@@ -228,7 +228,7 @@ func (m manager) dependants(name string) ([]string, error) {
 
 // stop stops one service, on which no running service depends, with all programs of its command line.
 func (s *services) stop(ctx context.Context, m manager, name string) error {
-	_, config, err := m.look(name)
+	_, config, err := m.query(name)
 	if err != nil {
 		return err
 	}

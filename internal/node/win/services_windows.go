@@ -57,7 +57,7 @@ func (s *services) List(ctx context.Context, names []string) ([]hostapi.Service,
 			continue
 		}
 		service, listed, err := m.read(name, len(names) > 0)
-		if err != nil && len(names) > 0 && !gone(err) {
+		if err != nil && len(names) > 0 && !isDeleted(err) {
 			return nil, fmt.Errorf("reading service %s: %w", name, err)
 		}
 		if err == nil && listed {
@@ -127,8 +127,8 @@ func state(status windows.SERVICE_STATUS_PROCESS) hostapi.ServiceState {
 	return hostapi.Stopped
 }
 
-// gone reports whether a service does not exist or is being deleted.
-func gone(err error) bool {
+// isDeleted reports whether a service does not exist or is being deleted.
+func isDeleted(err error) bool {
 	return errors.Is(err, hostapi.ErrNotFound) || errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
 }
 

@@ -28,7 +28,7 @@ type location struct {
 func (r *report) readEntry(at place, e Entry) (read entry, ok bool) {
 	read = entry{never: r.readPolicy(at, e.Policy), kind: e.For, by: at.in(".mirrorSourcePolicy").String()}
 	source, err := parseScope(e.Source)
-	if err == nil && !source.wild && !nameable(source.host) {
+	if err == nil && !source.wild && !canNameHost(source.host) {
 		err = errors.New("no image name can contain this registry: a host without a dot or a port is read as a path on docker.io; add its domain or its port")
 		source.host = ""
 	}

@@ -122,9 +122,9 @@ var (
 	pathPattern = regexp.MustCompile(`^[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*$`)
 )
 
-// nameable reports whether an image name can contain this host. A first component without dot and colon, except localhost,
+// canNameHost reports whether an image name can contain this host. A first component without dot and colon, except localhost,
 // counts as a part of the path at docker.io (distribution/reference).
-func nameable(host string) bool { return host == "localhost" || strings.ContainsAny(host, ".:") }
+func canNameHost(host string) bool { return host == "localhost" || strings.ContainsAny(host, ".:") }
 
 // folderOf returns the folder in which containerd looks first on Windows (config_windows.go and hostDirectory in
 // hosts.go): ":port" becomes "_port_", and other colons are removed. In an address like [fd00::1], without a port,

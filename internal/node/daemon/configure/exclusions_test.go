@@ -28,13 +28,15 @@ func exclusionsOf(digest string) desired.Exclusions {
 }
 
 // somebodys is an exclusion of an administrator.
-func somebodys() desired.Exclusions { return desired.Exclusions{Paths: []string{`D:\databases`}} }
+func foreignExclusions() desired.Exclusions {
+	return desired.Exclusions{Paths: []string{`D:\databases`}}
+}
 
 // withExclusions returns a host that already has other exclusions, and a request that wants some.
 func withExclusions(t *testing.T) (*sim.Windows, wicdapi.JoinRequest) {
 	t.Helper()
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
-	w.EditDefender(func(d *sim.Defender) { d.Set = somebodys() })
+	w.EditDefender(func(d *sim.Defender) { d.Set = foreignExclusions() })
 	r.Desired.Exclusions = exclusionsOf(r.Desired.Digest)
 	return w, r
 }
@@ -49,7 +51,7 @@ func expectExclusions(t *testing.T, w *sim.Windows, want desired.Exclusions) {
 func TestJoinExcludesContainerdFromScans(t *testing.T) {
 	w, r := withExclusions(t)
 	result := daemontest.MustJoin(t, w, r)
-	expectExclusions(t, w, somebodys().And(r.Desired.Exclusions))
+	expectExclusions(t, w, foreignExclusions().And(r.Desired.Exclusions))
 	for _, exclusion := range r.Desired.Exclusions.List() {
 		if want := "Defender exclusion " + exclusion + " added"; !slices.Contains(result.Changed, want) {
 			t.Errorf("%q is not reported; reported: %q", want, result.Changed)
@@ -63,10 +65,10 @@ func TestJoinExcludesContainerdFromScans(t *testing.T) {
 	next.Desired.Exclusions = exclusionsOf(next.Desired.Digest)
 	daemontest.MustSend(t, w, c)
 	daemontest.MustJoin(t, w, next)
-	expectExclusions(t, w, somebodys().And(desired.Exclusions{Paths: next.Desired.Exclusions.Paths}).And(next.Desired.Exclusions))
+	expectExclusions(t, w, foreignExclusions().And(desired.Exclusions{Paths: next.Desired.Exclusions.Paths}).And(next.Desired.Exclusions))
 	next.Desired.Exclusions = desired.Exclusions{}
 	daemontest.MustJoin(t, w, next)
-	expectExclusions(t, w, somebodys())
+	expectExclusions(t, w, foreignExclusions())
 	if result := daemontest.MustLeave(t, w, next.Cluster); len(result.Remains) > 0 {
 		t.Errorf("remains %q", result.Remains)
 	}
@@ -82,7 +84,7 @@ func TestRemovedExclusionsAreRestored(t *testing.T) {
 			t.Errorf("Defender was changed %d times although nothing was missing", n)
 		}
 		w.EditDefender(func(d *sim.Defender) {
-			d.Set = somebodys().And(desired.Exclusions{Paths: r.Desired.Exclusions.Paths[:1]})
+			d.Set = foreignExclusions().And(desired.Exclusions{Paths: r.Desired.Exclusions.Paths[:1]})
 		})
 		time.Sleep(daemontest.ServicesLook)
 		if missing := r.Desired.Exclusions.Without(w.Defender().Set); !missing.IsEmpty() {
@@ -120,7 +122,7 @@ func TestHostWithoutDefenderJoins(t *testing.T) {
 		}
 		w.EditDefender(func(d *sim.Defender) { d.Stopped = false })
 		time.Sleep(daemontest.ServicesLook)
-		expectExclusions(t, w, somebodys().And(r.Desired.Exclusions))
+		expectExclusions(t, w, foreignExclusions().And(r.Desired.Exclusions))
 	})
 }
 
@@ -166,9 +168,9 @@ func TestIneffectiveExclusionsAreReportedOnce(t *testing.T) {
 				if c := m.Condition(api.ConditionDefenderInterference); test.interferes && (c.Status != corev1.ConditionFalse || c.Reason != api.ReasonDefenderExclusionsInForce) {
 					t.Errorf("after a policy has them, the condition is %+v", c)
 				}
-				m.Windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Set: somebodys()} })
+				m.Windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Set: foreignExclusions()} })
 				time.Sleep(daemontest.ServicesLook)
-				expectExclusions(t, m.Windows, somebodys().And(node.Exclusions))
+				expectExclusions(t, m.Windows, foreignExclusions().And(node.Exclusions))
 				if n := len(m.Notes(api.EventDefenderExclusions)); n != 1 {
 					t.Errorf("there are %d events after exclusions could be set", n)
 				}
@@ -203,7 +205,7 @@ func TestLeaveRemovesHiddenExclusions(t *testing.T) {
 	if result := daemontest.MustLeave(t, w, r.Cluster); len(result.Remains) > 0 {
 		t.Errorf("remains %q", result.Remains)
 	}
-	expectExclusions(t, w, somebodys())
+	expectExclusions(t, w, foreignExclusions())
 }
 
 func TestExclusionsSurviveUnreadableRecord(t *testing.T) {
@@ -212,5 +214,5 @@ func TestExclusionsSurviveUnreadableRecord(t *testing.T) {
 	daemontest.MustWrite(t, w.Disk(), desired.State+`\exclusions.json`, "{")
 	daemontest.MustJoin(t, w, r)
 	daemontest.MustLeave(t, w, r.Cluster)
-	expectExclusions(t, w, somebodys().And(r.Desired.Exclusions))
+	expectExclusions(t, w, foreignExclusions().And(r.Desired.Exclusions))
 }

@@ -65,7 +65,7 @@ func TestBrieflyUsedFilesAreRemoved(t *testing.T) {
 // use.
 func TestOrphanedContainersAreStoppedBeforeFileRemoval(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{})
-	furnish(t, w)
+	addNodeFiles(t, w)
 	if err := w.Host().Disk.Remove(shim); !errors.Is(err, sim.ErrInUse) {
 		t.Fatalf("removing the program of a shim that runs: %v, want that it is in use", err)
 	}

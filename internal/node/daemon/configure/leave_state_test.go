@@ -90,12 +90,12 @@ func newShared(t *testing.T) *sim.Windows {
 	daemontest.MustDeclare(t, w, desired.Service{Name: "backup", Description: "Backs up", Command: `C:\usr\bin\tool.exe`})
 	w.SetVariable("OTHER", "somebody's")
 	w.AddRule(sim.Rule{FirewallRule: rules()[0], Group: "somebody's"})
-	w.EditDefender(func(d *sim.Defender) { d.Set = somebodys() })
+	w.EditDefender(func(d *sim.Defender) { d.Set = foreignExclusions() })
 	return w
 }
 
-// furnish creates what containerd, the kubelet and WICD's service create on a working node.
-func furnish(t *testing.T, w *sim.Windows) {
+// addNodeFiles creates what containerd, the kubelet and WICD's service create on a working node.
+func addNodeFiles(t *testing.T, w *sim.Windows) {
 	t.Helper()
 	for name, content := range map[string]string{
 		shim: "a shim",
@@ -145,5 +145,5 @@ func mustJoinAndWork(t *testing.T, w *sim.Windows, r wicdapi.JoinRequest, c *dae
 	t.Helper()
 	daemontest.MustSend(t, w, c)
 	daemontest.MustJoin(t, w, r)
-	furnish(t, w)
+	addNodeFiles(t, w)
 }

@@ -92,13 +92,13 @@ func newKeyHolder(t *testing.T, authorizedKeys ...string) *daemontest.Member {
 	t.Helper()
 	m := daemontest.NewIsolated(t, "")
 	daemontest.MustWrite(t, m.Windows.Disk(), keysFile, "# the user's\r\n"+keyLine("user")+"\r\n"+keyLine("old")+"\r\n")
-	prove(m, "old")
+	annotateKey(m, "old")
 	rotate(t, m, authorizedKeys)
 	return m
 }
 
-// prove annotates the Node as the operator does after it has logged in with a key.
-func prove(m *daemontest.Member, name string) {
+// annotateKey annotates the Node as the operator does after it has logged in with a key.
+func annotateKey(m *daemontest.Member, name string) {
 	m.Annotate(map[string]any{api.AnnotationPubKeyHash: hashOfKey(name)})
 }
 
@@ -136,14 +136,14 @@ func TestOldKeyStaysUntilNewIsProven(t *testing.T) {
 		expectKeys(t, m, "both work", "user", "old", "new")
 		rotate(t, m, []string{"new"}, "old")
 		expectKeys(t, m, "the new one is not proven", "user", "old", "new")
-		prove(m, "new")
+		annotateKey(m, "new")
 		time.Sleep(settle)
 		expectKeys(t, m, "the new one is proven", "user", "new")
 		if b, _ := m.Windows.Disk().Read(keysFile); !strings.HasPrefix(string(b), "# the user's\r\n"+keyLine("user")+"\r\n") {
 			t.Errorf("the file is %q", b)
 		}
 		rotate(t, m, []string{"newer"})
-		prove(m, "newer")
+		annotateKey(m, "newer")
 		time.Sleep(settle)
 		expectKeys(t, m, "keys that WICD added are removed", "user", "newer")
 		if diff := cmp.Diff(before, m.PIDs()); diff != "" {
@@ -157,8 +157,8 @@ func TestNoKeyIsRemovedWithoutProof(t *testing.T) {
 		m := newKeyHolder(t, "old", "new")
 		for when, step := range map[string]func(){
 			"no keys are published": func() { rotate(t, m, nil, "old", "user") },
-			"another key is proven": func() { rotate(t, m, []string{"new"}, "old"); prove(m, "newer") },
-			"a retired one is":      func() { rotate(t, m, []string{"new"}, "old"); prove(m, "old") },
+			"another key is proven": func() { rotate(t, m, []string{"new"}, "old"); annotateKey(m, "newer") },
+			"a retired one is":      func() { rotate(t, m, []string{"new"}, "old"); annotateKey(m, "old") },
 		} {
 			step()
 			time.Sleep(settle)
@@ -166,7 +166,7 @@ func TestNoKeyIsRemovedWithoutProof(t *testing.T) {
 		}
 		// The proven key is removed while WICD does not notice: WICD must not remove the rest.
 		daemontest.MustWrite(t, m.Windows.Disk(), keysFile, keyLine("old")+"\n")
-		prove(m, "new")
+		annotateKey(m, "new")
 		m.Annotate(map[string]any{"other": "x"})
 		time.Sleep(10 * time.Second)
 		if !slices.Contains(authorized(t, m.Windows, "old"), "old") {
@@ -187,7 +187,7 @@ func TestKeysAreRestoredAndRotationContinues(t *testing.T) {
 				rotate(t, m, []string{"old", "new"})
 				expectKeys(t, m, "after the upkeep", "user", "old", "new")
 				m.Windows.FailNext(fails)
-				prove(m, "new")
+				annotateKey(m, "new")
 				rotate(t, m, []string{"new"}, "old")
 				time.Sleep(settle)
 				expectKeys(t, m, "after the next event of the Node", "user", "new")

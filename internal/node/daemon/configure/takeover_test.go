@@ -75,7 +75,7 @@ func newOriginal(t *testing.T) *original {
 	}
 	o.SetVariable("HTTP_PROXY", "http://the.originals")
 	o.EditDefender(func(d *sim.Defender) {
-		d.Set = somebodys().And(desired.Exclusions{Processes: []string{`C:\k\containerd\containerd.exe`}})
+		d.Set = foreignExclusions().And(desired.Exclusions{Processes: []string{`C:\k\containerd\containerd.exe`}})
 	})
 	for _, s := range originals() {
 		if _, err := h.Services.Put(t.Context(), s); err != nil {
@@ -143,7 +143,7 @@ func (o *original) expectTakenOver(t *testing.T, r wicdapi.JoinRequest) {
 	if value, found := o.Environment()["HTTP_PROXY"]; found {
 		t.Errorf("the machine has HTTP_PROXY=%s", value)
 	}
-	expectExclusions(t, o.Windows, somebodys().And(r.Desired.Exclusions))
+	expectExclusions(t, o.Windows, foreignExclusions().And(r.Desired.Exclusions))
 	if trusted, err := o.Host().Certificates.List(t.Context()); err != nil || len(trusted) != 0 {
 		t.Errorf("the machine trusts %q, %v", trusted, err)
 	}

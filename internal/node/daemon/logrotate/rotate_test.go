@@ -89,7 +89,7 @@ func openContainerdLog(t *testing.T) (hostapi.Disk, *os.File) {
 	return d, program
 }
 
-func mustSay(t *testing.T, program *os.File, line string) {
+func mustWriteLine(t *testing.T, program *os.File, line string) {
 	t.Helper()
 	if _, err := program.WriteString(line); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestFullLogIsRotatedWhileOpen(t *testing.T) {
 	d, program := openContainerdLog(t)
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	for n := range 5 {
-		mustSay(t, program, fmt.Sprintf("line %d\n", n))
+		mustWriteLine(t, program, fmt.Sprintf("line %d\n", n))
 		if err := Tidy(d, desired.Log{Path: containerdLog}, limits(14, time.Hour, 5), now.Add(time.Duration(n)*time.Minute)); err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestLogThatCannotBeRotatedIsKept(t *testing.T) {
 	for _, op := range []string{"create", "truncate"} {
 		t.Run(op, func(t *testing.T) {
 			d, program := openContainerdLog(t)
-			mustSay(t, program, "all of it")
+			mustWriteLine(t, program, "all of it")
 			d.Before = func(o, name string) error {
 				if o == op {
 					return errors.New("no")

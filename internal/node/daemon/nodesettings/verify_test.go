@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// evil returns the settings of an attacker who may write ConfigMaps: the attacker's program runs as LocalSystem.
-func evil(m *daemontest.Member) desired.Node {
+// maliciousSettings returns the settings of an attacker who may write ConfigMaps: the attacker's program runs as LocalSystem.
+func maliciousSettings(m *daemontest.Member) desired.Node {
 	node := m.Changed()
 	node.Services = slices.Clone(node.Services)
 	node.Services[0].Command += " --config C:\\evil.toml"
@@ -27,27 +27,27 @@ func TestOnlySignedSettingsAreApplied(t *testing.T) {
 		publish func(t *testing.T, m *daemontest.Member) map[string]string
 	}{
 		"unsigned": {"not signed", func(t *testing.T, m *daemontest.Member) map[string]string {
-			return desired.Unsigned(m.Sign(t, m.Request.Desired.Version, evil(m), 1, 99))
+			return desired.Unsigned(m.Sign(t, m.Request.Desired.Version, maliciousSettings(m), 1, 99))
 		}},
 		"another key": {"signed with unknown key", func(t *testing.T, m *daemontest.Member) map[string]string {
-			return m.Sign(t, m.Request.Desired.Version, evil(m), 2, 99)
+			return m.Sign(t, m.Request.Desired.Version, maliciousSettings(m), 2, 99)
 		}},
 		"altered": {"does not match the signature", func(t *testing.T, m *daemontest.Member) map[string]string {
 			data := m.Sign(t, m.Request.Desired.Version, m.Request.Desired, 1, 99)
-			evil, err := evil(m).Data()
+			malicious, err := maliciousSettings(m).Data()
 			if err != nil {
 				t.Fatal(err)
 			}
-			data["services"] = evil["services"]
+			data["services"] = malicious["services"]
 			return data
 		}},
 		"for another version": {"is signed for ConfigMap", func(t *testing.T, m *daemontest.Member) map[string]string {
-			return m.Sign(t, "0.9.0", evil(m), 1, 99)
+			return m.Sign(t, "0.9.0", maliciousSettings(m), 1, 99)
 		}},
 		"for another cluster": {"is signed for cluster", func(t *testing.T, m *daemontest.Member) map[string]string {
 			other := &daemontest.Member{Request: m.Request}
 			other.Request.Cluster = "another"
-			return other.Sign(t, m.Request.Desired.Version, evil(m), 1, 99)
+			return other.Sign(t, m.Request.Desired.Version, maliciousSettings(m), 1, 99)
 		}},
 		"no JSON at all": {"not signed", func(*testing.T, *daemontest.Member) map[string]string { return map[string]string{"node": "["} }},
 	} {
@@ -71,7 +71,7 @@ func TestOlderSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewFollower(t, daemontest.Options{})
 	version := m.Request.Desired.Version
-	old := m.Sign(t, version, evil(m), 1, 10)
+	old := m.Sign(t, version, maliciousSettings(m), 1, 10)
 	m.PublishAs(t, version, m.Sign(t, version, m.Changed(), 1, 11))
 	m.AwaitSettings(t, m.Changed())
 	m.PublishAs(t, version, old)
@@ -130,7 +130,7 @@ func TestSignedKeyIsAdopted(t *testing.T) {
 	node.SigningKey = desired.PublicKey(daemontest.SigningKey(2))
 	m.PublishAs(t, version, m.Sign(t, version, node, 1, 10))
 	m.AwaitSettings(t, node)
-	m.PublishAs(t, version, m.Sign(t, version, evil(m), 1, 11))
+	m.PublishAs(t, version, m.Sign(t, version, maliciousSettings(m), 1, 11))
 	m.AwaitNote(t, api.EventSettingsRefused, "signed with unknown key")
 	node.Files = slices.Clone(m.Request.Desired.Files)
 	m.PublishAs(t, version, m.Sign(t, version, node, 2, 12))

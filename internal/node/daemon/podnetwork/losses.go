@@ -49,12 +49,12 @@ type presence struct {
 }
 
 // handleMissing handles a pass in which the object is missing. isOverdue reports whether it was missing for too long.
-func (p *presence) handleMissing(j *evaluation, patience time.Duration) (isOverdue bool) {
+func (p *presence) handleMissing(j *evaluation, timeout time.Duration) (isOverdue bool) {
 	if p.since.IsZero() {
 		p.since = j.now
 	}
 	e := missing
-	if j.now.Sub(p.since) >= patience {
+	if j.now.Sub(p.since) >= timeout {
 		e = overdue
 	}
 	j.move(&p.phase, e)
@@ -204,7 +204,7 @@ func (b *balancers) evaluate(j *evaluation, proxy *kubeProxy) balancerLosses {
 		of.LoadBalancers = append(of.LoadBalancers, lb)
 	}
 	created, formerBackends := backendsIn(own), backendsIn(former)
-	patience := b.patience(j)
+	timeouts := b.timeouts(j)
 	expected := j.cluster.expected(j.now, lostAfter, j.onHost)
 	for front, p := range b.created {
 		if _, isExpected := expected[front]; !isExpected {
@@ -231,8 +231,8 @@ func (b *balancers) evaluate(j *evaluation, proxy *kubeProxy) balancerLosses {
 			p.handlePresent(j, undecided)
 			l.missing++
 		default:
-			limit := patience[p.phase]
-			isOverdue := p.handleMissing(j, limit)
+			timeout := timeouts[p.phase]
+			isOverdue := p.handleMissing(j, timeout)
 			l.add(front, want.service, p.phase, isOverdue, proxy.isRepair())
 			if p.phase == lost {
 				j.plan.soon()
@@ -311,20 +311,20 @@ func backendsIn(s hns.State) map[kubeproxy.Frontend][]netip.Addr {
 	return have
 }
 
-// patience returns how long a load balancer may be missing in each phase. If there is none at all, that is a loss without waiting.
-func (b *balancers) patience(j *evaluation) map[phase]time.Duration {
+// timeouts returns how long a load balancer may be missing in each phase. If there is none at all, that is a loss without waiting.
+func (b *balancers) timeouts(j *evaluation) map[phase]time.Duration {
 	previous := 0
 	for _, p := range b.created {
 		if p.phase == seen || p.phase == lost {
 			previous++
 		}
 	}
-	patience := lostAfter
+	timeout := lostAfter
 	switch {
 	case len(j.state.LoadBalancers) == 0 && previous >= massLoss:
-		patience = 0
+		timeout = 0
 	case j.cluster.busy(j.now):
-		patience = lostWhenBusy
+		timeout = lostWhenBusy
 	}
-	return map[phase]time.Duration{unseen: lateAfter, awaited: lateAfter, abandoned: lateAfter, seen: patience, lost: patience}
+	return map[phase]time.Duration{unseen: lateAfter, awaited: lateAfter, abandoned: lateAfter, seen: timeout, lost: timeout}
 }

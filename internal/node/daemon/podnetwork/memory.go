@@ -175,7 +175,7 @@ func (m *networkMemory) handleMissing(j *evaluation, what string) {
 		m.since = j.now
 	}
 	e, missingFor := networkMissing, j.now.Sub(m.since)
-	if patience, limited := m.patience(j); limited && missingFor >= patience {
+	if limit, isLimited := m.makerLimit(j); isLimited && missingFor >= limit {
 		e = networkOverdue
 	}
 	if m.network == networkAwaited && missingFor < makerTimeout {
@@ -192,10 +192,10 @@ func (m *networkMemory) handleMissing(j *evaluation, what string) {
 	}
 }
 
-// patience returns how long the service that creates the network may take, and whether that is limited. Before the first network the
+// makerLimit returns how long the service that creates the network may take, and whether that is limited. Before the first network the
 // service may be waiting for something, unless it creates the network only at start, as flanneld does: it then creates a network that
 // Windows does not list a second time.
-func (m *networkMemory) patience(j *evaluation) (patience time.Duration, limited bool) {
+func (m *networkMemory) makerLimit(j *evaluation) (limit time.Duration, isLimited bool) {
 	switch {
 	case len(j.maker) > 0: // it runs and reports what it waits for; a restart would only hide that for a while
 		return 0, false

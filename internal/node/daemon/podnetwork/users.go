@@ -47,7 +47,7 @@ func (u *UserNetwork) Run(ctx context.Context) {
 	}
 	pauses := backoff.Between(loadedSoon, loadedEvery)
 	for ctx.Err() == nil {
-		reason, message := u.look(ctx)
+		reason, message := u.reconcile(ctx)
 		u.set(reason, message)
 		wait := pauses.Next()
 		if reason != "" && wait > networkEvery {
@@ -57,8 +57,8 @@ func (u *UserNetwork) Run(ctx context.Context) {
 	}
 }
 
-// look checks the folder and the network once, and configures kube-proxy if both are ready.
-func (u *UserNetwork) look(ctx context.Context) (reason, message string) {
+// reconcile checks the folder and the network once, and configures kube-proxy if both are ready.
+func (u *UserNetwork) reconcile(ctx context.Context) (reason, message string) {
 	n := *u.Wanted.UserNetwork
 	if n.ConfigDir != "" {
 		if name, err := firstCNIFile(u.Session, n.ConfigDir); name == "" || err != nil {

@@ -70,7 +70,7 @@ func TestExpectedExitIsNoCrash(t *testing.T) {
 		"none of three in a real loop": {[]time.Duration{1, minute, 2 * minute}, 4 * minute, 3, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := lived(1, test.ends...)
+			c := historyOf(1, test.ends...)
 			c.dropExpected(at(test.expected))
 			if len(c.crashes) != test.crashes || c.isLooping != test.isLooping {
 				t.Errorf("%d crashes, it loops: %t; want %d, %t", len(c.crashes), c.isLooping, test.crashes, test.isLooping)

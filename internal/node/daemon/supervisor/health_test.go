@@ -23,8 +23,8 @@ func broken() error { return errors.New("broken") }
 // at returns the time d after the start of the tests.
 func at(d time.Duration) time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(d) }
 
-// lived returns the history of a service that ended with an exit code at these times, and ran again at once.
-func lived(code uint32, ends ...time.Duration) *restartHistory {
+// historyOf returns the history of a service that ended with an exit code at these times, and ran again at once.
+func historyOf(code uint32, ends ...time.Duration) *restartHistory {
 	c := &restartHistory{}
 	running := hostapi.Service{Service: desired.Service{Name: "kubelet"}, State: hostapi.Running}
 	stopped := running
@@ -55,7 +55,7 @@ func TestCrashLoopDetection(t *testing.T) {
 		"dies again before it is quiet": {1, []time.Duration{1, 2, 3, 4 * minute, 8 * minute}, 12 * minute, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := lived(test.code, test.ends...)
+			c := historyOf(test.code, test.ends...)
 			c.observe(at(test.at), hostapi.Service{State: hostapi.Running})
 			if c.isLooping != test.want {
 				t.Errorf("it loops: %v, want %v", c.isLooping, test.want)
@@ -80,7 +80,7 @@ func TestBackoffGrowsAndEnds(t *testing.T) {
 	last := time.Duration(-1)
 	for n := range 20 {
 		ends = append(ends, time.Duration(n)*time.Second)
-		c := lived(1, ends...)
+		c := historyOf(1, ends...)
 		pause := c.backoffUntil().Sub(at(ends[n]))
 		if pause < last || pause > time.Minute {
 			t.Errorf("after %d ends the pause is %v, after the one before %v", n+1, pause, last)
@@ -90,7 +90,7 @@ func TestBackoffGrowsAndEnds(t *testing.T) {
 	if last != time.Minute {
 		t.Errorf("the longest pause is %v", last)
 	}
-	if c := lived(0); !c.backoffUntil().IsZero() {
+	if c := historyOf(0); !c.backoffUntil().IsZero() {
 		t.Errorf("a service that never ended rests until %v", c.backoffUntil())
 	}
 }
@@ -133,7 +133,7 @@ func TestCrashLoopMessageIsStable(t *testing.T) {
 		}
 	}
 	log(strings.Repeat("an old line\n", 1000) + "it cannot reach the API server\n")
-	c := lived(255, time.Second, 2*time.Second, 3*time.Second)
+	c := historyOf(255, time.Second, 2*time.Second, 3*time.Second)
 	c.evaluate(at(3*time.Second), d, s, startBlocker{})
 	first := *c.problem
 	for _, part := range []string{"kubelet", "3 times", "exited with code 255", s.Log.Path, "it cannot reach the API server"} {

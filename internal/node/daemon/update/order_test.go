@@ -10,11 +10,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// staysAtItsVersion fails if an update begins.
-func (u *updatable) staysAtItsVersion(t *testing.T) {
+// expectNoUpdate fails if an update begins.
+func (u *updatable) expectNoUpdate(t *testing.T) {
 	t.Helper()
 	if u.Windows.Service(api.WICDUpdateService).Name != "" || u.Windows.Disk().Exists(desired.State+`\update.json`) {
-		t.Fatal("an update begins")
+		t.Fatal("an update has begun")
 	}
 	daemontest.ExpectJoined(t, u.Windows, u.Request)
 }
@@ -54,11 +54,11 @@ func TestVersionChangesOnlyByOrder(t *testing.T) {
 			u.annotate(u.next.Version, test.order(u))
 			u.AwaitNote(t, api.EventVersionRefused, test.message)
 			u.AwaitLog(t, "Version refused")
-			u.staysAtItsVersion(t)
+			u.expectNoUpdate(t)
 			u.annotate(u.Request.Desired.Version, nil) // its current version needs no order
 			u.AwaitVersion(t)
 			u.Serial = 100
-			u.wish(u.next.Version)
+			u.requestVersion(u.next.Version)
 			u.awaitNext(t)
 		})
 	}
@@ -81,10 +81,10 @@ func TestOrderIsAppliedOnce(t *testing.T) {
 			u := newUpdatable(t, nil, "", time.Minute)
 			u.Cluster.Patch(daemontest.NodePath, map[string]any{"metadata": map[string]any{"uid": "one"}})
 			u.Serial = 10
-			u.wish(u.next.Version)
+			u.requestVersion(u.next.Version)
 			found := u.Node().Annotations[api.AnnotationVersionOrder]
 			u.awaitNext(t)
-			u.wish(u.Request.Desired.Version)
+			u.requestVersion(u.Request.Desired.Version)
 			u.Publish(t, u.Request.Desired)
 			u.AwaitVersion(t)
 			u.awaitQuiet(t)
@@ -93,8 +93,8 @@ func TestOrderIsAppliedOnce(t *testing.T) {
 			u.AwaitVersion(t)
 			u.annotate(u.next.Version, found)
 			u.AwaitNote(t, api.EventVersionRefused, "not newer than the last one applied")
-			u.staysAtItsVersion(t)
-			u.wish(u.next.Version)
+			u.expectNoUpdate(t)
+			u.requestVersion(u.next.Version)
 			u.awaitNext(t)
 		})
 	}
@@ -112,7 +112,7 @@ func TestOrderForCurrentVersionInvalidatesOlderOrders(t *testing.T) {
 	})
 	u.annotate(u.next.Version, older)
 	u.AwaitNote(t, api.EventVersionRefused, "not newer than the last one applied")
-	u.staysAtItsVersion(t)
+	u.expectNoUpdate(t)
 }
 
 func mustRemove(t *testing.T, u *updatable, name string) {
@@ -131,13 +131,13 @@ func TestOldSettingsOfFormerVersionAreRefused(t *testing.T) {
 	u.PublishAs(t, own, u.Sign(t, own, changed, 1, 40))
 	u.AwaitSettings(t, changed)
 	u.Serial = 50
-	u.wish(u.next.Version)
+	u.requestVersion(u.next.Version)
 	u.AwaitAnnotation(t, api.AnnotationVersion, u.next.Version)
 	u.awaitQuiet(t)
 	u.PublishAs(t, own, u.Sign(t, own, u.Request.Desired, 1, 39))
-	u.wish(own)
+	u.requestVersion(own)
 	u.AwaitNote(t, api.EventSettingsRefused, "older than the settings that the host last had")
 	u.PublishAs(t, own, u.Sign(t, own, changed, 1, 40))
-	u.wish(own)
+	u.requestVersion(own)
 	u.AwaitVersion(t)
 }

@@ -141,9 +141,9 @@ func asHNSError(err error) error {
 		return fmt.Errorf("%w: %w", hns.ErrNotFound, err)
 	case slices.Contains(codesOfPresence(), code):
 		return fmt.Errorf("%w: %w", hns.ErrExists, err)
-	case slices.Contains(codesOfSilence(), code) && !isInstalled(hnsService):
+	case slices.Contains(codesOfUnavailability(), code) && !isInstalled(hnsService):
 		return fmt.Errorf("%w: %w", errNoHNS, err)
-	case slices.Contains(codesOfSilence(), code):
+	case slices.Contains(codesOfUnavailability(), code):
 		return fmt.Errorf("%w: %w%s", hns.ErrUnavailable, err, needsOf(code))
 	}
 	return err
@@ -175,9 +175,9 @@ func codesOfPresence() []syscall.Errno {
 	}
 }
 
-// codesOfSilence returns the codes that mean that the service is stopped or stopping. Calls to it are RPCs; hcn returns Win32 codes unchanged and
-// others as HRESULTs.
-func codesOfSilence() []syscall.Errno {
+// codesOfUnavailability returns the codes that mean that the service is stopped or stopping. Calls to it are RPCs; hcn returns Win32 codes
+// unchanged and others as HRESULTs.
+func codesOfUnavailability() []syscall.Errno {
 	const (
 		unknownInterface    = syscall.Errno(1717) // RPC_S_UNKNOWN_IF
 		unavailable         = syscall.Errno(1722) // RPC_S_SERVER_UNAVAILABLE, 0x800706ba

@@ -105,13 +105,13 @@ func (w *watcher) run(ctx context.Context, ready chan<- struct{}) {
 	defer runtime.UnlockOSThread()
 	stopped := make(chan struct{})
 	context.AfterFunc(ctx, func() { _ = windows.SetEvent(w.stop); close(stopped) })
-	w.look()
+	w.refresh()
 	close(ready)
 	for ctx.Err() == nil {
 		if !w.noticed() && time.Since(w.opened) >= w.reopenAfter {
 			w.reopen()
 		}
-		if ctx.Err() == nil && w.look() {
+		if ctx.Err() == nil && w.refresh() {
 			select {
 			case w.changes <- struct{}{}:
 			default: // a message is already pending
@@ -177,10 +177,10 @@ func (w *watcher) noticed() bool {
 	return true
 }
 
-// look reads every service and subscribes to its next change; it reports whether something changed.
-func (w *watcher) look() (changed bool) {
+// refresh reads every service and subscribes to its next change; it reports whether something changed.
+func (w *watcher) refresh() (changed bool) {
 	for _, s := range w.services {
-		if s.look(w.Manager, w.wake) {
+		if s.refresh(w.Manager, w.wake) {
 			changed = true
 		}
 	}

@@ -26,7 +26,7 @@ type watched struct {
 	pid     uint32
 }
 
-func (s *watched) look(m Manager, wake uintptr) (changed bool) {
+func (s *watched) refresh(m Manager, wake uintptr) (changed bool) {
 	if s.isSignalled() {
 		s.closeKey()
 	}
