@@ -238,7 +238,7 @@ func (b *balancers) evaluate(j *evaluation, proxy *kubeProxy) balancerLosses {
 				j.plan.soon()
 			}
 			mayBeReprogramming := j.now.Sub(p.since) < restartAfter || p.since.Sub(want.since) < unchangedFor
-			if p.phase == lost && isOverdue && (limit == 0 || !mayBeReprogramming) {
+			if p.phase == lost && isOverdue && (timeout == 0 || !mayBeReprogramming) {
 				l.lost[front] = want.service
 			}
 		}
