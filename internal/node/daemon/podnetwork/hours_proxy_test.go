@@ -45,7 +45,7 @@ func (w *world) startProxy() {
 	}
 	k.startsAt, k.retryAt, k.pending, k.speed = k.clearsAt.Add(10*time.Second), time.Time{}, nil, 1<<w.random.IntN(8)
 	k.services, k.slices = maps.Clone(w.services), maps.Clone(w.slices)
-	k.dirty, k.made = map[string]bool{}, map[string][]string{}
+	k.dirty, k.created = map[string]bool{}, map[string][]string{}
 	for name := range k.services {
 		k.dirty[name] = true
 	}
