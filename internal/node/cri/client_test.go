@@ -91,12 +91,12 @@ func TestCallsAreThoseOfTheInterface(t *testing.T) {
 		t.Error(err)
 	}
 	if image, found, err := c.ImageStatus(t.Context(), "a/b:1"); err != nil || found || image != (Image{}) {
-		t.Errorf("of an image that there is none: %v %v %v", image, found, err)
+		t.Errorf("a missing image: %v %v %v", image, found, err)
 	}
 	for _, pinned := range []bool{false, true} {
 		r.answer = aStatus(pinned)
 		if image, found, err := c.ImageStatus(t.Context(), "a/b:1"); err != nil || !found || image != (Image{ID: "sha256:1", Pinned: pinned}) {
-			t.Errorf("of an image: %v %v %v", image, found, err)
+			t.Errorf("an image: %v %v %v", image, found, err)
 		}
 	}
 	r.answer = appendBytes(nil, pulledRef, "sha256:1")
@@ -193,7 +193,7 @@ func TestNetworkReady(t *testing.T) {
 	}
 	for _, broken := range []string{"\x0a\xff", "\x0a\x02\x0a\xff"} {
 		if _, err := newClient(t, &runtime{t: t, answer: []byte(broken)}).NetworkReady(t.Context()); err == nil {
-			t.Errorf("%q gives no error", broken)
+			t.Errorf("%q causes no error", broken)
 		}
 	}
 }

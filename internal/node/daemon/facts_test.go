@@ -60,7 +60,7 @@ func TestFactsIncludeCloudNodeName(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", test.what, facts.NoCloudName, test.fails)
 			}
 			if requested := service.Asked(); test.flag != platform.AWS && len(requested) > 0 {
-				t.Errorf("%s: the cloud was queried %q", test.what, requested)
+				t.Errorf("%s: the cloud received the queries %q", test.what, requested)
 			}
 		})
 	}

@@ -33,7 +33,7 @@ func TestNodeKeepsServingOnFullDisk(t *testing.T) {
 			before := m.PIDs()
 			time.Sleep(5 * time.Minute)
 			if now := m.PIDs(); !maps.Equal(now, before) {
-				t.Errorf("room for %d files: services are started again and again: %v, then %v", room, before, now)
+				t.Errorf("room for %d files: services restart repeatedly: %v, then %v", room, before, now)
 			}
 			for _, name := range []string{"containerd", "kubelet"} {
 				if got := w.Service(name); got.State != hostapi.Running {
@@ -50,7 +50,7 @@ func TestNodeKeepsServingOnFullDisk(t *testing.T) {
 				return
 			}
 			if !strings.Contains(m.Log(), sim.ErrDiskFull.Error()) {
-				t.Errorf("room for %d files: the log does not say that the disk is full", room)
+				t.Errorf("room for %d files: the log does not report the full disk", room)
 			}
 			m.ClearLog()
 			w.FillDisk(-1)

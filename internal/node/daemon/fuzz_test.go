@@ -60,7 +60,7 @@ func FuzzRequests(f *testing.F) {
 			entries, _ := os.ReadDir(folder)
 			for _, e := range entries {
 				if e.Name() != "computer" && e.Name() != "C" {
-					t.Errorf("%s was made in %s", e.Name(), folder)
+					t.Errorf("%s was created in %s", e.Name(), folder)
 				}
 			}
 		}

@@ -56,7 +56,7 @@ func TestServiceRecoversFromDamagedFiles(t *testing.T) {
 					m.Publish(t, m.Changed())
 					time.Sleep(5 * time.Minute)
 					if !m.Reports(t, m.Changed()) {
-						t.Fatalf("%s is left: the node does not follow", name)
+						t.Fatalf("%s remains: the node did not apply the change", name)
 					}
 				}
 			})

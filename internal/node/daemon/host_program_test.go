@@ -70,7 +70,7 @@ func TestProgramOutputIsLoggedAndExitCodeReturned(t *testing.T) {
 		t.Errorf("as a service it ended with %d, and the process with %d (%q)", served, code, stderr)
 	}
 	if code, _ := h.call("--", "/bin/sh", "-c", "true"); code != 0 {
-		t.Errorf("a program that ended well ended with %d", code)
+		t.Errorf("a successful program returned exit code %d", code)
 	}
 }
 
@@ -138,6 +138,6 @@ func TestProgramStartFailureIsReported(t *testing.T) {
 	h = newHosting(t)
 	h.uncontain = errors.New("there is no job")
 	if code, stderr := h.call("--", "/bin/sh", "-c", "echo ran"); code != 1 || !strings.Contains(stderr, "there is no job") || h.disk.Exists(hostedLog) {
-		t.Errorf("exit %d, %q; it ran although it could outlive the service: %v", code, stderr, h.disk.Exists(hostedLog))
+		t.Errorf("exit %d, %q; the program ran although it could outlive the service: %v", code, stderr, h.disk.Exists(hostedLog))
 	}
 }

@@ -69,7 +69,7 @@ func TestInputFilesArePrivate(t *testing.T) {
 		t.Error(err)
 	}
 	if w.Disk().Exists(folder) {
-		t.Errorf("%s was left", folder)
+		t.Errorf("%s remains", folder)
 	}
 }
 

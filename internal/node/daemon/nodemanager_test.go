@@ -72,7 +72,7 @@ func TestCloudNodeManagerHasOwnCertificate(t *testing.T) {
 		daemontest.Await(t, "the service runs", func() bool { return m.Windows.Service(desired.NodeManagerService).State == hostapi.Running })
 		m.AwaitVersion(t)
 		if nodeManagerIdentity(m) == nil || m.Windows.Disk().Exists(nodeManagerPending) {
-			t.Error("its certificate is not there, or the key of the request still is")
+			t.Error("its certificate does not exist, or the key of the request still does")
 		}
 		for _, r := range nodeManagerRequests(m) {
 			if r.Spec.Username != "system:wicd-node:win-1" {
@@ -117,7 +117,7 @@ func TestRejectedCloudNodeManagerCertificateIsReplaced(t *testing.T) {
 		m.Cluster.SetAway(false)
 		time.Sleep(time.Hour)
 		if after := nodeManagerIdentity(m); after == nil || after.Leaf.Equal(before.Leaf) {
-			t.Error("it has the certificate that the cluster rejects")
+			t.Error("it presents the rejected certificate")
 		}
 	})
 }

@@ -119,7 +119,7 @@ func TestNodeSurvivesAPIServerOutage(t *testing.T) {
 					t.Error("the node has not followed")
 				}
 				if now := m.PIDs(); !maps.Equal(now, pids) {
-					t.Errorf("services were started again: %v, then %v", pids, now)
+					t.Errorf("services were restarted: %v, then %v", pids, now)
 				}
 				m.expectKept(t)
 			})

@@ -70,7 +70,7 @@ func TestChangeOfOpenFileTimesOut(t *testing.T) {
 				h := &held{code: 32, times: 1 << 30, was: map[string]int{}}
 				began := time.Now()
 				if err := change(hostapi.Disk{Root: root, Before: h.before}); !errors.Is(err, hostapi.Code(32)) {
-					t.Errorf("a file that stays in use ends with %v, want Windows error 32", err)
+					t.Errorf("removing a file in use returned %v, want Windows error 32", err)
 				}
 				if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
 					t.Errorf("the change waited %s, want 5 s", took)
@@ -105,10 +105,10 @@ func TestRemoveUnusedDoesNotWait(t *testing.T) {
 		h := &held{code: 5, times: 1 << 30, was: map[string]int{}}
 		began := time.Now()
 		if err := (hostapi.Disk{Root: root, Before: h.before}).RemoveUnused(file); err == nil {
-			t.Error("a program that runs was removed")
+			t.Error("a running program was removed")
 		}
 		if took := time.Since(began); took != 0 {
-			t.Errorf("it was waited for: %s", took)
+			t.Errorf("the call waited: %s", took)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func TestDiskFullErrorIsNotRetried(t *testing.T) {
 			t.Errorf("got %v, want Windows error 112", err)
 		}
 		if took := time.Since(began); took != 0 {
-			t.Errorf("a full disk was waited for: %s", took)
+			t.Errorf("the command waited for disk space: %s", took)
 		}
 	})
 }

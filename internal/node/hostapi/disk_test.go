@@ -126,7 +126,7 @@ func TestInterruptedWriteLeavesOldOrNewContent(t *testing.T) {
 		_, err := d.WriteFile(file, "new content")
 		if err == nil {
 			if at < 3 {
-				t.Errorf("a write makes only %d changes", at)
+				t.Errorf("a write caused only %d changes", at)
 			}
 			return
 		}

@@ -52,7 +52,7 @@ func FuzzRanges(f *testing.F) {
 		p := netip.MustParsePrefix(item)
 		for text := range strings.SplitSeq(list, ",") {
 			if got, ok := parseRange(strings.TrimSpace(text)); !ok || got != p {
-				t.Errorf("%q of %q is taken for %s", text, list, p)
+				t.Errorf("%q of %q counts as %s", text, list, p)
 			}
 		}
 	})

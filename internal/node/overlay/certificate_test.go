@@ -102,7 +102,7 @@ func TestRestartKeepsPendingRequest(t *testing.T) {
 		h.start()
 		e.passes(20 * time.Minute)
 		if len(h.service.State().Networks) > 0 {
-			t.Error("networks were created although no Node is known")
+			t.Error("networks were created before any Node was known")
 		}
 		e.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return true })
 		e.await(30*time.Second, "the overlay is configured", h.published)
@@ -175,10 +175,10 @@ func TestExpiredOrForeignCertificateIsReplaced(t *testing.T) {
 		h.start()
 		e.await(time.Minute, "it works after the certificate expired", func() bool { return h.has(linuxRemote(1), other.remote()) })
 		if h.certificate().Equal(first) {
-			t.Error("it has the certificate that expired")
+			t.Error("it presents the expired certificate")
 		}
 		if h.log.count("does not accept the certificate") > 0 {
-			t.Error("it tried the certificate that expired")
+			t.Error("it presented the expired certificate")
 		}
 	})
 }

@@ -263,7 +263,7 @@ func TestStatusFileIsWrittenOnlyOnChange(t *testing.T) {
 			e.passes(time.Second)
 		}
 		if after, err := os.Stat(h.options.StatusFile); err != nil || !os.SameFile(before, after) {
-			t.Errorf("it was written although nothing is wrong: %v", err)
+			t.Errorf("it was written without a difference: %v", err)
 		}
 	})
 }

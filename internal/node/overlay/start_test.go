@@ -204,7 +204,7 @@ func TestStartInterruptedAtAnyCallIsCompleted(t *testing.T) {
 					h.start()
 					e.await(time.Minute, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 					if n := h.changes()["CreateNetwork"]; n != 2 {
-						t.Errorf("%d networks were made, want 2", n)
+						t.Errorf("%d networks were created, want 2", n)
 					}
 				})
 			})
@@ -243,13 +243,13 @@ func TestUnsupportedVXLANPortIsLoggedOnce(t *testing.T) {
 		h.start()
 		e.passes(10 * time.Minute)
 		if networks := h.service.State().Networks; len(networks) > 0 {
-			t.Errorf("networks were made: %v", networks)
+			t.Errorf("networks were created: %v", networks)
 		}
 		if n := h.log.count("supports only VXLAN port"); n != 1 {
 			t.Errorf("it was logged %d times, want once:\n%s", n, h.log)
 		}
 		if h.log.count("Connecting to the API server again") > 0 {
-			t.Error("it reconnects although nothing cut its connections")
+			t.Error("it reconnects without a lost connection")
 		}
 	})
 }

@@ -20,7 +20,7 @@ func TestHeartbeatIsNoChange(t *testing.T) {
 	n := windowsNode("win-2", "192.0.2.2", "10.132.2.0/24", "00-15-5D-00-00-02")
 	s.Replace(map[types.NamespacedName]Node{key: n})
 	if !changed() {
-		t.Error("new Nodes are no change")
+		t.Error("new Nodes do not count as changes")
 	}
 	again := n
 	again.InternalIPs = []string{"192.0.2.2"}
@@ -43,11 +43,11 @@ func TestHeartbeatIsNoChange(t *testing.T) {
 		change(&other)
 		s.Put(key, other)
 		if !changed() {
-			t.Errorf("%s: another one is no change", name)
+			t.Errorf("%s: another one does not count as a change", name)
 		}
 	}
 	s.Remove(key)
 	if !changed() {
-		t.Error("a removed Node is no change")
+		t.Error("a removed Node does not count as a change")
 	}
 }

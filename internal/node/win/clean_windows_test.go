@@ -43,10 +43,10 @@ func TestKilledRunLeftoversAreRemoved(t *testing.T) {
 		mustRemoveRoutes(t, netip.MustParsePrefix(contract.Destination))
 	}
 	if left := testAuthorities(t); len(left) > 0 {
-		t.Errorf("%d certificates of tests are left", len(left))
+		t.Errorf("%d test certificates remain", len(left))
 	}
 	if left, err := h.Services.List(t.Context(), append(contract.Names(), testName)); err != nil || len(left) > 0 {
-		t.Errorf("services of tests are left: %v, %v", left, err)
+		t.Errorf("test services remain: %v, %v", left, err)
 	}
 }
 

@@ -117,10 +117,10 @@ func TestHangingListBlocksNoOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := c.List(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "earlier call") {
-		t.Errorf("beside a call that hangs, a list gives %v", err)
+		t.Errorf("during a hanging call, a list returned %v", err)
 	}
 	<-c.turn
 	if _, err := c.List(t.Context()); err != nil {
-		t.Errorf("afterwards, a list gives %v", err)
+		t.Errorf("afterwards, a list returned %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func TestUnmanageableDefenderIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.Defender.Exclusions(t.Context()); !errors.Is(err, hostapi.ErrNoDefender) {
-		t.Errorf("a stopped Defender gives %v", err)
+		t.Errorf("with Defender stopped: %v", err)
 	}
 }
 

@@ -162,7 +162,7 @@ func TestServiceEnvironmentIsWhereWindowsReadsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := key.GetStringsValue("Environment"); !errors.Is(err, registry.ErrNotExist) {
-		t.Errorf("afterwards there is a value, %v", err)
+		t.Errorf("afterwards a value exists: %v", err)
 	}
 }
 

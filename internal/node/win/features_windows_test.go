@@ -28,7 +28,7 @@ func TestHangingDISMEndsWithItsProcess(t *testing.T) {
 	began := time.Now()
 	state, err := system.Feature(ctx, "Containers")
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Feature() = %s, %v, want the end of its time", state, err)
+		t.Errorf("Feature() = %s, %v, want a time-out", state, err)
 	}
 	if took := time.Since(began); took > 5*time.Minute {
 		t.Errorf("it took %s", took)

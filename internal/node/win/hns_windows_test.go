@@ -58,7 +58,7 @@ func TestNetworksKeepTheContract(t *testing.T) {
 func mustHaveHNS(t *testing.T) {
 	t.Helper()
 	if !onWine() {
-		t.Skip("a test must not make networks on a real Windows: that cuts its connections")
+		t.Skip("a test must not create networks on a real Windows: that cuts its connections")
 	}
 	if windows.NewLazySystemDLL("computenetwork.dll").Load() != nil {
 		t.Skip("this Wine has no computenetwork.dll (lab/windows/hostcompute)")

@@ -61,7 +61,7 @@ func TestListenersOnNodePortsAreFound(t *testing.T) {
 func TestNamedPipeIsDetectedWithoutConnecting(t *testing.T) {
 	const name = `\\.\pipe\wicd-test-is-there`
 	if got, err := hasPipe(name); got || err != nil {
-		t.Errorf("before it was made: %v, %v", got, err)
+		t.Errorf("before its creation: %v, %v", got, err)
 	}
 	text, err := windows.UTF16PtrFromString(name)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestRightsAreSpelledAsWindowsDoes(t *testing.T) {
 			got = strings.Replace(got, "D:(", "D:P(", 1) // it does not return whether rights are inherited
 		}
 		if got != ownRights+list {
-			t.Errorf("Windows writes %s, we write %s", got, ownRights+list)
+			t.Errorf("Windows writes %s, the test writes %s", got, ownRights+list)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestProtectRemovesForeignRights(t *testing.T) {
 
 func TestProtectAppliesToFilesCreatedLater(t *testing.T) {
 	if onWine() {
-		t.Skip("Wine hands no rights down from folders")
+		t.Skip("on Wine, files do not inherit rights from folders")
 	}
 	folder := tempFolder(t)
 	if err := (rights{}).Protect(folder, hostapi.Private); err != nil {

@@ -73,7 +73,7 @@ func TestFailureActionDelayIsInMilliseconds(t *testing.T) {
 		t.Errorf("the count of failures is reset after %d s", failure.ResetPeriod)
 	}
 	if n := *(*uint32)(mustSetting(t, windows.SERVICE_CONFIG_FAILURE_ACTIONS_FLAG)); n != 1 {
-		t.Errorf("failures that are no crash: %d, want 1", n)
+		t.Errorf("failures other than crashes: %d, want 1", n)
 	}
 	if n := *(*uint32)(mustSetting(t, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO)); n != 180_000 {
 		t.Errorf("pre-shutdown time %d ms", n)
@@ -151,6 +151,6 @@ func TestPutNamesTheProcessThatHoldsADeletedService(t *testing.T) {
 	s.timeout = 200 * time.Millisecond
 	_, err := s.Put(t.Context(), d)
 	if !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) || !strings.Contains(err.Error(), "holds it open") {
-		t.Errorf("Put() = %v, want that a process holds it open", err)
+		t.Errorf("Put() = %v, want an error about an open handle", err)
 	}
 }

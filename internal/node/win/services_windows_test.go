@@ -77,7 +77,7 @@ func TestStartGivesUpOnAServiceWithoutProgress(t *testing.T) {
 	s.silence = 300 * time.Millisecond
 	err := s.Start(t.Context(), testName)
 	if err == nil || !strings.Contains(err.Error(), "without progress") {
-		t.Errorf("Start() = %v, want that it makes no progress", err)
+		t.Errorf("Start() = %v, want an error about missing progress", err)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestStartReturnsTheExitCodesOfAFailingService(t *testing.T) {
 	}
 	for _, want := range []string{testName, "code 42", "1066"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %q", err, want)
+			t.Errorf("%q does not contain %q", err, want)
 		}
 	}
 	if found := mustFind(t, testName); found.ExitCode != 42 {
@@ -236,7 +236,7 @@ func TestProcessesOfAKilledServiceAreKilled(t *testing.T) {
 			}
 			end(s)
 			if left := mustProcesses(t, copied); len(left) > 0 {
-				t.Errorf("%d processes are left", len(left))
+				t.Errorf("%d processes remain", len(left))
 			}
 		})
 	}

@@ -136,11 +136,11 @@ func converseOverPipes(t *testing.T, chain string) {
 	}()
 	answer, err := io.ReadAll(fromStdout)
 	if err != nil && !errors.Is(err, windows.ERROR_BROKEN_PIPE) {
-		t.Errorf("reading the answer: %v", err)
+		t.Errorf("reading the response: %v", err)
 	}
 	state, err := process.Wait()
 	if err != nil || state.ExitCode() != 0 {
-		t.Fatalf("it ended with %v, %v, after %d bytes of answer", state, err, len(answer))
+		t.Fatalf("the call returned %v, %v, after %d bytes of the response", state, err, len(answer))
 	}
 	if err := <-fed; err != nil {
 		t.Errorf("sending: %v", err)
@@ -150,7 +150,7 @@ func converseOverPipes(t *testing.T, chain string) {
 		want += shellBye
 	}
 	if got := answer[min(len(answer), stdioSize):]; string(got) != want {
-		t.Errorf("after %d bytes, the answer ends with %q; want %q", min(len(answer), stdioSize), got, want)
+		t.Errorf("after %d bytes, the response ends with %q; want %q", min(len(answer), stdioSize), got, want)
 	}
 }
 

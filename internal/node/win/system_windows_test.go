@@ -28,7 +28,7 @@ func TestLeftoversOfEarlierRunAreRemoved(t *testing.T) {
 	mustBeWine(t)
 	run := os.Getenv("WMCO_WINE_RUN")
 	if run == "" {
-		t.Skip("it takes testdata/wine, which begins each run with the registry as it was made")
+		t.Skip("the test needs testdata/wine, which begins each run with a new registry")
 	}
 	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, `Software\WMCOLab`, registry.ALL_ACCESS)
 	if err != nil {
@@ -207,7 +207,7 @@ func TestPendingRebootsAreFound(t *testing.T) {
 	reason := strings.Join(mustFacts(t).PendingReboot, "\n")
 	for _, want := range []string{"Component Based Servicing", "Windows Update", renames} {
 		if !strings.Contains(reason, want) {
-			t.Errorf("%q does not say %q", reason, want)
+			t.Errorf("%q does not contain %q", reason, want)
 		}
 	}
 	if err := key.DeleteValue(renames); err != nil {

@@ -129,7 +129,7 @@ func TestHangingWMIUsesOneThread(t *testing.T) {
 	w, end := newWMI(time.Second), make(chan struct{})
 	_, err := withNamespace(t.Context(), w, registryNamespace, func(wmiServices) (int, error) { <-end; return 0, nil })
 	if !errors.Is(err, errWMIHangs) {
-		t.Errorf("a call that hangs gives %v", err)
+		t.Errorf("a hanging call returned %v", err)
 	}
 	began := time.Now()
 	if _, err = withNamespace(t.Context(), w, registryNamespace, func(wmiServices) (int, error) { return 1, nil }); !errors.Is(err, errWMIHangs) {
@@ -143,6 +143,6 @@ func TestHangingWMIUsesOneThread(t *testing.T) {
 		_, err = withNamespace(t.Context(), w, registryNamespace, func(wmiServices) (int, error) { return 1, nil })
 	}
 	if err != nil {
-		t.Error(fmt.Errorf("calls do not work again: %w", err))
+		t.Error(fmt.Errorf("calls still fail: %w", err))
 	}
 }

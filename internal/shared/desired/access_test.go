@@ -25,7 +25,7 @@ func TestRegistryAccessMatchesNodes(t *testing.T) {
 		t.Errorf("the credential is %+v", c)
 	}
 	if _, err := desired.AccessOf(desired.Cluster{Server: "https://api.test"}, desired.Settings{Proxy: proxy.Config{HTTPProxy: "no url at all"}}); err == nil {
-		t.Error("a proxy without an address is taken")
+		t.Error("a proxy without an address is accepted")
 	}
 	if a, err := desired.AccessOf(desired.Cluster{Server: "https://api.test"}, desired.Settings{}); err != nil || a.PullSecret != nil || a.Mirrors != nil {
 		t.Errorf("without settings: %+v, %v", a, err)

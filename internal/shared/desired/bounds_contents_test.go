@@ -81,7 +81,7 @@ func TestNoContentRunsAnotherProgram(t *testing.T) {
 		node := bounded(t, v1alpha1.NetworkFlannel)
 		change(&node)
 		if node.CheckBounds() == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func TestValuesBeyondBoundsAreRejected(t *testing.T) {
 		node := bounded(t, v1alpha1.NetworkCustom)
 		change(&node)
 		if err := node.CheckBounds(); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		} else if len(err.Error()) > 1000 {
 			t.Errorf("%s: the error has %d characters", name, len(err.Error()))
 		}
@@ -216,13 +216,13 @@ func FuzzBounds(f *testing.F) {
 				t.Errorf("service %q runs %q", s.Name, s.Command)
 			}
 			if !slices.Contains(desired.Services(), s.Name) {
-				t.Errorf("service %q is taken", s.Name)
+				t.Errorf("service %q is accepted", s.Name)
 			}
 		}
 		for _, file := range on.Files {
 			isOurs := strings.HasPrefix(file.Path, `C:\k\`) || file.Path == mirrors.KubeletConfig
 			if !isOurs || strings.Contains(file.Path, `..`) || strings.HasPrefix(file.Path, desired.State) || strings.HasPrefix(file.Path, desired.Store) || strings.HasSuffix(file.Path, ".exe") && !strings.HasPrefix(file.Path, desired.Registries) {
-				t.Errorf("file %q is taken", file.Path)
+				t.Errorf("file %q is accepted", file.Path)
 			}
 		}
 		for name := range on.Environment {

@@ -112,10 +112,10 @@ func TestMissingCloudNodeManagerIsReportedOnAzure(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.message == "" && len(rendered.Missing) > 0 {
-				t.Errorf("missing are %v, want none", rendered.Missing)
+				t.Errorf("missing: %v, want none", rendered.Missing)
 			}
 			if test.message != "" && (len(rendered.Missing) != 1 || rendered.Missing[0].Name != desired.NodeManagerService || !strings.Contains(rendered.Missing[0].Effect, test.message)) {
-				t.Errorf("missing are %v, want %s because %q", rendered.Missing, desired.NodeManagerService, test.message)
+				t.Errorf("missing: %v, want %s because %q", rendered.Missing, desired.NodeManagerService, test.message)
 			}
 		})
 	}

@@ -76,7 +76,7 @@ func TestReservedUserFoldersAreRejected(t *testing.T) {
 		in.Config.Network.Custom = &v1alpha1.CustomNetwork{ConfigDir: v1alpha1.HostFolder(folder)}
 		_, err := desired.Render(in)
 		if got := err == nil; got != want {
-			t.Errorf("folder %q: %v, want it taken: %v", folder, err, want)
+			t.Errorf("folder %q: %v, want accepted: %v", folder, err, want)
 		}
 		if err != nil && !errors.Is(err, desired.ErrNetwork) {
 			t.Errorf("folder %q: %v is not ErrNetwork", folder, err)
@@ -110,7 +110,7 @@ func FuzzFoldersOfTheUser(f *testing.F) {
 		lower := strings.ToLower(folder) + `\`
 		if len(folder) > 200 || strings.ContainsAny(folder, "'\"\r\n/*?~") || strings.Contains(lower, `..\`) || !strings.HasPrefix(lower, `c:\`) ||
 			strings.HasPrefix(lower, `c:\k\`) || strings.HasPrefix(lower, `c:\windows\`) {
-			t.Errorf("folder %q is taken", folder)
+			t.Errorf("folder %q is accepted", folder)
 		}
 	})
 }

@@ -257,7 +257,7 @@ func TestOn(t *testing.T) {
 		t.Error("something was left open")
 	}
 	if _, err := node.On(local, desired.Secrets{}); err == nil {
-		t.Error("a declaration was filled with other secrets than its own")
+		t.Error("a declaration was filled with other secrets")
 	}
 }
 
@@ -292,7 +292,7 @@ func TestNodeRoundTrips(t *testing.T) {
 			broken := maps.Clone(data)
 			broken[key] = "{"
 			if _, err := desired.FromData(broken); key != "certificates" && (err == nil || !strings.Contains(err.Error(), key)) {
-				t.Errorf("%s: a broken key %s gives error %v", name, key, err)
+				t.Errorf("%s: a broken key %s causes error %v", name, key, err)
 			}
 		}
 	}

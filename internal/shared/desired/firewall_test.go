@@ -55,7 +55,7 @@ func TestFirewallAllowsNodePorts(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(append(slices.Clone(always), test.more...), got); diff != "" {
-				t.Errorf("it lets in (-want +got):\n%s", diff)
+				t.Errorf("allowed traffic (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func TestFirewallAllowsOnlyConfiguredSources(t *testing.T) {
 	}
 	only := []string{"10.0.0.0/16", "192.0.2.0/24", "fd00::/64"}
 	if diff := cmp.Diff(map[uint16][]string{22: only, 10250: only, 9182: only, 4789: nil, 10256: only}, got); diff != "" {
-		t.Errorf("from where it lets in (-want +got):\n%s", diff)
+		t.Errorf("allowed sources (-want +got):\n%s", diff)
 	}
 }
 

@@ -37,7 +37,7 @@ func FuzzSubnets(f *testing.F) {
 		}
 		again, lengths, err := ParseSubnets(argument)
 		if err != nil || subnets(again, lengths) != argument {
-			t.Errorf("%q is read otherwise again: %v", argument, err)
+			t.Errorf("%q is read differently the second time: %v", argument, err)
 		}
 	})
 }

@@ -163,7 +163,7 @@ func FuzzFlannel(f *testing.F) {
 		flannel, err := desired.ParseFlannel(text)
 		if err != nil {
 			if !errors.Is(err, desired.ErrNetwork) {
-				t.Fatalf("%v is no error of the network", err)
+				t.Fatalf("%v is not an error of the network", err)
 			}
 			return
 		}

@@ -48,7 +48,7 @@ func (c networkCase) run(t *testing.T, in desired.Inputs) {
 	}
 	for _, part := range c.contains {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
+			t.Errorf("%q does not contain %q", err, part)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestNetworkProblemsThatDoNotBlockNodes(t *testing.T) {
 		}
 		for _, part := range test.contains {
 			if !strings.Contains(got.Problems[0].Message, part) {
-				t.Errorf("%s: %q does not say %q", name, got.Problems[0].Message, part)
+				t.Errorf("%s: %q does not contain %q", name, got.Problems[0].Message, part)
 			}
 		}
 	}
@@ -254,7 +254,7 @@ func TestProviderMustMatchNodes(t *testing.T) {
 		}
 		for _, part := range test.contains {
 			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %v does not say %q", name, err, part)
+				t.Errorf("%s: error %v, want %q", name, err, part)
 			}
 		}
 	}

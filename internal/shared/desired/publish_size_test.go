@@ -84,7 +84,7 @@ func TestOversizedNodeDataIsRejected(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	if _, err := (desired.Node{Certificates: strings.Repeat("x", 1<<20)}).Data(); !errors.Is(err, desired.ErrTooLarge) {
-		t.Errorf("of what is no certificate, the error is %v", err)
+		t.Errorf("an invalid certificate: error %v", err)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestOversizedBundlesAreNamed(t *testing.T) {
 			want := fmt.Sprintf("certificates come from ConfigMap trusted-ca, key ca-bundle.crt: %d bytes; ControllerConfig machine-config-controller, "+
 				"spec.imageRegistryBundleUserData, file r: 4000 bytes; remove those that Windows nodes do not need", len(text))
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%v\ndoes not say: %s", err, want)
+				t.Errorf("%v\ndoes not contain: %s", err, want)
 			}
 		})
 	}
@@ -150,7 +150,7 @@ func FuzzPublishedCertificates(f *testing.F) {
 			t.Errorf("%d bytes are %d", len(text), len(node.Certificates))
 		}
 		if list, err := trust.Read(node.Certificates); err != nil || trust.Encode(list) != node.Certificates {
-			t.Errorf("hosts cannot read them: %v", err)
+			t.Errorf("hosts rejected them: %v", err)
 		}
 	})
 }

@@ -66,7 +66,7 @@ func TestAllServiceRangesAreInOverlay(t *testing.T) {
 				ranges = append(ranges, p.String())
 			}
 			if !slices.Equal(ranges, twoRanges()) {
-				t.Errorf("WICD looks after load balancers in %v, want %v", ranges, twoRanges())
+				t.Errorf("WICD checks load balancers in %v, want %v", ranges, twoRanges())
 			}
 		})
 	}

@@ -104,7 +104,7 @@ func TestMissingServiceIsReported(t *testing.T) {
 	in.Config.CSIProxy = v1alpha1.CSIProxyRun
 	rendered, err := desired.Render(in)
 	if err != nil || len(rendered.Missing) != 1 || rendered.Missing[0].Name != "csi-proxy" || !strings.Contains(rendered.Missing[0].Effect, "CSI drivers") {
-		t.Errorf("missing are %v (%v)", rendered.Missing, err)
+		t.Errorf("missing: %v (%v)", rendered.Missing, err)
 	}
 	in.Payload = declared()
 	if rendered, err = desired.Render(in); err != nil || len(rendered.Missing) > 0 {

@@ -100,7 +100,7 @@ func FuzzRedirect(f *testing.F) {
 			t.Errorf("%q: %q", location, reported)
 		}
 		if redirect.ToFolder() && redirect.To.Host != "asked.example.com" {
-			t.Errorf("%q is taken for a folder", location)
+			t.Errorf("%q counts as a folder", location)
 		}
 	})
 }

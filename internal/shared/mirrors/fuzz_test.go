@@ -99,7 +99,7 @@ func FuzzPullSecret(f *testing.F) {
 		out := mirrors.Render(mirrors.Input{Sets: []mirrors.Set{digests("a", entry("quay.io/x", allow, "m.example.com/a/x"))},
 			PullSecret: mirrors.PullSecret{Name: "s", DockerConfigJSON: data}})
 		if out.Table == nil {
-			t.Error("a pull secret kept the mirrors from being rendered")
+			t.Error("the pull secret prevented the mirrors from being rendered")
 		}
 		if out.KubeletConfig != "" {
 			checkKubeletConfig(t, out.KubeletConfig)

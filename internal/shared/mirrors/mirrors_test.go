@@ -206,7 +206,7 @@ func TestRenderIgnoresOrderAndKeepsInput(t *testing.T) {
 		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		before := slices.Clone(shuffled)
 		if diff := cmp.Diff(want, mirrors.Render(mirrors.Input{Sets: shuffled})); diff != "" {
-			t.Fatalf("another order gave something else (-want +got):\n%s", diff)
+			t.Fatalf("another order changed the result (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(before, shuffled); diff != "" {
 			t.Fatalf("the input was changed:\n%s", diff)

@@ -277,7 +277,7 @@ func FuzzRender(f *testing.F) {
 		all := maps.Clone(plain)
 		maps.Copy(all, secret)
 		if len(all) != len(plain)+len(secret) {
-			t.Errorf("a name is in both: %v %v", plain, secret)
+			t.Errorf("a name is in both maps: %v %v", plain, secret)
 		}
 		for name, v := range all {
 			if strings.ContainsAny(v, "\x00\r\n\t \"") { // a password may contain ;
@@ -287,7 +287,7 @@ func FuzzRender(f *testing.F) {
 		entries := strings.Split(all[NoProxy], ",")
 		slices.Sort(entries)
 		if len(slices.Compact(slices.Clone(entries))) != len(entries) || slices.Contains(entries, "") {
-			t.Errorf("entries are empty or double: %q", entries)
+			t.Errorf("entries are empty or duplicate: %q", entries)
 		}
 		again, _, err := Render(settings(http, https, all[NoProxy]), in)
 		if err != nil || again[NoProxy] != all[NoProxy] {

@@ -73,7 +73,7 @@ func serves(t *testing.T, s Server) {
 	answer, err := with.Client().Get("https://" + l.Addr().String())
 	if err != nil {
 		server.Close()
-		t.Fatalf("a server with %+v does not answer: %v; it ended with: %v", s, err, <-ended)
+		t.Fatalf("a server with %+v does not respond: %v; it ended with: %v", s, err, <-ended)
 	}
 	answer.Body.Close()
 }

@@ -23,7 +23,7 @@ func TestReadReversesEncode(t *testing.T) {
 		t.Errorf("written again: %s", again)
 	}
 	if got, err := Read(""); err != nil || got != nil {
-		t.Errorf("no text gives %v, %v", got, err)
+		t.Errorf("an empty text returned %v, %v", got, err)
 	}
 }
 

@@ -147,7 +147,7 @@ func TestTextWithoutCertificateIsProblem(t *testing.T) {
 		}
 	}
 	if got := Collect(now()); got.Certificates != nil || got.Problems != nil || Encode(got.Certificates) != "" {
-		t.Errorf("nothing gives %v", got)
+		t.Errorf("an empty input returned %v", got)
 	}
 }
 

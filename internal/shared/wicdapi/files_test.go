@@ -178,10 +178,10 @@ func TestWaitingForInputTimesOut(t *testing.T) {
 		began := time.Now()
 		in := wicdapi.NewInput(t.Context(), func(string, int64) ([]byte, bool, error) { return nil, false, nil })
 		if _, err := in.Read(make([]byte, 1)); err == nil || err == io.EOF {
-			t.Errorf("got %v, want that nothing came", err)
+			t.Errorf("got %v, want nothing", err)
 		}
 		if took := time.Since(began); took > 3*time.Minute {
-			t.Errorf("it waited %s: it holds the lock of all commands meanwhile", took)
+			t.Errorf("it waited %s while it held the lock of all commands", took)
 		}
 	})
 }

@@ -43,7 +43,7 @@ func TestEveryListInResultsHasLimit(t *testing.T) {
 		}
 	}
 	if err := decode(json.RawMessage(`{}`), &JoinRequest{}); err == nil {
-		t.Error("an answer without limits was read")
+		t.Error("a response beyond the limits was read")
 	}
 }
 

@@ -44,7 +44,7 @@ func TestCallPassesRequestStepsAndResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	if result.BootID != "win-1" {
-		t.Errorf("result has %q, the request said win-1", result.BootID)
+		t.Errorf("result has %q, want win-1", result.BootID)
 	}
 	want := []wicdapi.Step{{Name: "one"}, {Name: "two", Bytes: 1, Total: 2}}
 	if diff := cmp.Diff(want, steps); diff != "" {
@@ -151,7 +151,7 @@ func TestSendEndsWhenTheHostEndsEarly(t *testing.T) {
 	})
 	_, err := wicdapi.Send(t.Context(), host, "wicd receive", []wicdapi.Content{{SHA256: "a"}}, blobs{"a": strings.Repeat("a", 1<<20)}.open, nil)
 	if err == nil || !strings.Contains(err.Error(), "connection lost") {
-		t.Errorf("got %v, want what happened to the connection", err)
+		t.Errorf("got %v, want the error of the connection", err)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestSendReportsUnreadableContent(t *testing.T) {
 	open := func(string, int64) (io.ReadCloser, error) { return nil, errors.New("disk gone") }
 	_, err := wicdapi.Send(t.Context(), host, "wicd receive", []wicdapi.Content{{SHA256: "a"}}, open, nil)
 	if err == nil || !strings.Contains(err.Error(), "disk gone") {
-		t.Errorf("got %v, want the reason on the operator's side", err)
+		t.Errorf("got %v, want the operator's error", err)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestCommandRunningAfterResultIsStopped(t *testing.T) {
 			t.Errorf("result %+v, error %v", result, err)
 		}
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it took %s to give up on a command that had said its result", took)
+			t.Errorf("it took %s to abandon a command that had returned its result", took)
 		}
 	})
 }
@@ -298,7 +298,7 @@ func TestInvalidContentRequestsAreRefused(t *testing.T) {
 			})
 			_, err := wicdapi.Send(t.Context(), host, "wicd receive", []wicdapi.Content{{SHA256: "a", CompressedSize: 10}}, content.open, nil)
 			if err == nil || !strings.Contains(err.Error(), "requested content") {
-				t.Errorf("got %v, want what the host asks for", err)
+				t.Errorf("got %v, want an error about requested content", err)
 			}
 			if received > 10 {
 				t.Errorf("%d bytes were sent", received)
@@ -319,7 +319,7 @@ func FuzzOutput(f *testing.F) {
 		var result wicdapi.JoinResult
 		err := wicdapi.Call(t.Context(), host, "x", nil, &result, func(wicdapi.Step) {})
 		if err == nil && !hasKey(output, "result") {
-			t.Errorf("output %q was taken for a result", output)
+			t.Errorf("output %q was accepted as a result", output)
 		}
 	})
 }
@@ -348,7 +348,7 @@ func FuzzMissing(f *testing.F) {
 		content, opened := blobs{"a": "aaaaaaaaaa", "b": "bbbbb"}, map[string]int{}
 		open := func(sha string, offset int64) (io.ReadCloser, error) {
 			if opened[sha]++; opened[sha] > 1 || offset < 0 || offset > int64(len(content[sha])) {
-				t.Errorf("content %q is read from byte %d, for the %d. time", sha, offset, opened[sha])
+				t.Errorf("content %q is read from byte %d in attempt %d", sha, offset, opened[sha])
 			}
 			return content.open(sha, offset)
 		}
@@ -368,7 +368,7 @@ func FuzzMissing(f *testing.F) {
 		list := []wicdapi.Content{{SHA256: "a", CompressedSize: 10}, {SHA256: "b", CompressedSize: 5}}
 		_, err := wicdapi.Send(ctx, canceled{host}, "x", list, open, nil)
 		if err == nil && !hasKey(output, "result") || received > 15 {
-			t.Errorf("output %q was taken for a result (%v), %d bytes were sent", output, err, received)
+			t.Errorf("output %q was accepted as a result (%v), %d bytes were sent", output, err, received)
 		}
 	})
 }

@@ -46,7 +46,7 @@ func TestRevisions(t *testing.T) {
 		}
 		fault, hasFault := windowsbuild.FaultOf(test.build, test.revision)
 		if fault.Fixed != test.fault || hasFault != (test.fault != "") {
-			t.Errorf("10.0.%d.%d has the fault that %q mends, %v, want %q", test.build, test.revision, fault.Fixed, hasFault, test.fault)
+			t.Errorf("10.0.%d.%d has the fault that %q fixes, %v, want %q", test.build, test.revision, fault.Fixed, hasFault, test.fault)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestRevisionTablesAreComplete(t *testing.T) {
 		text := u.Without(7)
 		for _, part := range []string{u.KB, u.Build.String(), "revision 7;", "restart the host"} {
 			if !strings.Contains(text, part) {
-				t.Errorf("%q does not say %q", text, part)
+				t.Errorf("%q does not contain %q", text, part)
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func TestRevisionTablesAreComplete(t *testing.T) {
 		text := f.At(7)
 		for _, part := range []string{f.Fixed, f.Source, f.Build.String(), "revision 7,"} {
 			if !strings.Contains(text, part) {
-				t.Errorf("%q does not say %q", text, part)
+				t.Errorf("%q does not contain %q", text, part)
 			}
 		}
 		if missing, isMissing := windowsbuild.Missing(f.Build, f.Before); isMissing {

@@ -35,7 +35,7 @@ func TestAPIServerClockIsReadFromResponses(t *testing.T) {
 				t.Errorf("ahead by %v, want %v", ahead, test.want)
 			}
 			if _, again := c.Ahead(); again {
-				t.Error("one comparison was returned twice")
+				t.Error("a comparison was returned twice")
 			}
 		})
 	}

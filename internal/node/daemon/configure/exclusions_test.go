@@ -44,7 +44,7 @@ func withExclusions(t *testing.T) (*sim.Windows, wicdapi.JoinRequest) {
 func expectExclusions(t *testing.T, w *sim.Windows, want desired.Exclusions) {
 	t.Helper()
 	if diff := cmp.Diff(want, w.Defender().Set, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("exclusions that are set on the host (-want +got):\n%s", diff)
+		t.Errorf("exclusions on the host (-want +got):\n%s", diff)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestRemovedExclusionsAreRestored(t *testing.T) {
 		})
 		time.Sleep(daemontest.ServicesLook)
 		if missing := r.Desired.Exclusions.Without(w.Defender().Set); !missing.IsEmpty() {
-			t.Errorf("missing are %q", missing.List())
+			t.Errorf("missing: %q", missing.List())
 		}
 	})
 }

@@ -37,7 +37,7 @@ func expectOurRules(t *testing.T, w *sim.Windows, want ...desired.FirewallRule) 
 	}
 	byName := cmpopts.SortSlices(func(a, b desired.FirewallRule) bool { return a.Name < b.Name })
 	if diff := cmp.Diff(want, managed, byName, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("our rules (-want +got):\n%s", diff)
+		t.Errorf("managed rules (-want +got):\n%s", diff)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestFirewallRulesFollowSettings(t *testing.T) {
 		m.Follow(t, node)
 		expectOurRules(t, m.Windows, rules()...)
 		if journal := daemontest.Journal(t, m.Windows); !strings.Contains(journal, `"step":"opening the firewall"`) {
-			t.Errorf("no step of the change did it:\n%s", journal)
+			t.Errorf("no step of the change is responsible:\n%s", journal)
 		}
 	})
 }

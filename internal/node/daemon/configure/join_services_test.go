@@ -130,7 +130,7 @@ func TestObsoleteServicesAreRemoved(t *testing.T) {
 		t.Errorf("csi-proxy is %+v; changed: %q", w.Service("csi-proxy"), result.Changed)
 	}
 	if w.Service("backup").Name == "" || w.Service("kubelet").PID != before {
-		t.Error("a service of others was removed, or one of the operator restarted")
+		t.Error("a foreign service was removed, or a managed one was restarted")
 	}
 }
 

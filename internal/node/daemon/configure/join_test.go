@@ -26,7 +26,7 @@ func TestFreshHostBecomesNodeInOneJoin(t *testing.T) {
 	daemontest.MustSend(t, w, daemontest.NewCargo("1"))
 	daemontest.ExpectNoChange(t, w, r)
 	if after := daemontest.PIDs(w, r); !maps.Equal(before, after) {
-		t.Errorf("services were started again: %v, then %v", before, after)
+		t.Errorf("services were restarted: %v, then %v", before, after)
 	}
 }
 
@@ -169,7 +169,7 @@ func expectNoLeftovers(t *testing.T, w *sim.Windows) {
 	t.Helper()
 	err := w.Disk().Walk(`C:\k`, func(name string, _ fs.FileInfo) error {
 		if strings.HasSuffix(name, ".part") || name == daemontest.PlainFile {
-			t.Errorf("%s is there", name)
+			t.Errorf("%s exists", name)
 		}
 		return nil
 	})

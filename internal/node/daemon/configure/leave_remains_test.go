@@ -33,7 +33,7 @@ func TestUnremovableFileDoesNotBlockLeave(t *testing.T) {
 			t.Errorf("remains: %q", result.Remains)
 		}
 		if w.Disk().Exists(desired.ContainerdRoot) || w.Service("kubelet").Name != "" || w.Disk().Exists(desired.Store) {
-			t.Error("one file in use kept others from going")
+			t.Error("a file in use prevented the removal of others")
 		}
 		w.PowerCut()
 		w.PowerOn()
@@ -67,7 +67,7 @@ func TestOrphanedContainersAreStoppedBeforeFileRemoval(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{})
 	addNodeFiles(t, w)
 	if err := w.Host().Disk.Remove(shim); !errors.Is(err, sim.ErrInUse) {
-		t.Fatalf("removing the program of a shim that runs: %v, want that it is in use", err)
+		t.Fatalf("removing the program of a running shim: %v, want an error about its use", err)
 	}
 	daemontest.MustStop(t, w, "containerd")
 	if len(w.Remnants()) != 4 {
@@ -137,7 +137,7 @@ func TestLeaveRemovesLocksHeldByScanner(t *testing.T) {
 		daemontest.MustLeave(t, w, r.Cluster)
 		for _, name := range []string{desired.State + `\command.lock`, desired.State + `\services.lock`} {
 			if w.Disk().Exists(name) {
-				t.Errorf("%s stayed", name)
+				t.Errorf("%s was kept", name)
 			}
 		}
 	})

@@ -30,7 +30,7 @@ func TestForeignCertificatesAreKept(t *testing.T) {
 	}
 	m.Follow(t, m.Request.Desired)
 	if n := trusted(t, m); n != 1 {
-		t.Errorf("%d certificates are trusted, want the one that was there before", n)
+		t.Errorf("%d certificates are trusted, want the existing one", n)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestContainerdFilesOfFormerVersionsAreRemoved(t *testing.T) {
 	daemontest.MustJoin(t, w, r)
 	for _, name := range []string{`gcr.io`, `docker.io\hosts.toml`} {
 		if w.Disk().Exists(desired.Registries + `\` + name) {
-			t.Errorf("%s is still there", name)
+			t.Errorf("%s still exists", name)
 		}
 	}
 	for _, name := range []string{`theirs.test\hosts.toml`, `docker.io\notes.txt`} {

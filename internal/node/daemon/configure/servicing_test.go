@@ -169,7 +169,7 @@ func TestJoinDoesNotRestartHostWithoutRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewHost(t, withoutContainers(sim.Quirks{}))
 		if _, err := daemontest.NewWire(w).Join(wicdapi.JoinRequest{}); err == nil { // this creates its folders
-			t.Error("an empty request is good")
+			t.Error("an empty request was accepted")
 		}
 		w.FillDisk(0)
 		if result, err := daemontest.NewWire(w).Join(r); err == nil {
@@ -233,13 +233,13 @@ func TestUnreadableFactsAreSkipped(t *testing.T) {
 			t.Error(err)
 		}
 		if err := facts.Host.Must(wicdapi.FactHostname, wicdapi.FactBootID); err == nil || !strings.Contains(err.Error(), wicdapi.FactBootID) {
-			t.Errorf("Must() = %v, want what is missing", err)
+			t.Errorf("Must() = %v, want the missing configuration", err)
 		}
 		daemontest.MustJoin(t, w, r) // it needs no restart
 		daemontest.MustLeave(t, w, r.Cluster)
 		w, r = daemontest.NewHost(t, withoutContainers(q))
 		if _, err := daemontest.NewWire(w).Join(r); err == nil {
-			t.Error("a host is restarted whose boots cannot be distinguished")
+			t.Error("a host without distinguishable boots is restarted")
 		}
 		expectRestarts(t, w, 0)
 	})

@@ -147,7 +147,7 @@ func TestOldKeyStaysUntilNewIsProven(t *testing.T) {
 		time.Sleep(settle)
 		expectKeys(t, m, "keys that WICD added are removed", "user", "newer")
 		if diff := cmp.Diff(before, m.PIDs()); diff != "" {
-			t.Errorf("services were started again (-before +after):\n%s", diff)
+			t.Errorf("services were restarted (-before +after):\n%s", diff)
 		}
 	})
 }

@@ -132,7 +132,7 @@ func (o *original) expectTakenOver(t *testing.T, r wicdapi.JoinRequest) {
 	}
 	for _, name := range append(originalsFiles(), `C:\Temp`, `C:\k\tls`, `C:\k\containerd\registries\docker.io`, desired.State+`\original-operator`) {
 		if o.Disk().Exists(name) {
-			t.Errorf("%s is there", name)
+			t.Errorf("%s exists", name)
 		}
 	}
 	for _, name := range []string{`C:\data\important.txt`, `C:\var\log\hybrid-overlay\hybrid-overlay.log`, `C:\k\kubelet.exe`} {

@@ -17,11 +17,11 @@ func (openRights) Look(string, hostapi.Access) (bool, string, error) { return tr
 
 func TestRegistryCertificatesAreRenewedBeforeExpiry(t *testing.T) {
 	h, now := hostapi.Host{Disk: hostapi.Disk{Root: t.TempDir()}, Rights: openRights{}}, time.Now()
-	makeThem := func(at time.Time, wantMade bool) credentials.RegistryEndpoint {
+	ensurePair := func(at time.Time, wantMade bool) credentials.RegistryEndpoint {
 		t.Helper()
 		e, made, err := credentials.MakeRegistry(h, at)
 		if err != nil || made != wantMade {
-			t.Fatalf("made is %t (%v), want %t", made, err, wantMade)
+			t.Fatalf("created is %t (%v), want %t", made, err, wantMade)
 		}
 		if read, err := credentials.ReadRegistry(h.Disk); err != nil || read != e {
 			t.Errorf("another one is read (%v)", err)
@@ -33,11 +33,11 @@ func TestRegistryCertificatesAreRenewedBeforeExpiry(t *testing.T) {
 		}
 		return e
 	}
-	first := makeThem(now, true)
-	if again := makeThem(now.AddDate(9, 0, 0), false); again != first {
-		t.Error("others are made years before they expire")
+	first := ensurePair(now, true)
+	if again := ensurePair(now.AddDate(9, 0, 0), false); again != first {
+		t.Error("certificates are renewed years before they expire")
 	}
-	next := makeThem(now.AddDate(10, 0, -20), true)
+	next := ensurePair(now.AddDate(10, 0, -20), true)
 	if next.Server == first.Server || next.Client == first.Client {
 		t.Error("the certificate of one side is that of before")
 	}
@@ -53,6 +53,6 @@ func TestRegistryCertificatesAreRenewedBeforeExpiry(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), credentials.RegistryFile) || strings.Contains(err.Error(), "AAAA") {
 			t.Errorf("with %s: %v", name, err)
 		}
-		makeThem(now, true)
+		ensurePair(now, true)
 	}
 }

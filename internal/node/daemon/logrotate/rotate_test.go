@@ -189,7 +189,7 @@ func TestOnlyLogsAreEmptied(t *testing.T) {
 			return nil
 		}}
 		if err := Tidy(d, desired.Log{Path: path}, limits(1, time.Hour, 1), time.Now()); err == nil {
-			t.Errorf("%q is taken for a log", path)
+			t.Errorf("%q counts as a log", path)
 		}
 	}
 }

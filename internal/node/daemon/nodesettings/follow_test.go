@@ -18,10 +18,10 @@ func TestNodeAppliesPublishedSettings(t *testing.T) {
 	daemontest.ExpectContent(t, m.Windows.Disk(), daemontest.PlainFile, "mirror")
 	m.Follow(t, m.Request.Desired)
 	if m.Windows.Disk().Exists(daemontest.PlainFile) {
-		t.Error("a file that is wanted no more is still there")
+		t.Error("a file that is no longer declared still exists")
 	}
 	if after := m.PIDs(); !maps.Equal(after, before) {
-		t.Errorf("services were restarted for a file that none reads at its start: %v, then %v", before, after)
+		t.Errorf("services were restarted for a file that they do not read at start: %v, then %v", before, after)
 	}
 }
 

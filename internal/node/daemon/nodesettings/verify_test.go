@@ -150,7 +150,7 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 	m.Serial += 100
 	m.Follow(t, m.Request.Desired)
 	if n := len(m.Notes(api.EventSettingsRefused)); n < 1 || n > 3 {
-		t.Errorf("%d events tell of it", n)
+		t.Errorf("%d events report it", n)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestSwappedSecretsAreRejected(t *testing.T) {
 	m.Publish(t, node)
 	m.AwaitLog(t, "its version differs from that in the ConfigMap")
 	if m.Windows.Disk().Exists(daemontest.PlainFile) {
-		t.Error("a part of the settings was applied without the other")
+		t.Error("the settings were applied in part")
 	}
 	m.PublishSecrets(t, desired.Secrets{Salt: "a", Environment: map[string]string{"HTTP_PROXY": "http://ours"}})
 	m.AwaitSettings(t, node)

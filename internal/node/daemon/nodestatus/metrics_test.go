@@ -112,7 +112,7 @@ func TestMetricsAreWritten(t *testing.T) {
 	}
 	for _, d := range metrics.Node() {
 		if !strings.Contains(string(text), "# HELP "+d.Name+" "+d.Help+"\n# TYPE "+d.Name+" "+string(d.Kind)+"\n") {
-			t.Errorf("metric %s is documented, and not emitted:\n%s", d.Name, text)
+			t.Errorf("metric %s is documented but not emitted:\n%s", d.Name, text)
 		}
 	}
 	if n := strings.Count(string(text), "# TYPE "); n != len(metrics.Node()) {

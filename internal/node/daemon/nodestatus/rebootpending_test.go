@@ -150,12 +150,12 @@ func TestServicingAfterStartIsNoPendingRestart(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		expectRestart(t, m, "while Windows is servicing", "", "", 0)
 		if got := m.Node().Annotations[api.AnnotationBootID]; got != first {
-			t.Errorf("WICD speaks of boot %s already", got)
+			t.Errorf("WICD already reports boot %s", got)
 		}
 		time.Sleep(4 * time.Minute)
 		expectRestart(t, m, "afterwards", "", "", 0)
 		if got := m.Node().Annotations[api.AnnotationBootID]; got != m.Windows.BootID() {
-			t.Errorf("WICD speaks of boot %s still", got)
+			t.Errorf("WICD still reports boot %s", got)
 		}
 		m.Windows.SetServicing(sim.ServicingQuirks{ServicingFor: time.Hour})
 		m.Restart(t)

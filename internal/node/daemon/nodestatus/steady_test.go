@@ -27,7 +27,7 @@ func TestLastingProblemIsReported(t *testing.T) {
 				if look != '-' {
 					changed := s.observe(at, look == 'x')
 					if ok := s.isKnown != before.isKnown || s.isFailing != before.isFailing; changed != ok {
-						t.Errorf("a change is reported: %v, and there is one: %v", changed, ok)
+						t.Errorf("a change is reported: %v, want %v", changed, ok)
 					}
 				}
 				switch {

@@ -35,7 +35,7 @@ func TestMissedCNIConfigurationIsReloaded(t *testing.T) {
 				before, _ := m.Windows.Disk().List(folder)
 				m.Windows.MissNetwork()
 				if isLoaded() {
-					t.Fatal("containerd has missed nothing")
+					t.Fatal("containerd did not miss the configuration")
 				}
 				daemontest.Await(t, "containerd has the network again", isLoaded)
 				daemontest.Await(t, "the folder is as it was", func() bool { // a scanner may hold the temporary file

@@ -63,7 +63,7 @@ func TestLayersAreSentInLargePieces(t *testing.T) {
 		select {
 		case w.server.gathering <- struct{}{}:
 		case <-time.After(10 * time.Second):
-			t.Fatal("a layer still has its place among those that gather")
+			t.Fatal("a layer still occupies its slot")
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestSlowLayerIsStreamed(t *testing.T) {
 			time.Sleep(2 * w.server.limits.gather)
 			for n == 1 && w.writes.Load() == before {
 				if time.Now().After(end) {
-					t.Error("data is not forwarded until there is more")
+					t.Error("data is not forwarded immediately")
 					break
 				}
 				time.Sleep(time.Millisecond)

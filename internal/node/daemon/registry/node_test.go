@@ -96,7 +96,7 @@ func TestPublishedMirrorsAreServed(t *testing.T) {
 	})
 	m.Follow(t, m.Request.Desired)
 	if m.Windows.Disk().Exists(desired.Registries + `\quay.io`) {
-		t.Error("containerd is still sent to the registry")
+		t.Error("containerd still contacts the registry")
 	}
 	daemontest.Await(t, "nothing is served any more", func() bool { return requestFromRegistry(t, m, pair) == 0 })
 	if after := m.PIDs(); !maps.Equal(after, before) {

@@ -21,14 +21,14 @@ func TestRenewedCertificatesAreUsed(t *testing.T) {
 		Server:  w.server,
 	}
 	if err := p.useConfig(); err == nil {
-		t.Error("nothing is missing, though no certificates are there")
+		t.Error("nothing is missing without certificates")
 	}
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusOK, manifest)
 	former := certificateOf(t, w.config.Endpoint.Client)
 	for _, at := range []time.Time{time.Now().AddDate(-10, 0, 10), time.Now()} {
 		endpoint, made, err := credentials.MakeRegistry(h, at)
 		if err != nil || !made {
-			t.Fatalf("made is %t (%v)", made, err)
+			t.Fatalf("created is %t (%v)", made, err)
 		}
 		if err := p.useConfig(); err != nil {
 			t.Fatal(err)

@@ -87,11 +87,11 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := classify(at(0), wantedImage, test.inUse, test.hasFormer, &test.e)
 			if f.reason != test.reason || !f.known || f.image != wantedImage || len(f.message) > truncate.Note {
-				t.Errorf("judge() = %+v with %d bytes, want reason %s", f, len(f.message), test.reason)
+				t.Errorf("classify() = %+v with %d bytes, want reason %s", f, len(f.message), test.reason)
 			}
 			for _, part := range test.contains {
 				if !strings.Contains(f.message, part) {
-					t.Errorf("%q does not say %q", f.message, part)
+					t.Errorf("%q does not contain %q", f.message, part)
 				}
 			}
 			if strings.Contains(f.message, test.never) {
@@ -137,6 +137,6 @@ func TestLongestPullSecretEntryIsUsed(t *testing.T) {
 		}
 	}
 	if got := loginOf([]byte("{"), "registry.test/a:1"); got != (cri.Login{}) {
-		t.Errorf("of what is no JSON: %+v", got)
+		t.Errorf("invalid JSON: %+v", got)
 	}
 }

@@ -69,7 +69,7 @@ func TestNodeWaitsForSandboxImage(t *testing.T) {
 		m.AwaitVersion(t)
 		awaitImageCondition(t, m, api.ReasonSandboxImagePresent)
 		if got := m.Windows.Images(); !maps.Equal(got, map[string]bool{firstImage: true}) {
-			t.Errorf("images, and whether they are pinned: %v", got)
+			t.Errorf("images, by whether they are pinned: %v", got)
 		}
 		time.Sleep(time.Hour)
 		if pulls := m.Windows.Pulls(); len(pulls) != 1 {
@@ -125,7 +125,7 @@ func TestSandboxImageChangesAfterPull(t *testing.T) {
 		daemontest.ExpectContent(t, m.Windows.Disk(), containerdFile, "sandbox = '"+secondImage+"'")
 		after := m.PIDs()
 		if after["containerd"] == before["containerd"] || after["kubelet"] == before["kubelet"] {
-			t.Errorf("containerd and kubelet still are %v", after)
+			t.Errorf("containerd and kubelet are still %v", after)
 		}
 		daemontest.Await(t, "the image is pinned", func() bool { return m.Windows.Images()[secondImage] })
 		m.AwaitSettings(t, wanted)

@@ -99,7 +99,7 @@ func TestPlantedFilesAreMovedAside(t *testing.T) {
 	daemontest.ExpectContent(t, w.Disk(), `C:\k\ours\file`, "x")
 	for _, name := range []string{`C:\k\ours\planted`, `C:\k\store\planted`} {
 		if w.Disk().Exists(name) {
-			t.Errorf("%s is there", name)
+			t.Errorf("%s exists", name)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestLinkInParentFolderIsRejected(t *testing.T) {
 				t.Errorf("the join ends with %v, want %q and what to do", err, want)
 			}
 			if names, _ := d.List(`C:\elsewhere`); !slices.Equal(names, []string{"file"}) {
-				t.Errorf("behind the link there is %q", names)
+				t.Errorf("the target of the link has %q", names)
 			}
 		})
 	}

@@ -57,7 +57,7 @@ func TestOnlyCorruptDictionaryIsResent(t *testing.T) {
 	c.Compressed[c.Contents[0].SHA256] = intact
 	want := wicdapi.ReceiveResult{Files: 2, Bytes: c.Contents[0].CompressedSize}
 	if diff := cmp.Diff(want, daemontest.MustSend(t, w, c)); diff != "" {
-		t.Errorf("result of the second time (-want +got):\n%s", diff)
+		t.Errorf("result of the second call (-want +got):\n%s", diff)
 	}
 	expectStore(t, w, c)
 }

@@ -57,7 +57,7 @@ func TestOnlyMissingContentIsSent(t *testing.T) {
 		t.Errorf("the second time, %+v was sent", again)
 	}
 	if next := daemontest.MustSend(t, w, two); next.Files != len(two.Contents)-1 {
-		t.Errorf("%d files of the next version were sent, want all but the one that stayed the same", next.Files)
+		t.Errorf("%d files of the next version were sent, want all except the unchanged one", next.Files)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestPlantedStoreFolderIsClaimed(t *testing.T) {
 		}
 	}
 	if entries, _ := os.ReadDir(elsewhere); len(entries) > 0 {
-		t.Errorf("%d files went where the link led", len(entries))
+		t.Errorf("%d files were written to the target of the link", len(entries))
 	}
 	expectStore(t, w, c)
 }

@@ -91,7 +91,7 @@ func TestBackoffGrowsAndEnds(t *testing.T) {
 		t.Errorf("the longest pause is %v", last)
 	}
 	if c := historyOf(0); !c.backoffUntil().IsZero() {
-		t.Errorf("a service that never ended rests until %v", c.backoffUntil())
+		t.Errorf("a service that never ended is in back-off until %v", c.backoffUntil())
 	}
 }
 
@@ -118,7 +118,7 @@ func TestServiceNotReadyIsReportedAfterTimeout(t *testing.T) {
 			got = c.problem.Service
 		}
 		if got != step.want {
-			t.Errorf("at %v the trouble is with %q, want %q", step.at, got, step.want)
+			t.Errorf("at %v the problem is in %q, want %q", step.at, got, step.want)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestCrashLoopMessageIsStable(t *testing.T) {
 	first := *c.problem
 	for _, part := range []string{"kubelet", "3 times", "exited with code 255", s.Log.Path, "it cannot reach the API server"} {
 		if !strings.Contains(first.Message, part) {
-			t.Errorf("%q does not say %q", first.Message, part)
+			t.Errorf("%q does not contain %q", first.Message, part)
 		}
 	}
 	log("something else\n")

@@ -89,7 +89,7 @@ func TestServiceStartsWhenNeededFilesExist(t *testing.T) {
 			time.Sleep(time.Hour)
 			for _, name := range []string{"windows_exporter", "cloud-node-manager"} {
 				if w.Service(name).State != hostapi.Stopped {
-					t.Errorf("%s was started before %s was there", name, file)
+					t.Errorf("%s was started before %s existed", name, file)
 				}
 			}
 			daemontest.MustWrite(t, w.Disk(), file, "a certificate")

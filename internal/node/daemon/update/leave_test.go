@@ -49,7 +49,7 @@ func TestUpdateDoesNotRejoinLeavingHost(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				if w.Service(api.WICDUpdateService).Name != "" {
-					t.Error("WICD made the guard again")
+					t.Error("WICD re-created the guard")
 				}
 			})
 		})

@@ -93,7 +93,7 @@ func (u *updatable) awaitQuiet(t *testing.T) {
 	daemontest.Await(t, "the update is over", func() bool { return u.Windows.Service(api.WICDUpdateService).Name == "" })
 	for _, name := range []string{"update.json", "update-confirmed"} {
 		if u.Windows.Disk().Exists(desired.State + `\` + name) {
-			t.Errorf("%s is still there", name)
+			t.Errorf("%s still exists", name)
 		}
 	}
 }

@@ -110,7 +110,7 @@ func TestOnlyMissingHNSMeansNoNetworks(t *testing.T) {
 		return h.runRead(t.Context(), "reading", func() error { return errorOf(0x6ba) })
 	}
 	if err := silent(); !errors.Is(err, hns.ErrUnavailable) || ignoreNoHNS(err) != nil {
-		t.Errorf("silence without a service is %v, want ErrUnavailable, and that nothing can be there", err)
+		t.Errorf("a missing service returned %v, want ErrUnavailable and no objects", err)
 	}
 	s, err := m.CreateService(hnsService, `C:\no\such\program.exe`, mgr.Config{})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestOnlyMissingHNSMeansNoNetworks(t *testing.T) {
 	}
 	_ = s.Close()
 	if err := silent(); !errors.Is(err, hns.ErrUnavailable) || ignoreNoHNS(err) == nil {
-		t.Errorf("silence of a service that is stopped is %v, want ErrUnavailable", err)
+		t.Errorf("a stopped service returned %v, want ErrUnavailable", err)
 	}
 }
 

@@ -17,6 +17,6 @@ func TestProgramEndsWhileChildHoldsItsOutput(t *testing.T) {
 		t.Errorf("output %q, %v", output, err)
 	}
 	if _, err := os.Stat(ended); err == nil {
-		t.Error("it was waited for what the program started")
+		t.Error("the call waited for a process that the program had started")
 	}
 }

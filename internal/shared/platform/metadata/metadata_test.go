@@ -103,7 +103,7 @@ func TestNodeNameErrorsQuoteRequestAndResponse(t *testing.T) {
 				}
 				for _, part := range test.contains {
 					if !strings.Contains(err.Error(), part) {
-						t.Errorf("%q does not say %q", err, part)
+						t.Errorf("%q does not contain %q", err, part)
 					}
 				}
 				if len(requested) != test.requests {
