@@ -302,7 +302,7 @@ func TestRenameWaitsForScanners(t *testing.T) {
 		}
 		mustHold(t, target, "program")
 		if err := rename(part, target, program); err != nil { // the part can be neither renamed nor removed
-			t.Errorf("the target has the program, and the error is %v", err)
+			t.Errorf("the target has the program; error %v", err)
 		}
 	})
 }

@@ -46,7 +46,7 @@ func TestServiceRecoversFromDamagedFiles(t *testing.T) {
 					m.Start(t)
 					time.Sleep(15 * time.Minute)
 					if m.Windows.Crash("containerd"); m.Windows.Service("containerd").Name == "" {
-						t.Fatal("there is no containerd")
+						t.Fatal("containerd does not exist")
 					}
 					time.Sleep(daemontest.RestoredWithin)
 					daemontest.ExpectServices(t, m.Windows, m.Request)

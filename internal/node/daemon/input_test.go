@@ -62,7 +62,7 @@ func TestInputFilesArePrivate(t *testing.T) {
 		put <- err
 	}()
 	if got := callWithInput(t, w, wicdapi.CommandLeave, inputFolder); !strings.Contains(got, `{"result":`) {
-		t.Errorf("the answer is %s", got)
+		t.Errorf("the response is %s", got)
 	}
 	cancel()
 	if err := <-put; err != nil {
@@ -77,7 +77,7 @@ func TestInputIsReadOnlyFromItsFolder(t *testing.T) {
 	for _, name := range []string{`..\x`, "wicd-input-", "wicd-input-abc", `C:\Windows`, inputFolder + `\..`, inputFolder + "A"} {
 		w := newInputWindows(t)
 		if got := callWithInput(t, w, wicdapi.CommandLeave, name); !strings.Contains(got, string(wicdapi.CodeRequestInvalid)) {
-			t.Errorf("with %q, the answer is %s", name, got)
+			t.Errorf("with %q, the response is %s", name, got)
 		}
 	}
 	w := newInputWindows(t)

@@ -116,7 +116,7 @@ func TestNodeSurvivesAPIServerOutage(t *testing.T) {
 				m.Cluster.SetAway(false)
 				time.Sleep(45 * time.Second) // the longest pause between two attempts, and a running one
 				if !m.Reports(t, m.Changed()) {
-					t.Error("the node has not followed")
+					t.Error("the node did not apply the settings")
 				}
 				if now := m.PIDs(); !maps.Equal(now, pids) {
 					t.Errorf("services were restarted: %v, then %v", pids, now)
@@ -158,7 +158,7 @@ func TestWrongClockIsHarmless(t *testing.T) {
 				m.Publish(t, m.Changed())
 				time.Sleep(10 * minute)
 				if m.Reports(t, m.Changed()) != test.follows {
-					t.Errorf("the node follows: %v", !test.follows)
+					t.Errorf("the node applied the settings: %v", !test.follows)
 				}
 				m.Windows.Crash("kubelet")
 				time.Sleep(daemontest.RestoredWithin)

@@ -24,7 +24,7 @@ func TestAlreadyRestartedHostIsNotRestarted(t *testing.T) {
 			}
 		}
 		if w.BootID() != first {
-			t.Error("the host restarts before its answer has arrived")
+			t.Error("the host restarts before its response has arrived")
 		}
 		time.Sleep(time.Minute)
 		if _, err := request(first); err != nil || w.BootID() != "2" {

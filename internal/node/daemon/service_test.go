@@ -18,7 +18,7 @@ func TestServiceCompletesNode(t *testing.T) {
 	disk := m.Windows.Disk()
 	daemontest.ExpectContent(t, disk, daemontest.CNIConfig, `{"name":"n","type":"t","cidr":"10.132.7.0/24"}`)
 	if disk.Exists(desired.BootstrapKubeconfig) || disk.Exists(daemontest.PendingFile) {
-		t.Error("the token or the pending key is still there")
+		t.Error("the token or the pending key still exists")
 	}
 	if m.Cluster.Count("PATCH", "/nodes/win-1") > 4 { // WICD's annotations, the states of services, WICD's condition, the kubelet's status
 		t.Errorf("the node was patched %d times", m.Cluster.Count("PATCH", "/nodes/win-1"))

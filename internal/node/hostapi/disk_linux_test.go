@@ -46,7 +46,7 @@ func TestRemovalDoesNotFollowFolderSwappedWithLink(t *testing.T) {
 		}
 	}
 	if err := d.RemoveAll(`C:\pods`); err != nil || d.Exists(`C:\pods`) {
-		t.Errorf("when it is still, RemoveAll() = %v", err)
+		t.Errorf("without changes, RemoveAll() = %v", err)
 	}
 	expectFile(t, d, other+`\file`, "somebody else's")
 }

@@ -183,7 +183,7 @@ func TestLinkIsSameFile(t *testing.T) {
 	one, _ := d.Stat(`C:\k\store`)
 	two, _ := d.Stat(file)
 	if !os.SameFile(one, two) {
-		t.Error("the names are of two files")
+		t.Error("the two names are of different files")
 	}
 }
 

@@ -100,7 +100,7 @@ func TestRequestsHonorRetryAfter(t *testing.T) {
 		fails  bool
 	}{
 		"too many requests":            {http.StatusTooManyRequests, "0", time.Minute, 3, false},
-		"it starts":                    {http.StatusServiceUnavailable, "0", time.Minute, 3, false},
+		"the server starts":            {http.StatusServiceUnavailable, "0", time.Minute, 3, false},
 		"no time":                      {http.StatusTooManyRequests, "", time.Minute, 1, true},
 		"not a time":                   {http.StatusTooManyRequests, "soon", time.Minute, 1, true},
 		"a time that is too late":      {http.StatusTooManyRequests, "3600", time.Minute, 1, true},

@@ -134,7 +134,7 @@ func TestClaimedSubnetOfAnotherNodeIsRejected(t *testing.T) {
 	}{
 		"separate subnets": {others: []Node{victim, numbered(6, "10.132.10.0/23"), numbered(7, "10.160.8.0/24"), numberedLinux(8, "10.128.2.0/23")}, has: []string{"win-5", "win-6", "win-7", "win-8"}},
 
-		"all of it, while held":                {held: held, others: []Node{numbered(2, "10.132.8.0/23"), victim}, has: []string{"win-5"}, refused: []string{"win-2: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-5 has"}},
+		"the whole subnet, while held":         {held: held, others: []Node{numbered(2, "10.132.8.0/23"), victim}, has: []string{"win-5"}, refused: []string{"win-2: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-5 has"}},
 		"a part, while held":                   {held: held, others: []Node{numbered(2, "10.132.8.128/25"), victim}, has: []string{"win-5"}, refused: []string{"which node win-5 has"}},
 		"more, while held":                     {held: held, others: []Node{numbered(2, "10.132.8.0/21"), victim, numbered(6, "10.132.12.0/24")}, has: []string{"win-5", "win-6"}, refused: []string{"which node win-5 has"}},
 		"two parts, while held":                {held: held, others: []Node{numbered(2, "10.132.8.0/24"), numbered(3, "10.132.9.0/24"), victim}, has: []string{"win-5"}, refused: []string{"win-2: ", "win-3: "}},
@@ -146,12 +146,12 @@ func TestClaimedSubnetOfAnotherNodeIsRejected(t *testing.T) {
 		"around several, not held":             {others: []Node{numbered(2, "10.132.8.0/21"), victim, numbered(6, "10.132.12.0/24")}, has: []string{"win-5", "win-6"}, refused: []string{"win-2: its subnet 10.132.8.0/21 " + several + ", such as 10.132.8.0/23 of node win-5"}},
 		"around this host and another":         {others: []Node{numbered(2, "10.132.0.0/20"), victim}, has: []string{"win-5"}, refused: []string{"win-2: its subnet 10.132.0.0/20 " + several}},
 		"twice around several":                 {others: []Node{numbered(2, "10.132.8.0/21"), numbered(3, "10.132.8.0/21"), numbered(4, "10.132.0.0/16"), victim, numbered(6, "10.132.12.0/24")}, has: []string{"win-5", "win-6"}, refused: []string{several, several, several}},
-		"all of it, not held":                  {others: []Node{numbered(2, "10.132.8.0/23"), victim}, refused: []string{"win-2: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-5 claims, " + unknown, "win-5: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-2 claims, " + unknown}},
+		"the whole subnet, not held":           {others: []Node{numbered(2, "10.132.8.0/23"), victim}, refused: []string{"win-2: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-5 claims, " + unknown, "win-5: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-2 claims, " + unknown}},
 		"a part, not held":                     {others: []Node{numbered(2, "10.132.9.252/30"), victim, numbered(6, "10.132.12.0/24")}, has: []string{"win-6"}, refused: []string{"which node win-5 claims", "which node win-2 claims"}},
 		"within one another":                   {others: []Node{numbered(2, "10.132.8.0/21"), victim, numbered(6, "10.132.8.0/24")}, refused: []string{unknown, unknown, unknown}},
 		"a part without a router, not held":    {others: []Node{change(numbered(2, "10.132.9.252/30"), func(n *Node) { n.RouterMAC = "" }), victim}, refused: []string{"win-5: its subnet 10.132.8.0/23 overlaps 10.132.9.252/30, which node win-2 claims"}},
-		"that of this host, while held":        {held: holders{netip.MustParsePrefix("10.132.2.0/23"): "win-1"}, others: []Node{numbered(2, "10.132.2.0/23")}, refused: []string{"win-2: its subnet 10.132.2.0/23 overlaps 10.132.2.0/23, which node win-1 has"}},
-		"that of this host, not held":          {others: []Node{numbered(2, "10.132.2.0/23")}, refused: []string{"which node win-1 claims"}, own: "overlaps 10.132.2.0/23, which node win-2 claims"},
+		"the subnet of this host, while held":  {held: holders{netip.MustParsePrefix("10.132.2.0/23"): "win-1"}, others: []Node{numbered(2, "10.132.2.0/23")}, refused: []string{"win-2: its subnet 10.132.2.0/23 overlaps 10.132.2.0/23, which node win-1 has"}},
+		"the subnet of this host, not held":    {others: []Node{numbered(2, "10.132.2.0/23")}, refused: []string{"which node win-1 claims"}, own: "overlaps 10.132.2.0/23, which node win-2 claims"},
 		"by this host":                         {held: holders{netip.MustParsePrefix("10.132.2.0/24"): "win-2"}, others: []Node{numbered(2, "10.132.2.0/24"), victim}, has: []string{"win-5"}, refused: []string{"win-2: its subnet 10.132.2.0/24 overlaps 10.132.2.0/23, the subnet of this node"}, own: "overlaps 10.132.2.0/24, which node win-2 has"},
 		"a Linux node's, by a hybrid neighbor": {others: []Node{numbered(2, "10.128.8.0/24"), numberedLinux(8, "10.128.8.0/24")}, has: []string{"win-8"}, refused: []string{"win-2: its subnet 10.128.8.0/24 is not a part of the hybrid cluster network"}},
 	} {
@@ -300,7 +300,7 @@ func FuzzClaims(f *testing.F) {
 		}
 		d := s.decide(own, others, before.holders)
 		if !slices.Contains(d.remotes, before.remotes[0]) {
-			t.Errorf("the remote subnet %v is lost; there are %v", before.remotes, d.remotes)
+			t.Errorf("remote subnet %v is missing from %v", before.remotes, d.remotes)
 		}
 		checkDisjoint(t, own, d)
 		for _, r := range d.remotes {

@@ -69,7 +69,7 @@ func TestNetworksAreRemovedFromHostThatLosesItsAddress(t *testing.T) {
 				}
 				e.await(90*time.Second, "the host has its address again", a.HasAddress)
 				if n := h.service.State().Networks; len(n) != 0 {
-					t.Errorf("there are networks: %v", n)
+					t.Errorf("networks exist: %v", n)
 				}
 				for range 3 { // the program starts again, with or without Windows
 					h.service.ResetCalls()

@@ -158,7 +158,7 @@ func TestRemotesOfTheNodesOfTheOverlay(t *testing.T) {
 		want    []hns.RemoteSubnet
 		without []string
 	}{
-		"itself":       {[]Node{own}, nil, nil},
+		"the own Node": {[]Node{own}, nil, nil},
 		"Windows node": {[]Node{windowsNode("win-2", "192.0.2.2", "10.132.2.0/24", "00-15-5D-00-00-02")}, []hns.RemoteSubnet{remote("10.132.2.0/24", "192.0.2.2", "00-15-5D-00-00-02")}, nil},
 		"Linux node":   {[]Node{linux}, []hns.RemoteSubnet{linuxRemote}, nil},
 		"older form":   {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = `{"default":"10.128.2.0/23"}` })}, []hns.RemoteSubnet{linuxRemote}, nil},

@@ -54,7 +54,7 @@ func TestLossIsDetectedWhileNodesChange(t *testing.T) {
 			e.passes(5 * time.Second)
 		}
 		if !h.has(linuxRemotes(8)[1:]...) {
-			t.Error("what was lost is not back after 30 seconds")
+			t.Error("the lost objects were not restored within 30 seconds")
 		}
 	})
 }

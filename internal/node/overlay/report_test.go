@@ -120,7 +120,7 @@ func TestOverlayStatusReportsCause(t *testing.T) {
 				test.repair(e)
 				e.await(10*time.Second, "the problem is solved", func() bool { return len(h.problems()) == 0 && h.published() })
 				if h.log.count(`A problem of the overlay is resolved","reason":"`+test.reason) != 1 {
-					t.Errorf("the log does not say so:\n%s", h.log)
+					t.Errorf("the log does not report it:\n%s", h.log)
 				}
 			})
 		})
@@ -184,7 +184,7 @@ func TestBothNodesOfAConflictReportIt(t *testing.T) {
 		}
 		three.wantProblem(api.ReasonOverlayNeighborRefused, "win-1 (its subnet 10.132.1.0/24 overlaps 10.132.1.128/25, which node win-2 claims")
 		if !one.has(three.remote()) || !two.has(three.remote()) || !three.has() {
-			t.Error("the third node has another subnet, and the first two have a route to it; or it has one of theirs")
+			t.Error("the first two nodes have a route to the subnet of the third, or it has one of theirs")
 		}
 	})
 }

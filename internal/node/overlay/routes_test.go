@@ -95,7 +95,7 @@ func TestNetworksAreCreatedWithoutReadableRoutes(t *testing.T) {
 		h.start()
 		e.await(5*time.Second, "the overlay is configured", func() bool { return h.published() && h.has(linuxRemote(1)) })
 		if h.log.count("may be lost") != 1 {
-			t.Error("the log does not say so")
+			t.Error("the log does not report it")
 		}
 	})
 }
@@ -152,13 +152,13 @@ func TestPersistentRoutesSurviveARestartOfWindows(t *testing.T) {
 		want      []hostnetwork.Route // in addition to the usual one
 		message   string
 	}{
-		"none was removed":          {func(*adapters) {}, []hostnetwork.Route{storage}, "Persistent routes added to the virtual adapter"},
-		"it exists":                 {func(a *adapters) { a.virtual = append(a.virtual, storage) }, []hostnetwork.Route{storage}, ""},
-		"it was removed for good":   {func(a *adapters) { a.persistent = nil }, nil, ""},
-		"another gateway is set":    {func(a *adapters) { a.virtual = append(a.virtual, route("10.9.0.0/16", "192.0.2.252")) }, []hostnetwork.Route{route("10.9.0.0/16", "192.0.2.252")}, ""},
-		"one without a gateway":     {func(a *adapters) { a.persistent = []hostnetwork.Route{onLink} }, nil, "Persistent routes without a gateway are not added"},
-		"Windows does not list any": {func(a *adapters) { a.persistent, a.unlisted = nil, errors.New("no netsh") }, nil, "Reading the persistent routes of this host failed; some may be missing"},
-		"it cannot be added":        {func(a *adapters) { a.refuses = errors.New("access denied") }, nil, "Adding the static routes of this host failed"},
+		"no route was removed":              {func(*adapters) {}, []hostnetwork.Route{storage}, "Persistent routes added to the virtual adapter"},
+		"the route exists":                  {func(a *adapters) { a.virtual = append(a.virtual, storage) }, []hostnetwork.Route{storage}, ""},
+		"the route was removed permanently": {func(a *adapters) { a.persistent = nil }, nil, ""},
+		"another gateway is set":            {func(a *adapters) { a.virtual = append(a.virtual, route("10.9.0.0/16", "192.0.2.252")) }, []hostnetwork.Route{route("10.9.0.0/16", "192.0.2.252")}, ""},
+		"one without a gateway":             {func(a *adapters) { a.persistent = []hostnetwork.Route{onLink} }, nil, "Persistent routes without a gateway are not added"},
+		"Windows does not list any":         {func(a *adapters) { a.persistent, a.unlisted = nil, errors.New("no netsh") }, nil, "Reading the persistent routes of this host failed; some may be missing"},
+		"the route cannot be added":         {func(a *adapters) { a.refuses = errors.New("access denied") }, nil, "Adding the static routes of this host failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, func(e *env) {

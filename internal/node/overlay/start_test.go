@@ -87,7 +87,7 @@ func TestUnreadableRouterAddressIsLogged(t *testing.T) {
 		e.passes(5 * time.Minute)
 		h.wantChanges(map[string]int{})
 		if h.log.count("Windows has not reported the addresses of the network") == 0 {
-			t.Error("the log does not say why other nodes cannot reach the pods")
+			t.Error("the log does not report why other nodes cannot reach the pods")
 		}
 	})
 }

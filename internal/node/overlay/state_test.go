@@ -28,7 +28,7 @@ func TestHeartbeatIsNoChange(t *testing.T) {
 	s.Replace(map[types.NamespacedName]Node{key: again})
 	s.Remove(types.NamespacedName{Name: "win-3"})
 	if changed() {
-		t.Error("the same Nodes are a change")
+		t.Error("the same Nodes count as a change")
 	}
 	for name, change := range map[string]func(*Node){
 		"system":  func(n *Node) { n.Windows = false },

@@ -43,14 +43,14 @@ func TestContainedProcessesEndWithParent(t *testing.T) {
 	}
 	defer windows.CloseHandle(child)
 	if event, err := windows.WaitForSingleObject(child, 0); event != uint32(windows.WAIT_TIMEOUT) {
-		t.Fatalf("the child does not run: %d, %v", event, err)
+		t.Fatalf("the child process does not run: %d, %v", event, err)
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	event, err := windows.WaitForSingleObject(child, uint32((10 * time.Second).Milliseconds()))
 	if event != windows.WAIT_OBJECT_0 {
-		t.Errorf("the child outlives its parent: %d, %v", event, err)
+		t.Errorf("the child process outlives its parent: %d, %v", event, err)
 		_ = windows.TerminateProcess(child, 1)
 	}
 }

@@ -35,7 +35,7 @@ func TestUnmanageableDefenderIsAnError(t *testing.T) {
 	_, errScans := h.Defender.Scans(t.Context())
 	for _, err := range []error{err, errScans, h.Defender.Add(t.Context(), some), h.Defender.Remove(t.Context(), some)} {
 		if err == nil || errors.Is(err, hostapi.ErrNoDefender) || !strings.Contains(err.Error(), defenderNamespace) {
-			t.Errorf("without its namespace of WMI, Defender gives %v", err)
+			t.Errorf("without its WMI namespace, Defender returned %v", err)
 		}
 	}
 	if err := h.Services.Stop(t.Context(), defenderService); err != nil {

@@ -51,10 +51,10 @@ func TestWindowsAreNotifiedOfAChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(heard) != want {
-			t.Fatalf("the window heard of %d changes, want %d", len(heard), want)
+			t.Fatalf("the window was notified of %d changes, want %d", len(heard), want)
 		}
 		if want == 1 && <-heard != "Environment" {
-			t.Error("the window heard of another change")
+			t.Error("the window was notified of another change")
 		}
 	}
 }

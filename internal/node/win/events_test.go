@@ -39,7 +39,7 @@ func TestEventsAreRead(t *testing.T) {
 			provider: "Service Control Manager",
 			want:     hostapi.Event{Record: 4711, Time: at, Provider: "Service Control Manager", ID: 7031, Level: hostapi.EventError, Message: "param1=a b [1m c A &; param2=3"},
 		},
-		"whose source has another name": {
+		"a source with another name": {
 			text:     strings.Replace(strings.Replace(crashed, "Name='Service Control Manager' G", "Name='Microsoft-Windows-X' G", 1), "<Level>2<", "<Level>0<", 1),
 			provider: "Microsoft-Windows-X",
 			want:     hostapi.Event{Record: 4711, Time: at, Provider: "Service Control Manager", ID: 7031, Level: hostapi.EventInformation, Message: "param1=kubelet; param2=3"},
@@ -75,7 +75,7 @@ func FuzzEvents(f *testing.F) {
 		}
 		for _, s := range []string{e.Message, e.Provider} {
 			if len(s) > maxMessage+3 || strings.ContainsAny(s, "\r\n\t") || !utf8.ValidString(s) {
-				t.Errorf("the text is no bounded line: %q", s)
+				t.Errorf("the text is not a bounded line: %q", s)
 			}
 		}
 		if e.Record == 0 {

@@ -75,7 +75,7 @@ func mustHaveFirewall(t *testing.T) {
 	t.Helper()
 	mustWithPolicy(t, func(p policy) error {
 		if err := p.effect(); err != nil {
-			t.Skipf("the firewall's objects do nothing (lab/windows/shims/hnetcfg.c): %v", err)
+			t.Skipf("the firewall's objects have no effect (lab/windows/shims/hnetcfg.c): %v", err)
 		}
 		return nil
 	})

@@ -75,7 +75,7 @@ func TestHostLeaves(t *testing.T) {
 		t.Errorf("services %+v, %v", found, err)
 	}
 	if all := mustReadAll(t, key); all["WICD_TEST_PROXY"] != "" {
-		t.Error("the variable is there")
+		t.Error("the variable exists")
 	}
 	want := []string{desired.Logs + `\kubelet\kubelet.log`, desired.State + `\journal.jsonl`}
 	var files []string

@@ -110,7 +110,7 @@ func awaitPipe(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("the pipe is not there")
+	t.Fatal("the pipe does not exist")
 }
 
 // pipeListener accepts connections of testPipe, one after another. Like containerd's, the pipe has no buffers: a write waits

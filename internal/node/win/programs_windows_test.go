@@ -23,7 +23,7 @@ func TestProgramGetsInputAndReturnsOutput(t *testing.T) {
 	}
 	err = mustHost(t).Programs.Run(deadline(t), program+" fail", strings.NewReader("why\n"), &output)
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "why") {
-		t.Errorf("the error is %v, want the exit code and what it complained about", err)
+		t.Errorf("error %v, want the exit code and the standard error", err)
 	}
 	for _, command := range []string{"", `C:\no\such\program.exe x`} {
 		if err := mustHost(t).Programs.Run(deadline(t), command, strings.NewReader(""), &output); err == nil {

@@ -96,9 +96,9 @@ func TestStartsAreRepeatedWhileWindowsIsBusy(t *testing.T) {
 		timeout  time.Duration
 		repeated bool
 	}{
-		"no program could be started":            {windows.ERROR_INTERNAL_ERROR, time.Minute, true},
-		"none could be started for too long":     {windows.ERROR_NOT_ENOUGH_MEMORY, -time.Second, false},
-		"a program was started, and did nothing": {windows.ERROR_SERVICE_REQUEST_TIMEOUT, time.Minute, false},
+		"no program could be started":              {windows.ERROR_INTERNAL_ERROR, time.Minute, true},
+		"no program could be started for too long": {windows.ERROR_NOT_ENOUGH_MEMORY, -time.Second, false},
+		"a program was started, and did nothing":   {windows.ERROR_SERVICE_REQUEST_TIMEOUT, time.Minute, false},
 	} {
 		calls := 0
 		err := (&services{timeout: tc.timeout}).retryWhileBusy(t.Context(), func() error {
@@ -231,7 +231,7 @@ func TestProcessesOfAKilledServiceAreKilled(t *testing.T) {
 			mustStart(t, s)
 			for end := time.Now().Add(10 * time.Second); len(mustProcesses(t, copied)) == 0; time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(end) {
-					t.Fatal("the service starts no program")
+					t.Fatal("the service has no program")
 				}
 			}
 			end(s)

@@ -54,7 +54,7 @@ func TestWMIReadsBoolean(t *testing.T) {
 		return ok, err
 	})
 	if !isPrimary {
-		t.Error("the system that runs is not the primary one")
+		t.Error("the running system is not the primary one")
 	}
 }
 
@@ -133,10 +133,10 @@ func TestHangingWMIUsesOneThread(t *testing.T) {
 	}
 	began := time.Now()
 	if _, err = withNamespace(t.Context(), w, registryNamespace, func(wmiServices) (int, error) { return 1, nil }); !errors.Is(err, errWMIHangs) {
-		t.Errorf("the call after it gives %v", err)
+		t.Errorf("the next call returned %v", err)
 	}
 	if waited := time.Since(began); waited > w.timeout/2 {
-		t.Errorf("the call after it waited %s", waited)
+		t.Errorf("the next call waited %s", waited)
 	}
 	close(end)
 	for begin := time.Now(); err != nil && time.Since(begin) < 10*time.Second; time.Sleep(tick) {

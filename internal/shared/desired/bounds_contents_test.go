@@ -27,7 +27,7 @@ func TestNoContentRunsAnotherProgram(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("there is no file %s", path)
+			t.Errorf("file %s does not exist", path)
 		}
 	}
 	pods := func(config string) func(*desired.Node) {

@@ -227,7 +227,7 @@ func FuzzBounds(f *testing.F) {
 		}
 		for name := range on.Environment {
 			if !strings.HasSuffix(name, "_PROXY") {
-				t.Errorf("variable %q is taken", name)
+				t.Errorf("variable %q is accepted", name)
 			}
 		}
 	})

@@ -130,7 +130,7 @@ func TestContainerdHasDiscardLayersOption(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(source), `toml:"discard_unpacked_layers"`) {
-		t.Error("the configuration of containerd has no discard_unpacked_layers any more")
+		t.Error("containerd's configuration lacks discard_unpacked_layers")
 	}
 }
 
@@ -248,7 +248,7 @@ func TestOn(t *testing.T) {
 	}
 	golden(t, "on-host.yaml", marshal(t, on))
 	if after := marshal(t, node); after != before {
-		t.Errorf("the declaration itself was changed: %s", cmp.Diff(before, after))
+		t.Errorf("the given declaration was changed: %s", cmp.Diff(before, after))
 	}
 	if strings.Contains(before, "password") || strings.Contains(before, "bWU6") {
 		t.Error("a secret is in the declaration for all nodes")

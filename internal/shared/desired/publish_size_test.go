@@ -71,7 +71,7 @@ func TestCertificatesRoundTrip(t *testing.T) {
 			}
 			once, err := again.Data()
 			if err != nil || fmt.Sprint(once) != fmt.Sprint(data) {
-				t.Errorf("what was read is written in another way (%v)", err)
+				t.Errorf("the decoded value is encoded differently (%v)", err)
 			}
 		})
 	}

@@ -131,7 +131,7 @@ func TestExistingNodesGetConfiguredTaint(t *testing.T) {
 				t.Errorf("changed: %v (-want +got):\n%s", changed, diff)
 			}
 			if diff := cmp.Diff(before, test.has); diff != "" {
-				t.Errorf("what was given changed:\n%s", diff)
+				t.Errorf("the input was changed:\n%s", diff)
 			}
 		})
 	}

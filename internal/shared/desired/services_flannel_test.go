@@ -56,7 +56,7 @@ func TestServiceHasOwnAndSharedVariables(t *testing.T) {
 		}
 	}
 	if node.Services[0].Environment["NODE_NAME"] != "${NODE_NAME}" {
-		t.Error("the declaration for all nodes was filled in")
+		t.Error("the declaration for all nodes was changed")
 	}
 }
 

@@ -46,7 +46,7 @@ func TestVerifyAcceptsOnlySignedSettings(t *testing.T) {
 	}
 	key := desired.PublicKey(signingKey(1))
 	if got, err := desired.Verify(signed, key); err != nil || got != statement() {
-		t.Fatalf("what was signed is %+v, %v", got, err)
+		t.Fatalf("the signed data is %+v, %v", got, err)
 	}
 	with := func(k, v string) map[string]string { m := maps.Clone(signed); m[k] = v; return m }
 	without := func(k string) map[string]string { m := maps.Clone(signed); delete(m, k); return m }
@@ -120,14 +120,14 @@ func TestSecretCannotBeSwappedOrGuessed(t *testing.T) {
 	first := version(s)
 	s.Version = ""
 	if version(s) != first {
-		t.Error("the version is a part of itself")
+		t.Error("the version affects itself")
 	}
 	s.Salt = "b"
 	if version(s) == first {
-		t.Error("the salt is no part of the version")
+		t.Error("the salt does not affect the version")
 	}
 	if _, err := desired.ReadSecrets([]byte(`{"files":"password"`)); err == nil || strings.Contains(err.Error(), "password") {
-		t.Errorf("what makes no sense gives %v", err)
+		t.Errorf("an invalid request returned %v", err)
 	}
 }
 

@@ -74,7 +74,7 @@ func TestSignaturesAreNotInterchangeable(t *testing.T) {
 		t.Fatalf("signature of %d bytes, %v", len(s.Signature), err)
 	}
 	if _, err := order.Verify("7."+base64.RawURLEncoding.EncodeToString(s.Signature), key); err == nil || !strings.Contains(err.Error(), "not signed") {
-		t.Errorf("the signature of settings is taken for an order's: %v", err)
+		t.Errorf("the signature of settings is accepted for an order: %v", err)
 	}
 	_, text, _ := strings.Cut(order.Sign(7, signingKey(1)), ".")
 	signature, err := base64.RawURLEncoding.DecodeString(text)
@@ -83,7 +83,7 @@ func TestSignaturesAreNotInterchangeable(t *testing.T) {
 	}
 	swapped := rewritten(t, settings, func(s map[string]any) { s["signature"] = signature })
 	if _, err := desired.Verify(swapped, key); err == nil || !strings.Contains(err.Error(), "does not match the signature") {
-		t.Errorf("the signature of an order is taken for that of settings: %v", err)
+		t.Errorf("the signature of an order is accepted for settings: %v", err)
 	}
 }
 

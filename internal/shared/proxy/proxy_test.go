@@ -85,7 +85,7 @@ func TestExceptionsAreMerged(t *testing.T) {
 			"a.com,A.com,10.0.0.1,10.0.0.1/32,10.1.2.3/16,10.1.0.0/16,::ffff:10.0.0.1,LOCALHOST,.SVC", Inside{Domain: "d", APIServer: "A.COM"},
 			"a.com,10.0.0.1,10.1.2.3/16,LOCALHOST,.SVC,.d,127.0.0.1,169.254.169.254",
 		},
-		"what a range covers is not added": {
+		"covered entries are not added": {
 			"127.0.0.0/8,169.254.0.0/16", Inside{Networks: []string{"10.0.3.4", "10.0.0.0/16", "10.0.8.0/24", "fd00::5", "fd00::/64", "10.0.0.0/16"}},
 			"127.0.0.0/8,169.254.0.0/16,.svc,10.0.0.0/16,fd00::/64,localhost",
 		},

@@ -21,7 +21,7 @@ func FuzzText(f *testing.F) {
 			t.Errorf("%d bytes are kept (valid %t)", len(kept), utf8.ValidString(kept))
 		}
 		if truncate.Text(kept, limit) != kept {
-			t.Error("what is kept is cut again")
+			t.Error("the kept text is cut again")
 		}
 		if utf8.ValidString(text) && (len(text) <= limit && kept != text || !strings.HasPrefix(text, strings.TrimSuffix(kept, "..."))) {
 			t.Errorf("%.50q became %.50q", text, kept)

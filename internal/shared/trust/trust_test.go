@@ -183,7 +183,7 @@ func TestValidityBoundaries(t *testing.T) {
 				t.Errorf("problems %q, notices %q", p, n)
 			}
 			if taken := len(got.Certificates) == 1; taken != (test.problems == "") {
-				t.Errorf("taken: %v", taken)
+				t.Errorf("accepted: %v", taken)
 			}
 		})
 	}

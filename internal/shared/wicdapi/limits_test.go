@@ -121,7 +121,7 @@ func TestLineMemoryIsBounded(t *testing.T) {
 			"addresses":                 repeated(size, `"10.0.0.1/8"`, `{"result":{"host":{"interfaces":[{"addresses":[*]}]}}}`),
 			"features":                  repeated(size, `"":""`, `{"result":{"host":{"features":{*}}}}`),
 			"services":                  repeated(size, `{}`, `{"result":{"services":[*]}}`),
-			"what is missing":           repeated(size, `{}`, `{"missing":[*]}`),
+			"missing content":           repeated(size, `{}`, `{"missing":[*]}`),
 			"depth":                     `{"result":` + strings.Repeat("[", size/2) + strings.Repeat("]", size/2-20) + "}\n",
 			"a text":                    `{"result":{"host":{"hostname":"` + strings.Repeat(`\u00e4`, size/6-10) + `"}}}` + "\n",
 			"escapes":                   `{"result":{"x":"` + strings.Repeat(`\"`, size/2-20) + `"}}` + "\n",
@@ -164,6 +164,6 @@ func TestLongWICDOutputIsTruncated(t *testing.T) {
 	}
 	out.Reset()
 	if _ = NewSession(strings.NewReader(""), &out).Missing(all); out.Len() > maxLine || hasTooManyValues([]byte(out.String())) {
-		t.Errorf("what is missing has %d bytes", out.Len())
+		t.Errorf("the list of missing content has %d bytes", out.Len())
 	}
 }

@@ -80,7 +80,7 @@ func TestRevisionTablesAreComplete(t *testing.T) {
 			}
 		}
 		if missing, isMissing := windowsbuild.Missing(f.Build, f.Before); isMissing {
-			t.Errorf("what fixes %+v is not enough to become a node: %+v", f, missing)
+			t.Errorf("the fix of %+v does not permit the host to become a node: %+v", f, missing)
 		}
 	}
 }

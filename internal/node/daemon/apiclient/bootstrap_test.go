@@ -51,7 +51,7 @@ func TestExpiredCertificateIsNotUsed(t *testing.T) {
 	m.Stop()
 	disk := m.Windows.Disk()
 	if disk.Exists(desired.BootstrapKubeconfig) {
-		t.Fatal("the token is still there")
+		t.Fatal("the token still exists")
 	}
 	expired := expiredIdentity(t, "system:wicd-node:win-1", "system:wicd-nodes")
 	daemontest.MustWrite(t, disk, daemontest.WICDFile, expired)

@@ -134,7 +134,7 @@ func TestExpiredCollectionIsNotRepeated(t *testing.T) {
 	m.Start(t)
 	awaitCollection(t, m, "one", supportbundle.Expired)
 	if m.Windows.Disk().Exists(desired.Collections + `\one.zip`) {
-		t.Error("there is an archive")
+		t.Error("an archive exists")
 	}
 }
 

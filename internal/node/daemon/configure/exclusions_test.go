@@ -136,11 +136,11 @@ func TestIneffectiveExclusionsAreReportedOnce(t *testing.T) {
 		// interferes is true if Defender is known to scan what should be excluded.
 		interferes bool
 	}{
-		"a policy has the last word": {func(d *sim.Defender) { d.PolicyOnly = true }, "a policy or tamper protection overrides the added exclusions", 4, true},
-		"access denied":              {func(d *sim.Defender) { d.Refuses = errors.New("error 0x80070005") }, "0x80070005", 4, true},
-		"another program scans":      {func(d *sim.Defender) { d.PolicyOnly, d.RealTimeOff = true, true }, "a policy or tamper protection overrides the added exclusions", 4, false},
-		"a policy hides them":        {func(d *sim.Defender) { d.Hidden = true }, "a policy hides", 0, false},
-		"it hangs":                   {func(d *sim.Defender) { d.Hangs = true }, "no answer within 30s", 0, false},
+		"a policy overrides exclusions": {func(d *sim.Defender) { d.PolicyOnly = true }, "a policy or tamper protection overrides the added exclusions", 4, true},
+		"access denied":                 {func(d *sim.Defender) { d.Refuses = errors.New("error 0x80070005") }, "0x80070005", 4, true},
+		"another program scans":         {func(d *sim.Defender) { d.PolicyOnly, d.RealTimeOff = true, true }, "a policy or tamper protection overrides the added exclusions", 4, false},
+		"a policy hides them":           {func(d *sim.Defender) { d.Hidden = true }, "a policy hides", 0, false},
+		"Defender hangs":                {func(d *sim.Defender) { d.Hangs = true }, "no answer within 30s", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestIneffectiveExclusionsAreReportedOnce(t *testing.T) {
 				notes := m.Notes(api.EventDefenderExclusions)
 				if len(notes) != 1 || !strings.Contains(notes[0], test.message) || !strings.Contains(notes[0], desired.ContainerdRoot) ||
 					!strings.Contains(notes[0], "spec.runtime.defenderExclusions") {
-					t.Errorf("the events are %q, want one with %q, what to exclude, and how to do without", notes, test.message)
+					t.Errorf("the events are %q, want one with %q, the exclusions and the alternative", notes, test.message)
 				}
 				if n := m.Windows.Defender().Writes; n > test.writes {
 					t.Errorf("exclusions were changed %d times in two days", n)

@@ -106,7 +106,7 @@ func TestJoinFailsWhenFirewallRejectsRules(t *testing.T) {
 	withRules(&r)
 	w.FailNext("rule VXLAN")
 	if _, err := daemontest.NewWire(w).Join(r); err == nil || !strings.Contains(err.Error(), "firewall") {
-		t.Errorf("the join gives %v, want what the firewall said", err)
+		t.Errorf("the join returned %v, want the error of the firewall", err)
 	}
 	daemontest.MustJoin(t, w, r)
 	expectOurRules(t, w, rules()...)

@@ -30,7 +30,7 @@ func TestUserFoldersAreCreatedAndKept(t *testing.T) {
 		}
 	}
 	if info, err := os.Stat(w.Disk().Local(binDir)); err != nil || info.Mode().Perm() != 0o777 {
-		t.Errorf("the rights of a folder that existed are %v (%v)", info, err)
+		t.Errorf("the rights of an existing folder are %v (%v)", info, err)
 	}
 	daemontest.ExpectNoChange(t, w, r)
 	daemontest.MustLeave(t, w, r.Cluster)
@@ -51,7 +51,7 @@ func TestFoldersOwnedByHostUsersAreRejected(t *testing.T) {
 			}
 			_, err := daemontest.NewWire(w).Join(r)
 			if want := "using " + trap + ", a folder of spec.network.custom: it belongs to "; err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("the join ends with %v, want %q", err, want)
+				t.Errorf("the join returned %v, want %q", err, want)
 			}
 			daemontest.ExpectContent(t, w.Disk(), trap+`\planted`, "by a user")
 		})

@@ -148,7 +148,7 @@ func TestExcludedPortsAreReportedDuringJoin(t *testing.T) {
 	w, _ := daemontest.NewNode(t, sim.WindowsOptions{Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{Excluded: excluded}}}, withRules)
 	const want = "none: ports are excluded by Windows, so that no program can listen on them: 10250 (range 10200-10299), 10280 (range 10200-10299);"
 	if journal := daemontest.Journal(t, w); !strings.Contains(journal, want) || !strings.Contains(journal, "netsh interface ipv4 add excludedportrange tcp") {
-		t.Errorf("the journal does not say %q: %s", want, journal)
+		t.Errorf("the journal does not contain %q: %s", want, journal)
 	}
 }
 

@@ -41,14 +41,14 @@ func TestJoinEnablesHyperVOnCapableHosts(t *testing.T) {
 		restarts  bool
 		becomes   wicdapi.FeatureState
 	}{
-		"it can":                  {hyperVComputer(wicdapi.FeatureDisabled, can), true, "", true, wicdapi.FeatureEnabled},
-		"enabled by hand":         {hyperVComputer(wicdapi.FeaturePending, can), true, "", false, wicdapi.FeatureEnabled}, // takes effect when Windows starts
-		"it has it":               {hyperVComputer(wicdapi.FeatureEnabled, can), true, "", false, wicdapi.FeatureEnabled},
-		"the processor cannot":    {hyperVComputer(wicdapi.FeatureDisabled, wicdapi.Virtualization{}), true, "", false, wicdapi.FeatureDisabled},
-		"a cloud that does not":   {hyperVComputer(wicdapi.FeatureDisabled, wicdapi.Virtualization{Hypervisor: "KVMKVMKVM"}), true, "", false, wicdapi.FeatureDisabled},
-		"the edition lacks it":    {hyperVComputer(wicdapi.FeatureUnknown, can), true, "", false, wicdapi.FeatureUnknown},
-		"no restart is allowed":   {hyperVComputer(wicdapi.FeatureDisabled, can), false, "", false, wicdapi.FeatureDisabled},
-		"Windows does not enable": {hyperVComputer(wicdapi.FeatureDisabled, can), true, "feature " + desired.HyperVFeature, false, wicdapi.FeatureDisabled},
+		"Hyper-V can be enabled":                {hyperVComputer(wicdapi.FeatureDisabled, can), true, "", true, wicdapi.FeatureEnabled},
+		"enabled by hand":                       {hyperVComputer(wicdapi.FeaturePending, can), true, "", false, wicdapi.FeatureEnabled}, // takes effect when Windows starts
+		"Hyper-V is running":                    {hyperVComputer(wicdapi.FeatureEnabled, can), true, "", false, wicdapi.FeatureEnabled},
+		"the processor lacks virtualization":    {hyperVComputer(wicdapi.FeatureDisabled, wicdapi.Virtualization{}), true, "", false, wicdapi.FeatureDisabled},
+		"a cloud without nested virtualization": {hyperVComputer(wicdapi.FeatureDisabled, wicdapi.Virtualization{Hypervisor: "KVMKVMKVM"}), true, "", false, wicdapi.FeatureDisabled},
+		"the edition lacks it":                  {hyperVComputer(wicdapi.FeatureUnknown, can), true, "", false, wicdapi.FeatureUnknown},
+		"no restart is allowed":                 {hyperVComputer(wicdapi.FeatureDisabled, can), false, "", false, wicdapi.FeatureDisabled},
+		"Windows does not enable":               {hyperVComputer(wicdapi.FeatureDisabled, can), true, "feature " + desired.HyperVFeature, false, wicdapi.FeatureDisabled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestHyperVIsEnabledWithoutExtraRestart(t *testing.T) {
 			t.Errorf("the pending restart is reported as: %+v", c)
 		}
 		if m.Windows.BootID() != boot {
-			t.Error("the host restarted by itself")
+			t.Error("the host was restarted")
 		}
 		m.Restart(t)
 		expectHyperV(t, m, "after the restart", corev1.ConditionTrue, api.ReasonHyperVRuns, "Hyper-V is running")

@@ -46,7 +46,7 @@ func TestNewVersionIsInstalledAndPreviousOneKept(t *testing.T) {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
 	if contents, _ := w.Disk().List(desired.Store); len(contents) != 9 {
-		t.Errorf("the store holds %d contents, want those of two versions, of which one is the same: 9", len(contents))
+		t.Errorf("the store has %d contents, want 9: two versions share one", len(contents))
 	}
 }
 

@@ -103,7 +103,7 @@ func TestOversizedReservationsAreRejected(t *testing.T) {
 		expectKubelet(t, m, "too much memory", map[string]any{"kubeReserved": nil, "systemReserved": "2Gi", "maxPods": 9.0},
 			api.ReasonKubeletSettingsUnsuitable, "8692 MiB", "8192 MiB", `kubeReserved "6Gi"`)
 		if m.PIDs()["kubelet"] == before["kubelet"] {
-			t.Error("the kubelet did not get the other setting")
+			t.Error("the kubelet lacks the other setting")
 		}
 		if c := m.Condition(api.ConditionNodeRebootRequired); c.Status == corev1.ConditionTrue {
 			t.Errorf("a restart that does not help is reported: %s", c.Message)
@@ -146,7 +146,7 @@ func TestKubeletManagersTakeEffectAfterRestart(t *testing.T) {
 		expectKubelet(t, m, "policy", map[string]any{"cpuManagerPolicy": nil}, waits, "kubectl windows reboot")
 		time.Sleep(11 * time.Minute) // pending restarts are checked every ten
 		if c := m.Condition(api.ConditionNodeRebootRequired); c.Status != corev1.ConditionTrue || !strings.Contains(c.Message, "spec.kubelet") {
-			t.Errorf("the node waits for a restart, and its condition is %+v", c)
+			t.Errorf("the node has a pending restart, but its condition is %+v", c)
 		}
 		m.Stop() // a restart of WICD alone does not apply it either
 		m.Start(t)
@@ -155,7 +155,7 @@ func TestKubeletManagersTakeEffectAfterRestart(t *testing.T) {
 		m.Restart(t)
 		expectKubelet(t, m, "policy, after a restart", map[string]any{"cpuManagerPolicy": "static"}, api.ReasonKubeletSettingsInForce)
 		if c := m.Condition(api.ConditionNodeRebootRequired); c.Status == corev1.ConditionTrue {
-			t.Errorf("the node still waits for a restart: %+v", c)
+			t.Errorf("the node still has a pending restart: %+v", c)
 		}
 
 		follow(t, m, both)

@@ -21,11 +21,11 @@ func TestFormerNetworkIsRemoved(t *testing.T) {
 		then *desired.Network
 		want []string
 	}{
-		"another name":               {network("flannel.5000", ""), []string{"nat"}},
-		"another provider":           {network("overlay", "base"), []string{"nat"}},
-		"it becomes the base":        {network("overlay", "flannel.4096"), []string{"flannel.4096", "nat"}},
-		"no network of the operator": {nil, []string{"nat"}},
-		"all as it was before":       {network("flannel.4096", ""), []string{"flannel.4096", "nat"}},
+		"another name":                 {network("flannel.5000", ""), []string{"nat"}},
+		"another provider":             {network("overlay", "base"), []string{"nat"}},
+		"the network becomes the base": {network("overlay", "flannel.4096"), []string{"flannel.4096", "nat"}},
+		"no network of the operator":   {nil, []string{"nat"}},
+		"all as it was before":         {network("flannel.4096", ""), []string{"flannel.4096", "nat"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := daemontest.NewHost(t, sim.WindowsOptions{})
@@ -62,7 +62,7 @@ func TestLeaveRemovesOwnNetworks(t *testing.T) {
 	daemontest.MustLeave(t, w, r.Cluster)
 	got := w.HNS().State()
 	if len(got.Networks) != 1 || got.Networks[0].Name != "nat" || len(got.Endpoints) != 1 || len(got.LoadBalancers) != 0 {
-		t.Errorf("there remain %+v", got)
+		t.Errorf("remaining: %+v", got)
 	}
 }
 

@@ -138,7 +138,7 @@ func TestSettingsChangeWaitsForSlowServices(t *testing.T) {
 		time.Sleep(time.Minute)
 		m.AwaitSettings(t, node)
 		if journal := daemontest.Journal(t, m.Windows); strings.Contains(journal, `"error"`) {
-			t.Errorf("the change was given up in between:\n%s", journal)
+			t.Errorf("the change was abandoned:\n%s", journal)
 		}
 	})
 }

@@ -46,10 +46,10 @@ func TestJoinRenamesHostToLowerCase(t *testing.T) {
 		quirks              sim.Quirks
 		want                string
 	}{
-		"before it has a Node":  {true, true, "each restart is expected", sim.Quirks{}, "wanted"},
-		"that has a Node":       {false, true, "each restart is expected", sim.Quirks{}, "WANTED"},
-		"that may not restart":  {true, false, "each restart is expected", sim.Quirks{}, "WANTED"},
-		"whose cloud resets it": {true, true, "", sim.Quirks{Setup: sim.SetupQuirks{Name: "WANTED"}}, "WANTED"},
+		"a host without a Node":              {true, true, "each restart is expected", sim.Quirks{}, "wanted"},
+		"a host with a Node":                 {false, true, "each restart is expected", sim.Quirks{}, "WANTED"},
+		"a host that may not restart":        {true, false, "each restart is expected", sim.Quirks{}, "WANTED"},
+		"a host whose cloud resets the name": {true, true, "", sim.Quirks{Setup: sim.SetupQuirks{Name: "WANTED"}}, "WANTED"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestRequestedHostnameIsNotRecorded(t *testing.T) {
 	r.Hostname = "wanted"
 	daemontest.MustJoin(t, w, r)
 	if b, err := w.Disk().Read(desired.State + `\node.json`); err != nil || strings.Contains(string(b), "wanted") {
-		t.Errorf("the record remembers the name, %v:\n%s", err, b)
+		t.Errorf("the record still has the name, %v:\n%s", err, b)
 	}
 }
 

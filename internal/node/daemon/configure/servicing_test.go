@@ -173,7 +173,7 @@ func TestJoinDoesNotRestartHostWithoutRecord(t *testing.T) {
 		}
 		w.FillDisk(0)
 		if result, err := daemontest.NewWire(w).Join(r); err == nil {
-			t.Errorf("the join ends with %+v", result)
+			t.Errorf("the join returned %+v", result)
 		}
 		expectRestarts(t, w, 0)
 	})

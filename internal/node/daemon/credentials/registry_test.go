@@ -39,7 +39,7 @@ func TestRegistryCertificatesAreRenewedBeforeExpiry(t *testing.T) {
 	}
 	next := ensurePair(now.AddDate(10, 0, -20), true)
 	if next.Server == first.Server || next.Client == first.Client {
-		t.Error("the certificate of one side is that of before")
+		t.Error("one of the certificates was not renewed")
 	}
 	for name, content := range map[string]string{
 		"nothing":                     "",

@@ -23,7 +23,7 @@ func TestTailReturnsLastLines(t *testing.T) {
 		log, want string
 		limit     int64
 	}{
-		"all of it":                          {started + failed, started + failed, 2000},
+		"the whole log":                      {started + failed, started + failed, 2000},
 		"whole lines":                        {started + failed, failed, int64(len(started+failed) - 1)},
 		"the end of a long line":             {failed, `left"`, 6},
 		"no detail":                          {started + detail + failed + trace + detail, started + failed, 2000},

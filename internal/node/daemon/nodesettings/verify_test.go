@@ -91,7 +91,7 @@ func TestOlderSettingsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(m.Log(), `Applying node settings","settings":"`+between) {
-		t.Error("what was published between was followed")
+		t.Error("the intermediate settings were applied")
 	}
 }
 
@@ -112,7 +112,7 @@ func TestJoinTransfersSigningKey(t *testing.T) {
 			m.Publish(t, m.Changed())
 			m.AwaitNote(t, api.EventSettingsRefused, "")
 			if m.Windows.Disk().Exists(daemontest.PlainFile) {
-				t.Error("what was published was followed")
+				t.Error("the published settings were applied")
 			}
 			m.Request.Serial = m.Serial
 			daemontest.MustJoin(t, m.Windows, m.Request)

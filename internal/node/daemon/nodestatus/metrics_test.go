@@ -132,7 +132,7 @@ func TestOwnCertificateLifetimesAreExported(t *testing.T) {
 	m.writeCertificates(&b)
 	want := fmt.Sprintf("%s{file=\"%s\",serial=\"2\"} ", api.MetricNodeCertificateLifetime, labelValue(own))
 	if text := b.String(); !strings.Contains(text, want) || strings.Count(text, "\n"+api.MetricNodeCertificateLifetime+"{") != 1 {
-		t.Errorf("the lifetime of %s only is wanted:\n%s", own, text)
+		t.Errorf("want only the lifetime of %s:\n%s", own, text)
 	}
 }
 

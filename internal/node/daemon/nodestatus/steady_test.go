@@ -12,9 +12,9 @@ func TestLastingProblemIsReported(t *testing.T) {
 		"none":                  {"......", "?????f"},
 		"from the beginning":    {"xxxx", "??tt"},
 		"a moment":              {"......x.xx.", "?????ffffff"},
-		"it lasts":              {"......xxx", "?????ffft"},
-		"it ends":               {"xxx......", "??ttttttf"},
-		"it returns":            {"xxx....x......", "??tttttttttttf"},
+		"the problem persists":  {"......xxx", "?????ffft"},
+		"the problem ends":      {"xxx......", "??ttttttf"},
+		"the problem returns":   {"xxx....x......", "??tttttttttttf"},
 		"looks without results": {"x-x-x.", "??tttt"},
 		"unknown at first":      {"x....xxx", "???????t"},
 	} {

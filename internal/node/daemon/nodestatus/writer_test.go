@@ -35,7 +35,7 @@ func TestConditionsContainNoSecrets(t *testing.T) {
 		node.Status.Conditions = []corev1.NodeCondition{notified}
 	}
 	if got := *bodies; len(got) != 1 || strings.Contains(got[0], "hunter2") || !strings.Contains(got[0], "net user evil *** /add failed") {
-		t.Errorf("what was written: %q", got)
+		t.Errorf("output: %q", got)
 	}
 }
 

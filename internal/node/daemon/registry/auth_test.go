@@ -177,14 +177,14 @@ func TestOnlyContainerdIsServed(t *testing.T) {
 		"no certificate": {}, "that of the registry": certificateOf(t, w.config.Endpoint.Server), "that of another host": certificateOf(t, newEndpoint(t).Client),
 	} {
 		if r := w.requestAs(other, http.MethodGet, "app/manifests/1"); r.status != http.StatusUnauthorized {
-			t.Errorf("with %s, it answers with %d (%v)", name, r.status, r.err)
+			t.Errorf("with %s, the status is %d (%v)", name, r.status, r.err)
 		}
 		if other.PrivateKey == nil {
 			continue
 		}
 		other.Certificate = own.Certificate
 		if r := w.requestAs(other, http.MethodGet, "app/manifests/1"); r.err == nil {
-			t.Errorf("with the certificate of containerd and the key of %s, it answers with %d", name, r.status)
+			t.Errorf("with the certificate of containerd and the key of %s, the status is %d", name, r.status)
 		}
 	}
 	if n := w.server.Counts()["unauthorized"]; n != 3 {
@@ -200,6 +200,6 @@ func TestOnlyContainerdIsServed(t *testing.T) {
 		w.expect(http.MethodGet, path, http.StatusNotFound, "")
 	}
 	if r := w.request(http.MethodGet, ""); r.status != http.StatusOK {
-		t.Errorf("the registry answers with %d", r.status)
+		t.Errorf("the registry responds with status %d", r.status)
 	}
 }

@@ -129,7 +129,7 @@ func TestStalledClientDoesNotDelayShutdown(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Error("the server keeps running because a client does not read")
+	t.Error("a client that does not read keeps the server running")
 }
 
 // endlessConn always has more to read.

@@ -88,7 +88,7 @@ func TestPublishedMirrorsAreServed(t *testing.T) {
 	}
 	daemontest.Await(t, "the registry denies what is blocked", func() bool { return requestFromRegistry(t, m, pair) == http.StatusForbidden })
 	if status := requestFromRegistry(t, m); status != http.StatusUnauthorized {
-		t.Errorf("without the certificate, it answers with %d", status)
+		t.Errorf("without the certificate, the status is %d", status)
 	}
 	daemontest.Await(t, "the metrics count it", func() bool {
 		text, err := m.Windows.Disk().Read(daemontest.MetricsFile)

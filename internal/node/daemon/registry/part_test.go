@@ -35,7 +35,7 @@ func TestRenewedCertificatesAreUsed(t *testing.T) {
 		}
 		w.config.Endpoint = endpoint
 		if r := w.requestAs(former, http.MethodGet, "app/manifests/1"); r.status != http.StatusUnauthorized {
-			t.Errorf("with the former certificate it answers %d (%v)", r.status, r.err)
+			t.Errorf("with the former certificate, the status is %d (%v)", r.status, r.err)
 		}
 		former = certificateOf(t, endpoint.Client)
 		w.expect(http.MethodGet, "app/manifests/1", http.StatusOK, manifest)

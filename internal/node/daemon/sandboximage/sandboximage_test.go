@@ -177,7 +177,7 @@ func TestLostSandboxImageIsRestored(t *testing.T) {
 		daemontest.Await(t, "the loss is reported", func() bool { return strings.Contains(imageCondition(m).Message, "was removed from the host") })
 		node := m.Node()
 		if !nodestate.IsReady(&node) {
-			t.Error("the node went out of service, with pods that run")
+			t.Error("a node with running pods was taken out of service")
 		}
 		m.Windows.RefuseImage(firstImage, nil)
 		time.Sleep(5 * time.Minute)

@@ -71,12 +71,12 @@ func TestUserCreatedFoldersAreMovedAside(t *testing.T) {
 			daemontest.ExpectJoined(t, w, r)
 			expectClaimed(t, w)
 			if w.Disk().Exists(trap + `\planted`) {
-				t.Error("what a user planted is where services look")
+				t.Error("a planted file is in a folder of services")
 			}
 			daemontest.ExpectContent(t, w.Disk(), trap+`.old0\planted`, "by a user")
 			daemontest.ExpectContains(t, daemontest.Journal(t, w), "belonged to")
 			if trap != desired.Root && !slices.ContainsFunc(result.Changed, func(s string) bool { return strings.Contains(s, trap+" belonged to ") }) {
-				t.Errorf("the join does not tell of it: %q", result.Changed)
+				t.Errorf("the join does not report it: %q", result.Changed)
 			}
 			daemontest.ExpectNoChange(t, w, r)
 		})
@@ -122,7 +122,7 @@ func TestLinkInParentFolderIsRejected(t *testing.T) {
 				_, err = daemontest.NewWire(w).Join(daemontest.NewRequest(c))
 			}
 			if want := "claiming " + trap + ": it is a link"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "remove it") {
-				t.Errorf("the join ends with %v, want %q and what to do", err, want)
+				t.Errorf("the join returned %v, want %q and a remedy", err, want)
 			}
 			if names, _ := d.List(`C:\elsewhere`); !slices.Equal(names, []string{"file"}) {
 				t.Errorf("the target of the link has %q", names)
@@ -139,7 +139,7 @@ func TestFolderThatCannotBeRenamedIsRejected(t *testing.T) {
 	w.FailNext(`rename C:\var.old0`)
 	_, err := daemontest.NewWire(w).Join(r)
 	if err == nil || !strings.Contains(err.Error(), `renaming C:\var, which belongs to`) || !strings.Contains(err.Error(), `icacls C:\var /setowner`) {
-		t.Errorf("the join ends with %v, want what to do", err)
+		t.Errorf("the join returned %v, want a remedy", err)
 	}
 	daemontest.MustJoin(t, w, r)
 	expectClaimed(t, w)

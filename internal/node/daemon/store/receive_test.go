@@ -41,7 +41,7 @@ func expectStore(t *testing.T, w *sim.Windows, c *daemontest.Cargo) {
 		want[x.SHA256] = x.Size
 	}
 	if diff := cmp.Diff(want, found); diff != "" {
-		t.Errorf("the store is not as it should be (-want +got):\n%s", diff)
+		t.Errorf("the store (-want +got):\n%s", diff)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestInvalidReceiveRequestsAreRejected(t *testing.T) {
 			_, err := daemontest.NewWire(w).Send(&daemontest.Cargo{Contents: []wicdapi.Content{content}})
 			daemontest.ExpectCode(t, err, wicdapi.CodeRequestInvalid)
 			if names, _ := w.Disk().List(`C:\`); len(names) > 0 {
-				t.Errorf("something was made: %q", names)
+				t.Errorf("something was created: %q", names)
 			}
 		})
 	}
@@ -320,6 +320,6 @@ func TestReplacedFilesAreDeletedLater(t *testing.T) {
 	daemontest.MustWrite(t, w.Disk(), `C:\k\cni\config.old`, "somebody's own")
 	daemontest.MustSend(t, w, c)
 	if w.Disk().Exists(`C:\k\kubelet.exe.old0`) || !w.Disk().Exists(`C:\k\cni\config.old`) {
-		t.Error("what stepped aside is still there, or something else is not")
+		t.Error("a file that was moved aside remains, or another file is missing")
 	}
 }

@@ -77,7 +77,7 @@ func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 		t.Errorf("there are %d events, and the status was patched %d times more", len(events), now-patches)
 	}
 	if now := m.Cluster.Count(http.MethodPatch, daemontest.NodePath); now != annotated {
-		t.Errorf("the node was patched %d times more", now-annotated)
+		t.Errorf("the node was patched %d more times", now-annotated)
 	}
 	e := events[0]
 	if e.Regarding.Kind != "Node" || e.Regarding.Name != "win-1" || e.Reason != api.EventServiceCrashLoop || e.Type != "Warning" ||
@@ -124,7 +124,7 @@ func TestKubeProxyExitForNodeChangeIsNoCrash(t *testing.T) {
 			}
 		}
 		if notes := m.Notes(api.EventServiceCrashLoop); len(notes) > 0 {
-			t.Errorf("there are events: %q", notes)
+			t.Errorf("events: %q", notes)
 		}
 	})
 }

@@ -71,7 +71,7 @@ func TestRepeatedStartFailureIsCrashLoop(t *testing.T) {
 	}
 	c.evaluate(at(time.Minute), hostapi.Disk{Root: t.TempDir()}, desired.Service{Name: "kubelet"}, startBlocker{})
 	if c.problem == nil || c.problem.Reason != api.ReasonServiceCrashLoop || !strings.Contains(c.problem.Message, "broken") {
-		t.Errorf("trouble %+v", c.problem)
+		t.Errorf("problem %+v", c.problem)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestCrashLoopMessageIsStable(t *testing.T) {
 	c.recordCrash(at(4*time.Second), "it exited with code 3")
 	c.evaluate(at(4*time.Second), d, s, startBlocker{})
 	if *c.problem != first {
-		t.Errorf("the trouble became %+v", c.problem)
+		t.Errorf("the problem became %+v", c.problem)
 	}
 }
 

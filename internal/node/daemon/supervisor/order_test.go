@@ -30,7 +30,7 @@ func TestServicesStartWhenDependenciesAreReady(t *testing.T) {
 		daemontest.MustStop(t, w, "containerd", "kubelet") // the kubelet is stopped first, and WICD may start it before containerd stops
 		time.Sleep(startup / 2)
 		if w.Service("kubelet").State != hostapi.Stopped {
-			t.Error("the kubelet was started while containerd did not answer")
+			t.Error("the kubelet was started while containerd did not respond")
 		}
 		time.Sleep(startup/2 + daemontest.RestoredWithin)
 		expect("later")
@@ -152,7 +152,7 @@ func TestUnstoppableServiceDoesNotBlockOthers(t *testing.T) {
 		time.Sleep(time.Minute) // until the longer pauses have passed
 		daemontest.ExpectJoined(t, w, r)
 		if w.Service("kubelet").PID == pid {
-			t.Error("the kubelet runs as it was edited")
+			t.Error("the kubelet runs with the edited command")
 		}
 	})
 }

@@ -160,7 +160,7 @@ func TestEquivalentDeclarationIsNoDrift(t *testing.T) {
 				w.Edit("kubelet", func(s *desired.Service) { s.DependsOn = dependsOn })
 				time.Sleep(time.Hour)
 				if w.Service("kubelet").PID != pid {
-					t.Error("the kubelet was started again")
+					t.Error("the kubelet was restarted")
 				}
 			})
 		})

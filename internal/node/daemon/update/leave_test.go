@@ -66,7 +66,7 @@ func TestUpdateGuardIsNotRecreatedDuringLeave(t *testing.T) {
 			m.Annotate(map[string]any{api.AnnotationDesiredVersion: "2"})
 			time.Sleep(time.Second)
 			if m.Windows.Service(api.WICDUpdateService).Name == "" {
-				t.Fatal("there is no guard")
+				t.Fatal("the guard does not exist")
 			}
 			m.Windows.FailNext("delete kubelet")
 			if _, err := daemontest.NewWire(m.Windows).Leave(m.Request.Cluster); err == nil {
@@ -74,7 +74,7 @@ func TestUpdateGuardIsNotRecreatedDuringLeave(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			if m.Windows.Service(api.WICDUpdateService).Name != "" {
-				t.Errorf("with an offset of %d s, WICD made the guard again", offset)
+				t.Errorf("with an offset of %d s, WICD re-created the guard", offset)
 			}
 		})
 	}

@@ -153,12 +153,12 @@ func TestFailedUpdateIsRolledBack(t *testing.T) {
 		// untouched means that no service was even stopped.
 		untouched bool
 	}{
-		"its kubelet crashes":            {programs: map[string]sim.Program{"kubelet": endsAtOnce}, message: "service kubelet"},
-		"its kubelet does not respond":   {silent: "kubelet", message: "probing http://127.0.0.1:10248/healthz"},
-		"its daemon dies":                {programs: map[string]sim.Program{api.WICDService: endsAtOnce}, message: api.WICDService},
-		"its daemon does nothing":        {programs: map[string]sim.Program{api.WICDService: doesNothing}, message: "has not reported the version"},
-		"its daemon cannot even start":   {damaged: folder + `\windows-instance`, message: "no program that Windows can run", untouched: true},
-		"its containerd cannot be found": {damaged: folder + `\containerd`, message: "service containerd"},
+		"the kubelet crashes":          {programs: map[string]sim.Program{"kubelet": endsAtOnce}, message: "service kubelet"},
+		"the kubelet does not respond": {silent: "kubelet", message: "probing http://127.0.0.1:10248/healthz"},
+		"the daemon crashes":           {programs: map[string]sim.Program{api.WICDService: endsAtOnce}, message: api.WICDService},
+		"the daemon does nothing":      {programs: map[string]sim.Program{api.WICDService: doesNothing}, message: "has not reported the version"},
+		"the daemon cannot start":      {damaged: folder + `\windows-instance`, message: "no program that Windows can run", untouched: true},
+		"containerd is damaged":        {damaged: folder + `\containerd`, message: "service containerd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -245,7 +245,7 @@ func TestJoinReplacesUpdate(t *testing.T) {
 	u.awaitQuiet(t)
 	daemontest.ExpectJoined(t, u.Windows, third)
 	if u.Windows.Disk().Exists(desired.State + `\update-refused.json`) {
-		t.Error("the version that was overtaken counts as refused")
+		t.Error("the superseded version counts as refused")
 	}
 }
 

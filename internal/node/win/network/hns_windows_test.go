@@ -74,11 +74,11 @@ func TestHangingCallDoesNotBlockCallers(t *testing.T) {
 		return ctx
 	}
 	if err := h.runRead(within(), "hanging", hang); !errors.Is(err, hns.ErrUnavailable) {
-		t.Errorf("the call that hangs: %v, want ErrUnavailable", err)
+		t.Errorf("the hanging call returned %v, want ErrUnavailable", err)
 	}
 	second := false
 	if err := h.runRead(within(), "waiting", func() error { second = true; return nil }); !errors.Is(err, hns.ErrUnavailable) || second {
-		t.Errorf("the next one: %v, and was it made: %v; want ErrUnavailable, and that it was not", err, second)
+		t.Errorf("the next call returned %v (executed: %v), want ErrUnavailable without execution", err, second)
 	}
 	if err := h.change(within(), "changing", func() error { return nil }); err != nil {
 		t.Errorf("a change: %v; want that reads do not block it", err)
@@ -148,7 +148,7 @@ func TestHNSIsStartedOnce(t *testing.T) {
 		t.Errorf("after it ran: %v", err)
 	}
 	if text := needsOf(windows.ERROR_SERVICE_NOT_ACTIVE); text != "" {
-		t.Errorf("while hns is stopped, other services are blamed: %s", text)
+		t.Errorf("while hns is stopped, other services are reported: %s", text)
 	}
 }
 

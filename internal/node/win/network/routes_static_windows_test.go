@@ -31,7 +31,7 @@ func TestStaticRoutesAreThoseOfOneInterface(t *testing.T) {
 	added := addedRoute()
 	err = AddStaticRoute(address, added)
 	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("this Windows (Wine) can add no routes")
+		t.Skip("this Wine cannot add routes")
 	}
 	t.Cleanup(func() {
 		if err := removeAddedRoute(); err != nil {
@@ -70,7 +70,7 @@ func removeAddedRoute() error {
 // TestKilledRunLeftoversAreRemoved removes what killed tests of this package leave on a machine. wmco-acceptance runs only this test.
 func TestKilledRunLeftoversAreRemoved(t *testing.T) {
 	if err := removeAddedRoute(); errors.Is(err, exec.ErrNotFound) {
-		t.Skip("this Windows (Wine) has no route.exe, and can add no routes")
+		t.Skip("this Wine has no route.exe, and cannot add routes")
 	}
 	found, err := StaticRoutes(mustAddress(t))
 	if err != nil || slices.ContainsFunc(found, func(r hostnetwork.Route) bool { return r.To == addedRoute().To }) {
