@@ -14,11 +14,11 @@ import (
 
 const service = "hybrid-overlay-node"
 
-// collectEarly is the heap growth in percent between garbage collections. Nearly all of the heap is garbage from decoding Nodes.
-const collectEarly = 40
+// gcPercent is the heap growth in percent between garbage collections. Nearly all of the heap is garbage from decoding Nodes.
+const gcPercent = 40
 
 func main() {
-	debug.SetGCPercent(collectEarly)
+	debug.SetGCPercent(gcPercent)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	code := overlay.Main(ctx, overlay.Call{
 		Args:     os.Args[1:],

@@ -18,7 +18,7 @@ import (
 func main() {
 	exit, err := run()
 	if err != nil {
-		os.Stdout.WriteString(failure(code(err), err))
+		os.Stdout.WriteString(failureLine(codeOf(err), err))
 		os.Exit(1)
 	}
 	os.Exit(exit)
@@ -53,8 +53,8 @@ func run() (int, error) {
 // errRemoved means that something on the host, such as a virus scanner, removes WICD.
 var errRemoved = errors.New("it was removed right after it was unpacked")
 
-// code returns the operator's code for a failure: either the host blocks WICD, or WICD could not be unpacked.
-func code(err error) string {
+// codeOf returns the operator's code for a failure: either the host blocks WICD, or WICD could not be unpacked.
+func codeOf(err error) string {
 	const virusInfected, disabledByPolicy, integrityPolicy = 225, 1260, 4551
 	var errno syscall.Errno
 	if errors.Is(err, errRemoved) || errors.As(err, &errno) && (errno == virusInfected || errno == disabledByPolicy || errno == integrityPolicy) {
@@ -63,9 +63,9 @@ func code(err error) string {
 	return "SetupFailed"
 }
 
-// failure renders err as the line that the operator expects from WICD. It does not use encoding/json, which would make the program a tenth
+// failureLine renders err as the line that the operator expects from WICD. It does not use encoding/json, which would make the program a tenth
 // larger.
-func failure(code string, err error) string {
+func failureLine(code string, err error) string {
 	var message strings.Builder
 	for _, r := range err.Error() { // invalid UTF-8 bytes arrive as U+FFFD
 		switch {

@@ -312,7 +312,7 @@ func FuzzFailureIsOneLineOfJSON(f *testing.F) {
 		f.Add(message)
 	}
 	f.Fuzz(func(t *testing.T, message string) {
-		out := failure("SetupFailed", errors.New(message))
+		out := failureLine("SetupFailed", errors.New(message))
 		var line struct {
 			Error struct{ Code, Message string }
 		}
@@ -340,7 +340,7 @@ func TestSecurityBlockIsNotCorruption(t *testing.T) {
 		&os.PathError{Op: "fork/exec", Path: "wicd.exe", Err: syscall.Errno(5)}: wicdapi.CodeSetupFailed,
 		errors.New("the program at the end of this executable is corrupt"):      wicdapi.CodeSetupFailed,
 	} {
-		if got := wicdapi.Code(code(fmt.Errorf("starting WICD: %w", err))); got != want {
+		if got := wicdapi.Code(codeOf(fmt.Errorf("starting WICD: %w", err))); got != want {
 			t.Errorf("%v is reported as %s, want %s", err, got, want)
 		}
 	}

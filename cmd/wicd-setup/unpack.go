@@ -41,7 +41,7 @@ func unpack(self string) (string, error) {
 		return "", fmt.Errorf("%s: %w", self, err)
 	}
 	target := filepath.Join(filepath.Dir(self), "wicd-"+hex.EncodeToString(program.SHA256[:8])+".exe")
-	if holds(target, program) {
+	if hasContent(target, program) {
 		return target, nil
 	}
 	removeStale(filepath.Dir(target))
@@ -74,7 +74,7 @@ func rename(part, target string, program selfextract.Program) error {
 		if err == nil {
 			return nil
 		}
-		if holds(target, program) {
+		if hasContent(target, program) {
 			_ = os.Remove(part) // a scanner may hold it; later runs remove it when it is old
 			return nil
 		}
@@ -99,8 +99,8 @@ func decompress(w io.Writer, compressed io.Reader, program selfextract.Program) 
 	return err
 }
 
-// holds reports whether the file name has exactly the program's content.
-func holds(name string, program selfextract.Program) bool {
+// hasContent reports whether the file name has exactly the program's content.
+func hasContent(name string, program selfextract.Program) bool {
 	file, err := os.Open(name)
 	if err != nil {
 		return false
