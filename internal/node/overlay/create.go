@@ -151,7 +151,7 @@ func (r *networkReconciler) addHostRoute(ctx context.Context) {
 		return
 	}
 	n.HostRoute = true
-	r.createdNetworks.note(*n)
+	r.createdNetworks.update(*n)
 	r.log.Info("Route of the host to its pods added", "network", n.Name)
 	r.report.setOne(api.ReasonOverlayHostRouteRefused, "")
 }

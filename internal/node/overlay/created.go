@@ -85,8 +85,8 @@ func (m *createdFile) remove(id string) {
 	}
 }
 
-// note updates what is stored of a network.
-func (m *createdFile) note(n hns.Network) {
+// update stores what Windows returned for a known network.
+func (m *createdFile) update(n hns.Network) {
 	previous, known := m.have[n.ID]
 	current := previous
 	current.HostRoute, current.HadAddresses = previous.HostRoute || n.HostRoute, previous.HadAddresses || n.HasAddresses()
@@ -107,7 +107,7 @@ func (m *createdFile) complete(n *hns.Network) (differs string) {
 	differs = contradiction(*n, requested, nil) // the addresses show whose adapter it is
 	n.Subnets = requested.Subnets
 	n.VXLANPort, n.Adapter, n.HostRoute = current.Port, current.Adapter, n.HostRoute || current.HostRoute
-	m.note(*n)
+	m.update(*n)
 	return differs
 }
 

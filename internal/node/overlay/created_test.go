@@ -23,8 +23,8 @@ func TestCreatedNetworksFileRoundTrips(t *testing.T) {
 		created.ID = string(rune('m' + i))
 		m.add(created, n) // replaces the one before
 	}
-	m.note(hns.Network{ID: "n", RouterMAC: "00-15-5D-00-00-01", ManagementIP: netip.MustParseAddr("192.0.2.1")})
-	m.note(hns.Network{ID: "another's", HostRoute: true})
+	m.update(hns.Network{ID: "n", RouterMAC: "00-15-5D-00-00-01", ManagementIP: netip.MustParseAddr("192.0.2.1")})
+	m.update(hns.Network{ID: "another's", HostRoute: true})
 	again := readCreated(folder, slog.New(slog.DiscardHandler))
 	if diff := cmp.Diff(m.have, again.have, compare()); diff != "" || len(m.have) != 2 {
 		t.Errorf("%d networks (-want +got):\n%s", len(m.have), diff)

@@ -331,7 +331,7 @@ func (r *networkReconciler) publishRouter() (time.Duration, error) {
 		r.state.setMAC(mac)
 	}
 	if err == nil && n.HasAddresses() {
-		r.createdNetworks.note(*n)
+		r.createdNetworks.update(*n)
 		r.used[n.ID] = true
 		if r.lastLogged != "" {
 			r.log.Info("The overlay is configured")

@@ -169,14 +169,14 @@ func (t *exchange) read(r io.Reader) (reason error) {
 		if hasTooManyValues(lines.Bytes()) {
 			return errTooMuch
 		}
-		if t.take(lines.Bytes()); t.done || t.err != nil {
+		if t.handleLine(lines.Bytes()); t.done || t.err != nil {
 			return errResultReceived
 		}
 	}
 	return errTooMuch
 }
 
-func (t *exchange) take(b []byte) {
+func (t *exchange) handleLine(b []byte) {
 	var l line
 	if json.Unmarshal(b, &l) != nil {
 		if len(t.stray) < 300 {

@@ -42,7 +42,7 @@ func (c certificates) trust(ctx context.Context) error {
 	for _, m := range missing {
 		added = append(added, m.SHA256)
 	}
-	if err := c.note(added); err != nil {
+	if err := c.storeAdded(added); err != nil {
 		return err
 	}
 	for _, m := range missing {
@@ -54,7 +54,7 @@ func (c certificates) trust(ctx context.Context) error {
 	if err := c.remove(ctx, surplus); err != nil {
 		return err
 	}
-	return c.note(slices.DeleteFunc(added, func(hash string) bool { return slices.Contains(surplus, hash) }))
+	return c.storeAdded(slices.DeleteFunc(added, func(hash string) bool { return slices.Contains(surplus, hash) }))
 }
 
 // added returns the hashes of the certificates that WICD added to the store.
@@ -62,7 +62,7 @@ func (c certificates) added() ([]string, error) {
 	return readRecorded[[]string](c.work, trustedFile, "certificates that are trusted now stay trusted")
 }
 
-func (c certificates) note(added []string) error {
+func (c certificates) storeAdded(added []string) error {
 	if len(added) == 0 && !c.Disk.Exists(trustedFile) {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (c certificates) adopt(hashes []string) error {
 	if err != nil {
 		return err
 	}
-	return c.note(append(added, hashes...))
+	return c.storeAdded(append(added, hashes...))
 }
 
 func (c certificates) untrust(ctx context.Context) error {

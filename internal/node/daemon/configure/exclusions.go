@@ -54,7 +54,7 @@ func (e exclusions) drop(ctx context.Context, surplus, others desired.Exclusions
 		return fmt.Errorf("%w: removing %s: %w", errExclusions, strings.Join(surplus.List(), ", "), err)
 	}
 	e.recordExclusions(surplus, "removed")
-	return e.note(others)
+	return e.storeAdded(others)
 }
 
 // add adds missing exclusions. They are recorded before they are added, so that an interruption leaves no exclusion without a record.
@@ -70,7 +70,7 @@ func (e exclusions) add(ctx context.Context, added desired.Exclusions) error {
 	if missing.IsEmpty() {
 		return nil
 	}
-	if err := e.note(added.And(missing)); err != nil {
+	if err := e.storeAdded(added.And(missing)); err != nil {
 		return err
 	}
 	if err := e.Defender.Add(ctx, missing); err != nil {
@@ -118,7 +118,7 @@ func (e exclusions) added() (desired.Exclusions, error) {
 	return readRecorded[desired.Exclusions](e.work, excludedFile, "exclusions that Defender has now stay")
 }
 
-func (e exclusions) note(added desired.Exclusions) error {
+func (e exclusions) storeAdded(added desired.Exclusions) error {
 	if added.IsEmpty() && !e.Disk.Exists(excludedFile) {
 		return nil
 	}
@@ -131,5 +131,5 @@ func (e exclusions) adopt(others desired.Exclusions) error {
 	if err != nil {
 		return err
 	}
-	return e.note(added.And(others))
+	return e.storeAdded(added.And(others))
 }

@@ -37,14 +37,14 @@ type folders struct {
 	users []string
 }
 
-// make creates the declared folders and those of versions, and claims folders that C:\k does not protect.
-func (f folders) make(context.Context) error {
+// create creates the declared folders and those of versions, and claims folders that C:\k does not protect.
+func (f folders) create(context.Context) error {
 	if err := f.claim(); err != nil {
 		return err
 	}
 	for _, folder := range append([]string{desired.Store, desired.Versions, desired.WICDCertificates}, f.declared...) {
 		existed := f.Disk.Exists(folder)
-		if err := f.makeOne(folder); err != nil {
+		if err := f.createOne(folder); err != nil {
 			return err
 		}
 		if !existed {
@@ -52,20 +52,20 @@ func (f folders) make(context.Context) error {
 		}
 	}
 	for _, folder := range f.users {
-		if err := f.makeUserFolder(folder, hostapi.Private); err != nil {
+		if err := f.createUserFolder(folder, hostapi.Private); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeUserFolder creates a folder of the user and its parents where they do not exist. Existing folders keep their rights. They must not
+// createUserFolder creates a folder of the user and its parents where they do not exist. Existing folders keep their rights. They must not
 // belong to a user who is no administrator, because containerd runs the programs in them as SYSTEM.
-func (f folders) makeUserFolder(folder string, access hostapi.Access) error {
+func (f folders) createUserFolder(folder string, access hostapi.Access) error {
 	if strings.Count(folder, `\`) == 0 {
 		return nil // the drive
 	}
-	if err := f.makeUserFolder(hostapi.Parent(folder), hostapi.Readable); err != nil {
+	if err := f.createUserFolder(hostapi.Parent(folder), hostapi.Readable); err != nil {
 		return err
 	}
 	if err := state.CheckNoLink(f.Host, folder); err != nil {
@@ -90,8 +90,8 @@ func (f folders) makeUserFolder(folder string, access hostapi.Access) error {
 	return nil
 }
 
-// makeOne creates a folder that only administrators can use.
-func (f folders) makeOne(folder string) error {
+// createOne creates a folder that only administrators can use.
+func (f folders) createOne(folder string) error {
 	if strings.HasPrefix(folder, desired.Root+`\`) {
 		if _, err := f.Disk.MakeFolder(folder); err != nil {
 			return fmt.Errorf("creating %s: %w", folder, err)

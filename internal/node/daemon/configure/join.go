@@ -30,7 +30,7 @@ func (j joining) joinSteps() []step {
 		{"setting the host name", j.windows.rename},
 		{"enabling features", j.windows.enableFeatures},
 		{"restarting the host", j.windows.restart},
-		{"creating folders", j.folders.make},
+		{"creating folders", j.folders.create},
 		{"authorizing keys", j.keys.try},
 		{"linking programs", j.programs.link},
 		{"leaving the former cluster", j.membership.leaveFormer},

@@ -11,7 +11,7 @@ import (
 // to all nodes. A pull continues an interrupted join, and a join an interrupted pull.
 func pullSteps(p parts) []step {
 	return []step{
-		{"creating folders", p.folders.make},
+		{"creating folders", p.folders.create},
 		{"authorizing keys", p.keys.try},
 		{"linking programs", p.programs.link},
 		{"writing mirrors of registries", p.registries.write},

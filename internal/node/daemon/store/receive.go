@@ -143,7 +143,7 @@ func (r *receiving) receiveAll(ctx context.Context) error {
 	u := newUnpacker(r.store, r.wanted)
 	var cut error
 	for i, c := range r.wanted {
-		if cut = r.take(ctx, c, r.missing[i].Offset); cut != nil {
+		if cut = r.receiveContent(ctx, c, r.missing[i].Offset); cut != nil {
 			break
 		}
 		r.result.Files++
@@ -155,8 +155,8 @@ func (r *receiving) receiveAll(ctx context.Context) error {
 	return errors.Join(u.finish(), cut)
 }
 
-// take receives the rest of one content. Each piece is written as it arrives, so that it counts after an interruption.
-func (r *receiving) take(ctx context.Context, c wicdapi.Content, offset int64) (err error) {
+// receiveContent receives the rest of one content. Each piece is written as it arrives, so that it counts after an interruption.
+func (r *receiving) receiveContent(ctx context.Context, c wicdapi.Content, offset int64) (err error) {
 	part, size, err := r.store.disk.Append(r.store.part(c.SHA256))
 	if err != nil {
 		return fmt.Errorf("opening the partial file of content %.12s: %w", c.SHA256, err)
