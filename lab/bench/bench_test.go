@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestANumberIsWrittenAsNameValueAndUnit(t *testing.T) {
+func TestSheetWritesNameValueAndUnit(t *testing.T) {
 	for value, want := range map[float64]string{
 		0:          "x 0 s\n",
 		4:          "x 4 s\n",
@@ -17,12 +17,12 @@ func TestANumberIsWrittenAsNameValueAndUnit(t *testing.T) {
 		var out bytes.Buffer
 		(&sheet{out: &out}).number("x", value, "s")
 		if out.String() != want {
-			t.Errorf("%v is formatted as %q, want %q", value, out.String(), want)
+			t.Errorf("number %v: got %q, want %q", value, out.String(), want)
 		}
 	}
 }
 
-func TestTheMedianIsOneOfTheValues(t *testing.T) {
+func TestMedianReturnsOneOfTheValues(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
 		want   float64
@@ -32,22 +32,22 @@ func TestTheMedianIsOneOfTheValues(t *testing.T) {
 		{[]float64{4, 1, 3, 2}, 2},
 	} {
 		if got := median(c.values); got != c.want {
-			t.Errorf("the median of %v is %v, want %v", c.values, got, c.want)
+			t.Errorf("median(%v) = %v, want %v", c.values, got, c.want)
 		}
 	}
 }
 
-func TestAnUnknownGroupIsRefused(t *testing.T) {
+func TestChooseSelectsGroupsByNameOrPrefix(t *testing.T) {
 	if all, err := choose(""); err != nil || len(all) != len(groups()) {
-		t.Errorf("no name chooses %d groups (%v), want all %d", len(all), err, len(groups()))
+		t.Errorf(`choose("") returns %d groups (%v), want all %d`, len(all), err, len(groups()))
 	}
 	if one, err := choose("join"); err != nil || len(one) != 1 || one[0].name != "join" {
-		t.Errorf("join chooses %v (%v)", one, err)
+		t.Errorf(`choose("join") = %v (%v), want group join`, one, err)
 	}
 	if both, err := choose("settings"); err != nil || len(both) != 2 {
-		t.Errorf("settings chooses %v (%v)", both, err)
+		t.Errorf(`choose("settings") = %v (%v), want two groups`, both, err)
 	}
 	if _, err := choose("joins"); err == nil {
-		t.Error("there is no group joins, and no error says so")
+		t.Error(`choose("joins") returns no error for an unknown group`)
 	}
 }

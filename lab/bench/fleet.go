@@ -19,21 +19,21 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// fleet starts its hosts before it announces them: starting a simulated host uses the machine that is measured.
-type fleet struct{ crowd }
+// fleet starts hosts before it announces them, so that their start does not take processor time from the measured join.
+type fleet struct{ simulation }
 
 const (
 	manyHosts = 1000
 	fewHosts  = 10
 	deadHosts = 50
-	// withDead is the number of hosts that join while others never answer, and of those that join without them, half before and
-	// half after.
+	// withDead is the number of hosts that join while others never answer. The same number joins without dead hosts, half of them
+	// before and half after.
 	withDead = 100
 	idleFor  = 2 * time.Minute
 )
 
 func measureFleet(ctx context.Context, s *sheet) error {
-	c, err := openCrowd(ctx, s)
+	c, err := openSimulation(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -71,18 +71,18 @@ func (f fleet) joinAll(ctx context.Context, n int) (seconds float64, err error) 
 		return 0, err
 	}
 	took := time.Since(began).Seconds()
-	f.say("%d hosts joined in %.1f s", n, took)
+	f.logf("%d hosts joined in %.1f s", n, took)
 	return took, nil
 }
 
-// awaitReady waits until all given hosts have been Ready. It watches, because listing a thousand instances each second would be a
-// considerable load for the API server. With everything on two cores, the server sometimes ends a watch that is too slow.
+// awaitReady waits until all hosts have been Ready. It watches instances, because listing a thousand of them each second would load the
+// API server. On two cores, the server sometimes closes a watch that is too slow; awaitReady then starts another.
 func (f fleet) awaitReady(ctx context.Context, hosts []testenv.Host) error {
 	missing := map[string]bool{}
 	for _, at := range hosts {
 		missing[at.Name] = true
 	}
-	saw := func(i *v1alpha1.WindowsInstance) {
+	record := func(i *v1alpha1.WindowsInstance) {
 		if meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionReady) {
 			delete(missing, i.Name)
 		}
@@ -93,7 +93,7 @@ func (f fleet) awaitReady(ctx context.Context, hosts []testenv.Host) error {
 	for len(missing) > 0 {
 		events, err := f.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, here)
 		if err != nil {
-			return fmt.Errorf("watching until hosts are Ready, %d are missing: %w\n%s", len(missing), err, f.Diagnosis())
+			return fmt.Errorf("waiting until hosts are Ready, %d are not: %w\n%s", len(missing), err, f.Diagnosis())
 		}
 		var list v1alpha1.WindowsInstanceList // the state when the watch begins, or after events were lost
 		if err := f.Client.List(ctx, &list, here); err != nil {
@@ -101,7 +101,7 @@ func (f fleet) awaitReady(ctx context.Context, hosts []testenv.Host) error {
 			return err
 		}
 		for i := range list.Items {
-			saw(&list.Items[i])
+			record(&list.Items[i])
 		}
 		for len(missing) > 0 {
 			event, open := <-events.ResultChan()
@@ -109,7 +109,7 @@ func (f fleet) awaitReady(ctx context.Context, hosts []testenv.Host) error {
 				break
 			}
 			if i, ok := event.Object.(*v1alpha1.WindowsInstance); ok {
-				saw(i)
+				record(i)
 			}
 		}
 		events.Stop()
@@ -122,34 +122,34 @@ func dead(n int, address string) testenv.Host {
 	return testenv.Host{Name: fmt.Sprintf("dead-%d", n), Address: address, Port: sshPort}
 }
 
-// measureJoins measures joins of few, some and many hosts, some of them while other hosts never answer.
+// measureJoins measures joins of few, some and many hosts, and of hosts that join while others never answer.
 func (f fleet) measureJoins(ctx context.Context) error {
 	few, err := f.joinAll(ctx, fewHosts)
 	if err != nil {
 		return err
 	}
-	// Half of those without dead hosts join before, half after, because the machine and its load change over time.
+	// Half of the hosts without dead ones join before and half after, because the load of the machine changes over time.
 	before, err := f.joinAll(ctx, withDead/2)
 	if err != nil {
 		return err
 	}
-	silent, err := f.announceDead(ctx)
+	closeDead, err := f.announceDead(ctx)
 	if err != nil {
 		return err
 	}
-	beside, err := f.joinAll(ctx, withDead)
-	silent()
+	amongDead, err := f.joinAll(ctx, withDead)
+	closeDead()
 	if err != nil {
 		return err
 	}
-	if err := f.forgetDead(ctx); err != nil {
+	if err := f.deleteDead(ctx); err != nil {
 		return err
 	}
 	after, err := f.joinAll(ctx, withDead/2)
 	if err != nil {
 		return err
 	}
-	f.number("fleet.dead50_ratio", beside/(before+after), "ratio")
+	f.number("fleet.dead50_ratio", amongDead/(before+after), "ratio")
 	rest := manyHosts - len(f.Simulated())
 	many, err := f.joinAll(ctx, rest)
 	if err != nil {
@@ -166,12 +166,12 @@ func (f fleet) measureJoins(ctx context.Context) error {
 	return nil
 }
 
-// announceDead announces hosts that accept connections and never send anything. This is the worst kind: others are recognized at
-// once.
-func (f fleet) announceDead(ctx context.Context) (end func(), err error) {
-	var silent []net.Listener
-	end = func() {
-		for _, l := range silent {
+// announceDead announces hosts that accept connections and never send anything. They cost the operator most: it detects other
+// dead hosts immediately.
+func (f fleet) announceDead(ctx context.Context) (closeAll func(), err error) {
+	var listeners []net.Listener
+	closeAll = func() {
+		for _, l := range listeners {
 			l.Close()
 		}
 	}
@@ -179,19 +179,19 @@ func (f fleet) announceDead(ctx context.Context) (end func(), err error) {
 		address := f.UnusedAddress()
 		l, err := net.Listen("tcp4", net.JoinHostPort(address, strconv.Itoa(sshPort)))
 		if err != nil {
-			end()
+			closeAll()
 			return nil, err
 		}
-		silent = append(silent, l)
+		listeners = append(listeners, l)
 		if err := f.Client.Create(ctx, dead(n, address).Instance()); err != nil {
-			end()
+			closeAll()
 			return nil, err
 		}
 	}
-	return end, nil
+	return closeAll, nil
 }
 
-func (f fleet) forgetDead(ctx context.Context) error {
+func (f fleet) deleteDead(ctx context.Context) error {
 	for n := range deadHosts {
 		if err := f.Client.Delete(ctx, dead(n, "").Instance()); err != nil {
 			return err
@@ -202,9 +202,9 @@ func (f fleet) forgetDead(ctx context.Context) error {
 
 // measureIdle measures the operator while nothing happens.
 func (f fleet) measureIdle(ctx context.Context) error {
-	f.say("Measuring the idle operator for %s", idleFor)
-	time.Sleep(time.Minute) // until the work after the joins is done
-	busy, err := f.Operator.CPUTime()
+	f.logf("Measuring the idle operator for %s", idleFor)
+	time.Sleep(time.Minute) // the operator finishes its work after the joins
+	before, err := f.Operator.CPUTime()
 	if err != nil {
 		return err
 	}
@@ -214,14 +214,14 @@ func (f fleet) measureIdle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.number("fleet.idle_cores_1000", (after-busy)/time.Since(began).Seconds(), "cores")
+	f.number("fleet.idle_cores_1000", (after-before)/time.Since(began).Seconds(), "cores")
 	requests, err := f.Lab.ControlPlane.Requests(began)
 	if err != nil {
 		return err
 	}
 	writes := 0
 	for _, r := range requests {
-		if (isOperators(r) || isDaemons(r)) && r.Writes() && r.Resource != "leases" && r.Resource != "subjectaccessreviews" {
+		if (byOperator(r) || byDaemon(r)) && r.Writes() && r.Resource != "leases" && r.Resource != "subjectaccessreviews" {
 			writes++
 		}
 	}
@@ -230,7 +230,7 @@ func (f fleet) measureIdle(ctx context.Context) error {
 	return nil
 }
 
-// measureHelperOnly upgrades a thousand nodes to a version that differs only in a program that no pod needs.
+// measureHelperOnly upgrades a thousand nodes to a version in which only a program changed that no pod needs.
 func (f fleet) measureHelperOnly(ctx context.Context) error {
 	dir, err := f.AnotherPayload("helper", "windows_exporter.exe")
 	if err != nil {
@@ -245,7 +245,7 @@ func (f fleet) measureHelperOnly(ctx context.Context) error {
 		return err
 	}
 	cordons := 0
-	err = f.poll(ctx, slowPoll, 20*time.Minute, "all nodes have the version", func(ctx context.Context) (bool, error) {
+	err = f.poll(ctx, slowPoll, 20*time.Minute, "all nodes have the new version", func(ctx context.Context) (bool, error) {
 		n, err := f.cordoned(ctx)
 		cordons += n
 		now, err2 := f.versions(ctx)
@@ -277,7 +277,7 @@ func (f fleet) measureHelperOnly(ctx context.Context) error {
 	return nil
 }
 
-// versions counts the nodes that report each version.
+// versions returns the number of nodes by the version that they report.
 func (f fleet) versions(ctx context.Context) (map[string]int, error) {
 	var nodes corev1.NodeList
 	if err := f.Client.List(ctx, &nodes); err != nil {

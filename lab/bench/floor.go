@@ -22,11 +22,11 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// A floor is the shortest possible time on this machine, measured in the same run: machines of one kind differ by half, but the
-// ratio of a time to its floor does not.
+// A floor is the shortest possible time on this machine, measured in the same run. Times of equal machines differ by up to half; the
+// ratio of a time to its floor is stable.
 
-// measureFloor measures the floor of a join, on a host that has joined: the bytes of the payload over SSH, and the start of containerd
-// and the kubelet alone.
+// measureFloor measures the floor of a join on a host that has joined: sending the payload's bytes over SSH, and starting
+// containerd and the kubelet without WICD.
 func (m *joins) measureFloor(ctx context.Context, h *lab.Host) error {
 	transfer, err := m.bareTransfer(ctx, h)
 	if err != nil {
@@ -36,7 +36,7 @@ func (m *joins) measureFloor(ctx context.Context, h *lab.Host) error {
 	if err != nil {
 		return err
 	}
-	m.say("the transfer alone took %.2f s, the start alone %.2f s", transfer, start)
+	m.logf("the floor is %.2f s for the transfer and %.2f s for the start", transfer, start)
 	m.transfers, m.starts = append(m.transfers, transfer), append(m.starts, start)
 	return nil
 }
@@ -67,7 +67,7 @@ func (m *joins) bareTransfer(ctx context.Context, h *lab.Host) (float64, error) 
 	return time.Since(began).Seconds(), nil
 }
 
-// bareStart starts the two services while WICD does not run, until the kubelet renews its lease.
+// bareStart measures the start of the two services while WICD is stopped, until the kubelet renews its lease.
 func (m *joins) bareStart(ctx context.Context, h *lab.Host) (float64, error) {
 	for _, name := range []string{api.WICDService, "kubelet", "containerd"} {
 		if err := h.StopService(ctx, name); err != nil {
@@ -88,8 +88,8 @@ func (m *joins) bareStart(ctx context.Context, h *lab.Host) (float64, error) {
 	return took, errors.Join(err, h.StartService(ctx, api.WICDService))
 }
 
-// watchFloor is how long a change of one ConfigMap takes to reach n watchers, each with its own connection like a daemon.
-func (c crowd) watchFloor(ctx context.Context, n int) (float64, error) {
+// watchFloor measures how long a change of one ConfigMap takes to reach n watchers, each with its own connection, as WICD has.
+func (c simulation) watchFloor(ctx context.Context, n int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	maps := c.Clients.CoreV1().ConfigMaps(metav1.NamespaceDefault)
@@ -98,9 +98,9 @@ func (c crowd) watchFloor(ctx context.Context, n int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	heard := make(chan error, n)
+	received := make(chan error, n)
 	for range n {
-		if err := c.watchOnce(ctx, object, heard); err != nil {
+		if err := c.watchOnce(ctx, object, received); err != nil {
 			return 0, err
 		}
 	}
@@ -110,15 +110,15 @@ func (c crowd) watchFloor(ctx context.Context, n int) (float64, error) {
 		return 0, err
 	}
 	for range n {
-		if err := <-heard; err != nil {
+		if err := <-received; err != nil {
 			return 0, err
 		}
 	}
 	return time.Since(began).Seconds(), nil
 }
 
-// watchOnce starts a watch, and reports when it received a change.
-func (c crowd) watchOnce(ctx context.Context, object *corev1.ConfigMap, heard chan<- error) error {
+// watchOnce starts a watch, and sends to received when a change arrives or the watch fails.
+func (c simulation) watchOnce(ctx context.Context, object *corev1.ConfigMap, received chan<- error) error {
 	config := c.Lab.ControlPlane.RESTConfig()
 	config.Dial = (&net.Dialer{}).DialContext // clients with different dialers share no connection
 	clients, err := kubernetes.NewForConfig(config)
@@ -134,12 +134,12 @@ func (c crowd) watchOnce(ctx context.Context, object *corev1.ConfigMap, heard ch
 		select {
 		case _, open := <-w.ResultChan():
 			if !open {
-				heard <- io.ErrUnexpectedEOF
+				received <- io.ErrUnexpectedEOF
 				return
 			}
-			heard <- nil
+			received <- nil
 		case <-ctx.Done():
-			heard <- ctx.Err()
+			received <- ctx.Err()
 		}
 	}()
 	return nil

@@ -30,24 +30,23 @@ const (
 	hostileFor   = 5 * time.Minute
 	// invalidRequests is the number of certificate requests that violate a rule.
 	invalidRequests = 30_000
-	// largePods are made by tenants, largeConfigMaps in the operator's namespace: together 1.2 GB, which etcd takes by default (2 GB).
+	// largePods are in the tenants' namespaces, largeConfigMaps in the operator's: together 1.2 GB, below etcd's default limit of 2 GB.
 	largePods, largeConfigMaps = 1000, 150
 	tenants                    = 10
 )
 
-// measureHostile measures joins of honest hosts alone, and with hostile hosts, tenants, writers and nodes at once, who fill what the operator
-// reads.
+// measureHostile measures joins of honest hosts, first alone, then while hostile hosts, tenants and nodes flood the operator with data.
 func measureHostile(ctx context.Context, s *sheet) error {
-	c, err := openCrowd(ctx, s)
+	c, err := openSimulation(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	f := fleet{c}
-	if _, err := f.joinAll(ctx, honestHosts); err != nil { // one-time work
+	if _, err := f.joinAll(ctx, honestHosts); err != nil { // warm-up, not measured
 		return err
 	}
-	alone, err := f.joins(ctx, 0)
+	alone, err := f.repeatJoins(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -57,7 +56,7 @@ func measureHostile(ctx context.Context, s *sheet) error {
 	if err := f.addHostile(ctx); err != nil {
 		return err
 	}
-	beside, err := f.joins(ctx, hostileFor)
+	attacked, err := f.repeatJoins(ctx, hostileFor)
 	if err != nil {
 		return err
 	}
@@ -66,13 +65,13 @@ func measureHostile(ctx context.Context, s *sheet) error {
 		return err
 	}
 	f.number("hostile.operator_rss_mb", float64(peak)/1e6, "MB")
-	f.number("hostile.honest_join_seconds", median(beside), "s")
-	f.number("hostile.honest_join_ratio", median(beside)/median(alone), "ratio")
+	f.number("hostile.honest_join_seconds", median(attacked), "s")
+	f.number("hostile.honest_join_ratio", median(attacked)/median(alone), "ratio")
 	return nil
 }
 
-// joins has honest hosts join, again and again.
-func (f fleet) joins(ctx context.Context, atLeast time.Duration) (all []float64, err error) {
+// repeatJoins joins groups of honest hosts, at least `rounds` times and for at least the given time.
+func (f fleet) repeatJoins(ctx context.Context, atLeast time.Duration) (all []float64, err error) {
 	for began := time.Now(); len(all) < rounds || time.Since(began) < atLeast; {
 		seconds, err := f.joinAll(ctx, honestHosts)
 		if err != nil {
@@ -86,9 +85,9 @@ func (f fleet) joins(ctx context.Context, atLeast time.Duration) (all []float64,
 	return all, nil
 }
 
-// addHostile adds hosts with malice of each kind, and as many whose answers take much memory.
+// addHostile adds hosts with each kind of malice, and as many whose answers need much memory.
 func (f fleet) addHostile(ctx context.Context) error {
-	_, evil, err := f.AddHostile(hostileHosts, f.Hosts()...)
+	_, hostile, err := f.AddHostile(hostileHosts, f.Hosts()...)
 	if err != nil {
 		return err
 	}
@@ -97,9 +96,9 @@ func (f fleet) addHostile(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		evil = append(evil, at)
+		hostile = append(hostile, at)
 	}
-	for _, h := range evil {
+	for _, h := range hostile {
 		if err := f.Client.Create(ctx, h.Instance()); err != nil {
 			return err
 		}
@@ -107,9 +106,9 @@ func (f fleet) addHostile(ctx context.Context) error {
 	return nil
 }
 
-// fill creates what others may create, in numbers and sizes that the API server takes.
+// fill creates the objects that tenants, administrators and nodes may create, in the largest sizes that the API server accepts.
 func (f fleet) fill(ctx context.Context) error {
-	f.say("Creating %d pods and %d ConfigMaps of a megabyte, and %d certificate requests", largePods, largeConfigMaps, invalidRequests)
+	f.logf("Creating %d pods and %d ConfigMaps of a megabyte, and %d certificate requests", largePods, largeConfigMaps, invalidRequests)
 	for n := range tenants {
 		if err := f.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("tenant-", n)}}); err != nil {
 			return err
@@ -128,7 +127,7 @@ func (f fleet) fill(ctx context.Context) error {
 	return f.requestCertificates(ctx)
 }
 
-// largePod is one for Windows that no node takes.
+// largePod returns a pod for Windows that fits no node.
 func largePod(n int) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("tenant-", n%tenants), Name: fmt.Sprint("large-", n)}}
 	pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
@@ -142,7 +141,7 @@ func largePod(n int) *corev1.Pod {
 	return pod
 }
 
-// requestCertificates creates certificate requests as WICD of one node, for nodes that do not exist.
+// requestCertificates creates certificate requests for missing nodes, with the identity of one node's WICD.
 func (f fleet) requestCertificates(ctx context.Context) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -153,7 +152,7 @@ func (f fleet) requestCertificates(ctx context.Context) error {
 	config.Impersonate = restclient.ImpersonationConfig{
 		UserName: api.WICDUserPrefix + f.Hosts()[0].Name, Groups: []string{api.WICDGroup, "system:authenticated"},
 	}
-	as, err := client.New(config, client.Options{Scheme: f.Client.Scheme()})
+	wicd, err := client.New(config, client.Options{Scheme: f.Client.Scheme()})
 	if err != nil {
 		return err
 	}
@@ -164,7 +163,7 @@ func (f fleet) requestCertificates(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return as.Create(ctx, &certificatesv1.CertificateSigningRequest{
+		return wicd.Create(ctx, &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("invalid-%d", n)},
 			Spec: certificatesv1.CertificateSigningRequestSpec{
 				Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName, ExpirationSeconds: &day,

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// idleTime is how long an idle daemon is observed, and factsCalls how often its facts are read.
+// idleTime is how long the idle daemon is observed, factsCalls how often its facts are read.
 const idleTime, factsCalls = 2 * time.Minute, 11
 
 // measureIdle measures WICD on a Wine host that has joined, while nothing happens.
@@ -32,15 +32,15 @@ func measureIdle(ctx context.Context, s *sheet) error {
 		return err
 	}
 	defer st.Close()
-	hosts, err := st.fresh(ctx, 1)
+	hosts, err := st.newHosts(ctx, 1)
 	if err != nil {
 		return err
 	}
 	if _, err := st.join(ctx, hosts); err != nil {
 		return err
 	}
-	s.say("One host has joined; observing WICD for %s", idleTime)
-	time.Sleep(30 * time.Second) // until the work after a join is done
+	s.logf("One host has joined; observing WICD for %s", idleTime)
+	time.Sleep(30 * time.Second) // the operator and WICD finish their work after the join
 	before, began := processes(), time.Now()
 	time.Sleep(idleTime)
 	after := processes()
@@ -48,10 +48,10 @@ func measureIdle(ctx context.Context, s *sheet) error {
 	if err != nil {
 		return err
 	}
-	requested := 0
+	count := 0
 	for _, r := range requests {
-		if isDaemons(r) && r.Verb != "watch" {
-			requested++
+		if byDaemon(r) && r.Verb != "watch" {
+			count++
 		}
 	}
 	wicd, err := processOf(after, "windows-instance-config-daemon.exe", "run")
@@ -67,7 +67,7 @@ func measureIdle(ctx context.Context, s *sheet) error {
 	}
 	s.number("wicd.threads", float64(len(threads)), "count")
 	s.number("wicd.processes_started", float64(startedOnHost(wicd, before, after)), "count")
-	s.number("wicd.requests_per_minute", float64(requested)/idleTime.Minutes(), "count")
+	s.number("wicd.requests_per_minute", float64(count)/idleTime.Minutes(), "count")
 	for _, f := range st.payload.Files {
 		if f.Path == payload.WICD {
 			s.number("wicd.exe_mb", float64(f.Size)/1e6, "MB")
@@ -76,18 +76,18 @@ func measureIdle(ctx context.Context, s *sheet) error {
 	return errors.Join(st.measureFacts(ctx, hosts[0]), measureMetrics(ctx, st))
 }
 
-// measureFacts measures WICD's answer about its host, with which each visit begins.
+// measureFacts measures the command `facts` of WICD, with which each visit of the operator begins.
 func (st *stage) measureFacts(ctx context.Context, h *lab.Host) error {
 	service, found, err := h.Service(ctx, api.WICDService)
 	if err != nil || !found {
-		return fmt.Errorf("looking for WICD: found %v: %w", found, err)
+		return fmt.Errorf("finding service %s (found: %v): %w", api.WICDService, found, err)
 	}
 	program, _, _ := strings.Cut(service.Command, " ")
 	var took []float64
 	for range factsCalls {
 		began := time.Now()
 		if r, err := h.Exec(ctx, program+" facts"); err != nil || r.ExitCode != 0 {
-			return fmt.Errorf("asking for facts: %+v: %w", r, err)
+			return fmt.Errorf("reading the facts: %+v: %w", r, err)
 		}
 		took = append(took, float64(time.Since(began).Milliseconds()))
 	}
@@ -95,17 +95,17 @@ func (st *stage) measureFacts(ctx context.Context, h *lab.Host) error {
 	return nil
 }
 
-// scrapes is how many scrapes of a node are measured, one after the other.
+// scrapes is how many consecutive scrapes of a node are measured.
 const scrapes, scrapeEvery = 10, 5 * time.Second
 
-// measureMetrics has Prometheus scrape the only node of a stage: how many series there are of it, and how long windows_exporter takes. On Wine,
-// collectors that need performance counters or WMI add no series.
+// measureMetrics has Prometheus scrape the only node of a stage, and reports the number of its series and how long
+// windows_exporter takes. On Wine, collectors that need performance counters or WMI add no series.
 func measureMetrics(ctx context.Context, st *stage) error {
 	prometheus, err := st.StartPrometheus(ctx, testenv.PrometheusOptions{Interval: scrapeEvery})
 	if err != nil {
 		return err
 	}
-	st.say("Prometheus scrapes the node %d times", scrapes)
+	st.logf("Prometheus scrapes the node %d times", scrapes)
 	time.Sleep(scrapes * scrapeEvery)
 	for _, number := range []struct{ name, expression, unit string }{
 		{"metrics.series_per_node", `sum(scrape_samples_post_metric_relabeling{node!=""})`, "count"},
@@ -124,12 +124,12 @@ func measureMetrics(ctx context.Context, st *stage) error {
 	return nil
 }
 
-// processes has the command lines of the processes that this one started, including those of Wine hosts, by their numbers.
+// processes returns the command lines of this process's descendants by process ID, including those of Wine hosts.
 func processes() map[int]string {
 	all, _ := procfs.AllProcs()
 	parents, found := map[int]int{}, map[int]string{}
 	for _, p := range all {
-		if stat, err := p.Stat(); err == nil { // else it has ended
+		if stat, err := p.Stat(); err == nil { // fails if the process has exited
 			parents[p.PID] = stat.PPID
 		}
 	}
@@ -145,7 +145,7 @@ func processes() map[int]string {
 	return found
 }
 
-// processOf finds a Windows program by its name and how its arguments begin.
+// processOf finds a Windows process by the name of its program and a prefix of its arguments.
 func processOf(all map[int]string, program, arguments string) (int, error) {
 	for pid, command := range all {
 		name, rest, _ := strings.Cut(command, " ")
@@ -153,12 +153,13 @@ func processOf(all map[int]string, program, arguments string) (int, error) {
 			return pid, nil
 		}
 	}
-	return 0, fmt.Errorf("no process is %s %s", program, arguments)
+	return 0, fmt.Errorf("no process runs %s %s", program, arguments)
 }
 
-// startedOnHost counts the Windows programs that started on the host of a process: other hosts and tests of this machine may run, too.
-func startedOnHost(of int, before, after map[int]string) (n int) {
-	host := networkOf(of)
+// startedOnHost counts the Windows programs that started on the same host as a process. Programs of other hosts and tests on
+// this machine do not count.
+func startedOnHost(process int, before, after map[int]string) (n int) {
+	host := networkOf(process)
 	for pid, command := range after {
 		if _, previous := before[pid]; !previous && strings.Contains(command, ".exe") && networkOf(pid) == host {
 			n++
@@ -167,14 +168,14 @@ func startedOnHost(of int, before, after map[int]string) (n int) {
 	return n
 }
 
-// networkOf names the network namespace of a process: each host has its own.
+// networkOf returns the name of a process's network namespace. Each host has its own.
 func networkOf(pid int) string {
 	name, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
 	return name
 }
 
-// memoryOverFloor reports a program's memory, and its ratio to that of kube-log-runner on the same host: a Go program that is a service, starts
-// another and copies its output. No service of the operator can be smaller.
+// memoryOverFloor reports a program's memory, and its ratio to that of kube-log-runner on the same host. kube-log-runner is the
+// smallest possible Go service: it only starts another program and copies its output.
 func (s *sheet) memoryOverFloor(all map[int]string, pid int, name string) error {
 	floor, err := processOf(all, "kube-log-runner.exe", "")
 	if err != nil {
@@ -186,8 +187,8 @@ func (s *sheet) memoryOverFloor(all map[int]string, pid int, name string) error 
 	return nil
 }
 
-// memoryOf reports a program's resident memory, and which part of it is Wine's: the libraries that it maps, and the program,
-// which Wine copies into memory where Windows reads only the used pages. In addition, Wine keeps about a megabyte of each
+// memoryOf reports a program's resident memory and the parts that are due to Wine: the libraries that it maps, and the program itself.
+// Wine copies the whole program into memory, while Windows loads only the used pages. In addition, Wine keeps about a megabyte of each
 // thread's stack resident.
 func (s *sheet) memoryOf(pid int, name string) {
 	m := memory(pid)
@@ -196,7 +197,7 @@ func (s *sheet) memoryOf(pid int, name string) {
 	s.number(name+".rss_program_mb", programMemory(pid), "MB")
 }
 
-// memory is a process's status in /proc; empty if it has ended.
+// memory returns the status of a process in /proc; it is empty if the process has exited.
 func memory(pid int) procfs.ProcStatus {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -213,7 +214,7 @@ func megabytes(text string) float64 {
 	return n * 1024 / 1e6
 }
 
-// programMemory is the resident memory of the program itself, which Wine maps at the linker's address.
+// programMemory returns the resident memory of the program itself, which Wine maps at the linker's address.
 func programMemory(pid int) (sum float64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
 	isProgram := false

@@ -25,9 +25,9 @@ import (
 const (
 	// rounds is the number of rounds, each with new hosts. Times are medians, counts are maxima.
 	rounds = 3
-	// together is the number of hosts that are announced at once.
-	together = 3
-	// linkRate in bytes per second, and half of the round trip, of the link to a distant host.
+	// concurrentHosts is the number of hosts that are announced at the same time.
+	concurrentHosts = 3
+	// linkRate is in bytes per second, linkDelay half of the round-trip time, of the link to a distant host.
 	linkRate  = 100e6 / 8
 	linkDelay = 5 * time.Millisecond
 )
@@ -35,16 +35,16 @@ const (
 // joins are the measurements of the group join.
 type joins struct {
 	*stage
-	alone, crowd []arrival // of a new host, and of several at once
-	powerShell   int       // the most starts of PowerShell on a host
-	again        []rejoin
+	single, concurrent []joinResult // of one new host, and of several at once
+	powerShell         int          // the highest number of PowerShell starts on one host
+	rejoins            []rejoin
 	// transfers and starts are the floors of a join, in seconds.
 	transfers, starts []float64
 }
 
 // rejoin is the second join of a host.
 type rejoin struct {
-	arrival
+	joinResult
 	payloadBytes, wireBytes int64
 }
 
@@ -59,11 +59,11 @@ func measureJoin(ctx context.Context, s *sheet) error {
 	defer st.Close()
 	m := &joins{stage: st}
 	for n := range rounds {
-		s.say("Round %d of %d: a new host, the same host again, %d new hosts at once", n+1, rounds, together)
-		if err := m.joinAlone(ctx); err != nil {
+		s.logf("Round %d of %d: a new host, the same host again, %d new hosts at once", n+1, rounds, concurrentHosts)
+		if err := m.joinOne(ctx); err != nil {
 			return err
 		}
-		if err := m.joinTogether(ctx); err != nil {
+		if err := m.joinConcurrently(ctx); err != nil {
 			return err
 		}
 	}
@@ -71,9 +71,9 @@ func measureJoin(ctx context.Context, s *sheet) error {
 	return m.measureLink(ctx)
 }
 
-// joinAlone joins a new host, and then the same host again after its node and its entry were deleted.
-func (m *joins) joinAlone(ctx context.Context) error {
-	hosts, err := m.fresh(ctx, 1)
+// joinOne joins a new host, and then the same host again after its node and its entry were deleted.
+func (m *joins) joinOne(ctx context.Context) error {
+	hosts, err := m.newHosts(ctx, 1)
 	if err != nil {
 		return err
 	}
@@ -81,9 +81,9 @@ func (m *joins) joinAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.say("one host was Ready after %.2f s, %.2f s of processor time", first.seconds, first.cpuSeconds)
-	m.alone = append(m.alone, first)
-	if err := errors.Join(m.measureFloor(ctx, hosts[0]), m.countPowerShell(hosts), m.forget(ctx)); err != nil {
+	m.logf("one host was Ready after %.2f s, with %.2f s of processor time", first.seconds, first.cpuSeconds)
+	m.single = append(m.single, first)
+	if err := errors.Join(m.measureFloor(ctx, hosts[0]), m.countPowerShell(hosts), m.removeAll(ctx)); err != nil {
 		return err
 	}
 	before := m.contents(hosts[0])
@@ -91,14 +91,14 @@ func (m *joins) joinAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := rejoin{second, m.arrived(before, m.contents(hosts[0]), second.seen[0]), second.seen[0].BytesIn}
-	m.say("the same host was Ready again after %.2f s; it got %d bytes", second.seconds, r.wireBytes)
-	m.again = append(m.again, r)
+	r := rejoin{second, m.payloadBytes(before, m.contents(hosts[0]), second.seen[0]), second.seen[0].BytesIn}
+	m.logf("the same host was Ready again after %.2f s; it received %d bytes", second.seconds, r.wireBytes)
+	m.rejoins = append(m.rejoins, r)
 	return m.leave(ctx, hosts)
 }
 
-func (m *joins) joinTogether(ctx context.Context) error {
-	hosts, err := m.fresh(ctx, together)
+func (m *joins) joinConcurrently(ctx context.Context) error {
+	hosts, err := m.newHosts(ctx, concurrentHosts)
 	if err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func (m *joins) joinTogether(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.say("%d hosts were Ready after %.2f s, %.2f s of processor time", together, all.seconds, all.cpuSeconds)
-	m.crowd = append(m.crowd, all)
+	m.logf("%d hosts were Ready after %.2f s, with %.2f s of processor time", concurrentHosts, all.seconds, all.cpuSeconds)
+	m.concurrent = append(m.concurrent, all)
 	return errors.Join(m.countPowerShell(hosts), m.leave(ctx, hosts))
 }
 
@@ -122,7 +122,7 @@ func (m *joins) countPowerShell(hosts []*lab.Host) error {
 	return nil
 }
 
-// contents are the files of the payload in the host's content store, complete or partial.
+// contents returns the files of the payload in the host's store, complete or partial.
 func (m *joins) contents(h *lab.Host) map[string]fs.FileInfo {
 	found := map[string]fs.FileInfo{}
 	for _, f := range m.payload.Files {
@@ -135,12 +135,12 @@ func (m *joins) contents(h *lab.Host) map[string]fs.FileInfo {
 	return found
 }
 
-// arrived is the number of bytes of the payload that were sent between two readings of the store: of each new content, of each
-// partial file, and of wicd-setup if SFTP wrote a file.
-func (m *joins) arrived(before, after map[string]fs.FileInfo, seen sshserver.Counters) int64 {
+// payloadBytes returns how many bytes of the payload were sent between two readings of the store: all new and partial files, and
+// wicd-setup if SFTP wrote a file.
+func (m *joins) payloadBytes(before, after map[string]fs.FileInfo, seen sshserver.Counters) int64 {
 	var sum int64
 	for _, f := range m.payload.Files {
-		if now := after[f.SHA256]; now != nil && !same(before[f.SHA256], now) {
+		if now := after[f.SHA256]; now != nil && !sameFile(before[f.SHA256], now) {
 			sum += f.Compressed.Size
 		}
 		if part := after[f.SHA256+".part"]; part != nil {
@@ -150,11 +150,11 @@ func (m *joins) arrived(before, after map[string]fs.FileInfo, seen sshserver.Cou
 	return sum + int64(seen.FilesWritten)*m.payload.Setup.Size
 }
 
-func same(a, b fs.FileInfo) bool {
+func sameFile(a, b fs.FileInfo) bool {
 	return a != nil && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// compressedSize is the number of bytes for a host that has nothing.
+// compressedSize returns the number of bytes to send to a host with an empty store.
 func (m *joins) compressedSize() int64 {
 	sizes := map[string]int64{} // content shared by two files is sent once
 	for _, f := range m.payload.Files {
@@ -168,9 +168,9 @@ func (m *joins) compressedSize() int64 {
 }
 
 func (m *joins) report() {
-	most := map[string]float64{}
-	note := func(name string, value float64) { most[name] = max(most[name], value) }
-	for _, a := range slices.Concat(m.alone, m.crowd) {
+	maxima := map[string]float64{}
+	note := func(name string, value float64) { maxima[name] = max(maxima[name], value) }
+	for _, a := range slices.Concat(m.single, m.concurrent) {
 		for _, seen := range a.seen {
 			note("connections", float64(seen.Connections))
 			note("exec", float64(seen.ExecChannels))
@@ -179,19 +179,19 @@ func (m *joins) report() {
 			note("wire", float64(seen.BytesIn)/1e6)
 		}
 	}
-	for _, r := range m.again {
+	for _, r := range m.rejoins {
 		note("payload again", float64(r.payloadBytes))
 		note("wire again", float64(r.wireBytes))
 	}
-	m.number("join.connections", most["connections"], "count")
-	m.number("join.exec_channels", most["exec"], "count")
-	m.number("join.transfers", most["transfers"], "count")
+	m.number("join.connections", maxima["connections"], "count")
+	m.number("join.exec_channels", maxima["exec"], "count")
+	m.number("join.transfers", maxima["transfers"], "count")
 	m.number("join.powershell_processes", float64(m.powerShell), "count")
-	m.number("join.bytes_ratio", most["ratio"], "ratio")
-	m.number("join.wire_mb", most["wire"], "MB")
-	m.number("rejoin.payload_bytes", most["payload again"], "bytes")
-	m.number("rejoin.wire_bytes", most["wire again"], "bytes")
-	one, many := medianRun(m.alone), medianRun(m.crowd)
+	m.number("join.bytes_ratio", maxima["ratio"], "ratio")
+	m.number("join.wire_mb", maxima["wire"], "MB")
+	m.number("rejoin.payload_bytes", maxima["payload again"], "bytes")
+	m.number("rejoin.wire_bytes", maxima["wire again"], "bytes")
+	one, many := medianRun(m.single), medianRun(m.concurrent)
 	m.number("join.seconds", one.seconds, "s")
 	transfer, start := median(m.transfers), median(m.starts)
 	m.number("join.floor_transfer_seconds", transfer, "s")
@@ -200,26 +200,26 @@ func (m *joins) report() {
 	m.number("join.seconds_3_over_1", many.seconds/one.seconds, "ratio")
 	m.number("join.cpu_seconds", one.cpuSeconds, "s")
 	m.number("join.cpu_seconds_of_3", many.cpuSeconds, "s")
-	m.number("join.cpu_seconds_each_of_3_over_1", many.cpuSeconds/together/one.cpuSeconds, "ratio")
+	m.number("join.cpu_seconds_each_of_3_over_1", many.cpuSeconds/concurrentHosts/one.cpuSeconds, "ratio")
 	m.steps("join", one)
-	var again []arrival
-	for _, r := range m.again {
-		again = append(again, r.arrival)
+	var second []joinResult
+	for _, r := range m.rejoins {
+		second = append(second, r.joinResult)
 	}
-	second := medianRun(again)
-	m.number("rejoin.seconds", second.seconds, "s")
-	m.steps("rejoin", second)
+	rejoin := medianRun(second)
+	m.number("rejoin.seconds", rejoin.seconds, "s")
+	m.steps("rejoin", rejoin)
 }
 
 // steps reports the duration of each step.
-func (m *joins) steps(of string, a arrival) {
+func (m *joins) steps(prefix string, a joinResult) {
 	for _, s := range a.steps {
-		m.number(of+".step_"+strings.ToLower(s.Name)+"_seconds", took(s).Seconds(), "s")
+		m.number(prefix+".step_"+strings.ToLower(s.Name)+"_seconds", took(s).Seconds(), "s")
 	}
 }
 
-// medianRun is the run with the median time.
-func medianRun(runs []arrival) arrival {
+// medianRun returns the run with the median time.
+func medianRun(runs []joinResult) joinResult {
 	var seconds []float64
 	for _, r := range runs {
 		seconds = append(seconds, r.seconds)
@@ -228,7 +228,7 @@ func medianRun(runs []arrival) arrival {
 	return runs[slices.Index(seconds, middle)]
 }
 
-// took is the duration of a step that is done.
+// took returns the duration of a finished step.
 func took(s v1alpha1.StepStatus) time.Duration {
 	if s.StartedAt == nil || s.FinishedAt == nil {
 		return 0
@@ -236,7 +236,7 @@ func took(s v1alpha1.StepStatus) time.Duration {
 	return s.FinishedAt.Sub(s.StartedAt.Time)
 }
 
-// measureLink joins new hosts over a slow link, and reports the share of it that the step Transfer used.
+// measureLink joins new hosts over a slow link, and reports which share of its bandwidth the step Transfer used.
 func (m *joins) measureLink(ctx context.Context) error {
 	addresses, err := lab.OpenAddresses(ctx, m.progress)
 	if err != nil {
@@ -245,21 +245,21 @@ func (m *joins) measureLink(ctx context.Context) error {
 	defer addresses.Close()
 	var shares []float64
 	for n := range rounds {
-		m.say("Round %d of %d: a new host over a link of 100 Mbit/s with 10 ms round trip", n+1, rounds)
+		m.logf("Round %d of %d: a new host over a link of 100 Mbit/s with 10 ms round trip", n+1, rounds)
 		share, err := m.joinOverLink(ctx, addresses.Next().String())
 		if err != nil {
 			return err
 		}
-		m.say("the transfer used %.3f of the link", share)
+		m.logf("the transfer used %.3f of the link's bandwidth", share)
 		shares = append(shares, share)
 	}
 	m.number("transfer.link_share", median(shares), "ratio")
 	return nil
 }
 
-// joinOverLink joins a host at the end of a link that begins at an address. The operator can reach the host directly, too.
+// joinOverLink joins a host whose announced address is the near end of a slow link to it.
 func (m *joins) joinOverLink(ctx context.Context, address string) (share float64, err error) {
-	hosts, err := m.fresh(ctx, 1)
+	hosts, err := m.newHosts(ctx, 1)
 	if err != nil {
 		return 0, err
 	}
@@ -272,7 +272,7 @@ func (m *joins) joinOverLink(ctx context.Context, address string) (share float64
 		return 0, err
 	}
 	defer p.Close()
-	a, err := m.announced(ctx, hosts, []testenv.Host{{Name: hosts[0].Name(), Address: address, Port: sshPort}})
+	a, err := m.joinAt(ctx, hosts, []testenv.Host{{Name: hosts[0].Name(), Address: address, Port: sshPort}})
 	if err != nil {
 		return 0, err
 	}

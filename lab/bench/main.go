@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command bench measures the numbers that the documentation promises: the operator as users install it, a real control plane, and Windows hosts on
-// Wine. Standard output has a line "name value unit" for each number, and lines with # that describe the machine; standard error has the progress.
-// docs/performance.md explains the numbers.
+// Command bench measures the numbers of docs/performance.md, with the operator as users install it, a real control plane, and
+// Windows hosts on Wine. It prints a line "name value unit" for each number, and lines with # that describe the machine, to
+// standard output, and its progress to standard error.
 package main
 
 import (
@@ -29,18 +29,18 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"payload", "the payload as users build it: its size, and what a minor version of Kubernetes adds", measurePayload},
-		{"join", "how a Windows host becomes a Ready node: connections, bytes and seconds", measureJoin},
-		{"fleet", "a thousand hosts: seconds to join, upgrade and leave, the operator's resources, the cost of hosts that never answer", measureFleet},
-		{"fleet-chance", "fleets to which anything happens by chance: breaches of what users allow, and evictions for each one that was needed", measureChance},
+		{"join", "the join of a Windows host: connections, bytes and seconds", measureJoin},
+		{"fleet", "a thousand hosts: seconds to join, upgrade and remove them, the operator's resources, the cost of hosts that never answer", measureFleet},
+		{"fleet-chance", "random fleets: violations of the budget, and evictions for each necessary one", measureRandomFleets},
 		{"hostile", "hostile hosts, tenants and nodes: the operator's memory, and how long other hosts take to join", measureHostile},
-		{"unkind", "simulated hosts that do what real Windows does: how many become nodes, restarts, networks and addresses lost", measureUnkind},
-		{"network-nodes", "the overlay of hundreds of nodes: seconds until all have a change, and until a new one has all nodes", measureOverlay},
-		{"network-host", "the network of one host: seconds to join it, to notice what Windows lost, and to restore it; memory", measureNetworkHost},
-		{"network-repairs", "simulated hours of random Services: repairs of the network in a day that nothing required", measureRepairs},
-		{"network-proxy", "clusters of random Services with kube-proxy.exe of each minor version: those with a difference from what is expected", measureProxy},
-		{"settings-nodes", "how a change of settings reaches a thousand nodes: seconds, writes and restarts", measureCrowd},
+		{"unkind", "simulated hosts with the quirks of real Windows: how many become nodes, restarts, lost networks and addresses", measureQuirks},
+		{"network-nodes", "the overlay of hundreds of nodes: seconds until all nodes have a changed subnet, and until a new node has all subnets", measureOverlay},
+		{"network-host", "the network of one host: seconds to configure it, to detect objects that Windows lost, and to restore them; memory", measureNetworkHost},
+		{"network-repairs", "simulated hours of random Services: unnecessary repairs of the network per day", measureRepairs},
+		{"network-proxy", "clusters of random Services with kube-proxy.exe of each minor version: how many differ from WICD's predictions", measureProxy},
+		{"settings-nodes", "a change of settings on a thousand nodes: seconds, writes and restarts", measureSettings},
 		{"mirrors", "pulls through a mirror compared with direct ones: seconds, and WICD's memory", measurePulls},
-		{"settings-idle", "the idle daemon of a node: memory, requests, processes, its answer about its host; the series and the scrapes of the node", measureIdle},
+		{"settings-idle", "the idle daemon of a node: memory, requests, processes, time to report facts; the node's metrics: series and scrape time", measureIdle},
 	}
 }
 
@@ -53,7 +53,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
 	}
-	// Simulated hosts replace machines with their own processors, so their garbage is collected rarely.
+	// Simulated hosts stand for machines with processors of their own, so their garbage collection should take little of this
+	// machine's.
 	debug.SetGCPercent(400)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -90,10 +91,10 @@ func choose(name string) ([]group, error) {
 	if len(chosen) > 0 {
 		return chosen, nil
 	}
-	return nil, fmt.Errorf("there is no group %q; the groups are: %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("unknown group %q; the groups are: %s", name, strings.Join(names, ", "))
 }
 
-// run measures each group, even if another fails.
+// run measures all chosen groups, even if one fails.
 func run(ctx context.Context, chosen []group) error {
 	kernel, err := procfs.NewDefaultFS()
 	if err != nil {

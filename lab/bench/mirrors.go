@@ -25,18 +25,18 @@ import (
 )
 
 const (
-	// mirroredSource is a registry that is not there: all its images come from its mirror.
+	// mirroredSource is a registry that does not exist: all its images come from its mirror.
 	mirroredSource = "source.example"
 	largeImage     = 32 << 20
 	smallImage     = 1 << 10
 	pullsAtOnce    = 10
-	// pairs of pulls, of which the first is not like the others.
+	// pairs is the number of pairs of pulls. The first pair is a warm-up.
 	pairs = 4*rounds + 1
 	// direct and mirrored are the kinds of pulls.
 	direct, mirrored = "direct", "mirrored"
 )
 
-// measurePulls measures pulls of a Wine host's containerd: directly from a registry, and of a source that it is the mirror of.
+// measurePulls measures pulls of a Wine host's containerd, directly from a registry and through its mirror configuration.
 func measurePulls(ctx context.Context, s *sheet) error {
 	if err := errors.Join(lab.CanRunWindows(), lab.CanRunRegistries()); err != nil {
 		return fmt.Errorf("a host on Wine and registries are required: %w", err)
@@ -53,7 +53,7 @@ func measurePulls(ctx context.Context, s *sheet) error {
 	if err := p.configure(ctx); err != nil {
 		return err
 	}
-	hosts, err := st.fresh(ctx, 1)
+	hosts, err := st.newHosts(ctx, 1)
 	if err != nil {
 		return err
 	}
@@ -64,9 +64,9 @@ func measurePulls(ctx context.Context, s *sheet) error {
 	return errors.Join(p.measureSmall(ctx), p.measureLarge(ctx), p.measureMemory(ctx))
 }
 
-// measureSmall measures how much longer each request of a pull takes: the content takes no time.
+// measureSmall measures the added latency per request, with images so small that their content takes no time.
 func (p pulls) measureSmall(ctx context.Context) error {
-	var more []float64
+	var added []float64
 	for round := range pairs {
 		took, err := p.pair(ctx, round, smallImage)
 		if err != nil {
@@ -76,13 +76,13 @@ func (p pulls) measureSmall(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		more = append(more, 1000*(took[mirrored].seconds-took[direct].seconds)/float64(requests))
+		added = append(added, 1000*(took[mirrored].seconds-took[direct].seconds)/float64(requests))
 	}
-	p.number("mirror.first_byte_ms", median(more[1:]), "ms")
+	p.number("mirror.first_byte_ms", median(added[1:]), "ms")
 	return nil
 }
 
-// measureLarge measures pulls that take their time for content.
+// measureLarge compares the throughput of both kinds of pulls, with images whose content takes most of the time.
 func (p pulls) measureLarge(ctx context.Context) error {
 	var shares []float64
 	for round := range pairs {
@@ -96,7 +96,7 @@ func (p pulls) measureLarge(ctx context.Context) error {
 	return nil
 }
 
-// pulls are those of a host.
+// pulls measures image pulls of one host.
 type pulls struct {
 	*stage
 	host     *lab.Host
@@ -120,7 +120,7 @@ func (p pulls) configure(ctx context.Context) error {
 	}))
 }
 
-// push makes an image that no other is like, and returns its name behind the registry.
+// push pushes an image with random content, and returns its repository and tag.
 func (p pulls) push(ctx context.Context, size int) (string, error) {
 	content := make([]byte, size)
 	_, _ = rand.Read(content)
@@ -132,11 +132,11 @@ func (p pulls) push(ctx context.Context, size int) (string, error) {
 	return name + ":1", p.registry.Push(ctx, name, "1", i)
 }
 
-// pair pulls a new image directly and another through WICD, the one or the other first, and returns what they took by their kinds.
+// pair pulls a new image directly and another through WICD, and returns the time of each by its kind.
 func (p pulls) pair(ctx context.Context, round, size int) (took map[string]timed, err error) {
 	took = map[string]timed{}
 	kinds := []string{direct, mirrored}
-	if round%2 == 1 { // what a pull leaves to do is not always that of the same one
+	if round%2 == 1 { // alternate the order: the first pull leaves work behind that slows the second
 		slices.Reverse(kinds)
 	}
 	for _, kind := range kinds {
@@ -144,7 +144,7 @@ func (p pulls) pair(ctx context.Context, round, size int) (took map[string]timed
 		if err != nil {
 			return nil, err
 		}
-		time.Sleep(settle) // what was pulled before is being removed
+		time.Sleep(settle) // containerd is still removing the previous image
 		seconds, err := p.pull(ctx, map[string]string{direct: p.registry.Host, mirrored: mirroredSource}[kind], name)
 		if err != nil {
 			return nil, err
@@ -154,13 +154,13 @@ func (p pulls) pair(ctx context.Context, round, size int) (took map[string]timed
 	return took, nil
 }
 
-// timed is the pull of an image.
+// timed is the name of a pulled image and the time of its pull.
 type timed struct {
 	name    string
 	seconds float64
 }
 
-// requestsFor is how many requests for an image the registry got from hosts.
+// requestsFor returns how many requests for an image the registry received from hosts.
 func (p pulls) requestsFor(name string) (n int, err error) {
 	all, err := p.registry.Requests()
 	repository, _, _ := strings.Cut(name, ":")
@@ -170,7 +170,7 @@ func (p pulls) requestsFor(name string) (n int, err error) {
 		}
 	}
 	if err == nil && n == 0 {
-		err = fmt.Errorf("the registry was not asked for %s", name)
+		err = fmt.Errorf("the registry received no request for %s", name)
 	}
 	return n, err
 }
@@ -185,7 +185,7 @@ func (p pulls) pull(ctx context.Context, registry, name string) (seconds float64
 	return seconds, p.host.RemoveImage(ctx, registry+"/"+name)
 }
 
-// measureMemory measures how much more memory WICD has during several pulls at once.
+// measureMemory measures how much WICD's memory grows during concurrent pulls.
 func (p pulls) measureMemory(ctx context.Context) error {
 	wicd, err := processOf(processes(), "windows-instance-config-daemon.exe", "run")
 	if err != nil {
@@ -199,7 +199,7 @@ func (p pulls) measureMemory(ctx context.Context) error {
 		}
 		names = append(names, name)
 	}
-	before, most := memory(wicd).VmRSS, uint64(0)
+	before, peak := memory(wicd).VmRSS, uint64(0)
 	var work errgroup.Group
 	for _, name := range names {
 		work.Go(func() error {
@@ -215,8 +215,8 @@ func (p pulls) measureMemory(ctx context.Context) error {
 			isDone = true
 		case <-time.After(20 * time.Millisecond):
 		}
-		most = max(most, memory(wicd).VmRSS)
+		peak = max(peak, memory(wicd).VmRSS)
 	}
-	p.number("mirror.wicd_rss_mb_more", (float64(most)-float64(before))/1e6, "MB")
+	p.number("mirror.wicd_rss_mb_more", (float64(peak)-float64(before))/1e6, "MB")
 	return err
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// The number of nodes in the overlay, and of other nodes when one starts.
+// overlayNodes is the number of nodes that run the overlay, remoteNodes the number of other nodes when one starts.
 const (
 	overlayNodes = 500
 	remoteNodes  = 1000
@@ -50,7 +50,7 @@ type overlayHost struct {
 }
 
 func measureOverlay(ctx context.Context, s *sheet) error {
-	s.say("Starting a control plane")
+	s.logf("Starting a control plane")
 	l, err := lab.Open(ctx, lab.Options{Progress: s.progress})
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func measureOverlay(ctx context.Context, s *sheet) error {
 	return o.measureStart(ctx)
 }
 
-// prepare does the work of OVN-Kubernetes: permissions, and the approval of certificates.
+// prepare does what OVN-Kubernetes does in a cluster: it grants permissions and approves certificates.
 func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
 	if o.set, err = kubernetes.NewForConfig(l.ControlPlane.RESTConfig()); err != nil {
 		return err
@@ -91,27 +91,29 @@ func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
 	return nil
 }
 
-// approve approves all certificate requests of overlays: here, an administrator makes them.
+// approve approves all certificate requests for API clients. Here the requester is an administrator, which OVN-Kubernetes'
+// approver would ignore.
 func (o *overlays) approve(ctx context.Context) {
 	ovn.RunApprover(ctx, o.set, func(r *certificatesv1.CertificateSigningRequest) (ovn.Verdict, string) {
 		if len(r.Status.Conditions) > 0 || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 			return ovn.LeftAlone, ""
 		}
 		return ovn.Approved, ""
-	}, func(err error) { o.say("%v", err) })
+	}, func(err error) { o.logf("%v", err) })
 }
 
-// createNodes creates Nodes with numbers from..to-1. Those without a program get the address of a router.
-func (o *overlays) createNodes(ctx context.Context, from, to int, others bool) error {
-	return each(ctx, to-from, func(ctx context.Context, i int) error { return o.createNode(ctx, from+i, others) })
+// createNodes creates Nodes with numbers from..to-1. Remote ones run no program here, so they get the router's MAC address that
+// it would set.
+func (o *overlays) createNodes(ctx context.Context, from, to int, remote bool) error {
+	return each(ctx, to-from, func(ctx context.Context, i int) error { return o.createNode(ctx, from+i, remote) })
 }
 
-func (o *overlays) createNode(ctx context.Context, i int, others bool) error {
+func (o *overlays) createNode(ctx context.Context, i int, remote bool) error {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: fmt.Sprintf("win-%d", i), Labels: map[string]string{corev1.LabelOSStable: "windows"},
 		Annotations: map[string]string{overlay.SubnetAnnotation: subnetOf(i).String()},
 	}}
-	if others {
+	if remote {
 		n.Annotations[overlay.RouterMACAnnotation] = fmt.Sprintf("00-15-5D-01-%02X-%02X", i/256, i%256)
 	}
 	_, err := testenv.AddNode(ctx, o.set, n, addressOf(i).String())
@@ -126,7 +128,7 @@ func addressOf(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 168, byte(i / 250), byte(i%250 + 1)})
 }
 
-// start starts the program of a node.
+// start runs hybrid-overlay-node for one node.
 func (o *overlays) start(ctx context.Context, i int) *overlayHost {
 	ctx, cancel := context.WithCancel(ctx)
 	h := &overlayHost{name: fmt.Sprintf("win-%d", i), hns: sim.NewHNS(sim.HNSOptions{ManagementIP: addressOf(i)})}
@@ -151,8 +153,8 @@ func (o *overlays) stopAll() {
 	o.hosts = nil
 }
 
-// has returns the number of a host's remote subnets, and whether a given one is among them.
-func (h *overlayHost) has(subnet netip.Prefix) (count int, ok bool) {
+// remoteSubnets returns the number of a host's remote subnets, and whether a given one is among them.
+func (h *overlayHost) remoteSubnets(subnet netip.Prefix) (count int, ok bool) {
 	for _, n := range h.hns.State().Networks {
 		if n.Name != overlay.Network {
 			continue
@@ -165,9 +167,9 @@ func (h *overlayHost) has(subnet netip.Prefix) (count int, ok bool) {
 	return 0, false
 }
 
-// measureChange measures how long it takes until all nodes have the new subnet of one.
+// measureChange measures how long a change of one node's subnet takes to reach all nodes.
 func (o *overlays) measureChange(ctx context.Context) error {
-	o.say("%d nodes start their overlay", overlayNodes)
+	o.logf("%d nodes start their overlay", overlayNodes)
 	if err := o.createNodes(ctx, 0, overlayNodes, false); err != nil {
 		return err
 	}
@@ -177,10 +179,10 @@ func (o *overlays) measureChange(ctx context.Context) error {
 	for i := range overlayNodes {
 		o.hosts = append(o.hosts, o.start(ctx, i))
 	}
-	if err := o.await(ctx, "all know each other", func(h *overlayHost) bool { n, _ := h.has(netip.Prefix{}); return n == overlayNodes }); err != nil {
+	if err := o.await(ctx, "all nodes have each other's subnets", func(h *overlayHost) bool { n, _ := h.remoteSubnets(netip.Prefix{}); return n == overlayNodes }); err != nil {
 		return err
 	}
-	time.Sleep(10 * time.Second) // until the work after the start is done
+	time.Sleep(10 * time.Second) // the programs finish their work after the start
 	for _, h := range o.hosts {
 		h.hns.ResetCalls()
 	}
@@ -191,7 +193,7 @@ func (o *overlays) measureChange(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.await(ctx, "all know the change", func(h *overlayHost) bool { n, got := h.has(changed); return got && n == overlayNodes }); err != nil {
+	if err := o.await(ctx, "all nodes have the changed subnet", func(h *overlayHost) bool { n, got := h.remoteSubnets(changed); return got && n == overlayNodes }); err != nil {
 		return err
 	}
 	o.number("overlay.seconds_500", time.Since(began).Seconds(), "s")
@@ -204,26 +206,26 @@ func (o *overlays) measureChange(ctx context.Context) error {
 	return nil
 }
 
-// measureStart measures a program that starts when a thousand other nodes exist.
+// measureStart measures the start of a program in a cluster with a thousand other nodes.
 func (o *overlays) measureStart(ctx context.Context) error {
 	o.stopAll()
-	o.say("%d more nodes", remoteNodes-overlayNodes)
+	o.logf("%d more nodes", remoteNodes-overlayNodes)
 	if err := o.createNodes(ctx, overlayNodes+1, remoteNodes+1, true); err != nil {
 		return err
 	}
 	began := time.Now()
-	h := o.start(ctx, 0) // it has a certificate, and no network
+	h := o.start(ctx, 0) // with its certificate of before, without a network
 	o.hosts = []*overlayHost{h}
-	if err := o.await(ctx, "it knows all", func(h *overlayHost) bool { n, _ := h.has(netip.Prefix{}); return n == remoteNodes }); err != nil {
+	if err := o.await(ctx, "the node has all subnets", func(h *overlayHost) bool { n, _ := h.remoteSubnets(netip.Prefix{}); return n == remoteNodes }); err != nil {
 		return err
 	}
 	o.number("overlay.start_seconds_1000", time.Since(began).Seconds(), "s")
 	return nil
 }
 
-func (o *overlays) await(ctx context.Context, what string, holds func(*overlayHost) bool) error {
+func (o *overlays) await(ctx context.Context, what string, done func(*overlayHost) bool) error {
 	const patience = 10 * time.Minute // hundreds of programs share this machine with the API server
 	return poll(ctx, pollInterval/10, patience, what, func(context.Context) (bool, error) {
-		return !slices.ContainsFunc(o.hosts, func(h *overlayHost) bool { return !holds(h) }), nil
+		return !slices.ContainsFunc(o.hosts, func(h *overlayHost) bool { return !done(h) }), nil
 	})
 }

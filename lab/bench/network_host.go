@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
-// lostServices is the number of load balancers in the most cited report of a loss (kubernetes#110849).
+// lostServices is the number of load balancers in the most cited report of lost objects (kubernetes#110849).
 const lostServices = 577
 
 // netHost is one Wine host with the overlay and a real kube-proxy.
@@ -38,7 +38,7 @@ func measureNetworkHost(ctx context.Context, s *sheet) error {
 	defer st.Close()
 	n := &netHost{stage: st, host: st.Lab.Hosts()[0]}
 	before := processes()
-	if _, err := n.join(ctx, n.waiting[:1]); err != nil {
+	if _, err := n.join(ctx, n.booted[:1]); err != nil {
 		return err
 	}
 	for _, measure := range []func(context.Context) error{
@@ -51,8 +51,8 @@ func measureNetworkHost(ctx context.Context, s *sheet) error {
 	return nil
 }
 
-// measureJoin measures, from WICD's journal, the time from the start of hybrid-overlay-node, when the service before it runs, until the pod network
-// is configured. It also counts the processes started in addition to the services.
+// measureJoin reads from WICD's journal how long the configuration of the pod network took: from the moment when the service
+// that precedes hybrid-overlay-node runs. It also counts the processes started in addition to the services.
 func (n *netHost) measureJoin(others map[int]string) error {
 	raw, err := n.host.ReadFile(desired.State + `\journal.jsonl`)
 	if err != nil {
@@ -64,7 +64,7 @@ func (n *netHost) measureJoin(others map[int]string) error {
 		if json.Unmarshal([]byte(line), &e) != nil {
 			continue
 		}
-		at := e.Time.Add(e.Duration) // counted from the beginning of the step
+		at := e.Time.Add(e.Duration) // Time is the beginning of the step
 		switch {
 		case strings.Contains(e.Change, "service hybrid-overlay-node started"):
 			began = before
@@ -75,7 +75,7 @@ func (n *netHost) measureJoin(others map[int]string) error {
 		}
 	}
 	if began.IsZero() || !ended.After(began) {
-		return fmt.Errorf("the journal has no time of the network's start (%v) or end (%v)", began, ended)
+		return fmt.Errorf("the journal lacks the start (%v) or the end (%v) of the network's configuration", began, ended)
 	}
 	n.number("join.network_seconds", ended.Sub(began).Seconds(), "s")
 	shells := 0
@@ -92,24 +92,24 @@ func (n *netHost) measureJoin(others map[int]string) error {
 	return nil
 }
 
-// measureRepair measures how soon a restart of the network service without its load balancers is noticed, and how soon all of
-// them are back.
+// measureRepair restarts the network service without its load balancers, and measures how soon the Node reports the loss and how soon
+// all of them are restored.
 func (n *netHost) measureRepair(ctx context.Context) error {
-	n.say("%d Services", lostServices)
+	n.logf("%d Services", lostServices)
 	for i := range lostServices {
 		address := fmt.Sprintf("10.132.%d.%d", 200+i/250, i%250+1)
 		if _, err := testenv.AddService(ctx, n.Clients, fmt.Sprintf("bench-%d", i), address); err != nil {
 			return err
 		}
 	}
-	whole := func(context.Context) (bool, error) {
-		have, err := n.host.HNS().List(hns.LoadBalancer)
-		return len(have) >= lostServices, err
+	complete := func(context.Context) (bool, error) {
+		found, err := n.host.HNS().List(hns.LoadBalancer)
+		return len(found) >= lostServices, err
 	}
-	if err := n.until(ctx, "all Services have load balancers", whole); err != nil {
+	if err := n.until(ctx, "all Services have load balancers", complete); err != nil {
 		return err
 	}
-	if err := n.until(ctx, "the Node reports that nothing is missing", n.networkIs(corev1.ConditionFalse)); err != nil {
+	if err := n.until(ctx, "the Node reports a complete network", n.conditionIs(corev1.ConditionFalse)); err != nil {
 		return err
 	}
 	time.Sleep(quietBefore)
@@ -118,23 +118,23 @@ func (n *netHost) measureRepair(ctx context.Context) error {
 		return err
 	}
 	restarted := time.Now()
-	if err := n.until(ctx, "the Node reports the loss", n.networkIs(corev1.ConditionTrue)); err != nil {
+	if err := n.until(ctx, "the Node reports the loss", n.conditionIs(corev1.ConditionTrue)); err != nil {
 		return err
 	}
-	n.say("The service was stopped for %.1f s; the Node reported it %.1f s after it stopped", restarted.Sub(began).Seconds(), time.Since(began).Seconds())
+	n.logf("The service was stopped for %.1f s; the Node reported the loss after %.1f s", restarted.Sub(began).Seconds(), time.Since(began).Seconds())
 	n.number("repair.detect_seconds", time.Since(began).Seconds(), "s")
-	if err := n.until(ctx, "all load balancers are back", whole); err != nil {
+	if err := n.until(ctx, "all load balancers are restored", complete); err != nil {
 		return err
 	}
 	n.number("repair.restore_577_seconds", time.Since(restarted).Seconds(), "s")
 	return nil
 }
 
-// quietBefore is how long kube-proxy and WICD run undisturbed before objects are lost.
+// quietBefore is how long kube-proxy and WICD run undisturbed before a measurement.
 const quietBefore = 30 * time.Second
 
-// networkIs reports whether the Node's network condition has a status.
-func (n *netHost) networkIs(status corev1.ConditionStatus) func(context.Context) (bool, error) {
+// conditionIs returns a check whether the Node's network condition has a status.
+func (n *netHost) conditionIs(status corev1.ConditionStatus) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		var node corev1.Node
 		if err := n.Client.Get(ctx, types.NamespacedName{Name: n.host.Name()}, &node); err != nil {
@@ -146,15 +146,15 @@ func (n *netHost) networkIs(status corev1.ConditionStatus) func(context.Context)
 	}
 }
 
-// measureMemory measures hybrid-overlay-node with a thousand other nodes.
+// measureMemory measures the memory of hybrid-overlay-node in a cluster with a thousand other nodes.
 func (n *netHost) measureMemory(ctx context.Context) error {
-	n.say("%d other nodes", remoteNodes)
+	n.logf("%d other nodes", remoteNodes)
 	for i := range remoteNodes {
 		if _, err := n.AddLinuxNode(ctx, fmt.Sprintf("other-%d", i), addressOf(i).String()); err != nil {
 			return err
 		}
 	}
-	err := n.until(ctx, "the host has the ways to all", func(context.Context) (bool, error) {
+	err := n.until(ctx, "the host has routes to all nodes", func(context.Context) (bool, error) {
 		networks, err := n.host.HNS().List(hns.Network)
 		for _, o := range networks {
 			policies, _ := o["Policies"].([]any)

@@ -23,7 +23,7 @@ func measurePayload(ctx context.Context, s *sheet) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	s.say("Building the payload")
+	s.logf("Building the payload")
 	m, err := build.Build(ctx, build.Options{Components: build.Components(), Root: root, Out: dir, Log: s.progress})
 	if err != nil {
 		return fmt.Errorf("building the payload: %w", err)

@@ -19,39 +19,39 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// crowd is an environment with simulated hosts: real daemon code, a real API server, a simulated Windows.
-type crowd struct{ *stage }
+// simulation is an environment with simulated hosts: real daemon code, a real API server, a simulated Windows.
+type simulation struct{ *stage }
 
-// slowPoll is how often all nodes are read: reading a thousand of them uses the machine that is measured.
+// slowPoll is the interval between reads of all nodes. Reading a thousand of them takes processor time from the measured programs.
 const slowPoll = 2 * time.Second
 
-// fleets are the numbers of hosts that a change must reach.
+// fleets returns the numbers of hosts for which a change is measured.
 func fleets() []int { return []int{1, 10, 1000} }
 
-// openCrowd opens a cluster without hosts. Simulated hosts share the drive of this machine.
-func openCrowd(ctx context.Context, s *sheet) (crowd, error) {
+// openSimulation opens a cluster without hosts. Simulated hosts share the drive of this machine.
+func openSimulation(ctx context.Context, s *sheet) (simulation, error) {
 	if err := lab.PreferMemory(); err != nil {
-		return crowd{}, err
+		return simulation{}, err
 	}
 	st, err := openStage(ctx, s, testenv.Options{})
-	return crowd{st}, err
+	return simulation{st}, err
 }
 
-// comparable is why hosts have a kind Windows.
-const comparable = "numbers of different versions are compared, whatever quirks a simulated Windows has learned since"
+// comparableResults is the reason why simulated hosts have no quirks.
+const comparableResults = "results of different versions must be comparable, whatever quirks the simulator has learned since"
 
 // start starts a host without announcing it.
-func (c crowd) start() (testenv.Host, error) {
+func (c simulation) start() (testenv.Host, error) {
 	_, at, err := c.AddSimulated(sim.Options{
 		// One machine cannot renew the leases of a thousand kubelets every ten seconds.
 		Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
-		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second, Kind: comparable},
+		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second, Kind: comparableResults},
 	})
 	return at, err
 }
 
-func measureCrowd(ctx context.Context, s *sheet) error {
-	c, err := openCrowd(ctx, s)
+func measureSettings(ctx context.Context, s *sheet) error {
+	c, err := openSimulation(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func measureCrowd(ctx context.Context, s *sheet) error {
 }
 
 // grow adds hosts until there are n.
-func (c crowd) grow(ctx context.Context, n int) error {
+func (c simulation) grow(ctx context.Context, n int) error {
 	began := time.Now()
 	for len(c.Simulated()) < n {
 		at, err := c.start()
@@ -79,16 +79,16 @@ func (c crowd) grow(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	err := c.poll(ctx, slowPoll, 20*time.Minute, fmt.Sprintf("%d nodes are complete", n), func(ctx context.Context) (bool, error) {
+	err := c.poll(ctx, slowPoll, 20*time.Minute, fmt.Sprintf("%d nodes have the published settings", n), func(ctx context.Context) (bool, error) {
 		updated, err := c.updated(ctx)
 		return updated == n, err
 	})
-	c.say("%d hosts have joined, %.0f s for these", n, time.Since(began).Seconds())
+	c.logf("%d hosts have joined; adding the last ones took %.0f s", n, time.Since(began).Seconds())
 	return err
 }
 
-// published identifies the published settings.
-func (c crowd) published(ctx context.Context) (settings string, err error) {
+// published returns the hash of the published settings.
+func (c simulation) published(ctx context.Context) (settings string, err error) {
 	var maps corev1.ConfigMapList
 	if err := c.Client.List(ctx, &maps, client.InNamespace(api.DefaultNamespace)); err != nil {
 		return "", err
@@ -101,8 +101,8 @@ func (c crowd) published(ctx context.Context) (settings string, err error) {
 	return settings, nil
 }
 
-// updated is the number of nodes that report the published settings.
-func (c crowd) updated(ctx context.Context) (n int, err error) {
+// updated returns the number of nodes that report the published settings.
+func (c simulation) updated(ctx context.Context) (n int, err error) {
 	settings, err := c.published(ctx)
 	if err != nil || settings == "" {
 		return 0, err
@@ -119,8 +119,8 @@ func (c crowd) updated(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// measureMirror changes the mirror of a registry, and measures when the last host has it.
-func (c crowd) measureMirror(ctx context.Context) error {
+// measureMirror changes the mirror of a registry, and measures how long the change takes to reach the last host.
+func (c simulation) measureMirror(ctx context.Context) error {
 	var seconds, writes []float64
 	connections := c.connections()
 	for round := range rounds {
@@ -132,9 +132,9 @@ func (c crowd) measureMirror(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		err := c.poll(ctx, pollInterval, 5*time.Minute, "the mirror is everywhere", func(context.Context) (bool, error) {
+		err := c.poll(ctx, pollInterval, 5*time.Minute, "all hosts have the mirror", func(context.Context) (bool, error) {
 			return !slices.ContainsFunc(c.Simulated(), func(h *sim.Host) bool {
-				text, err := h.Windows().Disk().Read(`C:\k\state\node.json`) // WICD answers by it in the same moment
+				text, err := h.Windows().Disk().Read(`C:\k\state\node.json`) // WICD's registry uses it from then on
 				return err != nil || !strings.Contains(string(text), mirror)
 			}), nil
 		})
@@ -148,7 +148,7 @@ func (c crowd) measureMirror(ctx context.Context) error {
 			return err
 		}
 		writes = append(writes, float64(published))
-		c.say("%d hosts had the mirror after %.2f s; the operator wrote %d times", len(c.Simulated()), took, published)
+		c.logf("%d hosts had the mirror after %.2f s; the operator wrote %d objects", len(c.Simulated()), took, published)
 	}
 	floor, err := c.watchFloor(ctx, len(c.Simulated()))
 	if err != nil {
@@ -162,14 +162,14 @@ func (c crowd) measureMirror(ctx context.Context) error {
 	return nil
 }
 
-// writes is the number of objects that the operator wrote between two times, except events and its Lease.
-func (c crowd) writes(from, to time.Time) (n int, err error) {
+// writes returns the number of objects that the operator wrote between two times, except events and its Lease.
+func (c simulation) writes(from, to time.Time) (n int, err error) {
 	requests, err := c.Lab.ControlPlane.Requests(from)
 	if err != nil {
 		return 0, err
 	}
 	for _, r := range requests {
-		if isOperators(r) && r.Writes() && r.Time.Before(to) &&
+		if byOperator(r) && r.Writes() && r.Time.Before(to) &&
 			r.Resource != "leases" && r.Resource != "events" && r.Resource != "subjectaccessreviews" {
 			n++
 		}
@@ -177,21 +177,21 @@ func (c crowd) writes(from, to time.Time) (n int, err error) {
 	return n, nil
 }
 
-func isOperators(r lab.APIRequest) bool {
+func byOperator(r lab.APIRequest) bool {
 	return strings.HasSuffix(r.User, ":"+testenv.OperatorAccount)
 }
 
-func isDaemons(r lab.APIRequest) bool { return strings.HasPrefix(r.User, api.WICDUserPrefix) }
+func byDaemon(r lab.APIRequest) bool { return strings.HasPrefix(r.User, api.WICDUserPrefix) }
 
-func (c crowd) connections() (n int) {
+func (c simulation) connections() (n int) {
 	for _, h := range c.Simulated() {
 		n += h.SSH().Counters().Connections
 	}
 	return n
 }
 
-// measureProxy sets a proxy, and counts what this interrupts.
-func (c crowd) measureProxy(ctx context.Context) error {
+// measureProxy sets a proxy, and counts the drains, reboots and restarts that it causes.
+func (c simulation) measureProxy(ctx context.Context) error {
 	few := c.Simulated()[:10]
 	before := observe(few)
 	previous, err := c.published(ctx)
@@ -202,7 +202,7 @@ func (c crowd) measureProxy(ctx context.Context) error {
 	if err := c.Change(ctx, func(spec *v1alpha1.WindowsConfigSpec) { spec.Proxy.HTTPSProxy = "http://proxy.example:3128" }); err != nil {
 		return err
 	}
-	err = c.poll(ctx, slowPoll, 10*time.Minute, "the proxy is everywhere", func(ctx context.Context) (bool, error) {
+	err = c.poll(ctx, slowPoll, 10*time.Minute, "all nodes have the proxy", func(ctx context.Context) (bool, error) {
 		if now, err := c.published(ctx); now == previous || err != nil {
 			return false, err
 		}
@@ -212,7 +212,7 @@ func (c crowd) measureProxy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.say("%d hosts had the proxy, and services with it, after %.2f s", len(c.Simulated()), time.Since(began).Seconds())
+	c.logf("%d hosts had the proxy, and services that use it, after %.2f s", len(c.Simulated()), time.Since(began).Seconds())
 	after := observe(few)
 	restarted := 0
 	for service, pid := range after.pids {
@@ -231,7 +231,7 @@ func (c crowd) measureProxy(ctx context.Context) error {
 	return nil
 }
 
-// observation is the state that a change may interrupt.
+// observation is the boots and processes of hosts, for comparison before and after a change.
 type observation struct {
 	boots int
 	pids  map[string]uint32 // by host and service
@@ -250,8 +250,8 @@ func observe(hosts []*sim.Host) observation {
 	return o
 }
 
-// cordoned is the number of unschedulable nodes: a drain begins with that.
-func (c crowd) cordoned(ctx context.Context) (n int, err error) {
+// cordoned returns the number of unschedulable nodes. A drain begins with a cordon.
+func (c simulation) cordoned(ctx context.Context) (n int, err error) {
 	var nodes corev1.NodeList
 	if err := c.Client.List(ctx, &nodes); err != nil {
 		return 0, err

@@ -19,24 +19,24 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// sheet writes the numbers.
+// sheet writes the measured numbers and the progress.
 type sheet struct {
 	out, progress io.Writer
 	begin         time.Time
 	kernel        procfs.FS
 }
 
-// number writes one line, with three decimals.
+// number writes one number, rounded to three decimals.
 func (s *sheet) number(name string, value float64, unit string) {
 	fmt.Fprintf(s.out, "%s %s %s\n", name, strconv.FormatFloat(math.Round(value*1000)/1000, 'f', -1, 64), unit)
 }
 
-// say reports the progress.
-func (s *sheet) say(format string, args ...any) {
+// logf writes a line of progress.
+func (s *sheet) logf(format string, args ...any) {
 	fmt.Fprintf(s.progress, "%4.0f s  %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// machine describes the machine.
+// machine writes a description of the machine.
 func (s *sheet) machine(ctx context.Context) {
 	if cpus, _ := s.kernel.CPUInfo(); len(cpus) > 0 {
 		fmt.Fprintf(s.out, "# cpu: %s, %d cores\n", cpus[0].ModelName, runtime.NumCPU())
@@ -60,13 +60,14 @@ func (s *sheet) load(ctx context.Context, when string) {
 	command.Stderr = s.progress
 	factor, err := command.Output()
 	if err != nil {
-		s.say("Measuring the speed of the machine: %v", err)
+		s.logf("Measuring the speed of the machine: %v", err)
 		return
 	}
 	fmt.Fprintf(s.out, "# speed factor at the %s: %s", when, factor)
 }
 
-// busySeconds is the processor time of all cores since the machine started, without the time that the hypervisor used for others.
+// busySeconds returns the processor time of all cores since the machine started, without the time that the hypervisor gave to
+// other machines.
 func (s *sheet) busySeconds() float64 {
 	stat, err := s.kernel.Stat()
 	if err != nil {
@@ -84,7 +85,7 @@ func wineVersion() string {
 	return strings.TrimSpace(string(out))
 }
 
-// median of at least one value; of an even number, the lower of the two in the middle.
+// median returns the median of at least one value; of an even number of values, the lower of the two in the middle.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[(len(sorted)-1)/2]

@@ -29,33 +29,33 @@ import (
 const (
 	// patience is the timeout for operations that take seconds on an idle machine.
 	patience = 3 * time.Minute
-	// pollInterval is how often the cluster is read, and so the precision of times.
+	// pollInterval is how often the cluster is read, which limits the precision of times.
 	pollInterval = 100 * time.Millisecond
-	// settle is longer than the age of the counters of a host's SSH server.
+	// settle is longer than the interval at which a host's SSH server writes its counters.
 	settle  = 500 * time.Millisecond
 	sshPort = 22
-	// writers is how many requests each sends at the same time.
+	// writers is the number of concurrent calls of each.
 	writers = 8
 )
 
-// stage is an environment in which groups of new hosts join one after another, so that all hosts present are measured.
+// stage is an environment in which groups of new hosts join one after another, so that the cluster has only measured hosts.
 type stage struct {
 	*testenv.Env
 	*sheet
-	payload payload.Manifest // of a host
-	waiting []*lab.Host      // booted and not used yet
-	made    int
+	payload payload.Manifest // of one host
+	booted  []*lab.Host      // not used yet
+	created int
 }
 
 // openStage opens the environment and waits for the operator, so that its start is not measured.
 func openStage(ctx context.Context, s *sheet, o testenv.Options) (*stage, error) {
-	s.say("Starting the cluster, the operator and %d hosts", o.WineHosts)
+	s.logf("Starting the cluster, the operator and %d hosts", o.WineHosts)
 	o.Log = s.progress
 	env, err := testenv.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	st := &stage{Env: env, sheet: s, waiting: env.Lab.Hosts(), made: o.WineHosts}
+	st := &stage{Env: env, sheet: s, booted: env.Lab.Hosts(), created: o.WineHosts}
 	if err := st.prepare(ctx); err != nil {
 		env.Close()
 		return nil, err
@@ -64,16 +64,16 @@ func openStage(ctx context.Context, s *sheet, o testenv.Options) (*stage, error)
 }
 
 func (st *stage) prepare(ctx context.Context) error {
-	carried, err := payload.Open(st.Payload)
+	opened, err := payload.Open(st.Payload)
 	if err != nil {
 		return err
 	}
-	releases := kubeversions.Of("bench", carried.Manifest)
+	releases := kubeversions.Of("bench", opened.Manifest)
 	st.payload = releases[len(releases)-1].Content
 	if err := st.Configure(ctx); err != nil {
 		return err
 	}
-	return st.until(ctx, "the operator works", func(ctx context.Context) (bool, error) {
+	return st.until(ctx, "the operator holds its Lease", func(ctx context.Context) (bool, error) {
 		var lease coordinationv1.Lease
 		name := types.NamespacedName{Namespace: api.DefaultNamespace, Name: testenv.OperatorAccount}
 		err := st.Client.Get(ctx, name, &lease)
@@ -81,28 +81,28 @@ func (st *stage) prepare(ctx context.Context) error {
 	})
 }
 
-// until polls until a condition holds.
-func (st *stage) until(ctx context.Context, what string, look func(context.Context) (bool, error)) error {
-	return st.poll(ctx, pollInterval, patience, what, look)
+// until waits until a condition holds.
+func (st *stage) until(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
+	return st.poll(ctx, pollInterval, patience, what, condition)
 }
 
-// poll is the function poll. Its error has the logs that explain a failure.
-func (st *stage) poll(ctx context.Context, every, patience time.Duration, what string, look func(context.Context) (bool, error)) error {
-	if err := poll(ctx, every, patience, what, look); err != nil {
+// poll waits until a condition holds. Its error contains the logs that explain a failure.
+func (st *stage) poll(ctx context.Context, every, patience time.Duration, what string, condition func(context.Context) (bool, error)) error {
+	if err := poll(ctx, every, patience, what, condition); err != nil {
 		return fmt.Errorf("%w\n%s", err, st.Diagnosis())
 	}
 	return nil
 }
 
-// poll checks a condition at an interval until it holds or patience is over.
-func poll(ctx context.Context, every, patience time.Duration, what string, look func(context.Context) (bool, error)) error {
-	if err := wait.PollUntilContextTimeout(ctx, every, patience, true, look); err != nil {
+// poll checks a condition at an interval until it holds or the timeout patience expires.
+func poll(ctx context.Context, every, patience time.Duration, what string, condition func(context.Context) (bool, error)) error {
+	if err := wait.PollUntilContextTimeout(ctx, every, patience, true, condition); err != nil {
 		return fmt.Errorf("waiting for %s until %s: %w", patience, what, err)
 	}
 	return nil
 }
 
-// each calls a function some times, several at once, until one fails.
+// each calls a function n times, concurrently, and stops after the first error.
 func each(ctx context.Context, n int, call func(context.Context, int) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(writers)
@@ -117,16 +117,16 @@ func each(ctx context.Context, n int, call func(context.Context, int) error) err
 	return all.Wait()
 }
 
-// fresh boots new hosts, all at the same time.
-func (st *stage) fresh(ctx context.Context, n int) ([]*lab.Host, error) {
-	taken := min(n, len(st.waiting))
-	hosts := slices.Clone(st.waiting[:taken])
-	st.waiting = st.waiting[taken:]
+// newHosts returns new hosts. It boots all of them at the same time.
+func (st *stage) newHosts(ctx context.Context, n int) ([]*lab.Host, error) {
+	taken := min(n, len(st.booted))
+	hosts := slices.Clone(st.booted[:taken])
+	st.booted = st.booted[taken:]
 	added := make([]*lab.Host, n-taken)
 	var all errgroup.Group
 	for i := range added {
-		st.made++
-		name := fmt.Sprintf("win-%d", st.made)
+		st.created++
+		name := fmt.Sprintf("win-%d", st.created)
 		all.Go(func() (err error) {
 			added[i], err = st.Lab.AddHost(ctx, name)
 			return err
@@ -136,32 +136,32 @@ func (st *stage) fresh(ctx context.Context, n int) ([]*lab.Host, error) {
 	return append(hosts, added...), err
 }
 
-// arrival is a measured join of hosts.
-type arrival struct {
-	// seconds from the announcement until the last one was Ready, and the processor time of the machine meanwhile.
+// joinResult is the measurement of a join of hosts.
+type joinResult struct {
+	// seconds is the time from the announcement until the last host was Ready, cpuSeconds the machine's processor time in it.
 	seconds, cpuSeconds float64
 	// steps are the steps of the last host.
 	steps []v1alpha1.StepStatus
-	// seen is what each host's SSH server counted meanwhile.
+	// seen are the counters of each host's SSH server during the join.
 	seen []sshserver.Counters
 }
 
 // join announces hosts in one ConfigMap and waits until all are Ready.
-func (st *stage) join(ctx context.Context, hosts []*lab.Host) (arrival, error) {
+func (st *stage) join(ctx context.Context, hosts []*lab.Host) (joinResult, error) {
 	var entries []testenv.Host
 	for _, h := range hosts {
 		entries = append(entries, testenv.Host{Name: h.Name(), Address: h.Address(), Port: sshPort})
 	}
-	return st.announced(ctx, hosts, entries)
+	return st.joinAt(ctx, hosts, entries)
 }
 
-// announced announces hosts at given addresses and waits until all are Ready.
-func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []testenv.Host) (arrival, error) {
-	before, err := counted(hosts)
+// joinAt announces hosts at given addresses and waits until all are Ready.
+func (st *stage) joinAt(ctx context.Context, hosts []*lab.Host, entries []testenv.Host) (joinResult, error) {
+	before, err := sshCounters(hosts)
 	if err != nil {
-		return arrival{}, err
+		return joinResult{}, err
 	}
-	var a arrival
+	var a joinResult
 	busy, begin := st.busySeconds(), time.Now()
 	if err := st.Announce(ctx, entries...); err != nil {
 		return a, err
@@ -185,7 +185,7 @@ func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []tes
 	}
 	a.seconds, a.cpuSeconds = time.Since(begin).Seconds(), st.busySeconds()-busy
 	time.Sleep(settle)
-	after, err := counted(hosts)
+	after, err := sshCounters(hosts)
 	if err != nil {
 		return a, err
 	}
@@ -193,13 +193,13 @@ func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []tes
 		seen := after[i].Sub(before[i])
 		a.seen = append(a.seen, seen)
 		if seen.Connections > 1 {
-			st.say("%s took %d connections; %s", h.Name(), seen.Connections, st.Diagnosis())
+			st.logf("%s accepted %d connections; %s", h.Name(), seen.Connections, st.Diagnosis())
 		}
 	}
 	return a, nil
 }
 
-func counted(hosts []*lab.Host) ([]sshserver.Counters, error) {
+func sshCounters(hosts []*lab.Host) ([]sshserver.Counters, error) {
 	var all []sshserver.Counters
 	for _, h := range hosts {
 		s, err := h.Stats()
@@ -211,8 +211,8 @@ func counted(hosts []*lab.Host) ([]sshserver.Counters, error) {
 	return all, nil
 }
 
-// forget removes all hosts from the cluster, without changing the hosts.
-func (st *stage) forget(ctx context.Context) error {
+// removeAll removes all hosts from the cluster, without changing the hosts.
+func (st *stage) removeAll(ctx context.Context) error {
 	here := client.InNamespace(api.DefaultNamespace)
 	var all v1alpha1.WindowsInstanceList
 	if err := st.Client.List(ctx, &all, here); err != nil {
@@ -246,7 +246,7 @@ func (st *stage) forget(ctx context.Context) error {
 
 // leave removes all hosts from the cluster and turns them off.
 func (st *stage) leave(ctx context.Context, hosts []*lab.Host) error {
-	err := st.forget(ctx)
+	err := st.removeAll(ctx)
 	for _, h := range hosts {
 		h.PowerOff()
 	}
