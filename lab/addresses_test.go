@@ -25,7 +25,7 @@ func TestAddressesCanBeListenedOn(t *testing.T) {
 	for _, a := range both {
 		for range 300 { // beyond one /24
 			if a.Next().IsLoopback() {
-				t.Fatal("an address is loopback's")
+				t.Fatal("a range contains loopback addresses")
 			}
 		}
 		for range 2 {
@@ -44,9 +44,9 @@ func TestAddressesCanBeListenedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.Close()
-		waitUntil(t, "closing a range", func() string {
+		waitUntil(t, "Close removes the link", func() string {
 			if _, err := net.InterfaceByName(a.link); err == nil {
-				return "it left link " + a.link
+				return a.link + " still exists"
 			}
 			return ""
 		})

@@ -32,7 +32,7 @@ type APIRequest struct {
 	Verb, Resource, Name string
 }
 
-// Writes reports whether the request is to change something.
+// Writes reports whether the request changes an object.
 func (r APIRequest) Writes() bool { return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" }
 
 // Requests returns the requests of the operator, its daemons and cloud-node-managers since a time, in the order of the answers.

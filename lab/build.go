@@ -208,7 +208,7 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 	}})
 }
 
-// goVersion is the version of Go that builds a module.
+// goVersion returns the version of Go that builds a module.
 func goVersion(ctx context.Context, module string) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "-C", module, "env", "GOVERSION").Output()
 	if err != nil {
@@ -308,29 +308,29 @@ func BuildOwn(ctx context.Context, root, pkg, out string, o BuildOptions, progre
 	return os.WriteFile(out, content, 0o700)
 }
 
-// others reports whether the program belongs to another module, whose version is in go.mod.
-func (p program) others() bool {
+// isExternal reports whether the program belongs to another module, whose version is in go.mod.
+func (p program) isExternal() bool {
 	host, _, _ := strings.Cut(p.pkg, "/")
 	return strings.Contains(host, ".")
 }
 
-// target is the program as an argument of the Go command.
+// target returns the program as an argument of the Go command.
 func (p program) target() string {
-	if p.others() {
+	if p.isExternal() {
 		return p.pkg
 	}
 	return "./" + p.pkg
 }
 
-// folders are the folders of this module that the program depends on.
+// folders returns the folders of this module that the program depends on.
 func (p program) folders() []string {
-	if p.others() {
+	if p.isExternal() {
 		return p.sources
 	}
 	return append(p.sources, p.pkg)
 }
 
-// pinnedVersion is the version of a module that go.mod in a folder requires.
+// pinnedVersion returns the version of a module that go.mod in a folder requires.
 func pinnedVersion(ctx context.Context, folder, module string) (string, error) {
 	version, err := exec.CommandContext(ctx, "go", "-C", folder, "list", "-m", "-f", "{{.Version}}", module).Output()
 	if err != nil {
@@ -358,7 +358,7 @@ func (p program) ldflags(ctx context.Context, module string) (string, error) {
 		strip, variables, pinned, variables, numbers.Major(), variables, numbers.Minor()), nil
 }
 
-// contentKey is a key for some words and for files and folders of a tree.
+// contentKey returns a hash of some words and of files and folders of a tree.
 func contentKey(words []string, root string, paths []string) (string, error) {
 	h := sha256.New()
 	for _, word := range words {
@@ -384,7 +384,7 @@ func contentKey(words []string, root string, paths []string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:20], nil
 }
 
-// moduleDir returns the folder of this module, which has the programs' sources. The lab runs in it, or below.
+// moduleDir returns the folder of this module, which has the programs' sources. The working directory must be in it.
 func moduleDir(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {

@@ -65,15 +65,15 @@ func (c contacts) visit(o join.Observer) *join.Visit {
 	return &join.Visit{Host: c, Payload: c.payload, Content: c.payload.Manifest, Observer: o, Now: time.Now}
 }
 
-// untold is an Observer that discards everything.
-type untold struct{}
+// discard is an Observer that discards all progress.
+type discard struct{}
 
-func (untold) Progress(join.Progress) {}
-func (untold) Altered([]string)       {}
+func (discard) Progress(join.Progress) {}
+func (discard) Altered([]string)       {}
 
-// cutter cuts all connections of the host when it is sent content for the first time.
+// cutter is an Observer that cuts all connections of the host when the first transfer begins.
 type cutter struct {
-	untold
+	discard
 	host *lab.Host
 	cut  *sync.Once
 }
@@ -84,17 +84,18 @@ func (c cutter) Progress(p join.Progress) {
 	}
 }
 
-// freeSlot takes a slot, of which there is always one.
+// freeSlot takes a slot without a limit.
 func freeSlot() (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// stageAndLeave sends all content to the host, and removes everything from it. If retries is true, a failed contact is retried, as the operator does.
+// stageAndLeave sends all content to the host, and removes everything from it. If retries is true, it retries failed contacts,
+// as the operator does.
 func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience(contactPatience))
 	defer cancel()
 	err := c.visit(o).Stage(ctx, join.Transfer{TakeSlot: freeSlot})
 	for ; err != nil && retries && ctx.Err() == nil; err = c.visit(o).Stage(ctx, join.Transfer{TakeSlot: freeSlot}) {
-		t.Logf("It is tried again: %v", err)
+		t.Logf("retrying: %v", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
@@ -105,10 +106,10 @@ func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
 	}
 	for _, f := range c.payload.Manifest.Files {
 		if info, err := c.host.Stat(`C:\k\store\` + f.SHA256); err != nil || info.Size() != f.Size {
-			t.Errorf("%s in the store is %v, %v; want %d bytes", f.Path, info, err, f.Size)
+			t.Errorf("%s in the store: got %v (%v), want %d bytes", f.Path, info, err, f.Size)
 		}
 	}
-	if _, err := c.visit(untold{}).Leave(ctx, "cluster"); err != nil {
+	if _, err := c.visit(discard{}).Leave(ctx, "cluster"); err != nil {
 		t.Fatalf("leaving: %v", err)
 	}
 	// The program that removes everything stays in the home folder, because it is running.
@@ -116,7 +117,7 @@ func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
 		local, err := c.host.Path(folder)
 		must(t, err)
 		if left, err := filepath.Glob(filepath.Join(local, names)); err != nil || len(left) > 0 {
-			t.Errorf("%v was left, %v", left, err)
+			t.Errorf("files remain after Leave: %v (%v)", left, err)
 		}
 	}
 }
@@ -149,11 +150,11 @@ func TestContactWithQuirksOfSSHServers(t *testing.T) {
 		quirks  sshserver.Quirks
 		cut     bool
 		byFiles bool
-		code    int // for 7
+		code    int // reported for exit code 7
 	}{
 		{name: "none", code: 7},
 		{name: "overlapped pipes of 4096 bytes", quirks: sshserver.Quirks{OverlappedPipes: true}, code: 7},
-		{name: "commands run on", quirks: sshserver.Quirks{OverlappedPipes: true, RunsOn: true}, cut: true, code: 7},
+		{name: "commands outlive their connection", quirks: sshserver.Quirks{OverlappedPipes: true, RunsOn: true}, cut: true, code: 7},
 		{name: "PowerShell with a profile", quirks: sshserver.Quirks{OverlappedPipes: true, PowerShell: true, Profile: "Welcome!\r\n{\"step\":1}\r\n[]\r\n"}, code: 1},
 		{name: "input ends in the request", quirks: sshserver.Quirks{StdinEnds: 10}, byFiles: true, code: 7},
 		{name: "input ends in the content", quirks: sshserver.Quirks{StdinEnds: 4096}, byFiles: true, code: 7},
@@ -164,7 +165,7 @@ func TestContactWithQuirksOfSSHServers(t *testing.T) {
 			before, err := c.host.Stats()
 			must(t, err)
 			must(t, c.host.SetSSHQuirks(test.quirks))
-			var o join.Observer = untold{}
+			var o join.Observer = discard{}
 			if test.cut {
 				o = cutter{host: c.host, cut: &sync.Once{}}
 			}
@@ -173,14 +174,14 @@ func TestContactWithQuirksOfSSHServers(t *testing.T) {
 			must(t, err)
 			got := slices.ContainsFunc(after.Sub(before).Commands, func(line string) bool { return strings.Contains(line, "--input=") })
 			if got != test.byFiles {
-				t.Errorf("input went by files: %v, want %v", got, test.byFiles)
+				t.Errorf("input sent as files: got %v, want %v", got, test.byFiles)
 			}
 			if code := c.exitStatus(t, "cmd.exe /c exit 7"); code != test.code {
-				t.Errorf("exit code 7 is %d, want %d", code, test.code)
+				t.Errorf("exit 7 is reported as %d, want %d", code, test.code)
 			}
 		})
 		if !passed {
-			return // its leftovers disturb the others
+			return // files left on the host would disturb the next case
 		}
 	}
 }
@@ -197,9 +198,9 @@ func TestContactThroughOpenSSHOfDebian(t *testing.T) {
 	if version, _ := h.Server(); !strings.HasPrefix(version, "SSH-2.0-OpenSSH_") || strings.Contains(version, "Windows") {
 		t.Errorf("the server identifies itself as %q", version)
 	}
-	c.stageAndLeave(t, untold{}, false)
+	c.stageAndLeave(t, discard{}, false)
 	if code := c.exitStatus(t, "cmd.exe /c exit 7"); code != 7 {
-		t.Errorf("exit code 7 is %d", code)
+		t.Errorf("exit code: got %d, want 7", code)
 	}
 	must(t, c.host.Reboot(t.Context()))
 	c.stageAndLeave(t, cutter{host: c.host, cut: &sync.Once{}}, true)

@@ -32,40 +32,40 @@ func TestContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.expectServing("web", 2)
-	t.Run("PodsHaveTheSamePort", func(t *testing.T) { p.in(t).samePort() })
+	t.Run("PodsCanListenOnTheSamePort", func(t *testing.T) { p.in(t).samePort() })
 	t.Run("EachPodHasItsOwnLoopback", func(t *testing.T) { p.in(t).loopback() })
-	t.Run("APortIsForwarded", func(t *testing.T) { p.in(t).forward() })
-	t.Run("AttachReachesTheProgram", func(t *testing.T) { p.in(t).attach() })
+	t.Run("PortForwardReachesThePod", func(t *testing.T) { p.in(t).forward() })
+	t.Run("AttachSendsInputToTheProgram", func(t *testing.T) { p.in(t).attach() })
 	t.Run("HostProcessContainersRunOnTheHost", func(t *testing.T) { p.in(t).hostProcess() })
-	t.Run("CommandsRunOnTheHost", func(t *testing.T) { p.in(t).commands() })
+	t.Run("KubectlWindowsExecRunsOnTheHost", func(t *testing.T) { p.in(t).commands() })
 	t.Run("MemoryIsLimited", func(t *testing.T) { p.in(t).memoryLimit() })
 	t.Run("ProcessorsAreLimited", func(t *testing.T) { p.in(t).processorLimit() })
-	t.Run("ProcessorTimeIsThatOfTheContainer", func(t *testing.T) { p.in(t).processorTime() })
+	t.Run("ProcessorTimeIsCountedPerContainer", func(t *testing.T) { p.in(t).processorTime() })
 }
 
-// ask returns the output of the web server of a pod, with a line for each argument after the first.
-func (p pods) ask(from *corev1.Pod, arguments ...string) []string {
+// webserver runs the web server program in a pod, and returns the lines of its output.
+func (p pods) webserver(from *corev1.Pod, arguments ...string) []string {
 	p.t.Helper()
 	output, code, err := p.Exec(p.t.Context(), from, "", append([]string{"webserver"}, arguments...)...)
 	if err != nil || code != 0 {
-		p.t.Fatalf("%v in %s ends with %d (%v): %s", arguments, from.Name, code, err, output)
+		p.t.Fatalf("webserver %v in %s: exit code %d (%v): %s", arguments, from.Name, code, err, output)
 	}
 	return strings.Split(strings.TrimSpace(output), "\n")
 }
 
-// samePort has two pods of a host that listen on the same port, with TCP and UDP, and reach each other.
+// samePort checks that two pods of a host can listen on the same port, with TCP and UDP, and reach each other.
 func (p pods) samePort() {
 	all := p.expectServing("web", 2)
 	for i := range all {
 		from, to := &all[i], &all[1-i]
 		address := net.JoinHostPort(to.Status.PodIP, strconv.Itoa(testenv.WebserverPort))
-		if got := p.ask(from, "get", "http://"+address); got[0] != to.Name {
-			p.t.Errorf("%s answers %q to HTTP", to.Name, got)
+		if got := p.webserver(from, "get", "http://"+address); got[0] != to.Name {
+			p.t.Errorf("HTTP answer of %s: got %q, want its name", to.Name, got)
 		}
-		if got := p.ask(from, "udp", address); got[0] != to.Name {
-			p.t.Errorf("%s answers %q to UDP", to.Name, got)
+		if got := p.webserver(from, "udp", address); got[0] != to.Name {
+			p.t.Errorf("UDP answer of %s: got %q, want its name", to.Name, got)
 		}
-		client, _, err := net.SplitHostPort(p.ask(from, "get", "http://"+address+"/client")[0])
+		client, _, err := net.SplitHostPort(p.webserver(from, "get", "http://"+address+"/client")[0])
 		if err != nil || client != from.Status.PodIP {
 			p.t.Errorf("%s sees client %s (%v), want pod %s with %s", to.Name, client, err, from.Name, from.Status.PodIP)
 		}
@@ -75,8 +75,8 @@ func (p pods) samePort() {
 func (p pods) loopback() {
 	for _, pod := range p.expectServing("web", 2) {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.WebserverPort))
-		if got := []string{p.ask(&pod, "get", "http://"+address)[0], p.ask(&pod, "udp", address)[0]}; !slices.Equal(got, []string{pod.Name, pod.Name}) {
-			p.t.Errorf("%s answers %q in %s", address, got, pod.Name)
+		if got := []string{p.webserver(&pod, "get", "http://"+address)[0], p.webserver(&pod, "udp", address)[0]}; !slices.Equal(got, []string{pod.Name, pod.Name}) {
+			p.t.Errorf("answers of %s in %s: got %q, want the pod's name", address, pod.Name, got)
 		}
 	}
 }
@@ -88,12 +88,12 @@ func (p pods) forward() {
 	defer stop()
 	for range 2 {
 		if answer, err := testenv.CallPort(p.t.Context(), "127.0.0.1", int(port), "/"); err != nil || answer != pod.Name {
-			p.t.Errorf("the forwarded port answers %q (%v), want %q", answer, err, pod.Name)
+			p.t.Errorf("answer of the forwarded port: got %q (%v), want %q", answer, err, pod.Name)
 		}
 	}
 }
 
-// once is a pod that runs a command of the web server to its end.
+// once returns a pod that runs a command of the web server to completion.
 func once(name string, command ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: inDefault(name), Spec: testenv.WebserverPod()}
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -102,15 +102,15 @@ func once(name string, command ...string) *corev1.Pod {
 	return pod
 }
 
-// reach waits until a pod is in a phase.
-func (p pods) reach(pod *corev1.Pod, phase corev1.PodPhase) {
+// awaitPhase waits until a pod is in a phase.
+func (p pods) awaitPhase(pod *corev1.Pod, phase corev1.PodPhase) {
 	p.t.Helper()
 	p.eventually(fmt.Sprintf("pod %s is %s", pod.Name, phase), func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err.Error()
 		}
 		if pod.Status.Phase != phase {
-			return fmt.Sprintf("it is %s: %+v", pod.Status.Phase, pod.Status.ContainerStatuses)
+			return fmt.Sprintf("phase %s: %+v", pod.Status.Phase, pod.Status.ContainerStatuses)
 		}
 		return ""
 	})
@@ -120,11 +120,11 @@ func (p pods) attach() {
 	pod := once("attached", "echo")
 	pod.Spec.Containers[0].Stdin, pod.Spec.Containers[0].StdinOnce = true, true
 	p.create(pod)
-	p.reach(pod, corev1.PodRunning)
+	p.awaitPhase(pod, corev1.PodRunning)
 	if output, err := p.Attach(p.t.Context(), pod, "typed"); err != nil || output != "typed" {
-		p.t.Errorf("the program printed %q (%v)", output, err)
+		p.t.Errorf("output of the attached program: got %q (%v), want %q", output, err, "typed")
 	}
-	p.reach(pod, corev1.PodSucceeded)
+	p.awaitPhase(pod, corev1.PodSucceeded)
 }
 
 // hostProcess runs a DaemonSet with a HostProcess container.
@@ -151,7 +151,7 @@ func (p pods) hostProcess() {
 	p.eventually("the HostProcess container serves at the host's address", func(ctx context.Context) string {
 		all, err := p.Pods(ctx, "host-process")
 		if err != nil || len(all) != 1 {
-			return fmt.Sprintf("there are %d pods (%v)", len(all), err)
+			return fmt.Sprintf("%d pods (%v), want 1", len(all), err)
 		}
 		pod = all[0]
 		answer, err := testenv.CallPort(ctx, p.host.Address(), port, "/")
@@ -161,7 +161,7 @@ func (p pods) hostProcess() {
 		return ""
 	})
 	if worked, err := p.ProcessorTime(p.t.Context(), &pod, "web"); err != nil || lab.CanLimit() == nil && worked == 0 {
-		p.t.Errorf("the kubelet tells processor time %v (%v)", worked, err)
+		p.t.Errorf("the kubelet reports processor time %v (%v)", worked, err)
 	}
 	for path, want := range map[string]string{`C:\data\host.txt`: "of the host", `C:\config\color`: "blue"} {
 		if got := p.read(&pod, "web", path); got != want {
@@ -169,18 +169,18 @@ func (p pods) hostProcess() {
 		}
 	}
 	if _, err := p.host.Stat(`C:\config\color`); err == nil {
-		p.t.Error("the host sees what the container mounts")
+		p.t.Error("a volume of the container is visible on the host")
 	}
 	if code := p.write(&pod, "web", `C:\data\of-container.txt`, "of the container"); code != 0 {
-		p.t.Errorf("writing ended with %d", code)
+		p.t.Errorf("writing a file in the container: exit code %d", code)
 	}
 	if text, err := p.host.ReadFile(`C:\data\of-container.txt`); err != nil || string(text) != "of the container" {
-		p.t.Errorf("the host has %q (%v)", text, err)
+		p.t.Errorf("the container's file on the host: got %q (%v)", text, err)
 	}
 	must(p.t, p.Client.Delete(p.t.Context(), d))
 	p.eventually("the HostProcess container ends", func(ctx context.Context) string {
 		if answer, err := testenv.CallPort(ctx, p.host.Address(), port, "/"); err == nil {
-			return fmt.Sprintf("it answers %q", answer)
+			return fmt.Sprintf("it still answers %q", answer)
 		}
 		return ""
 	})
@@ -210,7 +210,7 @@ func (p pods) commands() {
 			result, err = plugin.Run(p.t.Context(), args...)
 		}
 		if err != nil || strings.TrimSpace(result.Out) != test.output || result.Code != test.code {
-			p.t.Errorf("%q prints %q and ends with %d (%v): %s", test.command, result.Out, result.Code, err, result.Err)
+			p.t.Errorf("%q: output %q, exit code %d (%v): %s", test.command, result.Out, result.Code, err, result.Err)
 		}
 	}
 }
@@ -223,12 +223,12 @@ func (p pods) memoryLimit() {
 		p.create(pod)
 		return pod
 	}
-	p.reach(limited("modest", "20"), corev1.PodSucceeded)
-	greedy := limited("greedy", "500")
-	p.reach(greedy, corev1.PodFailed)
-	const goFails = 2 // Go's runtime, when Windows denies it memory
-	if ended := greedy.Status.ContainerStatuses[0].State.Terminated; ended.ExitCode != goFails {
-		p.t.Errorf("a container that takes too much memory ended like this: %+v", ended)
+	p.awaitPhase(limited("below-limit", "20"), corev1.PodSucceeded)
+	exceeding := limited("above-limit", "500")
+	p.awaitPhase(exceeding, corev1.PodFailed)
+	const outOfMemory = 2 // exit code of Go's runtime when Windows denies it memory
+	if terminated := exceeding.Status.ContainerStatuses[0].State.Terminated; terminated.ExitCode != outOfMemory {
+		p.t.Errorf("a container that exceeds its memory limit ended with %+v, want exit code %d", terminated, outOfMemory)
 	}
 }
 
@@ -239,22 +239,23 @@ func (p pods) processorLimit() {
 	pod := once("slow", "spin", "10")
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")}
 	p.create(pod)
-	p.reach(pod, corev1.PodSucceeded)
+	p.awaitPhase(pod, corev1.PodSucceeded)
 	log, err := p.Logs(p.t.Context(), pod, false)
 	share, parseErr := strconv.Atoi(strings.TrimSpace(log))
 	if err != nil || parseErr != nil || share > 30 {
-		p.t.Errorf("a container with 200m had %q %% of a processor (%v)", log, err)
+		p.t.Errorf("a container with limit 200m used %q %% of a processor (%v), want at most 30", log, err)
 	}
-	p.t.Logf("a container with 200m had %d %% of a processor", share)
+	p.t.Logf("a container with limit 200m used %d %% of a processor", share)
 }
 
-// processorTime compares the processor time that a program measures itself with the kubelet's values for its container and for another one.
+// processorTime compares the processor time that a program measures itself with the kubelet's values for its container and for
+// an idle one.
 func (p pods) processorTime() {
 	if err := lab.CanLimit(); err != nil {
 		p.t.Skip("SKIPPED:", err)
 	}
 	all := p.expectServing("web", 2)
-	told := func() (times [2]time.Duration) {
+	reported := func() (times [2]time.Duration) {
 		for i := range all {
 			var err error
 			if times[i], err = p.ProcessorTime(p.t.Context(), &all[i], "web"); err != nil {
@@ -264,15 +265,15 @@ func (p pods) processorTime() {
 		return times
 	}
 	const seconds = 10
-	before := told()
-	share, err := strconv.Atoi(p.ask(&all[0], "spin", strconv.Itoa(seconds))[0])
+	before := reported()
+	share, err := strconv.Atoi(p.webserver(&all[0], "spin", strconv.Itoa(seconds))[0])
 	must(p.t, err)
-	after := told()
+	after := reported()
 	used := time.Duration(share) * seconds * time.Second / 100
 	busy, idle := after[0]-before[0], after[1]-before[1]
-	p.t.Logf("a program used %v; the kubelet tells %v of its container and %v of another one", used, busy, idle)
-	const ofWine = 3 * time.Second // more than the start of a program needs
-	if busy < used || busy > used+ofWine || idle < 0 || idle > ofWine {
-		p.t.Errorf("it told %v before and %v after", before, after)
+	p.t.Logf("a program used %v; the kubelet reports %v for its container and %v for an idle one", used, busy, idle)
+	const overhead = 3 * time.Second // of Wine: more than the start of a program needs
+	if busy < used || busy > used+overhead || idle < 0 || idle > overhead {
+		p.t.Errorf("the kubelet reported %v before and %v after", before, after)
 	}
 }

@@ -45,7 +45,7 @@ type ControlPlaneOptions struct {
 	BindAddress string
 	// PodNetwork is the range of pod addresses; the constant PodNetwork if empty.
 	PodNetwork string
-	// NoPodCIDRs leaves spec.podCIDRs of Nodes empty, as OpenShift does: the network has ranges of its own.
+	// NoPodCIDRs leaves spec.podCIDRs of Nodes empty, as in OpenShift, whose network assigns ranges itself.
 	NoPodCIDRs bool
 	// Kubernetes is the version of API server, controller manager and scheduler, as in v1.33.13; the newest one if empty. A module below
 	// kubernetes must pin it.
@@ -62,7 +62,7 @@ type ControlPlaneOptions struct {
 type ControlPlane struct {
 	folder  *Folder // state, certificates and logs
 	program string
-	// kubernetes are the programs of another version of Kubernetes; program has those of its own.
+	// kubernetes are the programs of another version of Kubernetes, by name. Without it, program runs those of its own version.
 	kubernetes  map[string]string
 	reaper      string
 	config      controlplane.Config
@@ -255,12 +255,12 @@ func (cp *ControlPlane) Stop() {
 // LinkKubectl creates kubectl of the control plane's version at a path.
 func (cp *ControlPlane) LinkKubectl(path string) error { return os.Symlink(cp.program, path) }
 
-// Address is the address and port of the API server.
+// Address returns the address and port of the API server.
 func (cp *ControlPlane) Address() string {
 	return net.JoinHostPort(cp.config.Address, strconv.Itoa(cp.config.Port))
 }
 
-// CA is the certificate of the cluster's CA, as PEM.
+// CA returns the certificate of the cluster's CA, as PEM.
 func (cp *ControlPlane) CA() []byte { return cp.credentials.CA.PEM }
 
 // Issue returns a certificate of the cluster's CA: for a client, or for a client and server if it has addresses.

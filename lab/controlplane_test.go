@@ -48,16 +48,16 @@ func TestControlPlane(t *testing.T) {
 	t.Run("ReportsTheVersionOfKubernetes", func(t *testing.T) {
 		v, err := mustClient(t, cp.RESTConfig()).Discovery().ServerVersion()
 		if want := payloadtest.Required(t, ".", "k8s.io/kubernetes"); err != nil || v.GitVersion != want {
-			t.Errorf("version %v, want %s, error %v", v, want, err)
+			t.Errorf("version: got %v (%v), want %s", v, err, want)
 		}
 	})
-	t.Run("ServiceAccountsHaveTheirOwnRightsOnly", func(t *testing.T) { expectRightsOfAccounts(t, cp) })
-	t.Run("UnknownClientsAreNotAuthenticated", func(t *testing.T) { expectUnauthorized(t, cp) })
+	t.Run("ServiceAccountsHaveOnlyTheirOwnPermissions", func(t *testing.T) { expectRightsOfAccounts(t, cp) })
+	t.Run("CertificatesOfAnotherCAAreRejected", func(t *testing.T) { expectUnauthorized(t, cp) })
 	t.Run("StopRemovesEverything", func(t *testing.T) {
 		cp.Stop()
 		cp.Stop()
 		if _, err := os.Stat(cp.folder.Path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the state folder is still there: %v", err)
+			t.Errorf("the state folder still exists: %v", err)
 		}
 	})
 }
@@ -67,15 +67,15 @@ func expectRightsOfAccounts(t *testing.T, cp *ControlPlane) {
 	dir := t.TempDir()
 	must(t, cp.Kubeconfig(filepath.Join(dir, "admin")))
 	if _, err := mustClient(t, mustLoad(t, filepath.Join(dir, "admin"))).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Error("the administrator:", err)
+		t.Error("listing nodes as administrator:", err)
 	}
 	must(t, cp.KubeconfigFor(t.Context(), "default", "default", filepath.Join(dir, "account")))
 	client := mustClient(t, mustLoad(t, filepath.Join(dir, "account")))
 	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("an account without rights listed nodes: %v", err)
+		t.Errorf("listing nodes as an account without permissions: %v, want Forbidden", err)
 	}
 	if err := cp.KubeconfigFor(t.Context(), "default", "missing", filepath.Join(dir, "missing")); !apierrors.IsNotFound(err) {
-		t.Errorf("an account that does not exist got a kubeconfig: %v", err)
+		t.Errorf("kubeconfig of a missing account: %v, want NotFound", err)
 	}
 }
 
@@ -92,12 +92,12 @@ func expectUnauthorized(t *testing.T, cp *ControlPlane) {
 	}
 }
 
-// waitUntil calls a function until it returns "", for as long as a busy machine may need.
-func waitUntil(t *testing.T, what string, left func() string) {
+// waitUntil calls check until it returns "", with a timeout for a busy machine.
+func waitUntil(t *testing.T, what string, check func() (missing string)) {
 	t.Helper()
 	var last string
 	for end := time.Now().Add(Patience(time.Minute)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if last = left(); last == "" {
+		if last = check(); last == "" {
 			return
 		}
 	}

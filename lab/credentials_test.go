@@ -16,9 +16,9 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestTheKubeletTakesTheConfigurationOfItsCredentialProvider loads the configuration that nodes on AWS get with the kubelet's own code. The provider
-// is an empty program, which the kubelet looks up and does not start.
-func TestTheKubeletTakesTheConfigurationOfItsCredentialProvider(t *testing.T) {
+// TestKubeletAcceptsCredentialProviderConfiguration loads the configuration of nodes on AWS with the kubelet's own code. The
+// provider is an empty file, because the kubelet looks it up and does not start it.
+func TestKubeletAcceptsCredentialProviderConfiguration(t *testing.T) {
 	const program = "ecr-credential-provider.exe"
 	in := desired.Inputs{
 		Payload: payload.New([]payload.File{{Path: program, Group: payload.AWS}}, payload.File{}),

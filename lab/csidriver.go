@@ -32,7 +32,7 @@ func azureFileProgram() program {
 
 func csiNodeProgram() program {
 	return program{
-		pkg: "node", module: "cluster/csidriver", about: "building the programs beside a CSI driver", env: []string{"GOOS=windows", "GOARCH=amd64"},
+		pkg: "node", module: "cluster/csidriver", about: "building helpers of a CSI driver", env: []string{"GOOS=windows", "GOARCH=amd64"},
 		hostProcess: true,
 	}
 }
@@ -64,7 +64,7 @@ func (l *Lab) AddAzureFile(ctx context.Context, r *Registry) error {
 	return nil
 }
 
-// MappedShare returns the user with whom a host has mapped the share of a file server, as cluster/csidriver/node recorded it.
+// MappedShare returns the user as whom a host has mapped the share of a file server, as recorded by cluster/csidriver/node.
 func (h *Host) MappedShare(s *FileServer) (user string, err error) {
 	content, err := h.ReadFile(smbMappings + `\` + s.address + "_" + SharedFolder)
 	return string(content), err

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// create generates a Service and its EndpointSlices, as users and controllers write them.
+// create generates a Service and its EndpointSlices, and returns a function that creates them.
 func (d differential) create(number int) func(context.Context) error {
 	s := d.service(number)
 	var endpoints []*discoveryv1.EndpointSlice
@@ -39,7 +39,7 @@ func (d differential) create(number int) func(context.Context) error {
 	}
 }
 
-// change generates a change of an existing Service: other endpoints, other settings, or its removal.
+// change generates a change of an existing Service: other endpoints, other settings, or its deletion.
 func (d differential) change(number int) func(context.Context) error {
 	name, replaced := fmt.Sprintf("s-%03d", number), d.service(number)
 	endpoints := []*discoveryv1.EndpointSlice{d.slice(replaced, number, 0), d.slice(replaced, number, 1)}[:d.random.IntN(3)]

@@ -54,7 +54,7 @@ func TestKubeProxyMatchesPredictions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The newest version, and the oldest ones, which make e2e builds anyway. More seeds run the others, too.
+	// The newest version first, then the oldest ones, which make e2e builds anyway. More seeds also run the others.
 	minors := build.Minors()
 	minors = append(minors[len(minors)-1:], minors[:len(minors)-1]...)
 	for seed := range seeds {
@@ -67,7 +67,7 @@ func TestKubeProxyMatchesPredictions(t *testing.T) {
 			must(t, err)
 			d := differential{networks{t: t, lab: l, host: l.Hosts()[0], client: client}, rand.New(rand.NewPCG(uint64(seed), 7))}
 			d.makeNode()
-			d.placeOf(minor, "kube-proxy")
+			d.copyPrograms(minor, "kube-proxy")
 			d.makeNetwork()
 			pod := fields{"HostComputeNetwork": d.network["ID"], "Name": "pod", "IpConfigurations": []fields{{"IpAddress": podHere, "PrefixLength": 24}}}
 			if _, err := d.host.HNS().Create(hns.Endpoint, pod); err != nil {
@@ -88,7 +88,8 @@ type differential struct {
 	random *rand.Rand
 }
 
-func (d differential) chance(of int) bool { return d.random.IntN(of) == 0 }
+// chance returns true once in n calls, on average.
+func (d differential) chance(n int) bool { return d.random.IntN(n) == 0 }
 
 func (d differential) pick(list ...string) string { return list[d.random.IntN(len(list))] }
 
@@ -132,19 +133,19 @@ func (d differential) compare(when string) {
 	began := time.Now()
 	var last, differences string
 	since := began
-	testenv.Eventually(d.t, networkPatience, "kube-proxy has made what it makes", func(ctx context.Context) string {
-		have := d.have()
-		if text := fmt.Sprint(have); text != last {
+	testenv.Eventually(d.t, networkPatience, "kube-proxy has finished its changes", func(ctx context.Context) string {
+		got := d.actual()
+		if text := fmt.Sprint(got); text != last {
 			last, since = text, time.Now()
 		}
-		differences = d.differences(ctx, have)
+		differences = d.differences(ctx, got)
 		quiet := time.Since(since)
 		if differences == "" && quiet > equalFor || quiet > settledFor {
 			return ""
 		}
 		return fmt.Sprintf("the last change was %v ago: %s", quiet.Round(time.Second), differences)
 	})
-	d.t.Logf("%s: %d load balancers after %v", when, len(d.have()), time.Since(began).Round(time.Second))
+	d.t.Logf("%s: %d load balancers after %v", when, len(d.actual()), time.Since(began).Round(time.Second))
 	if differences != "" {
 		d.t.Errorf("%s: %s\n%s\nkube-proxy: %s", when, differences, d.objectsOf(differences), d.failures())
 	}
@@ -186,14 +187,14 @@ func (d differential) failures() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// have returns the back ends of the host's load balancers.
-func (d differential) have() map[kubeproxy.Frontend][]netip.Addr {
+// actual returns the back ends of the host's load balancers.
+func (d differential) actual() map[kubeproxy.Frontend][]netip.Addr {
 	d.t.Helper()
 	addresses := map[string]netip.Addr{}
 	for _, e := range d.objects(hns.Endpoint) {
 		addresses[strings.ToUpper(fmt.Sprint(e["ID"]))], _ = netip.ParseAddr(addressOf(e))
 	}
-	have := map[kubeproxy.Frontend][]netip.Addr{}
+	got := map[kubeproxy.Frontend][]netip.Addr{}
 	for _, o := range d.objects(hns.LoadBalancer) {
 		lb := loadBalancerOf(d.t, o)
 		for _, p := range lb.PortMappings {
@@ -205,29 +206,29 @@ func (d differential) have() map[kubeproxy.Frontend][]netip.Addr {
 			for _, id := range lb.HostComputeEndpoints {
 				backends = append(backends, addresses[strings.ToUpper(id)])
 			}
-			have[front] = slices.Compact(slices.SortedFunc(slices.Values(backends), netip.Addr.Compare))
+			got[front] = slices.Compact(slices.SortedFunc(slices.Values(backends), netip.Addr.Compare))
 		}
 	}
-	return have
+	return got
 }
 
 // differences compares the host's load balancers with the predictions of package kubeproxy.
-func (d differential) differences(ctx context.Context, have map[kubeproxy.Frontend][]netip.Addr) string {
+func (d differential) differences(ctx context.Context, got map[kubeproxy.Frontend][]netip.Addr) string {
 	want, undecided, err := d.expected(ctx)
 	if err != nil {
 		return err.Error()
 	}
 	var all []string
 	for front, b := range want {
-		if backends, exists := have[front]; !exists {
+		if backends, exists := got[front]; !exists {
 			all = append(all, fmt.Sprintf("missing: %s with %v", front, b))
 		} else if !slices.Equal(backends, b) {
-			all = append(all, fmt.Sprintf("%s has back ends %v, expected are %v", front, backends, b))
+			all = append(all, fmt.Sprintf("back ends of %s: got %v, want %v", front, backends, b))
 		}
 	}
-	for front := range have {
+	for front := range got {
 		if _, isExpected := want[front]; !isExpected && !undecided[front] {
-			all = append(all, fmt.Sprintf("not expected: %s with %v", front, have[front]))
+			all = append(all, fmt.Sprintf("unexpected: %s with %v", front, got[front]))
 		}
 	}
 	slices.Sort(all)

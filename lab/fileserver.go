@@ -21,14 +21,14 @@ const (
 	smbdProgram = "/usr/sbin/smbd"
 	// SharedFolder is the name of the one share of a FileServer.
 	SharedFolder = "reports"
-	// unixUser is the account of this machine that Samba requires for its user: one of Debian's, with its number.
+	// unixUser is the account of this machine that Samba requires for its user: one that Debian always has, with its number.
 	unixUser = "daemon:1"
 )
 
 // CanServeFiles returns an error if this machine cannot run a FileServer.
 func CanServeFiles() error { return findService(smbdProgram, "samba") }
 
-// A FileServer is Debian's Samba, on the lab's address. Its one share requires a user and a password, and is encrypted.
+// A FileServer is Debian's Samba, on the lab's address. Its only share requires a user, a password and encryption.
 type FileServer struct {
 	*service
 	address string
@@ -97,7 +97,7 @@ func ntHash(password string) string {
 	return strings.ToUpper(hex.EncodeToString(h.Sum(nil)))
 }
 
-// Logons returns how often its user has logged in.
+// Logons returns the number of successful logons.
 func (s *FileServer) Logons() (int, error) {
 	text, err := os.ReadFile(s.path("smbd.log"))
 	return strings.Count(string(text), "status [NT_STATUS_OK]"), err

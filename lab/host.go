@@ -35,7 +35,7 @@ type Host struct {
 	dir    string // its layer over the template; kept while the host is off
 	// authorized are the public keys of the user that may log in, as in authorized_keys.
 	authorized []byte
-	// openssh answers in place of the lab's SSH server; nil if that is not replaced.
+	// openssh serves port 22 in place of the lab's SSH server; nil if that serves it.
 	openssh *openssh
 
 	mu     sync.Mutex
@@ -44,10 +44,10 @@ type Host struct {
 
 var errOff = errors.New("the host is off")
 
-// Name is the host name that it was created with.
+// Name returns the host name.
 func (h *Host) Name() string { return h.name }
 
-// Address is the host's IPv4 address.
+// Address returns the host's IPv4 address.
 func (h *Host) Address() string { return h.lab.network.address(h.number) }
 
 // Boot turns the host on and returns when its SSH server answers.
@@ -68,7 +68,7 @@ func (h *Host) turnOn() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.reaper != nil {
-		return errors.New("it is on")
+		return errors.New("the host is already on")
 	}
 	spec := hostspec.Host{
 		Name: h.name, Names: map[string]string{h.name: h.Address(), MachineName: h.lab.Address()}, Template: h.lab.template, Wine: h.lab.wine,
@@ -150,7 +150,7 @@ func (h *Host) waitForBoot(ctx context.Context, wanted func(bootID uint32) bool)
 	return Until(ctx, 50*time.Millisecond, "Windows", func(ctx context.Context) error {
 		id, err := h.BootID(ctx)
 		if err == nil && !wanted(id) {
-			err = fmt.Errorf("it still has boot ID %d", id)
+			err = fmt.Errorf("the boot ID is still %d", id)
 		}
 		if err == nil {
 			err = h.checkSSH()
@@ -159,7 +159,7 @@ func (h *Host) waitForBoot(ctx context.Context, wanted func(bootID uint32) bool)
 	}, h.failure)
 }
 
-// checkSSH checks that the lab's SSH server listens, without a connection that it would count.
+// checkSSH checks that the lab's SSH server listens. It does not connect, because the server counts connections.
 func (h *Host) checkSSH() error {
 	if h.openssh != nil {
 		return h.checkPort(behindPort)

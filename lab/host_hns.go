@@ -50,7 +50,7 @@ func (s HNS) Create(kind hns.Kind, settings any) (created hns.Object, err error)
 	return created, err
 }
 
-// Restart stops the service, removes all objects of the kinds that it loses, and starts it.
+// Restart stops the service, removes all objects of the given kinds, and starts it.
 func (s HNS) Restart(ctx context.Context, loses ...hns.Kind) error {
 	if err := s.changeService(ctx, s.host.StopService, "stopped"); err != nil {
 		return fmt.Errorf("restarting the network service of %s: %w", s.host.name, err)
@@ -71,13 +71,13 @@ func (s HNS) changeService(ctx context.Context, change func(context.Context, str
 	return Until(ctx, 20*time.Millisecond, "service "+NetworkService+" to be "+state, func(ctx context.Context) error {
 		service, _, err := s.host.Service(ctx, NetworkService)
 		if err == nil && service.State != state {
-			err = fmt.Errorf("it is %s", service.State)
+			err = fmt.Errorf("its state is %s", service.State)
 		}
 		return err
 	}, s.host.failure)
 }
 
-// LoseOne removes an object without a notification. References to it stay.
+// LoseOne removes an object without a notification. References to it remain.
 func (s HNS) LoseOne(kind hns.Kind, id string) error {
 	return s.do(func(store *hns.Store) error { return store.LoseOne(kind, id) })
 }

@@ -107,11 +107,11 @@ func (h *Host) PodAddresses(context.Context) (addresses []string, err error) {
 			return fmt.Errorf("listing links: %w", err)
 		}
 		for _, link := range all {
-			of, err := endpointsOn(link)
+			found, err := endpointsOn(link)
 			if err != nil {
 				return err
 			}
-			addresses = append(addresses, of...)
+			addresses = append(addresses, found...)
 		}
 		return nil
 	})

@@ -34,7 +34,7 @@ func (h *Host) IsPinned(ctx context.Context, image string) (bool, error) {
 }
 
 func csiProgram() program {
-	return program{pkg: "windows/csi", about: "building the program that asks csi-proxy", env: []string{"GOOS=windows", "GOARCH=amd64"}}
+	return program{pkg: "windows/csi", about: "building the client of csi-proxy", env: []string{"GOOS=windows", "GOARCH=amd64"}}
 }
 
 // MakeFolderByCSIProxy creates a folder by the host's csi-proxy, as the node plugin of a CSI driver does, and returns whether it exists afterwards.

@@ -58,8 +58,8 @@ func family(pid int) []int {
 	return all
 }
 
-// left returns the names of what still exists.
-func (made traces) left() string {
+// remaining returns the first trace that still exists; "" if there is none.
+func (made traces) remaining() string {
 	for _, dir := range made.Folders {
 		if _, err := os.Stat(dir); err == nil {
 			return "folder " + dir
@@ -75,8 +75,8 @@ func (made traces) left() string {
 			continue
 		}
 		line, _ := os.ReadFile("/proc/" + p.Name() + "/cmdline")
-		ours := slices.ContainsFunc(made.Folders, func(dir string) bool { return bytes.Contains(line, []byte(dir)) })
-		if ours || slices.Contains(made.Processes, pid) {
+		usesFolder := slices.ContainsFunc(made.Folders, func(dir string) bool { return bytes.Contains(line, []byte(dir)) })
+		if usesFolder || slices.Contains(made.Processes, pid) {
 			return fmt.Sprintf("process %d: %q", pid, line)
 		}
 	}
@@ -93,20 +93,20 @@ func startAll(t *testing.T) *Lab {
 	return l
 }
 
-func TestNothingIsLeftAfterClose(t *testing.T) {
+func TestCloseRemovesEverything(t *testing.T) {
 	l := startAll(t)
 	made := l.traces()
-	if made.left() == "" {
-		t.Fatal("nothing was there to begin with")
+	if made.remaining() == "" {
+		t.Fatal("an open lab has no traces")
 	}
 	l.Close()
-	waitUntil(t, "after Close", made.left)
+	waitUntil(t, "Close removes all traces", made.remaining)
 }
 
-// The child of TestNothingIsLeftAfterAKill runs only with this variable set.
+// childVariable marks the child process of TestKilledLabIsRemoved.
 const childVariable = "WMCO_LAB_KILLED_CHILD"
 
-func TestNothingIsLeftAfterAKill(t *testing.T) {
+func TestKilledLabIsRemoved(t *testing.T) {
 	if err := CanRunWindows(); err != nil {
 		t.Skip(err)
 	}
@@ -116,7 +116,7 @@ func TestNothingIsLeftAfterAKill(t *testing.T) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return
 	}
-	child := exec.Command(os.Args[0], "-test.run=^TestNothingIsLeftAfterAKill$")
+	child := exec.Command(os.Args[0], "-test.run=^TestKilledLabIsRemoved$")
 	child.Env = append(os.Environ(), childVariable+"=1")
 	child.Stderr = os.Stderr
 	stdin, err := child.StdinPipe()
@@ -134,5 +134,5 @@ func TestNothingIsLeftAfterAKill(t *testing.T) {
 	if made.Link == "" {
 		t.Fatal("the child opened no lab")
 	}
-	waitUntil(t, "after a kill", made.left)
+	waitUntil(t, "all traces are removed after a kill", made.remaining)
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/controlplane"
 )
 
-// kubernetesModule is what the modules below kubernetes pin.
+// kubernetesModule is the module that the modules below cluster/kubernetes pin.
 const kubernetesModule = "k8s.io/kubernetes"
 
-// kubernetes returns API server, controller manager and scheduler of a version that a module below kubernetes pins, as in v1.33.13; none for the newest
-// one, which the control plane itself has.
+// kubernetes returns API server, controller manager and scheduler of a version that a module below cluster/kubernetes pins,
+// such as v1.33.13. It returns none for the newest version, which is part of the control plane's program.
 func (c cache) kubernetes(ctx context.Context, release string) (programs map[string]string, err error) {
 	if release == "" {
 		return nil, nil
@@ -55,8 +55,8 @@ func (c cache) kubernetes(ctx context.Context, release string) (programs map[str
 	return programs, nil
 }
 
-// PrepareOthers builds what only some tests need unless it is in the cache: the control planes of minor versions of Kubernetes, as in 1.33, the
-// cluster's DNS, Azure File's CSI driver and OLM.
+// PrepareOthers builds the programs that only some tests need unless they are in the cache: the control planes of minor
+// versions of Kubernetes, such as 1.33, the cluster's DNS, metrics-server, Azure File's CSI driver and OLM.
 func PrepareOthers(ctx context.Context, progress io.Writer, minors ...string) error {
 	c, err := openCache(ctx, progress)
 	if err != nil {

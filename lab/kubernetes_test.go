@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// The newest minor version is that of the lab's own module.
+// TestControlPlanesHaveTheVersionsOfTheKubelets compares the pins. The lab's own module pins the newest minor version.
 func TestControlPlanesHaveTheVersionsOfTheKubelets(t *testing.T) {
 	minors := payloadbuild.Minors()
 	for i, minor := range minors {
@@ -23,7 +23,7 @@ func TestControlPlanesHaveTheVersionsOfTheKubelets(t *testing.T) {
 			t.Error(err)
 		}
 		if want := payloadtest.Version(t, "..", "kubelet-"+minor); got != want {
-			t.Errorf("the control plane of %s is %s, and its kubelet %s", minor, got, want)
+			t.Errorf("the control plane of %s has version %s, its kubelet %s", minor, got, want)
 		}
 	}
 }

@@ -33,7 +33,7 @@ type Options struct {
 	User string
 	// AuthorizedKeys are the keys that can log in, in the format of an authorized_keys file.
 	AuthorizedKeys []byte
-	// OpenSSH has Debian's OpenSSH server answer at port 22 of hosts; see CanRunOpenSSH.
+	// OpenSSH runs Debian's OpenSSH server at port 22 of hosts; see CanRunOpenSSH.
 	OpenSSH bool
 	// Kubernetes is the version that the control plane reports; see ControlPlaneOptions.
 	Kubernetes string
@@ -63,7 +63,7 @@ type Lab struct {
 	dir      string
 	network  *network // nil without hosts and Linux node
 
-	registries *controlplane.Authority // of registries
+	registries *controlplane.Authority // signs the certificates of registries
 
 	mu       sync.Mutex
 	hosts    []*Host
@@ -176,10 +176,10 @@ func (l *Lab) openNetwork(ctx context.Context) (err error) {
 	return err
 }
 
-// MachineName is the name by which hosts know Lab's Address.
+// MachineName is the name that hosts resolve to Lab's Address.
 const MachineName = "machine.test"
 
-// Address is the address at which hosts reach this machine and the API server; without hosts, that of Options.
+// Address returns the address at which hosts reach this machine and the API server; without hosts, that of Options.
 func (l *Lab) Address() string {
 	if l.network == nil {
 		return cmp.Or(l.options.Address, "127.0.0.1")
@@ -187,8 +187,7 @@ func (l *Lab) Address() string {
 	return l.network.address(1)
 }
 
-// PodNetwork is the range of pod addresses. Only Windows hosts have pods with addresses of their own, in a range that has room for fewer
-// nodes.
+// PodNetwork returns the range of pod addresses. A lab with Windows hosts has a smaller range, with room for fewer nodes.
 func (l *Lab) PodNetwork() string {
 	if len(l.options.Hosts) == 0 {
 		return PodNetwork
@@ -238,7 +237,7 @@ func (l *Lab) newHost(name string, keys []byte) (*Host, error) {
 	return h, nil
 }
 
-// user is the user who can log in to hosts.
+// user returns the user who can log in to hosts.
 func (l *Lab) user() string { return cmp.Or(l.options.User, "Administrator") }
 
 // Close stops everything and removes all files.

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
 )
 
-// must ends a test that cannot go on after an error.
+// must fails the test immediately if there is an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -76,12 +76,12 @@ func runSSH(t *testing.T, c *ssh.Client, line string) (string, int) {
 func TestHosts(t *testing.T) {
 	hosts, key := mustStart(t, "", "win-1", "win-2")
 	h := hosts[0]
-	t.Run("AHostIsAWindowsServer", func(t *testing.T) { expectWindowsServer(t, h) })
-	t.Run("TheyDifferAndReachEachOther", func(t *testing.T) { expectSeparateHosts(t, h, hosts[1]) })
-	t.Run("TheyCountWhatSSHClientsDo", func(t *testing.T) { expectCounts(t, h, key) })
-	t.Run("TheNetworkCanFail", func(t *testing.T) { expectNetworkFailures(t, h, key) })
-	t.Run("TheirStateStaysOverReboots", func(t *testing.T) { expectStateAfterReboots(t, h, key) })
-	t.Run("ServicesHaveTimeToStart", func(t *testing.T) { expectTimeToStart(t, h) })
+	t.Run("HostReportsWindowsServer", func(t *testing.T) { expectWindowsServer(t, h) })
+	t.Run("HostsDifferAndReachEachOther", func(t *testing.T) { expectSeparateHosts(t, h, hosts[1]) })
+	t.Run("SSHServerCountsClients", func(t *testing.T) { expectCounts(t, h, key) })
+	t.Run("NetworkCanFail", func(t *testing.T) { expectNetworkFailures(t, h, key) })
+	t.Run("StateSurvivesReboots", func(t *testing.T) { expectStateAfterReboots(t, h, key) })
+	t.Run("ServiceStartHasItsTimeout", func(t *testing.T) { expectTimeToStart(t, h) })
 }
 
 func expectWindowsServer(t *testing.T, h *Host) {
@@ -95,11 +95,11 @@ func expectWindowsServer(t *testing.T, h *Host) {
 	}
 	r, err := h.Exec(t.Context(), "cmd.exe /c ver")
 	if err != nil || !bytes.Contains(r.Stdout, []byte("10.0.20348")) {
-		t.Errorf("ver says %q, error %v", r.Stdout, err)
+		t.Errorf("ver prints %q, error %v", r.Stdout, err)
 	}
 	r, err = h.Exec(t.Context(), "hostname.exe")
 	if err != nil || !strings.EqualFold(strings.TrimSpace(string(r.Stdout)), "win-1") {
-		t.Errorf("the host is called %q, error %v", r.Stdout, err)
+		t.Errorf("hostname.exe prints %q, error %v", r.Stdout, err)
 	}
 	if s, _, err := h.Service(t.Context(), "sshd"); err != nil || s.State != "running" {
 		t.Errorf("service sshd is %s, error %v", s.State, err)
@@ -166,11 +166,11 @@ func expectCounts(t *testing.T, h *Host, key ssh.Signer) {
 	upload(t, c, "file", make([]byte, 1<<20))
 	c.Close()
 	var got sshserver.Counters
-	waitUntil(t, "bytes received", func() string { // the file has them a moment later
+	waitUntil(t, "bytes received", func() string { // the server writes its counters with a delay
 		after, err := h.Stats()
 		must(t, err)
 		if got = after.Sub(before); got.BytesIn < 1<<20 {
-			return fmt.Sprintf("%d, want the file's %d and more", got.BytesIn, 1<<20)
+			return fmt.Sprintf("got %d, want at least the file's %d", got.BytesIn, 1<<20)
 		}
 		return ""
 	})
@@ -207,21 +207,21 @@ func expectStateAfterReboots(t *testing.T, h *Host, key ssh.Signer) {
 	must(t, h.WaitForReboot(t.Context(), first+1))
 	h.PowerOff()
 	if _, err := h.ReadFile(`C:\k\state.json`); !errors.Is(err, errOff) {
-		t.Errorf("reading a file of a host that is off: %v", err)
+		t.Errorf("reading a file while the host is off: %v, want %v", err, errOff)
 	}
 	must(t, h.Boot(t.Context()))
 	if id, err := h.BootID(t.Context()); err != nil || id != first+3 {
-		t.Errorf("boot id %d after three boots from %d, error %v", id, first, err)
+		t.Errorf("boot ID after three boots: got %d (%v), want %d", id, err, first+3)
 	}
 	if _, err := h.ReadFile(`C:\k\STATE.json`); err != nil {
 		t.Error(err)
 	}
 	if again, err := h.HostKey(); err != nil || !bytes.Equal(again.Marshal(), hostKey.Marshal()) {
-		t.Errorf("the host has another key now, error %v", err)
+		t.Errorf("the host key changed, error %v", err)
 	}
 }
 
-// expectTimeToStart starts a program that is no service and ends after 13 s. Wine's own timeout is 10 s.
+// expectTimeToStart starts a program that is no service and exits after 13 s. Wine's default timeout is 10 s.
 func expectTimeToStart(t *testing.T, h *Host) {
 	t.Helper()
 	err := h.must(t.Context(), `sc.exe create slow binPath= "C:\windows\system32\ping.exe -n 14 127.0.0.1"`)
@@ -229,7 +229,7 @@ func expectTimeToStart(t *testing.T, h *Host) {
 	began := time.Now()
 	err = h.StartService(t.Context(), "slow")
 	if took := time.Since(began); err == nil || took < 12*time.Second {
-		t.Errorf("starting it failed after %v with %v; the service manager does not wait for it", took, err)
+		t.Errorf("starting the service failed after %v with %v, want an error after the program's 13 s", took, err)
 	}
 }
 
@@ -238,7 +238,7 @@ func expectNetworkFailures(t *testing.T, h *Host, key ssh.Signer) {
 	c := mustDial(t, h, "Administrator", key)
 	must(t, h.CutConnections())
 	if _, err := c.NewSession(); err == nil {
-		t.Error("a session opened on a connection that was cut")
+		t.Error("a session was opened on a cut connection")
 	}
 	c = mustDial(t, h, "Administrator", key)
 	must(t, h.Cut())
@@ -253,7 +253,7 @@ func expectNetworkFailures(t *testing.T, h *Host, key ssh.Signer) {
 	case <-time.After(2 * time.Second):
 	}
 	if _, err := h.BootID(t.Context()); err != nil {
-		t.Errorf("the lab does not reach a host whose link is disabled: %v", err)
+		t.Errorf("the lab cannot reach a host with a disabled link: %v", err)
 	}
 	must(t, h.Heal())
 	select {

@@ -99,7 +99,8 @@ func linuxPauseProgram() program {
 	return program{pkg: "windows/containers/linuxpause", about: "building the first process of pods on Linux"}
 }
 
-// StartLinuxNode starts a node, and returns when it is Ready. It pulls every image from the registry, whatever the image's own registry is.
+// StartLinuxNode starts a node, and returns when it is Ready. The node pulls all images from the given registry, whatever their
+// names are.
 func (l *Lab) StartLinuxNode(ctx context.Context, name string, images *Registry) (*LinuxNode, error) {
 	n := &LinuxNode{lab: l, name: name}
 	if err := n.prepare(ctx, images); err != nil {
@@ -111,8 +112,8 @@ func (l *Lab) StartLinuxNode(ctx context.Context, name string, images *Registry)
 	return n, n.Boot(ctx)
 }
 
-// prepare writes the node's files, pushes the image that containerd needs, and creates the Node, which a kubelet may not give these
-// labels.
+// prepare writes the node's files, pushes the image that containerd needs, and creates the Node with its labels, which a
+// kubelet may not set.
 func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 	if err := CanRunLinuxNodes(); err != nil {
 		return err
@@ -197,7 +198,7 @@ func (n *LinuxNode) turnOn(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.reaper != nil {
-		return errors.New("it is on")
+		return errors.New("the node is already on")
 	}
 	for _, file := range []string{hostspec.LinuxNodePID, hostspec.LinuxNodeReady} {
 		_ = os.Remove(n.path(file)) // of the last boot
@@ -250,7 +251,7 @@ func exists(path string) func(context.Context) error {
 	return func(context.Context) error { _, err := os.Stat(path); return err }
 }
 
-// waitUntilReady waits for a status of the node since the boot.
+// waitUntilReady waits until the Node has reported Ready since the boot.
 func (n *LinuxNode) waitUntilReady(ctx context.Context, began time.Time) error {
 	return n.wait(ctx, "the Node", func(ctx context.Context) error {
 		node, err := n.lab.ControlPlane.clients.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
@@ -259,13 +260,13 @@ func (n *LinuxNode) waitUntilReady(ctx context.Context, began time.Time) error {
 		}
 		// The times of conditions have whole seconds.
 		if !nodestate.IsReady(node) || nodestate.Ready(node).LastHeartbeatTime.Time.Before(began.Truncate(time.Second)) {
-			return errors.New("it is not Ready")
+			return errors.New("the Node is not Ready")
 		}
 		return nil
 	})
 }
 
-// serveAPI forwards what arrives at the address of Service kubernetes on the node to the API server, as kube-proxy would.
+// serveAPI forwards connections to the address of Service kubernetes on the node to the API server, as kube-proxy would.
 func (n *LinuxNode) serveAPI() error {
 	err := inNamespace(n.pid, func() (err error) {
 		n.services, err = proxy.Listen(proxy.Options{
@@ -279,7 +280,7 @@ func (n *LinuxNode) serveAPI() error {
 	return nil
 }
 
-// PowerOff kills every process of the node. Its disk stays.
+// PowerOff kills every process of the node and keeps its disk.
 func (n *LinuxNode) PowerOff() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -294,10 +295,10 @@ func (n *LinuxNode) PowerOff() {
 	n.lab.network.removeHost(linuxNodeNumber)
 }
 
-// Name is the name of the Node.
+// Name returns the name of the Node.
 func (n *LinuxNode) Name() string { return n.name }
 
-// Address is the node's IPv4 address.
+// Address returns the node's IPv4 address.
 func (n *LinuxNode) Address() string { return n.lab.network.address(linuxNodeNumber) }
 
 func (n *LinuxNode) path(name string) string { return filepath.Join(n.folder.Path, name) }

@@ -48,7 +48,7 @@ func (n *LinuxNode) writeFiles(images *Registry) error {
 	return nil
 }
 
-// kubeletConfig is for cgroups of version 1. The kubelet does not change the machine's kernel settings, because the node shows it other values.
+// kubeletConfig is for cgroups of version 1. protectKernelDefaults keeps the kubelet from changing the machine's kernel settings.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication:
@@ -74,7 +74,7 @@ imageGCLowThresholdPercent: 99
 nodeStatusUpdateFrequency: 5s
 `
 
-// containerdConfig omits what a machine for tests may lack: AppArmor, the permission to lower OOM scores, other file systems.
+// containerdConfig disables features that a test machine may lack: AppArmor, lowering OOM scores, other file systems.
 const containerdConfig = `version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"

@@ -18,7 +18,7 @@ import (
 
 const kubeProxyProgram = "kube-proxy"
 
-// podPrograms are the plugins of a node's pod network, from the module that pins those of Windows.
+// podPrograms returns the plugins of a node's pod network, from the module that pins those of Windows.
 func podPrograms() []program {
 	const plugins = "github.com/containernetworking/plugins/plugins/"
 	var all []program
@@ -28,8 +28,7 @@ func podPrograms() []program {
 	return all
 }
 
-// ConnectPods lets all pods run on the node: it gives them addresses of their own, starts kube-proxy, and removes the taint of control plane
-// nodes.
+// ConnectPods lets all pods run on the node: it sets up a pod network, starts kube-proxy, and removes the taint of control plane nodes.
 func (n *LinuxNode) ConnectPods(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{n.addPlugins, n.writeProxyFiles, n.connectPods, n.removeTaint} {
 		if err := step(ctx); err != nil {
@@ -73,7 +72,7 @@ func (n *LinuxNode) podCIDR(ctx context.Context) (pods string, err error) {
 	err = n.wait(ctx, "the range of pod addresses", func(ctx context.Context) error {
 		node, err := n.lab.ControlPlane.clients.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 		if err == nil && node.Spec.PodCIDR == "" {
-			err = errors.New("the Node has none")
+			err = errors.New("spec.podCIDR of the Node is empty")
 		}
 		if err == nil {
 			pods = node.Spec.PodCIDR
@@ -99,7 +98,7 @@ func (n *LinuxNode) writeProxyFiles(context.Context) error {
 		os.WriteFile(n.path("kube-proxy.yaml"), fmt.Appendf(nil, kubeProxyConfig, n.path("kube-proxy.conf"), n.name, n.lab.PodNetwork()), 0o600))
 }
 
-// kubeProxyConfig leaves kernel settings unchanged that are not the node's own.
+// kubeProxyConfig leaves the machine's kernel settings unchanged.
 const kubeProxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 clientConnection: {kubeconfig: %s}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// TestLinuxNode starts a node, a pod on it, restarts the node, and checks that nothing is left.
+// TestLinuxNode runs a pod on a node, restarts the node, and checks that Close removes everything.
 func TestLinuxNode(t *testing.T) {
 	if err := CanRunLinuxNodes(); err != nil {
 		t.Skip(err)
@@ -44,10 +44,10 @@ func TestLinuxNode(t *testing.T) {
 	cgroup := filepath.Base(n.folder.Path)
 	l.Close()
 	if left, _ := filepath.Glob(filepath.Join(cgroupFolder, "*", cgroup)); len(left) > 0 {
-		t.Errorf("cgroups are left: %v", left)
+		t.Errorf("cgroups remain: %v", left)
 	}
 	if _, err := os.Stat(n.folder.Path); err == nil {
-		t.Errorf("folder %s is left", n.folder.Path)
+		t.Errorf("folder %s remains", n.folder.Path)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { lab.RunTests(m) }
 
-// must ends a test that cannot go on after an error.
+// must fails the test immediately if there is an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

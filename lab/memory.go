@@ -12,8 +12,8 @@ import (
 // memoryNeeded is several times what the hosts of a test need.
 const memoryNeeded = 8 << 30
 
-// PreferMemory moves temporary files to /dev/shm if it has room: drives of hosts, and the data of the control plane. A shared disk can stall for
-// minutes, and can be so full that kubelets evict pods. Go builds its programs where it did before.
+// PreferMemory moves temporary files, such as the drives of hosts and the control plane's data, to /dev/shm if it has room. A
+// shared disk can stall for minutes, and can be so full that kubelets evict pods. Go's build folder stays on disk.
 func PreferMemory() error {
 	const memory = "/dev/shm"
 	var s syscall.Statfs_t

@@ -12,11 +12,11 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// metadataAddress is where the metadata services of clouds answer.
+// metadataAddress is the address of the metadata services of clouds.
 const metadataAddress = "169.254.169.254"
 
-// ServeMetadata serves a cloud's metadata service for this host, at the address that clouds use for it, until stop is called or the host is turned
-// off. Only the host reaches it.
+// ServeMetadata serves a cloud's metadata service for this host only, at the address that clouds use, until stop is called or
+// the host is turned off.
 func (h *Host) ServeMetadata(handler http.Handler) (stop func(), err error) {
 	pid, err := h.pid()
 	if err != nil {

@@ -20,7 +20,7 @@ func (n networks) plugins() {
 	added := n.plugin("ADD", namespace)
 	var result struct{ Ip4 struct{ IP, Gateway string } }
 	if err := json.Unmarshal([]byte(added), &result); err != nil || result.Ip4.IP != "10.132.7.3/24" || result.Ip4.Gateway != "10.132.7.1" {
-		n.t.Fatalf("ADD says %s (%v)", added, err)
+		n.t.Fatalf("ADD prints %s (%v)", added, err)
 	}
 	e := n.only(hns.Endpoint)
 	nat := fields{"Type": "OutBoundNAT", "Settings": fields{"Exceptions": []any{"172.30.0.0/16"}}}
@@ -36,10 +36,10 @@ func (n networks) plugins() {
 	}
 	n.expectAddresses("10.132.7.3")
 	if deleted := n.plugin("DEL", namespace); deleted != "" {
-		n.t.Errorf("DEL says %s", deleted)
+		n.t.Errorf("DEL prints %s, want nothing", deleted)
 	}
 	if left := n.objects(hns.Endpoint); len(left) > 0 {
-		n.t.Errorf("DEL leaves endpoints %v", left)
+		n.t.Errorf("endpoints remain after DEL: %v", left)
 	}
 	n.expectAddresses()
 }
@@ -77,7 +77,7 @@ func (n networks) plugin(command string, namespace hns.Object) string {
 
 func (n networks) expectAddresses(want ...string) {
 	n.t.Helper()
-	if have, err := n.host.PodAddresses(n.t.Context()); err != nil || !slices.Equal(have, want) {
-		n.t.Errorf("the host has addresses %v (%v), want %v", have, err, want)
+	if got, err := n.host.PodAddresses(n.t.Context()); err != nil || !slices.Equal(got, want) {
+		n.t.Errorf("addresses of endpoints: got %v (%v), want %v", got, err, want)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
-// refusals has the network service refuse kube-proxy's first load balancers, as that of Windows does at times.
+// refusals makes the network service reject kube-proxy's first load balancers, as that of Windows sometimes does.
 func (n networks) refusals() {
 	for i, code := range []hns.Code{hns.Exists, hns.PortExists} { // one call each: the first call counts for both
 		must(n.t, n.host.HNS().Inject(hns.Fault{Call: "HcnCreateLoadBalancer", Code: code, Times: i + 1}))
@@ -22,13 +22,13 @@ func (n networks) refusals() {
 	service, err := testenv.AddService(n.t.Context(), n.client, "app", "10.132.8.2")
 	must(n.t, err)
 	defer n.startProxy()()
-	testenv.Eventually(n.t, networkPatience, "kube-proxy tries again", func(context.Context) string {
+	testenv.Eventually(n.t, networkPatience, "kube-proxy retries the load balancer", func(context.Context) string {
 		log := n.log(proxyLogFile)
-		isOfService := func(o hns.Object) bool {
+		belongsToService := func(o hns.Object) bool {
 			return slices.Contains(loadBalancerOf(n.t, o).FrontendVIPs, service.Spec.ClusterIP)
 		}
-		if !strings.Contains(log, "(0xb7)") || !strings.Contains(log, "(0x803b0013)") || !slices.ContainsFunc(n.objects(hns.LoadBalancer), isOfService) {
-			return "its log is " + log
+		if !strings.Contains(log, "(0xb7)") || !strings.Contains(log, "(0x803b0013)") || !slices.ContainsFunc(n.objects(hns.LoadBalancer), belongsToService) {
+			return "kube-proxy's log: " + log
 		}
 		return ""
 	})
@@ -47,7 +47,7 @@ func (n networks) startProxy() (stop func()) {
 	return n.start("kube-proxy", `C:\k\kube-proxy.exe --config=C:\k\kube-proxy.conf --v=2`, proxyLogFile)
 }
 
-// loadBalancer is a load balancer in Windows' form.
+// loadBalancer is a load balancer as Windows encodes it.
 type loadBalancer struct {
 	FrontendVIPs, HostComputeEndpoints []string
 	PortMappings                       []struct{ Protocol, ExternalPort int }

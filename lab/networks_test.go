@@ -40,12 +40,12 @@ func TestNetworks(t *testing.T) {
 	must(t, err)
 	n := networks{t: t, lab: l, host: l.Hosts()[0], client: client}
 	n.makeNode()
-	n.placeOf("", "kube-proxy", "win-overlay", "host-local")
+	n.copyPrograms("", "kube-proxy", "win-overlay", "host-local")
 	n.makeNetwork()
 	t.Run("PluginsCreateAndRemoveEndpoints", func(t *testing.T) { n.in(t).plugins() })
-	t.Run("KubeProxyMeetsRefusals", func(t *testing.T) { n.in(t).refusals() })
-	t.Run("TheServiceRestarts", func(t *testing.T) { n.in(t).restarts() })
-	t.Run("ABootRemovesObjects", func(t *testing.T) { n.in(t).forgets() })
+	t.Run("KubeProxyRetriesRejectedLoadBalancers", func(t *testing.T) { n.in(t).refusals() })
+	t.Run("ServiceRestartsWithFewerObjects", func(t *testing.T) { n.in(t).restarts() })
+	t.Run("BootRemovesNonPersistentObjects", func(t *testing.T) { n.in(t).forgets() })
 }
 
 // networks is a host with an overlay network.
@@ -62,7 +62,7 @@ func (n networks) in(t *testing.T) networks {
 	return n
 }
 
-// makeNode registers the host as a node, whose programs have all permissions.
+// makeNode registers the host as a node, and gives its programs all permissions.
 func (n *networks) makeNode() {
 	n.t.Helper()
 	kubeconfig := filepath.Join(n.t.TempDir(), "kubeconfig")
@@ -76,8 +76,8 @@ func (n *networks) makeNode() {
 	}
 }
 
-// placeOf copies programs of the payload to the host. Those of Kubernetes are of a minor version, the newest one if it is empty.
-func (n *networks) placeOf(minor string, names ...string) {
+// copyPrograms copies programs of the payload to the host. Those of Kubernetes have the given minor version, the newest if it is empty.
+func (n *networks) copyPrograms(minor string, names ...string) {
 	n.t.Helper()
 	dir := n.t.TempDir()
 	must(n.t, testenv.Programs(n.t.Context(), minor, dir, os.Stderr, names...))
@@ -122,7 +122,7 @@ func (n networks) only(kind hns.Kind) hns.Object {
 	n.t.Helper()
 	all := n.objects(kind)
 	if len(all) != 1 {
-		n.t.Fatalf("the host has %s objects %v, want one", kind, all)
+		n.t.Fatalf("objects of kind %s: got %v, want one", kind, all)
 	}
 	return all[0]
 }
@@ -167,14 +167,14 @@ func (n networks) restarts() {
 	}
 	before := len(n.objects(hns.Endpoint))
 	must(n.t, n.host.KillService(n.t.Context(), lab.NetworkService))
-	testenv.Eventually(n.t, networkPatience, "calls fail", func(ctx context.Context) string {
+	testenv.Eventually(n.t, networkPatience, "calls fail while the service is down", func(ctx context.Context) string {
 		result, err := n.host.Exec(ctx, `cmd.exe /c C:\k\cni.cmd`)
 		if err != nil || result.ExitCode == 0 || !strings.Contains(string(result.Stdout), "(0x6ba)") {
-			return fmt.Sprintf("win-overlay says %s%s (%v)", result.Stdout, result.Stderr, err)
+			return fmt.Sprintf("win-overlay prints %s%s (%v)", result.Stdout, result.Stderr, err)
 		}
 		return ""
 	})
-	testenv.Eventually(n.t, networkPatience, "the service manager starts it again", func(ctx context.Context) string {
+	testenv.Eventually(n.t, networkPatience, "the service manager can start the service again", func(ctx context.Context) string {
 		if err := n.host.StartService(ctx, lab.NetworkService); err != nil {
 			return err.Error()
 		}
@@ -183,7 +183,7 @@ func (n networks) restarts() {
 	must(n.t, n.host.HNS().Restart(n.t.Context(), hns.LoadBalancer))
 	s, _, err := n.host.Service(n.t.Context(), lab.NetworkService)
 	if endpoints, left := len(n.objects(hns.Endpoint)), len(n.objects(hns.LoadBalancer)); err != nil || s.State != "running" || endpoints != before || left != 0 {
-		n.t.Errorf("the service is %s (%v), with %d endpoints of %d and %d load balancers", s.State, err, endpoints, before, left)
+		n.t.Errorf("service is %s (%v) with %d endpoints and %d load balancers, want running, %d and 0", s.State, err, endpoints, left, before)
 	}
 }
 
@@ -198,11 +198,11 @@ func (n networks) forgets() {
 	}
 	slices.Sort(names)
 	if want := []string{overlayName, "lab"}; !slices.Equal(names, want) {
-		n.t.Errorf("after a boot there are networks %v, want %v", names, want)
+		n.t.Errorf("networks after a boot: got %v, want %v", names, want)
 	}
 	for kind, want := range map[hns.Kind]int{hns.Endpoint: 0, hns.LoadBalancer: 0, hns.Namespace: 1} {
 		if left := n.objects(kind); len(left) != want {
-			n.t.Errorf("after a boot there are %s objects %v", kind, left)
+			n.t.Errorf("objects of kind %s after a boot: got %v, want %d", kind, left, want)
 		}
 	}
 	s, _, err := n.host.Service(n.t.Context(), lab.NetworkService)

@@ -43,8 +43,8 @@ func CanRunOpenSSH() error {
 	return CanRunWindows()
 }
 
-// openssh is Debian's OpenSSH server at port 22 of a host, in the host's network. It has the host's key, and reads its authorized keys. SFTP is that
-// of the Debian package, on drive C:; commands are forwarded to the lab's own server, which has the shell of Windows.
+// openssh is Debian's OpenSSH server at port 22 of a host, in the host's network, with the host's key and authorized keys. Its
+// own SFTP server serves drive C:; it forwards commands to the lab's server, which runs them in the shell of Windows.
 type openssh struct {
 	*service
 	key ssh.Signer // with which it logs in to the lab's server
@@ -67,7 +67,7 @@ func (l *Lab) newOpenSSH() (*openssh, error) {
 	return &openssh{service: s, key: key, pem: text}, nil
 }
 
-// files returns the files for it that the lab's server on the host has, by their paths.
+// files returns the configuration of the lab's server behind it, by path on the host.
 func (o *openssh) files(authorized []byte) map[string][]byte {
 	return map[string][]byte{
 		guestapi.SSHListenFile:      []byte(net.JoinHostPort("127.0.0.1", strconv.Itoa(behindPort))),
@@ -75,7 +75,7 @@ func (o *openssh) files(authorized []byte) map[string][]byte {
 	}
 }
 
-// opensshStart becomes the server in a network namespace. The user is one of Windows.
+// opensshStart runs the server in the host's network namespace, with an /etc/passwd that has the Windows user.
 const opensshStart = `mount --bind {{.Folder}}/passwd /etc/passwd
 exec nsenter --net=/proc/{{.PID}}/ns/net {{.Program}} -D -e -f {{.Folder}}/config
 `

@@ -20,7 +20,8 @@ func Patience(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * max(1, factor))
 }
 
-// Until calls a function until it succeeds or the context ends. Each call has five seconds. Ended, if set, returns why it can no longer succeed.
+// Until calls try until it succeeds or the context ends, with a timeout of five seconds for each call. It stops early if ended,
+// which may be nil, returns an error.
 func Until(ctx context.Context, every time.Duration, what string, try func(context.Context) error, ended func() error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, every, true, func(ctx context.Context) (bool, error) {

@@ -135,7 +135,7 @@ func HostPlatform() v1.Platform {
 
 func hostVersion() string { return fmt.Sprintf("10.0.%d.%d", Build, Revision) }
 
-// inMirror returns where a mirror has an image.
+// inMirror returns the repository and tag of an image in a mirror.
 func inMirror(name string) (repository, tag string) {
 	_, repository, _ = strings.Cut(name, "/")
 	repository, tag, _ = strings.Cut(repository, ":")
@@ -181,7 +181,7 @@ func wincatProgram() program {
 	return program{pkg: "windows/containers/wincat", about: "building the program that forwards ports", env: []string{"GOOS=windows", "GOARCH=amd64"}, image: true}
 }
 
-// pause builds the program that containerd starts for every pod, and the one with which it forwards ports.
+// pause builds the programs of the pause image: the first process of every pod, and the one that forwards ports.
 func (c cache) pause(ctx context.Context) ([]string, error) {
 	wincat, err := c.build(ctx, wincatProgram())
 	if err != nil {

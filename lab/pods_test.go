@@ -34,18 +34,18 @@ func TestPods(t *testing.T) {
 	p.expectServing("win-webserver", 2)
 	t.Run("LogsAndExecWork", func(t *testing.T) { p.in(t).logsAndExec() })
 	t.Run("AFailedContainerIsRestarted", func(t *testing.T) { p.in(t).failureRestarts() })
-	t.Run("ATerminatedContainerIsRestarted", func(t *testing.T) { p.in(t).endedRestarts() })
-	t.Run("PodsOutliveContainerd", func(t *testing.T) { p.in(t).outliveContainerd() })
+	t.Run("ATerminatedContainerIsRestarted", func(t *testing.T) { p.in(t).terminationRestarts() })
+	t.Run("PodsSurviveACrashOfContainerd", func(t *testing.T) { p.in(t).surviveContainerd() })
 	t.Run("PodsAreStoppedGracefully", func(t *testing.T) { p.in(t).stopping() })
 	t.Run("AgnhostRuns", func(t *testing.T) { p.in(t).agnhost() })
-	t.Run("PodsComeBackAfterAReboot", func(t *testing.T) { p.in(t).comeBack(p.host.Reboot) })
-	t.Run("PodsComeBackAfterAPowerCut", func(t *testing.T) {
-		p.in(t).comeBack(func(ctx context.Context) error {
+	t.Run("PodsRecoverFromAReboot", func(t *testing.T) { p.in(t).recover(p.host.Reboot) })
+	t.Run("PodsRecoverFromAPowerCut", func(t *testing.T) {
+		p.in(t).recover(func(ctx context.Context) error {
 			p.host.PowerOff()
 			return p.host.Boot(ctx)
 		})
 	})
-	t.Run("DeletedPodsAreCleanedUp", func(t *testing.T) { p.in(t).nothingStays() })
+	t.Run("DeletedPodsAreCleanedUp", func(t *testing.T) { p.in(t).cleanUp() })
 }
 
 // pods is an environment with a Windows host whose node is Ready.
@@ -96,7 +96,7 @@ func (p pods) logsAndExec() {
 	for _, pod := range p.expectServing("win-webserver", 2) {
 		log, err := p.Logs(p.t.Context(), &pod, false)
 		if want := fmt.Sprintf("%s listens on [::]:%d", pod.Name, testenv.WebserverPort); err != nil || !strings.Contains(log, want) {
-			p.t.Errorf("the log of %s is %q (%v), want %q in it", pod.Name, log, err, want)
+			p.t.Errorf("log of %s: got %q (%v), want %q in it", pod.Name, log, err, want)
 		}
 		for _, test := range []struct {
 			stdin   string
@@ -113,7 +113,7 @@ func (p pods) logsAndExec() {
 		} {
 			output, code, err := p.Exec(p.t.Context(), &pod, test.stdin, test.command...)
 			if err != nil || output != test.output || code != test.code {
-				p.t.Errorf("%q printed %q and ended with %d (%v), want %q and %d", test.command, output, code, err, test.output, test.code)
+				p.t.Errorf("%q: got output %q and exit code %d (%v), want %q and %d", test.command, output, code, err, test.output, test.code)
 			}
 		}
 	}
@@ -122,29 +122,29 @@ func (p pods) logsAndExec() {
 // failureRestarts makes a program exit with an exit code of its own.
 func (p pods) failureRestarts() {
 	pod := p.expectServing("win-webserver", 2)[0]
-	_, _ = testenv.Call(p.t.Context(), pod.Status.PodIP, "/exit?code=3") // it exits while it answers
+	_, _ = testenv.Call(p.t.Context(), pod.Status.PodIP, "/exit?code=3") // the program exits before it answers
 	p.expectRestarted(pod, 3)
 }
 
-// endedRestarts terminates a container without containerd.
-func (p pods) endedRestarts() {
+// terminationRestarts terminates a container without containerd.
+func (p pods) terminationRestarts() {
 	pod := p.expectServing("win-webserver", 2)[1]
 	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
 	all, err := p.host.Containers(p.t.Context())
 	if err != nil || len(all) != 4 || !slices.Contains(all, id) {
-		p.t.Fatalf("the host has containers %v (%v), want four and %s among them", all, err, id)
+		p.t.Fatalf("containers of the host: got %v (%v), want four with %s among them", all, err, id)
 	}
 	must(p.t, p.host.EndContainer(p.t.Context(), id))
 	p.expectRestarted(pod, 1067)
 	if err := p.host.EndContainer(p.t.Context(), id); err == nil {
-		p.t.Error("a container could be ended twice")
+		p.t.Error("a terminated container could be terminated again")
 	}
 }
 
-// expectRestarted waits until a pod serves again whose container exited with a code.
+// expectRestarted waits until a pod serves again after its container exited with a code.
 func (p pods) expectRestarted(before corev1.Pod, code int32) {
 	p.t.Helper()
-	p.eventually(fmt.Sprintf("%s is restarted after it ended with %d", before.Name, code), func(ctx context.Context) string {
+	p.eventually(fmt.Sprintf("%s is restarted after exit code %d", before.Name, code), func(ctx context.Context) string {
 		var pod corev1.Pod
 		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(&before), &pod); err != nil {
 			return err.Error()
@@ -152,68 +152,68 @@ func (p pods) expectRestarted(before corev1.Pod, code int32) {
 		status, previous := pod.Status.ContainerStatuses[0], before.Status.ContainerStatuses[0]
 		ended := status.LastTerminationState.Terminated
 		if status.RestartCount != previous.RestartCount+1 || ended == nil || ended.ExitCode != code || ended.ContainerID != previous.ContainerID {
-			return fmt.Sprintf("its status is %+v", status)
+			return fmt.Sprintf("container status %+v", status)
 		}
 		return p.Serves(ctx, &pod)
 	})
 }
 
-// outliveContainerd kills containerd. WICD starts it again.
-func (p pods) outliveContainerd() {
+// surviveContainerd kills containerd, which WICD restarts.
+func (p pods) surviveContainerd() {
 	before := p.expectServing("win-webserver", 2)
 	traffic := p.StartTraffic(p.t.Context(), "win-webserver", 50*time.Millisecond)
 	previous, _, err := p.host.Service(p.t.Context(), "containerd")
 	must(p.t, err)
 	must(p.t, p.host.KillService(p.t.Context(), "containerd"))
-	p.eventually("containerd is started again", func(ctx context.Context) string {
+	p.eventually("containerd is restarted", func(ctx context.Context) string {
 		s, _, err := p.host.Service(ctx, "containerd")
 		if err != nil || s.State != "running" || s.PID == previous.PID {
-			return fmt.Sprintf("it is %+v (%v)", s, err)
+			return fmt.Sprintf("service %+v (%v)", s, err)
 		}
 		return ""
 	})
-	p.eventually("containerd has the pods", func(ctx context.Context) string {
+	p.eventually("containerd has loaded its pods", func(ctx context.Context) string {
 		if _, code, err := p.Exec(ctx, &before[0], "", "webserver", "exit", "9"); err != nil || code != 9 {
-			return fmt.Sprintf("a command in pod %s ended with %d (%v)", before[0].Name, code, err)
+			return fmt.Sprintf("a command in pod %s: exit code %d (%v), want 9", before[0].Name, code, err)
 		}
 		return ""
 	})
 	for i, pod := range p.expectServing("win-webserver", 2) {
 		if got, previous := pod.Status.ContainerStatuses[0], before[i].Status.ContainerStatuses[0]; got.ContainerID != previous.ContainerID {
-			p.t.Errorf("the container of %s was %s, is %s", pod.Name, previous.ContainerID, got.ContainerID)
+			p.t.Errorf("container of %s: got %s, want the previous one, %s", pod.Name, got.ContainerID, previous.ContainerID)
 		}
 	}
 	if answered, failures := traffic.Stop(); answered == 0 || len(failures) > 0 {
-		p.t.Errorf("%d requests were answered meanwhile, and others not: %q", answered, failures)
+		p.t.Errorf("requests during the restart: %d answered, failures %q", answered, failures)
 	}
 }
 
 // agnhost runs Kubernetes' own test program: it sends a request to one of the lab's pods, reports its name, and uses its grace period.
 func (p pods) agnhost() {
-	const grace, says = int64(60), "Sleeping 2 seconds before terminating"
+	const grace, wantLog = int64(60), "Sleeping 2 seconds before terminating"
 	must(p.t, p.AddAgnhost(p.t.Context()))
 	_, err := p.WinWebserver(p.t.Context(), "agnhost", 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec = testenv.AgnhostPod("--delay-shutdown=2")
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = new(grace)
-		d.Spec.Template.Finalizers = []string{"lab.test/check-status"} // keeps the object until its status was checked
+		d.Spec.Template.Finalizers = []string{"lab.test/check-status"} // keeps the object until its status is checked
 	})
 	must(p.t, err)
 	var pod corev1.Pod
 	p.eventually("agnhost answers", func(ctx context.Context) string {
 		list, err := p.Pods(ctx, "agnhost")
 		if err != nil || len(list) != 1 || list[0].Status.PodIP == "" {
-			return fmt.Sprintf("its pods are %v (%v)", list, err)
+			return fmt.Sprintf("pods %v (%v), want one with an address", list, err)
 		}
 		pod = list[0]
 		if answer, err := testenv.CallPort(ctx, pod.Status.PodIP, testenv.AgnhostPort, "/echo?msg=hello"); err != nil || answer != "hello" {
-			return fmt.Sprintf("it says %q (%v)", answer, err)
+			return fmt.Sprintf("answer %q (%v), want hello", answer, err)
 		}
 		return ""
 	})
 	other := p.expectServing("win-webserver", 2)[0]
 	dial := fmt.Sprintf("/dial?host=%s&port=%d&protocol=http&request=name", other.Status.PodIP, testenv.WebserverPort)
 	if answer, err := testenv.CallPort(p.t.Context(), pod.Status.PodIP, testenv.AgnhostPort, dial); err != nil || !strings.Contains(answer, `{"responses":["`+other.Name) {
-		p.t.Errorf("of another pod, %s, it says %q (%v)", other.Name, answer, err)
+		p.t.Errorf("agnhost's request to pod %s: got %q (%v)", other.Name, answer, err)
 	}
 	log := make(chan string, 1)
 	go func() {
@@ -223,8 +223,8 @@ func (p pods) agnhost() {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "agnhost"}}
 	must(p.t, p.Client.Delete(p.t.Context(), d))
 	p.expectEnded(pod, 0)
-	if text := <-log; !strings.Contains(text, says) {
-		p.t.Errorf("its log is %q, want %q in it", text, says)
+	if text := <-log; !strings.Contains(text, wantLog) {
+		p.t.Errorf("log of agnhost: got %q, want %q in it", text, wantLog)
 	}
 }
 
@@ -235,19 +235,19 @@ func (p pods) stopping() {
 		image            string
 		grace            int64
 		code             int32
-		says             string
+		log              string
 	}{
-		{"plain", "GRACE_SECONDS=0", lab.WebserverImage, 60, 0, "has used 0 s of its grace"},
-		{"uses-its-grace", "GRACE_SECONDS=5", lab.WebserverImage, 60, 0, "has used 5 s of its grace"},
-		{"wants-ctrl-break", "GRACE_SECONDS=0", lab.WebserverCtrlBreakImage, 60, 0, "is asked to stop: interrupt"},
-		{"ignores-it", "IGNORE_STOP=1", lab.WebserverImage, 3, 1067, "is asked to stop: terminated"},
+		{"stops-at-once", "GRACE_SECONDS=0", lab.WebserverImage, 60, 0, "used 0 s of its grace period"},
+		{"uses-grace-period", "GRACE_SECONDS=5", lab.WebserverImage, 60, 0, "used 5 s of its grace period"},
+		{"gets-ctrl-break", "GRACE_SECONDS=0", lab.WebserverCtrlBreakImage, 60, 0, "received stop signal: interrupt"},
+		{"ignores-signal", "IGNORE_STOP=1", lab.WebserverImage, 3, 1067, "received stop signal: terminated"},
 	}
 	for _, test := range tests {
 		_, err := p.WinWebserver(p.t.Context(), test.app, 1, func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec = testenv.WebserverPod(test.environment)
 			d.Spec.Template.Spec.Containers[0].Image = test.image
 			d.Spec.Template.Spec.TerminationGracePeriodSeconds = &test.grace
-			d.Spec.Template.Finalizers = []string{"lab.test/check-status"} // keeps the object until its status was checked
+			d.Spec.Template.Finalizers = []string{"lab.test/check-status"} // keeps the object until its status is checked
 		})
 		must(p.t, err)
 	}
@@ -261,8 +261,8 @@ func (p pods) stopping() {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: test.app}}
 		must(p.t, p.Client.Delete(p.t.Context(), d))
 		p.expectEnded(pod, test.code)
-		if text := <-log; !strings.Contains(text, test.says) {
-			p.t.Errorf("the log of %s is %q, want %q in it", test.app, text, test.says)
+		if text := <-log; !strings.Contains(text, test.log) {
+			p.t.Errorf("log of %s: got %q, want %q in it", test.app, text, test.log)
 		}
 	}
 }
@@ -271,13 +271,13 @@ func (p pods) stopping() {
 func (p pods) expectEnded(pod corev1.Pod, code int32) {
 	p.t.Helper()
 	key := client.ObjectKeyFromObject(&pod)
-	p.eventually(fmt.Sprintf("%s ends with %d", pod.Name, code), func(ctx context.Context) string {
+	p.eventually(fmt.Sprintf("%s exits with code %d", pod.Name, code), func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, key, &pod); err != nil {
 			return err.Error()
 		}
 		ended := pod.Status.ContainerStatuses[0].State.Terminated
 		if ended == nil || ended.ExitCode != code {
-			return fmt.Sprintf("its status is %+v", pod.Status.ContainerStatuses[0].State)
+			return fmt.Sprintf("container state %+v", pod.Status.ContainerStatuses[0].State)
 		}
 		return ""
 	})
@@ -286,18 +286,18 @@ func (p pods) expectEnded(pod corev1.Pod, code int32) {
 	must(p.t, p.Client.Patch(p.t.Context(), &pod, client.MergeFrom(before)))
 }
 
-// comeBack restarts the host and checks that its pods serve again, without objects of the last boot.
-func (p pods) comeBack(restart func(context.Context) error) {
+// recover restarts the host and checks that its pods serve again, without objects of the previous boot.
+func (p pods) recover(restart func(context.Context) error) {
 	before := p.expectServing("win-webserver", 2)
 	must(p.t, restart(p.t.Context()))
-	p.eventually("other containers of the same pods serve", func(ctx context.Context) string {
+	p.eventually("the same pods serve from new containers", func(ctx context.Context) string {
 		now, err := p.Pods(ctx, "win-webserver")
 		if err != nil || len(now) != len(before) {
-			return fmt.Sprintf("there are %d pods (%v)", len(now), err)
+			return fmt.Sprintf("%d pods (%v), want %d", len(now), err, len(before))
 		}
 		for i := range now {
 			if now[i].UID != before[i].UID || now[i].Status.ContainerStatuses[0].ContainerID == before[i].Status.ContainerStatuses[0].ContainerID {
-				return fmt.Sprintf("pod %s has container %s still", now[i].Name, now[i].Status.ContainerStatuses[0].ContainerID)
+				return fmt.Sprintf("pod %s still has container %s", now[i].Name, now[i].Status.ContainerStatuses[0].ContainerID)
 			}
 			if missing := p.Serves(ctx, &now[i]); missing != "" {
 				return missing
@@ -305,16 +305,16 @@ func (p pods) comeBack(restart func(context.Context) error) {
 		}
 		return ""
 	})
-	p.eventually("the host has what two pods need", func(ctx context.Context) string { return p.expectOnHost(ctx, 2) })
+	p.eventually("the host has the objects of two pods", func(ctx context.Context) string { return p.expectOnHost(ctx, 2) })
 }
 
-func (p pods) nothingStays() {
+func (p pods) cleanUp() {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "win-webserver"}}
 	must(p.t, p.Client.Delete(p.t.Context(), d))
 	p.eventually("all objects of pods are removed", func(ctx context.Context) string { return p.expectOnHost(ctx, 0) })
 }
 
-// expectOnHost returns what is wrong on a host that must have count pods.
+// expectOnHost describes the first difference from a host with count pods; "" if there is none.
 func (p pods) expectOnHost(ctx context.Context, count int) string {
 	containers, err := p.host.Containers(ctx)
 	if err != nil || len(containers) != 2*count {
@@ -328,7 +328,7 @@ func (p pods) expectOnHost(ctx context.Context, count int) string {
 	}
 	for kind, want := range map[hns.Kind]int{hns.Endpoint: count, hns.Namespace: count + 1} { // one is the host's own
 		if objects, err := p.host.HNS().List(kind); err != nil || len(objects) != want {
-			return fmt.Sprintf("the host has of %s %v (%v), want %d", kind, objects, err, want)
+			return fmt.Sprintf("the host has objects of kind %s %v (%v), want %d", kind, objects, err, want)
 		}
 	}
 	addresses, err := p.host.PodAddresses(ctx)

@@ -27,16 +27,16 @@ func (cp *ControlPlane) Start(log string, command ...string) (*Program, error) {
 	return &Program{r, log}, nil
 }
 
-// Stop ends the program, and returns when it is gone.
+// Stop stops the program, and returns when it has exited.
 func (p *Program) Stop() { p.stop() }
 
-// Failure is why the program has ended; nil while it runs.
+// Failure returns why the program has exited; nil while it runs.
 func (p *Program) Failure() error { return p.failure() }
 
-// Log is the end of its log.
+// Log returns the end of its log.
 func (p *Program) Log(bytes int64) string { return tail(p.log, bytes) }
 
-// WaitHealthy waits until a URL of the program answers 200. A certificate is not verified: programs make their own.
+// WaitHealthy waits until a URL of the program returns 200. It does not verify certificates, because programs sign their own.
 func (p *Program) WaitHealthy(ctx context.Context, url string, timeout time.Duration) error {
 	own := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // on the loopback network
@@ -48,7 +48,7 @@ func (p *Program) WaitHealthy(ctx context.Context, url string, timeout time.Dura
 		}
 		answer, err := own.Do(request)
 		if err != nil {
-			return false, p.Failure() // it does not listen yet
+			return false, p.Failure() // not listening yet, unless it failed
 		}
 		return answer.StatusCode == http.StatusOK, answer.Body.Close()
 	})

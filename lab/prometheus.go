@@ -76,7 +76,7 @@ func (l *Lab) newPrometheus(ctx context.Context, config []byte, files Prometheus
 		"--web.listen-address=" + address, "--log.level=warn",
 	}
 	p.answers = func(ctx context.Context) error {
-		_, err := p.Buildinfo(ctx) // while it is not ready, it answers 503
+		_, err := p.Buildinfo(ctx) // fails with 503 until it is ready
 		return err
 	}
 	if err := p.write(files); err != nil {
@@ -85,7 +85,7 @@ func (l *Lab) newPrometheus(ctx context.Context, config []byte, files Prometheus
 	return p, p.write(map[string][]byte{prometheusConfig: config})
 }
 
-// Folder is the folder of its files in this machine.
+// Folder returns the folder of its files on this machine.
 func (p *Prometheus) Folder() string { return p.folder.Path }
 
 // Evaluate evaluates an expression now. The result is empty if no series match.

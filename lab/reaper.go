@@ -74,7 +74,7 @@ func (r *reaper) failure() error {
 	}
 }
 
-// lastLines keeps the end of what is written to it.
+// lastLines is a writer that keeps only the end of the text.
 type lastLines struct {
 	mu   sync.Mutex
 	text []byte
@@ -131,7 +131,7 @@ func NewFolder(ctx context.Context, name string, progress io.Writer) (*Folder, e
 	return newFolder(program, name)
 }
 
-// newFolder creates a folder that a reaper, the program, removes.
+// newFolder creates a folder and a reaper, the given program, that removes it.
 func newFolder(program, name string) (*Folder, error) {
 	dir, err := os.MkdirTemp("", "wmco-"+name+"-")
 	if err != nil {

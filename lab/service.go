@@ -34,7 +34,7 @@ type service struct {
 // serviceTimeout is how long a service may take to serve; on two busy cores it takes 2 s.
 const serviceTimeout = 30 * time.Second
 
-// listens returns a check whether a service listens at a TCP address.
+// listens returns a check that a service listens at a TCP address.
 func listens(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var d net.Dialer
@@ -114,10 +114,10 @@ func (s *service) Stop() {
 	}
 }
 
-// log is the path of the service's output since its first start.
+// log returns the path of the service's output since its first start.
 func (s *service) log() string { return s.path(hostspec.ServiceLog) }
 
-// path is the path of a file of the service in this machine.
+// path returns the path of a file of the service on this machine.
 func (s *service) path(name string) string { return filepath.Join(s.folder.Path, name) }
 
 func (s *service) write(files map[string][]byte) error {

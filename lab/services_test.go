@@ -56,10 +56,10 @@ func TestRegistryAndProxyLogRequests(t *testing.T) {
 		return answer.StatusCode
 	}
 	if status := get("guessed"); status != http.StatusUnauthorized {
-		t.Errorf("with a wrong password the status is %d", status)
+		t.Errorf("status with a wrong password: got %d, want 401", status)
 	}
 	if status := get(r.Password); status != http.StatusNotFound { // the request accepts no OCI manifest
-		t.Errorf("with the password the status is %d", status)
+		t.Errorf("status with the password: got %d, want 404", status)
 	}
 	requested, err := r.Requests()
 	want := []RegistryRequest{
@@ -73,9 +73,9 @@ func TestRegistryAndProxyLogRequests(t *testing.T) {
 	transport.CloseIdleConnections()
 	if response, err := client.Get("https://" + r.Host + "/v2/"); err == nil {
 		response.Body.Close()
-		t.Error("the proxy requires no password")
+		t.Error("the proxy accepted a request without a password")
 	}
-	waitUntil(t, "the proxy tells of both", func() string {
+	waitUntil(t, "the proxy logs both requests", func() string {
 		passed, err := p.Passages()
 		allowed := Passage{From: l.Address(), User: p.User, Method: "CONNECT", Target: r.Host, Status: 200}
 		refused := Passage{From: l.Address(), User: "-", Method: "CONNECT", Target: r.Host, Status: 407}

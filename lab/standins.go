@@ -44,7 +44,7 @@ func standIns() []standIn {
 	}
 }
 
-// AddStandIns adds the images named in the documents to a registry, where a mirror of theirs has them.
+// AddStandIns adds the images named in the documents to a registry, in the repositories of a mirror.
 func (l *Lab) AddStandIns(ctx context.Context, r *Registry) error {
 	content, err := l.cache.content(ctx, webserverProgram())
 	if err != nil {

@@ -44,7 +44,7 @@ func PrepareTests(ctx context.Context, progress io.Writer) error {
 	return c.prepare(ctx, upstreamProgram(), agnhostProgram(), toolsProgram(), coreDNSProgram())
 }
 
-// toolNames returns the names under which images have the shell and its programs. Scripts find more of them, in the shell itself.
+// toolNames returns the names under which images have the shell and its programs. The shell has more programs, as builtins.
 func toolNames() []string {
 	return []string{
 		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir", "mv", "nc", "printenv",

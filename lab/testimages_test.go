@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// TestImagesAreThoseOfTheSuite compares the tags of the images with those that the suite of lab/suites/upstream uses.
-func TestImagesAreThoseOfTheSuite(t *testing.T) {
+// TestImagesHaveTheTagsOfTheSuite compares the tags of the images with those that the suite of lab/suites/upstream uses.
+func TestImagesHaveTheTagsOfTheSuite(t *testing.T) {
 	source := payloadtest.Source(t, "suites/upstream", "k8s.io/kubernetes")
 	manifest, err := os.ReadFile(filepath.Join(source, "test/utils/image/manifest.go"))
 	must(t, err)

@@ -25,13 +25,13 @@ func (p pods) volumes() {
 		p.t.Fatal(err)
 	}
 	all := p.expectServing("volumes", 2)
-	p.t.Run("ContainersSeeWhatTheyMount", func(t *testing.T) { p.in(t).seeMounts(&all[0]) })
+	p.t.Run("ContainersSeeTheirVolumes", func(t *testing.T) { p.in(t).seeMounts(&all[0]) })
 	p.t.Run("ContainersOfAPodShareVolumes", func(t *testing.T) { p.in(t).shareVolumes(all) })
 	p.t.Run("DrivesAreSeparate", func(t *testing.T) { p.in(t).separateDrives(all) })
 	p.t.Run("ReadOnlyMountsCannotBeChanged", func(t *testing.T) { p.in(t).readOnly(&all[0]) })
-	p.t.Run("AChangeOfAConfigMapArrives", func(t *testing.T) { p.in(t).changeArrives(&all[0]) })
-	p.t.Run("ContainersCost", func(t *testing.T) { p.in(t).cost() })
-	p.t.Run("DrivesEndWithTheirPods", func(t *testing.T) { p.in(t).drivesEnd("volumes") })
+	p.t.Run("ConfigMapChangesReachContainers", func(t *testing.T) { p.in(t).changeArrives(&all[0]) })
+	p.t.Run("ContainersUseResources", func(t *testing.T) { p.in(t).cost() })
+	p.t.Run("DrivesAreRemovedWithTheirPods", func(t *testing.T) { p.in(t).drivesRemoved("volumes") })
 }
 
 func inDefault(name string) metav1.ObjectMeta {
@@ -67,7 +67,7 @@ func withVolumes(d *appsv1.Deployment) {
 	spec.Containers = append(spec.Containers, *second)
 }
 
-// read returns what a container has in a file.
+// read returns the content of a file in a container, or its exit code as text.
 func (p pods) read(pod *corev1.Pod, container, path string) string {
 	p.t.Helper()
 	text, code, err := p.ExecIn(p.t.Context(), pod, container, "", "webserver", "read", path)
@@ -107,37 +107,37 @@ func (p pods) seeMounts(pod *corev1.Pod) {
 func (p pods) shareVolumes(all []corev1.Pod) {
 	for i := range all {
 		if code := p.write(&all[i], "web", `C:\shared\note`, all[i].Name); code != 0 {
-			p.t.Errorf("writing to an emptyDir ended with %d", code)
+			p.t.Errorf("writing to an emptyDir: exit code %d", code)
 		}
 		if code := p.write(&all[i], "web", `C:\part\note`, "in a part"); code != 0 {
-			p.t.Errorf("writing to a folder of an emptyDir ended with %d", code)
+			p.t.Errorf("writing to a subPath of an emptyDir: exit code %d", code)
 		}
 	}
 	for i := range all {
 		for path, want := range map[string]string{`C:\other\note`: all[i].Name, `C:\other\part\note`: "in a part"} {
 			if got := p.read(&all[i], "second", path); got != want {
-				p.t.Errorf("the second container of %s has %q in %s, want %q", all[i].Name, got, path, want)
+				p.t.Errorf("%s in the second container of %s: got %q, want %q", path, all[i].Name, got, want)
 			}
 		}
 	}
 }
 
-// separateDrives checks that a file of one container is nowhere else.
+// separateDrives checks that a file of one container is in no other container and not on the host.
 func (p pods) separateDrives(all []corev1.Pod) {
 	for _, path := range []string{`C:\mine`, `C:\windows\temp\mine`} {
 		if code := p.write(&all[0], "web", path, "mine"); code != 0 {
-			p.t.Errorf("writing %s ended with %d", path, code)
+			p.t.Errorf("writing %s: exit code %d", path, code)
 		}
 		if got := p.read(&all[0], "web", path); got != "mine" {
-			p.t.Errorf("%s is %q where it was written", path, got)
+			p.t.Errorf("%s in the container that wrote it: got %q, want %q", path, got, "mine")
 		}
 		for pod, container := range map[*corev1.Pod]string{&all[0]: "second", &all[1]: "web"} {
 			if got := p.read(pod, container, path); got != "exit code 1" {
-				p.t.Errorf("container %s of %s has %q in %s", container, pod.Name, got, path)
+				p.t.Errorf("container %s of %s sees %s of another container: %q", container, pod.Name, path, got)
 			}
 		}
 		if _, err := p.host.Stat(path); err == nil {
-			p.t.Errorf("the host has %s", path)
+			p.t.Errorf("the host sees %s of a container", path)
 		}
 	}
 	for _, path := range []string{`C:\k\kubelet.conf`, `C:\lab\hostcompute.log`, `C:\data\host.txt`} {
@@ -145,7 +145,7 @@ func (p pods) separateDrives(all []corev1.Pod) {
 			p.t.Error(err)
 		}
 		if got := p.read(&all[0], "web", path); got != "exit code 1" {
-			p.t.Errorf("a container has %s of its host", path)
+			p.t.Errorf("a container sees %s of its host", path)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (p pods) changeArrives(pod *corev1.Pod) {
 	before := pod.DeepCopy()
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "lab.test/sync", "now") // the kubelet writes volumes each minute, or when the pod changes
 	must(p.t, p.Client.Patch(p.t.Context(), pod, client.MergeFrom(before)))
-	p.eventually("the container has the new content", func(context.Context) string {
+	p.eventually("the container sees the changed ConfigMap", func(context.Context) string {
 		for path, want := range map[string]string{`C:\config\color`: "green", `C:\config\new`: "yes", `C:\config\old`: "exit code 1"} {
 			if got := p.read(pod, "web", path); got != want {
 				return fmt.Sprintf("%s is %q, want %q", path, got, want)
@@ -178,7 +178,7 @@ func (p pods) update(o client.Object) {
 	must(p.t, p.Client.Update(p.t.Context(), o))
 }
 
-// cost logs the resources that containers use. Each pod has two, and its sandbox container.
+// cost logs the resources that containers use. Each pod has two containers and its sandbox container.
 func (p pods) cost() {
 	const count = 3
 	memory, disk, err := p.host.Usage()
@@ -194,14 +194,14 @@ func (p pods) cost() {
 	const containers = 3 * count
 	p.t.Logf("%d pods with %d containers served after %.1f s: %.1f s, %.1f MB of memory and %.1f MB of disk each", count, containers, took.Seconds(),
 		took.Seconds()/containers, float64(memoryAfter-memory)/containers/1e6, float64(diskAfter-disk)/containers/1e6)
-	p.drivesEnd("cost")
+	p.drivesRemoved("cost")
 }
 
-// drivesEnd deletes an app and checks that nothing of its containers stays on the host.
-func (p pods) drivesEnd(app string) {
+// drivesRemoved deletes an app and checks that the drives of its containers are removed from the host.
+func (p pods) drivesRemoved(app string) {
 	drives, err := p.host.Drives()
 	if err != nil || len(drives) == 0 {
-		p.t.Fatalf("the host has drives %v (%v)", drives, err)
+		p.t.Fatalf("drives of the host: got %v (%v), want some", drives, err)
 	}
 	all, err := p.Pods(p.t.Context(), app)
 	must(p.t, err)
@@ -209,7 +209,7 @@ func (p pods) drivesEnd(app string) {
 	p.eventually("the drives of "+app+" are removed", func(context.Context) string {
 		left, err := p.host.Drives()
 		if err != nil || len(left) != len(drives)-3*len(all) {
-			return fmt.Sprintf("of %d drives there are %d (%v)", len(drives), len(left), err)
+			return fmt.Sprintf("%d drives remain of %d (%v)", len(left), len(drives), err)
 		}
 		return ""
 	})

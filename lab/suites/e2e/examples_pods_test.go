@@ -172,7 +172,7 @@ func (x examplesTest) graceful() {
 	if took := time.Since(began); took > 60*time.Second {
 		x.t.Errorf("it took %v", took)
 	}
-	if text := <-log; !strings.Contains(text, "graceful is asked to stop") {
+	if text := <-log; !strings.Contains(text, "graceful received stop signal") {
 		x.t.Errorf("its log is %q", text)
 	}
 }

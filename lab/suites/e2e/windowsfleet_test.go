@@ -153,7 +153,7 @@ func (p place) roll(dir string, watch *budgetWatch, outages *outageWatch) {
 	if n := watch.cordons() - cordons; n != len(p.Hosts()) {
 		p.t.Errorf("%d cordons were seen, want one for each of %d nodes", n, len(p.Hosts()))
 	}
-	if text, want := <-log, fmt.Sprintf("has used %d s of its grace", slowGrace()); !strings.Contains(text, want) {
+	if text, want := <-log, fmt.Sprintf("used %d s of its grace period", slowGrace()); !strings.Contains(text, want) {
 		p.t.Errorf("the log of %s is %q, want %q in it", slow.Name, text, want)
 	}
 	took := outages.lasted(slow.UID)

@@ -63,12 +63,12 @@ func Ruleset(host netip.Addr, pods netip.Prefix, networks, loadBalancers, endpoi
 			}
 		}
 	}
-	return fmt.Sprintf(ruleset, services.String(), clients.String(), itself(host, all), encapsulation(pods, networks))
+	return fmt.Sprintf(ruleset, services.String(), clients.String(), hairpin(host, all), encapsulation(pods, networks))
 }
 
-// itself is the rule for servers that are their own clients: the host stands between the two, or the server would take the connection for a
-// forged one.
-func itself(host netip.Addr, servers map[netip.Addr]bool) string {
+// hairpin returns the rule for servers that are their own clients. The host replaces the client's address, because a server
+// drops packets that come from its own address.
+func hairpin(host netip.Addr, servers map[netip.Addr]bool) string {
 	if len(servers) == 0 {
 		return ""
 	}
@@ -79,9 +79,8 @@ func itself(host netip.Addr, servers map[netip.Addr]bool) string {
 	return fmt.Sprintf("\t\tip saddr . ip daddr { %s } ct status dnat snat ip to %s\n", strings.Join(pairs, ", "), host)
 }
 
-// ruleset has the rules for connections to Services, for what their servers see as the client, on this host and on others, and for which
-// pods others reach. The hooks for
-// the host's own packets have no names for priorities: -100 is dstnat, 100 is srcnat.
+// ruleset has the rules for connections to Services, for the client addresses that their servers see, and for routes between
+// pods. The hooks for the host's own packets have no names for priorities: -100 is dstnat, 100 is srcnat.
 const ruleset = `table ip lab
 delete table ip lab
 table ip lab {
@@ -111,7 +110,7 @@ table ip lab {
 }
 `
 
-// source is the address that servers see in place of the client's; invalid if they see the client's.
+// source returns the address that servers see in place of the client's; invalid if they see the client's.
 func (lb loadBalancer) source() netip.Addr {
 	if lb.Flags&dsr != 0 {
 		return netip.Addr{}
@@ -120,8 +119,8 @@ func (lb loadBalancer) source() netip.Addr {
 	return address
 }
 
-// rules send the connections to an address to servers: in turn, or all of one client to the same server. They are empty without servers, and
-// for what nftables does not balance.
+// rules returns rules that distribute the connections to an address over servers: in turn, or all of one client to the same
+// server. They are empty without servers, and for addresses and protocols that nftables does not balance here.
 func rules(vip netip.Addr, port portMapping, servers []netip.Addr, source netip.Addr) (to, from string) {
 	protocol := map[int]string{6: "tcp", 17: "udp"}[port.Protocol]
 	if protocol == "" || len(servers) == 0 || !vip.Is4() {
@@ -147,7 +146,7 @@ func rules(vip netip.Addr, port portMapping, servers []netip.Addr, source netip.
 	return to, from
 }
 
-// addressesOf are the addresses of endpoints, by ID.
+// addressesOf returns the addresses of endpoints, by ID.
 func addressesOf(endpoints []hns.Object) map[string][]netip.Addr {
 	all := map[string][]netip.Addr{}
 	for _, o := range endpoints {

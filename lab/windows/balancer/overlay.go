@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// network is what the ruleset needs of a network of the network service.
+// network has the fields of a network of the network service that the ruleset uses.
 type network struct {
 	Name, Type string
 	Ipams      []struct {
@@ -21,8 +21,8 @@ type network struct {
 	}
 }
 
-// encapsulation returns the rules for packets of pods. Packets from an overlay network reach its own subnets, and other pods of the cluster only
-// through a remote subnet route, because Windows has no other route to them. The lab's own network needs none.
+// encapsulation returns the rules for packets of pods. As on Windows, packets from an overlay network reach its own subnets,
+// and other pods of the cluster only with a remote subnet route. The lab's own network needs no such routes.
 func encapsulation(pods netip.Prefix, networks []hns.Object) string {
 	var rules strings.Builder
 	for _, o := range networks {
@@ -39,7 +39,7 @@ func encapsulation(pods netip.Prefix, networks []hns.Object) string {
 	return rules.String()
 }
 
-// routes are the rules for packets from one subnet of a network.
+// routes returns the rules for packets from one subnet of a network.
 func (n network) routes(from, pods netip.Prefix) string {
 	if !from.IsValid() || !from.Addr().Is4() || !pods.IsValid() {
 		return ""

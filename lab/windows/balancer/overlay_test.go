@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPodsReachWhatTheirNetworkHasRoutesFor(t *testing.T) {
+func TestOverlayPodsReachOnlyRoutedSubnets(t *testing.T) {
 	pods := netip.MustParsePrefix("10.130.0.0/17")
 	const subnet = `"Ipams":[{"Subnets":[{"IpAddressPrefix":"10.130.1.0/24"}]}]`
 	const remote = `{"Type":"RemoteSubnetRoute","Settings":{"DestinationPrefix":"10.130.2.0/24","ProviderAddress":"10.99.1.3"}}`
@@ -18,12 +18,12 @@ func TestPodsReachWhatTheirNetworkHasRoutesFor(t *testing.T) {
 		document string
 		want     []string
 	}{
-		"no route":                 {`{"Name":"x","Type":"Overlay",` + subnet + `}`, []string{own, refused}},
-		"a route":                  {`{"Name":"x","Type":"Overlay",` + subnet + `,"Policies":[` + remote + `]}`, []string{own, "ip saddr 10.130.1.0/24 ip daddr 10.130.2.0/24 accept", refused}},
-		"a route to no pods":       {`{"Name":"x","Type":"Overlay",` + subnet + `,"Policies":[` + linux + `]}`, []string{own, refused}},
-		"another type":             {`{"Name":"x","Type":"L2Bridge",` + subnet + `}`, nil},
-		"the lab's own network":    {`{"Name":"lab","Type":"Overlay",` + subnet + `}`, nil},
-		"a subnet that is no text": {`{"Name":"x","Type":"Overlay","Ipams":[{"Subnets":[{"IpAddressPrefix":"x"}]}]}`, nil},
+		"no route":              {`{"Name":"x","Type":"Overlay",` + subnet + `}`, []string{own, refused}},
+		"a route":               {`{"Name":"x","Type":"Overlay",` + subnet + `,"Policies":[` + remote + `]}`, []string{own, "ip saddr 10.130.1.0/24 ip daddr 10.130.2.0/24 accept", refused}},
+		"a route to no pods":    {`{"Name":"x","Type":"Overlay",` + subnet + `,"Policies":[` + linux + `]}`, []string{own, refused}},
+		"another type":          {`{"Name":"x","Type":"L2Bridge",` + subnet + `}`, nil},
+		"the lab's own network": {`{"Name":"lab","Type":"Overlay",` + subnet + `}`, nil},
+		"an invalid subnet":     {`{"Name":"x","Type":"Overlay","Ipams":[{"Subnets":[{"IpAddressPrefix":"x"}]}]}`, nil},
 	} {
 		var got []string
 		for line := range strings.Lines(encapsulation(pods, objects(t, test.document))) {

@@ -1,4 +1,4 @@
-// pause.exe: the first process of every pod. It does nothing until it is asked to stop.
+// pause.exe: the first process of every pod. It waits for its stop signal.
 #include <windows.h>
 
 static BOOL WINAPI stop(DWORD event) {

@@ -1,8 +1,8 @@
 //go:build windows
 
 // Command guest is the lab's program on a Windows host, under several names: guest.exe keeps Wine running and serves the lab's
-// requests, sshd.exe is the service of the SSH server and hns.exe that of networks, shutdown.exe restarts the host, which Wine's
-// own cannot, and powershell.exe, which Wine lacks, records that it was started and answers the kubelet.
+// requests, sshd.exe is the service of the SSH server, hns.exe is the network service, shutdown.exe restarts the host, unlike Wine's
+// own, and powershell.exe, which Wine lacks, records its starts and answers the kubelet.
 package main
 
 import (

@@ -12,9 +12,9 @@ type Drive struct {
 	// Root is the folder of the host with the files of the container's layers, in MountsDir.
 	Root   string
 	Mounts []Mount `json:",omitempty"`
-	// OnHost makes it the host's drive with the mounts in it, and nothing else: the drive of a HostProcess container.
+	// OnHost adds only the mounts to the host's own drive, for HostProcess containers.
 	OnHost bool `json:",omitempty"`
-	// Host is the name that the container's programs have for their computer; empty for that of the host.
+	// Host is the computer name that the container's programs see; empty for the host's.
 	Host string `json:",omitempty"`
 	// Namespace is the network namespace of the container, whose endpoint determines how its programs resolve names.
 	Namespace string `json:",omitempty"`

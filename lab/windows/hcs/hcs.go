@@ -37,7 +37,7 @@ const (
 
 func (r Result) Error() string { return fmt.Sprintf("result %08x", uint32(r)) }
 
-// ResultOf is the HRESULT of an error; 0 for nil.
+// ResultOf returns the HRESULT of an error; 0 for nil.
 func ResultOf(err error) Result {
 	var r Result
 	switch {
@@ -53,7 +53,7 @@ func ResultOf(err error) Result {
 
 // System is the shared information about a compute system.
 type System struct {
-	// ID, Owner and Host are from the document that created it; Host is the host name for its processes.
+	// ID, Owner and Host are from the document that created the system. Host is the host name that its processes see.
 	ID, Owner, Host string
 	// Root is the volume with its files.
 	Root string

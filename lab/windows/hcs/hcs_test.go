@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
 )
 
-func TestDocumentsAreRead(t *testing.T) {
+func TestParseDocument(t *testing.T) {
 	for name, test := range map[string]struct {
 		document string
 		want     System
@@ -27,9 +27,9 @@ func TestDocumentsAreRead(t *testing.T) {
 			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}\`, Namespace: "n1", EndsWithHandle: true, Limits: guestapi.Limits{MemoryInMB: 128, ProcessorMax: 1000},
 				Mounts: []guestapi.Mount{{HostPath: `C:\a`, ContainerPath: `C:\b`, ReadOnly: true}}}, 0,
 		},
-		"virtual machine":        {`{"VirtualMachine":{}}`, System{}, NotImplemented},
-		"without storage":        {`{"Owner":"shim"}`, System{}, InvalidJSON},
-		"something else than it": {`[`, System{}, InvalidJSON},
+		"virtual machine": {`{"VirtualMachine":{}}`, System{}, NotImplemented},
+		"without storage": {`{"Owner":"shim"}`, System{}, InvalidJSON},
+		"invalid JSON":    {`[`, System{}, InvalidJSON},
 	} {
 		got, err := ParseDocument("c1", test.document)
 		if diff := cmp.Diff(test.want, got); diff != "" || ResultOf(err) != test.result {
@@ -47,12 +47,12 @@ func TestErrorsMapToResults(t *testing.T) {
 		{fs.ErrNotExist, FileNotFound}, {errors.New("anything"), Fail},
 	} {
 		if got := ResultOf(test.err); got != test.want {
-			t.Errorf("%v is %v, want %v", test.err, got, test.want)
+			t.Errorf("ResultOf(%v) = %v, want %v", test.err, got, test.want)
 		}
 	}
 }
 
-// newSystems has compute systems of two owners, and one whose job is gone.
+// newSystems returns compute systems of two owners, and one whose job has ended.
 func newSystems(t *testing.T) Systems {
 	t.Helper()
 	all := Systems{Dir: t.TempDir(), Alive: func(id string) bool { return id != "gone" }}
@@ -64,7 +64,7 @@ func newSystems(t *testing.T) Systems {
 	return all
 }
 
-func TestComputeSystemsAreEnumerated(t *testing.T) {
+func TestListReturnsRunningComputeSystems(t *testing.T) {
 	for query, want := range map[string][]string{
 		"":                             {"a", "b"},
 		`{"Types":["Container"]}`:      {"a", "b"},
@@ -87,7 +87,7 @@ func TestComputeSystemsAreEnumerated(t *testing.T) {
 		}
 	}
 	if _, err := newSystems(t).List("{"); !errors.Is(err, InvalidJSON) {
-		t.Errorf("a query that is no JSON: error %v", err)
+		t.Errorf("invalid query: error %v, want %v", err, InvalidJSON)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestAComputeSystemExistsWhileItsJobDoes(t *testing.T) {
 		}
 	}
 	if _, err := all.Get("a"); !errors.Is(err, NotFound) {
-		t.Errorf("after its removal the error is %v", err)
+		t.Errorf("removed system: error %v, want %v", err, NotFound)
 	}
 }
 
@@ -135,10 +135,10 @@ func TestPropertiesSumUpProcesses(t *testing.T) {
 	st := got.Statistics
 	if got.Id != "c1" || got.State != "Running" || st.Uptime100ns != 2e7 || st.Memory.MemoryUsageCommitBytes != 1024 ||
 		st.Processor.TotalRuntime100ns != 20010000 || st.Processor.RuntimeUser100ns != 2e7 {
-		t.Errorf("the properties are %s", text)
+		t.Errorf("got properties %s", text)
 	}
 	if len(got.ProcessList) != 2 || got.ProcessList[1].ProcessId != 12 || got.ProcessList[1].ImageName != "b.exe" {
-		t.Errorf("the processes are %v", got.ProcessList)
+		t.Errorf("got processes %v", got.ProcessList)
 	}
 }
 
@@ -148,9 +148,9 @@ func TestProcessorTimeIsReadFromACgroup(t *testing.T) {
 		want  ProcessorTime
 		fails bool
 	}{
-		"both":                 {map[string]string{"cpuacct.usage_user": "2000000000\n", "cpuacct.usage_sys": "1000000\n"}, ProcessorTime{2 * time.Second, time.Millisecond}, false},
-		"no such folder":       {nil, ProcessorTime{}, false},
-		"something else there": {map[string]string{"cpuacct.usage_sys": "much"}, ProcessorTime{}, true},
+		"both":           {map[string]string{"cpuacct.usage_user": "2000000000\n", "cpuacct.usage_sys": "1000000\n"}, ProcessorTime{2 * time.Second, time.Millisecond}, false},
+		"missing folder": {nil, ProcessorTime{}, false},
+		"invalid number": {map[string]string{"cpuacct.usage_sys": "much"}, ProcessorTime{}, true},
 	} {
 		folder := t.TempDir()
 		for file, text := range test.files {
@@ -176,7 +176,7 @@ func TestPathsOfAContainerAreBelowItsRoot(t *testing.T) {
 		`C:\windows\system32\cmd.exe`: `C:\windows\system32\cmd.exe`, `C:\windows\system32\cmd`: `C:\windows\system32\cmd.exe`, `cmd.exe`: `cmd.exe`, `D:\web.exe`: `D:\web.exe`,
 	} {
 		if got := Inside(`R:\root`, path, exists); got != want {
-			t.Errorf("%s is %s, want %s", path, got, want)
+			t.Errorf("Inside(%s) = %s, want %s", path, got, want)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func TestProcessesGetTheContainersEnvironment(t *testing.T) {
 	}
 }
 
-func TestUsersOfContainersAreKnown(t *testing.T) {
+func TestContainersHaveOnlyWindowsUsers(t *testing.T) {
 	for user, name := range map[string]string{
 		"": "", "ContainerUser": "ContainerUser", "containeradministrator": "containeradministrator", `User Manager\ContainerUser`: "ContainerUser",
 		`NT AUTHORITY\SYSTEM`: "SYSTEM",
@@ -241,7 +241,7 @@ func TestSignalsAreControlEvents(t *testing.T) {
 	} {
 		event, terminate, err := SignalOf(test.options)
 		if event != test.event || terminate != test.terminate || ResultOf(err) != test.result {
-			t.Errorf("%s is event %d, terminate %v, error %v", test.options, event, terminate, err)
+			t.Errorf("SignalOf(%s) = event %d, terminate %v, error %v", test.options, event, terminate, err)
 		}
 	}
 }

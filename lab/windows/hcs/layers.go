@@ -45,8 +45,7 @@ func (Layers) Import(layer, folder string) error {
 	})
 }
 
-// copyFile copies a file.
-func copyFile(from, to string, how func(io.Writer, io.Reader) error) error {
+func copyFile(from, to string, copyContent func(io.Writer, io.Reader) error) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
@@ -56,7 +55,7 @@ func copyFile(from, to string, how func(io.Writer, io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(how(out, in), out.Close()); err != nil {
+	if err := errors.Join(copyContent(out, in), out.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", to, err)
 	}
 	return nil
@@ -187,13 +186,13 @@ func overlay(from, to string) error {
 // Unprepare unmounts the layer of a container; its changes are lost.
 func (l Layers) Unprepare(layer string) error { return removeTree(l.Mount(layer)) }
 
-// Mount is the folder of a prepared layer.
+// Mount returns the folder of a prepared layer.
 func (l Layers) Mount(layer string) string { return filepath.Join(l.Mounts, GUIDOf(layer).String()) }
 
-// Volume is the name of a mounted layer's volume, as Windows returns it: hcsshim adds a backslash.
+// Volume returns the name of a mounted layer's volume, like Windows without the final backslash, which hcsshim adds.
 func (Layers) Volume(layer string) string { return `\\?\Volume{` + GUIDOf(layer).String() + `}` }
 
-// Folder is the folder of a volume, with or without the backslash at its end.
+// Folder returns the folder of a volume, whose name may end with a backslash.
 func (l Layers) Folder(volume string) string {
 	id := strings.TrimPrefix(strings.TrimSuffix(volume, `\`), `\\?\Volume{`)
 	return filepath.Join(l.Mounts, strings.TrimSuffix(id, "}"))
@@ -202,7 +201,7 @@ func (l Layers) Folder(volume string) string {
 // GUID is a GUID in Windows' memory layout.
 type GUID [16]byte
 
-// GUIDOf returns the same GUID for the same name in any case. Windows' GUIDs of names differ.
+// GUIDOf returns a GUID derived from a name, without regard to case. Windows derives other GUIDs.
 func GUIDOf(name string) GUID {
 	h := fnv.New128a()
 	h.Write([]byte(strings.ToLower(name)))

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wrapped is a file as it is unpacked from an image: attributes, then streams.
+// wrapped returns a file as a backup stream: attributes, then streams.
 func wrapped(content string) string {
 	var b bytes.Buffer
 	b.Write([]byte{0x20, 0, 0, 0})
@@ -56,7 +56,7 @@ func tree(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-func TestImportTakesFilesOutOfTheirWrapping(t *testing.T) {
+func TestImportUnwrapsBackupStreams(t *testing.T) {
 	from, layer := t.TempDir(), filepath.Join(t.TempDir(), "layer")
 	mustWrite(t, filepath.Join(from, "Files", "app", "web.exe"), wrapped("program"))
 	mustWrite(t, filepath.Join(from, "Files", "empty"), wrapped(""))
@@ -77,12 +77,12 @@ func TestImportRejectsTruncatedFile(t *testing.T) {
 		from := t.TempDir()
 		mustWrite(t, filepath.Join(from, "Files", "web.exe"), whole[:size])
 		if err := (Layers{}).Import(filepath.Join(t.TempDir(), "layer"), from); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("cut after %d bytes: error %v", size, err)
+			t.Errorf("file truncated after %d bytes: error %v, want EOF", size, err)
 		}
 	}
 }
 
-func TestPreparedLayersAreThereTogether(t *testing.T) {
+func TestPrepareMergesLayers(t *testing.T) {
 	layers := Layers{Mounts: t.TempDir()}
 	base, top, scratch := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "scratch")
 	mustWrite(t, filepath.Join(base, "Files", "a"), "of the base")
@@ -102,10 +102,10 @@ func TestPreparedLayersAreThereTogether(t *testing.T) {
 		}
 	}
 	if left := tree(t, mount); len(left) > 0 {
-		t.Errorf("there is %v", left)
+		t.Errorf("files remain after Unprepare: %v", left)
 	}
 	if got := tree(t, top)["Files/b"]; got != "of the top" {
-		t.Errorf("the layer below has %q", got)
+		t.Errorf("a write changed the parent layer: got %q", got)
 	}
 	for range 2 {
 		if err := layers.Destroy(scratch); err != nil {
@@ -113,7 +113,7 @@ func TestPreparedLayersAreThereTogether(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(scratch); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the layer is still there: %v", err)
+		t.Errorf("the layer still exists after Destroy: %v", err)
 	}
 }
 
@@ -121,14 +121,14 @@ func TestVolumesAreNamedByTheirLayer(t *testing.T) {
 	layers := Layers{Mounts: "/mounts"}
 	a, b := layers.Volume(`C:\snapshots\1`), layers.Volume(`c:\SNAPSHOTS\1`)
 	if a != b || a == layers.Volume(`C:\snapshots\2`) {
-		t.Errorf("volumes are %s, %s and %s", a, b, layers.Volume(`C:\snapshots\2`))
+		t.Errorf("got volumes %s, %s and %s, want the first two equal", a, b, layers.Volume(`C:\snapshots\2`))
 	}
 	want := layers.Mount(`C:\snapshots\1`)
 	if with, without := layers.Folder(a), layers.Folder(a[:len(a)-1]); with != want || without != want {
-		t.Errorf("folders of %s are %s and %s, want %s", a, with, without, want)
+		t.Errorf("folders of volume %s: got %s and %s, want %s", a, with, without, want)
 	}
 	g := GUID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 	if got := g.String(); got != "04030201-0605-0807-090A-0B0C0D0E0F10" {
-		t.Errorf("the GUID is %s", got)
+		t.Errorf("got GUID %s", got)
 	}
 }

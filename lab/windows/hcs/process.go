@@ -31,7 +31,7 @@ func ParseParameters(document string) (Parameters, error) {
 	return p, nil
 }
 
-// userExists reports whether a container has the user without its image having created it. No name is that of the image's default.
+// userExists reports whether every container has the user. An empty name means the image's default user.
 func (p Parameters) userExists() bool {
 	domain, name, found := strings.Cut(p.User, `\`)
 	if !found {
@@ -46,8 +46,8 @@ func (p Parameters) userExists() bool {
 	return false
 }
 
-// Candidates are the paths in the container of a program in a command line: a name is searched in the working folder, in PATH and in
-// Windows.
+// Candidates returns the possible paths in the container of the program of a command line. A name without a folder is searched in the
+// working folder, in PATH and in Windows' folders.
 func (p Parameters) Candidates(program string) []string {
 	if strings.ContainsAny(program, `\/:`) {
 		return []string{program}
@@ -67,8 +67,8 @@ func (p Parameters) Candidates(program string) []string {
 	return paths
 }
 
-// Inside is the host's path of a path on drive C: of a compute system: below root if it exists there, or else the path itself, so that the
-// programs of Windows are found. ".exe" may be omitted.
+// Inside returns the host's path of a path on drive C: of a compute system: below root if it exists there, otherwise the path
+// itself, so that Windows' programs are found. ".exe" may be omitted.
 func Inside(root, path string, exists func(string) bool) string {
 	path = strings.ReplaceAll(path, "/", `\`)
 	below := strings.TrimPrefix(path, `\`)
@@ -88,8 +88,8 @@ func Inside(root, path string, exists func(string) bool) string {
 	return path
 }
 
-// Block is the environment of a process: Windows' own variables unless the container overrides them, the container's, and the lab's, sorted
-// by name.
+// Block returns the environment of a process, sorted by name: Windows' variables unless the container overrides them, the
+// container's, and the lab's.
 func (p Parameters) Block(hostName string, lab ...string) []string {
 	values := map[string]string{
 		"SYSTEMROOT": `SystemRoot=C:\windows`, "SYSTEMDRIVE": "SystemDrive=C:", "PATH": `PATH=C:\windows\system32;C:\windows`,
@@ -112,7 +112,7 @@ func (p Parameters) Block(hostName string, lab ...string) []string {
 	return block
 }
 
-// shortName is the name of a computer as Windows had it before DNS: 15 characters, in capitals.
+// shortName returns a computer's NetBIOS name: 15 characters, in capitals.
 func shortName(hostName string) string {
 	return strings.ToUpper(hostName[:min(len(hostName), 15)])
 }

@@ -15,7 +15,7 @@ import (
 // container is the type of all compute systems here.
 const container = "Container"
 
-// Usage is what a process of a compute system uses.
+// Usage has the resources of a process of a compute system.
 type Usage struct {
 	PID     uint32
 	Image   string
@@ -55,7 +55,7 @@ func (s System) properties() map[string]any {
 	return map[string]any{"Id": s.ID, "Name": s.ID, "SystemType": container, "RuntimeOsType": "Windows", "Owner": s.Owner, "State": state}
 }
 
-// ticks are of 100 ns, as Windows counts.
+// ticks returns a duration in Windows' unit of 100 ns.
 func ticks(d time.Duration) int64 { return int64(d / 100) }
 
 // ProcessStatus formats the properties of a process.
@@ -64,11 +64,11 @@ func ProcessStatus(pid uint32, exited bool, code uint32) (string, error) {
 	return string(raw), err
 }
 
-// ProcessorTime is how long processors have worked for the processes of a compute system, with those that have ended.
+// ProcessorTime is the processor time of all processes of a compute system, including those that have exited.
 type ProcessorTime struct{ User, Kernel time.Duration }
 
-// ReadProcessorTime reads the time from the folder of a cgroup, because Wine gives a process only its own time. Without the folder, nothing was
-// counted.
+// ReadProcessorTime reads the time from the folder of a cgroup, because Wine reports only the caller's own time. Without the
+// folder, the time is 0.
 func ReadProcessorTime(folder string) (all ProcessorTime, err error) {
 	for file, to := range map[string]*time.Duration{"cpuacct.usage_user": &all.User, "cpuacct.usage_sys": &all.Kernel} {
 		text, err := os.ReadFile(filepath.Join(folder, file))

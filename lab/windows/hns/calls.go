@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Create creates an object with an ID. The returned object can have another one: there is only one namespace HostDefault.
-func (s *Store) Create(k Kind, id string, settings []byte) (made Object, err error) {
+// Create creates an object with an ID. The returned object has another ID if it is the only namespace HostDefault.
+func (s *Store) Create(k Kind, id string, settings []byte) (created Object, err error) {
 	o, err := parse(settings)
 	if err != nil {
 		return nil, fmt.Errorf("creating %s %s: %w", k, id, err)
@@ -15,13 +15,13 @@ func (s *Store) Create(k Kind, id string, settings []byte) (made Object, err err
 	o["ID"] = id
 	err = s.change(func(now *state) error {
 		if k == Namespace && strings.EqualFold(o.text("Type"), "HostDefault") {
-			made, err = now.get(k, hostDefaultID)
+			created, err = now.get(k, hostDefaultID)
 			return err
 		}
 		if now.objects[k][Key(id)] != nil {
 			return Exists
 		}
-		made = o
+		created = o
 		if err := s.complete(now, k, o); err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (s *Store) Create(k Kind, id string, settings []byte) (made Object, err err
 	if err != nil {
 		return nil, fmt.Errorf("creating %s %s: %w", k, id, err)
 	}
-	return made, nil
+	return created, nil
 }
 
 // complete adds the fields that Windows adds, and rejects what Windows rejects.
@@ -127,19 +127,19 @@ func (s *Store) Modify(k Kind, id string, request []byte) error {
 		switch k {
 		case Namespace:
 			return s.modifyNamespace(now, before.clone(), r)
-		case LoadBalancer: // the whole object
-			whole, err := parse(request)
+		case LoadBalancer: // the request is the whole object
+			replacement, err := parse(request)
 			if err != nil {
 				return err
 			}
-			whole["ID"] = before.id()
-			if err := s.complete(now, k, whole); err != nil {
+			replacement["ID"] = before.id()
+			if err := s.complete(now, k, replacement); err != nil {
 				return err
 			}
-			s.put(k, whole)
+			s.put(k, replacement)
 			return nil
 		}
-		if now.refuses(k, r) {
+		if now.rejects(k, r) {
 			return Unsupported
 		}
 		o := before.clone()
@@ -226,8 +226,8 @@ func (s *Store) Forget() error {
 	})
 }
 
-// Lose removes all objects of some kinds without a notification, as if the service came back without them. The host's own
-// compartment stays.
+// Lose removes all objects of some kinds without a notification, as if the service had restarted without them. The host's own
+// compartment remains.
 func (s *Store) Lose(kinds ...Kind) error {
 	return s.change(func(now *state) error {
 		for _, k := range kinds {
@@ -241,7 +241,7 @@ func (s *Store) Lose(kinds ...Kind) error {
 	})
 }
 
-// LoseOne removes one object without a notification. References to it stay.
+// LoseOne removes one object without a notification. References to it remain.
 func (s *Store) LoseOne(k Kind, id string) error {
 	return s.change(func(now *state) error {
 		if _, err := now.get(k, id); err != nil {
@@ -253,14 +253,14 @@ func (s *Store) LoseOne(k Kind, id string) error {
 }
 
 // Addresses returns the addresses of all local endpoints, by their namespace: "" is the host's.
-func (s *Store) Addresses() (of map[string][]string, err error) {
-	of = map[string][]string{}
+func (s *Store) Addresses() (byNamespace map[string][]string, err error) {
+	byNamespace = map[string][]string{}
 	err = s.view(func(now *state) error {
 		for _, e := range now.list(Endpoint, nil) {
 			in := e.compartment()
-			of[in] = append(of[in], e.ownAddresses()...)
+			byNamespace[in] = append(byNamespace[in], e.ownAddresses()...)
 		}
 		return nil
 	})
-	return of, err
+	return byNamespace, err
 }

@@ -37,7 +37,7 @@ func (o Object) compartment() string {
 	return ""
 }
 
-// place is the key of an address on a network.
+// place returns the key of an address on a network.
 func place(network, address string) string { return Key(network) + " " + address }
 
 func (o Object) places(k Kind) []string {
@@ -64,7 +64,7 @@ func (now *state) completeEndpoint(e Object) error {
 	}
 	for _, p := range e.places(Endpoint) {
 		for _, other := range now.addresses[p] {
-			if now.objects[Endpoint][other].remote() == e.remote() { // Windows permits one of each sort
+			if now.objects[Endpoint][other].remote() == e.remote() { // Windows permits one local and one remote endpoint
 				return ObjectExists
 			}
 		}

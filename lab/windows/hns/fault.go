@@ -30,7 +30,7 @@ func (s *Store) Inject(f Fault) error {
 	})
 }
 
-// Begin must be called at the beginning of each call of Windows' API. The call returns its error.
+// Begin must be called at the beginning of each call of Windows' API, which then returns its error.
 func (s *Store) Begin(call string) error {
 	up, err := s.serviceRuns()
 	if err != nil {
@@ -53,14 +53,14 @@ func (s *Store) Begin(call string) error {
 // meet returns the faults that apply to a call, and counts the call for them.
 func (s *Store) meet(call string) (delay time.Duration, code Code, err error) {
 	fits := func(o Object) bool { return o.number("Times") >= 0 && strings.HasPrefix(call, o.text("Call")) }
-	some := false
+	found := false
 	err = s.view(func(now *state) error {
 		for _, o := range now.objects[fault] {
-			some = some || fits(o)
+			found = found || fits(o)
 		}
 		return nil
 	})
-	if err != nil || !some {
+	if err != nil || !found {
 		return 0, 0, err
 	}
 	err = s.change(func(now *state) error {

@@ -30,7 +30,7 @@ func TestInjectedFaultsAffectAllStores(t *testing.T) {
 		{s, "HcnOpenNetwork", 0},
 	} {
 		if err := step.by.Begin(step.call); CodeOf(err) != step.want {
-			t.Errorf("call %d, %s, says %v, want %v", i, step.call, err, step.want)
+			t.Errorf("call %d, %s: got %v, want %v", i, step.call, err, step.want)
 		}
 	}
 	if err := s.Inject(Fault{Code: Fail}); err != nil {
@@ -38,7 +38,7 @@ func TestInjectedFaultsAffectAllStores(t *testing.T) {
 	}
 	for range 3 {
 		if err := other.Begin("HNSCall GET /networks/"); CodeOf(err) != Fail {
-			t.Errorf("a fault without an end: %v", err)
+			t.Errorf("permanent fault: got %v, want %v", err, Fail)
 		}
 	}
 	if err := s.Forget(); err != nil {
@@ -49,17 +49,17 @@ func TestInjectedFaultsAffectAllStores(t *testing.T) {
 	}
 }
 
-func TestACallCanBeSlow(t *testing.T) {
+func TestFaultDelaysCalls(t *testing.T) {
 	s := newStore(t)
 	if err := s.Inject(Fault{Call: "HcnOpenNetwork", Delay: 20 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	if delay, code, err := s.meet("HcnOpenNetwork"); delay != 20*time.Millisecond || code != 0 || err != nil {
-		t.Errorf("it takes %v and says %v (%v)", delay, code, err)
+		t.Errorf("got delay %v and code %v (%v)", delay, code, err)
 	}
 }
 
-func TestCallsNeedTheServiceOfAHostThatHasIt(t *testing.T) {
+func TestCallsFailWhileTheServiceIsStopped(t *testing.T) {
 	s := newStore(t)
 	expect := func(when string, want Code) {
 		t.Helper()
@@ -69,17 +69,17 @@ func TestCallsNeedTheServiceOfAHostThatHasIt(t *testing.T) {
 			}
 		}
 	}
-	expect("without a service", 0)
+	expect("on a host without the service", 0)
 	for range 2 {
 		stop, err := openStore(t, s.Dir).Serve()
 		if err != nil {
 			t.Fatal(err)
 		}
-		expect("while it runs", 0)
+		expect("while the service runs", 0)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		expect("when it is stopped", Unavailable)
+		expect("after the service stopped", Unavailable)
 	}
 }
 
@@ -90,9 +90,9 @@ func TestLosingEndpointKeepsLoadBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.LoseOne(Endpoint, endpointID); CodeOf(err) != EndpointNotFound {
-		t.Errorf("it could be lost twice: %v", err)
+		t.Errorf("losing a missing endpoint: %v, want %v", err, EndpointNotFound)
 	}
 	if lb, err := s.List(LoadBalancer, ""); err != nil || len(lb) != 1 || len(lb[0].targets()) != 1 {
-		t.Errorf("the load balancers are %v (%v)", lb, err)
+		t.Errorf("load balancers: got %v (%v), want one with its endpoint", lb, err)
 	}
 }

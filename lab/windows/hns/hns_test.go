@@ -66,7 +66,7 @@ func names(t *testing.T, s *Store, k Kind, query string) []string {
 	return list
 }
 
-func TestObjectsAreFoundByTheirFields(t *testing.T) {
+func TestListFiltersByFields(t *testing.T) {
 	s := newStore(t)
 	mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-000000000002", `{"Name":"two","HostComputeNetwork":"`+networkID+`"}`)
 	for query, want := range map[string][]string{
@@ -83,7 +83,7 @@ func TestObjectsAreFoundByTheirFields(t *testing.T) {
 		}
 	}
 	if _, err := s.List(Endpoint, `{"Filter":"no JSON"}`); !errors.Is(err, InvalidJSON) {
-		t.Errorf("a filter that is no JSON: error %v", err)
+		t.Errorf("invalid filter: error %v, want %v", err, InvalidJSON)
 	}
 }
 
@@ -92,11 +92,11 @@ func TestNamespacesAreCompartments(t *testing.T) {
 	first, err := s.Get(Namespace, namespaceID)
 	second := mustCreate(t, s, Namespace, "DDDDDDDD-0000-0000-0000-000000000002", `{}`)
 	if err != nil || first["NamespaceId"] != 2.0 || second["NamespaceId"] != 3.0 {
-		t.Errorf("the namespaces are compartments %v and %v, want 2 and 3 (%v)", first["NamespaceId"], second["NamespaceId"], err)
+		t.Errorf("compartments: got %v and %v, want 2 and 3 (%v)", first["NamespaceId"], second["NamespaceId"], err)
 	}
 }
 
-func TestNamespacesHaveEndpointsUntilTheyGo(t *testing.T) {
+func TestNamespacesListTheirEndpoints(t *testing.T) {
 	request := func(what, kind, id string) []byte {
 		return fmt.Appendf(nil, `{"ResourceType":%q,"RequestType":%q,"Settings":{"%sId":%q}}`, kind, what, kind, id)
 	}
@@ -109,8 +109,8 @@ func TestNamespacesHaveEndpointsUntilTheyGo(t *testing.T) {
 		want []any
 		in   string // the endpoint's namespace
 	}{
-		"added": {func(*Store) error { return nil }, both, namespaceID},
-		"again": {func(s *Store) error { return s.Modify(Namespace, namespaceID, request("Add", "Endpoint", endpointID)) }, both, namespaceID},
+		"added":       {func(*Store) error { return nil }, both, namespaceID},
+		"added twice": {func(s *Store) error { return s.Modify(Namespace, namespaceID, request("Add", "Endpoint", endpointID)) }, both, namespaceID},
 		"removed": {func(s *Store) error {
 			return s.Modify(Namespace, namespaceID, request("Remove", "Endpoint", endpointID))
 		}, both[:1], ""},
@@ -131,13 +131,13 @@ func TestNamespacesHaveEndpointsUntilTheyGo(t *testing.T) {
 				t.Errorf("resources: %s (%v)", diff, err)
 			}
 			if endpoint, err := s.Get(Endpoint, endpointID); err == nil && endpoint.text("HostComputeNamespace") != test.in {
-				t.Errorf("the endpoint is in namespace %q, want %q", endpoint.text("HostComputeNamespace"), test.in)
+				t.Errorf("namespace of the endpoint: got %q, want %q", endpoint.text("HostComputeNamespace"), test.in)
 			}
 		})
 	}
 }
 
-func TestPoliciesChange(t *testing.T) {
+func TestModifyChangesPolicies(t *testing.T) {
 	s := newStore(t)
 	for _, step := range []struct{ request, policies string }{
 		{`{"RequestType":"Add","Settings":{"Policies":[{"Type":"A"},{"Type":"B"}]}}`, `[{"Type":"A"},{"Type":"B"}]`},
@@ -150,12 +150,12 @@ func TestPoliciesChange(t *testing.T) {
 		o, err := s.Get(Endpoint, endpointID)
 		raw, _ := json.Marshal(o["Policies"])
 		if err != nil || string(raw) != step.policies {
-			t.Errorf("after %s the policies are %s (%v)", step.request, raw, err)
+			t.Errorf("policies after %s: got %s (%v), want %s", step.request, raw, err, step.policies)
 		}
 	}
 }
 
-func TestLoadBalancersAreReplaced(t *testing.T) {
+func TestModifyReplacesLoadBalancer(t *testing.T) {
 	s := newStore(t)
 	const id = "BBBBBBBB-0000-0000-0000-000000000001"
 	mustCreate(t, s, LoadBalancer, id, `{"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"Protocol":6,"ExternalPort":80}]}`)
@@ -163,21 +163,21 @@ func TestLoadBalancersAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := `{"FrontendVIPs":["10.96.0.2"],"PortMappings":[{"Protocol":6,"ExternalPort":80}],"HostComputeEndpoints":["` + endpointID + `"]}`
-	if err := s.Modify(LoadBalancer, id, []byte(again)); err != nil { // its own ports are no conflict
+	if err := s.Modify(LoadBalancer, id, []byte(again)); err != nil { // no conflict with its own ports
 		t.Fatal(err)
 	}
 	document, err := s.Properties(LoadBalancer, id)
 	want := `{"FrontendVIPs":["10.96.0.2"],"HostComputeEndpoints":["` + endpointID + `"],"ID":"` + id + `","PortMappings":[{"ExternalPort":80,"Protocol":6}]}`
 	if document != want || err != nil {
-		t.Errorf("it is %s (%v), want %s", document, err, want)
+		t.Errorf("load balancer: got %s (%v), want %s", document, err, want)
 	}
-	mustCreate(t, s, LoadBalancer, "BBBBBBBB-0000-0000-0000-000000000002", // its former port is free
+	mustCreate(t, s, LoadBalancer, "BBBBBBBB-0000-0000-0000-000000000002", // the former port is free
 		`{"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"Protocol":6,"ExternalPort":80}]}`)
 }
 
-func TestABootForgetsAllButPersistentNetworks(t *testing.T) {
+func TestForgetKeepsPersistentNetworks(t *testing.T) {
 	s := newStore(t)
-	mustCreate(t, s, Network, "AAAAAAAA-0000-0000-0000-000000000002", `{"Name":"passing","Flags":8}`)
+	mustCreate(t, s, Network, "AAAAAAAA-0000-0000-0000-000000000002", `{"Name":"temporary","Flags":8}`)
 	mustCreate(t, s, LoadBalancer, "BBBBBBBB-0000-0000-0000-000000000001", `{"PortMappings":[{}]}`)
 	if err := s.Forget(); err != nil {
 		t.Fatal(err)
@@ -189,11 +189,11 @@ func TestABootForgetsAllButPersistentNetworks(t *testing.T) {
 	}
 }
 
-func TestAddressesAreThoseOfOwnEndpoints(t *testing.T) {
+func TestAddressesExcludeRemoteEndpoints(t *testing.T) {
 	s := newStore(t)
 	var reported []map[string][]string
 	s.Changed = func() error {
-		now, err := s.Addresses() // it is not locked out
+		now, err := s.Addresses() // Changed is called without the lock
 		reported = append(reported, now)
 		return err
 	}
@@ -210,7 +210,7 @@ func TestAddressesAreThoseOfOwnEndpoints(t *testing.T) {
 	}
 }
 
-func TestManyMayWriteAtOnce(t *testing.T) {
+func TestConcurrentWritersGetDifferentCompartments(t *testing.T) {
 	dir := newStore(t).Dir
 	var all sync.WaitGroup
 	for n := range 20 {
@@ -230,6 +230,6 @@ func TestManyMayWriteAtOnce(t *testing.T) {
 	}
 	slices.Sort(numbers)
 	if len(slices.Compact(numbers)) != 22 || err != nil {
-		t.Errorf("22 namespaces are compartments %v (%v)", numbers, err)
+		t.Errorf("compartments of 22 namespaces: got %v (%v), want different ones", numbers, err)
 	}
 }

@@ -34,8 +34,8 @@ func (o Object) targets() []string {
 	return ids
 }
 
-// checkLoadBalancer rejects a load balancer that conflicts with another. An identical one has another code, which kube-proxy gets
-// when it creates again what was never removed.
+// checkLoadBalancer rejects a load balancer that conflicts with another. For an identical one, it returns Exists, which kube-proxy
+// gets when it creates a load balancer that was never removed.
 func (now *state) checkLoadBalancer(lb Object) error {
 	if len(items(lb["PortMappings"])) == 0 {
 		return InvalidPolicy

@@ -13,10 +13,10 @@ import (
 // Locks are those of the open file (OFD). Wine uses the same kind for the programs of a host, so that they exclude reapers and
 // tests.
 
-// lock locks a byte exclusively for this open file, and waits for it.
+// lock waits for an exclusive lock of a byte for this open file.
 func lock(f *os.File, offset int64) error { return setLock(f, unix.F_OFD_SETLKW, unix.F_WRLCK, offset) }
 
-// tryLock locks a byte together with others, unless it is locked exclusively.
+// tryLock takes a shared lock of a byte, unless it is locked exclusively.
 func tryLock(f *os.File, offset int64) (taken bool, err error) {
 	err = setLock(f, unix.F_OFD_SETLK, unix.F_RDLCK, offset)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {

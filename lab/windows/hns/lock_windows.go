@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lock locks a byte exclusively for this open file, and waits for it.
+// lock waits for an exclusive lock of a byte for this open file.
 func lock(f *os.File, offset int64) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, 1, 0, at(offset))
 }
 
-// tryLock locks a byte together with others, unless it is locked exclusively.
+// tryLock takes a shared lock of a byte, unless it is locked exclusively.
 func tryLock(f *os.File, offset int64) (taken bool, err error) {
 	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at(offset))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {

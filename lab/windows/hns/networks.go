@@ -24,8 +24,8 @@ func items(list any) []map[string]any {
 
 func text(o map[string]any, field string) string { return Object(o).text(field) }
 
-// completeNetwork adds what Windows adds to a network: to an overlay the address of its router on this host and the host's own,
-// and a pool of MAC addresses.
+// completeNetwork adds the fields that Windows adds to a network: a pool of MAC addresses and, to an overlay, the addresses of the
+// host and of its router on the host.
 func (s *Store) completeNetwork(now *state, n Object) error {
 	if name := n.text("Name"); name != "" && len(now.list(Network, map[string]any{"Name": name})) > 0 {
 		return NetworkExists
@@ -63,15 +63,15 @@ func field(o Object, names ...string) any {
 	return v
 }
 
-// addPolicy adds a policy of Windows unless the object has one of that type.
+// addPolicy adds a policy unless the object has one of that type.
 func (o Object) addPolicy(kind string, settings map[string]any) {
 	for _, p := range items(o["Policies"]) {
 		if text(p, "Type") == kind {
 			return
 		}
 	}
-	have, _ := o["Policies"].([]any)
-	o["Policies"] = append(slices.Clone(have), any(map[string]any{"Type": kind, "Settings": settings}))
+	existing, _ := o["Policies"].([]any)
+	o["Policies"] = append(slices.Clone(existing), any(map[string]any{"Type": kind, "Settings": settings}))
 }
 
 // policies adds or removes policies of a network or an endpoint. Those to remove must match completely; a duplicate can be added.
@@ -82,14 +82,14 @@ func (r request2) policies(o Object) error {
 			return InvalidPolicy
 		}
 	}
-	among := func(p any) bool {
+	requested := func(p any) bool {
 		return slices.ContainsFunc(r.Settings.Policies, func(q any) bool { return reflect.DeepEqual(p, q) })
 	}
 	switch r.RequestType {
 	case "Add":
 		o["Policies"] = append(before, r.Settings.Policies...)
 	case "Remove":
-		o["Policies"] = slices.DeleteFunc(before, among)
+		o["Policies"] = slices.DeleteFunc(before, requested)
 	case "Update", "Refresh":
 		o["Policies"] = r.Settings.Policies
 	default:

@@ -23,7 +23,7 @@ const (
 	quirksID      = "QUIRKS"
 )
 
-// SetQuirks replaces the quirks of the service, as another Windows would have them. They survive boots.
+// SetQuirks replaces the quirks of the service. They survive boots.
 func (s *Store) SetQuirks(q Quirks) error {
 	raw, err := json.Marshal(q)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Store) SetQuirks(q Quirks) error {
 	})
 }
 
-// bind refuses a network because of its adapter.
+// bind rejects a network whose adapter it cannot use.
 func (now *state) bind(n Object) error {
 	var bound []string
 	for _, other := range now.objects[Network] {
@@ -67,13 +67,13 @@ func (o Object) adapter() string {
 	return ""
 }
 
-// refuses reports whether a request has a policy that the service does not know.
-func (now *state) refuses(k Kind, r request2) bool {
+// rejects reports whether a request has a policy that the service does not support.
+func (now *state) rejects(k Kind, r request2) bool {
 	return now.quirks.RefusesHostRoute && k == Network && r.RequestType == "Add" &&
 		slices.ContainsFunc(items(r.Settings.Policies), func(p map[string]any) bool { return text(p, "Type") == "HostRoute" })
 }
 
-// echo returns an object as the service returns it. It leaves the object itself unchanged.
+// echo returns an object as the service returns it, without changing the stored object.
 func echo(q Quirks, k Kind, o Object) Object {
 	if k != Network || o == nil || !q.OmitsVNI && !q.OmitsVXLANPort && !q.OmitsAdapter && !q.RenamesAdapter {
 		return o
@@ -117,12 +117,12 @@ func (s *Store) quirksNow() (q Quirks, isLate bool, err error) {
 	}
 	info, err := os.Stat(filepath.Join(s.Dir, serviceFile))
 	if err != nil {
-		return q, false, nil // a host without the service
+		return q, false, nil // the host does not have the service
 	}
 	return q, time.Since(info.ModTime()) < q.ListsLate, nil
 }
 
-// listed returns a list of the second generation.
+// listed returns the IDs that a list of the second generation contains.
 func (s *Store) listed(k Kind, ids []string) ([]string, error) {
 	_, isLate, err := s.quirksNow()
 	if k == Network && isLate {
@@ -158,7 +158,7 @@ func (s *Store) keepStale(now *state, e Object) {
 	s.put(stale, o)
 }
 
-// staleID returns an ID that differs from the endpoint's, and is always the same.
+// staleID derives another ID from an endpoint's ID.
 func staleID(id string) string {
 	return "57A1E000" + strings.TrimPrefix(Key(id), Key(id)[:min(8, len(Key(id)))])
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// overlaySettings are the settings of a network that the hybrid overlay requests.
+// overlaySettings are the settings of a network of the hybrid overlay.
 const overlaySettings = `{"Name":"base","Type":"Overlay","Ipams":[{"Subnets":[{"IpAddressPrefix":"100.64.0.0/30",
 	"Policies":[{"Type":"VSID","Settings":{"IsolationId":4098}}]}]}],"Policies":[
 	{"Type":"NetAdapterName","Settings":{"NetworkAdapterName":"Ethernet"}},{"Type":"VxlanPort","Settings":{"Port":9898}}]}`
@@ -24,10 +24,10 @@ func mustSet(t *testing.T, s *Store, q Quirks) {
 	}
 }
 
-func TestNetworksAreReturnedInOtherWords(t *testing.T) {
+func TestQuirksChangeReturnedNetworks(t *testing.T) {
 	for name, test := range map[string]struct {
 		quirks  Quirks
-		removed string // from what both generations return
+		removed string // from the networks that both generations return
 		found   string
 	}{
 		"all":          {Quirks{}, "vEthernet", "9898"},
@@ -58,13 +58,13 @@ func TestNetworksAreReturnedInOtherWords(t *testing.T) {
 				}
 			}
 			if o, err := s.Get(Network, overlayID); err != nil || o.adapter() != "Ethernet" {
-				t.Errorf("the network itself has adapter %q, %v", o.adapter(), err)
+				t.Errorf("adapter of the stored network: got %q (%v), want Ethernet", o.adapter(), err)
 			}
 		})
 	}
 }
 
-func TestAdaptersAreChecked(t *testing.T) {
+func TestQuirksCheckAdapters(t *testing.T) {
 	settings := func(name, adapter string) string {
 		return fmt.Sprintf(`{"Name":%q,"Type":"Overlay","Policies":[{"Type":"InterfaceConstraint","Settings":{"InterfaceAlias":%q}}]}`, name, adapter)
 	}
@@ -73,12 +73,12 @@ func TestAdaptersAreChecked(t *testing.T) {
 		settings string
 		want     Code
 	}{
-		"any":             {Quirks{}, settings("new", "Ethernet"), 0},
-		"it has a switch": {Quirks{Adapters: []string{"Ethernet", "Ethernet 2"}}, settings("new", "ethernet"), AdapterNotFound},
-		"another":         {Quirks{Adapters: []string{"Ethernet", "Ethernet 2"}}, settings("new", "Ethernet 2"), 0},
-		"there is none":   {Quirks{Adapters: []string{"Ethernet"}}, settings("new", "Ethernet 3"), AdapterNotFound},
-		"none named":      {Quirks{Adapters: []string{"Ethernet"}}, settings("new", ""), 0},
-		"one is needed":   {Quirks{NeedsAdapter: true}, settings("new", ""), AdapterNotFound},
+		"no quirk":         {Quirks{}, settings("new", "Ethernet"), 0},
+		"adapter in use":   {Quirks{Adapters: []string{"Ethernet", "Ethernet 2"}}, settings("new", "ethernet"), AdapterNotFound},
+		"free adapter":     {Quirks{Adapters: []string{"Ethernet", "Ethernet 2"}}, settings("new", "Ethernet 2"), 0},
+		"missing adapter":  {Quirks{Adapters: []string{"Ethernet"}}, settings("new", "Ethernet 3"), AdapterNotFound},
+		"no adapter named": {Quirks{Adapters: []string{"Ethernet"}}, settings("new", ""), 0},
+		"adapter required": {Quirks{NeedsAdapter: true}, settings("new", ""), AdapterNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t)
@@ -91,19 +91,19 @@ func TestAdaptersAreChecked(t *testing.T) {
 	}
 }
 
-func TestAHostRouteCanBeRefused(t *testing.T) {
+func TestQuirkRejectsHostRoute(t *testing.T) {
 	s := newStore(t)
 	mustSet(t, s, Quirks{RefusesHostRoute: true})
 	add := `{"RequestType":"Add","Settings":{"Policies":[{"Type":%q,"Settings":{}}]}}`
 	if err := s.Modify(Network, networkID, fmt.Appendf(nil, add, "RemoteSubnetRoute")); err != nil {
-		t.Errorf("another policy: %v", err)
+		t.Errorf("adding another policy: %v", err)
 	}
 	if err := s.Modify(Network, networkID, fmt.Appendf(nil, add, "HostRoute")); CodeOf(err) != Unsupported {
 		t.Errorf("got %v, want %v", err, Unsupported)
 	}
 }
 
-func TestTheGenerationsListOtherObjectsForAWhile(t *testing.T) {
+func TestListsAreIncompleteAfterTheServiceStarts(t *testing.T) {
 	s := newStore(t)
 	mustCreate(t, s, Network, overlayID, overlaySettings)
 	mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-000000000002", `{"Name":"two","HostComputeNetwork":"`+networkID+`"}`)
@@ -129,18 +129,18 @@ func TestTheGenerationsListOtherObjectsForAWhile(t *testing.T) {
 	for late, want := range map[time.Duration][4]int{time.Hour: {1, 1, 2, 1}, time.Nanosecond: {2, 2, 2, 2}} {
 		mustSet(t, s, Quirks{ListsLate: late})
 		if diff := cmp.Diff(want, count()); diff != "" {
-			t.Errorf("%v late: networks and endpoints of both generations: %s", late, diff)
+			t.Errorf("ListsLate %v: networks and endpoints in the lists of both generations: %s", late, diff)
 		}
 	}
 }
 
-func TestTheFirstGenerationForgetsAndRemembers(t *testing.T) {
+func TestQuirksOfTheFirstGeneration(t *testing.T) {
 	s := newStore(t)
 	mustCreate(t, s, LoadBalancer, "1", `{"HostComputeEndpoints":["`+endpointID+`"],"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"ExternalPort":80}]}`)
 	mustSet(t, s, Quirks{OmitsAddresses: true, OmitsVIPs: true})
 	for path, removed := range map[string]string{"/endpoints/": "10.1.0.7", "/endpoints/" + endpointID: "10.1.0.7", "/policylists/": "10.96.0.1"} {
 		if answer, err := s.Call("GET", path); err != nil || strings.Contains(answer, removed) || !strings.Contains(answer, endpointID) {
-			t.Errorf("%s: %s, %v; want the objects without %s", path, answer, err, removed)
+			t.Errorf("%s: got %s (%v), want the objects without %s", path, answer, err, removed)
 		}
 	}
 	mustSet(t, s, Quirks{ListsStale: true})
@@ -149,14 +149,14 @@ func TestTheFirstGenerationForgetsAndRemembers(t *testing.T) {
 	}
 	answer, err := s.Call("GET", "/endpoints/")
 	if err != nil || !strings.Contains(answer, `"IPAddress":"10.1.0.7","IsRemoteEndpoint":true`) || strings.Contains(answer, endpointID) {
-		t.Errorf("after it was removed, the first generation lists %s, %v", answer, err)
+		t.Errorf("first generation after the endpoint was removed: got %s (%v), want a stale endpoint", answer, err)
 	}
 	if left := names(t, s, Endpoint, ""); left != nil {
-		t.Errorf("the second generation lists %q", left)
+		t.Errorf("second generation after the endpoint was removed: got %q, want none", left)
 	}
 }
 
-func TestPortsOfLoadBalancersEnd(t *testing.T) {
+func TestLoadBalancersRunOutOfPorts(t *testing.T) {
 	s := newStore(t)
 	mustSet(t, s, Quirks{Ports: 2*63 + 1})
 	for i, want := range []Code{0, 0, PortExists} {
@@ -167,7 +167,7 @@ func TestPortsOfLoadBalancersEnd(t *testing.T) {
 	}
 }
 
-func TestQuirksStayOverBootsAndCompaction(t *testing.T) {
+func TestQuirksSurviveBootsAndCompaction(t *testing.T) {
 	s := newStore(t)
 	mustSet(t, s, Quirks{Adapters: []string{"Ethernet"}, ListsLate: 90 * time.Second})
 	if err := s.Forget(); err != nil {

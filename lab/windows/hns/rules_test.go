@@ -10,11 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWindowsCompletesOverlays(t *testing.T) {
+func TestCreateCompletesNetworks(t *testing.T) {
 	s := newStore(t)
 	for name, settings := range map[string]string{
 		"plain": `{"Name":"a","Type":"Overlay"}`,
-		"given": `{"Name":"b","Type":"Overlay","Policies":[{"Type":"VxlanPort","Settings":{"Port":9898}},
+		"with policies": `{"Name":"b","Type":"Overlay","Policies":[{"Type":"VxlanPort","Settings":{"Port":9898}},
 			{"Type":"DrMacAddress","Settings":{"Address":"00-15-5D-01-02-03"}}]}`,
 		"l2bridge": `{"Name":"c","Type":"L2Bridge"}`,
 	} {
@@ -32,17 +32,17 @@ func TestWindowsCompletesOverlays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(have.MacPool.Ranges) != 1 || !strings.HasPrefix(have.MacPool.Ranges[0].StartMacAddress, "00-15-5D-") {
-			t.Errorf("%s: its MAC addresses are %v", name, have.MacPool)
+			t.Errorf("%s: got pool of MAC addresses %v", name, have.MacPool)
 		}
 		var policies []string
 		for _, p := range have.Policies {
 			policies = append(policies, p.Type+" "+p.Settings.ProviderAddress)
-			if p.Type == "DrMacAddress" && (p.Settings.Address == "00-15-5D-01-02-03") != (name == "given") {
-				t.Errorf("%s: its router is %s", name, p.Settings.Address)
+			if p.Type == "DrMacAddress" && (p.Settings.Address == "00-15-5D-01-02-03") != (name == "with policies") {
+				t.Errorf("%s: got router address %s", name, p.Settings.Address)
 			}
 		}
 		want := map[string][]string{
-			"plain": {"DrMacAddress ", "ProviderAddress 10.99.1.2"}, "given": {"VxlanPort ", "DrMacAddress ", "ProviderAddress 10.99.1.2"},
+			"plain": {"DrMacAddress ", "ProviderAddress 10.99.1.2"}, "with policies": {"VxlanPort ", "DrMacAddress ", "ProviderAddress 10.99.1.2"},
 		}
 		if diff := cmp.Diff(want[name], policies); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -61,35 +61,35 @@ func TestEndpointsGetFreeAddresses(t *testing.T) {
 		macs[e.text("MacAddress")] = true
 		raw, _ := json.Marshal([]any{e["IpConfigurations"], e["Routes"]})
 		if full := `[[{"IpAddress":"` + want + `","PrefixLength":29}],[{"DestinationPrefix":"0.0.0.0/0","NextHop":"10.1.0.1"}]]`; string(raw) != full {
-			t.Errorf("endpoint %d has %s, want %s", i, raw, full)
+			t.Errorf("endpoint %d: got %s, want %s", i, raw, full)
 		}
 	}
 	if len(macs) != 4 || macs[""] {
-		t.Errorf("four endpoints have MAC addresses %v", macs)
+		t.Errorf("MAC addresses of four endpoints: got %v, want four different ones", macs)
 	}
 	if _, err := s.Create(Endpoint, "EEEEEEEE-0000-0000-0000-00000000000F", []byte(in+`}`)); CodeOf(err) != InvalidIP {
-		t.Errorf("of a full network: %v", err)
+		t.Errorf("endpoint on a full network: %v, want %v", err, InvalidIP)
 	}
 	if err := s.Delete(Endpoint, "EEEEEEEE-0000-0000-0000-000000000001"); err != nil {
 		t.Fatal(err)
 	}
 	if e := mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-00000000000F", in+`}`); e.addresses()[0] != "10.1.0.4" {
-		t.Errorf("the free addresses are %v", e.addresses())
+		t.Errorf("address after one was freed: got %v, want 10.1.0.4", e.addresses())
 	}
 }
 
-func TestMACAddressesAreOfOneEndpoint(t *testing.T) {
+func TestMACAddressesAreUnique(t *testing.T) {
 	const id = "EEEEEEEE-0000-0000-0000-000000000009"
 	in := `"HostComputeNetwork":"` + networkID + `"`
 	first := mustCreate(t, newStore(t), Endpoint, id, `{`+in+`}`).text("MacAddress")
 	s := newStore(t)
 	mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-000000000008", `{`+in+`,"MacAddress":"`+first+`"}`)
 	if second := mustCreate(t, s, Endpoint, id, `{`+in+`}`).text("MacAddress"); second == first || second == "" {
-		t.Errorf("an endpoint gets %q, which another has", second)
+		t.Errorf("MAC address of a second endpoint: got %q, which the first one has", second)
 	}
 }
 
-func TestWindowsRefuses(t *testing.T) {
+func TestInvalidRequestsAreRejected(t *testing.T) {
 	const (
 		id       = "FFFFFFFF-0000-0000-0000-000000000001"
 		in       = `"HostComputeNetwork":"` + networkID + `"`
@@ -113,29 +113,29 @@ func TestWindowsRefuses(t *testing.T) {
 		do   func(*Store) error
 		want Code
 	}{
-		"a name twice":                          {create(Network, `{"Name":"pods"}`), NetworkExists},
-		"another name":                          {create(Network, `{"Name":"others"}`), 0},
-		"an endpoint of no network":             {create(Endpoint, `{"HostComputeNetwork":"`+id+`"}`), NetworkNotFound},
-		"an endpoint's address twice":           {create(Endpoint, `{`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.7"}]}`), ObjectExists},
-		"the same for another host's":           {create(Endpoint, `{"Flags":1,`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.7"}]}`), 0},
-		"another host's twice":                  {create(Endpoint, `{"Flags":1,`+in+`,"IpConfigurations":[{"IpAddress":"10.9.0.9"}]}`), ObjectExists},
-		"an address of another network":         {create(Endpoint, `{`+in+`,"IpConfigurations":[{"IpAddress":"10.2.0.7"}]}`), InvalidIP},
-		"the router's address":                  {create(Endpoint, `{`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.1"}]}`), InvalidIP},
-		"a port of the host twice":              {create(Endpoint, `{`+in+`,`+mapped+`}`), PortExists},
-		"a load balancer twice":                 {create(LoadBalancer, `{`+frontend+`,`+target+`}`), Exists},
-		"its address with other endpoints":      {create(LoadBalancer, `{`+frontend+`}`), PortExists},
-		"its address with another port":         {create(LoadBalancer, `{`+strings.Replace(frontend, ":80,", ":81,", 1)+`}`), 0},
-		"its address with another protocol":     {create(LoadBalancer, `{`+strings.Replace(frontend, ":6,", ":17,", 1)+`}`), 0},
-		"another address with its port":         {create(LoadBalancer, `{`+strings.Replace(frontend, "96.0.1", "96.0.2", 1)+`}`), 0},
-		"a node port twice":                     {create(LoadBalancer, `{`+nodePort+`}`), PortExists},
-		"a load balancer without ports":         {create(LoadBalancer, `{`+target+`}`), InvalidPolicy},
-		"a load balancer for no endpoint known": {create(LoadBalancer, `{"HostComputeEndpoints":["`+id+`"],`+nodePort+`}`), EndpointNotFound},
-		"no JSON":                               {create(Network, `{`), InvalidJSON},
-		"the end of what is not there":          {func(s *Store) error { return s.Delete(LoadBalancer, id) }, NotFound},
-		"the end of the host's compartment":     {func(s *Store) error { return s.Delete(Namespace, hostDefaultID) }, AccessDenied},
-		"an endpoint in two namespaces":         {add(endpointID, hostDefaultID), AlreadyAttached},
-		"an endpoint that is not there":         {add(id, namespaceID), EndpointNotFound},
-		"a policy that is none": {func(s *Store) error {
+		"a duplicate network name":               {create(Network, `{"Name":"pods"}`), NetworkExists},
+		"another name":                           {create(Network, `{"Name":"others"}`), 0},
+		"an endpoint on a missing network":       {create(Endpoint, `{"HostComputeNetwork":"`+id+`"}`), NetworkNotFound},
+		"a duplicate endpoint address":           {create(Endpoint, `{`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.7"}]}`), ObjectExists},
+		"a remote endpoint with a local address": {create(Endpoint, `{"Flags":1,`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.7"}]}`), 0},
+		"a duplicate remote endpoint":            {create(Endpoint, `{"Flags":1,`+in+`,"IpConfigurations":[{"IpAddress":"10.9.0.9"}]}`), ObjectExists},
+		"an address of another network":          {create(Endpoint, `{`+in+`,"IpConfigurations":[{"IpAddress":"10.2.0.7"}]}`), InvalidIP},
+		"the router's address":                   {create(Endpoint, `{`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.1"}]}`), InvalidIP},
+		"a duplicate host port":                  {create(Endpoint, `{`+in+`,`+mapped+`}`), PortExists},
+		"a duplicate load balancer":              {create(LoadBalancer, `{`+frontend+`,`+target+`}`), Exists},
+		"its frontend with other endpoints":      {create(LoadBalancer, `{`+frontend+`}`), PortExists},
+		"its address with another port":          {create(LoadBalancer, `{`+strings.Replace(frontend, ":80,", ":81,", 1)+`}`), 0},
+		"its address with another protocol":      {create(LoadBalancer, `{`+strings.Replace(frontend, ":6,", ":17,", 1)+`}`), 0},
+		"another address with its port":          {create(LoadBalancer, `{`+strings.Replace(frontend, "96.0.1", "96.0.2", 1)+`}`), 0},
+		"a duplicate node port":                  {create(LoadBalancer, `{`+nodePort+`}`), PortExists},
+		"a load balancer without ports":          {create(LoadBalancer, `{`+target+`}`), InvalidPolicy},
+		"a load balancer for a missing endpoint": {create(LoadBalancer, `{"HostComputeEndpoints":["`+id+`"],`+nodePort+`}`), EndpointNotFound},
+		"invalid JSON":                           {create(Network, `{`), InvalidJSON},
+		"deleting a missing object":              {func(s *Store) error { return s.Delete(LoadBalancer, id) }, NotFound},
+		"deleting the host's compartment":        {func(s *Store) error { return s.Delete(Namespace, hostDefaultID) }, AccessDenied},
+		"an endpoint in two namespaces":          {add(endpointID, hostDefaultID), AlreadyAttached},
+		"attaching a missing endpoint":           {add(id, namespaceID), EndpointNotFound},
+		"an invalid policy": {func(s *Store) error {
 			return s.Modify(Network, networkID, []byte(`{"RequestType":"Add","Settings":{"Policies":["x"]}}`))
 		}, InvalidPolicy},
 	} {
@@ -153,7 +153,7 @@ func TestWindowsRefuses(t *testing.T) {
 				before, err = append(before, more...), errors.Join(err, listing)
 			}
 			if got := test.do(s); CodeOf(got) != test.want || err != nil {
-				t.Fatalf("it says %v (%v), want %v", got, err, test.want)
+				t.Fatalf("got %v (%v), want %v", got, err, test.want)
 			}
 			if test.want == 0 {
 				return
@@ -166,7 +166,7 @@ func TestWindowsRefuses(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(before, after); diff != "" {
-				t.Errorf("a rejected request has changed objects: %s", diff)
+				t.Errorf("a rejected request changed objects: %s", diff)
 			}
 		})
 	}
@@ -180,18 +180,18 @@ func TestDeletingNetworkDeletesEndpoints(t *testing.T) {
 		return nil
 	}
 	if err := s.Delete(Network, networkID); err != nil || reported != 1 {
-		t.Fatalf("Changed was called %d times (%v)", reported, err)
+		t.Fatalf("Changed was called %d times (%v), want once", reported, err)
 	}
 	if left := names(t, s, Endpoint, ""); left != nil {
-		t.Errorf("there are endpoints %q", left)
+		t.Errorf("endpoints remain: %q", left)
 	}
 }
 
-func TestTheHostHasItsOwnCompartment(t *testing.T) {
+func TestHostDefaultNamespaceAlwaysExists(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	o, err := s.Create(Namespace, namespaceID, []byte(`{"Type":"HostDefault"}`))
 	if err != nil || o.id() != hostDefaultID {
-		t.Errorf("another one is made: %v (%v)", o, err)
+		t.Errorf("creating HostDefault: got %v (%v), want the existing one", o, err)
 	}
 	if err := s.Lose(Namespace, Network); err != nil {
 		t.Fatal(err)
@@ -201,12 +201,12 @@ func TestTheHostHasItsOwnCompartment(t *testing.T) {
 	}
 }
 
-// TestStoresShareChangesImmediately has two processes, one of which has read the objects before.
+// TestStoresShareChangesImmediately changes objects in one store that another has already read.
 func TestStoresShareChangesImmediately(t *testing.T) {
 	one := newStore(t)
 	other := openStore(t, one.Dir)
 	if before := names(t, other, Endpoint, ""); len(before) != 1 {
-		t.Fatalf("there are %q", before)
+		t.Fatalf("got endpoints %q, want one", before)
 	}
 	for n := range 3 * compactAt / 1000 { // more than the size at which a new journal starts
 		request := fmt.Appendf(nil, `{"RequestType":"Update","Settings":{"Policies":[{"Type":"%d %s"}]}}`, n, strings.Repeat("x", 1000))
@@ -218,11 +218,11 @@ func TestStoresShareChangesImmediately(t *testing.T) {
 		}
 		o, err := other.Get(Endpoint, endpointID)
 		if seen := text(items(o["Policies"])[0], "Type"); err != nil || !strings.HasPrefix(seen, fmt.Sprint(n, " ")) {
-			t.Fatalf("after change %d another sees %.20s (%v)", n, seen, err)
+			t.Fatalf("after change %d the other store returns %.20s (%v)", n, seen, err)
 		}
 	}
 	if one.known.Journal < 2 || one.known.Size > compactAt {
-		t.Errorf("the journal is number %d with %d bytes", one.known.Journal, one.known.Size)
+		t.Errorf("got journal %d with %d bytes, want a compacted one", one.known.Journal, one.known.Size)
 	}
 	if diff := cmp.Diff(names(t, one, Network, ""), names(t, openStore(t, one.Dir), Network, "")); diff != "" {
 		t.Error(diff)

@@ -14,14 +14,15 @@ import (
 	"sync"
 )
 
-// Store is the folder with all objects. Any number of processes can use it, each with its own Store, which remembers what it has
-// read. It must not be copied.
+// Store is the folder with all objects. Any number of processes can use it, each with its own Store, which caches the objects. It
+// must not be copied.
 type Store struct {
 	// Dir is the folder.
 	Dir string
 	// Address returns the host's address; "" if it is unknown.
 	Address func() string
-	// Changed, if set, is called after local endpoints have come, gone or changed their namespace, before the call that made it returns.
+	// Changed, if set, is called after local endpoints were added, removed or moved to another namespace, before the call that
+	// changed them returns.
 	Changed func() error
 
 	mu      sync.Mutex
@@ -33,8 +34,8 @@ type Store struct {
 }
 
 // The folder has a journal with a line for each created, changed or removed object. The file "mark" has the journal's number and
-// its valid length. So a call reads 16 bytes and the changes by others, however many objects there are, and a process that dies
-// while it writes leaves nothing valid.
+// its valid length. A call therefore reads only 16 bytes and the changes by other processes, however many objects there are, and a
+// process that dies while it writes leaves the store unchanged.
 const markFile = "mark"
 
 type mark struct{ Journal, Size uint64 }
@@ -83,7 +84,7 @@ func (s *Store) view(do func(*state) error) error {
 	if now == s.known.mark && now.Journal != 0 {
 		return do(&s.known)
 	}
-	// Reading does not lock. If the journal changes meanwhile, it reads again with the lock.
+	// Reading does not lock. If the journal changes meanwhile, read again with the lock.
 	if now.Journal == 0 || s.update(now) != nil {
 		if err := s.locked(s.updateLocked); err != nil {
 			return err
@@ -94,15 +95,15 @@ func (s *Store) view(do func(*state) error) error {
 
 // change changes objects by put and remove, and excludes other processes. If do fails, nothing is changed.
 func (s *Store) change(do func(*state) error) error {
-	tell, err := s.commitChange(do)
-	if err == nil && tell && s.Changed != nil {
+	notify, err := s.commitChange(do)
+	if err == nil && notify && s.Changed != nil {
 		return s.Changed()
 	}
 	return err
 }
 
 // commitChange reports whether Changed must be called.
-func (s *Store) commitChange(do func(*state) error) (tell bool, err error) {
+func (s *Store) commitChange(do func(*state) error) (notify bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {

@@ -85,11 +85,11 @@ func (c oldCall) list(k Kind, view func(Object) map[string]any) ([]map[string]an
 		all = hnsquirks.EverySecond(all)
 	}
 	if k == Endpoint {
-		left, err := c.List(stale, "")
+		removed, err := c.List(stale, "")
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, left...)
+		all = append(all, removed...)
 	}
 	views := []map[string]any{}
 	for _, o := range all {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTheFirstGenerationSeesTheSameObjects makes the reading calls of hcsshim's internal/hns.
-func TestTheFirstGenerationSeesTheSameObjects(t *testing.T) {
+// TestFirstGenerationReturnsTheSameObjects makes the read calls of hcsshim's internal/hns.
+func TestFirstGenerationReturnsTheSameObjects(t *testing.T) {
 	s := newStore(t)
 	const vip = "EEEEEEEE-0000-0000-0000-000000000002"
 	expect := func(path string, code Code, want ...string) {
@@ -30,7 +30,7 @@ func TestTheFirstGenerationSeesTheSameObjects(t *testing.T) {
 	expect("/policylists/", 0, `{"Output":[],"Success":true}`)
 	expect("/plugins/", Unsupported, `"Success":false`)
 	if _, err := s.Call("POST", "/networks/"); CodeOf(err) != Unsupported {
-		t.Errorf("a change: %v, want %v", err, Unsupported)
+		t.Errorf("POST: %v, want %v", err, Unsupported)
 	}
 
 	mustCreate(t, s, Network, overlayID, overlaySettings)

@@ -90,7 +90,7 @@ func HcnDeleteLoadBalancer(id unsafe.Pointer, details **uint16) uint32 {
 	return remove(hns.LoadBalancer, id, details)
 }
 
-// A handle knows the kind of its object: the calls with one are the same for all kinds, which computenetwork.dll forwards.
+// Calls with a handle are the same for all kinds, because the handle has the kind of its object. computenetwork.dll forwards them here.
 
 //export HcnModify
 func HcnModify(handle uintptr, request *uint16, details **uint16) uint32 {

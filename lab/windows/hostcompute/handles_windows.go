@@ -15,29 +15,29 @@ type table struct {
 	open map[uintptr]any
 }
 
-func (t *table) add(to *uintptr, what any) {
+func (t *table) add(to *uintptr, object any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last++
-	t.open[t.last] = what
+	t.open[t.last] = object
 	*to = t.last
 }
 
 func (t *table) remove(handle uintptr) any {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	what := t.open[handle]
+	object := t.open[handle]
 	delete(t.open, handle)
-	return what
+	return object
 }
 
 // find returns the object of a handle if it is of the right kind.
 func find[T any](handle uintptr) (T, error) {
 	handles.mu.Lock()
 	defer handles.mu.Unlock()
-	what, ok := handles.open[handle].(T)
+	found, ok := handles.open[handle].(T)
 	if !ok {
-		return what, hcs.InvalidHandle
+		return found, hcs.InvalidHandle
 	}
-	return what, nil
+	return found, nil
 }

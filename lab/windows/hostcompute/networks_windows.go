@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
-// networks is the store of the host. Calls of a C library have no receiver, and it remembers what it has read.
+// networks is the store of the host. It is global because calls of a C library have no receiver, and it caches the objects.
 var networks = hns.Store{Dir: guestapi.NetworksDir, Address: ownAddress, Changed: addressesChanged}
 
 // object is a handle to an object.
@@ -41,7 +41,7 @@ func failed(err error, details **uint16, call string) uint32 {
 	return uint32(code)
 }
 
-// noted returns from a call that is also logged if it succeeded. Reads of one object are not: there are too many.
+// noted returns from a call that is also logged on success, unlike the many reads of single objects.
 func noted(err error, details **uint16, call string) uint32 {
 	if err == nil {
 		note("%s", call)
@@ -86,15 +86,15 @@ func create(kind hns.Kind, id unsafe.Pointer, settings string, handle *uintptr, 
 func createEndpoint(network uintptr, id unsafe.Pointer, settings *uint16, handle *uintptr, details **uint16) uint32 {
 	document := text(settings)
 	var e map[string]any
-	if of, err := find[object](network); err == nil && json.Unmarshal([]byte(document), &e) == nil && e["HostComputeNetwork"] == nil {
-		e["HostComputeNetwork"] = of.id
+	if parent, err := find[object](network); err == nil && json.Unmarshal([]byte(document), &e) == nil && e["HostComputeNetwork"] == nil {
+		e["HostComputeNetwork"] = parent.id
 		raw, _ := json.Marshal(e)
 		document = string(raw)
 	}
 	return create(hns.Endpoint, id, document, handle, details)
 }
 
-// guidText is the form of a GUID in the JSON of objects: without braces.
+// guidText returns a GUID as the JSON of objects has it: without braces.
 func guidText(id windows.GUID) string { return strings.Trim(id.String(), "{}") }
 
 func guidAt(id unsafe.Pointer) string { return guidText(*(*windows.GUID)(id)) }
@@ -162,8 +162,8 @@ func HNSCall(method, path, body *uint16, answer **uint16) uint32 {
 	return failed(err, nil, call+" "+text(body))
 }
 
-// ownAddress returns the host's address, which the reaper wrote before Windows booted. Wine knows it only some time after its start: on a busy
-// machine, 20 seconds were too few.
+// ownAddress returns the host's address, which the reaper wrote before Windows booted. Wine reports it only some time after its
+// start, on a busy machine after more than 20 seconds.
 func ownAddress() string {
 	address, err := os.ReadFile(guestapi.AddressFile)
 	if err != nil {

@@ -70,7 +70,7 @@ func (s *system) end() error {
 	return systems().Remove(s.ID)
 }
 
-// processorTime reads a cgroup of the machine: programs on Wine can open files outside of their drives by such a path.
+// processorTime reads a cgroup of the machine. Programs on Wine can open files outside of their drives by paths below \\?\unix.
 func (s *system) processorTime() (hcs.ProcessorTime, error) {
 	drive := hostspec.Drives + "/" + filepath.Base(s.Root)
 	return hcs.ReadProcessorTime(`\\?\unix` + filepath.FromSlash(drive+"/"+hostspec.Accounting))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// OnDrive is where this machine has a file of Windows, whether it exists or not; c is the folder of drive C:. As on Windows, names are not
-// case-sensitive: an exact match comes first, then one in another case.
+// OnDrive returns the path on this machine of a file of Windows, whether it exists or not. c is the folder of drive C:. As on
+// Windows, names are not case-sensitive; an exact match wins.
 func OnDrive(c, path string) string {
 	path = strings.ReplaceAll(strings.TrimPrefix(path, `\\?\`), `\`, "/")
 	if len(path) > 1 && path[1] == ':' {

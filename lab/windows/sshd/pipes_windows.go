@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// pipeSize is that of a command's pipes (contrib/win32/win32compat/fileio.c of Win32-OpenSSH, fileio_pipe).
+// pipeSize is the buffer size of a command's pipes (contrib/win32/win32compat/fileio.c of Win32-OpenSSH, fileio_pipe).
 const pipeSize = 4 << 10
 
 // pipe is a pipe whose two ends are open for overlapped calls. A command gets its end as a handle: a file of Go would make synchronous
@@ -77,7 +77,7 @@ func (s *streams) closeTheirs() {
 	}
 }
 
-// send copies the command's output. The returned channel is closed when all of it was sent, or cannot be.
+// send copies the command's output. It closes the returned channel when all output was sent, or sending failed.
 func (s *streams) send(stdout, stderr io.Writer) <-chan struct{} {
 	sent := make(chan struct{})
 	var copies sync.WaitGroup
@@ -131,7 +131,7 @@ func startOverlapped(cmd *exec.Cmd) (*process, error) {
 		}
 		select {
 		case <-sent:
-		case <-time.After(outputDelay): // a process that it left behind holds its output
+		case <-time.After(outputDelay): // a descendant still holds the output open
 		}
 		return uint32(state.ExitCode()), nil
 	}

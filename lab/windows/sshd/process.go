@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// outputDelay is how long a process that a command left behind may keep the command's output open.
+// outputDelay is how long a descendant may keep the output of an exited command open.
 const outputDelay = 10 * time.Second
 
 // process is a command that runs.
 type process struct {
 	stdin io.WriteCloser
-	// wait returns its exit code when it has ended and its output was sent.
+	// wait returns the exit code after the command has exited and its output was sent.
 	wait func() (uint32, error)
-	// kill ends it with all its descendants. It must be called, also after the command has ended.
+	// kill kills the command and all its descendants. It must be called even after the command has exited.
 	kill func()
 }
 

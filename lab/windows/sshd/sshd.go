@@ -1,5 +1,5 @@
-// Package sshd is the SSH server of the lab's Windows hosts: internal/testing/sshserver with the keys and quirks that are in files, and with
-// commands that the default shell runs.
+// Package sshd is the SSH server of the lab's Windows hosts: internal/testing/sshserver with keys and quirks from files, and
+// with commands that run in the default shell.
 package sshd
 
 import (
@@ -63,19 +63,19 @@ func (o Options) keys(user string) []ssh.PublicKey {
 	}
 	content, err := os.ReadFile(o.AuthorizedKeysFile)
 	if err != nil {
-		o.Log.Error("Authorized keys not read", "error", err)
+		o.Log.Error("Reading authorized keys failed", "error", err)
 	}
 	return sshserver.ParseKeys(content)
 }
 
-// quirks returns those for a new connection.
+// quirks returns the quirks of a new connection.
 func (o Options) quirks() (q sshserver.Quirks) {
 	raw, err := os.ReadFile(o.QuirksFile)
 	if err == nil {
 		err = json.Unmarshal(raw, &q)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		o.Log.Error("Quirks not read", "error", err)
+		o.Log.Error("Reading quirks failed", "error", err)
 	}
 	q.Version = cmp.Or(q.Version, "SSH-2.0-OpenSSH_for_Windows_8.9")
 	return q
@@ -87,7 +87,7 @@ func (o Options) run(ctx context.Context, c sshserver.Command, stdin io.Reader, 
 	shell.Dir, shell.Stdout, shell.Stderr = c.Dir, stdout, stderr
 	code, err := execute(ctx, shell, stdin, c.Quirks.OverlappedPipes)
 	if err != nil {
-		o.Log.Info("Command not run", "command", c.Line, "error", err)
+		o.Log.Info("Running a command failed", "command", c.Line, "error", err)
 		fmt.Fprintf(stderr, "%v\r\n", err)
 		return 1
 	}

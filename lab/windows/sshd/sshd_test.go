@@ -106,7 +106,7 @@ func mustSession(t *testing.T, c *ssh.Client) *ssh.Session {
 	return s
 }
 
-func TestOnlyTheUserWithAnAuthorizedKeyLogsIn(t *testing.T) {
+func TestLoginRequiresUserAndAuthorizedKey(t *testing.T) {
 	f := mustServe(t)
 	f.mustDial(t)
 	if _, err := f.dial("root", f.key); err == nil {
@@ -117,7 +117,7 @@ func TestOnlyTheUserWithAnAuthorizedKeyLogsIn(t *testing.T) {
 	}
 }
 
-func TestHostKeyStaysTheSame(t *testing.T) {
+func TestHostKeyIsCreatedOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	first, err := loadHostKey(file)
 	if err != nil {
@@ -128,11 +128,11 @@ func TestHostKeyStaysTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(first.PublicKey().Marshal(), second.PublicKey().Marshal()) {
-		t.Error("the second start has another host key")
+		t.Error("the second load returned another host key")
 	}
 }
 
-func TestCommandHasItsStreamsAndExitCode(t *testing.T) {
+func TestCommandReturnsStreamsAndExitCode(t *testing.T) {
 	f := mustServe(t)
 	s := mustSession(t, f.mustDial(t))
 	var stdout, stderr bytes.Buffer
@@ -154,7 +154,7 @@ func TestCommandHasItsStreamsAndExitCode(t *testing.T) {
 	}
 }
 
-func TestCommandEndsWhileItsInputStaysOpen(t *testing.T) {
+func TestCommandEndsWithOpenInput(t *testing.T) {
 	s := mustSession(t, mustServe(t).mustDial(t))
 	stdin, err := s.StdinPipe()
 	if err != nil {
@@ -166,7 +166,7 @@ func TestCommandEndsWhileItsInputStaysOpen(t *testing.T) {
 	}
 }
 
-func TestLargeStreamsPassBothWays(t *testing.T) {
+func TestLargeStreamsAreCopiedBothWays(t *testing.T) {
 	s := mustSession(t, mustServe(t).mustDial(t))
 	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<19) // four windows of SSH
 	var got bytes.Buffer
@@ -175,11 +175,11 @@ func TestLargeStreamsPassBothWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), sent) {
-		t.Errorf("%d bytes came back of %d, or not the same", got.Len(), len(sent))
+		t.Errorf("received %d bytes that differ from the %d bytes sent", got.Len(), len(sent))
 	}
 }
 
-func TestCommandDiesWithItsConnection(t *testing.T) {
+func TestClosedConnectionKillsCommand(t *testing.T) {
 	f := mustServe(t)
 	c := f.mustDial(t)
 	s := mustSession(t, c)
@@ -206,7 +206,7 @@ func TestCommandDiesWithItsConnection(t *testing.T) {
 	}
 }
 
-func TestCommandsRunOnWithoutTheirConnection(t *testing.T) {
+func TestQuirkLetsCommandsOutliveConnection(t *testing.T) {
 	f := mustServe(t)
 	mustWrite(t, f.options.QuirksFile, `{"RunsOn":true}`)
 	c := f.mustDial(t)
@@ -236,7 +236,7 @@ func TestFirstConnectionStartsInSystemFolder(t *testing.T) {
 	for i, want := range []string{systemFolder, f.options.Home, f.options.Home} {
 		out, err := mustSession(t, f.mustDial(t)).Output("pwd")
 		if got := strings.TrimSpace(string(out)); err != nil || got != want {
-			t.Errorf("connection %d begins in %q, %v; want %q", i+1, got, err, want)
+			t.Errorf("working folder of connection %d: got %q (%v), want %q", i+1, got, err, want)
 		}
 	}
 }
@@ -246,14 +246,14 @@ func TestQuirksAreReadFromFile(t *testing.T) {
 	var log bytes.Buffer
 	o := Options{QuirksFile: filepath.Join(t.TempDir(), "quirks.json"), Log: slog.New(slog.NewTextHandler(&log, nil))}
 	if got, want := o.quirks(), (sshserver.Quirks{Version: version}); got != want || log.Len() > 0 {
-		t.Errorf("without a file, they are %+v, and the log %q; want %+v", got, log.String(), want)
+		t.Errorf("without a file: got %+v with log %q, want %+v", got, log.String(), want)
 	}
 	mustWrite(t, o.QuirksFile, `{"StdinEnds":4,"OverlappedPipes":true}`)
 	if got, want := o.quirks(), (sshserver.Quirks{Version: version, StdinEnds: 4, OverlappedPipes: true}); got != want || log.Len() > 0 {
-		t.Errorf("got %+v, and the log %q; want %+v", got, log.String(), want)
+		t.Errorf("got %+v with log %q, want %+v", got, log.String(), want)
 	}
 	mustWrite(t, o.QuirksFile, "{")
 	if o.quirks(); log.Len() == 0 {
-		t.Error("a damaged file is read")
+		t.Error("an invalid file is not logged")
 	}
 }

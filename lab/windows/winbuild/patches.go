@@ -65,7 +65,7 @@ func imagePatch() patch {
 	}}}
 }
 
-// modulePatches are the patches of modules that Wine does not support.
+// modulePatches returns the patches of modules that call functions that Wine lacks.
 func modulePatches() []patch {
 	return []patch{sysPatch(), clientGoPatch(), winioPatch(), kubernetesPatch(), hcsshimPatch()}
 }
@@ -117,8 +117,8 @@ func kubernetesPatch() patch {
 	}
 }
 
-// hcsshimPatch is for HostProcess containers. Wine has no silos, no logon of services, and of the properties of jobs only the oldest,
-// without the processor time.
+// hcsshimPatch is for HostProcess containers. Wine lacks silos, logons of services and most properties of jobs, such as the
+// processor time.
 func hcsshimPatch() patch {
 	const job, limits = "internal/jobobject/jobobject.go", "internal/jobobject/limits.go"
 	const container = "internal/jobcontainers/jobcontainer.go"
@@ -192,7 +192,7 @@ func (p patch) files(root string) (map[string]string, error) {
 			text = string(raw)
 		}
 		if n, want := strings.Count(text, e.find), max(e.times, 1); n != want {
-			return nil, fmt.Errorf("patching %s in %s: a text stands there %d times, want %d: %q; "+
+			return nil, fmt.Errorf("patching %s in %s: found the text to replace %d times, want %d: %q; "+
 				"upstream changed, adapt lab/windows/winbuild/patches.go", e.file, root, n, want, e.find)
 		}
 		replace := e.replace

@@ -40,8 +40,8 @@ func Flags(ctx context.Context, moduleDir, workDir string) ([]string, error) {
 	return []string{"-overlay=" + overlay, "-modfile=" + modfile}, nil
 }
 
-// ImageFlag is a flag of "go build" in moduleDir for programs of container images, which need less than Flags. Those of HostProcess containers share
-// Unix sockets with the host's.
+// ImageFlag returns a flag of "go build" in moduleDir for programs of container images, which need fewer patches than those of
+// Flags. Programs of HostProcess containers share Unix sockets with the host's.
 func ImageFlag(ctx context.Context, moduleDir, workDir string, hostProcess bool) (string, error) {
 	p := imagePatch()
 	if hostProcess {
@@ -250,7 +250,7 @@ func writeFile(path string, content []byte) error {
 	return nil
 }
 
-// digest is a hash of a set of files.
+// digest returns a hash of a set of files.
 func digest(files map[string]string) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -259,8 +259,8 @@ func digest(files map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// ModuleFolder returns the folder of a module's sources, which are downloaded if they are not there. The version is behind @, or
-// in the go.mod of dir.
+// ModuleFolder returns the folder of a module's sources, after downloading them if needed. The version follows @, or is that in the
+// go.mod of dir.
 func ModuleFolder(ctx context.Context, dir, module string) (string, error) {
 	out, err := goCommand(ctx, dir, "mod", "download", "-json", module)
 	if err != nil {

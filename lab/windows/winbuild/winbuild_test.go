@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// components are the modules whose programs run in the lab's hosts.
+// components returns the modules whose programs run on the lab's hosts.
 func components() []string {
 	modules := []string{"../../../payload/containerd", "../../../payload/hcsshim", "../../../payload/windows-exporter"}
 	for _, minor := range build.Minors() {
@@ -44,7 +44,7 @@ func TestEveryComponentCanBePatched(t *testing.T) {
 		for _, p := range modulePatches() {
 			wanted := strings.Contains(string(module), p.module+" v") && (!p.programs || strings.Contains(string(module), "tool "+p.module+"/"))
 			if replaced := strings.Contains(string(raw), p.module+" => "+work); replaced != wanted {
-				t.Errorf("%s: %s is replaced: %v, want %v", dir, p.module, replaced, wanted)
+				t.Errorf("%s: replacement of %s: got %v, want %v", dir, p.module, replaced, wanted)
 			}
 		}
 		original, err := os.ReadFile(filepath.Join(dir, "go.sum"))
@@ -58,7 +58,7 @@ func TestEveryComponentCanBePatched(t *testing.T) {
 	}
 }
 
-func TestFlagsAreTheSameEachTimeAndAtTheSameTime(t *testing.T) {
+func TestFlagsAreStableUnderConcurrency(t *testing.T) {
 	work := t.TempDir()
 	results := make([][]string, 4)
 	var all sync.WaitGroup
@@ -78,7 +78,7 @@ func TestFlagsAreTheSameEachTimeAndAtTheSameTime(t *testing.T) {
 	}
 	left, err := filepath.Glob(filepath.Join(work, "tmp-*"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("temporary folders are left: %v, error %v", left, err)
+		t.Errorf("temporary folders remain: %v (%v)", left, err)
 	}
 }
 
@@ -95,9 +95,9 @@ func TestPatchReportsMissingText(t *testing.T) {
 		{"replaced", edit{file: "a.go", find: "one", replace: "1"}, "1 two two"},
 		{"added", edit{file: "a.go", find: "one", add: "!"}, "one! two two"},
 		{"as often as expected", edit{file: "a.go", find: "two", replace: "2", times: 2}, "one 2 2"},
-		{"missing", edit{file: "a.go", find: "three"}, "stands there 0 times, want 1"},
-		{"too often", edit{file: "a.go", find: "two"}, "stands there 2 times, want 1"},
-		{"no such file", edit{file: "b.go", find: "one"}, "reading the file to patch"},
+		{"missing", edit{file: "a.go", find: "three"}, "found the text to replace 0 times, want 1"},
+		{"too often", edit{file: "a.go", find: "two"}, "found the text to replace 2 times, want 1"},
+		{"missing file", edit{file: "b.go", find: "one"}, "reading the file to patch"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files, err := patch{edits: []edit{c.edit}}.files(dir)
@@ -112,7 +112,7 @@ func TestPatchReportsMissingText(t *testing.T) {
 	}
 }
 
-func TestReplacedModuleIsRefused(t *testing.T) {
+func TestReplacedModuleIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	mod := "module example.com/m\n\ngo 1.26.0\n\nrequire golang.org/x/sys v0.40.0\n\nreplace golang.org/x/sys => ./sys\n"
 	for name, text := range map[string]string{"go.mod": mod, "go.sum": ""} {

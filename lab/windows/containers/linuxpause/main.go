@@ -1,4 +1,4 @@
-// Command linuxpause is the first process of every pod on the lab's Linux node. It only waits for its end.
+// Command linuxpause is the first process of every pod on the lab's Linux node. It waits for its stop signal.
 package main
 
 import (

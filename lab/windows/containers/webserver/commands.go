@@ -29,7 +29,7 @@ func getAll(urls []string) error {
 // runCurl prints the answer to a request for the last argument, whatever the options are.
 func runCurl(args []string) error {
 	if len(args) == 0 {
-		return errors.New("it needs a URL")
+		return errors.New("want a URL as the last argument")
 	}
 	text, err := get(args[len(args)-1])
 	fmt.Print(text)
@@ -50,7 +50,7 @@ func get(url string) (string, error) {
 	return string(body), err
 }
 
-// answer answers every packet with a name.
+// answer replies to every packet with a name.
 func answer(packets net.PacketConn, name string) error {
 	for {
 		_, from, err := packets.ReadFrom(make([]byte, 1500))
@@ -111,7 +111,7 @@ func fill(megabytes string) error {
 	return nil
 }
 
-// spin computes for some seconds, and prints the share of a processor that it had, in percent.
+// spin computes for some seconds, and prints the share of a processor that it got, in percent.
 func spin(seconds string) error {
 	count, err := strconv.Atoi(seconds)
 	if err != nil {

@@ -12,13 +12,13 @@
 //	webserver fill N     takes N MB of memory
 //	webserver spin N     computes for N seconds, and prints the share of a processor that it had, in percent
 //
-// As powershell.exe, LogMonitor.exe or curl.exe, it takes the place of these in images that need them. curl.exe prints the answer to a request
-// for its last argument.
+// Under the names powershell.exe, LogMonitor.exe and curl.exe, it replaces these programs in images that need them. curl.exe
+// prints the answer to a request for its last argument.
 //
-// Environment variables configure it. PORT has the ports, with commas, 8080 by default, of TCP and UDP; packets are answered with the name,
-// too. POD_NAME is the name, by default the container's host name.
-// GRACE_SECONDS is how long it continues to serve after its stop signal. With IGNORE_STOP it runs until it is killed. GET
-// /exit?code=3 makes it exit with a code, GET /file?name=C:\path returns a file, GET /client the client's address.
+// Environment variables configure it. PORT is a comma-separated list of ports for TCP and UDP, by default 8080; UDP packets are
+// answered with the name, too. POD_NAME is the name, by default the container's host name. GRACE_SECONDS is how long it
+// continues to serve after its stop signal. With IGNORE_STOP it runs until it is killed. GET /exit?code=3 makes it exit with a
+// code, GET /file?name=C:\path returns a file, GET /client the client's address.
 package main
 
 import (
@@ -115,7 +115,7 @@ func serve() error {
 	http.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, r.FormValue("name")) })
 	http.HandleFunc("/exit", func(_ http.ResponseWriter, r *http.Request) {
 		code, _ := strconv.Atoi(r.FormValue("code"))
-		fmt.Printf("%s was told to end with code %d\n", name, code)
+		fmt.Printf("%s exits with code %d on request\n", name, code)
 		os.Exit(code)
 	})
 	failed := make(chan error, 1)
@@ -135,7 +135,7 @@ func serve() error {
 	return until(failed, name)
 }
 
-// until returns when the server has failed, or when its grace period after a stop signal is over.
+// until returns when the server has failed, or at the end of its grace period after a stop signal.
 func until(failed <-chan error, name string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM) // on Windows Ctrl-C and Ctrl-Break, and the end of a session or of Windows
@@ -144,13 +144,13 @@ func until(failed <-chan error, name string) error {
 		case err := <-failed:
 			return err
 		case s := <-stop:
-			fmt.Printf("%s is asked to stop: %s\n", name, s)
+			fmt.Printf("%s received stop signal: %s\n", name, s)
 			if os.Getenv("IGNORE_STOP") != "" {
 				continue
 			}
 			grace, _ := strconv.Atoi(os.Getenv("GRACE_SECONDS"))
 			time.Sleep(time.Duration(grace) * time.Second)
-			fmt.Printf("%s has used %d s of its grace\n", name, grace)
+			fmt.Printf("%s used %d s of its grace period\n", name, grace)
 			return nil
 		}
 	}
