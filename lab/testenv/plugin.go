@@ -35,8 +35,8 @@ type PluginResult struct {
 // All returns the whole output, for searches.
 func (r PluginResult) All() string { return r.Out + r.Err }
 
-// Says checks that the output has all parts, regardless of line breaks; missing describes the first absent one.
-func (r PluginResult) Says(parts ...string) (missing string) {
+// Missing checks that the output has all parts, regardless of line breaks; missing describes the first absent one.
+func (r PluginResult) Missing(parts ...string) (missing string) {
 	output := strings.Join(strings.Fields(r.All()), " ")
 	for _, part := range parts {
 		if !strings.Contains(output, part) {

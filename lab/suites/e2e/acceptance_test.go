@@ -33,24 +33,24 @@ const (
 	featuresKey = `HKLM\Software\WMCOLab\Features`
 )
 
-// TestJoinOfAcceptance runs the acceptance program with --join on a Wine host: control plane, operator and node are programs for Windows on one
-// machine. The environment's own control plane is not involved.
+// TestJoinOfAcceptance runs the acceptance program with --join on a Wine host, where control plane, operator and node are programs for Windows. It
+// does not use the environment's own control plane.
 func TestJoinOfAcceptance(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{
+	p := newHarness(t, testenv.Options{
 		WineHosts: 1, Network: testenv.NetworkFlannel, Components: []string{"containerd-shim-runhcs-v1", "win-overlay", "hybrid-overlay-node"},
 	})
 	host := p.Lab.Hosts()[0]
 	must(t, p.Lab.AddStandIns(t.Context(), p.PodImages()))
-	p.bringAcceptance(host)
+	p.installAcceptance(host)
 	for _, test := range []struct {
 		name string
 		run  func(acceptanceTest)
 	}{
-		{"a run without its session is put back by the next, which succeeds", acceptanceTest.cutSession},
-		{"a service that loses all connections at each step, and restarts Windows twice", acceptanceTest.restartInService},
-		{"networks of the overlay, killed and whole", acceptanceTest.makeNetworks},
-		{"a service that is killed", acceptanceTest.killService},
+		{"the next run cleans up after a run whose session was cut", acceptanceTest.cutSession},
+		{"a service survives cut connections at each step and two restarts of Windows", acceptanceTest.restartInService},
+		{"networks of the overlay are removed after a killed and a complete run", acceptanceTest.makeNetworks},
+		{"a killed service is reported and reverted", acceptanceTest.killService},
 	} {
 		if !t.Run(test.name, func(t *testing.T) { test.run(acceptanceTest{p.in(t), host, takeSnapshot(t, host)}) }) {
 			return
@@ -58,9 +58,9 @@ func TestJoinOfAcceptance(t *testing.T) {
 	}
 }
 
-// acceptanceTest is a host with the acceptance program, and the host's state before that ran.
+// acceptanceTest is a host with the acceptance program, and the host's state before the program ran.
 type acceptanceTest struct {
-	place
+	harness
 	host  *lab.Host
 	fresh snapshot
 }
@@ -74,17 +74,17 @@ func (a acceptanceTest) joinCommand(more string) string {
 	return programCommand(" --join --mirror " + a.PodImages().Host + more)
 }
 
-// webImage makes step traffic run.
+// webImage are the options that enable step traffic.
 const webImage = " --image mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2022 --image-port 80"
 
-// stepsOfJoin returns the IDs of the steps that work on Wine, in their order. Wine has no service vmcompute.
+// stepsOfJoin returns the IDs of the steps that work on Wine, in order. Wine has no service vmcompute.
 func stepsOfJoin() []string {
 	return []string{"control-plane", "operator", "ssh", "node-ready", "pod", "traffic", "hns-restarted", "containerd-restarted", "wicd-restarted", "leave"}
 }
 
-// cutsOfJoin returns the steps at which the process of the service is killed. Each takes a minute or more, so a run of all tests has no time for
-// every step. The default is one before the machine is a node, one while it becomes one, and one before WICD is killed as well. WMCO_ACCEPTANCE_CUTS
-// names others, separated by commas, or "all".
+// cutsOfJoin returns the steps at which the process of the service is killed. Each takes a minute or more, so by default only three are tested:
+// before the machine is a node, while it becomes one, and before WICD is killed as well. WMCO_ACCEPTANCE_CUTS names others, separated by commas, or
+// "all".
 func cutsOfJoin() []string {
 	if steps := os.Getenv("WMCO_ACCEPTANCE_CUTS"); steps == "all" {
 		return stepsOfJoin()
@@ -103,15 +103,15 @@ func (a acceptanceTest) cutSession() {
 		return nil
 	})
 	if !errors.Is(err, errCut) {
-		a.t.Fatalf("it was to be cut: %v\n%s", err, output)
+		a.t.Fatalf("the session ended before it was cut: %v\n%s", err, output)
 	}
-	output, err = a.runAsUser(a.host, a.joinCommand(webImage), nil) // it cleans up after the previous run
+	output, err = a.runAsUser(a.host, a.joinCommand(webImage), nil) // cleans up after the previous run
 	a.t.Logf("%s", output)
 	if err != nil {
 		a.t.Error(err)
 	}
 	a.expectReport(stepsOfJoin(), "vmcompute-restarted", "restarted")
-	a.expectAsBefore("at the end")
+	a.expectUnchanged("at the end")
 }
 
 // restartInService joins a host without feature Containers to a cluster with OVN-Kubernetes' hybrid overlay.
@@ -125,7 +125,7 @@ func (a acceptanceTest) restartInService() {
 		return nil
 	})
 	if !errors.Is(err, errCut) {
-		a.t.Fatalf("it was to be cut: %v\n%s", err, reported)
+		a.t.Fatalf("the session ended before it was cut: %v\n%s", err, reported)
 	}
 	cutAt := map[string]bool{}
 	testenv.Eventually(a.t, 3*patience, "the run ends", func(context.Context) string {
@@ -139,12 +139,12 @@ func (a acceptanceTest) restartInService() {
 			if isStep && !cutAt[id] && !strings.ContainsAny(id, " #") {
 				cutAt[id] = true
 				if err := a.host.CutConnections(); err != nil {
-					a.t.Log(err) // it restarts
+					a.t.Log(err) // Windows restarts
 				}
 			}
 		}
 		if _, err := a.host.ReadFile(acceptance.Root + `\service\result`); err != nil {
-			return "it says:\n" + reported
+			return "output so far:\n" + reported
 		}
 		return ""
 	})
@@ -152,19 +152,19 @@ func (a acceptanceTest) restartInService() {
 	a.expectReport(append([]string{"containers", "restarted"}, stepsOfJoin()...), "vmcompute-restarted")
 	for _, step := range stepsOfJoin() {
 		if !cutAt[step] {
-			a.t.Errorf("step %s was over before its connections were cut", step)
+			a.t.Errorf("step %s ended before its connections were cut", step)
 		}
 	}
-	a.eventually("the rest goes", func(context.Context) string {
+	a.eventually("--restore removes the rest", func(context.Context) string {
 		if reported, err := a.runAsUser(a.host, programCommand(" --restore"), nil); err != nil {
-			return reported + err.Error() // the service may not have ended
+			return reported + err.Error() // the service may still run
 		}
 		return ""
 	})
-	a.expectAsBefore("at the end")
+	a.expectUnchanged("at the end")
 }
 
-// killService kills the process of the service at steps of a join. The program of the session reports it, and reverts the service's changes.
+// killService kills the process of the service at steps of a join. The program in the session reports this and reverts the service's changes.
 func (a acceptanceTest) killService() {
 	for _, step := range cutsOfJoin() {
 		options := " --as-service"
@@ -180,14 +180,14 @@ func (a acceptanceTest) killService() {
 			return a.host.KillService(a.t.Context(), acceptance.ServiceName)
 		})
 		if !killed || err == nil || !strings.Contains(output, "ended in the middle of its run") {
-			a.t.Errorf("killed at %s (%v), it ends with %v and says:\n%s", step, killed, err, output)
+			a.t.Errorf("step %s (killed: %v): the session ended with %v:\n%s", step, killed, err, output)
 		}
-		a.expectAsBefore("killed at " + step)
+		a.expectUnchanged("killed at " + step)
 		a.t.Logf("%s: %.0f s", step, time.Since(began).Seconds())
 	}
 }
 
-// makeNetworks runs line hns with the lab's Host Network Service, which has no other overlay at that time.
+// makeNetworks runs line hns with the lab's Host Network Service, from which other networks are removed meanwhile.
 func (a acceptanceTest) makeNetworks() {
 	service := a.host.HNS()
 	others, err := service.List(hns.Network)
@@ -204,7 +204,7 @@ func (a acceptanceTest) makeNetworks() {
 		a.t.Helper()
 		for _, kind := range []hns.Kind{hns.Network, hns.Endpoint, hns.LoadBalancer} {
 			if found, err := service.List(kind); err != nil || len(found) > 0 {
-				a.t.Errorf("%s, it left of kind %s: %v, %v", when, kind, found, err)
+				a.t.Errorf("%s: objects of kind %s remain: %v (%v)", when, kind, found, err)
 			}
 		}
 	}
@@ -216,22 +216,22 @@ func (a acceptanceTest) makeNetworks() {
 		return nil
 	})
 	if !errors.Is(err, errCut) {
-		a.t.Fatalf("it was to be cut: %v\n%s", err, output)
+		a.t.Fatalf("the session ended before it was cut: %v\n%s", err, output)
 	}
 	if output, err := a.runAsUser(a.host, programCommand(" --restore"), nil); err != nil {
 		a.t.Errorf("%s%v", output, err)
 	}
-	expectNone("killed")
+	expectNone("after the killed run")
 	output, err = a.runAsUser(a.host, command, nil)
 	a.t.Logf("%s", output)
 	if err != nil {
 		a.t.Error(err)
 	}
 	a.expectReport([]string{"hns"})
-	expectNone("at the end")
+	expectNone("after the complete run")
 }
 
-// expectReport checks that the steps of a finished report are confirmed, except those that could not be tried.
+// expectReport checks that the steps of a finished report are confirmed, except the untried ones.
 func (a acceptanceTest) expectReport(confirmed []string, untried ...string) {
 	a.t.Helper()
 	content, err := a.host.ReadFile(acceptanceFolder + `\report.json`)
@@ -239,7 +239,7 @@ func (a acceptanceTest) expectReport(confirmed []string, untried ...string) {
 	var report acceptance.Report
 	must(a.t, json.Unmarshal(content, &report))
 	if len(report.Facts) == 0 || len(report.Left) > 0 || report.Finished.IsZero() {
-		a.t.Errorf("the report has %d facts, and what is left is %q", len(report.Facts), report.Left)
+		a.t.Errorf("the report has %d facts, remains %q and end time %v", len(report.Facts), report.Left, report.Finished)
 	}
 	got, want := map[string]acceptance.Verdict{}, map[string]acceptance.Verdict{}
 	for _, l := range report.Lines {
@@ -252,12 +252,12 @@ func (a acceptanceTest) expectReport(confirmed []string, untried ...string) {
 		want[id] = acceptance.Untried
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		a.t.Errorf("the verdicts are (-want +got):\n%s", diff)
+		a.t.Errorf("verdicts (-want +got):\n%s", diff)
 	}
 }
 
-// expectAsBefore checks that the program left nothing behind. Feature Containers stays, and each start of Windows has a number.
-func (a acceptanceTest) expectAsBefore(when string) {
+// expectUnchanged checks that the program left nothing behind, except feature Containers and the number of the current boot.
+func (a acceptanceTest) expectUnchanged(when string) {
 	a.t.Helper()
 	for _, difference := range a.fresh.compare(takeSnapshot(a.t, a.host), "") {
 		if !strings.HasPrefix(difference, "file "+acceptanceFolder) && !strings.Contains(difference, `WMCOLab\Features`) && !strings.Contains(difference, "BootId") {
@@ -266,8 +266,8 @@ func (a acceptanceTest) expectAsBefore(when string) {
 	}
 }
 
-// bringAcceptance builds the acceptance program and what --join needs, and copies everything to a host.
-func (p place) bringAcceptance(host *lab.Host) {
+// installAcceptance builds the acceptance program and the programs for --join, and copies them to a host.
+func (p harness) installAcceptance(host *lab.Host) {
 	p.t.Helper()
 	root, err := testenv.Repository(p.t.Context())
 	must(p.t, err)
@@ -289,12 +289,12 @@ func (p place) bringAcceptance(host *lab.Host) {
 	must(p.t, err)
 }
 
-// errCut is returned by a watcher to close the connection.
+// errCut is returned by a watch function of runAsUser to close the connection.
 var errCut = errors.New("the connection was closed")
 
-// runAsUser runs a command on a host over SSH, and returns its output. watch, if not nil, is called with each line; if it returns an error, the
-// connection is closed, and the server ends the command.
-func (p place) runAsUser(host *lab.Host, command string, watch func(line string) error) (reported string, err error) {
+// runAsUser runs a command on a host over SSH, and returns its output. It calls watch, if not nil, with each line. If watch returns an error, it
+// closes the connection, and the server kills the command.
+func (p harness) runAsUser(host *lab.Host, command string, watch func(line string) error) (reported string, err error) {
 	signer, err := ssh.ParsePrivateKey(p.Key)
 	if err != nil {
 		return "", err

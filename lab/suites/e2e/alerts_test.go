@@ -30,8 +30,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// impatientRules returns all rules. Alerts fire after a second, and evaluate the last minute instead of the last quarter of an hour.
-func impatientRules(t *testing.T) map[string][]byte {
+// fastRules returns all rules, changed so that alerts fire after a second and evaluate the last minute instead of the last 15 minutes.
+func fastRules(t *testing.T) map[string][]byte {
 	t.Helper()
 	files, err := monitoring.RuleFiles()
 	must(t, err)
@@ -40,36 +40,36 @@ func impatientRules(t *testing.T) map[string][]byte {
 	return files
 }
 
-// watched is a place whose alerts Prometheus evaluates.
-type watched struct {
-	place
+// alertsTest is a harness whose alerts Prometheus evaluates.
+type alertsTest struct {
+	harness
 	prometheus *lab.Prometheus
 }
 
-// TestAlerts induces failures of simulated hosts and of the operator. Each fires its alert, which resolves when it is repaired.
+// TestAlerts induces failures of simulated hosts and of the operator. Each failure fires its alert, which resolves after the repair.
 func TestAlerts(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes(), lab.CanRunPrometheus())
-	p := newPlace(t, testenv.Options{Pod: true, Before: testenv.ServeMetrics})
-	prometheus, err := p.StartPrometheus(t.Context(), testenv.PrometheusOptions{Interval: time.Second, Rules: impatientRules(t)})
+	p := newHarness(t, testenv.Options{Pod: true, Before: testenv.ServeMetrics})
+	prometheus, err := p.StartPrometheus(t.Context(), testenv.PrometheusOptions{Interval: time.Second, Rules: fastRules(t)})
 	must(t, err)
-	w := watched{p, prometheus}
+	w := alertsTest{p, prometheus}
 	w.expectTargets(prometheus, monitoring.JobOperator)
 	for _, test := range []struct {
 		name string
-		run  func(watched)
+		run  func(alertsTest)
 	}{
-		{"WrongKey", watched.wrongKey},
-		{"LoginRefused", watched.loginRefused},
-		{"HostKeyChanged", watched.anotherHostKey},
-		{"DrainBlocked", watched.blockedDrain},
-		{"OperatorDown", watched.operatorDown},
+		{"WrongKey", alertsTest.wrongKey},
+		{"LoginRejected", alertsTest.loginRejected},
+		{"HostKeyChanged", alertsTest.hostKeyChanged},
+		{"DrainBlocked", alertsTest.blockedDrain},
+		{"OperatorDown", alertsTest.operatorDown},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(watched{p.in(t), prometheus}) })
+		t.Run(test.name, func(t *testing.T) { test.run(alertsTest{p.in(t), prometheus}) })
 	}
 }
 
 // expectAlert waits until an alert with the label fires, and checks that its links and texts are filled in.
-func (w watched) expectAlert(name, label, value string) {
+func (w alertsTest) expectAlert(name, label, value string) {
 	w.t.Helper()
 	w.eventually("alert "+name+" fires", func(ctx context.Context) string {
 		all, err := w.prometheus.Alerts(ctx)
@@ -84,7 +84,7 @@ func (w watched) expectAlert(name, label, value string) {
 				return ""
 			}
 		}
-		return fmt.Sprintf("the alerts are %v", all.Alerts)
+		return fmt.Sprintf("got alerts %v", all.Alerts)
 	})
 }
 
@@ -93,7 +93,7 @@ func isOf(a promv1.Alert, name, label, value string) bool {
 }
 
 // expectResolved waits until the alert no longer fires.
-func (w watched) expectResolved(name, label, value string) {
+func (w alertsTest) expectResolved(name, label, value string) {
 	w.t.Helper()
 	w.eventually("alert "+name+" is resolved", func(ctx context.Context) string {
 		all, err := w.prometheus.Alerts(ctx)
@@ -102,15 +102,15 @@ func (w watched) expectResolved(name, label, value string) {
 		}
 		for _, a := range all.Alerts {
 			if isOf(a, name, label, value) {
-				return fmt.Sprintf("it is %s", a.State)
+				return fmt.Sprintf("its state is %s", a.State)
 			}
 		}
 		return ""
 	})
 }
 
-// fires expects an alert about an instance between a failure and its repair.
-func (w watched) fires(name types.NamespacedName, repair func(), alerts ...string) {
+// expectUntil waits until alerts about an instance fire, repairs the failure, and waits until the alerts are resolved.
+func (w alertsTest) expectUntil(name types.NamespacedName, repair func(), alerts ...string) {
 	w.t.Helper()
 	for _, alert := range alerts {
 		w.expectAlert(alert, "windowsinstance", name.Name)
@@ -121,32 +121,32 @@ func (w watched) fires(name types.NamespacedName, repair func(), alerts ...strin
 	}
 }
 
-func (w watched) wrongKey() {
+func (w alertsTest) wrongKey() {
 	_, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "wrong-key"}})
 	w.key([]byte("not a key"))
 	name := w.announce(h, nil)
-	w.fires(name, func() { w.key(w.Key) }, "WindowsInstanceStalled", "WindowsInstanceNotReady")
+	w.expectUntil(name, func() { w.key(w.Key) }, "WindowsInstanceStalled", "WindowsInstanceNotReady")
 }
 
-func (w watched) loginRefused() {
-	host, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "refusing"}})
+func (w alertsTest) loginRejected() {
+	host, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "rejecting"}})
 	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{RefuseLogin: true} })
 	name := w.announce(h, nil)
-	w.fires(name, func() { host.SSH().SetFaults(nil) }, "WindowsInstanceUnreachable")
+	w.expectUntil(name, func() { host.SSH().SetFaults(nil) }, "WindowsInstanceUnreachable")
 }
 
-func (w watched) anotherHostKey() {
+func (w alertsTest) hostKeyChanged() {
 	_, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "other-key"}})
 	other, _, err := sshserver.NewKey()
 	must(w.t, err)
 	name := w.announce(h, func(i *v1alpha1.WindowsInstance) {
 		i.Spec.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(other.PublicKey())))
 	})
-	w.fires(name, func() { w.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = "" }) }, "WindowsHostKeyChanged")
+	w.expectUntil(name, func() { w.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = "" }) }, "WindowsHostKeyChanged")
 }
 
-// blockedDrain requests a restart of a node whose pod a budget keeps there, until the drain is given up.
-func (w watched) blockedDrain() {
+// blockedDrain requests a reboot of a node with a pod that a PodDisruptionBudget protects, until the drain is aborted.
+func (w alertsTest) blockedDrain() {
 	_, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "draining"}})
 	name := w.announce(h, nil)
 	w.expectReady(name)
@@ -161,12 +161,12 @@ func (w watched) blockedDrain() {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	must(w.t, w.Client.Status().Patch(w.t.Context(), pod, client.MergeFrom(before)))
 	w.annotateNode(h.Name, api.AnnotationReboot, "")
-	w.fires(name, func() {
+	w.expectUntil(name, func() {
 		w.configure(func(s *v1alpha1.WindowsConfigSpec) {
 			s.Rollout.Drain = v1alpha1.DrainSpec{Timeout: "1s", OnTimeout: v1alpha1.DrainAbort}
 		})
 	}, "WindowsDrainBlocked")
-	w.fires(name, func() {
+	w.expectUntil(name, func() {
 		w.remove(budget)
 		must(w.t, w.Client.Delete(w.t.Context(), pod, client.GracePeriodSeconds(0)))
 		w.annotate(name, api.AnnotationRetry)
@@ -174,16 +174,16 @@ func (w watched) blockedDrain() {
 }
 
 // annotate works like kubectl annotate.
-func (w watched) annotate(name types.NamespacedName, key string) {
+func (w alertsTest) annotate(name types.NamespacedName, key string) {
 	w.change(name, func(i *v1alpha1.WindowsInstance) {
 		metav1.SetMetaDataAnnotation(&i.ObjectMeta, key, time.Now().Format(time.RFC3339))
 	})
 }
 
-func (w watched) operatorDown() {
+func (w alertsTest) operatorDown() {
 	scale := func(replicas int32) {
 		var d appsv1.Deployment
-		w.get(ours(operatorName), &d)
+		w.get(operatorObject(operatorName), &d)
 		before := d.DeepCopy()
 		d.Spec.Replicas = &replicas
 		must(w.t, w.Client.Patch(w.t.Context(), &d, client.MergeFrom(before)))

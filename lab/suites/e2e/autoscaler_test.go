@@ -16,12 +16,11 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/vsphere"
 )
 
-// autoscalerVariable is the environment variable with the path of the cluster autoscaler, which is not in any module that can be downloaded.
+// autoscalerVariable is the environment variable with the path of the cluster autoscaler, which no downloadable module contains.
 const autoscalerVariable = "WMCO_CLUSTER_AUTOSCALER"
 
-// isScaledByLoad has the cluster autoscaler make a Machine of a MachineSet without Machines for a pod that fits nowhere else, and remove it when
-// the pod is gone.
-func (v onVSphere) isScaledByLoad() {
+// scaleByLoad has the cluster autoscaler scale a MachineSet from zero for a pending pod, and back to zero after the pod is deleted.
+func (v vSphereTest) scaleByLoad() {
 	program := os.Getenv(autoscalerVariable)
 	if program == "" {
 		v.t.Skipf("SKIPPED: %s is not set: make e2e SHARD=1 ONLY=TestVSphere AUTOSCALER=<path> (lab/README.md)", autoscalerVariable)
@@ -46,7 +45,7 @@ func (v onVSphere) isScaledByLoad() {
 	v.eventually("the pod is Running", func(ctx context.Context) string {
 		pods, err := v.Pods(ctx, appWeb)
 		if err != nil || len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
-			return fmt.Sprintf("the pods are %+v (%v)", pods, err)
+			return fmt.Sprintf("got pods %+v (%v)", pods, err)
 		}
 		return ""
 	})
@@ -56,17 +55,17 @@ func (v onVSphere) isScaledByLoad() {
 	v.expectMachines(0)
 }
 
-// limit annotates the MachineSet with the bounds between which the cluster autoscaler may scale it.
-func (v onVSphere) limit(least, most int) {
+// limit annotates the MachineSet with the cluster autoscaler's minimum and maximum size.
+func (v vSphereTest) limit(minimum, maximum int) {
 	v.t.Helper()
 	const limit = "machine.openshift.io/cluster-api-autoscaler-node-group-"
 	set := v.machineSet()
 	now := set.DeepCopy()
-	now.SetAnnotations(map[string]string{limit + "min-size": fmt.Sprint(least), limit + "max-size": fmt.Sprint(most)})
+	now.SetAnnotations(map[string]string{limit + "min-size": fmt.Sprint(minimum), limit + "max-size": fmt.Sprint(maximum)})
 	must(v.t, v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)))
 }
 
-// byHostname lets pods run on nodes with, or without, certain names only.
+// byHostname returns an affinity for nodes whose names are, or are not, in a list.
 func byHostname(operator corev1.NodeSelectorOperator, names ...string) *corev1.NodeAffinity {
 	return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: operator, Values: names}},

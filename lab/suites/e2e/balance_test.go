@@ -27,10 +27,10 @@ const (
 	secondPort = 8081
 )
 
-// TestServices connects pods on two Windows hosts by Services: the real kube-proxy writes load balancers, and the lab balances.
+// TestServices connects pods on two Windows hosts through Services: the real kube-proxy creates load balancers, which the lab implements.
 func TestServices(t *testing.T) {
 	needs(t, lab.CanBalance(), lab.CanRunRegistries())
-	s := servicesTest{newPlace(t, testenv.Options{WineHosts: 2, Network: testenv.NetworkHybridOverlay, Pods: true})}
+	s := servicesTest{newHarness(t, testenv.Options{WineHosts: 2, Network: testenv.NetworkHybridOverlay, Pods: true})}
 	s.joinAll()
 	s.webserver("web", 2, onEachHost)
 	s.ExpectServing(t, patience, "web", 2)
@@ -38,21 +38,21 @@ func TestServices(t *testing.T) {
 		name string
 		run  func(servicesTest)
 	}{
-		{"a ClusterIP leads to all pods", servicesTest.clusterIP},
-		{"each port of a Service works", servicesTest.ports},
-		{"a NodePort leads to all pods from each host", servicesTest.nodePort},
-		{"a client stays with its pod", servicesTest.affinity},
-		{"a local policy keeps the address of clients", servicesTest.localPolicy},
-		{"the address of a load balancer works in pods", servicesTest.loadBalancer},
-		{"ports can have different pods", servicesTest.differentPods},
-		{"names of Services lead to them", servicesTest.names},
-		{"Services follow their pods", servicesTest.follow},
+		{"a ClusterIP reaches all pods", servicesTest.clusterIP},
+		{"all ports of a Service reach all pods", servicesTest.ports},
+		{"a NodePort of each host reaches all pods", servicesTest.nodePort},
+		{"session affinity keeps clients on one pod", servicesTest.affinity},
+		{"externalTrafficPolicy Local preserves client addresses", servicesTest.localPolicy},
+		{"a load balancer address is reachable from pods", servicesTest.loadBalancer},
+		{"named ports reach only pods that have them", servicesTest.differentPods},
+		{"Service names resolve in pods", servicesTest.names},
+		{"deleted pods no longer get connections", servicesTest.follow},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(servicesTest{s.in(t)}) })
 	}
 }
 
-type servicesTest struct{ place }
+type servicesTest struct{ harness }
 
 // onEachHost puts one pod of a Deployment on each host.
 func onEachHost(d *appsv1.Deployment) {
@@ -84,7 +84,7 @@ func (s servicesTest) webPods() []corev1.Pod {
 	return pods
 }
 
-// get returns the answers to requests of a pod.
+// get sends requests from a pod, and returns the answers.
 func (s servicesTest) get(ctx context.Context, from *corev1.Pod, urls ...string) ([]string, error) {
 	output, code, err := s.Exec(ctx, from, "", append([]string{"webserver", "get"}, urls...)...)
 	if err == nil && code != 0 {
@@ -93,7 +93,7 @@ func (s servicesTest) get(ctx context.Context, from *corev1.Pod, urls ...string)
 	return strings.Split(strings.TrimSpace(output), "\n"), err
 }
 
-// expect waits until requests of each pod to a URL are answered by exactly the servers given.
+// expect waits until requests of each pod to a URL are answered by exactly the given servers.
 func (s servicesTest) expect(from []corev1.Pod, url string, servers ...string) {
 	s.t.Helper()
 	slices.Sort(servers)
@@ -102,7 +102,7 @@ func (s servicesTest) expect(from []corev1.Pod, url string, servers ...string) {
 			answers, err := s.get(ctx, &from[i], slices.Repeat([]string{url}, 2*len(servers))...)
 			slices.Sort(answers)
 			if answers = slices.Compact(answers); err != nil || !slices.Equal(answers, servers) {
-				return fmt.Sprintf("it is answered by %q (%v)", answers, err)
+				return fmt.Sprintf("got answers of %q (%v)", answers, err)
 			}
 			return ""
 		})
@@ -121,7 +121,7 @@ func (s servicesTest) clusterIP() {
 	s.expect(pods, "http://"+o.Spec.ClusterIP, namesOf(pods)...)
 }
 
-// ports uses all ports of a Service.
+// ports sends requests to both ports of a Service.
 func (s servicesTest) ports() {
 	o, pods := s.service("ports", func(spec *corev1.ServiceSpec) {
 		spec.Ports = append(spec.Ports, corev1.ServicePort{Name: "second", Port: 81, TargetPort: intstr.FromInt32(secondPort)})
@@ -131,7 +131,7 @@ func (s servicesTest) ports() {
 	}
 }
 
-// fromMachine waits until requests of this machine to a port of a host are answered by exactly the servers given.
+// fromMachine waits until requests of this machine to a port of a host are answered by exactly the given servers.
 func (s servicesTest) fromMachine(address string, port int32, servers ...string) {
 	s.t.Helper()
 	slices.Sort(servers)
@@ -146,7 +146,7 @@ func (s servicesTest) fromMachine(address string, port int32, servers ...string)
 		}
 		slices.Sort(answers)
 		if answers = slices.Compact(answers); !slices.Equal(answers, servers) {
-			return fmt.Sprintf("it is answered by %q", answers)
+			return fmt.Sprintf("got answers of %q", answers)
 		}
 		return ""
 	})
@@ -177,31 +177,31 @@ func (s servicesTest) sourceVIP(h *lab.Host, port int32) string {
 	return ""
 }
 
-// expectClient checks which address a pod sees when this machine uses a port of a host.
+// expectClient checks the client address that a pod sees when this machine connects to a port of a host.
 func (s servicesTest) expectClient(address string, port int32, want string) {
 	s.t.Helper()
 	client, err := testenv.CallPort(s.t.Context(), address, int(port), "/client")
 	if got, _, _ := net.SplitHostPort(client); err != nil || got != want {
-		s.t.Errorf("the client at port %d of %s is %s (%v), want %s", port, address, client, err, want)
+		s.t.Errorf("client address at port %d of %s: got %s (%v), want %s", port, address, client, err, want)
 	}
 }
 
-// affinity uses a Service by which a client always gets the same pod.
+// affinity checks that a Service with session affinity always sends a client to the same pod.
 func (s servicesTest) affinity() {
 	o, pods := s.service("affinity", func(spec *corev1.ServiceSpec) { spec.SessionAffinity = corev1.ServiceAffinityClientIP }), s.webPods()
 	for i := range pods {
-		s.eventually("a client gets one pod", func(ctx context.Context) string {
+		s.eventually("a client reaches only one pod", func(ctx context.Context) string {
 			answers, err := s.get(ctx, &pods[i], slices.Repeat([]string{"http://" + o.Spec.ClusterIP}, 6)...)
 			slices.Sort(answers)
 			if answers = slices.Compact(answers); err != nil || len(answers) != 1 || !slices.Contains(namesOf(pods), answers[0]) {
-				return fmt.Sprintf("it gets %q (%v)", answers, err)
+				return fmt.Sprintf("got answers of %q (%v)", answers, err)
 			}
 			return ""
 		})
 	}
 }
 
-// localPolicy uses a NodePort of hosts that send connections to their own pods only.
+// localPolicy checks a NodePort with externalTrafficPolicy Local, which reaches only pods of the same host.
 func (s servicesTest) localPolicy() {
 	o := s.service("local", func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
@@ -223,11 +223,11 @@ func (s servicesTest) loadBalancer() {
 	local := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"externalTrafficPolicy":"Local"}}`))
 	must(s.t, s.Client.Patch(s.t.Context(), o, local))
 	for i := range pods {
-		s.expect(pods[i:i+1], "http://"+address, pods[i].Name) // the one on its host
+		s.expect(pods[i:i+1], "http://"+address, pods[i].Name) // only the pod on the same host
 	}
 }
 
-// differentPods has a Service with named ports, each of which only one of two pods has, while pods come and go.
+// differentPods checks a Service with two named ports, each of which only one pod has, while pods are added and removed.
 func (s servicesTest) differentPods() {
 	o := s.service("different", func(spec *corev1.ServiceSpec) {
 		spec.Selector = map[string]string{"app": "different"}
@@ -264,7 +264,7 @@ func (s servicesTest) podWithPort(name, port string, number int32) *corev1.Pod {
 	return pod
 }
 
-// follow removes a pod, and expects only the other one to answer.
+// follow scales down to one pod, and expects only that one to answer.
 func (s servicesTest) follow() {
 	o := s.service("follow", nil)
 	s.expect(s.webPods(), "http://"+o.Spec.ClusterIP, namesOf(s.webPods())...)

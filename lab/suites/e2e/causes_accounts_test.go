@@ -17,12 +17,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// missingAccount has pods with a group Managed Service Account wait for each of its prerequisites in turn: the kind and the webhook of windows-gmsa,
-// and a node with a domain.
-func missingAccount(p teller) {
+// missingAccount creates pods with a group Managed Service Account and removes one missing prerequisite after the other: the kind and the webhook of
+// windows-gmsa, and a node that is joined to a domain.
+func missingAccount(p pluginTest) {
 	j := p.ready("alone")
 	account := corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web")}
-	p.expectPodTold(j.at.Name, account, api.EventCredentialSpecMissing, "names credential spec web", "kind GMSACredentialSpec does not exist")
+	p.expectPodReason(j.at.Name, account, api.EventCredentialSpecMissing, "names credential spec web", "kind GMSACredentialSpec does not exist")
 	kind := credentialSpecs()
 	p.create(kind)
 	p.eventually("the API server serves kind GMSACredentialSpec", func(context.Context) string {
@@ -31,37 +31,37 @@ func missingAccount(p teller) {
 		}
 		return ""
 	})
-	p.expectPodTold(j.at.Name, account, api.EventCredentialSpecMissing, "the webhook of windows-gmsa is not installed")
+	p.expectPodReason(j.at.Name, account, api.EventCredentialSpecMissing, "the webhook of windows-gmsa is not installed")
 	account.GMSACredentialSpec = new("{}")
-	p.expectPodTold(j.at.Name, account, api.EventNodeNotInDomain, "node alone does not report that it is joined to a domain", "0 of 1 Windows nodes do")
+	p.expectPodReason(j.at.Name, account, api.EventNodeNotInDomain, "node alone does not report that it is joined to a domain", "0 of 1 Windows nodes do")
 	p.remove(kind)
-	p.leaves(j.name)
-	j = p.joiner("member", func(h *sim.Host) { h.Windows().EditAccounts(func(a *sim.Accounts) { a.Domain = "CONTOSO" }) })
+	p.removeHost(j.name)
+	j = p.addHost("member", func(h *sim.Host) { h.Windows().EditAccounts(func(a *sim.Accounts) { a.Domain = "CONTOSO" }) })
 	p.expectReady(j.name)
-	eventuallyOf(p.place, "the node of a host in a domain has the label", types.NamespacedName{Name: "member"}, func(node *corev1.Node) string {
+	eventuallyOf(p.harness, "the node of a host in a domain has the label", types.NamespacedName{Name: "member"}, func(node *corev1.Node) string {
 		if node.Labels[api.LabelGMSA] != "true" {
-			return fmt.Sprintf("the labels are %v, the conditions %+v", node.Labels, node.Status.Conditions)
+			return fmt.Sprintf("got labels %v and conditions %+v", node.Labels, node.Status.Conditions)
 		}
 		return ""
 	})
-	p.leaves(j.name)
+	p.removeHost(j.name)
 }
 
-// expectPodTold creates a pod with an account on a node, and waits until the pod has the reason why it does not start.
-func (p teller) expectPodTold(node string, account corev1.WindowsSecurityContextOptions, reason string, says ...string) {
+// expectPodReason creates a pod with an account on a node, and waits until the operator annotates the pod with the reason why it does not start.
+func (p pluginTest) expectPodReason(node string, account corev1.WindowsSecurityContextOptions, reason string, parts ...string) {
 	p.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "gmsa-"}, Spec: corev1.PodSpec{
 		OS: &corev1.PodOS{Name: corev1.Windows}, NodeName: node, TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "web", Image: "web"}},
 		SecurityContext: &corev1.PodSecurityContext{WindowsOptions: &account},
 	}}
 	p.create(pod)
-	p.eventually("a pod is told "+reason, func(ctx context.Context) string {
+	p.eventually("a pod has reason "+reason, func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err.Error()
 		}
 		text := pod.Annotations[api.AnnotationDoesNotStart]
-		if parts := append(says, reason+": "); !containsAll(text, parts) {
-			return fmt.Sprintf("the annotation is %q, without all of %q", text, parts)
+		if all := append(parts, reason+": "); !containsAll(text, all) {
+			return fmt.Sprintf("annotation %q lacks one of %q", text, all)
 		}
 		return ""
 	})

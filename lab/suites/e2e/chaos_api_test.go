@@ -14,25 +14,25 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServerFails makes the operator use a faulty proxy to the API server. It answers 503 without Retry-After to 30 % of the
-// requests, and cuts the connection of another 20 %. All hosts join nevertheless.
-func apiServerFails(p place) {
+// apiServerFails makes the operator use a faulty proxy to the API server, which answers 503 without Retry-After to 30 % of the
+// requests and cuts the connection of another 20 %. All hosts must join.
+func apiServerFails(p harness) {
 	proxy := p.faultyProxy()
 	defer proxy.Close()
 	p.Operator.Kill()
-	back, err := p.Operator.Through(proxy.URL, proxy.Certificate())
+	restore, err := p.Operator.Through(proxy.URL, proxy.Certificate())
 	must(p.t, err)
 	defer func() {
 		p.Operator.Kill()
-		back()
+		restore()
 		p.startOperator()
 	}()
 	p.startOperator()
 	stop := p.keepOperatorRunning()
 	defer stop()
-	var all []joiner
+	var all []joiningHost
 	for n := range 5 {
-		all = append(all, p.joiner(fmt.Sprintf("fails-%d", n), nil))
+		all = append(all, p.addHost(fmt.Sprintf("fails-%d", n), nil))
 	}
 	for _, j := range all {
 		p.expectAlive(j)
@@ -40,8 +40,8 @@ func apiServerFails(p place) {
 	p.expectOneNodeEach(all)
 }
 
-// faultyProxy forwards requests to the API server unless they fail at random. A started watch does not fail.
-func (p place) faultyProxy() *httptest.Server {
+// faultyProxy forwards requests to the API server, and fails half of them at random. Established watches do not fail.
+func (p harness) faultyProxy() *httptest.Server {
 	p.t.Helper()
 	config := rest.AnonymousClientConfig(p.Lab.ControlPlane.RESTConfig())
 	transport, err := rest.TransportFor(config)

@@ -37,8 +37,8 @@ const (
 	wicdSigner    = certificatesv1.KubeAPIServerClientSignerName
 )
 
-// requesters are clients that request certificates of other nodes. All are real: the certificates of a host that has joined, the token of a host that
-// is joining, and tokens from the API server.
+// requesters are clients that request certificates of other nodes. Their credentials are real: the certificates of a host that has joined, the token
+// of a host that is joining, and tokens from the API server.
 type requesters struct {
 	kubelet, wicd, bootstrap, strayBootstrap, stranger client.Client
 }
@@ -52,14 +52,15 @@ type badRequest struct {
 	organization []string
 	dns          []string
 	ip           string
-	// rule is the rule that the event must name, says another part of its note.
-	rule, says string
+	// rule is the rule that the event must name, note another part of its note.
+	rule, note string
 }
 
-// certificatesRefused creates certificate requests that violate each of the operator's rules. The API server refuses others itself (lab/suites/deploytest).
-func certificatesRefused(p place) {
-	joined, other := p.joiner("joined", nil), p.joiner("other", nil)
-	joining := p.held("joining")
+// certificatesNotApproved creates certificate requests that violate each of the operator's rules. The API server itself rejects others
+// (lab/suites/deploytest).
+func certificatesNotApproved(p harness) {
+	joined, other := p.addHost("joined", nil), p.addHost("other", nil)
+	joining := p.holdHost("joining")
 	p.expectAlive(joined)
 	p.expectAlive(other)
 	for name, os := range map[string]string{"tux": "linux", "foreign": "windows"} {
@@ -71,81 +72,81 @@ func certificatesRefused(p place) {
 	wicds := []string{api.WICDGroup}
 	const node, wicd = "system:node:", api.WICDUserPrefix
 	badRequests := []badRequest{
-		{name: "AKubeletRequestsTheDaemonOfAnotherNode", as: a.kubelet, signer: wicdSigner, commonName: wicd + "other", organization: wicds,
-			rule: "RequesterNotAllowed", says: "system:node:joined"},
-		{name: "ADaemonRequestsTheDaemonOfAnotherNode", as: a.wicd, signer: wicdSigner, commonName: wicd + "other", organization: wicds,
-			rule: "RequesterNotAllowed", says: "system:wicd-node:joined"},
-		{name: "ATokenRequestsAnExistingNode", as: a.bootstrap, signer: kubeletSigner, commonName: node + "other", organization: nodes,
-			rule: "CredentialNotOfInstance", says: "joining"},
-		{name: "ATokenRequestsSystemMastersToo", as: a.bootstrap, signer: kubeletSigner, commonName: node + "joining", organization: append(nodes, "system:masters"),
-			rule: "OrganizationsNotExact", says: "system:masters"},
-		{name: "ATokenRequestsAlternativeNames", as: a.bootstrap, signer: kubeletSigner, commonName: node + "joining", organization: nodes, dns: []string{"other"},
+		{name: "KubeletRequestsWICDOfAnotherNode", as: a.kubelet, signer: wicdSigner, commonName: wicd + "other", organization: wicds,
+			rule: "RequesterNotAllowed", note: "system:node:joined"},
+		{name: "WICDRequestsWICDOfAnotherNode", as: a.wicd, signer: wicdSigner, commonName: wicd + "other", organization: wicds,
+			rule: "RequesterNotAllowed", note: "system:wicd-node:joined"},
+		{name: "TokenRequestsExistingNode", as: a.bootstrap, signer: kubeletSigner, commonName: node + "other", organization: nodes,
+			rule: "CredentialNotOfInstance", note: "joining"},
+		{name: "TokenRequestsSystemMasters", as: a.bootstrap, signer: kubeletSigner, commonName: node + "joining", organization: append(nodes, "system:masters"),
+			rule: "OrganizationsNotExact", note: "system:masters"},
+		{name: "TokenRequestsAlternativeNames", as: a.bootstrap, signer: kubeletSigner, commonName: node + "joining", organization: nodes, dns: []string{"other"},
 			rule: "ExtensionsNotAllowed"},
-		{name: "ATokenRequestsAnUnknownHost", as: a.bootstrap, signer: kubeletSigner, commonName: node + "unknown", organization: nodes,
-			rule: "InstanceUnknown", says: "system:node:unknown"},
-		{name: "ATokenRequestsALinuxNode", as: a.bootstrap, signer: kubeletSigner, commonName: node + "tux", organization: nodes,
-			rule: "NodeNotWindows", says: "linux"},
-		{name: "ATokenRequestsAForeignWindowsNode", as: a.bootstrap, signer: kubeletSigner, commonName: node + "foreign", organization: nodes,
-			rule: "InstanceUnknown", says: "system:node:foreign"},
-		{name: "AKubeletUsesAnotherSigner", as: a.kubelet, signer: "example.com/any", commonName: node + "joined", organization: nodes,
-			rule: "SignerNotAllowed", says: "example.com/any"},
-		{name: "AServingCertificateForTheNameOfAnother", as: a.kubelet, signer: servingSigner, commonName: node + "joined", organization: nodes, dns: []string{"joined", "other"},
-			rule: "DNSNameNotOfInstance", says: "other"},
-		{name: "AServingCertificateForTheAddressOfAnother", as: a.kubelet, signer: servingSigner, commonName: node + "joined", organization: nodes, dns: []string{"joined"}, ip: otherIP,
+		{name: "TokenRequestsUnknownHost", as: a.bootstrap, signer: kubeletSigner, commonName: node + "unknown", organization: nodes,
+			rule: "InstanceUnknown", note: "system:node:unknown"},
+		{name: "TokenRequestsLinuxNode", as: a.bootstrap, signer: kubeletSigner, commonName: node + "tux", organization: nodes,
+			rule: "NodeNotWindows", note: "linux"},
+		{name: "TokenRequestsForeignWindowsNode", as: a.bootstrap, signer: kubeletSigner, commonName: node + "foreign", organization: nodes,
+			rule: "InstanceUnknown", note: "system:node:foreign"},
+		{name: "KubeletUsesAnotherSigner", as: a.kubelet, signer: "example.com/any", commonName: node + "joined", organization: nodes,
+			rule: "SignerNotAllowed", note: "example.com/any"},
+		{name: "ServingCertificateForAnotherName", as: a.kubelet, signer: servingSigner, commonName: node + "joined", organization: nodes, dns: []string{"joined", "other"},
+			rule: "DNSNameNotOfInstance", note: "other"},
+		{name: "ServingCertificateForAnotherAddress", as: a.kubelet, signer: servingSigner, commonName: node + "joined", organization: nodes, dns: []string{"joined"}, ip: otherIP,
 			rule: "AddressNotOfInstance", says: otherIP},
-		{name: "ATokenThatNoHostWasGiven", as: a.strayBootstrap, signer: kubeletSigner, commonName: node + "joining", organization: nodes,
-			rule: "CredentialNotOfInstance", says: "no joining host"},
-		{name: "AServiceAccountOfAnotherNamespace", as: a.stranger, signer: kubeletSigner, commonName: node + "joining", organization: nodes,
-			rule: "RequesterNotAllowed", says: "system:serviceaccount:default:stranger"},
+		{name: "TokenOfNoHost", as: a.strayBootstrap, signer: kubeletSigner, commonName: node + "joining", organization: nodes,
+			rule: "CredentialNotOfInstance", note: "no joining host"},
+		{name: "ServiceAccountOfAnotherNamespace", as: a.stranger, signer: kubeletSigner, commonName: node + "joining", organization: nodes,
+			rule: "RequesterNotAllowed", note: "system:serviceaccount:default:stranger"},
 	}
-	made := p.createAll(badRequests)
-	joining.open()
-	p.expectAlive(joining.joiner) // then the operator has checked all requests again
-	for _, name := range made {
+	created := p.createAll(badRequests)
+	joining.release()
+	p.expectAlive(joining.joiningHost) // by then the operator has checked all requests again
+	for _, name := range created {
 		p.expectPending(name)
 	}
 }
 
 // createAll creates the requests, and returns the names of those that were created.
-func (p place) createAll(badRequests []badRequest) (made []string) {
+func (p harness) createAll(badRequests []badRequest) (created []string) {
 	p.t.Helper()
-	for n, w := range badRequests {
-		p.t.Run(w.name, func(t *testing.T) {
+	for n, bad := range badRequests {
+		p.t.Run(bad.name, func(t *testing.T) {
 			p := p.in(t)
 			name := fmt.Sprintf("bad-%d", n)
-			must(t, w.as.Create(t.Context(), p.request(name, w)))
-			made = append(made, name)
-			p.expectEvent(name, api.EventCertificateRefused, "rule "+w.rule+":", w.says)
+			must(t, bad.as.Create(t.Context(), p.request(name, bad)))
+			created = append(created, name)
+			p.expectEvent(name, api.EventCertificateRefused, "rule "+bad.rule+":", bad.note)
 			p.expectPending(name)
 		})
 	}
-	return made
+	return created
 }
 
-func (p place) request(name string, w badRequest) *certificatesv1.CertificateSigningRequest {
+func (p harness) request(name string, bad badRequest) *certificatesv1.CertificateSigningRequest {
 	p.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(p.t, err)
-	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: w.commonName, Organization: w.organization}, DNSNames: w.dns}
-	if w.ip != "" {
-		template.IPAddresses = []net.IP{net.ParseIP(w.ip)}
+	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: bad.commonName, Organization: bad.organization}, DNSNames: bad.dns}
+	if bad.ip != "" {
+		template.IPAddresses = []net.IP{net.ParseIP(bad.ip)}
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	must(p.t, err)
 	usage := certificatesv1.UsageClientAuth
-	if w.signer == servingSigner {
+	if bad.signer == servingSigner {
 		usage = certificatesv1.UsageServerAuth
 	}
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-			SignerName: w.signer, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, usage},
+			SignerName: bad.signer, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, usage},
 		},
 	}
 }
 
-// requestedNode is the name of the node in a request.
+// requestedNode returns the name of the node in a request.
 func requestedNode(r *certificatesv1.CertificateSigningRequest) string {
 	block, _ := pem.Decode(r.Spec.Request)
 	if block == nil {
@@ -159,17 +160,17 @@ func requestedNode(r *certificatesv1.CertificateSigningRequest) string {
 }
 
 // expectPending checks that a request is neither approved nor denied.
-func (p place) expectPending(name string) {
+func (p harness) expectPending(name string) {
 	p.t.Helper()
 	var r certificatesv1.CertificateSigningRequest
 	p.get(types.NamespacedName{Name: name}, &r)
 	if len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 {
-		p.t.Errorf("request %s by %s was decided: %+v", name, r.Spec.Username, r.Status.Conditions)
+		p.t.Errorf("request %s by %s: got conditions %+v, want none", name, r.Spec.Username, r.Status.Conditions)
 	}
 }
 
 // requesters returns all clients: joined has certificates, joining has a token.
-func (p place) requesters(joined joiner, joining held) requesters {
+func (p harness) requesters(joined joiningHost, joining heldHost) requesters {
 	p.t.Helper()
 	p.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stranger"}})
 	p.create(&rbacv1.ClusterRoleBinding{
@@ -194,19 +195,19 @@ func (p place) requesters(joined joiner, joining held) requesters {
 	return a
 }
 
-func (p place) withCertificate(j joiner, file string) client.Client {
+func (p harness) withCertificate(j joiningHost, file string) client.Client {
 	p.t.Helper()
 	pair, err := j.Windows().Disk().Read(file)
 	must(p.t, err)
 	return p.client(func(c *rest.Config) { c.CertData, c.KeyData = pair, pair })
 }
 
-func (p place) withToken(token string) client.Client {
+func (p harness) withToken(token string) client.Client {
 	p.t.Helper()
 	return p.client(func(c *rest.Config) { c.BearerToken = token })
 }
 
-func (p place) client(identify func(*rest.Config)) client.Client {
+func (p harness) client(identify func(*rest.Config)) client.Client {
 	p.t.Helper()
 	config := rest.AnonymousClientConfig(p.Lab.ControlPlane.RESTConfig())
 	identify(config)
@@ -215,8 +216,8 @@ func (p place) client(identify func(*rest.Config)) client.Client {
 	return c
 }
 
-// tokenOn is the token that was sent to a joining host.
-func (p place) tokenOn(h held) string {
+// tokenOn returns the token that was sent to a joining host.
+func (p harness) tokenOn(h heldHost) string {
 	p.t.Helper()
 	content, err := h.Windows().Disk().Read(desired.BootstrapKubeconfig)
 	must(p.t, err)
@@ -233,14 +234,14 @@ func (p place) tokenOn(h held) string {
 	return kubeconfig.Users[0].User.Token
 }
 
-// asOperator returns a client with the operator's permissions: no other client may write the objects that nodes obey.
-func (p place) asOperator() client.Client {
+// asOperator returns a client with the operator's permissions. No other client may write the objects that nodes apply.
+func (p harness) asOperator() client.Client {
 	p.t.Helper()
 	return p.withToken(p.tokenOf(api.DefaultNamespace, testenv.OperatorAccount))
 }
 
 // tokenOf requests a token for a ServiceAccount.
-func (p place) tokenOf(namespace, name string) string {
+func (p harness) tokenOf(namespace, name string) string {
 	p.t.Helper()
 	request := &authenticationv1.TokenRequest{}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

@@ -30,13 +30,13 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// operatorKilled kills the operator as soon as the first of two hosts is in a step, for each step, and then at random moments.
-// Hosts of earlier rounds are still joining.
-func operatorKilled(p place) {
-	var all []joiner
+// operatorKilled kills the operator as soon as one of two hosts is in a step, for each step, and then at random moments. Hosts of
+// earlier rounds are still joining then.
+func operatorKilled(p harness) {
+	var all []joiningHost
 	announce := func(round string) {
 		for n := range 2 {
-			all = append(all, p.joiner(fmt.Sprintf("kill-%s-%d", round, n), nil))
+			all = append(all, p.addHost(fmt.Sprintf("kill-%s-%d", round, n), nil))
 		}
 	}
 	for n, step := range join.StepNames() {
@@ -61,30 +61,30 @@ func operatorKilled(p place) {
 }
 
 // restartOperator kills the operator and starts it.
-func (p place) restartOperator() {
+func (p harness) restartOperator() {
 	p.t.Helper()
 	p.Operator.Kill()
 	p.startOperator()
 }
 
 // startOperator starts the operator after it was killed. It deletes the Lease, which would expire after 15 s.
-func (p place) startOperator() {
+func (p harness) startOperator() {
 	p.t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: testenv.OperatorAccount}}
 	must(p.t, client.IgnoreNotFound(p.Client.Delete(p.t.Context(), lease)))
 	must(p.t, p.Operator.Start())
 }
 
-// held is a host whose kubelet and WICD wait until open is called, so that the host stays in the state right after the join.
-type held struct {
-	joiner
-	open func()
+// heldHost is a host whose kubelet and WICD wait for release, so that the host stays in its state right after the configuration.
+type heldHost struct {
+	joiningHost
+	release func()
 }
 
-func (p place) held(hostname string) held {
+func (p harness) holdHost(hostname string) heldHost {
 	p.t.Helper()
 	gate := make(chan struct{})
-	behind := func(program sim.Program) sim.Program {
+	gated := func(program sim.Program) sim.Program {
 		return func(ctx context.Context, process sim.Process) uint32 {
 			select {
 			case <-ctx.Done():
@@ -95,36 +95,36 @@ func (p place) held(hostname string) held {
 		}
 	}
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: hostname, Programs: map[string]sim.Program{
-		"kubelet": behind(sim.KubeletOptions{}.Program()), api.WICDService: behind(sim.WICD),
+		"kubelet": gated(sim.KubeletOptions{}.Program()), api.WICDService: gated(sim.WICD),
 	}}})
-	j := joiner{host, h, p.announce(h, nil)}
+	j := joiningHost{host, h, p.announce(h, nil)}
 	p.expect(j.name, api.ConditionConfigured, api.ReasonConfigured)
-	return held{j, func() { close(gate) }}
+	return heldHost{j, func() { close(gate) }}
 }
 
-// tokenLost kills the operator between creating the token of a second attempt and sending it: the certificate requests that the
-// host created with the first token are no longer approved.
-func tokenLost(p place) {
-	h := p.held("token-lost")
+// tokenLost kills the operator after it created the token of a second attempt and before it sent it. Then the certificate requests that
+// the host created with the first token must not be approved.
+func tokenLost(p harness) {
+	h := p.holdHost("token-lost")
 	p.Operator.Kill()
-	h.open()
+	h.release()
 	requests := p.requestsOf(h.at.Name, 2)
 	i := p.instance(h.name)
 	before := i.DeepCopy()
-	i.Status.BootstrapCredentialID = "of-another-attempt"
+	i.Status.BootstrapCredentialID = "another-attempt"
 	meta.SetStatusCondition(&i.Status.Conditions, metav1.Condition{
 		Type: api.ConditionConfigured, Status: metav1.ConditionFalse, Reason: api.ReasonJoining,
 	})
 	must(p.t, p.Client.Status().Patch(p.t.Context(), i, client.MergeFrom(before)))
 	p.startOperator()
-	p.expectAlive(h.joiner)
+	p.expectAlive(h.joiningHost)
 	for _, name := range requests {
 		p.expectPending(name)
 	}
 }
 
 // requestsOf waits until a joining host has count requests, and returns their names.
-func (p place) requestsOf(node string, count int) (names []string) {
+func (p harness) requestsOf(node string, count int) (names []string) {
 	p.t.Helper()
 	p.eventually(fmt.Sprintf("%d certificate requests of %s", count, node), func(ctx context.Context) string {
 		var list certificatesv1.CertificateSigningRequestList
@@ -138,24 +138,24 @@ func (p place) requestsOf(node string, count int) (names []string) {
 			}
 		}
 		if len(names) != count {
-			return fmt.Sprintf("there are %q", names)
+			return fmt.Sprintf("got %q", names)
 		}
 		return ""
 	})
 	return names
 }
 
-// apiServerUnavailable stops the API server while five hosts join and others work. In twenty seconds the operator loses its Lease (after ten), exits,
-// and is restarted as its Deployment would do, and all clients retry several times. A longer outage would only lengthen their pauses, up to half a
-// minute.
-func apiServerUnavailable(p place) {
+// apiServerUnavailable stops the API server while five hosts join and other nodes work. Twenty seconds are enough for the operator to lose its Lease
+// (after ten), exit, and be restarted as by its Deployment, and for all clients to retry several times. A longer outage would only lengthen their
+// back-off, up to half a minute.
+func apiServerUnavailable(p harness) {
 	before := p.hostStates()
-	wait := p.follow("hosts are in the middle of their joins", func(i *v1alpha1.WindowsInstance) bool {
+	wait := p.follow("a host is in step Transfer", func(i *v1alpha1.WindowsInstance) bool {
 		return i.Name == "away-2" && reached(i, join.StepTransfer, v1alpha1.StepRunning)
 	})
-	var all []joiner
+	var all []joiningHost
 	for n := range 5 {
-		all = append(all, p.joiner(fmt.Sprintf("away-%d", n), nil))
+		all = append(all, p.addHost(fmt.Sprintf("away-%d", n), nil))
 	}
 	wait()
 	stop := p.keepOperatorRunning()
@@ -175,7 +175,7 @@ func apiServerUnavailable(p place) {
 }
 
 // keepOperatorRunning starts the operator again whenever it has exited, until stop is called.
-func (p place) keepOperatorRunning() (stop func()) {
+func (p harness) keepOperatorRunning() (stop func()) {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -204,7 +204,7 @@ type hostState struct {
 }
 
 // hostStates reads the state of all hosts with Ready instances.
-func (p place) hostStates() map[string]hostState {
+func (p harness) hostStates() map[string]hostState {
 	p.t.Helper()
 	ready := map[string]bool{} // by address
 	for _, i := range p.instances() {
@@ -232,35 +232,35 @@ func (p place) hostStates() map[string]hostState {
 	return states
 }
 
-func (p place) expectUntouched(host string, before, got hostState) {
+func (p harness) expectUntouched(host string, before, got hostState) {
 	p.t.Helper()
 	if before.boot != got.boot || !maps.Equal(before.pids, got.pids) {
-		p.t.Errorf("host %s had boot %s with processes %v, has boot %s with %v", host, before.boot, before.pids, got.boot, got.pids)
+		p.t.Errorf("host %s: got boot %s with processes %v, want %s with %v", host, got.boot, got.pids, before.boot, before.pids)
 	}
 	for name := range before.files {
 		if !got.files[name] {
-			p.t.Errorf("host %s: %s is gone", host, name)
+			p.t.Errorf("host %s: %s was removed", host, name)
 		}
 	}
 }
 
-func (p place) instances() []v1alpha1.WindowsInstance {
+func (p harness) instances() []v1alpha1.WindowsInstance {
 	p.t.Helper()
 	var list v1alpha1.WindowsInstanceList
 	must(p.t, p.Client.List(p.t.Context(), &list))
 	return list.Items
 }
 
-func (p place) expectAllReady() {
+func (p harness) expectAllReady() {
 	p.t.Helper()
 	for _, i := range p.instances() {
 		p.expectReady(client.ObjectKeyFromObject(&i))
 	}
 }
 
-// storeAltered alters a program in the store of a host that has joined. It is the same file as the one that runs.
-func storeAltered(p place) {
-	j := p.joiner("altered", nil)
+// storeAltered alters a program in the store of a host that has joined. The running program is a link to the same file.
+func storeAltered(p harness) {
+	j := p.addHost("altered", nil)
 	p.expectAlive(j)
 	disk := j.Windows().Disk()
 	pid := j.Windows().Service("kubelet").PID
@@ -279,25 +279,25 @@ func storeAltered(p place) {
 	}
 }
 
-// payloadAltered alters the content that the operator sends. SSH prevents changes in transit; this has the same effect on the host. Package daemon
-// tests that WICD discards every wrong byte.
-func payloadAltered(p place) {
+// payloadAltered alters the content that the operator sends, which has the same effect on the host as a change in transit, which SSH prevents.
+// Package daemon tests that WICD discards every wrong byte.
+func payloadAltered(p harness) {
 	blob := p.blobOf("containerd/containerd.exe") // every host gets it
 	whole, err := os.ReadFile(blob)
 	must(p.t, err)
 	p.alter(blob)
-	j := p.joiner("in-transit", nil)
+	j := p.addHost("in-transit", nil)
 	p.expect(j.name, api.ConditionConfigured, api.ReasonContentAltered, "sent again")
 	p.expectEvent(j.name.Name, api.ReasonContentAltered)
 	if j.Windows().Service("kubelet").Name != "" {
-		p.t.Error("services were created although a program is altered")
+		p.t.Error("services were created from an altered program")
 	}
 	must(p.t, os.WriteFile(blob, whole, 0o600))
 	p.expectAlive(j)
 }
 
-// alter changes one byte in the middle of a file, in place, and returns the former hash.
-func (p place) alter(name string) (good string) {
+// alter changes one byte in the middle of a file, and returns the former hash.
+func (p harness) alter(name string) (good string) {
 	p.t.Helper()
 	good = p.hashOf(name)
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
@@ -312,7 +312,7 @@ func (p place) alter(name string) (good string) {
 	return good
 }
 
-func (p place) hashOf(name string) string {
+func (p harness) hashOf(name string) string {
 	p.t.Helper()
 	content, err := os.ReadFile(name)
 	must(p.t, err)
@@ -321,7 +321,7 @@ func (p place) hashOf(name string) string {
 }
 
 // blobOf returns the file with the compressed content of a program.
-func (p place) blobOf(program string) string {
+func (p harness) blobOf(program string) string {
 	p.t.Helper()
 	content, err := payload.Open(p.Payload)
 	must(p.t, err)

@@ -23,52 +23,53 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// programBytes makes joins long enough to be interrupted within a program, and makes the loss of an interruption comparatively small.
+// programBytes is the size of programs. It makes joins long enough to be interrupted within a program, and is large compared with the data that an
+// interruption can lose.
 const programBytes = 4 << 20
 
-// TestChaos has a subtest for each failure that can happen at any moment. Nothing is lost, and everything recovers without help.
-// All subtests share a cluster; the hosts of one are bystanders of the next.
+// TestChaos has a subtest for each failure that can happen at any moment. Nothing must be lost, and everything must recover without
+// help. All subtests share a cluster; the hosts of one are bystanders in the next.
 func TestChaos(t *testing.T) {
-	p := newPlace(t, testenv.Options{ProgramBytes: programBytes})
+	p := newHarness(t, testenv.Options{ProgramBytes: programBytes})
 	tests := []struct {
 		name string
-		test func(place)
+		test func(harness)
 	}{
 		{"ConnectionsAreCutAtAnyByte", connectionsCut},
 		{"HostsLosePowerAtAnyChange", powerLost},
 		{"HostsRestartAfterAnyStep", hostsRestarted},
-		{"TheOperatorIsKilledAtAnyStep", operatorKilled},
-		{"TheTokenOfAHostIsLost", tokenLost},
-		{"TheAPIServerIsUnavailable", apiServerUnavailable},
-		{"TheAPIServerFailsHalfOfTheTime", apiServerFails},
-		{"AFileInTheStoreIsAltered", storeAltered},
-		{"TheOperatorsOwnFileIsAltered", payloadAltered},
-		{"CertificatesOfOthersAreRequested", certificatesRefused},
+		{"OperatorIsKilledAtAnyStep", operatorKilled},
+		{"BootstrapTokenIsLost", tokenLost},
+		{"APIServerIsUnavailable", apiServerUnavailable},
+		{"APIServerFailsHalfOfTheRequests", apiServerFails},
+		{"FileInTheStoreIsAltered", storeAltered},
+		{"OperatorsPayloadIsAltered", payloadAltered},
+		{"CertificatesOfOtherNodesAreNotApproved", certificatesNotApproved},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.test(p.in(t)) })
 	}
 }
 
-// joiner is a simulated host and its instance.
-type joiner struct {
+// joiningHost is a simulated host and its instance.
+type joiningHost struct {
 	*sim.Host
 	at   testenv.Host
 	name types.NamespacedName
 }
 
-// joiner starts a host and announces it. prepare, if any, is called in between.
-func (p place) joiner(hostname string, prepare func(*sim.Host)) joiner {
+// addHost starts a host and announces it. In between it calls prepare, if not nil.
+func (p harness) addHost(hostname string, prepare func(*sim.Host)) joiningHost {
 	p.t.Helper()
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: hostname, BootTime: time.Second}})
 	if prepare != nil {
 		prepare(host)
 	}
-	return joiner{host, h, p.announce(h, nil)}
+	return joiningHost{host, h, p.announce(h, nil)}
 }
 
-// random returns a source of random numbers. It logs its seed, which can be set here to repeat a failure.
-func (p place) random() *rand.Rand {
+// random returns a source of random numbers. It logs the seed, which can be set here to reproduce a failure.
+func (p harness) random() *rand.Rand {
 	p.t.Helper()
 	seed := rand.Uint64()
 	p.t.Logf("the seed is %d", seed)
@@ -76,7 +77,7 @@ func (p place) random() *rand.Rand {
 }
 
 // expectAlive waits until a host is a Ready node that reports the host's current boot.
-func (p place) expectAlive(j joiner) {
+func (p harness) expectAlive(j joiningHost) {
 	p.t.Helper()
 	p.eventually("node "+j.at.Name+" reports the current boot", func(ctx context.Context) string {
 		var node corev1.Node
@@ -84,15 +85,15 @@ func (p place) expectAlive(j joiner) {
 			return fmt.Sprintf("%v; the instance is %+v", err, p.instance(j.name).Status)
 		}
 		if got, want := node.Status.NodeInfo.BootID, j.Windows().BootID(); got != want {
-			return fmt.Sprintf("it reports boot %s, the host is at %s", got, want)
+			return fmt.Sprintf("it reports boot %s, want %s", got, want)
 		}
 		return notReady(&node)
 	})
 	p.expectReady(j.name)
 }
 
-// forget deletes an instance without changing the host, and returns when it is gone.
-func (p place) forget(name types.NamespacedName) {
+// forget deletes an instance without changing the host, and waits until it is deleted.
+func (p harness) forget(name types.NamespacedName) {
 	p.t.Helper()
 	must(p.t, p.Release(p.t.Context(), p.instance(name)))
 	p.remove(p.instance(name))
@@ -105,8 +106,8 @@ func reached(i *v1alpha1.WindowsInstance, step string, state v1alpha1.StepState)
 	return n >= 0 && (i.Status.Steps[n].State == state || i.Status.Steps[n].State == v1alpha1.StepDone)
 }
 
-// follow calls see for every state of each instance, in order and without gaps, until see returns true.
-func (p place) follow(what string, see func(*v1alpha1.WindowsInstance) (enough bool)) (wait func()) {
+// follow calls observe for every state of each instance, in order and without gaps, until observe returns true. wait waits for that.
+func (p harness) follow(what string, observe func(*v1alpha1.WindowsInstance) (done bool)) (wait func()) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), lab.Patience(patience))
 	w, err := p.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(api.DefaultNamespace))
@@ -118,7 +119,7 @@ func (p place) follow(what string, see func(*v1alpha1.WindowsInstance) (enough b
 	go func() {
 		defer cancel()
 		defer w.Stop()
-		done <- until(w, see)
+		done <- until(w, observe)
 	}()
 	return func() {
 		p.t.Helper()
@@ -128,9 +129,9 @@ func (p place) follow(what string, see func(*v1alpha1.WindowsInstance) (enough b
 	}
 }
 
-func until(w watch.Interface, see func(*v1alpha1.WindowsInstance) bool) error {
+func until(w watch.Interface, observe func(*v1alpha1.WindowsInstance) bool) error {
 	for event := range w.ResultChan() {
-		if i, ok := event.Object.(*v1alpha1.WindowsInstance); ok && see(i) {
+		if i, ok := event.Object.(*v1alpha1.WindowsInstance); ok && observe(i) {
 			return nil
 		}
 	}
@@ -138,26 +139,26 @@ func until(w watch.Interface, see func(*v1alpha1.WindowsInstance) bool) error {
 }
 
 // expectOneNodeEach checks that no host has two nodes. Each host has its own address.
-func (p place) expectOneNodeEach(all []joiner) {
+func (p harness) expectOneNodeEach(all []joiningHost) {
 	p.t.Helper()
 	var nodes corev1.NodeList
 	must(p.t, p.Client.List(p.t.Context(), &nodes))
-	of := map[string][]string{}
+	byAddress := map[string][]string{}
 	for _, n := range nodes.Items {
 		for _, a := range n.Status.Addresses {
 			if a.Type == corev1.NodeInternalIP {
-				of[a.Address] = append(of[a.Address], n.Name)
+				byAddress[a.Address] = append(byAddress[a.Address], n.Name)
 			}
 		}
 	}
-	for address, names := range of {
+	for address, names := range byAddress {
 		if len(names) > 1 {
-			p.t.Errorf("the host at %s has the nodes %q", address, names)
+			p.t.Errorf("host %s has more than one node: %q", address, names)
 		}
 	}
 	for _, j := range all {
 		if ref := p.instance(j.name).Status.NodeRef; ref == nil || ref.Name != j.at.Name {
-			p.t.Errorf("instance %s has node %v, want %s", j.name.Name, ref, j.at.Name)
+			p.t.Errorf("node of instance %s: got %v, want %s", j.name.Name, ref, j.at.Name)
 		}
 	}
 }

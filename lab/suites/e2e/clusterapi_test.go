@@ -39,17 +39,17 @@ const (
 	deployment    = "windows"
 )
 
-// machinesOf is a place whose machines are managed by Cluster API.
-type machinesOf struct {
-	place
+// clusterAPITest is a harness whose machines are managed by Cluster API.
+type clusterAPITest struct {
+	harness
 	cloud *testenv.Machines
 }
 
-// TestClusterAPI has Cluster API's own controllers make hosts: a MachineDeployment becomes nodes as docs/machines.md describes, grows, is repaired by
-// a MachineHealthCheck, and shrinks with a drain that respects a disruption budget.
+// TestClusterAPI runs Cluster API's own controllers: the machines of a MachineDeployment become nodes as docs/machines.md describes. It is scaled up,
+// repaired by a MachineHealthCheck, and scaled down with a drain that respects a PodDisruptionBudget.
 func TestClusterAPI(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab})
+	p := newHarness(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab})
 	cloud, err := p.StartClusterAPI(t.Context())
 	must(t, err)
 	t.Cleanup(func() {
@@ -57,27 +57,27 @@ func TestClusterAPI(t *testing.T) {
 			t.Log("the end of the log of Cluster API's controllers:\n" + cloud.Log())
 		}
 	})
-	m := machinesOf{p, cloud}
+	m := clusterAPITest{p, cloud}
 	m.prepare()
 	p.joinAll() // a host that Cluster API does not manage
 
-	passed := t.Run("a MachineDeployment becomes a node", func(t *testing.T) {
+	passed := t.Run("a Machine becomes a node", func(t *testing.T) {
 		m := m.in(t)
 		m.create(clusterapi.MachineDeployment(selfNamespace, selfCluster, deployment, 1, api.UserDataSecret, map[string]string{api.LabelMachineOS: "Windows"}))
 		m.expectNodes(1)
 	}) &&
-		t.Run("Machines of others do not", func(t *testing.T) { m.in(t).ofOthers() }) &&
-		t.Run("it grows", func(t *testing.T) {
+		t.Run("Machines of other clusters are ignored", func(t *testing.T) { m.in(t).createForeignMachines() }) &&
+		t.Run("scaling up adds a node", func(t *testing.T) {
 			m := m.in(t)
 			m.scale(2)
 			m.expectNodes(2)
 		}) &&
-		t.Run("it shrinks, and pods move first", func(t *testing.T) { m.in(t).shrinks() }) &&
-		t.Run("a host that is lost is replaced", func(t *testing.T) { m.in(t).isReplaced() })
+		t.Run("scaling down drains the node first", func(t *testing.T) { m.in(t).scaleDown() }) &&
+		t.Run("a failed host is replaced", func(t *testing.T) { m.in(t).replaceLost() })
 	if !passed {
 		return
 	}
-	t.Run("all of them leave", func(t *testing.T) {
+	t.Run("scaling to zero removes all nodes", func(t *testing.T) {
 		m := m.in(t)
 		m.scale(0)
 		m.expectNodes(0)
@@ -85,10 +85,12 @@ func TestClusterAPI(t *testing.T) {
 	})
 }
 
-func (m machinesOf) in(t *testing.T) machinesOf { return machinesOf{m.place.in(t), m.cloud} }
+func (m clusterAPITest) in(t *testing.T) clusterAPITest {
+	return clusterAPITest{m.harness.in(t), m.cloud}
+}
 
 // prepare follows docs/machines.md.
-func (m machinesOf) prepare() {
+func (m clusterAPITest) prepare() {
 	m.t.Helper()
 	ctx, config := m.t.Context(), m.Lab.ControlPlane.RESTConfig()
 	m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: selfNamespace}})
@@ -110,7 +112,7 @@ func (m machinesOf) prepare() {
 }
 
 // createUserData creates the Secret that kubectl windows userdata prints.
-func (m machinesOf) createUserData() {
+func (m clusterAPITest) createUserData() {
 	m.t.Helper()
 	signer, err := ssh.ParsePrivateKey(m.Key)
 	must(m.t, err)
@@ -128,7 +130,7 @@ func (m machinesOf) createUserData() {
 	m.create(&secret)
 }
 
-func (m machinesOf) scale(replicas int64) {
+func (m clusterAPITest) scale(replicas int64) {
 	m.t.Helper()
 	d := clusterapi.MachineDeployment(selfNamespace, selfCluster, deployment, replicas, api.UserDataSecret, nil).(*unstructured.Unstructured)
 	before := d.DeepCopy()
@@ -136,8 +138,8 @@ func (m machinesOf) scale(replicas int64) {
 	must(m.t, m.Client.Patch(m.t.Context(), d, client.MergeFrom(before)))
 }
 
-// machines are the Machines of the MachineDeployment.
-func (m machinesOf) machines(ctx context.Context) ([]unstructured.Unstructured, error) {
+// machines returns the Machines of the MachineDeployment.
+func (m clusterAPITest) machines(ctx context.Context) ([]unstructured.Unstructured, error) {
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(clusterapi.Kind("Machine"))
 	err := m.Client.List(ctx, &list, client.InNamespace(selfNamespace), client.MatchingLabels{"cluster.x-k8s.io/deployment-name": deployment})
@@ -145,19 +147,19 @@ func (m machinesOf) machines(ctx context.Context) ([]unstructured.Unstructured, 
 }
 
 // expectNodes waits until there are as many Machines as wanted, each Running with its own Ready node, and nothing is left of removed ones.
-func (m machinesOf) expectNodes(want int) (nodes []string) {
+func (m clusterAPITest) expectNodes(want int) (nodes []string) {
 	m.t.Helper()
 	m.eventually(fmt.Sprintf("there are %d Machines with Ready nodes", want), func(ctx context.Context) (missing string) {
 		nodes, missing = m.nodesOfMachines(ctx)
 		if missing == "" && len(nodes) != want {
-			missing = fmt.Sprintf("there are %d", len(nodes))
+			missing = fmt.Sprintf("got %d", len(nodes))
 		}
 		return missing
 	})
 	return nodes
 }
 
-func (m machinesOf) nodesOfMachines(ctx context.Context) (nodes []string, missing string) {
+func (m clusterAPITest) nodesOfMachines(ctx context.Context) (nodes []string, missing string) {
 	machines, err := m.machines(ctx)
 	if err != nil {
 		return nil, err.Error()
@@ -167,10 +169,10 @@ func (m machinesOf) nodesOfMachines(ctx context.Context) (nodes []string, missin
 		phase, _, _ := unstructured.NestedString(machine.Object, "status", "phase")
 		node, _, _ := unstructured.NestedString(machine.Object, "status", "nodeRef", "name")
 		if phase != "Running" || node == "" || !isTrue(&machine, "NodeReady") {
-			return nil, fmt.Sprintf("Machine %s is %s, its node is %q: %v", machine.GetName(), phase, node, machine.Object["status"])
+			return nil, fmt.Sprintf("Machine %s is %s with node %q: %v", machine.GetName(), phase, node, machine.Object["status"])
 		}
 		if got, found := m.cloud.Get(machine.GetName()); !found || got.Node != node {
-			return nil, fmt.Sprintf("Machine %s has node %s, and host %q", machine.GetName(), node, got.Node)
+			return nil, fmt.Sprintf("Machine %s has node %s, but its host is %q", machine.GetName(), node, got.Node)
 		}
 		nodes, wanted = append(nodes, node), append(wanted, node)
 	}
@@ -184,11 +186,11 @@ func (m machinesOf) nodesOfMachines(ctx context.Context) (nodes []string, missin
 	}
 	for _, i := range instances.Items {
 		if i.Status.NodeRef == nil || !slices.Contains(wanted, i.Status.NodeRef.Name) {
-			return nil, fmt.Sprintf("WindowsInstance %s is there, with node %+v", i.Name, i.Status.NodeRef)
+			return nil, fmt.Sprintf("WindowsInstance %s still exists, with node %+v", i.Name, i.Status.NodeRef)
 		}
 	}
 	if len(instances.Items) != len(wanted) || len(all.Items) != len(wanted) {
-		return nil, fmt.Sprintf("there are %d instances and %d nodes, want %d", len(instances.Items), len(all.Items), len(wanted))
+		return nil, fmt.Sprintf("got %d instances and %d nodes, want %d", len(instances.Items), len(all.Items), len(wanted))
 	}
 	return nodes, ""
 }
@@ -201,8 +203,8 @@ func isTrue(o *unstructured.Unstructured, condition string) bool {
 	})
 }
 
-// ofOthers creates Machines of other clusters: one of another Cluster in the same namespace, which is reported, and one of another namespace.
-func (m machinesOf) ofOthers() {
+// createForeignMachines creates Machines of other clusters: one of another Cluster in the same namespace, which is reported, and one of another namespace.
+func (m clusterAPITest) createForeignMachines() {
 	const tenant = "tenant"
 	m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
 	endpoint := strings.TrimPrefix(m.Lab.ControlPlane.RESTConfig().Host, "https://")
@@ -221,11 +223,11 @@ func (m machinesOf) ofOthers() {
 			list.SetGroupVersionKind(clusterapi.Kind("Machine"))
 			err := m.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"cluster.x-k8s.io/deployment-name": tenant})
 			if err != nil || len(list.Items) != 1 {
-				return fmt.Sprintf("there are %d: %v", len(list.Items), err)
+				return fmt.Sprintf("got %d Machines (%v)", len(list.Items), err)
 			}
 			name = list.Items[0].GetName()
 			if phase, _, _ := unstructured.NestedString(list.Items[0].Object, "status", "phase"); phase != "Provisioned" {
-				return "it is " + phase
+				return "its phase is " + phase
 			}
 			return ""
 		})
@@ -241,8 +243,8 @@ func (m machinesOf) ofOthers() {
 	}
 }
 
-// shrinks scales the MachineDeployment down to one while its Machines run pods, of which only one at a time may be missing.
-func (m machinesOf) shrinks() {
+// scaleDown scales the MachineDeployment down to one while its Machines run pods with a PodDisruptionBudget of one.
+func (m clusterAPITest) scaleDown() {
 	nodes := m.expectNodes(2)
 	if !m.RunsPods() {
 		m.scale(1)
@@ -269,12 +271,12 @@ func (m machinesOf) shrinks() {
 	m.ExpectServing(m.t, patience, appWeb, 2)
 	answered, failures := traffic.Stop()
 	if answered == 0 || len(failures) > 0 {
-		m.t.Errorf("%d requests were answered while %v became %v; failed: %q", answered, nodes, left, failures)
+		m.t.Errorf("requests while %v were scaled down to %v: %d answered, failures %q", nodes, left, answered, failures)
 	}
 }
 
-// isReplaced cuts the power of a host: a MachineHealthCheck makes Cluster API delete its Machine, and the MachineDeployment creates another one.
-func (m machinesOf) isReplaced() {
+// replaceLost cuts the power of a host. A MachineHealthCheck makes Cluster API delete its Machine, and the MachineDeployment creates another one.
+func (m clusterAPITest) replaceLost() {
 	before := m.expectNodes(1)
 	check := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": selfNamespace, "name": deployment},
@@ -287,25 +289,25 @@ func (m machinesOf) isReplaced() {
 	}}
 	check.SetGroupVersionKind(clusterapi.Kind("MachineHealthCheck"))
 	m.create(check)
-	m.eventually("the MachineHealthCheck sees the Machine", func(ctx context.Context) string {
+	m.eventually("the MachineHealthCheck counts the Machine as healthy", func(ctx context.Context) string {
 		if err := m.Client.Get(ctx, client.ObjectKeyFromObject(check), check); err != nil {
 			return err.Error()
 		}
 		if n, _, _ := unstructured.NestedInt64(check.Object, "status", "currentHealthy"); n != 1 {
-			return fmt.Sprintf("its status is %v", check.Object["status"])
+			return fmt.Sprintf("got status %v", check.Object["status"])
 		}
 		return ""
 	})
 	machines, err := m.machines(m.t.Context())
 	if err != nil || len(machines) != 1 {
-		m.t.Fatalf("there are %d Machines: %v", len(machines), err)
+		m.t.Fatalf("got %d Machines (%v), want 1", len(machines), err)
 	}
 	lost, _ := m.cloud.Get(machines[0].GetName())
 	lost.PowerOff()
-	m.eventually("another host has taken its place", func(ctx context.Context) string {
+	m.eventually("another host has replaced it", func(ctx context.Context) string {
 		nodes, missing := m.nodesOfMachines(ctx)
 		if missing == "" && (len(nodes) != 1 || nodes[0] == before[0]) {
-			missing = fmt.Sprintf("there is %v", nodes)
+			missing = fmt.Sprintf("got nodes %v", nodes)
 		}
 		return missing
 	})

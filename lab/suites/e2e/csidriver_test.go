@@ -27,13 +27,13 @@ const (
 	shareAccount    = "reports"
 )
 
-// TestCSIDriver runs Azure File's CSI driver with its own manifests, changed as docs/storage.md describes, and has Samba as the file server. Its node
-// plugin, in HostProcess containers, registers with the kubelet and logs in to the share. Wine lacks symbolic links, by which Windows mounts a share,
-// so that the pod with the volume does not start.
+// TestCSIDriver runs Azure File's CSI driver with its own manifests, changed as docs/storage.md describes, and Samba as the file server. The node
+// plugin, in HostProcess containers, registers with the kubelet and logs in to the share. The pod with the volume does not start, because Wine lacks
+// symbolic links, with which Windows mounts a share.
 func TestCSIDriver(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries(), lab.CanServeFiles())
-	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Pods: true})
-	const password = "of-the-share"
+	p := newHarness(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Pods: true})
+	const password = "share-password"
 	server, err := p.Lab.StartFileServer(t.Context(), shareAccount, password)
 	must(t, err)
 	must(t, p.Lab.AddAzureFile(t.Context(), p.PodImages()))
@@ -51,26 +51,26 @@ func TestCSIDriver(t *testing.T) {
 	p.eventually("the node has mapped the share", func(context.Context) string {
 		user, err := host.MappedShare(server)
 		if err != nil || user != `AZURE\`+shareAccount {
-			return fmt.Sprintf("its user is %q (%v)", user, err)
+			return fmt.Sprintf("got user %q (%v)", user, err)
 		}
 		return ""
 	})
 	if n, err := server.Logons(); err != nil || n == 0 {
-		t.Errorf("%d logons at the file server (%v)", n, err)
+		t.Errorf("got %d logons at the file server (%v), want some", n, err)
 	}
 
 	p.remove(reader)
-	for _, left := range []string{
+	for _, folder := range []string{
 		`dev`, `hpc`, `var\run`, `var\run\secrets`, `var\run\secrets\kubernetes.io`, `var\run\secrets\kubernetes.io\serviceaccount`,
 	} {
-		fresh[`file C:\`+left] = fs.ModeDir.String() // HostProcess containers leave the folders in which they mount (hcsshim, ApplyFileBinding)
+		fresh[`file C:\`+folder] = fs.ModeDir.String() // HostProcess containers leave their mount points (hcsshim, ApplyFileBinding)
 	}
 	fresh[`file C:\dev\termination-log`] = takeSnapshot(t, host)[`file C:\dev\termination-log`] // Windows has no such file
 	p.leave(host, fresh)                                                                        // the driver is still installed
 }
 
 // installAzureFile applies the driver's own manifests. Its DaemonSet for Windows does not tolerate the taint of Windows nodes.
-func (p place) installAzureFile() {
+func (p harness) installAzureFile() {
 	p.t.Helper()
 	objects, err := manifest.ReadModule(p.t.Context(), "../../cluster/csidriver", lab.AzureFileModule,
 		"deploy/csi-azurefile-driver.yaml", "deploy/rbac-csi-azurefile-node.yaml", "deploy/csi-azurefile-node-windows-hostprocess.yaml")
@@ -78,22 +78,22 @@ func (p place) installAzureFile() {
 	must(p.t, manifest.ApplyObjects(p.t.Context(), p.Lab.ControlPlane.RESTConfig(), objects))
 	name := types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: azureFilePlugin}
 	var d appsv1.DaemonSet
-	p.eventually("the node plugin has no pods", func(ctx context.Context) string {
+	p.eventually("the DaemonSet of the node plugin was observed", func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, name, &d); err != nil || d.Status.ObservedGeneration == 0 {
-			return fmt.Sprintf("its DaemonSet was not observed (%v)", err)
+			return fmt.Sprintf("observedGeneration is 0 (%v)", err)
 		}
 		return ""
 	})
 	if d.Status.DesiredNumberScheduled != 0 {
-		p.t.Errorf("%d nodes want a pod of the driver as it comes: docs/storage.md says none", d.Status.DesiredNumberScheduled)
+		p.t.Errorf("the unchanged DaemonSet fits %d nodes, want none (docs/storage.md)", d.Status.DesiredNumberScheduled)
 	}
-	// The driver can map a share in two ways. The default one needs WMI, which Wine lacks.
+	// By default the driver maps shares with WMI, which Wine lacks.
 	patch := []byte(`[
 		{"op": "add", "path": "/spec/template/spec/tolerations/-", "value": {"key": "os", "operator": "Exists", "effect": "NoSchedule"}},
 		{"op": "add", "path": "/spec/template/spec/containers/1/args/-", "value": "--use-win-cim-api=false"}
 	]`)
 	must(p.t, p.Client.Patch(p.t.Context(), &d, client.RawPatch(types.JSONPatchType, patch)))
-	p.eventually("the node has the driver", func(ctx context.Context) string {
+	p.eventually("the driver is registered on the node", func(ctx context.Context) string {
 		var node storagev1.CSINode
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: "win-1"}, &node); err != nil {
 			return err.Error()
@@ -103,23 +103,23 @@ func (p place) installAzureFile() {
 				return ""
 			}
 		}
-		return fmt.Sprintf("it has %+v; %s", node.Spec.Drivers, p.pluginState(ctx))
+		return fmt.Sprintf("got drivers %+v; %s", node.Spec.Drivers, p.pluginState(ctx))
 	})
 }
 
 // pluginState returns the state of the node plugin's containers.
-func (p place) pluginState(ctx context.Context) string {
+func (p harness) pluginState(ctx context.Context) string {
 	var pods corev1.PodList
 	err := p.Client.List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"app": azureFilePlugin})
 	if err != nil || len(pods.Items) == 0 {
-		return fmt.Sprintf("there is no pod of the node plugin (%v)", err)
+		return fmt.Sprintf("the node plugin has no pod (%v)", err)
 	}
 	s := pods.Items[0].Status
 	return fmt.Sprintf("%s %+v %+v", s.Message, s.InitContainerStatuses, s.ContainerStatuses)
 }
 
 // useShare creates a pod that mounts the share as a volume.
-func (p place) useShare(server, password string) *corev1.Pod {
+func (p harness) useShare(server, password string) *corev1.Pod {
 	p.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: shareAccount}
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}

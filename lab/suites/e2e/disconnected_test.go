@@ -19,12 +19,12 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestDisconnected joins a host of an OpenShift cluster that reaches two registries only, and none of the sources. The host gets its sandbox image by
-// an ImageTagMirrorSet, and pods theirs by the example of OpenShift's documents for Windows nodes: an ImageDigestMirrorSet with the lab's registries
-// as mirrors.
+// TestDisconnected joins a host of an OpenShift cluster that reaches only two registries, and none of the sources. The sandbox image comes through an
+// ImageTagMirrorSet, and images of pods through the ImageDigestMirrorSet of OpenShift's documents for Windows nodes, with the lab's registries as
+// mirrors.
 func TestDisconnected(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: "None"})
+	p := newHarness(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: "None"})
 	first, second := p.startRegistry(), p.startRegistry()
 	p.setPullSecret(cluster.OpenShiftPullSecret().Namespace, first, second)
 	p.trustOnOpenShift(first, second)
@@ -72,14 +72,14 @@ spec:
 	expectRequest(t, second, http.MethodHead, "/v2/product/app/manifests/sha256:", http.StatusOK) // the host already has the content
 }
 
-func (p place) startRegistry() *lab.Registry {
+func (p harness) startRegistry() *lab.Registry {
 	p.t.Helper()
 	r, err := p.Lab.StartRegistry(p.t.Context(), lab.RegistryOptions{})
 	must(p.t, err)
 	return r
 }
 
-func (p place) pushWebserver(r *lab.Registry, repository string) image.Image {
+func (p harness) pushWebserver(r *lab.Registry, repository string) image.Image {
 	p.t.Helper()
 	i, err := p.Lab.PushWebserver(p.t.Context(), r, repository, "1")
 	must(p.t, err)
@@ -87,7 +87,7 @@ func (p place) pushWebserver(r *lab.Registry, repository string) image.Image {
 }
 
 // trustOnOpenShift makes nodes trust registries: the machine-config operator copies the certificates that images.config names.
-func (p place) trustOnOpenShift(registries ...*lab.Registry) {
+func (p harness) trustOnOpenShift(registries ...*lab.Registry) {
 	p.t.Helper()
 	data := base64.StdEncoding.EncodeToString(p.Lab.RegistryCA())
 	var bundles []string
@@ -98,15 +98,15 @@ func (p place) trustOnOpenShift(registries ...*lab.Registry) {
 		"spec: {imageRegistryBundleUserData: ["+strings.Join(bundles, ", ")+"]}")
 }
 
-// runFrom runs a pod of an image until it answers.
-func (p place) runFrom(name, image string) {
+// runFrom runs a pod of an image, and waits until it serves.
+func (p harness) runFrom(name, image string) {
 	p.t.Helper()
 	p.deploy(name, image)
 	p.expectServing(name, 1)
 }
 
 // deploy creates a Deployment with one pod of an image.
-func (p place) deploy(name, image string) *appsv1.Deployment {
+func (p harness) deploy(name, image string) *appsv1.Deployment {
 	p.t.Helper()
 	return p.webserver(name, 1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 }
@@ -119,6 +119,6 @@ func expectRequest(t *testing.T, r *lab.Registry, method, prefix string, status 
 	if !slices.ContainsFunc(all, func(q lab.RegistryRequest) bool {
 		return q.Method == method && strings.HasPrefix(q.Path, prefix) && q.Status == status
 	}) {
-		t.Errorf("%s answered no %s %s… with %d; its requests:\n%+v", r.Host, method, prefix, status, all)
+		t.Errorf("%s has no request %s %s… with status %d; its requests:\n%+v", r.Host, method, prefix, status, all)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// kubernetesWebServer checks the first example of Kubernetes' documentation by its own steps. The lab has no ping.
+// kubernetesWebServer checks the first example of Kubernetes' documentation with the document's own steps, except ping, which the lab lacks.
 func (x examplesTest) kubernetesWebServer() {
 	const answer = "Windows Container Web Server"
 	pods := x.readyPods("win-webserver", 2)
@@ -32,7 +32,7 @@ func (x examplesTest) kubernetesWebServer() {
 		x.expectNode(&pods[i], windowsbuild.Server2019, "windows2019")
 		urls = append(urls, "http://"+pods[i].Status.PodIP)
 		if text, err := testenv.CallPort(x.t.Context(), pods[i].Status.PodIP, 80, "/"); err != nil || !strings.Contains(text, answer) {
-			x.t.Errorf("%s answers outside of the nodes with %q (%v)", pods[i].Name, text, err)
+			x.t.Errorf("answer of %s from outside of the nodes: got %q (%v), want %q in it", pods[i].Name, text, err, answer)
 		}
 	}
 	for i := range pods {
@@ -66,8 +66,8 @@ func (x examplesTest) expectOutbound(pod *corev1.Pod) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "outside") })}
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()
-	if text := x.prints(pod, "webserver", "get", "http://"+listener.Addr().String()); text != "outside" {
-		x.t.Errorf("what is outside of the cluster answers %q", text)
+	if text := x.output(pod, "webserver", "get", "http://"+listener.Addr().String()); text != "outside" {
+		x.t.Errorf("answer of a server outside of the cluster: got %q, want %q", text, "outside")
 	}
 }
 
@@ -87,14 +87,14 @@ func (x examplesTest) kubernetesRuntimeClass() {
 	})
 }
 
-// expectNode checks which class a pod has, and the build of its node.
+// expectNode checks the RuntimeClass of a pod, and the build of its node.
 func (x examplesTest) expectNode(pod *corev1.Pod, build windowsbuild.Build, class string) {
 	x.t.Helper()
 	if got := pod.Spec.RuntimeClassName; got == nil || *got != class {
-		x.t.Errorf("pod %s has class %v, want %s", pod.Name, got, class)
+		x.t.Errorf("RuntimeClass of pod %s: got %v, want %s", pod.Name, got, class)
 	}
 	if got := x.node(pod.Spec.NodeName).Labels[corev1.LabelWindowsBuild]; got != build.Label() {
-		x.t.Errorf("pod %s runs on a node of build %s, want %s", pod.Name, got, build.Label())
+		x.t.Errorf("build of the node of pod %s: got %s, want %s", pod.Name, got, build.Label())
 	}
 }
 
@@ -128,15 +128,15 @@ func (x examplesTest) generations() {
 	newest := x.Lab.Hosts()[2].Name()
 	newer := func() *corev1.Pod {
 		pod := generationPod("gen-newer", "lab.test/"+repository+":ltsc2022", map[string]string{corev1.LabelHostname: newest})
-		pod.Spec.RuntimeClassName = new("windows2022") // no class is assigned to a pod that has chosen its node
+		pod.Spec.RuntimeClassName = new("windows2022") // no class is assigned to pods that select a node
 		return pod
 	}
 	// The API server assigns the class from its cache.
-	x.eventually("class windows2022 is for newer hosts, too", func(ctx context.Context) string {
+	x.eventually("class windows2022 includes newer hosts", func(ctx context.Context) string {
 		pod := newer()
 		err := x.Client.Create(ctx, pod, client.DryRunAll)
 		if err == nil && pod.Spec.NodeSelector[api.LabelRunsPrefix+"windows2022"] == "" {
-			err = fmt.Errorf("a pod of it is for nodes with %v", pod.Spec.NodeSelector)
+			err = fmt.Errorf("got node selector %v", pod.Spec.NodeSelector)
 		}
 		return errorText(err)
 	})
@@ -145,7 +145,7 @@ func (x examplesTest) generations() {
 	x.expectNode(&pod, windowsbuild.Server2025, "windows2022")
 }
 
-// generationPod returns a pod of the web server in which only os.name requests Windows.
+// generationPod returns a pod of the web server that requests Windows only through os.name.
 func generationPod(name, image string, selector map[string]string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{"app": name}}, Spec: testenv.WebserverPod(),

@@ -24,8 +24,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
 )
 
-// TestExamples applies docs/examples.md unchanged, in a cluster with nodes of three versions of Windows. Registries of the lab replace those that the
-// document names.
+// TestExamples applies docs/examples.md unchanged, in a cluster with nodes of three versions of Windows. Mirrors of the lab replace the registries that
+// the document names.
 func TestExamples(t *testing.T) {
 	needs(t, lab.CanBalance(), lab.CanRunRegistries(), lab.CanRunLinuxNodes())
 	x := openExamples(t)
@@ -39,27 +39,27 @@ func TestExamples(t *testing.T) {
 	for _, heading := range pods {
 		x.apply(heading)
 	}
-	t.Run("HooksRun", func(t *testing.T) { x.in(t).hooks() })
-	t.Run("AProbeRestartsAContainer", func(t *testing.T) { x.in(t).probes() })
-	t.Run("ANamedPipeOfTheHostIsThere", func(t *testing.T) { x.in(t).namedPipe() })
-	t.Run("ATokenIsForItsAudience", func(t *testing.T) { x.in(t).token() })
-	t.Run("ConfigMapsAndSecretsAreThere", func(t *testing.T) { x.in(t).config() })
-	t.Run("PodsOfAStatefulSetHaveNames", func(t *testing.T) { x.in(t).statefulSet() })
+	t.Run("LifecycleHooksRun", func(t *testing.T) { x.in(t).hooks() })
+	t.Run("LivenessProbeRestartsContainer", func(t *testing.T) { x.in(t).probes() })
+	t.Run("NamedPipeIsMounted", func(t *testing.T) { x.in(t).namedPipe() })
+	t.Run("TokenHasItsAudience", func(t *testing.T) { x.in(t).token() })
+	t.Run("ConfigMapsAndSecretsAreMounted", func(t *testing.T) { x.in(t).config() })
+	t.Run("StatefulSetPodsHaveDNSNames", func(t *testing.T) { x.in(t).statefulSet() })
 	t.Run("JobsComplete", func(t *testing.T) { x.in(t).commands("Job and CronJob") })
-	t.Run("AContainerHasItsUser", func(t *testing.T) { x.in(t).user() })
-	t.Run("LogsOfFilesAreShown", func(t *testing.T) { x.in(t).logMonitor() })
-	t.Run("APodStopsGracefully", func(t *testing.T) { x.in(t).graceful() })
-	t.Run("HostProcessContainersChangeTheirHosts", func(t *testing.T) { x.in(t).hostProcess() })
-	t.Run("NodesAndPodsHaveTheirUsage", func(t *testing.T) { x.in(t).usage() })
-	t.Run("ADeploymentGrowsUnderLoad", func(t *testing.T) { x.in(t).autoscaler() })
-	t.Run("KubernetesWebServerWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesWebServer() })
-	t.Run("KubernetesRuntimeClassWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesRuntimeClass() })
-	t.Run("FiveGenerationsOfImagesFindTheirNodes", func(t *testing.T) { x.in(t).generations() })
+	t.Run("ContainerRunsAsItsUser", func(t *testing.T) { x.in(t).user() })
+	t.Run("LogMonitorForwardsLogFiles", func(t *testing.T) { x.in(t).logMonitor() })
+	t.Run("PodStopsGracefully", func(t *testing.T) { x.in(t).graceful() })
+	t.Run("HostProcessContainersConfigureHosts", func(t *testing.T) { x.in(t).hostProcess() })
+	t.Run("UsageOfNodesAndPodsIsReported", func(t *testing.T) { x.in(t).usage() })
+	t.Run("DeploymentScalesUnderLoad", func(t *testing.T) { x.in(t).autoscaler() })
+	t.Run("KubernetesWebServerExampleWorks", func(t *testing.T) { x.in(t).kubernetesWebServer() })
+	t.Run("KubernetesRuntimeClassExampleWorks", func(t *testing.T) { x.in(t).kubernetesRuntimeClass() })
+	t.Run("ImagesOfFiveVersionsRunOnMatchingNodes", func(t *testing.T) { x.in(t).generations() })
 }
 
 // examplesTest is a cluster for docs/examples.md.
 type examplesTest struct {
-	place
+	harness
 	shell *testenv.Shell
 	dir   string
 	text  string
@@ -72,7 +72,7 @@ func builds() []windowsbuild.Build {
 
 func openExamples(t *testing.T) examplesTest {
 	t.Helper()
-	x := examplesTest{place: newPlace(t, testenv.Options{WineHosts: len(builds()), Network: testenv.NetworkHybridOverlay, Pods: true}), dir: t.TempDir()}
+	x := examplesTest{harness: newHarness(t, testenv.Options{WineHosts: len(builds()), Network: testenv.NetworkHybridOverlay, Pods: true}), dir: t.TempDir()}
 	text, err := os.ReadFile("../../../docs/examples.md")
 	must(t, err)
 	x.shell, err = x.NewShell(t.TempDir())
@@ -83,7 +83,7 @@ func openExamples(t *testing.T) examplesTest {
 	var all []v1.Platform
 	for i, h := range x.Lab.Hosts() {
 		all = append(all, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: builds()[i].Label() + ".1"})
-		x.becomeBuild(h, builds()[i])
+		x.setBuild(h, builds()[i])
 	}
 	must(t, x.Lab.AddPause(t.Context(), x.PodImages(), lab.PauseImage, all...))
 	x.configure(func(s *v1alpha1.WindowsConfigSpec) {
@@ -98,12 +98,12 @@ func openExamples(t *testing.T) examplesTest {
 }
 
 func (x examplesTest) in(t *testing.T) examplesTest {
-	x.place = x.place.in(t)
+	x.harness = x.harness.in(t)
 	return x
 }
 
-// becomeBuild has a host report another build of Windows.
-func (x examplesTest) becomeBuild(h *lab.Host, b windowsbuild.Build) {
+// setBuild makes a host report another build of Windows.
+func (x examplesTest) setBuild(h *lab.Host, b windowsbuild.Build) {
 	x.t.Helper()
 	if b == lab.Build {
 		return
@@ -123,7 +123,7 @@ func (x examplesTest) apply(heading string) {
 	must(x.t, err)
 	var objects []string
 	for _, b := range blocks {
-		if b.Heading == "## "+heading && b.Language == "yaml" && strings.HasPrefix(b.Text, "apiVersion") { // else a part of WindowsConfig
+		if b.Heading == "## "+heading && b.Language == "yaml" && strings.HasPrefix(b.Text, "apiVersion") { // others are parts of WindowsConfig
 			objects = append(objects, b.Text)
 		}
 	}
@@ -170,7 +170,7 @@ func notReadyPod(pod *corev1.Pod) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("it is %s: %+v; %v", pod.Status.Phase, pod.Status.ContainerStatuses, pod.Annotations)
+	return fmt.Sprintf("phase %s: %+v; %v", pod.Status.Phase, pod.Status.ContainerStatuses, pod.Annotations)
 }
 
 // readyPods waits until an app has count pods, and all are Ready.
@@ -182,7 +182,7 @@ func (x examplesTest) readyPods(app string, count int) (pods []corev1.Pod) {
 			return err.Error()
 		}
 		if len(pods) != count {
-			return fmt.Sprintf("there are %d", len(pods))
+			return fmt.Sprintf("got %d pods", len(pods))
 		}
 		for i := range pods {
 			if missing := notReadyPod(&pods[i]); missing != "" {
@@ -194,12 +194,12 @@ func (x examplesTest) readyPods(app string, count int) (pods []corev1.Pod) {
 	return pods
 }
 
-// prints runs a command in a pod, which must succeed, and returns what it prints.
-func (x examplesTest) prints(pod *corev1.Pod, command ...string) string {
+// output runs a command in a pod, which must succeed, and returns its output.
+func (x examplesTest) output(pod *corev1.Pod, command ...string) string {
 	x.t.Helper()
 	output, code, err := x.Exec(x.t.Context(), pod, "", command...)
 	if err != nil || code != 0 {
-		x.t.Errorf("%q in %s ends with code %d (%v): %s", command, pod.Name, code, err, output)
+		x.t.Errorf("%q in %s: exit code %d (%v): %s", command, pod.Name, code, err, output)
 	}
 	return strings.TrimSpace(output)
 }

@@ -13,8 +13,8 @@ import (
 // namedExpression is an expression and its location.
 type namedExpression struct{ where, expr string }
 
-// expressions returns the expressions of all recording rules and dashboards, for a node and a namespace. Those of alerts are excluded, because they
-// have no result on a healthy cluster.
+// expressions returns the expressions of all recording rules and dashboards, for a node and a namespace. It omits alerts, which have no result on a
+// healthy cluster.
 func expressions(t *testing.T, node, namespace string) []namedExpression {
 	t.Helper()
 	rules, err := monitoring.RecordingRules()
@@ -59,7 +59,7 @@ func consoleQueries(node, address, namespace, pod string) []string {
 	for _, direction := range []string{"receive_bytes", "transmit_bytes"} {
 		all = append(all, "rate(node_network_"+direction+"_total{"+instance+"}[3m])")
 	}
-	for _, labels := range []string{kubelet + `,pod!=""`, ofPod} { // the pods of the node that use most, and one pod
+	for _, labels := range []string{kubelet + `,pod!=""`, ofPod} { // the top pods of the node, and one pod
 		all = append(all, `rate(container_cpu_usage_seconds_total{container="",`+labels+"}[5m])", `container_memory_working_set_bytes{container="",`+labels+"}")
 	}
 	return append(all, "pod_interface_network:container_network_receive_bytes:irate5m{"+ofPod+"}",

@@ -22,11 +22,11 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestFleetRules checks, with a real API server and the operator's own permissions, that nodes of a former version stay unchanged until their turn,
-// whatever happens to them meanwhile. The hosts' own daemons run, and follow their Nodes.
+// TestFleetRules checks, with a real API server, the operator's own permissions and the hosts' own daemons, that nodes of a former version stay
+// unchanged until their turn, whatever happens to them meanwhile.
 func TestFleetRules(t *testing.T) {
 	const hosts = 4
-	p := newPlace(t, testenv.Options{SimulatedHosts: hosts})
+	p := newHarness(t, testenv.Options{SimulatedHosts: hosts})
 	one := intstr.FromInt32(1)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
 	for _, h := range p.Hosts() {
@@ -46,71 +46,71 @@ func TestFleetRules(t *testing.T) {
 	p.restartWith(dir)
 	p.expectWaiting(api.ReasonMaintenanceWindow, "win-1", "win-2", "win-3", "win-4")
 
-	passed := t.Run("a silence of all nodes drains none", func(t *testing.T) {
+	passed := t.Run("no node is drained when all nodes stop reporting", func(t *testing.T) {
 		p := p.in(t)
-		p.silence(15*time.Second, "win-1", "win-2", "win-3", "win-4")
-		p.expectLeftAlone(15*time.Second, first, "win-1", "win-2", "win-3", "win-4")
+		p.markUnknown(15*time.Second, "win-1", "win-2", "win-3", "win-4")
+		p.expectUnchanged(15*time.Second, first, "win-1", "win-2", "win-3", "win-4")
 	})
-	passed = passed && t.Run("nor does that of one", func(t *testing.T) {
+	passed = passed && t.Run("no node is drained when one stops reporting", func(t *testing.T) {
 		p := p.in(t)
-		p.silence(15*time.Second, "win-2")
-		p.expectLeftAlone(15*time.Second, first, "win-1", "win-2", "win-3", "win-4")
+		p.markUnknown(15*time.Second, "win-2")
+		p.expectUnchanged(15*time.Second, first, "win-1", "win-2", "win-3", "win-4")
 	})
 	p.endPods()
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
 		s.Rollout.MaintenanceWindows = nil
 		s.Rollout.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "2h"}
 	})
-	p.eventually("win-1 has the version", func(context.Context) string {
+	p.eventually("win-1 has the new version and is in service", func(context.Context) string {
 		if got := p.reported("win-1"); got == first || p.node("win-1").Spec.Unschedulable {
-			return "it has " + got
+			return "it reports " + got
 		}
 		return ""
 	})
 	p.expectWaiting(api.ReasonCanary, "win-2", "win-3", "win-4")
-	passed = passed && t.Run("a Node whose annotation is gone keeps its version", func(t *testing.T) {
+	passed = passed && t.Run("a Node without its annotation keeps its version", func(t *testing.T) {
 		p := p.in(t)
 		node := p.node("win-2")
 		before := node.DeepCopy()
 		delete(node.Annotations, api.AnnotationDesiredVersion)
 		must(t, p.Client.Patch(t.Context(), node, client.MergeFrom(before)))
-		p.expectLeftAlone(30*time.Second, first, "win-2")
-		if wants := p.node("win-2").Annotations[api.AnnotationDesiredVersion]; wants != first {
-			t.Errorf("it is told to have version %q, want %q", wants, first)
+		p.expectUnchanged(30*time.Second, first, "win-2")
+		if got := p.node("win-2").Annotations[api.AnnotationDesiredVersion]; got != first {
+			t.Errorf("restored annotation %s: got %q, want %q", api.AnnotationDesiredVersion, got, first)
 		}
 	})
 	passed = passed && t.Run("a Node that registers again keeps its version", func(t *testing.T) {
 		p := p.in(t)
 		must(t, p.Client.Delete(t.Context(), p.node("win-3")))
 		p.Simulated()[2].Windows().Restart()
-		eventuallyOf(p, "win-3 is a node again", client.ObjectKey{Name: "win-3"}, func(node *corev1.Node) string {
+		eventuallyOf(p, "win-3 is registered again and Ready", client.ObjectKey{Name: "win-3"}, func(node *corev1.Node) string {
 			if node.Annotations[api.AnnotationVersion] == "" {
 				return "it reports no version"
 			}
 			return notReady(node)
 		})
-		p.expectLeftAlone(30*time.Second, first, "win-3")
+		p.expectUnchanged(30*time.Second, first, "win-3")
 	})
-	passed = passed && t.Run("pods that come back hold no drain", func(t *testing.T) {
+	passed = passed && t.Run("recreated pods do not block a drain", func(t *testing.T) {
 		p := p.in(t)
-		made := p.runAgent()
+		count := p.runAgent()
 		p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Canary = nil })
 		p.expectVersion(func(got string) bool { return got != first })
 		p.expectInService()
-		if n := made(); n > hosts {
-			t.Errorf("%d pods were made in three drains; want one at the beginning, and one for each drain at most", n)
+		if n := count(); n > hosts {
+			t.Errorf("%d pods were created, want at most the first one and one for each of three drains", n)
 		}
 	})
 	if !passed {
-		t.Log("what comes after a step that failed was not tried")
+		t.Log("the steps after the failed one were skipped")
 	}
 	for _, problem := range watch.problems() {
 		t.Error(problem)
 	}
 }
 
-// otherExporter changes a program for which no node is drained, and returns the version that nodes have then.
-func (p place) otherExporter(watch *budgetWatch) (version string) {
+// otherExporter upgrades to a payload with another exporter, which needs no drain, and returns the new version.
+func (p harness) otherExporter(watch *budgetWatch) (version string) {
 	p.t.Helper()
 	before := p.reported("win-1")
 	dir, err := p.AnotherPayload("exporter", "windows_exporter.exe")
@@ -118,14 +118,14 @@ func (p place) otherExporter(watch *budgetWatch) (version string) {
 	p.restartWith(dir)
 	p.expectVersion(func(got string) bool { return got != before })
 	if n := watch.cordons(); n != 0 {
-		p.t.Errorf("%d nodes were cordoned for another exporter", n)
+		p.t.Errorf("%d nodes were cordoned for another exporter, want none", n)
 	}
 	return p.reported("win-1")
 }
 
-// runAgent starts a Deployment whose pod tolerates every taint, with Kubernetes' own controller and scheduler, and runs and ends its pods as kubelets
-// do. made returns the number of pods so far.
-func (p place) runAgent() (made func() int) {
+// runAgent starts a Deployment whose pod tolerates every taint, with Kubernetes' own controller and scheduler, and updates its pods as kubelets do.
+// count returns the number of pods so far.
+func (p harness) runAgent() (count func() int) {
 	p.t.Helper()
 	one := int32(1)
 	agent := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "agent"}}
@@ -161,7 +161,7 @@ func (p place) runAgent() (made func() int) {
 	})
 	p.eventually("the agent runs", func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(agent), agent); err != nil || agent.Status.ReadyReplicas != 1 {
-			return fmt.Sprintf("%d of it are Ready, %v", agent.Status.ReadyReplicas, err)
+			return fmt.Sprintf("got %d Ready replicas (%v), want 1", agent.Status.ReadyReplicas, err)
 		}
 		return ""
 	})
@@ -172,8 +172,8 @@ func (p place) runAgent() (made func() int) {
 	}
 }
 
-// bindPods creates pods on a node. No kubelet runs or ends them.
-func (p place) bindPods(node string, n int) {
+// bindPods creates pods on a node. No kubelet starts or stops them.
+func (p harness) bindPods(node string, n int) {
 	p.t.Helper()
 	for i := range n {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("app-%s-%d", node, i)}}
@@ -183,15 +183,15 @@ func (p place) bindPods(node string, n int) {
 }
 
 // endPods deletes all pods at once.
-func (p place) endPods() {
+func (p harness) endPods() {
 	p.t.Helper()
 	must(p.t, p.Client.DeleteAllOf(p.t.Context(), &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault), client.GracePeriodSeconds(0)))
 }
 
 // expectWaiting waits until the plans of hosts wait for a reason.
-func (p place) expectWaiting(reason string, names ...string) {
+func (p harness) expectWaiting(reason string, names ...string) {
 	p.t.Helper()
-	p.eventually("all wait for "+reason, func(context.Context) string {
+	p.eventually(fmt.Sprintf("the plans of %v wait for %s", names, reason), func(context.Context) string {
 		for _, i := range p.instances() {
 			for _, name := range names {
 				if i.Status.Hostname == name && (i.Status.Plan == nil || i.Status.Plan.WaitsFor != reason) {
@@ -203,8 +203,8 @@ func (p place) expectWaiting(reason string, names ...string) {
 	})
 }
 
-// silence marks nodes as the node lifecycle controller does if their kubelets stop reporting, and undoes it after a while.
-func (p place) silence(lasts time.Duration, names ...string) {
+// markUnknown sets condition Ready of nodes to Unknown for a while, as the node lifecycle controller does when kubelets stop reporting.
+func (p harness) markUnknown(lasts time.Duration, names ...string) {
 	p.t.Helper()
 	set := func(status corev1.ConditionStatus) {
 		for _, name := range names {
@@ -219,20 +219,20 @@ func (p place) silence(lasts time.Duration, names ...string) {
 		}
 	}
 	set(corev1.ConditionUnknown)
-	p.expectLeftAlone(lasts, "", names...)
+	p.expectUnchanged(lasts, "", names...)
 	set(corev1.ConditionTrue)
 }
 
-// expectLeftAlone checks for a while that nodes are not cordoned, keep their version (if one is given) and their pods, and that no action begins on
+// expectUnchanged checks for a while that nodes are not cordoned, keep their pods and, if one is given, their version, and that no action begins on
 // their hosts.
-func (p place) expectLeftAlone(lasts time.Duration, version string, names ...string) {
+func (p harness) expectUnchanged(lasts time.Duration, version string, names ...string) {
 	p.t.Helper()
 	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
 		var found []string
 		for _, name := range names {
 			node := p.node(name)
 			if got := node.Annotations[api.AnnotationVersion]; version != "" && got != version {
-				found = append(found, fmt.Sprintf("%s has version %s", name, got))
+				found = append(found, fmt.Sprintf("%s reports version %s", name, got))
 			}
 			if node.Spec.Unschedulable {
 				found = append(found, name+" is cordoned")
@@ -240,7 +240,7 @@ func (p place) expectLeftAlone(lasts time.Duration, version string, names ...str
 		}
 		for _, i := range p.instances() {
 			if m := i.Status.Maintenance; m != nil {
-				found = append(found, fmt.Sprintf("%s: %s began", i.Name, m.Action))
+				found = append(found, fmt.Sprintf("%s: action %s began", i.Name, m.Action))
 			}
 		}
 		var pods corev1.PodList

@@ -24,34 +24,34 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
 )
 
-// TestHealing changes and stops the real services of a node on a Windows host. The node repairs itself, without the operator.
-func TestHealing(t *testing.T) {
+// TestServiceRepair changes and stops the real services of a node on a Wine host, and checks that WICD repairs them without the operator.
+func TestServiceRepair(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1, Components: []string{"windows_exporter"}})
+	p := newHarness(t, testenv.Options{WineHosts: 1, Components: []string{"windows_exporter"}})
 	p.joinAll()
-	w := ward{place: p, host: p.Lab.Hosts()[0]}
-	w.name = ours(w.host.Address())
+	w := repairTest{harness: p, host: p.Lab.Hosts()[0]}
+	w.name = operatorObject(w.host.Address())
 	w.eventually("all services run", func(context.Context) string { _, missing := w.processes(); return missing })
 	w.declared = w.declarations()
 	connections := w.connections()
 	for _, service := range []string{"windows_exporter", "kubelet", "containerd"} {
 		t.Run(service, func(t *testing.T) { w.in(t).repairs(service) })
 	}
-	t.Run("TheDaemon", func(t *testing.T) { w.in(t).repairsDaemon() })
-	t.Run("WithoutTheDaemon", func(t *testing.T) { w.in(t).runsWithoutDaemon() })
-	t.Run("ARestartWithoutTheAPIServer", func(t *testing.T) { w.in(t).restarts() })
+	t.Run("WICD", func(t *testing.T) { w.in(t).repairsDaemon() })
+	t.Run("WithoutWICD", func(t *testing.T) { w.in(t).runsWithoutDaemon() })
+	t.Run("RebootWithoutAPIServer", func(t *testing.T) { w.in(t).rebootWithoutAPIServer() })
 	if n := w.connections() - connections; n != 0 {
-		t.Errorf("the operator connected %d times", n)
+		t.Errorf("the operator connected %d times, want 0", n)
 	}
-	t.Run("ADeletedNode", func(t *testing.T) { w.in(t).registersAgain() })
+	t.Run("DeletedNodeRegistersAgain", func(t *testing.T) { w.in(t).registersAgain() })
 }
 
-// ward is a place with one host whose services are damaged.
-type ward struct {
-	place
+// repairTest is a harness with one host whose services are damaged.
+type repairTest struct {
+	harness
 	host *lab.Host
 	name types.NamespacedName
-	// declared are the services' correct declarations.
+	// declared are the correct configurations of the services.
 	declared map[string]declaration
 }
 
@@ -62,25 +62,25 @@ type declaration struct {
 	DependsOn []string
 }
 
-func (w ward) in(t *testing.T) ward {
-	w.place = w.place.in(t)
+func (w repairTest) in(t *testing.T) repairTest {
+	w.harness = w.harness.in(t)
 	return w
 }
 
-func (w ward) connections() int {
+func (w repairTest) connections() int {
 	w.t.Helper()
 	stats, err := w.host.Stats()
 	must(w.t, err)
 	return stats.Connections
 }
 
-// services are all services of a node, including WICD.
+// services returns all services of a node, including WICD.
 func services() []string {
 	return []string{"containerd", "kubelet", "windows_exporter", api.WICDService}
 }
 
 // processes returns the processes of the services; missing lists those that do not run.
-func (w ward) processes() (pids map[string]uint32, missing string) {
+func (w repairTest) processes() (pids map[string]uint32, missing string) {
 	w.t.Helper()
 	all, err := w.host.Services(w.t.Context())
 	if err != nil {
@@ -100,7 +100,7 @@ func (w ward) processes() (pids map[string]uint32, missing string) {
 	return pids, missing
 }
 
-func (w ward) pids() map[string]uint32 {
+func (w repairTest) pids() map[string]uint32 {
 	w.t.Helper()
 	pids, missing := w.processes()
 	if missing != "" {
@@ -109,7 +109,7 @@ func (w ward) pids() map[string]uint32 {
 	return pids
 }
 
-func (w ward) declarations() map[string]declaration {
+func (w repairTest) declarations() map[string]declaration {
 	w.t.Helper()
 	all := map[string]declaration{}
 	for _, name := range services() {
@@ -124,21 +124,21 @@ func (w ward) declarations() map[string]declaration {
 	return all
 }
 
-// harm is a change of a service.
-type harm struct {
+// damage is a change of a service that WICD must repair.
+type damage struct {
 	name string
 	do   func(context.Context) error
-	// restarts are the services that must restart; may are others that can.
-	restarts, may []string
+	// restarts are the services that must restart; mayRestart are others that can.
+	restarts, mayRestart []string
 }
 
 // repairs damages a service in several ways.
-func (w ward) repairs(service string) {
-	with := []string{service} // services that stop together with the service
+func (w repairTest) repairs(service string) {
+	dependent := []string{service} // with the services that stop together with it
 	if service == "containerd" {
-		with = append(with, "kubelet")
+		dependent = append(dependent, "kubelet")
 	}
-	of := func(do func(context.Context, string) error) func(context.Context) error {
+	onService := func(do func(context.Context, string) error) func(context.Context) error {
 		return func(ctx context.Context) error { return do(ctx, service) }
 	}
 	deleted := func(ctx context.Context) error {
@@ -148,14 +148,14 @@ func (w ward) repairs(service string) {
 	edited := guestapi.ServiceEdit{
 		Name: service, Command: w.declared[service].Command + " --other", DependsOn: []string{"Eventlog"}, Disabled: true,
 	}
-	for _, h := range []harm{
-		// An edit during WICD's own declaration of the services is reverted by it; the process still has the right declaration.
-		{"edited", func(ctx context.Context) error { return w.host.EditService(ctx, edited) }, nil, with},
-		{"killed", of(w.host.KillService), []string{service}, nil},
-		{"stopped", of(w.host.StopService), []string{service}, nil},
-		{"deleted", deleted, []string{service}, with}, // it can be restarted before the deletion is noticed
+	for _, d := range []damage{
+		// An edit while WICD configures the services is reverted by that; the process then still has the right configuration.
+		{"edited", func(ctx context.Context) error { return w.host.EditService(ctx, edited) }, nil, dependent},
+		{"killed", onService(w.host.KillService), []string{service}, nil},
+		{"stopped", onService(w.host.StopService), []string{service}, nil},
+		{"deleted", deleted, []string{service}, dependent}, // WICD can restart it before it detects the deletion
 	} {
-		w.repair(service, h)
+		w.repair(service, d)
 	}
 	w.expectReady(w.name)
 	if missing := notReady(w.node("win-1")); missing != "" {
@@ -163,52 +163,52 @@ func (w ward) repairs(service string) {
 	}
 }
 
-// repairsDaemon changes the declaration of the daemon, which repairs it without restarting.
-func (w ward) repairsDaemon() {
+// repairsDaemon changes the configuration of WICD's own service, which WICD repairs without restarting.
+func (w repairTest) repairsDaemon() {
 	edited := guestapi.ServiceEdit{
 		Name: api.WICDService, Command: `C:\windows\system32\notepad.exe`, DependsOn: []string{"Eventlog"}, Disabled: true,
 	}
-	w.repair(api.WICDService, harm{name: "edited", do: func(ctx context.Context) error { return w.host.EditService(ctx, edited) }})
+	w.repair(api.WICDService, damage{name: "edited", do: func(ctx context.Context) error { return w.host.EditService(ctx, edited) }})
 }
 
-// runsWithoutDaemon stops the daemon and changes a running service. The service continues, and is repaired once the daemon is
+// runsWithoutDaemon stops WICD and changes a running service. The service must continue to run, and must be repaired after WICD is
 // started.
-func (w ward) runsWithoutDaemon() {
+func (w repairTest) runsWithoutDaemon() {
 	without := func(ctx context.Context) error {
 		if err := w.host.StopService(ctx, api.WICDService); err != nil {
 			return err
 		}
-		w.eventually("the daemon stops", func(ctx context.Context) string {
+		w.eventually("WICD stops", func(ctx context.Context) string {
 			if s, _, err := w.host.Service(ctx, api.WICDService); err != nil || s.State != "stopped" {
-				return fmt.Sprintf("it is %s (%v)", s.State, err)
+				return fmt.Sprintf("state %s (%v)", s.State, err)
 			}
 			return ""
 		})
 		err := w.host.EditService(ctx, guestapi.ServiceEdit{Name: "kubelet", Disabled: true})
 		return errors.Join(err, w.host.StartService(ctx, api.WICDService))
 	}
-	w.repair(api.WICDService, harm{name: "stopped and started", do: without, restarts: []string{api.WICDService}})
+	w.repair(api.WICDService, damage{name: "stopped and started", do: without, restarts: []string{api.WICDService}})
 }
 
-// calm is how long processes must stay the same.
-const calm = 2 * time.Second
+// stableFor is how long processes must stay the same.
+const stableFor = 2 * time.Second
 
-// repair damages a service, and waits until all services are as declared and those that must restart have restarted.
-func (w ward) repair(service string, h harm) {
+// repair damages a service, and waits until all services have their configuration and those that must restart have restarted.
+func (w repairTest) repair(service string, d damage) {
 	w.t.Helper()
 	before := w.pids()
 	began := time.Now()
-	must(w.t, h.do(w.t.Context()))
-	var same map[string]uint32 // the current processes
+	must(w.t, d.do(w.t.Context()))
+	var current map[string]uint32 // processes
 	var since time.Time
-	w.eventually(fmt.Sprintf("service %s, which was %s, is repaired", service, h.name), func(context.Context) string {
+	w.eventually(fmt.Sprintf("service %s, which was %s, is repaired", service, d.name), func(context.Context) string {
 		pids, missing := w.processes()
-		if !maps.Equal(pids, same) {
-			same, since = pids, time.Now()
+		if !maps.Equal(pids, current) {
+			current, since = pids, time.Now()
 		}
-		for _, name := range h.restarts {
+		for _, name := range d.restarts {
 			if pids[name] == before[name] {
-				missing += "service " + name + " is the process it was; "
+				missing += "service " + name + " has not restarted; "
 			}
 		}
 		if missing != "" {
@@ -217,49 +217,49 @@ func (w ward) repair(service string, h harm) {
 		if diff := cmp.Diff(w.declared, w.declarations()); diff != "" {
 			return diff
 		}
-		if time.Since(since) < calm {
-			return "processes may still come and go"
+		if time.Since(since) < stableFor {
+			return "processes may still change"
 		}
 		return ""
 	})
-	w.t.Logf("%s was %s: repaired after %.1f s", service, h.name, since.Sub(began).Seconds())
+	w.t.Logf("%s was %s: repaired after %.1f s", service, d.name, since.Sub(began).Seconds())
 	for name, pid := range w.pids() {
-		if pid != before[name] && !slices.Contains(h.restarts, name) && !slices.Contains(h.may, name) {
-			w.t.Errorf("service %s was restarted when %s was %s", name, service, h.name)
+		if pid != before[name] && !slices.Contains(d.restarts, name) && !slices.Contains(d.mayRestart, name) {
+			w.t.Errorf("service %s was restarted although only %s was %s", name, service, d.name)
 		}
 	}
 }
 
-// restarts restarts the host while the API server is down.
-func (w ward) restarts() {
+// rebootWithoutAPIServer reboots the host while the API server is down.
+func (w repairTest) rebootWithoutAPIServer() {
 	boot := w.node("win-1").Status.NodeInfo.BootID
 	stop := w.keepOperatorRunning()
 	defer stop()
 	w.Lab.ControlPlane.StopAPIServer()
-	noted := len(w.journal())
+	entries := len(w.journal())
 	began := time.Now()
 	must(w.t, w.host.Reboot(w.t.Context()))
 	w.eventually("all services run without the API server", func(context.Context) string { _, missing := w.processes(); return missing })
-	w.t.Logf("all services run %.1f s after the restart began", time.Since(began).Seconds())
+	w.t.Logf("all services run %.1f s after the reboot began", time.Since(began).Seconds())
 	if diff := cmp.Diff(w.declared, w.declarations()); diff != "" {
-		w.t.Errorf("services (-before +after the restart):\n%s", diff)
+		w.t.Errorf("services (-before +after the reboot):\n%s", diff)
 	}
 	before := w.pids()
 	must(w.t, w.Lab.ControlPlane.StartAPIServer(w.t.Context()))
 	w.expectBooted("win-1", boot)
 	w.expectReady(w.name)
 	if after := w.pids(); !maps.Equal(before, after) {
-		w.t.Errorf("services were restarted when the API server came back: %v, then %v", before, after)
+		w.t.Errorf("services were restarted when the API server was started: got %v, want %v", after, before)
 	}
-	for _, entry := range w.journal()[noted:] {
+	for _, entry := range w.journal()[entries:] {
 		if entry.Error != "" || !strings.HasSuffix(entry.Change, " started") {
-			w.t.Errorf("after the restart: %+v", entry)
+			w.t.Errorf("unexpected journal entry after the reboot: %+v", entry)
 		}
 	}
 }
 
-// journal is WICD's journal.
-func (w ward) journal() (entries []wicdapi.JournalEntry) {
+// journal returns the entries of WICD's journal.
+func (w repairTest) journal() (entries []wicdapi.JournalEntry) {
 	w.t.Helper()
 	text, err := w.host.ReadFile(`C:\k\state\journal.jsonl`)
 	must(w.t, err)
@@ -271,15 +271,15 @@ func (w ward) journal() (entries []wicdapi.JournalEntry) {
 	return entries
 }
 
-// registersAgain deletes the Node and restarts the host, which is what many administrators do to repair a node. The kubelet registers the Node again on
-// its own, without an address: Windows has none yet.
-func (w ward) registersAgain() {
+// registersAgain deletes the Node and reboots the host, as many administrators do to repair a node. The kubelet registers the Node again before Windows
+// has an address.
+func (w repairTest) registersAgain() {
 	before := w.node("win-1")
 	w.remove(before)
 	must(w.t, w.host.Reboot(w.t.Context()))
 	w.eventually("the instance has another Node", func(context.Context) string {
 		if i := w.instance(w.name); i.Status.NodeRef == nil || i.Status.NodeRef.UID == before.UID {
-			return fmt.Sprintf("its status is %+v", i.Status)
+			return fmt.Sprintf("got status %+v", i.Status)
 		}
 		return ""
 	})

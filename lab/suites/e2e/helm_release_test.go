@@ -27,22 +27,22 @@ import (
 
 const operatorName = "windows-machine-config-operator"
 
-// released is a cluster in which Helm installed the operator.
-type released struct {
-	place
+// releaseTest is a cluster in which Helm installed the operator.
+type releaseTest struct {
+	harness
 	helm *helm.Helm
 	// first and second are the folders of the charts of two versions.
 	first, second string
 }
 
-// TestHelmRelease installs, upgrades, rolls back and uninstalls the chart. The operator runs as the pod of the release on a real Linux node, and a
+// TestHelmRelease installs, upgrades, rolls back and uninstall the chart. The operator runs as the pod of the release on a real Linux node, and a
 // simulated host joins through it.
 func TestHelmRelease(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes())
 	h, _ := newHelm(t)
-	r := released{helm: h, first: chartOf(t, h, "0.1.0", ""), second: chartOf(t, h, "0.2.0", "ghcr.io/windows-machine-config/wmco:v0.2.0")}
+	r := releaseTest{helm: h, first: chartOf(t, h, "0.1.0", ""), second: chartOf(t, h, "0.2.0", "ghcr.io/windows-machine-config/wmco:v0.2.0")}
 	var notes string
-	r.place = newPlace(t, testenv.Options{SimulatedHosts: 1, Pod: true, Install: func(_ context.Context, env *testenv.Env) error {
+	r.harness = newHarness(t, testenv.Options{SimulatedHosts: 1, Pod: true, Install: func(_ context.Context, env *testenv.Env) error {
 		h.Kubeconfig = env.Kubeconfig
 		var err error
 		notes, err = r.run("install", "wmco", r.first, "--create-namespace", "--wait")
@@ -52,17 +52,17 @@ func TestHelmRelease(t *testing.T) {
 		"kubectl label namespace " + api.DefaultNamespace + " pod-security.kubernetes.io/enforce=privileged", "secret generic cloud-private-key", "configmap windows-instances",
 	} {
 		if !strings.Contains(notes, part) {
-			t.Errorf("after the installation Helm does not say %q:\n%s", part, notes)
+			t.Errorf("Helm's notes lack %q:\n%s", part, notes)
 		}
 	}
 	if strings.Contains(notes, "openshift.enabled") {
-		t.Errorf("Helm speaks of OpenShift:\n%s", notes)
+		t.Errorf("Helm's notes mention OpenShift:\n%s", notes)
 	}
 	r.joinAll()
 	joined := r.node("win-1").UID
 
-	t.Run("missing permission", func(t *testing.T) { r.in(t).saysWhatIsMissing() })
-	t.Run("upgrade and rollback", func(t *testing.T) {
+	t.Run("the operator reports missing permissions", func(t *testing.T) { r.in(t).reportMissingPermissions() })
+	t.Run("upgrade and rollback replace the pod", func(t *testing.T) {
 		r := r.in(t)
 		must(t, r.Pod.Push(t.Context(), r.Payload, "v0.2.0"))
 		r.must("upgrade", "wmco", r.second, "--wait", "--set", "resources.limits.memory=2Gi")
@@ -73,26 +73,26 @@ func TestHelmRelease(t *testing.T) {
 			t.Error("the node was replaced by an upgrade of the release")
 		}
 	})
-	t.Run("a second release", func(t *testing.T) {
+	t.Run("a second release is rejected", func(t *testing.T) {
 		if _, err := r.helm.Run(t.Context(), "install", "other", r.first, "--namespace", "other", "--create-namespace"); err == nil || !strings.Contains(err.Error(), "wmco") {
-			t.Errorf("a second release gives %v, want an error that names the first", err)
+			t.Errorf("installing a second release: got %v, want an error that names the first", err)
 		}
 	})
-	t.Run("uninstall while a host is joined", func(t *testing.T) { r.in(t).refusesToUninstall() })
-	t.Run("uninstall when all hosts have left", func(t *testing.T) { r.in(t).uninstalls() })
+	t.Run("uninstall is rejected while a host is joined", func(t *testing.T) { r.in(t).rejectUninstall() })
+	t.Run("uninstall removes all objects after all hosts have left", func(t *testing.T) { r.in(t).uninstall() })
 }
 
-func (r released) in(t *testing.T) released {
-	r.place = r.place.in(t)
+func (r releaseTest) in(t *testing.T) releaseTest {
+	r.harness = r.harness.in(t)
 	return r
 }
 
 // run runs Helm in the operator's namespace.
-func (r released) run(args ...string) (string, error) {
+func (r releaseTest) run(args ...string) (string, error) {
 	return r.helm.Run(context.Background(), append(args, "--namespace", api.DefaultNamespace)...)
 }
 
-func (r released) must(args ...string) (output string) {
+func (r releaseTest) must(args ...string) (output string) {
 	r.t.Helper()
 	output, err := r.run(args...)
 	must(r.t, err)
@@ -100,15 +100,15 @@ func (r released) must(args ...string) (output string) {
 }
 
 // expectPod checks the image and the memory limit of the operator's pod.
-func (r released) expectPod(tag, memory string) {
+func (r releaseTest) expectPod(tag, memory string) {
 	r.t.Helper()
 	c := r.readyPod().Spec.Containers[0]
 	if want := "ghcr.io/windows-machine-config/wmco:" + tag; c.Image != want || c.Resources.Limits.Memory().String() != memory {
-		r.t.Errorf("the container has image %s and %s of memory, want %s and %s", c.Image, c.Resources.Limits.Memory(), want, memory)
+		r.t.Errorf("image and memory limit of the container: got %s and %s, want %s and %s", c.Image, c.Resources.Limits.Memory(), want, memory)
 	}
 }
 
-func (r released) refusesToUninstall() {
+func (r releaseTest) rejectUninstall() {
 	before := r.objects()
 	_, err := r.run("uninstall", "wmco")
 	if err == nil {
@@ -116,18 +116,18 @@ func (r released) refusesToUninstall() {
 	}
 	for _, part := range []string{r.Hosts()[0].Address, "Nothing was uninstalled", "kubectl delete windowsinstances --all -n " + api.DefaultNamespace, "release=true", "--no-hooks"} {
 		if !strings.Contains(err.Error(), part) {
-			r.t.Errorf("Helm does not say %q: %v", part, err)
+			r.t.Errorf("Helm's error lacks %q: %v", part, err)
 		}
 	}
-	r.t.Logf("helm uninstall says: %v", err)
+	r.t.Logf("error of helm uninstall: %v", err)
 	compare(r.t, r.objects(), before)
-	// For Helm the release is partly uninstalled, as deploy/README.md explains; it can be upgraded only after this.
+	// Helm considers the release partly uninstalled, and can upgrade it only after a rollback (deploy/README.md).
 	r.must("rollback", "wmco", "3")
 	r.must("upgrade", "wmco", r.first)
 }
 
 // objects returns the objects of the release, without the fields that Kubernetes and Helm add to their specification.
-func (r released) objects() map[string]*unstructured.Unstructured {
+func (r releaseTest) objects() map[string]*unstructured.Unstructured {
 	r.t.Helper()
 	objects := rendered(r.t, r.helm, r.first, "--no-hooks")
 	for key, o := range objects {
@@ -144,7 +144,7 @@ func (r released) objects() map[string]*unstructured.Unstructured {
 	return objects
 }
 
-func (r released) uninstalls() {
+func (r releaseTest) uninstall() {
 	r.leaveAll()
 	r.must("uninstall", "wmco", "--wait")
 	for key, o := range rendered(r.t, r.helm, r.first, "--no-hooks") {
@@ -158,25 +158,25 @@ func (r released) uninstalls() {
 	var config v1alpha1.WindowsConfig
 	r.get(types.NamespacedName{Name: api.WindowsConfigName}, &config)
 	var secret corev1.Secret
-	r.get(ours(api.PrivateKeySecret), &secret)
+	r.get(operatorObject(api.PrivateKeySecret), &secret)
 	hook := &unstructured.Unstructured{}
 	hook.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
-	if err := r.Client.Get(r.t.Context(), ours(operatorName+"-uninstall"), hook); !apierrors.IsNotFound(err) {
-		r.t.Errorf("the hook's ConfigMap stayed (%v)", err)
+	if err := r.Client.Get(r.t.Context(), operatorObject(operatorName+"-uninstall"), hook); !apierrors.IsNotFound(err) {
+		r.t.Errorf("the hook's ConfigMap remains (%v)", err)
 	}
 	// The release adopts objects that kubectl installed.
 	root, err := testenv.Repository(r.t.Context())
 	must(r.t, err)
 	must(r.t, manifest.Apply(r.t.Context(), r.Lab.ControlPlane.RESTConfig(), root+"/deploy"))
 	if _, err := r.run("install", "wmco", r.second); err == nil {
-		r.t.Error("Helm took over objects of others without being told")
+		r.t.Error("Helm took ownership of existing objects without --take-ownership")
 	}
 	r.must("install", "wmco", r.second, "--take-ownership", "--force-conflicts", "--wait")
 	r.expectPod("v0.2.0", "1Gi")
 }
 
 // leaveAll removes all hosts, as the notes of the refused uninstallation describe.
-func (r released) leaveAll() {
+func (r releaseTest) leaveAll() {
 	r.t.Helper()
 	r.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})
 	for _, i := range r.instances() {
@@ -184,35 +184,35 @@ func (r released) leaveAll() {
 	}
 	r.eventually("all hosts have left", func(context.Context) string {
 		if n := len(r.instances()); n > 0 {
-			return "there are instances"
+			return fmt.Sprintf("%d instances remain", n)
 		}
 		return ""
 	})
 }
 
-// saysWhatIsMissing revokes permissions of the operator, and restores them.
-func (r released) saysWhatIsMissing() {
+// reportMissingPermissions revokes permissions of the operator, checks that its termination message reports this, and restores them.
+func (r releaseTest) reportMissingPermissions() {
 	binding := &rbacv1.ClusterRoleBinding{}
 	r.get(client.ObjectKey{Name: operatorName}, binding)
 	r.remove(binding)
 	r.remove(r.readyPod())
-	r.eventually("the termination message says what is missing", func(ctx context.Context) string {
+	r.eventually("the termination message reports missing permissions", func(ctx context.Context) string {
 		var pods corev1.PodList
-		if err := r.Client.List(ctx, &pods, client.InNamespace(ours("").Namespace)); err != nil {
+		if err := r.Client.List(ctx, &pods, client.InNamespace(operatorObject("").Namespace)); err != nil {
 			return err.Error()
 		}
 		var messages []string
 		for _, pod := range pods.Items {
 			for _, s := range pod.Status.ContainerStatuses {
-				for _, ended := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
-					if ended != nil && strings.HasPrefix(ended.Message, "missing permissions: list windowsconfigs") && !strings.Contains(ended.Message, "\n") {
+				for _, terminated := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+					if terminated != nil && strings.HasPrefix(terminated.Message, "missing permissions: list windowsconfigs") && !strings.Contains(terminated.Message, "\n") {
 						return ""
 					}
-					messages = append(messages, fmt.Sprintf("%+v", ended))
+					messages = append(messages, fmt.Sprintf("%+v", terminated))
 				}
 			}
 		}
-		return fmt.Sprintf("the containers ended with %q", messages)
+		return fmt.Sprintf("got %q", messages)
 	})
 	binding.ObjectMeta = metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels, Annotations: binding.Annotations}
 	r.create(binding)

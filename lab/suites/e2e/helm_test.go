@@ -46,14 +46,14 @@ func TestHelmChart(t *testing.T) {
 	if out, err := h.Run(t.Context(), "lint", "--strict", folder); err != nil {
 		t.Error(err)
 	} else if !strings.Contains(out, "0 chart(s) failed") {
-		t.Errorf("helm lint says %s", out)
+		t.Errorf("output of helm lint: %s", out)
 	}
-	t.Run("renders what kustomize builds", func(t *testing.T) {
+	t.Run("default objects equal those of kustomize", func(t *testing.T) {
 		want := kustomized(t, root+"/deploy")
 		got := rendered(t, h, folder, "--set", "namespace.create=true")
 		for _, key := range []string{"ValidatingAdmissionPolicy/", "ValidatingAdmissionPolicyBinding/", "ConfigMap/" + api.DefaultNamespace + "/"} {
 			if key += "windows-machine-config-operator-uninstall"; got[key] == nil { // only Helm has this object
-				t.Errorf("there is no %s", key)
+				t.Errorf("%s is missing", key)
 			}
 			delete(got, key)
 		}
@@ -67,7 +67,7 @@ func TestHelmChart(t *testing.T) {
 		}
 		compare(t, got, want)
 	})
-	t.Run("renders what kustomize builds for OpenShift", func(t *testing.T) {
+	t.Run("objects for OpenShift equal those of kustomize", func(t *testing.T) {
 		want := kustomized(t, root+"/deploy/openshift", root+"/deploy/openshift/cluster-api")
 		got := rendered(t, h, folder, "--set", "openshift.enabled=true,openshift.clusterAPI=true")
 		for key := range rendered(t, h, folder) {
@@ -75,7 +75,7 @@ func TestHelmChart(t *testing.T) {
 		}
 		compare(t, got, want)
 	})
-	t.Run("renders what kustomize builds for monitoring", func(t *testing.T) {
+	t.Run("objects for monitoring equal those of kustomize", func(t *testing.T) {
 		for set, dir := range map[string]string{"openshift.enabled=false": "/deploy/monitoring", "openshift.enabled=true": "/deploy/monitoring/openshift"} {
 			got := rendered(t, h, folder, "--set", set+",monitoring.objects=true")
 			for key := range rendered(t, h, folder, "--set", set) {
@@ -84,9 +84,9 @@ func TestHelmChart(t *testing.T) {
 			compare(t, got, kustomized(t, root+dir))
 		}
 	})
-	t.Run("values arrive", func(t *testing.T) { valuesArrive(t, h, folder) })
-	t.Run("wrong values are named", func(t *testing.T) {
-		for set, says := range map[string]string{
+	t.Run("values change the objects", func(t *testing.T) { checkValues(t, h, folder) })
+	t.Run("invalid values are rejected", func(t *testing.T) {
+		for set, want := range map[string]string{
 			"image.repository=3":           "'/image/repository': got number, want string",
 			"image.repository=wmco'":       "'/image/repository': 'wmco\\'' does not match pattern",
 			"image.tag=v1'":                "'/image/tag': 'v1\\'' does not match pattern",
@@ -103,17 +103,17 @@ func TestHelmChart(t *testing.T) {
 			"monitoring.objects=yes":       "'/monitoring/objects': got string, want boolean",
 			"nodSelector.a=b":              "'nodSelector' not allowed",
 		} {
-			if _, err := h.Run(t.Context(), "template", "wmco", folder, "--set", set); err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("--set %s gives %v, want an error that says %s", set, err, says)
+			if _, err := h.Run(t.Context(), "template", "wmco", folder, "--set", set); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("--set %s: got error %v, want %s in it", set, err, want)
 			}
 		}
 		if _, err := h.Run(t.Context(), "template", "wmco", folder, "--kube-version", "1.32.9"); err == nil || !strings.Contains(err.Error(), kubeversions.MinKubernetes) {
-			t.Errorf("Kubernetes 1.32 gives %v, want an error that says %s", err, kubeversions.MinKubernetes)
+			t.Errorf("Kubernetes 1.32: got error %v, want %s in it", err, kubeversions.MinKubernetes)
 		}
 	})
 }
 
-func valuesArrive(t *testing.T, h *helm.Helm, folder string) {
+func checkValues(t *testing.T, h *helm.Helm, folder string) {
 	digest := "sha256:" + strings.Repeat("5", 64)
 	objects := rendered(t, h, folder, "--set", "image.repository=registry.example.com:5000/wmco,image.digest="+digest, "--set", "image.pullSecrets[0].name=registry",
 		"--set", `nodeSelector.node-role\.kubernetes\.io/control-plane=null`, "--set", "tolerations=null,monitoring.enabled=false,crds.install=false",
@@ -122,23 +122,23 @@ func valuesArrive(t *testing.T, h *helm.Helm, folder string) {
 	typed(t, objects["Deployment/windows/windows-machine-config-operator"], &deployment)
 	pod := deployment.Spec.Template.Spec
 	if want := "registry.example.com:5000/wmco@" + digest; pod.Containers[0].Image != want {
-		t.Errorf("the image is %s, want %s", pod.Containers[0].Image, want)
+		t.Errorf("image: got %s, want %s", pod.Containers[0].Image, want)
 	}
 	if len(pod.ImagePullSecrets) != 1 || pod.ImagePullSecrets[0].Name != "registry" {
-		t.Errorf("the pull secrets are %v", pod.ImagePullSecrets)
+		t.Errorf("pull secrets: got %v, want registry", pod.ImagePullSecrets)
 	}
 	if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux"}, pod.NodeSelector); diff != "" {
-		t.Errorf("the node selector is not as wanted:\n%s", diff)
+		t.Errorf("node selector (-want +got):\n%s", diff)
 	}
 	if len(pod.Tolerations) != 0 || !slices.Contains(pod.Containers[0].Args, "--metrics-bind-address=0") || pod.Containers[0].Resources.Limits.Memory().String() != "2Gi" {
-		t.Errorf("the pod is %+v", pod)
+		t.Errorf("tolerations, metrics address or memory limit: got pod %+v", pod)
 	}
 	for key, o := range objects {
 		if o.GetKind() == "Service" || o.GetKind() == "CustomResourceDefinition" || o.GetNamespace() == api.DefaultNamespace {
-			t.Errorf("%s is there", key)
+			t.Errorf("unexpected object %s", key)
 		}
 		if text, _ := o.MarshalJSON(); strings.Contains(string(text), api.DefaultNamespace) {
-			t.Errorf("%s names namespace %s, although the release is in another: %s", key, api.DefaultNamespace, text)
+			t.Errorf("%s of a release in another namespace names %s: %s", key, api.DefaultNamespace, text)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func rendered(t *testing.T, h *helm.Helm, folder string, args ...string) map[str
 		if o.GetKind() == "CustomResourceDefinition" || o.GetKind() == "Namespace" {
 			annotations := o.GetAnnotations()
 			if annotations["helm.sh/resource-policy"] != "keep" {
-				t.Errorf("%s is not kept", o.GetName())
+				t.Errorf("%s has no resource policy keep", o.GetName())
 			}
 			delete(annotations, "helm.sh/resource-policy")
 			o.SetAnnotations(annotations)
@@ -191,7 +191,7 @@ func byKey(t *testing.T, objects []*unstructured.Unstructured) map[string]*unstr
 	for _, o := range objects {
 		key := o.GetKind() + "/" + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 		if keyed[key] != nil {
-			t.Errorf("%s is there twice", key)
+			t.Errorf("duplicate object %s", key)
 		}
 		keyed[key] = o
 	}
@@ -204,7 +204,7 @@ func compare(t *testing.T, got, want map[string]*unstructured.Unstructured) {
 		if got[key] == nil {
 			t.Errorf("the chart has no %s", key)
 		} else if diff := cmp.Diff(want[key].Object, got[key].Object); diff != "" {
-			t.Errorf("%s is another (-kustomize, +chart):\n%s", key, diff)
+			t.Errorf("%s (-kustomize +chart):\n%s", key, diff)
 		}
 	}
 	for key := range got {
@@ -217,7 +217,7 @@ func compare(t *testing.T, got, want map[string]*unstructured.Unstructured) {
 func typed(t *testing.T, from *unstructured.Unstructured, to any) {
 	t.Helper()
 	if from == nil {
-		t.Fatalf("there is no %T", to)
+		t.Fatalf("%T is missing", to)
 	}
 	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, to))
 }

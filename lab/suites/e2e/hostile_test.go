@@ -22,18 +22,18 @@ import (
 // operatorMemory is the memory limit of the operator, in bytes.
 const operatorMemory = 200 << 20
 
-// TestHostile adds twenty hostile hosts and then ten honest ones. The honest ones become nodes, no host gets the identity of
-// another, and the operator's memory stays small.
+// TestHostile adds twenty hostile hosts and then ten honest ones. The honest ones must become nodes, no host may get the identity of
+// another, and the operator's memory must stay small.
 func TestHostile(t *testing.T) {
-	p := newPlace(t, testenv.Options{SimulatedHosts: 10})
+	p := newHarness(t, testenv.Options{SimulatedHosts: 10})
 	honest := p.Hosts()
-	evil, at, err := p.AddHostile(20, honest...)
+	hostile, at, err := p.AddHostile(20, honest...)
 	must(t, err)
 	for _, h := range at {
 		p.announce(h, nil)
 	}
-	p.eventually("each thief got a token", func(context.Context) string {
-		for i, h := range evil {
+	p.eventually("each thief has a token", func(context.Context) string {
+		for i, h := range hostile {
 			if sim.Malices()[i%len(sim.Malices())] == sim.Thief && len(h.Tokens()) == 0 {
 				return at[i].Name + " has none"
 			}
@@ -45,15 +45,15 @@ func TestHostile(t *testing.T) {
 		p.announce(h, nil)
 	}
 	for _, h := range honest {
-		p.expectReady(ours(h.Name))
+		p.expectReady(operatorObject(h.Name))
 	}
-	t.Logf("%d hosts joined with %d hostile ones in %s", len(honest), len(evil), time.Since(began).Round(time.Second))
+	t.Logf("%d hosts joined with %d hostile ones in %s", len(honest), len(hostile), time.Since(began).Round(time.Second))
 
 	victims := []string{}
 	for _, h := range honest {
 		victims = append(victims, h.Name)
 	}
-	for n, h := range evil {
+	for n, h := range hostile {
 		if tokens := h.Tokens(); len(tokens) > 0 {
 			p.expectOneIdentity(at[n].Name, tokens, victims, testenv.ClaimedNames(n))
 		}
@@ -63,32 +63,32 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// expectOneIdentity uses a host's tokens to request the identities of victims, which it must not get, and those of nonexistent nodes, of which it can
-// get one: that of the name for which it got its first token.
-func (p place) expectOneIdentity(host string, tokens, victims, claimed []string) {
+// expectOneIdentity uses a host's tokens to request the identities of victims, of which it must get none, and of missing nodes, of which it may get
+// one: the one for which it got its first token.
+func (p harness) expectOneIdentity(host string, tokens, victims, claimed []string) {
 	p.t.Helper()
-	made := map[string]string{} // the node of each request
+	created := map[string]string{} // the node of each request
 	for n, token := range tokens {
-		as := p.withToken(token)
+		holder := p.withToken(token)
 		for _, node := range slices.Concat(victims, claimed) {
 			request := p.request(fmt.Sprintf("stolen-%s-%d-%s", host, n, node), badRequest{
 				signer: kubeletSigner, commonName: "system:node:" + node, organization: []string{"system:nodes"},
 			})
-			if err := as.Create(p.t.Context(), request); err == nil { // an old token cannot create requests
-				made[request.Name] = node
+			if err := holder.Create(p.t.Context(), request); err == nil { // an old token cannot create requests
+				created[request.Name] = node
 			}
 		}
 	}
-	if len(made) == 0 {
+	if len(created) == 0 {
 		p.t.Error("none of the host's tokens could create a request: nothing was tested")
 	}
 	gained := map[string]bool{}
-	p.eventually("all requests were decided", func(ctx context.Context) string {
+	p.eventually("all requests are approved or refused", func(ctx context.Context) string {
 		refused, err := p.refusedRequests(ctx)
 		if err != nil {
 			return err.Error()
 		}
-		for request, node := range made {
+		for request, node := range created {
 			var r certificatesv1.CertificateSigningRequest
 			if err := p.Client.Get(ctx, types.NamespacedName{Name: request}, &r); err != nil {
 				return err.Error()
@@ -108,12 +108,12 @@ func (p place) expectOneIdentity(host string, tokens, victims, claimed []string)
 		}
 	}
 	if len(gained) > 1 {
-		p.t.Errorf("%s got the identities %v, want one at most", host, gained)
+		p.t.Errorf("%s got the identities %v, want at most one", host, gained)
 	}
 }
 
 // refusedRequests returns the certificate requests that the operator has reported as violating a rule.
-func (p place) refusedRequests(ctx context.Context) (map[string]bool, error) {
+func (p harness) refusedRequests(ctx context.Context) (map[string]bool, error) {
 	var list eventsv1.EventList
 	if err := p.Client.List(ctx, &list, client.InNamespace("default")); err != nil {
 		return nil, err

@@ -12,16 +12,16 @@ import (
 const containerdLog = `C:\var\log\containerd\containerd.log`
 
 // fileOf returns the content of a file on the host.
-func (s shelf) fileOf(name string) string {
+func (s imagesTest) fileOf(name string) string {
 	s.t.Helper()
 	text, err := s.host.ReadFile(name)
 	must(s.t, err)
 	return string(text)
 }
 
-// expectNoSecretInLog searches containerd's log, which is at level trace while the other tests pull, for secrets that only administrators of the host
-// may know.
-func (s shelf) expectNoSecretInLog() {
+// expectNoSecretInLog searches containerd's log, which is at level trace during the other tests, for secrets that only administrators of the host may
+// know.
+func (s imagesTest) expectNoSecretInLog() {
 	s.t.Helper()
 	log := s.fileOf(containerdLog)
 	// At level trace, the log has the requests to WICD and to a registry, with their headers.

@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 )
 
-// fromMirrors pulls images by the names of the source, which runs only where stated.
-func (s shelf) fromMirrors() {
+// fromMirrors pulls images by the names of the source, which is stopped at first.
+func (s imagesTest) fromMirrors() {
 	const copies = "copies/"
 	digest, tag := s.push("digest", copies, s.first, s.second), s.push("tag", copies, s.first, s.second)
 	digestLater, tagLater := s.push("digest-later", copies, s.first, s.second), s.push("tag-later", copies, s.first, s.second)
@@ -38,8 +38,8 @@ func (s shelf) fromMirrors() {
 	s.fromTheSource(copies)
 }
 
-// fromTheSource starts the source, and checks that it gets requests only if the policy permits them.
-func (s shelf) fromTheSource(copies string) {
+// fromTheSource checks that the running source gets requests only if the policy permits them.
+func (s imagesTest) fromTheSource(copies string) {
 	mirrored, missing := s.push("mirrored", copies, s.second), s.push("missing", "", s.source)
 	s.expectPulled(mirrored.byTag(s.source), mirrored)
 	s.expectAnswered(s.first, mirrored, http.MethodHead, "manifests/1", http.StatusNotFound)
@@ -49,7 +49,7 @@ func (s shelf) fromTheSource(copies string) {
 	s.expectAnswered(s.second, missing, http.MethodHead, "manifests/1", http.StatusNotFound)
 	s.expectServed(s.source, missing, "1")
 
-	// As on Linux nodes: an image by tag comes entirely from the source, one by digest from the mirror.
+	// As on Linux nodes, an image by tag comes entirely from the source, and one by digest from the mirror.
 	byTag, byDigest := s.push("by-tag", copies, s.first), s.push("by-digest", copies, s.first)
 	s.push("by-tag", "", s.source)
 	s.push("by-digest", "", s.source)
@@ -75,9 +75,9 @@ func (s shelf) fromTheSource(copies string) {
 	s.expectNoRequest(s.source, forbidden)
 }
 
-// fromTheDocuments has sources of one registry with different mirrors, whose paths end differently from those of the sources, as in the documents'
+// fromTheDocuments configures different mirrors for repositories of one registry, with other paths than those of the sources, as in the documents'
 // example of an ImageDigestMirrorSet.
-func (s shelf) fromTheDocuments() {
+func (s imagesTest) fromTheDocuments() {
 	s.t.Helper()
 	minimal, other, plain := s.push("minimal", "example/", s.second), s.push("other", "other/", s.first), s.push("plain", "", s.source)
 	s.configure(func(c *v1alpha1.WindowsConfigSpec) {
@@ -105,7 +105,7 @@ func (s shelf) fromTheDocuments() {
 }
 
 // mirror configures the two mirrors of the source.
-func (s shelf) mirror(policy v1alpha1.MirrorSourcePolicy, by v1alpha1.PullBy) {
+func (s imagesTest) mirror(policy v1alpha1.MirrorSourcePolicy, by v1alpha1.PullBy) {
 	s.t.Helper()
 	s.configure(func(c *v1alpha1.WindowsConfigSpec) {
 		c.Registries.Mirrors = []v1alpha1.RegistryMirrors{{

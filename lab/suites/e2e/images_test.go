@@ -24,36 +24,36 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestImages makes the real containerd.exe pull and unpack images according to the settings. The logs of real registries and a
-// real proxy have the requests.
+// TestImages makes the real containerd.exe pull and unpack images according to the settings, and checks the requests in the logs of
+// real registries and a real proxy.
 func TestImages(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1})
+	p := newHarness(t, testenv.Options{WineHosts: 1})
 	must(t, p.Announce(t.Context(), p.Hosts()...))
-	s := newShelf(p)
-	p.expectReady(ours(p.Hosts()[0].Address))
-	// The proxy comes first, because containerd restarts for it. A program on Wine that has verified a certificate does not notice CAs that are
-	// trusted later.
+	s := newImagesTest(p)
+	p.expectReady(operatorObject(p.Hosts()[0].Address))
+	// The proxy comes first, because containerd restarts for it: a program on Wine that has verified a certificate ignores CAs that are trusted
+	// later.
 	t.Run("ThroughAProxy", func(t *testing.T) { s.in(t).throughAProxy() })
 	t.Run("FromMirrors", func(t *testing.T) { s.in(t).fromMirrors() })
-	t.Run("LogOfContainerd", func(t *testing.T) { s.in(t).expectNoSecretInLog() })
+	t.Run("LogHasNoSecrets", func(t *testing.T) { s.in(t).expectNoSecretInLog() })
 }
 
-// shelf is a place with a Windows host and registries.
-type shelf struct {
-	place
+// imagesTest is a harness with a Windows host and registries.
+type imagesTest struct {
+	harness
 	host *lab.Host
-	// source is the registry in the names of images; first and second are its mirrors. Hosts can reach them. Remote is outside of the hosts' network,
-	// and only the proxy resolves its name.
+	// source is the registry in the names of images; first and second are its mirrors. Hosts can reach all three. remote is outside of the hosts'
+	// network, and only the proxy resolves its name.
 	source, first, second, remote *lab.Registry
 }
 
 // beyond is a name that hosts cannot resolve.
 const beyond = "beyond.test"
 
-func newShelf(p place) shelf {
+func newImagesTest(p harness) imagesTest {
 	p.t.Helper()
-	s := shelf{place: p, host: p.Lab.Hosts()[0]}
+	s := imagesTest{harness: p, host: p.Lab.Hosts()[0]}
 	remote := lab.RegistryOptions{Listen: "127.0.0.1", Name: beyond}
 	for at, options := range map[**lab.Registry]lab.RegistryOptions{&s.source: {}, &s.first: {}, &s.second: {}, &s.remote: remote} {
 		var err error
@@ -65,13 +65,13 @@ func newShelf(p place) shelf {
 	return s
 }
 
-func (s shelf) in(t *testing.T) shelf {
-	s.place = s.place.in(t)
+func (s imagesTest) in(t *testing.T) imagesTest {
+	s.harness = s.harness.in(t)
 	return s
 }
 
 // setPullSecret writes the credentials of registries to the Secret in a namespace, which OpenShift's installer has created there.
-func (p place) setPullSecret(namespace string, registries ...*lab.Registry) {
+func (p harness) setPullSecret(namespace string, registries ...*lab.Registry) {
 	p.t.Helper()
 	auths := map[string]map[string]string{}
 	for _, r := range registries {
@@ -91,9 +91,9 @@ func (p place) setPullSecret(namespace string, registries ...*lab.Registry) {
 }
 
 // expectSettings waits until the host has the current settings.
-func (s shelf) expectSettings() {
+func (s imagesTest) expectSettings() {
 	s.t.Helper()
-	s.expectArrived([]joiner{{at: s.Hosts()[0]}})
+	s.expectArrived([]joiningHost{{at: s.Hosts()[0]}})
 }
 
 // An app is an image of two layers, each with a file that no other image has.
@@ -103,7 +103,7 @@ type app struct {
 }
 
 // push creates an app, and pushes it to repository team/<name> below a path of registries, with tag 1.
-func (s shelf) push(name, path string, registries ...*lab.Registry) app {
+func (s imagesTest) push(name, path string, registries ...*lab.Registry) app {
 	s.t.Helper()
 	i, err := image.New(fmt.Sprintf("10.0.%d.%d", lab.Build, lab.Revision),
 		map[string]string{name + "/base.txt": "the base of " + name}, map[string]string{name + "/app.txt": name})
@@ -114,7 +114,7 @@ func (s shelf) push(name, path string, registries ...*lab.Registry) app {
 	return app{i, name}
 }
 
-// byTag and byDigest are the names of an app's image in pods.
+// byTag and byDigest return the names of an app's image in pods.
 func (a app) byTag(r *lab.Registry) string { return r.Host + "/team/" + a.name + ":1" }
 
 func (a app) byDigest(r *lab.Registry) string {
@@ -122,26 +122,26 @@ func (a app) byDigest(r *lab.Registry) string {
 }
 
 // expectPulled pulls an image, and checks its files on the host's disk.
-func (s shelf) expectPulled(image string, a app) {
+func (s imagesTest) expectPulled(image string, a app) {
 	s.t.Helper()
 	id, err := s.host.Pull(s.t.Context(), image)
 	must(s.t, err)
 	if id != a.ID.String() {
-		s.t.Errorf("image %s is %s, want %s", image, id, a.ID)
+		s.t.Errorf("ID of image %s: got %s, want %s", image, id, a.ID)
 	}
 	for file, want := range map[string]string{"base.txt": "the base of " + a.name, "app.txt": a.name} {
 		found := s.unpacked(a, file)
 		if len(found) != 1 {
-			s.t.Fatalf("%s of image %s was unpacked to %q, want one place", file, image, found)
+			s.t.Fatalf("%s of image %s was unpacked to %q, want one file", file, image, found)
 		}
 		if text, err := os.ReadFile(found[0]); err != nil || string(text) != want {
-			s.t.Errorf("%s of image %s is %q (%v), want %q", file, image, text, err, want)
+			s.t.Errorf("%s of image %s: got %q (%v), want %q", file, image, text, err, want)
 		}
 	}
 }
 
 // unpacked finds a file of an app on the host's disk.
-func (s shelf) unpacked(a app, file string) []string {
+func (s imagesTest) unpacked(a app, file string) []string {
 	s.t.Helper()
 	snapshots, err := s.host.Path(`C:\ProgramData\containerd\root\io.containerd.snapshotter.v1.windows\snapshots`)
 	must(s.t, err)
@@ -151,27 +151,27 @@ func (s shelf) unpacked(a app, file string) []string {
 }
 
 // expectRemoved removes an image, and waits until its layers are removed.
-func (s shelf) expectRemoved(image string, a app) {
+func (s imagesTest) expectRemoved(image string, a app) {
 	s.t.Helper()
 	must(s.t, s.host.RemoveImage(s.t.Context(), image))
 	s.eventually("the layers of "+image+" are removed", func(context.Context) string {
 		if left := append(s.unpacked(a, "base.txt"), s.unpacked(a, "app.txt")...); len(left) > 0 {
-			return fmt.Sprintf("there is %q", left)
+			return fmt.Sprintf("%q remain", left)
 		}
 		return ""
 	})
 }
 
-// expectNotPulled pulls an image, and expects an error that contains why.
-func (s shelf) expectNotPulled(image, reason string) {
+// expectNotPulled pulls an image, and expects an error that contains the reason.
+func (s imagesTest) expectNotPulled(image, reason string) {
 	s.t.Helper()
 	if _, err := s.host.Pull(s.t.Context(), image); err == nil || !strings.Contains(err.Error(), reason) {
-		s.t.Errorf("pulling %s: error %v, want one that says %q", image, err, reason)
+		s.t.Errorf("pulling %s: got error %v, want %q in it", image, err, reason)
 	}
 }
 
 // requests returns the host's requests for an app in a registry's log.
-func (s shelf) requests(r *lab.Registry, a app) []lab.RegistryRequest {
+func (s imagesTest) requests(r *lab.Registry, a app) []lab.RegistryRequest {
 	s.t.Helper()
 	all, err := r.Requests()
 	must(s.t, err)
@@ -179,18 +179,18 @@ func (s shelf) requests(r *lab.Registry, a app) []lab.RegistryRequest {
 }
 
 // expectServed checks that a registry resolved a reference (a tag or a digest), and sent all content.
-func (s shelf) expectServed(r *lab.Registry, a app, reference string) {
+func (s imagesTest) expectServed(r *lab.Registry, a app, reference string) {
 	s.t.Helper()
 	s.expectResolved(r, a, reference)
 	s.expectSent(r, a)
 }
 
-func (s shelf) expectResolved(r *lab.Registry, a app, reference string) {
+func (s imagesTest) expectResolved(r *lab.Registry, a app, reference string) {
 	s.t.Helper()
 	s.expectAnswered(r, a, http.MethodHead, "manifests/"+reference, http.StatusOK)
 }
 
-func (s shelf) expectSent(r *lab.Registry, a app) {
+func (s imagesTest) expectSent(r *lab.Registry, a app) {
 	s.t.Helper()
 	s.expectAnswered(r, a, http.MethodGet, "manifests/"+a.Digest().String(), http.StatusOK)
 	for blob := range a.Blobs {
@@ -198,30 +198,30 @@ func (s shelf) expectSent(r *lab.Registry, a app) {
 	}
 }
 
-func (s shelf) expectAnswered(r *lab.Registry, a app, method, what string, status int) {
+func (s imagesTest) expectAnswered(r *lab.Registry, a app, method, what string, status int) {
 	s.t.Helper()
 	requested := s.requests(r, a)
 	if !slices.ContainsFunc(requested, func(q lab.RegistryRequest) bool {
 		path, _, _ := strings.Cut(q.Path, "?")
 		return q.Method == method && strings.HasSuffix(path, "/team/"+a.name+"/"+what) && q.Status == status
 	}) {
-		s.t.Errorf("%s answered no %s for %s of %s with %d; its requests:\n%+v", s.nameOf(r), method, what, a.name, status, requested)
+		s.t.Errorf("%s has no request %s for %s of %s with status %d; its requests:\n%+v", s.nameOf(r), method, what, a.name, status, requested)
 	}
 }
 
-func (s shelf) expectNoRequest(r *lab.Registry, a app) {
+func (s imagesTest) expectNoRequest(r *lab.Registry, a app) {
 	s.t.Helper()
 	if requested := s.requests(r, a); len(requested) > 0 {
-		s.t.Errorf("%s got requests for %s: %+v", s.nameOf(r), a.name, requested)
+		s.t.Errorf("%s received requests for %s, want none: %+v", s.nameOf(r), a.name, requested)
 	}
 }
 
-func (s shelf) nameOf(r *lab.Registry) string {
+func (s imagesTest) nameOf(r *lab.Registry) string {
 	return map[*lab.Registry]string{s.source: "the source", s.first: "the first mirror", s.second: "the second mirror", s.remote: "the remote registry"}[r]
 }
 
-// throughAProxy pulls from a registry that only the proxy can reach, with a password that only services know.
-func (s shelf) throughAProxy() {
+// throughAProxy pulls from a registry that only the proxy can reach, with a proxy password that only services may know.
+func (s imagesTest) throughAProxy() {
 	needs(s.t, lab.CanRunForwardProxy())
 	proxy, err := s.Lab.StartForwardProxy(s.t.Context(), map[string]string{beyond: "127.0.0.1"})
 	must(s.t, err)
@@ -254,7 +254,7 @@ func (s shelf) throughAProxy() {
 }
 
 // trustRegistries adds the CA of the registries to the cluster's trusted CAs. The ConfigMap may exist.
-func (p place) trustRegistries() {
+func (p harness) trustRegistries() {
 	p.t.Helper()
 	err := p.Client.Create(p.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.TrustedCAConfigMap},
@@ -265,13 +265,13 @@ func (p place) trustRegistries() {
 	}
 }
 
-// expectPassed checks that only one kind of request went through a proxy, which logs a tunnel when it is closed.
-func (s shelf) expectPassed(proxy *lab.ForwardProxy, want lab.Passage) {
+// expectPassed checks that the proxy has logged only one kind of request. It logs a tunnel when that is closed.
+func (s imagesTest) expectPassed(proxy *lab.ForwardProxy, want lab.Passage) {
 	s.t.Helper()
 	s.eventually(fmt.Sprintf("the proxy has logged %+v", want), func(context.Context) string {
 		all, err := proxy.Passages()
 		if err != nil || len(all) == 0 {
-			return fmt.Sprintf("it tells of nothing (%v)", err)
+			return fmt.Sprintf("the log is empty (%v)", err)
 		}
 		if slices.ContainsFunc(all, func(one lab.Passage) bool { return one != want }) {
 			s.t.Fatalf("the proxy logged %+v, want only %+v", all, want)
@@ -280,17 +280,17 @@ func (s shelf) expectPassed(proxy *lab.ForwardProxy, want lab.Passage) {
 	})
 }
 
-// expectPasswordOnlyWithServices checks places that every user of the host can read.
-func (s shelf) expectPasswordOnlyWithServices(password string) {
+// expectPasswordOnlyWithServices checks that the password is in the environment of services, and nowhere that every user of the host can read.
+func (s imagesTest) expectPasswordOnlyWithServices(password string) {
 	s.t.Helper()
 	const system = `HKLM\SYSTEM\CurrentControlSet\`
 	service, found, err := s.host.ReadRegistry(s.t.Context(), system+`Services\containerd`, "Environment")
 	if err != nil || !found || !strings.Contains(strings.Join(service.Texts, "\n"), password) {
-		s.t.Errorf("containerd has no environment with the password: %v", err)
+		s.t.Errorf("containerd's environment lacks the password (%v)", err)
 	}
 	machine, found, err := s.host.ReadRegistry(s.t.Context(), system+`Control\Session Manager\Environment`, "HTTPS_PROXY")
 	if err != nil || found {
-		s.t.Errorf("the machine has HTTPS_PROXY: %q (%v)", machine.Text, err)
+		s.t.Errorf("the machine's environment has HTTPS_PROXY: %q (%v)", machine.Text, err)
 	}
 	s.expectNoSecret(password)
 }

@@ -27,25 +27,25 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestBadInput has a subtest for each kind of bad input. The operator reports what is wrong, does not touch a bystander, and
-// continues once the cause is fixed, without a restart.
+// TestBadInput has a subtest for each kind of bad input. The operator must report it, leave a bystander unchanged, and continue without
+// a restart after the fix.
 func TestBadInput(t *testing.T) {
-	p := newPlace(t, testenv.Options{})
+	p := newHarness(t, testenv.Options{})
 	_, bystander := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "bystander"}})
 	standing := p.announce(bystander, nil)
 	p.expectReady(standing)
 	before := p.instance(standing).Status.Conditions
-	tests := map[string]func(place){
+	tests := map[string]func(harness){
 		"PrivateKey":          privateKeyFaults,
 		"ConfigMapEntries":    entryFaults,
-		"NothingListens":      nothingListens,
-		"NoAnswer":            noAnswer,
-		"UserOrKeyRefused":    keyRefused,
+		"ConnectionRefused":   connectionRefused,
+		"ConnectionTimeout":   connectionTimeout,
+		"LoginRejected":       loginRejected,
 		"HostKeyChanged":      hostKeyChanged,
 		"PinnedInAdvance":     pinnedInAdvance,
 		"UnsupportedHosts":    unsupportedHosts,
-		"HostnameOfAnother":   hostnameOfAnother,
-		"NodeNameOfLinuxNode": nameOfLinuxNode,
+		"DuplicateHostname":   duplicateHostname,
+		"NameOfLinuxNode":     nameOfLinuxNode,
 		"ForeignService":      foreignService,
 		"NoNetworkProvider":   noNetwork,
 		"PausedInstance":      pausedInstance,
@@ -61,7 +61,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func privateKeyFaults(p place) {
+func privateKeyFaults(p harness) {
 	_, private, _ := ed25519.GenerateKey(rand.Reader)
 	encrypted, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret passphrase"))
 	must(p.t, err)
@@ -72,21 +72,21 @@ func privateKeyFaults(p place) {
 	name := p.announce(h, nil)
 	p.expect(name, api.ConditionStalled, api.ReasonPrivateKeyMissing, "ssh-keygen", "private-key.pem")
 	for _, bad := range []struct {
-		key  []byte
-		says string
+		key     []byte
+		message string
 	}{
 		{[]byte("not a key"), "PEM"},
 		{pem.EncodeToMemory(encrypted), "passphrase"},
 		{ssh.MarshalAuthorizedKey(signer.PublicKey()), "public key"},
 	} {
 		p.key(bad.key)
-		p.expect(name, api.ConditionStalled, api.ReasonPrivateKeyInvalid, bad.says, "ssh-keygen")
+		p.expect(name, api.ConditionStalled, api.ReasonPrivateKeyInvalid, bad.message, "ssh-keygen")
 	}
 	p.key(p.Key)
 	p.expectReady(name)
 }
 
-func entryFaults(p place) {
+func entryFaults(p harness) {
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "good-entry"}})
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap},
@@ -109,12 +109,12 @@ func entryFaults(p place) {
 	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"no-such-host.test"`, "resolve")
 	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"1.2.3"`, "IPv4")
 	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"not_a_name"`, "DNS name")
-	p.expectReady(ours(h.Address))
+	p.expectReady(operatorObject(h.Address))
 	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"localhost"`, "has no dot")
 	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"10.96.0.1"`, "Services")
 }
 
-func nothingListens(p place) {
+func connectionRefused(p harness) {
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "refused"}})
 	good := h.Port
 	listener, err := net.Listen("tcp", h.Address+":0")
@@ -127,7 +127,7 @@ func nothingListens(p place) {
 	p.expectReady(name)
 }
 
-func noAnswer(p place) {
+func connectionTimeout(p harness) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "silent"}})
 	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{Stall: true} })
 	name := p.announce(h, nil)
@@ -136,7 +136,7 @@ func noAnswer(p place) {
 	p.expectReady(name)
 }
 
-func keyRefused(p place) {
+func loginRejected(p harness) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "no-key"}})
 	host.SSH().SetFaults(func(int) sshserver.Fault { return sshserver.Fault{RefuseLogin: true} })
 	name := p.announce(h, nil)
@@ -145,7 +145,7 @@ func keyRefused(p place) {
 	p.expectReady(name)
 }
 
-func hostKeyChanged(p place) {
+func hostKeyChanged(p harness) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "new-key", Build: 7601}})
 	name := p.announce(h, nil)
 	p.expect(name, api.ConditionSupported, api.ReasonBuildUnsupported, "7601")
@@ -160,11 +160,11 @@ func hostKeyChanged(p place) {
 	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = line })
 	p.expect(name, api.ConditionReachable, api.ReasonConnected)
 	if now := host.SSH().Counters().ExecChannels; now <= sent {
-		p.t.Errorf("after the new key was confirmed, the host still saw %d commands", now)
+		p.t.Errorf("commands after the new key was confirmed: got %d, want more than %d", now, sent)
 	}
 }
 
-func pinnedInAdvance(p place) {
+func pinnedInAdvance(p harness) {
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "pinned"}})
 	other, _, err := sshserver.NewKey()
 	must(p.t, err)
@@ -176,12 +176,12 @@ func pinnedInAdvance(p place) {
 	p.expectReady(name)
 }
 
-func unsupportedHosts(p place) {
+func unsupportedHosts(p harness) {
 	tests := []struct {
 		name    string
 		windows sim.WindowsOptions
 		reason  string
-		says    string
+		message string
 	}{
 		{"old-build", sim.WindowsOptions{Build: 14393}, api.ReasonBuildUnsupported, "14393"},
 		{"arm", sim.WindowsOptions{Architecture: "arm64"}, api.ReasonArchitectureUnsupported, "arm64"},
@@ -195,9 +195,9 @@ func unsupportedHosts(p place) {
 			test.windows.Hostname = test.name
 			host, h := p.host(sim.Options{Windows: test.windows})
 			name := p.announce(h, nil)
-			p.expect(name, api.ConditionSupported, test.reason, test.says)
+			p.expect(name, api.ConditionSupported, test.reason, test.message)
 			if host.Windows().Service("kubelet").Name != "" {
-				t.Error("the host was changed although it is not supported")
+				t.Error("an unsupported host was changed")
 			}
 		})
 	}
@@ -209,7 +209,7 @@ func unsupportedHosts(p place) {
 	})
 }
 
-func hostnameOfAnother(p place) {
+func duplicateHostname(p harness) {
 	_, first := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "twin"}})
 	_, clone := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "TWIN"}})
 	p.expectReady(p.announce(first, nil))
@@ -217,7 +217,7 @@ func hostnameOfAnother(p place) {
 	p.expect(p.announce(clone, nil), api.ConditionSupported, api.ReasonHostnameConflict, "twin")
 }
 
-func nameOfLinuxNode(p place) {
+func nameOfLinuxNode(p harness) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "penguin", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
 	p.create(node)
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "penguin"}})
@@ -227,7 +227,7 @@ func nameOfLinuxNode(p place) {
 	p.expectReady(name)
 }
 
-func foreignService(p place) {
+func foreignService(p harness) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "foreign"}})
 	if _, err := host.Windows().Host().Services.Put(p.t.Context(), desired.Service{
 		Name: "containerd", Description: "somebody's", Command: `C:\docker\containerd.exe`,
@@ -237,7 +237,7 @@ func foreignService(p place) {
 	p.expect(p.announce(h, nil), api.ConditionSupported, api.ReasonServiceConflict, "containerd", `C:\docker`)
 }
 
-func noNetwork(p place) {
+func noNetwork(p harness) {
 	good := p.config().Spec.Network
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = v1alpha1.NetworkSpec{} })
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "no-network"}})
@@ -247,32 +247,32 @@ func noNetwork(p place) {
 	p.expectReady(name)
 }
 
-func pausedInstance(p place) {
+func pausedInstance(p harness) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "paused"}})
 	name := p.announce(h, func(i *v1alpha1.WindowsInstance) { i.Spec.Paused = true })
 	p.expect(name, api.ConditionReady, api.ReasonPaused, "spec.paused")
 	if n := host.SSH().Counters().Connections; n != 0 {
-		p.t.Errorf("a paused host was connected to %d times", n)
+		p.t.Errorf("got %d connections to a paused host, want 0", n)
 	}
 	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.Paused = false })
 	p.expectReady(name)
 }
 
-func featureNeedsRestart(p place) {
+func featureNeedsRestart(p harness) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{
-		Hostname: "no-containers", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}, BootTime: 20 * time.Second, // long enough to be noticed
+		Hostname: "no-containers", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}, BootTime: 20 * time.Second, // long enough for the condition to be seen
 	}})
 	first := host.Windows().BootID()
 	name := p.announce(h, nil)
 	p.expect(name, api.ConditionRebootRequired, api.ReasonRebooting, "Containers")
 	p.expectReady(name)
 	if host.Windows().BootID() == first {
-		p.t.Error("the host is Ready without having restarted")
+		p.t.Error("the host is Ready without a reboot")
 	}
 }
 
 // change changes the spec of an instance.
-func (p place) change(name types.NamespacedName, change func(*v1alpha1.WindowsInstance)) {
+func (p harness) change(name types.NamespacedName, change func(*v1alpha1.WindowsInstance)) {
 	p.t.Helper()
 	p.eventually("changing "+name.Name, func(ctx context.Context) string {
 		i := p.instance(name)

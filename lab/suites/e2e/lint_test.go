@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestLintReadsImages has kubectl windows lint query a real registry, which requires a password, for the builds of images.
+// TestLintReadsImages checks that kubectl windows lint queries a real registry, which requires a password, for the builds of images.
 func TestLintReadsImages(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes(), lab.CanRunRegistries())
 	l := lab.Start(t, lab.Options{LinuxNode: true, WithoutControlPlane: true})

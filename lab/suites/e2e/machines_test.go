@@ -30,15 +30,15 @@ const (
 	clusterAPINamespace = "openshift-cluster-api"
 )
 
-// TestMachines runs an operator with its own permissions on a cluster that later becomes an OpenShift cluster.
+// TestMachines runs an operator with its own permissions on a cluster that is later turned into an OpenShift cluster.
 func TestMachines(t *testing.T) {
-	p := newPlace(t, testenv.Options{})
+	p := newHarness(t, testenv.Options{})
 	_, plain := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "plain"}})
 	before := p.announce(plain, nil)
-	p.expectReady(before) // so the operator runs without Machines
+	p.expectReady(before) // the operator runs without Machines
 	p.expectCloudProvider(v1alpha1.CloudProviderNone)
-	p.becomeOpenShift(platform.AWS)
-	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxConcurrentJoins = 3 }) // so that the operator reads the cluster now
+	p.makeOpenShift(platform.AWS)
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxConcurrentJoins = 3 }) // triggers a reconcile that reads the cluster
 	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
 	cloud := p.startCloud()
 	inMachineAPI := p.machine(openshift.MachineAPI, machineAPINamespace, "win-mapi")
@@ -49,38 +49,38 @@ func TestMachines(t *testing.T) {
 		p.expectNodeOfMachine(cloud, machine)
 		i := p.expectInstance(machine)
 		if want := machine.GetName() + awsDomain; i.Status.NodeRef == nil || i.Status.NodeRef.Name != want {
-			t.Errorf("the node of instance %s is %+v, want AWS' name of the machine: %s", i.Name, i.Status.NodeRef, want)
+			t.Errorf("node of instance %s: got %+v, want AWS' name of the machine, %s", i.Name, i.Status.NodeRef, want)
 		}
 		if i.Labels[api.LabelSource] != source || i.Annotations[api.AnnotationMachine] != machine.GetNamespace()+"/"+machine.GetName() {
-			t.Errorf("instance %s has labels %v and annotations %v", i.Name, i.Labels, i.Annotations)
+			t.Errorf("instance %s: got labels %v and annotations %v", i.Name, i.Labels, i.Annotations)
 		}
 	}
 	p.expectEvent(inMachineAPI.GetName(), api.EventInstanceSetup, "created WindowsInstance win-mapi")
 	p.initializeLater(cloud, before, plain)
-	p.userDataIsKept()
+	p.checkUserDataIsRestored()
 	for _, machine := range []*unstructured.Unstructured{inMachineAPI, inClusterAPI} {
 		var now unstructured.Unstructured
 		now.SetGroupVersionKind(machine.GroupVersionKind())
 		err := p.Client.Get(t.Context(), types.NamespacedName{Namespace: machine.GetNamespace(), Name: machine.GetName()}, &now)
 		if err != nil || now.GetUID() != machine.GetUID() || now.GetDeletionTimestamp() != nil {
-			t.Errorf("an edit of the user data changed Machine %s: %v", machine.GetName(), err)
+			t.Errorf("Machine %s was changed or deleted after an edit of the user data (%v)", machine.GetName(), err)
 		}
 		p.remove(machine)
-		p.expectGone(ours(machine.GetName()), &v1alpha1.WindowsInstance{})
+		p.expectGone(operatorObject(machine.GetName()), &v1alpha1.WindowsInstance{})
 	}
 }
 
-// expectInstance waits until a Machine has an instance, and this a Ready node.
-func (p place) expectInstance(machine *unstructured.Unstructured) *v1alpha1.WindowsInstance {
+// expectInstance waits until a Machine has an instance with a Ready node.
+func (p harness) expectInstance(machine *unstructured.Unstructured) *v1alpha1.WindowsInstance {
 	p.t.Helper()
-	name := ours(machine.GetName())
+	name := operatorObject(machine.GetName())
 	eventuallyOf(p, "Machine "+name.Name+" has an instance", name, func(*v1alpha1.WindowsInstance) string { return "" })
 	p.expectReady(name)
 	return p.instance(name)
 }
 
-// becomeOpenShift makes the cluster an OpenShift cluster on a platform.
-func (p place) becomeOpenShift(where string) {
+// makeOpenShift turns the cluster into an OpenShift cluster on a platform.
+func (p harness) makeOpenShift(where string) {
 	p.t.Helper()
 	must(p.t, p.BecomeOpenShift(p.t.Context(), where))
 }
@@ -89,7 +89,7 @@ func (p place) becomeOpenShift(where string) {
 const awsDomain = ".us-east-2.compute.internal"
 
 // machine starts a host on AWS whose host name differs from its Machine, and creates the Machine.
-func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstructured {
+func (p harness) machine(apiVersion, namespace, name string) *unstructured.Unstructured {
 	p.t.Helper()
 	cloud := servers.NewMetadata(servers.MetadataOptions{
 		Platform: platform.AWS, Name: name + awsDomain, NoVersion1: true, Else: (&net.Dialer{}).DialContext,
@@ -100,7 +100,7 @@ func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstruc
 }
 
 // machineAt creates a Machine with an address.
-func (p place) machineAt(apiVersion, namespace, name, address string) *unstructured.Unstructured {
+func (p harness) machineAt(apiVersion, namespace, name, address string) *unstructured.Unstructured {
 	p.t.Helper()
 	m := openshift.NewMachine(apiVersion, namespace, name, map[string]string{api.LabelMachineOS: "Windows"})
 	must(p.t, unstructured.SetNestedField(m.Object, providerID(name), "spec", "providerID"))
@@ -115,11 +115,11 @@ func (p place) machineAt(apiVersion, namespace, name, address string) *unstructu
 // providerID returns the cloud's ID of a Machine's virtual machine.
 func providerID(machine string) string { return "aws:///us-east-2a/i-" + machine }
 
-// expectNodeOfMachine has the cloud initialize the node of a Machine. By the provider ID that the Node then has, the controllers of both APIs find
-// it, write status.nodeRef of the Machine, and consider the Machine healthy. None of them runs here.
-func (p place) expectNodeOfMachine(cloud *testenv.Cloud, machine *unstructured.Unstructured) {
+// expectNodeOfMachine makes the cloud initialize the node of a Machine, and checks the Node's provider ID. By it, the controllers of both APIs, which
+// do not run here, find the Node of a Machine.
+func (p harness) expectNodeOfMachine(cloud *testenv.Cloud, machine *unstructured.Unstructured) {
 	p.t.Helper()
-	name, node, id := ours(machine.GetName()), machine.GetName()+awsDomain, providerID(machine.GetName())
+	name, node, id := operatorObject(machine.GetName()), machine.GetName()+awsDomain, providerID(machine.GetName())
 	p.expect(name, api.ConditionReady, api.ReasonWaitingForCloud, node)
 	instance := p.instance(name)
 	cloud.Set(node, testenv.CloudMachine(id, instance.Spec.Address, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node}))
@@ -133,18 +133,18 @@ func (p place) expectNodeOfMachine(cloud *testenv.Cloud, machine *unstructured.U
 		}
 	}
 	if len(found) != 1 || found[0] != node {
-		p.t.Errorf("Machine %s finds the nodes %v by its provider ID, want %s", machine.GetName(), found, node)
+		p.t.Errorf("nodes with the provider ID of Machine %s: got %v, want %s", machine.GetName(), found, node)
 	}
 }
 
-// initializeLater covers a node that existed before its kubelet ran with an external cloud provider: it stays in service, and is initialized when an
+// initializeLater checks a node that existed before its kubelet ran with an external cloud provider: it stays in service, and is initialized after an
 // administrator adds the taint.
-func (p place) initializeLater(cloud *testenv.Cloud, name types.NamespacedName, h testenv.Host) {
+func (p harness) initializeLater(cloud *testenv.Cloud, name types.NamespacedName, h testenv.Host) {
 	p.t.Helper()
 	p.expectReady(name)
 	node := p.node(h.Name)
 	if nodestate.WaitsForCloud(node) || node.Spec.ProviderID != "" {
-		p.t.Errorf("node %s has taints %v and provider ID %q", h.Name, node.Spec.Taints, node.Spec.ProviderID)
+		p.t.Errorf("node %s: got taints %v and provider ID %q", h.Name, node.Spec.Taints, node.Spec.ProviderID)
 	}
 	cloud.Set(h.Name, testenv.CloudMachine(providerID(h.Name), h.Address))
 	before := node.DeepCopy()
@@ -154,28 +154,28 @@ func (p place) initializeLater(cloud *testenv.Cloud, name types.NamespacedName, 
 	p.expectReady(name)
 }
 
-// userDataIsKept edits and deletes the user data, and waits until they are restored.
-func (p place) userDataIsKept() {
+// checkUserDataIsRestored edits and deletes the user data, and waits until they are restored.
+func (p harness) checkUserDataIsRestored() {
 	p.t.Helper()
 	key, err := ssh.ParsePrivateKey(p.Key)
 	must(p.t, err)
 	public := bytes.TrimSpace(ssh.MarshalAuthorizedKey(key.PublicKey()))
 	for _, namespace := range []string{machineAPINamespace, clusterAPINamespace} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.UserDataSecret}}
-		there := func(ctx context.Context) string {
+		check := func(ctx context.Context) string {
 			if err := p.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: api.UserDataSecret}, secret); err != nil {
 				return err.Error()
 			}
 			if !bytes.Contains(secret.Data["userData"], public) || !bytes.Contains(secret.Data["userData"], []byte("EC2Launch")) {
-				return "it has not the key, or is not for AWS"
+				return "the user data lack the key, or are not for AWS"
 			}
 			return ""
 		}
-		p.eventually("there are user data in "+namespace, there)
+		p.eventually("user data exist in "+namespace, check)
 		secret.Data = map[string][]byte{"userData": []byte("whoami")}
 		must(p.t, p.Client.Update(p.t.Context(), secret))
-		p.eventually("edited user data are restored in "+namespace, there)
+		p.eventually("edited user data are restored in "+namespace, check)
 		p.remove(secret)
-		p.eventually("deleted user data are restored in "+namespace, there)
+		p.eventually("deleted user data are restored in "+namespace, check)
 	}
 }

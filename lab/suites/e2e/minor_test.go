@@ -29,8 +29,8 @@ func releaseOf(t *testing.T, minor string) string {
 	return payloadtest.Version(t, "../../..", "kubelet-"+minor)
 }
 
-// TestEachKubernetes joins a host to a cluster of each minor version of Kubernetes in the payload, with its kubelet. The control plane has the
-// same version. It runs if WMCO_KUBERNETES is "all": clusters of the other tests begin with the oldest or the newest version.
+// TestEachKubernetes joins a host to a cluster of each minor version of Kubernetes in the payload, with kubelet and control plane of that version. It
+// runs only if WMCO_KUBERNETES is "all": the other tests cover the oldest and the newest version.
 func TestEachKubernetes(t *testing.T) {
 	if os.Getenv("WMCO_KUBERNETES") != "all" {
 		t.Skip("SKIPPED: WMCO_KUBERNETES is not \"all\"")
@@ -39,41 +39,40 @@ func TestEachKubernetes(t *testing.T) {
 	for _, minor := range build.Minors() {
 		t.Run(minor, func(t *testing.T) {
 			want := releaseOf(t, minor)
-			p := newPlace(t, testenv.Options{WineHosts: 1, OpenShift: "None", Kubernetes: want, Minors: []string{minor}})
+			p := newHarness(t, testenv.Options{WineHosts: 1, OpenShift: "None", Kubernetes: want, Minors: []string{minor}})
 			p.joinAll()
 			p.expectKubeletVersion(want)
 		})
 	}
 }
 
-// TestClusterMoves joins two hosts to a cluster of the oldest Kubernetes, upgrades the control plane to the next version, and expects that the nodes
-// follow one after the other, without a lost request. The kubelets of both versions are real.
-func TestClusterMoves(t *testing.T) {
+// TestClusterUpgrade joins two hosts to a cluster of the oldest Kubernetes, upgrades the control plane to the next version, and expects the nodes to
+// follow one at a time, without a lost request. The kubelets of both versions are real.
+func TestClusterUpgrade(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, moving(t, ""))
+	p := newHarness(t, upgradeOptions(t, ""))
 	p.joinAll()
-	p.moveCluster(func() {})
+	p.upgradeCluster(func() {})
 }
 
-// TestOpenShiftMoves does the same on OpenShift, on a platform with a cloud-controller-manager, to which the kubelets of both versions leave the
-// initialization of their nodes.
-func TestOpenShiftMoves(t *testing.T) {
+// TestOpenShiftUpgrade does the same on OpenShift, on a platform with a cloud-controller-manager, which initializes the nodes of both versions.
+func TestOpenShiftUpgrade(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, moving(t, "VSphere"))
+	p := newHarness(t, upgradeOptions(t, "VSphere"))
 	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
 	cloud := p.startCloud()
 	for _, h := range p.Hosts() {
 		cloud.Set(h.Name, testenv.CloudMachine("vsphere://"+h.Name, h.Address))
 	}
 	p.joinAll()
-	p.moveCluster(p.restartOperator)
+	p.upgradeCluster(p.restartOperator)
 	for _, h := range p.Hosts() {
 		p.expectInitialized(h.Name, "vsphere://"+h.Name)
 	}
 }
 
-// moving returns options for a cluster of the oldest Kubernetes, with programs for the next version.
-func moving(t *testing.T, platform string) testenv.Options {
+// upgradeOptions returns options for a cluster of the oldest Kubernetes, with programs for the next version.
+func upgradeOptions(t *testing.T, platform string) testenv.Options {
 	t.Helper()
 	minors := build.Minors()[:2]
 	return testenv.Options{
@@ -81,9 +80,9 @@ func moving(t *testing.T, platform string) testenv.Options {
 	}
 }
 
-// moveCluster upgrades a cluster with two nodes from the oldest version to the next one. The former version of the API server stays in effect for ten
-// minutes, unless the operator is restarted after the upgrade.
-func (p place) moveCluster(upgraded func()) {
+// upgradeCluster upgrades a cluster with two nodes from the oldest version to the next one. The operator caches the API server's version for ten
+// minutes, unless upgraded restarts it.
+func (p harness) upgradeCluster(upgraded func()) {
 	p.t.Helper()
 	minors := build.Minors()
 	oldest, next := releaseOf(p.t, minors[0]), releaseOf(p.t, minors[1])
@@ -91,7 +90,7 @@ func (p place) moveCluster(upgraded func()) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
 	p.expectKubeletVersion(oldest)
 	if got := p.reported("win-1"); !strings.Contains(got, "-k"+minors[0]+"-") {
-		p.t.Errorf("the node's version is %q, and must name the minor version", got)
+		p.t.Errorf("version of the node: got %q, want minor version %s in it", got, minors[0])
 	}
 
 	p.webserver(appWeb, 2, func(d *appsv1.Deployment) {
@@ -117,18 +116,18 @@ func (p place) moveCluster(upgraded func()) {
 }
 
 // expectKubeletVersion waits until all nodes are Ready with a version of the kubelet.
-func (p place) expectKubeletVersion(want string) {
+func (p harness) expectKubeletVersion(want string) {
 	p.t.Helper()
 	p.expectKubeletVersionWithin(patience, want)
 }
 
-func (p place) expectKubeletVersionWithin(patience time.Duration, want string) {
+func (p harness) expectKubeletVersionWithin(patience time.Duration, want string) {
 	p.t.Helper()
 	testenv.Eventually(p.t, patience, "all nodes have kubelet "+want, func(context.Context) string {
 		for _, host := range p.Hosts() {
 			node := p.node(host.Name)
 			if got := node.Status.NodeInfo.KubeletVersion; got != want || !nodestate.IsReady(node) {
-				return fmt.Sprintf("node %s has kubelet %q, Ready %v", host.Name, got, nodestate.IsReady(node))
+				return fmt.Sprintf("node %s: got kubelet %q, Ready %v", host.Name, got, nodestate.IsReady(node))
 			}
 		}
 		return ""

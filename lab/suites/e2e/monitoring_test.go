@@ -23,22 +23,22 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestMonitoring evaluates every expression of the rules and the dashboards with the metrics that Prometheus scrapes from a real operator, and from a
+// TestMonitoring evaluates all expressions of the rules and the dashboards with the metrics that Prometheus scrapes from a real operator and from a
 // Wine host with pods.
 func TestMonitoring(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunLinuxNodes(), lab.CanRunPrometheus())
-	p := newPlace(t, testenv.Options{
+	p := newHarness(t, testenv.Options{
 		WineHosts: 1, Pod: true, Network: testenv.NetworkLab, Components: []string{"windows_exporter"}, Before: testenv.ServeMetrics,
 	})
 	p.joinAll()
 	p.startWeb()
 	p.startLimited()
-	prometheus, err := p.StartPrometheus(t.Context(), testenv.PrometheusOptions{Interval: scrapeWine, Rules: impatientRules(t), KubeState: true})
+	prometheus, err := p.StartPrometheus(t.Context(), testenv.PrometheusOptions{Interval: scrapeWine, Rules: fastRules(t), KubeState: true})
 	must(t, err)
 	p.expectTargets(prometheus, monitoring.JobOperator, monitoring.JobExporter, monitoring.JobKubelet, testenv.KubeState)
 	t.Run("EveryExpressionHasAResult", func(t *testing.T) { p.in(t).expectResults(prometheus, withoutResult()) })
 	t.Run("EveryRuleIsHealthy", func(t *testing.T) { p.in(t).expectHealthyRules(prometheus) })
-	t.Run("OnlyWhatIsDocumentedIsEmitted", func(t *testing.T) { p.in(t).expectDocumented(prometheus) })
+	t.Run("EveryMetricIsDocumented", func(t *testing.T) { p.in(t).expectDocumented(prometheus) })
 	for name, expr := range map[string]string{
 		"series of the node": `sum(scrape_samples_post_metric_relabeling{node="win-1"})`, "slowest scrape of its exporter in seconds": `max_over_time(scrape_duration_seconds{job="windows-exporter"}[5m])`,
 	} {
@@ -46,12 +46,12 @@ func TestMonitoring(t *testing.T) {
 			t.Logf("%s: %v", name, result[0].Value)
 		}
 	}
-	t.Run("AServiceThatKeepsFailingIsAnAlert", func(t *testing.T) { watched{p.in(t), prometheus}.crashLoop() })
-	t.Run("AnExporterThatDoesNotAnswerIsAnAlert", func(t *testing.T) { watched{p.in(t), prometheus}.exporterDown() })
+	t.Run("CrashLoopFiresAlert", func(t *testing.T) { alertsTest{p.in(t), prometheus}.crashLoop() })
+	t.Run("UnreachableExporterFiresAlert", func(t *testing.T) { alertsTest{p.in(t), prometheus}.exporterDown() })
 }
 
 // startLimited starts a pod with requests and limits, which some rules need.
-func (p place) startLimited() {
+func (p harness) startLimited() {
 	p.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "limited"}, Spec: testenv.WebserverPod()}
 	pod.Spec.Containers[0].Resources = limits()
@@ -64,10 +64,10 @@ func limits() corev1.ResourceRequirements {
 }
 
 // expectDocumented compares the names of all series of the operator and of WICD with docs/metrics.md.
-func (p place) expectDocumented(prometheus *lab.Prometheus) {
+func (p harness) expectDocumented(prometheus *lab.Prometheus) {
 	result, err := prometheus.Evaluate(p.t.Context(), `group by (__name__) ({__name__=~"(wmco|wicd)_.+"})`)
 	if err != nil || len(result) < 10 {
-		p.t.Fatalf("there are %d metrics (%v)", len(result), err)
+		p.t.Fatalf("got only %d metrics (%v)", len(result), err)
 	}
 	known := map[string]bool{}
 	for _, m := range slices.Concat(metrics.Operator(), metrics.Node()) {
@@ -75,20 +75,20 @@ func (p place) expectDocumented(prometheus *lab.Prometheus) {
 	}
 	for _, s := range result {
 		name := string(s.Metric[model.MetricNameLabel])
-		of := name
+		base := name
 		for _, part := range []string{"_bucket", "_sum", "_count"} {
-			if base, got := strings.CutSuffix(name, part); got && known[base] {
-				of = base
+			if cut, found := strings.CutSuffix(name, part); found && known[cut] {
+				base = cut
 			}
 		}
-		if !known[of] {
+		if !known[base] {
 			p.t.Errorf("metric %s is not documented", name)
 		}
 	}
 }
 
-// crashLoop kills a service again and again.
-func (w watched) crashLoop() {
+// crashLoop kills a service repeatedly.
+func (w alertsTest) crashLoop() {
 	host := w.Lab.Hosts()[0]
 	stop := w.repeat(time.Second, func(ctx context.Context) { _ = host.KillService(ctx, "kubelet") })
 	defer stop()
@@ -97,7 +97,7 @@ func (w watched) crashLoop() {
 	w.expectResolved("WindowsNodeServiceCrashLooping", "service", "kubelet")
 }
 
-func (w watched) exporterDown() {
+func (w alertsTest) exporterDown() {
 	host := w.Lab.Hosts()[0]
 	must(w.t, host.Cut())
 	w.expectAlert("WindowsExporterDown", "instance", "win-1")
@@ -105,33 +105,33 @@ func (w watched) exporterDown() {
 	w.expectResolved("WindowsExporterDown", "instance", "win-1")
 }
 
-// scrapeWine is the interval of scrapes of a Wine host, and their timeout: on a busy machine windows_exporter takes more than a second.
+// scrapeWine is the interval and timeout of scrapes of a Wine host. On a busy machine windows_exporter takes more than a second.
 const scrapeWine = 5 * time.Second
 
-// withoutResult returns expressions without a result in a healthy lab, by a part of them. promtool tests their values in deploy/monitoring;
-// TestPrometheusOperator tests that they have a result.
+// withoutResult returns parts of expressions that have no result in a healthy lab, with the reason. promtool tests their values in deploy/monitoring,
+// and TestPrometheusOperator checks that they have a result.
 func withoutResult() map[string]string {
-	const wine, network = "Wine has no performance counters and no WMI", "the lab's network service does not say which containers share an endpoint"
+	const wine, network = "Wine has no performance counters and no WMI", "the lab's network service does not report which containers share an endpoint"
 	missing := withoutFault()
 	maps.Copy(missing, map[string]string{
 		"windows_cpu_time_total": wine, "windows_cpu_info": wine, "windows_memory_": wine, "windows_os_": wine, "windows_logical_disk_": wine, "windows_net_": wine,
 		"windows_system_": wine, "windows_service_state": wine, "windows_node_": wine, "node_memory_": wine, "node_filesystem_": wine,
 		"node_boot_time": wine, "node_cpu_utilisation": wine,
 		"windows_container_network_": network, "pod_interface_network:": network,
-		"wicd_network_": "the lab's own network is provider Custom, which the daemon does not look after",
+		"wicd_network_": "the lab's own network is of provider Custom, which WICD does not monitor",
 	})
 	return missing
 }
 
-// expectResults waits until every expression has a result, except those of which a part is listed.
-func (p place) expectResults(prometheus *lab.Prometheus, without map[string]string) {
+// expectResults waits until every expression has a result, except those that contain a key of without.
+func (p harness) expectResults(prometheus *lab.Prometheus, without map[string]string) {
 	p.t.Helper()
 	missing := expressions(p.t, "win-1", ".+")
 	for part := range without {
 		missing = slices.DeleteFunc(missing, func(e namedExpression) bool { return strings.Contains(e.expr, part) })
 	}
 	if len(missing) < 20 {
-		p.t.Fatalf("there are %d expressions only", len(missing))
+		p.t.Fatalf("got only %d expressions", len(missing))
 	}
 	p.eventually("every expression has a result", func(ctx context.Context) string {
 		var still []namedExpression
@@ -151,11 +151,11 @@ func (p place) expectResults(prometheus *lab.Prometheus, without map[string]stri
 }
 
 // expectHealthyRules waits until Prometheus has evaluated every rule and alert without an error.
-func (p place) expectHealthyRules(prometheus *lab.Prometheus) {
+func (p harness) expectHealthyRules(prometheus *lab.Prometheus) {
 	p.eventually("every rule was evaluated", func(ctx context.Context) string {
 		result, err := prometheus.Rules(ctx, nil)
 		if err != nil || len(result.Groups) == 0 {
-			return fmt.Sprintf("there are %d groups of rules (%v)", len(result.Groups), err)
+			return fmt.Sprintf("got %d groups of rules (%v)", len(result.Groups), err)
 		}
 		for _, g := range result.Groups {
 			for _, rule := range g.Rules {

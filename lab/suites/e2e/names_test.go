@@ -17,7 +17,7 @@ import (
 
 const clusterDNS = "10.96.0.10"
 
-// names uses Services by their names, with CoreDNS as the cluster's DNS.
+// names resolves names of Services in pods, with CoreDNS as the cluster's DNS.
 func (s servicesTest) names() {
 	needs(s.t, lab.CanRunLinuxNodes())
 	must(s.t, s.StartDNS(s.t.Context()))
@@ -32,10 +32,10 @@ func (s servicesTest) names() {
 	s.expectAddresses(&pods[0], "headless", pods[0].Status.PodIP, pods[1].Status.PodIP)
 	s.expectAddresses(&pods[0], "kube-dns")
 	s.expectAddresses(&pods[0], "kube-dns.kube-system.svc.cluster.local.", clusterDNS)
-	s.expectAddresses(&pods[0], "kube-dns.kube-system") // on Windows, only the first suffix is used,
+	s.expectAddresses(&pods[0], "kube-dns.kube-system") // Windows uses only the first suffix,
 	endpoint := strings.ReplaceAll(pods[0].Status.PodIP, ".", "-") + ".headless"
 	s.expectAddresses(&pods[0], endpoint+".default.svc.cluster.local", pods[0].Status.PodIP)
-	s.expectAddresses(&pods[0], endpoint) // and none for a name with a dot
+	s.expectAddresses(&pods[0], endpoint) // and none for names with a dot
 	s.expectAddresses(s.podWithDNS("kube-system.svc.cluster.local"), "kube-dns", clusterDNS)
 }
 
@@ -64,13 +64,13 @@ func (s servicesTest) expectAddresses(pod *corev1.Pod, name string, addresses ..
 		}
 		if len(addresses) == 0 {
 			if code == 0 || !strings.Contains(output, "no such host") {
-				return fmt.Sprintf("it ends with code %d: %s", code, output)
+				return fmt.Sprintf("exit code %d: %s", code, output)
 			}
 			return ""
 		}
 		found := strings.Fields(output)
 		if slices.Sort(found); !slices.Equal(found, addresses) {
-			return fmt.Sprintf("it ends with code %d: %s", code, output)
+			return fmt.Sprintf("exit code %d: %s", code, output)
 		}
 		return ""
 	})

@@ -18,10 +18,10 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestNetworkChecks runs an operator with its own permissions on clusters whose network does not support Windows nodes. Each is
-// reported with its reason and values before the operator connects to a host, and the proposed commands are executed.
+// TestNetworkChecks runs an operator with its own permissions on clusters whose network does not support Windows nodes. The operator
+// must report reason and values before it connects to a host, and the commands in its messages must work.
 func TestNetworkChecks(t *testing.T) {
-	p := newPlace(t, testenv.Options{})
+	p := newHarness(t, testenv.Options{})
 	_, bystander := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "bystander"}})
 	standing := p.announce(bystander, nil)
 	p.expectReady(standing)
@@ -32,14 +32,14 @@ func TestNetworkChecks(t *testing.T) {
 	})
 	name := p.announce(h, nil)
 	t.Run("Flannel", func(t *testing.T) { p.in(t).flannelFaults(name) })
-	p.becomeOpenShift("None")
+	p.makeOpenShift("None")
 	p.restartOperator() // OpenShift's kinds are discovered at startup
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = v1alpha1.NetworkSpec{} })
 	t.Run("OpenShift", func(t *testing.T) { p.in(t).openshiftFaults(name) })
 	if n := host.SSH().Counters().Connections; n != 0 {
-		t.Errorf("the operator connected %d times to a host that the network does not support", n)
+		t.Errorf("the operator connected %d times to a host on an unsupported network, want 0", n)
 	}
-	t.Run("Remedies", func(t *testing.T) { p.in(t).followAdvice(name) })
+	t.Run("RemediesWork", func(t *testing.T) { p.in(t).followAdvice(name) })
 	if i := p.instance(standing); !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionReady) {
 		t.Errorf("an existing node is no longer Ready: %+v", i.Status.Conditions)
 	}
@@ -47,8 +47,8 @@ func TestNetworkChecks(t *testing.T) {
 	p.expectReady(name)
 }
 
-// flannelFaults uses Flannel's own manifests. The operator only sees the changes of its configuration.
-func (p place) flannelFaults(name types.NamespacedName) {
+// flannelFaults creates and changes Flannel's ConfigMap.
+func (p harness) flannelFaults(name types.NamespacedName) {
 	p.expect(name, api.ConditionReady, api.ReasonFlannelNotFound, "ConfigMap kube-flannel/kube-flannel-cfg")
 	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FlannelNamespace}})
 	cm := &corev1.ConfigMap{
@@ -63,12 +63,12 @@ func (p place) flannelFaults(name types.NamespacedName) {
 }
 
 // openshiftFaults changes OpenShift's network repeatedly.
-func (p place) openshiftFaults(name types.NamespacedName) {
+func (p harness) openshiftFaults(name types.NamespacedName) {
 	const good = "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}]}"
 	for _, fault := range []struct {
 		name, kind, pods, hybrid string
 		reason                   string
-		says                     []string
+		message                  []string
 	}{
 		{"another network", "OpenShiftSDN", "10.128.0.0/14", "null", api.ReasonNetworkTypeUnsupported, []string{`"OpenShiftSDN"`, "OVNKubernetes"}},
 		{"no hybrid overlay", "OVNKubernetes", "10.128.0.0/14", "null", api.ReasonHybridOverlayNotConfigured,
@@ -81,20 +81,20 @@ func (p place) openshiftFaults(name types.NamespacedName) {
 		{"IPv6 only", "OVNKubernetes", "fd01::/48", good, api.ReasonClusterNetworkIPv6Only, []string{"fd01::/48"}},
 	} {
 		p.in(p.t).network(fault.kind, fault.pods, fault.hybrid)
-		p.expect(name, api.ConditionReady, fault.reason, fault.says...)
+		p.expect(name, api.ConditionReady, fault.reason, fault.message...)
 		p.eventually("WindowsConfig reports the same: "+fault.name, func(context.Context) string {
 			c := meta.FindStatusCondition(p.config().Status.Conditions, api.ConditionPublished)
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != fault.reason {
-				return "it says otherwise"
+				return fmt.Sprintf("got condition %+v", c)
 			}
 			return ""
 		})
 	}
 }
 
-// followAdvice enables the hybrid overlay with only the commands in the messages, until a host can join. The last problem is the
-// host's Windows version.
-func (p place) followAdvice(name types.NamespacedName) {
+// followAdvice enables the hybrid overlay with only the commands in the messages, until the last problem is the host's version of
+// Windows.
+func (p harness) followAdvice(name types.NamespacedName) {
 	p.platform("VSphere")
 	p.network("OVNKubernetes", "10.128.0.0/14", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}]}")
 	p.expect(name, api.ConditionReady, api.ReasonVXLANPortRequired, "UDP port 4789", "9898")
@@ -109,8 +109,8 @@ func (p place) followAdvice(name types.NamespacedName) {
 	p.platform("None")
 }
 
-// runPatches runs the commands of a message like oc.
-func (p place) runPatches(message string, want int) {
+// runPatches applies the patches of the commands of oc in a message.
+func (p harness) runPatches(message string, want int) {
 	p.t.Helper()
 	commands := regexp.MustCompile(`oc patch networks\.operator\.openshift\.io cluster --type=merge -p '([^']*)'`).FindAllStringSubmatch(message, -1)
 	if len(commands) != want {
@@ -122,15 +122,15 @@ func (p place) runPatches(message string, want int) {
 }
 
 // network sets OpenShift's network.
-func (p place) network(kind, pods, hybridOverlay string) {
+func (p harness) network(kind, pods, hybridOverlay string) {
 	p.t.Helper()
 	p.patch("config.openshift.io/v1 Network cluster", "status: {networkType: "+kind+", clusterNetwork: [{cidr: '"+pods+"', hostPrefix: 23}]}")
 	p.patch("operator.openshift.io/v1 Network cluster",
 		"spec: {defaultNetwork: {type: OVNKubernetes, ovnKubernetesConfig: {hybridOverlayConfig: "+hybridOverlay+"}}}")
 }
 
-// platform sets the cluster's platform. The operator does not watch it: it never changes.
-func (p place) platform(name string) {
+// platform sets the cluster's platform. The operator does not watch it, because on real clusters it never changes.
+func (p harness) platform(name string) {
 	p.t.Helper()
 	p.patchStatus("config.openshift.io/v1 Infrastructure cluster", "status: {platformStatus: {type: "+name+"}}")
 }

@@ -22,11 +22,11 @@ import (
 var updateNetworks = flag.Bool("update-networks", false, "rewrite the golden file of network objects")
 
 // compareNetworks compares all objects of a host with a golden file. Values that differ between runs are replaced by names.
-func (p place) compareNetworks() {
+func (p harness) compareNetworks() {
 	h := p.Lab.Hosts()[0]
 	p.eventually("kube-proxy has created the load balancers of the cluster's own Services", func(context.Context) string {
 		if len(p.objects(h, hns.LoadBalancer)) == 0 {
-			return "there are none"
+			return "the host has no load balancers"
 		}
 		return ""
 	})
@@ -37,7 +37,7 @@ func (p place) compareNetworks() {
 	}
 	b, err := json.MarshalIndent(all, "", "  ")
 	must(p.t, err)
-	text := nameWhatDiffers(string(b)) + "\n"
+	text := replaceIdentifiers(string(b)) + "\n"
 	golden := filepath.Join("testdata", "networks.golden")
 	if *updateNetworks {
 		must(p.t, os.WriteFile(golden, []byte(text), 0o644))
@@ -51,8 +51,8 @@ func (p place) compareNetworks() {
 	}
 }
 
-// isNotCompared reports whether an object is the lab's own network, or of a Service with a random address: any but
-// default/kubernetes.
+// isNotCompared reports whether an object is the lab's own network, or belongs to a Service with a random address, which are all
+// except default/kubernetes.
 func isNotCompared(o hns.Object) bool {
 	return o["Name"] == hostspec.PodNetworkName || slices.ContainsFunc(append(vipsOf(o), addressesOf(o)...), func(vip string) bool {
 		return strings.HasPrefix(vip, "10.96.") && vip != "10.96.0.1"
@@ -82,8 +82,8 @@ func orderOf(o hns.Object) string {
 	return fmt.Sprint(o["Name"], string(b))
 }
 
-// nameWhatDiffers replaces identifiers and addresses with names, numbered by their first occurrence.
-func nameWhatDiffers(text string) string {
+// replaceIdentifiers replaces identifiers and addresses with names that are numbered by their first occurrence.
+func replaceIdentifiers(text string) string {
 	for _, kind := range []struct{ name, pattern string }{
 		{"guid", `(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`},
 		{"mac", `(?i)\b[0-9a-f]{2}(?:[-:][0-9a-f]{2}){5}\b`},

@@ -22,14 +22,14 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
-// A loss is a known loss of objects by Windows.
+// A loss removes objects as Windows is known to lose them.
 type loss struct {
 	what string
 	lose func() error
 }
 
-// losses returns all kinds of losses; with -short only the last, which includes something of all others.
-func (p place) losses(h *lab.Host) []loss {
+// losses returns all losses. With -short it returns only the last, which includes the others.
+func (p harness) losses(h *lab.Host) []loss {
 	all := []loss{
 		{"a load balancer", func() error { return p.loseFirst(h, hns.LoadBalancer, "") }},
 		{"all load balancers", func() error { return h.HNS().Lose(hns.LoadBalancer) }},
@@ -47,8 +47,8 @@ func (p place) losses(h *lab.Host) []loss {
 	return all
 }
 
-// loseAndRestore removes objects, and waits until all are restored; the Node must report it meanwhile.
-func (p place) loseAndRestore() {
+// loseAndRestore removes objects, and waits until the Node reports the loss and all objects are restored.
+func (p harness) loseAndRestore() {
 	h, vips := p.Lab.Hosts()[0], p.vips()
 	if !testing.Short() {
 		time.Sleep(settledAfter)
@@ -59,15 +59,15 @@ func (p place) loseAndRestore() {
 		must(p.t, loss.lose())
 		p.eventually(loss.what+" is reported", func(context.Context) string {
 			if reasons() == "" {
-				return "condition WindowsNetworkUnavailable was not True"
+				return "condition WindowsNetworkUnavailable has not been True"
 			}
 			return ""
 		})
-		noticed := time.Since(began)
-		p.eventually("restored: "+loss.what, func(context.Context) string { return p.lacks(h, vips) })
-		p.t.Logf("lost: %s; noticed after %s, back after %s (%s)", loss.what, noticed.Round(100*time.Millisecond), time.Since(began).Round(100*time.Millisecond), reasons())
+		detected := time.Since(began)
+		p.eventually("restored: "+loss.what, func(context.Context) string { return p.missingObjects(h, vips) })
+		p.t.Logf("lost: %s; reported after %s, restored after %s (%s)", loss.what, detected.Round(100*time.Millisecond), time.Since(began).Round(100*time.Millisecond), reasons())
 		p.expectRemotes()
-		p.eventually("the Node's condition is good again", func(context.Context) string {
+		p.eventually("condition WindowsNetworkUnavailable is False again", func(context.Context) string {
 			if c := p.networkCondition(h); c.Status != corev1.ConditionFalse {
 				return c.Reason + ": " + c.Message
 			}
@@ -80,30 +80,30 @@ func (p place) loseAndRestore() {
 	}
 }
 
-// loseFirst removes the first object of a kind with a name.
-func (p place) loseFirst(h *lab.Host, kind hns.Kind, name string) error {
+// loseFirst removes the first object of a kind with a name, or the first load balancer of the test's Services if name is empty.
+func (p harness) loseFirst(h *lab.Host, kind hns.Kind, name string) error {
 	for _, o := range p.objects(h, kind) {
-		own := vipsOf(o)
-		isMany := len(own) > 0 && slices.Contains(p.vips(), own[0])
-		if name != "" && o["Name"] == name || name == "" && isMany {
+		vips := vipsOf(o)
+		isOfTest := len(vips) > 0 && slices.Contains(p.vips(), vips[0])
+		if name != "" && o["Name"] == name || name == "" && isOfTest {
 			return h.HNS().LoseOne(kind, fmt.Sprint(o["ID"]))
 		}
 	}
-	return fmt.Errorf("there is no %s %q", kind, name)
+	return fmt.Errorf("no %s %q found", kind, name)
 }
 
-// lacks returns the missing objects of a host's network.
-func (p place) lacks(h *lab.Host, vips []string) string {
-	if !p.has(h, hns.Network, overlay.Network) {
+// missingObjects returns the missing objects of a host's network.
+func (p harness) missingObjects(h *lab.Host, vips []string) string {
+	if !p.hasObject(h, hns.Network, overlay.Network) {
 		return "the network"
 	}
-	if !p.has(h, hns.Endpoint, "VIPEndpoint") {
+	if !p.hasObject(h, hns.Endpoint, "VIPEndpoint") {
 		return "the host's endpoint"
 	}
-	return p.missing(h, vips)
+	return p.missingLoadBalancers(h, vips)
 }
 
-func (p place) networkCondition(h *lab.Host) (c corev1.NodeCondition) {
+func (p harness) networkCondition(h *lab.Host) (c corev1.NodeCondition) {
 	var node corev1.Node
 	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: strings.ToLower(h.Name())}, &node); err != nil {
 		return c
@@ -114,8 +114,8 @@ func (p place) networkCondition(h *lab.Host) (c corev1.NodeCondition) {
 	return c
 }
 
-// watchNetwork polls the condition; reasons returns the reasons with which it was True.
-func (p place) watchNetwork(h *lab.Host) (reasons func() string, stop func()) {
+// watchNetwork polls the condition until stop is called. reasons returns the reasons with which it was True.
+func (p harness) watchNetwork(h *lab.Host) (reasons func() string, stop func()) {
 	var mu sync.Mutex
 	var seen []string
 	stop = p.repeat(100*time.Millisecond, func(context.Context) {
@@ -134,7 +134,7 @@ func (p place) watchNetwork(h *lab.Host) (reasons func() string, stop func()) {
 }
 
 // repairEvents returns the number of events about repairs of a host's network.
-func (p place) repairEvents(h *lab.Host) (n int) {
+func (p harness) repairEvents(h *lab.Host) (n int) {
 	p.t.Helper()
 	var list eventsv1.EventList
 	must(p.t, p.Client.List(p.t.Context(), &list))
@@ -146,7 +146,7 @@ func (p place) repairEvents(h *lab.Host) (n int) {
 	return n
 }
 
-func (p place) restoreAfterRestart() {
+func (p harness) restoreAfterRestart() {
 	ctx, h, vips := p.t.Context(), p.Lab.Hosts()[1], p.vips()
 	before, err := h.BootID(ctx)
 	must(p.t, err)
@@ -155,7 +155,7 @@ func (p place) restoreAfterRestart() {
 	}
 	must(p.t, h.WaitForReboot(ctx, before))
 	began := time.Now()
-	p.eventually("all is back after the restart", func(context.Context) string { return p.lacks(h, vips) })
-	p.t.Logf("all was back %s after the host", time.Since(began).Round(100*time.Millisecond))
+	p.eventually("all network objects are restored after the reboot", func(context.Context) string { return p.missingObjects(h, vips) })
+	p.t.Logf("all network objects were restored %s after the reboot", time.Since(began).Round(100*time.Millisecond))
 	p.expectRemotes()
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
-// services creates Services whose endpoints are on other hosts, and waits for their load balancers on each host.
-func (p place) services(count int) {
+// createServices creates Services whose endpoints are on other hosts, and waits for their load balancers on each host.
+func (p harness) createServices(count int) {
 	began := time.Now()
 	var work sync.WaitGroup
 	for part := range 4 {
@@ -37,12 +37,12 @@ func (p place) services(count int) {
 	work.Wait()
 	p.t.Logf("%d Services with %d endpoints were created in %s", count, count*endpointsEach, time.Since(began).Round(time.Millisecond))
 	for _, h := range p.Lab.Hosts() {
-		p.eventually(h.Name()+" has a load balancer for each Service", func(context.Context) string { return p.missing(h, p.vips()) })
+		p.eventually(h.Name()+" has a load balancer for each Service", func(context.Context) string { return p.missingLoadBalancers(h, p.vips()) })
 	}
-	p.t.Logf("all hosts had them after %s", time.Since(began).Round(100*time.Millisecond))
+	p.t.Logf("all hosts had their load balancers after %s", time.Since(began).Round(100*time.Millisecond))
 }
 
-func (p place) createService(i int) error {
+func (p harness) createService(i int) error {
 	var addresses []string
 	for n := range endpointsEach {
 		number := i*endpointsEach + n
@@ -52,8 +52,8 @@ func (p place) createService(i int) error {
 	return err
 }
 
-// vips returns the addresses of the Services that services created.
-func (p place) vips() []string {
+// vips returns the addresses of the Services that createServices created.
+func (p harness) vips() []string {
 	p.t.Helper()
 	var list corev1.ServiceList
 	must(p.t, p.Client.List(p.t.Context(), &list, client.InNamespace(metav1.NamespaceDefault)))
@@ -66,8 +66,8 @@ func (p place) vips() []string {
 	return vips
 }
 
-// missing reports how many of some Services have no load balancer on a host; "" if all have one.
-func (p place) missing(h *lab.Host, vips []string) string {
+// missingLoadBalancers describes which Services have no load balancer on a host; "" if all have one.
+func (p harness) missingLoadBalancers(h *lab.Host, vips []string) string {
 	got := map[string]bool{}
 	for _, b := range p.objects(h, hns.LoadBalancer) {
 		for _, vip := range vipsOf(b) {
@@ -76,12 +76,12 @@ func (p place) missing(h *lab.Host, vips []string) string {
 	}
 	without := slices.DeleteFunc(slices.Clone(vips), func(vip string) bool { return got[vip] })
 	if len(without) > 0 {
-		return fmt.Sprintf("%d of %d Services have no load balancer, %s for one", len(without), len(vips), without[0])
+		return fmt.Sprintf("%d of %d Services have no load balancer, for example %s", len(without), len(vips), without[0])
 	}
 	return ""
 }
 
-func (p place) noServices() {
+func (p harness) removeServices() {
 	ctx, vips := p.t.Context(), p.vips()
 	for i := range manyServices() {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("many-%d", i)}}
@@ -93,14 +93,14 @@ func (p place) noServices() {
 	for _, h := range p.Lab.Hosts() {
 		p.eventually("all load balancers are removed on "+h.Name(), func(context.Context) string {
 			for _, b := range p.objects(h, hns.LoadBalancer) {
-				if own := vipsOf(b); len(own) > 0 && slices.Contains(vips, own[0]) {
-					return "the load balancer of " + own[0]
+				if found := vipsOf(b); len(found) > 0 && slices.Contains(vips, found[0]) {
+					return "the load balancer of " + found[0] + " remains"
 				}
 			}
 			for _, e := range p.objects(h, hns.Endpoint) {
 				for _, address := range addressesOf(e) {
 					if slices.Contains(vips, address) || strings.HasPrefix(address, "10.132.20") {
-						return "the endpoint of " + address
+						return "the endpoint of " + address + " remains"
 					}
 				}
 			}

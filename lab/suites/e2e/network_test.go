@@ -21,14 +21,14 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
-// Numbers of TestNetwork's Services.
 const (
+	// endpointsEach is the number of endpoints of each Service.
 	endpointsEach = 5
-	// settledAfter is how long Services must not have changed before WICD restarts kube-proxy for a lost load balancer.
+	// settledAfter is how long Services must be unchanged before WICD restarts kube-proxy for a lost load balancer.
 	settledAfter = 5*time.Minute + 10*time.Second
 )
 
-// manyServices returns a number of Services for which kube-proxy needs some time; fewer with -short.
+// manyServices returns the number of Services, for which kube-proxy needs some time; fewer with -short.
 func manyServices() int {
 	if testing.Short() {
 		return 8
@@ -39,32 +39,32 @@ func manyServices() int {
 // TestNetwork runs the real kube-proxy and the operator's hybrid-overlay-node on three Windows hosts with the lab's network service.
 func TestNetwork(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 3, Network: testenv.NetworkHybridOverlay})
+	p := newHarness(t, testenv.Options{WineHosts: 3, Network: testenv.NetworkHybridOverlay})
 	p.joinAll()
-	_ = t.Run("nodes have each other's subnets", func(t *testing.T) { p.in(t).expectRemotes() }) &&
+	_ = t.Run("hosts have routes to each other's subnets", func(t *testing.T) { p.in(t).expectRemotes() }) &&
 		t.Run("networks match the golden file", func(t *testing.T) { p.in(t).compareNetworks() }) &&
-		t.Run("a Linux node comes, changes and goes", func(t *testing.T) { p.in(t).linuxNode() }) &&
-		t.Run("the overlay gets another port", func(t *testing.T) { p.in(t).anotherPort(9898) }) &&
-		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).services(manyServices()) }) &&
+		t.Run("routes follow a Linux node", func(t *testing.T) { p.in(t).changeLinuxNode() }) &&
+		t.Run("the overlay moves to another port", func(t *testing.T) { p.in(t).changePort(9898) }) &&
+		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).createServices(manyServices()) }) &&
 		t.Run("lost objects are restored", func(t *testing.T) { p.in(t).loseAndRestore() }) &&
-		t.Run("they are restored after a restart of the host", func(t *testing.T) { p.in(t).restoreAfterRestart() }) &&
-		t.Run("load balancers of deleted Services are removed", func(t *testing.T) { p.in(t).noServices() })
+		t.Run("objects are restored after a reboot of the host", func(t *testing.T) { p.in(t).restoreAfterRestart() }) &&
+		t.Run("load balancers of deleted Services are removed", func(t *testing.T) { p.in(t).removeServices() })
 }
 
 // remotes returns the remote subnets of a host's network, each with the address of its host.
-func (p place) remotes(h *lab.Host, network string) (remotes []string) {
+func (p harness) remotes(h *lab.Host, network string) (remotes []string) {
 	for _, n := range p.objects(h, hns.Network) {
 		if n["Name"] != network {
 			continue
 		}
 		policies, _ := n["Policies"].([]any)
 		for _, policy := range policies {
-			var way struct {
+			var route struct {
 				Type     string
 				Settings struct{ DestinationPrefix, ProviderAddress, DistributedRouterMacAddress string }
 			}
-			if decode(policy, &way); way.Type == "RemoteSubnetRoute" {
-				remotes = append(remotes, way.Settings.DestinationPrefix+" by "+way.Settings.ProviderAddress)
+			if decode(policy, &route); route.Type == "RemoteSubnetRoute" {
+				remotes = append(remotes, route.Settings.DestinationPrefix+" by "+route.Settings.ProviderAddress)
 			}
 		}
 	}
@@ -79,20 +79,20 @@ func decode(from, into any) {
 	}
 }
 
-func (p place) objects(h *lab.Host, kind hns.Kind) []hns.Object {
+func (p harness) objects(h *lab.Host, kind hns.Kind) []hns.Object {
 	p.t.Helper()
 	found, err := h.HNS().List(kind)
 	must(p.t, err)
 	return found
 }
 
-func (p place) has(h *lab.Host, kind hns.Kind, name string) bool {
+func (p harness) hasObject(h *lab.Host, kind hns.Kind, name string) bool {
 	p.t.Helper()
 	return slices.ContainsFunc(p.objects(h, kind), func(o hns.Object) bool { return o["Name"] == name })
 }
 
-// expectRemotes waits until each host has the subnets of all other Windows nodes, and those of Linux nodes.
-func (p place) expectRemotes(linux ...string) {
+// expectRemotes waits until each host has routes to the subnets of all other Windows nodes, and the given ones of Linux nodes.
+func (p harness) expectRemotes(linux ...string) {
 	p.t.Helper()
 	p.expectRemotesOf(overlay.Network, func(n corev1.Node) string {
 		if n.Labels[corev1.LabelOSStable] != "windows" {
@@ -102,10 +102,10 @@ func (p place) expectRemotes(linux ...string) {
 	}, linux...)
 }
 
-// expectRemotesOf waits until a network of each host has the subnets of all other nodes, and the others given.
-func (p place) expectRemotesOf(network string, wayTo func(corev1.Node) string, others ...string) {
+// expectRemotesOf waits until a network of each host has routes to all other nodes and the given other ones.
+func (p harness) expectRemotesOf(network string, routeTo func(corev1.Node) string, others ...string) {
 	p.t.Helper()
-	p.eventually("each host has the subnets of all others", func(ctx context.Context) string {
+	p.eventually("each host has routes to the subnets of all others", func(ctx context.Context) string {
 		var nodes corev1.NodeList
 		if err := p.Client.List(ctx, &nodes); err != nil {
 			return err.Error()
@@ -113,20 +113,20 @@ func (p place) expectRemotesOf(network string, wayTo func(corev1.Node) string, o
 		for _, h := range p.Lab.Hosts() {
 			want := slices.Clone(others)
 			for _, n := range nodes.Items {
-				if way := wayTo(n); way != "" && !strings.EqualFold(n.Name, h.Name()) {
-					want = append(want, way)
+				if route := routeTo(n); route != "" && !strings.EqualFold(n.Name, h.Name()) {
+					want = append(want, route)
 				}
 			}
 			slices.Sort(want)
 			if got := p.remotes(h, network); !slices.Equal(got, want) {
-				return fmt.Sprintf("%s has %v, want %v", h.Name(), got, want)
+				return fmt.Sprintf("%s: got %v, want %v", h.Name(), got, want)
 			}
 		}
 		return ""
 	})
 }
 
-func (p place) linuxNode() {
+func (p harness) changeLinuxNode() {
 	ctx := p.t.Context()
 	n, err := p.AddLinuxNode(ctx, "linux-1", "10.99.200.1")
 	must(p.t, err)
@@ -139,25 +139,25 @@ func (p place) linuxNode() {
 	p.expectRemotes()
 }
 
-// anotherPort changes the UDP port of the overlay, for which each host recreates its networks.
-func (p place) anotherPort(port int32) {
+// changePort changes the UDP port of the overlay, for which each host recreates its networks.
+func (p harness) changePort(port int32) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network.OVN = &v1alpha1.OVNNetwork{VXLANPort: port} })
 	for _, h := range p.Lab.Hosts() {
 		p.eventually(fmt.Sprintf("%s has the overlay on port %d", h.Name(), port), func(context.Context) string {
 			if got := p.portOf(h); got != port {
-				return fmt.Sprintf("it is on port %d", got)
+				return fmt.Sprintf("got port %d", got)
 			}
 			if c := p.networkCondition(h); c.Status != corev1.ConditionFalse {
 				return c.Reason + ": " + c.Message
 			}
-			return p.lacks(h, nil)
+			return p.missingObjects(h, nil)
 		})
 	}
 	p.expectRemotes()
 }
 
 // portOf returns the configured port of a host's overlay; 0 for VXLAN's default, or without an overlay.
-func (p place) portOf(h *lab.Host) (port int32) {
+func (p harness) portOf(h *lab.Host) (port int32) {
 	for _, n := range p.objects(h, hns.Network) {
 		var network struct {
 			Name     string

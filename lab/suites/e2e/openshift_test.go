@@ -28,17 +28,17 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestOpenShift installs the operator on an OpenShift cluster, with OpenShift's own definitions of all objects that it reads. Each object is changed
-// as administrators and OpenShift's operators change it, and nodes apply it.
+// TestOpenShift installs the operator on an OpenShift cluster, with OpenShift's own definitions of all objects that it reads. It changes each object as
+// administrators and OpenShift's operators do, and checks that nodes apply the change.
 func TestOpenShift(t *testing.T) {
-	p := newPlace(t, testenv.Options{OpenShift: "None"})
-	all := []joiner{p.joiner("openshift-0", nil), p.joiner("openshift-1", nil)}
+	p := newHarness(t, testenv.Options{OpenShift: "None"})
+	all := []joiningHost{p.addHost("openshift-0", nil), p.addHost("openshift-1", nil)}
 	for _, j := range all {
 		p.expectAlive(j)
 	}
 	for _, test := range []struct {
 		name string
-		test func(place, []joiner)
+		test func(harness, []joiningHost)
 	}{
 		{"AuthoritiesOfTheCluster", injectedAuthorities},
 		{"AuthoritiesOfRegistries", registryAuthorities},
@@ -51,18 +51,18 @@ func TestOpenShift(t *testing.T) {
 	}
 }
 
-// injectedAuthorities: the operator requests the certificates, the network operator writes them.
-func injectedAuthorities(p place, all []joiner) {
-	eventuallyOf(p, "ConfigMap trusted-ca is filled", ours(api.TrustedCAConfigMap), func(cm *corev1.ConfigMap) string {
+// injectedAuthorities checks the certificates that the operator requests and OpenShift's network operator writes.
+func injectedAuthorities(p harness, all []joiningHost) {
+	eventuallyOf(p, "ConfigMap trusted-ca is filled", operatorObject(api.TrustedCAConfigMap), func(cm *corev1.ConfigMap) string {
 		if cm.Labels[api.LabelInjectTrustedCA] != "true" || cm.Data[api.TrustedCAKey] == "" {
-			return fmt.Sprintf("it has labels %v and %d bytes", cm.Labels, len(cm.Data[api.TrustedCAKey]))
+			return fmt.Sprintf("got labels %v and %d bytes", cm.Labels, len(cm.Data[api.TrustedCAKey]))
 		}
 		return ""
 	})
 	p.expectCertificates(all, 1)
 }
 
-func (p place) expectCertificates(all []joiner, n int) {
+func (p harness) expectCertificates(all []joiningHost, n int) {
 	p.t.Helper()
 	p.eventually(fmt.Sprintf("%d certificates are trusted", n), func(ctx context.Context) string {
 		for _, j := range all {
@@ -75,8 +75,8 @@ func (p place) expectCertificates(all []joiner, n int) {
 	})
 }
 
-// registryAuthorities: the machine-config operator copies the certificates that images.config names to ControllerConfig.
-func registryAuthorities(p place, all []joiner) {
+// registryAuthorities checks the certificates in ControllerConfig, to which the machine-config operator copies those of images.config.
+func registryAuthorities(p harness, all []joiningHost) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(p.t, err)
 	authority, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "registry.example"}, key)
@@ -90,7 +90,7 @@ func registryAuthorities(p place, all []joiner) {
 }
 
 // openshiftProxy writes the administrator's fields, and those that the network operator derives from them.
-func openshiftProxy(p place, all []joiner) {
+func openshiftProxy(p harness, all []joiningHost) {
 	const object = "config.openshift.io/v1 Proxy cluster"
 	p.patch(object, "spec: {httpsProxy: 'http://proxy.example:3128', noProxy: .corp.example}")
 	p.patchStatus(object, "status: {httpsProxy: 'http://proxy.example:3128', noProxy: '.cluster.local,.corp.example,.svc,10.128.0.0/14'}")
@@ -117,7 +117,7 @@ func openshiftProxy(p place, all []joiner) {
 }
 
 // mirrorSets applies the mirror sets of the documents, which oc-mirror also writes.
-func mirrorSets(p place, all []joiner) {
+func mirrorSets(p harness, all []joiningHost) {
 	p.create(parse(p.t, `
 apiVersion: config.openshift.io/v1
 kind: ImageDigestMirrorSet
@@ -141,7 +141,7 @@ spec:
 		p.eventually("containerd has mirrors of "+registry, func(context.Context) string {
 			for _, j := range all {
 				if !j.Windows().Disk().Exists(`C:\k\containerd\registries\` + registry + `\hosts.toml`) {
-					return "host " + j.at.Name + " has none"
+					return "host " + j.at.Name + " has no hosts.toml"
 				}
 			}
 			return ""
@@ -150,8 +150,8 @@ spec:
 	p.expectArrived(all)
 }
 
-// registrySources changes the registry sources of images.config. containerd is sent to WICD for blocked images.
-func registrySources(p place, all []joiner) {
+// registrySources changes the registry sources of images.config. containerd must pull from WICD instead of a blocked registry.
+func registrySources(p harness, all []joiningHost) {
 	const object, hosts = "config.openshift.io/v1 Image cluster", `C:\k\containerd\registries\blocked.example\hosts.toml`
 	expect := func(isBlocked bool) {
 		p.t.Helper()
@@ -173,7 +173,7 @@ func registrySources(p place, all []joiner) {
 }
 
 // tlsProfile changes the cluster's TLS security profile. Kubelets restart to apply it.
-func tlsProfile(p place, all []joiner) {
+func tlsProfile(p harness, all []joiningHost) {
 	const object = "config.openshift.io/v1 APIServer cluster"
 	expect := func(version string, suites int) {
 		p.t.Helper()
@@ -208,7 +208,7 @@ func tlsProfile(p place, all []joiner) {
 }
 
 // checkTLS connects to a real kubelet with TLS 1.2 under the default profile and under Modern.
-func (p place) checkTLS(host *lab.Host) {
+func (p harness) checkTLS(host *lab.Host) {
 	const object = "config.openshift.io/v1 APIServer cluster"
 	dial := func(version uint16) error {
 		c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MaxVersion: version}}).
@@ -218,35 +218,35 @@ func (p place) checkTLS(host *lab.Host) {
 		}
 		return err
 	}
-	accepts := func(what string, version uint16) {
+	expectAccepted := func(what string, version uint16) {
 		p.t.Helper()
-		p.eventually(what, func(context.Context) string { // a kubelet that has just started has no certificate yet
+		p.eventually(what, func(context.Context) string { // just after its start the kubelet has no certificate
 			if err := dial(version); err != nil {
 				return err.Error()
 			}
 			return ""
 		})
 	}
-	accepts("with the default profile, the kubelet accepts TLS 1.2", tls.VersionTLS12)
+	expectAccepted("with the default profile, the kubelet accepts TLS 1.2", tls.VersionTLS12)
 	p.patch(object, "spec: {tlsSecurityProfile: {type: Modern, modern: {}}}")
-	p.eventually("the kubelet refuses TLS 1.2", func(context.Context) string {
+	p.eventually("with profile Modern, the kubelet rejects TLS 1.2", func(context.Context) string {
 		if err := dial(tls.VersionTLS12); err == nil || !strings.Contains(err.Error(), "protocol version not supported") {
-			return fmt.Sprintf("the error is: %v", err)
+			return fmt.Sprintf("got error %v", err)
 		}
 		return ""
 	})
-	accepts("with profile Modern, the kubelet accepts TLS 1.3", tls.VersionTLS13)
+	expectAccepted("with profile Modern, the kubelet accepts TLS 1.3", tls.VersionTLS13)
 }
 
 // patch changes an object, given as "apiVersion kind name", like oc patch --type=merge.
-func (p place) patch(object, change string) {
+func (p harness) patch(object, change string) {
 	p.t.Helper()
 	o, patch := patchOf(p.t, object, change)
 	must(p.t, p.Client.Patch(p.t.Context(), o, patch))
 }
 
 // patchStatus changes the status of an object, as OpenShift's operators do.
-func (p place) patchStatus(object, change string) {
+func (p harness) patchStatus(object, change string) {
 	p.t.Helper()
 	o, patch := patchOf(p.t, object, change)
 	must(p.t, p.Client.Status().Patch(p.t.Context(), o, patch))

@@ -31,17 +31,17 @@ const originalVersion = "10.20.1-0a1b2c3"
 // originalLock is the ConfigMap by which instances of the original operator exclude each other.
 const originalLock = "windows-machine-config-operator-lock"
 
-// TestFromTheOriginal has a cluster and hosts as the original operator leaves them. The check reports the required steps; then this operator adopts
-// the nodes, one at a time.
-func TestFromTheOriginal(t *testing.T) {
+// TestMigrationFromOriginalOperator prepares a cluster and hosts as the original operator leaves them. The check must report the required steps, and
+// then this operator must adopt the nodes one at a time.
+func TestMigrationFromOriginalOperator(t *testing.T) {
 	const hosts = 3
-	p := newPlace(t, testenv.Options{SimulatedHosts: hosts, OpenShift: "None", Before: func(ctx context.Context, env *testenv.Env) error {
+	p := newHarness(t, testenv.Options{SimulatedHosts: hosts, OpenShift: "None", Before: func(ctx context.Context, env *testenv.Env) error {
 		return originalCluster(ctx, t, env)
 	}})
 	watch := p.watchBudget(1)
-	p.eventually("there is an instance for each host", func(context.Context) string {
+	p.eventually("each host has an instance", func(context.Context) string {
 		if n := len(p.instances()); n != hosts {
-			return fmt.Sprintf("there are %d", n)
+			return fmt.Sprintf("got %d instances, want %d", n, hosts)
 		}
 		return ""
 	})
@@ -49,21 +49,22 @@ func TestFromTheOriginal(t *testing.T) {
 	p.expectVersion(func(got string) bool { return got != originalVersion && got != "" })
 	p.expectInService()
 	if watch.cordons() < hosts {
-		t.Errorf("%d cordons were seen, want one for each of %d nodes", watch.cordons(), hosts)
+		t.Errorf("got %d cordons, want one for each of %d nodes", watch.cordons(), hosts)
 	}
 	for _, h := range p.Simulated() {
 		if s := h.Windows().Service("kubelet"); !strings.Contains(s.Command, desired.Versions) {
-			t.Errorf("the kubelet of %s is %s", h.Addr(), s.Command)
+			t.Errorf("kubelet of %s: got command %s, want one below %s", h.Addr(), s.Command, desired.Versions)
 		}
 	}
 	out, err := p.Command(t.Context(), "migrate", "--check", "--payload-dir", p.Payload)
 	if err != nil || !strings.Contains(out, "ConfigMap "+api.DefaultNamespace+"/"+originalLock+": used only by the original operator: delete it") {
-		t.Errorf("after the take-over, the check says (%v):\n%s", err, out)
+		t.Errorf("output of the check after the adoption (%v):\n%s", err, out)
 	}
 	p.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: originalLock}})
 }
 
-// originalCluster creates what the original operator leaves in a cluster and on its hosts, and runs the check before this operator is installed.
+// originalCluster creates the objects and files that the original operator leaves in a cluster and on its hosts, and runs the check before this operator
+// is installed.
 func originalCluster(ctx context.Context, t *testing.T, env *testenv.Env) error {
 	t.Helper()
 	in := metav1.ObjectMeta{Namespace: api.DefaultNamespace}
@@ -130,13 +131,13 @@ func checkOriginal(ctx context.Context, t *testing.T, env *testenv.Env, operator
 	}
 	if out := check(); !strings.Contains(out, "the original operator is running: delete it first") || !strings.HasSuffix(out, "(exit status 3)") ||
 		!strings.Contains(out, `SERVICES_LOG_FILE_SIZE=50M becomes spec.logs.size: "50M" of WindowsConfig`) {
-		t.Errorf("with the original operator, the check says:\n%s", out)
+		t.Errorf("output of the check with the original operator:\n%s", out)
 	}
 	if err := env.Client.Delete(ctx, operator); err != nil {
 		return err
 	}
 	if out := check(); !strings.Contains(out, "3 nodes: each is drained and joined again") || !strings.HasSuffix(out, "(<nil>)") {
-		t.Errorf("without the original operator, the check says:\n%s", out)
+		t.Errorf("output of the check without the original operator:\n%s", out)
 	}
 	return nil
 }
@@ -164,7 +165,7 @@ func originalHost(ctx context.Context, h testenv.Host, host *sim.Host) error {
 		`C:\k\kubeconfig`, `C:\k\wicd-kubeconfig`, `C:\k\cni\config\cni.conf`, `C:\Temp\hns.psm1`,
 	} {
 		path := w.Disk().Local(name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("the original's"), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("original"), 0o644)); err != nil {
 			return err
 		}
 	}
@@ -175,7 +176,7 @@ func originalHost(ctx context.Context, h testenv.Host, host *sim.Host) error {
 	} {
 		s.Description = desired.ServiceDescription(s.Name)
 		if _, err := w.Host().Services.Put(ctx, s); err != nil {
-			return fmt.Errorf("making service %s on %s: %w", s.Name, h.Name, err)
+			return fmt.Errorf("creating service %s on %s: %w", s.Name, h.Name, err)
 		}
 	}
 	return nil

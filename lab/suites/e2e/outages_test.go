@@ -19,17 +19,17 @@ type outageWatch struct {
 	mu       sync.Mutex
 	since    map[string]time.Time // node -> when it was drained
 	cordoned map[string]time.Time
-	over     []string
+	ended    []string
 	longest  time.Duration
 	stopping map[types.UID]time.Time // pod -> when its deletion began
 	pods     map[types.UID]time.Duration
 }
 
-// outageMost is how long a node may be out of service in addition to its drain.
-const outageMost = 20 * time.Second
+// outageTarget is how long a node should be out of service at most, in addition to its drain.
+const outageTarget = 20 * time.Second
 
 // watchOutages measures from now on.
-func (p place) watchOutages() *outageWatch {
+func (p harness) watchOutages() *outageWatch {
 	w := &outageWatch{
 		since: map[string]time.Time{}, cordoned: map[string]time.Time{}, stopping: map[types.UID]time.Time{}, pods: map[types.UID]time.Duration{},
 	}
@@ -65,7 +65,7 @@ func (w *outageWatch) observe(now time.Time, instances []v1alpha1.WindowsInstanc
 		if since, out := w.since[node.Name]; out && notReady(&node) == "" {
 			took := now.Sub(since)
 			w.longest = max(w.longest, took)
-			w.over = append(w.over, fmt.Sprintf("%s: drained in %s, then out of service for %s", node.Name,
+			w.ended = append(w.ended, fmt.Sprintf("%s: drained in %s, then out of service for %s", node.Name,
 				since.Sub(w.cordoned[node.Name]).Round(10*time.Millisecond), took.Round(10*time.Millisecond)))
 			delete(w.since, node.Name)
 		}
@@ -98,21 +98,21 @@ func (w *outageWatch) lasted(pod types.UID) time.Duration {
 }
 
 // logOutages logs the measurements since the last call.
-func (p place) logOutages(w *outageWatch) {
+func (p harness) logOutages(w *outageWatch) {
 	p.t.Helper()
 	p.eventually("all outages are over", func(context.Context) string {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if len(w.since) > 0 {
-			return fmt.Sprintf("there are %v", w.since)
+			return fmt.Sprintf("out of service: %v", w.since)
 		}
 		return ""
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, line := range w.over {
+	for _, line := range w.ended {
 		p.t.Log(line)
 	}
-	p.t.Logf("the longest that a node was out of service besides its drain: %s (wanted on a quiet machine: %s)", w.longest.Round(10*time.Millisecond), outageMost)
-	w.over, w.longest = nil, 0
+	p.t.Logf("longest outage of a node in addition to its drain: %s (target on an idle machine: %s)", w.longest.Round(10*time.Millisecond), outageTarget)
+	w.ended, w.longest = nil, 0
 }

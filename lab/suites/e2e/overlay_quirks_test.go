@@ -17,59 +17,59 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// madeNetworks is where the overlay of a host stores its requests.
-const madeNetworks = `C:\k\cni\config\made-networks`
+// createdNetworks is the file in which the overlay of a host stores its requests for networks.
+const createdNetworks = `C:\k\cni\config\made-networks`
 
-// unkindService returns quirks with which networks are returned in other words than they were requested in, and with few objects at first.
-func unkindService() hns.Quirks {
+// quirkyService returns quirks that make the service return networks differently from how they were requested, and incomplete lists at first.
+func quirkyService() hns.Quirks {
 	return hns.Quirks{
 		OmitsVNI: true, OmitsVXLANPort: true, RenamesAdapter: true, Adapters: []string{hostspec.Link}, RefusesHostRoute: true,
 		ListsLate: 20 * time.Second, OmitsAddresses: true, OmitsVIPs: true, ListsStale: true,
 	}
 }
 
-// makeUnkind makes the first host's Host Network Service unkind from the beginning.
-func (x overlayTest) makeUnkind() {
+// setQuirks gives the first host's Host Network Service quirks from the beginning.
+func (x overlayTest) setQuirks() {
 	x.t.Helper()
-	must(x.t, x.Lab.Hosts()[0].HNS().SetQuirks(unkindService()))
+	must(x.t, x.Lab.Hosts()[0].HNS().SetQuirks(quirkyService()))
 }
 
-// keepUnkind makes the other hosts' services unkind, too, as an update of Windows would, and restarts all of them and the programs that use them.
-// There, the overlay no longer knows its requests, as after an upgrade. All existing objects must stay unchanged.
-func (x overlayTest) keepUnkind() {
+// addQuirks gives the other hosts' services quirks, too, as an update of Windows would, and removes the overlay's stored requests there, as an upgrade
+// would. Then it restarts all services and the programs that use them. All existing objects must stay unchanged.
+func (x overlayTest) addQuirks() {
 	ctx := x.t.Context()
 	hosts := x.Lab.Hosts()
 	before := x.hostObjects()
 	for _, h := range hosts[1:] {
-		q := unkindService()
+		q := quirkyService()
 		q.OmitsAdapter, q.NeedsAdapter, q.ListsLate = true, true, 0
-		made, err := h.Path(madeNetworks)
+		path, err := h.Path(createdNetworks)
 		must(x.t, err)
-		must(x.t, errors.Join(h.HNS().SetQuirks(q), os.Remove(made)))
+		must(x.t, errors.Join(h.HNS().SetQuirks(q), os.Remove(path)))
 	}
 	for _, h := range hosts {
 		must(x.t, h.HNS().Restart(ctx))
 		must(x.t, h.KillService(ctx, desired.OverlayService))
 	}
-	// Once the hosts have the subnet of a new node, they have compared all their networks.
-	x.linuxNodeComes()
+	// When the hosts have a route to a new node, the overlay has compared all networks.
+	x.addLinuxNode()
 	if diff := cmp.Diff(before, x.hostObjects()); diff != "" {
-		x.t.Fatalf("networks, endpoints of pods, and containers: %s", diff)
+		x.t.Fatalf("networks, endpoints of pods and containers after a new node (-before +after): %s", diff)
 	}
 	x.expectAllReady()
 	x.expectTraffic()
 	if diff := cmp.Diff(before, x.hostObjects()); diff != "" {
-		x.t.Errorf("networks, endpoints of pods, and containers: %s", diff)
+		x.t.Errorf("networks, endpoints of pods and containers (-before +after): %s", diff)
 	}
 	for _, h := range hosts {
 		log, err := h.ReadFile(guestapi.HostComputeLog)
 		must(x.t, err)
 		for line := range strings.Lines(string(log)) {
 			if strings.Contains(line, "HcnDeleteNetwork") {
-				x.t.Errorf("%s: %s", h.Name(), line)
+				x.t.Errorf("a network of %s was deleted: %s", h.Name(), line)
 			}
 		}
-		// The following steps need services that return all objects.
+		// The following tests need complete answers of the services.
 		if err := h.HNS().SetQuirks(hns.Quirks{}); err != nil {
 			x.t.Error(err)
 		}

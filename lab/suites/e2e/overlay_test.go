@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// overlaySide is a Linux side with which the hybrid overlay is tested.
+// overlaySide is an implementation of the hybrid overlay's Linux side.
 type overlaySide struct {
 	name     string
 	programs ovn.Programs
@@ -29,30 +29,29 @@ func overlaySides() []overlaySide {
 	return []overlaySide{{name: "stand-in"}, {"programs", programs, programs.Missing()}}
 }
 
-// TestHybridOverlay joins hosts to an OpenShift cluster whose Network object follows the documents. The Linux side is the lab's stand-in, and
-// OVN-Kubernetes' own programs where the environment names them (make e2e-ovn). The Host Network Service of a host is as unkind as that of the
-// simulation.
+// TestHybridOverlay joins hosts to an OpenShift cluster whose Network object follows the documents. The Linux side is the lab's stand-in, and, if the
+// environment names them (make e2e-ovn), OVN-Kubernetes' own programs. The Host Network Service of one host has the quirks of the simulation.
 func TestHybridOverlay(t *testing.T) {
 	needs(t, lab.CanBalance(), lab.CanRunRegistries())
 	for _, side := range overlaySides() {
 		t.Run(side.name, func(t *testing.T) {
 			needs(t, side.missing)
-			x := overlayTest{servicesTest{newPlace(t, testenv.Options{
+			x := overlayTest{servicesTest{newHarness(t, testenv.Options{
 				WineHosts: 2, OpenShift: "None", Network: testenv.NetworkHybridOverlay, Pods: true, OVN: side.programs,
 			})}}
-			x.makeUnkind()
+			x.setQuirks()
 			x.joinAll()
 			for _, test := range []struct {
 				name string
 				run  func(overlayTest)
 			}{
-				{"nodes have the subnets that OVN-Kubernetes gives", overlayTest.expectSubnets},
-				{"each host has the subnets of all others", func(x overlayTest) { x.expectRemotes() }},
+				{"OVN-Kubernetes assigns subnets to nodes", overlayTest.expectSubnets},
+				{"hosts have routes to each other's subnets", func(x overlayTest) { x.expectRemotes() }},
 				{"pods of the hosts reach each other", overlayTest.deploy},
-				{"a Linux node comes while the network services are unkind", overlayTest.keepUnkind},
-				{"a Node that registers again has another subnet", overlayTest.registerAgain},
-				{"the hybrid overlay is off for a while", overlayTest.offAndOn},
-				{"a running hybrid overlay cannot be changed", overlayTest.changeWhileRunning},
+				{"quirks of the network services change no objects", overlayTest.addQuirks},
+				{"a Node that registers again gets another subnet", overlayTest.registerAgain},
+				{"the hybrid overlay can be disabled and enabled", overlayTest.offAndOn},
+				{"the network operator rejects changes of a running hybrid overlay", overlayTest.changeWhileRunning},
 			} {
 				if !t.Run(test.name, func(t *testing.T) { test.run(overlayTest{servicesTest{x.in(t)}}) }) {
 					return
@@ -67,31 +66,31 @@ type overlayTest struct{ servicesTest }
 // networkOperator is the object that configures OpenShift's network.
 const networkOperator = "operator.openshift.io/v1 Network cluster"
 
-// subnet returns the subnet of a node, of length 24: OVN-Kubernetes does not get hostPrefix.
+// subnet returns the subnet of a node. Its length is always 24, because OVN-Kubernetes ignores hostPrefix.
 func (x overlayTest) subnet(node string) netip.Prefix {
 	x.t.Helper()
 	n := x.node(node)
 	text := n.Annotations[ovn.SubnetAnnotation]
 	subnet, err := netip.ParsePrefix(text)
 	if err != nil || subnet.Bits() != 24 || !netip.MustParsePrefix(x.Lab.PodNetwork()).Contains(subnet.Addr()) {
-		x.t.Fatalf("Node %s has subnet %q, want one of length 24 in %s", node, text, x.Lab.PodNetwork())
+		x.t.Fatalf("subnet of Node %s: got %q, want one of length 24 in %s", node, text, x.Lab.PodNetwork())
 	}
 	if len(n.Spec.PodCIDRs) > 0 {
-		x.t.Fatalf("Node %s has podCIDRs %v, which it does not have on OpenShift", node, n.Spec.PodCIDRs)
+		x.t.Fatalf("podCIDRs of Node %s: got %v, want none on OpenShift", node, n.Spec.PodCIDRs)
 	}
 	return subnet
 }
 
 func (x overlayTest) expectSubnets() {
-	given := map[netip.Prefix]string{}
+	assigned := map[netip.Prefix]string{}
 	for _, h := range x.Lab.Hosts() {
 		subnet := x.subnet(h.Name())
-		if other, taken := given[subnet]; taken {
-			x.t.Errorf("%s and %s have subnet %s", h.Name(), other, subnet)
+		if other, taken := assigned[subnet]; taken {
+			x.t.Errorf("%s and %s have the same subnet %s", h.Name(), other, subnet)
 		}
-		given[subnet] = h.Name()
+		assigned[subnet] = h.Name()
 		if mac := x.node(h.Name()).Annotations[ovn.GatewayMACAnnotation]; mac == "" {
-			x.t.Errorf("Node %s has no gateway", h.Name())
+			x.t.Errorf("Node %s has no gateway's MAC address", h.Name())
 		}
 	}
 }
@@ -109,19 +108,19 @@ func (x overlayTest) expectTraffic() {
 	pods := x.webPods()
 	for _, pod := range pods {
 		if subnet := x.subnet(pod.Spec.NodeName); !subnet.Contains(netip.MustParseAddr(pod.Status.PodIP)) {
-			x.t.Errorf("pod %s on %s has address %s outside of %s", pod.Name, pod.Spec.NodeName, pod.Status.PodIP, subnet)
+			x.t.Errorf("address of pod %s on %s: got %s, want one in %s", pod.Name, pod.Spec.NodeName, pod.Status.PodIP, subnet)
 		}
 		x.expect(pods, fmt.Sprintf("http://%s:%d", pod.Status.PodIP, firstPort), pod.Name)
 	}
 }
 
-func (x overlayTest) linuxNodeComes() {
+func (x overlayTest) addLinuxNode() {
 	n, err := x.AddLinuxNode(x.t.Context(), "linux-1", "10.99.200.1")
 	must(x.t, err)
 	x.expectRemotes(testenv.LinuxSubnet(n) + " by 10.99.200.1")
 }
 
-// linuxRemote is the remote subnet of linuxNodeComes.
+// linuxRemote returns the remote subnet of the node of addLinuxNode.
 func (x overlayTest) linuxRemote() string {
 	return testenv.LinuxSubnet(x.node("linux-1")) + " by 10.99.200.1"
 }
@@ -129,34 +128,34 @@ func (x overlayTest) linuxRemote() string {
 // registerAgain deletes the Node of a host. The restarted kubelet registers it again, and OVN-Kubernetes assigns the next free subnet.
 func (x overlayTest) registerAgain() {
 	if testing.Short() {
-		x.t.Skip("SKIPPED: it takes a minute and a half; run without -short")
+		x.t.Skip("SKIPPED: takes a minute and a half; run without -short")
 	}
 	node := x.node("win-1")
 	before := x.subnet("win-1")
 	x.remove(node)
-	eventuallyOf(x.place, "Node win-1 is there again with another subnet", client.ObjectKeyFromObject(node), func(again *corev1.Node) string {
+	eventuallyOf(x.harness, "Node win-1 is registered again with another subnet", client.ObjectKeyFromObject(node), func(again *corev1.Node) string {
 		if again.UID == node.UID || again.Annotations[ovn.SubnetAnnotation] == "" {
-			return fmt.Sprintf("it is %s with subnet %q", again.UID, again.Annotations[ovn.SubnetAnnotation])
+			return fmt.Sprintf("got Node %s with subnet %q", again.UID, again.Annotations[ovn.SubnetAnnotation])
 		}
 		return ""
 	})
 	if now := x.subnet("win-1"); now == before {
-		x.t.Errorf("Node win-1 has subnet %s again; OVN-Kubernetes gives the next one", now)
+		x.t.Errorf("Node win-1 has subnet %s again, want the next free one", now)
 	}
 	x.expectAllReady()
 	x.expectRemotes(x.linuxRemote())
 	x.expectTraffic()
 }
 
-// offAndOn disables the hybrid overlay, so that OVN-Kubernetes treats Windows nodes as its own, and enables it again. Its Linux nodes prefer the
-// annotations written in between to the subnets of the hybrid overlay, and do not remove them: the operator does.
+// offAndOn disables the hybrid overlay, so that OVN-Kubernetes annotates Windows nodes like Linux nodes, and enables it again. OVN-Kubernetes' Linux
+// nodes prefer these annotations to the subnets of the hybrid overlay, and do not remove them, so the operator must.
 func (x overlayTest) offAndOn() {
 	subnets := map[string]netip.Prefix{}
 	for _, h := range x.Lab.Hosts() {
 		subnets[h.Name()] = x.subnet(h.Name())
 	}
 	x.patch(networkOperator, "spec: {defaultNetwork: {ovnKubernetesConfig: {hybridOverlayConfig: null}}}")
-	x.eventually("OVN-Kubernetes takes Windows nodes for its own", func(context.Context) string {
+	x.eventually("OVN-Kubernetes annotates Windows nodes like Linux nodes", func(context.Context) string {
 		for _, h := range x.Lab.Hosts() {
 			n := x.node(h.Name())
 			for _, key := range linuxAnnotations() {
@@ -172,16 +171,16 @@ func (x overlayTest) offAndOn() {
 	x.expectRemotes(x.linuxRemote())
 	for name, before := range subnets {
 		if now := x.subnet(name); now != before {
-			x.t.Errorf("Node %s has subnet %s, had %s", name, now, before)
+			x.t.Errorf("subnet of Node %s: got %s, want %s as before", name, now, before)
 		}
 	}
-	x.restartOperator() // it checks at startup, and otherwise every five minutes
-	x.eventually("nothing of the time in between is left", func(context.Context) string {
+	x.restartOperator() // the operator checks at startup, and otherwise every five minutes
+	x.eventually("the annotations of Linux nodes are removed", func(context.Context) string {
 		for _, h := range x.Lab.Hosts() {
 			n := x.node(h.Name())
 			for _, key := range linuxAnnotations() {
 				if value, left := n.Annotations[key]; left {
-					return fmt.Sprintf("Node %s has %s=%s", n.Name, key, value)
+					return fmt.Sprintf("Node %s still has %s=%s", n.Name, key, value)
 				}
 			}
 		}
@@ -190,12 +189,12 @@ func (x overlayTest) offAndOn() {
 	x.expectTraffic()
 }
 
-// linuxAnnotations returns the annotations that OVN-Kubernetes writes on Nodes that it treats as its own.
+// linuxAnnotations returns the annotations that OVN-Kubernetes writes on Linux nodes.
 func linuxAnnotations() []string {
 	return []string{ovn.NodeSubnetsAnnotation, ovn.NodeIDAnnotation, ovn.TransitAnnotation}
 }
 
-// changeWhileRunning applies patches that the network operator refuses. The old configuration stays in effect.
+// changeWhileRunning applies patches that the network operator rejects. The old configuration must stay in effect.
 func (x overlayTest) changeWhileRunning() {
 	x.patch(networkOperator, "spec: {defaultNetwork: {ovnKubernetesConfig: {hybridOverlayConfig: {hybridOverlayVXLANPort: 9898}}}}")
 	x.expectDegraded("True")

@@ -22,13 +22,13 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestPlugin runs the program kubectl-windows: it adds hosts and waits for them, shows them, pauses, restarts and removes them, reports the cause if
-// a host does not join, and names a missing permission.
+// TestPlugin runs the program kubectl-windows: it adds hosts and waits for them, shows them, pauses, reboots and removes them, reports why a host does
+// not join, and reports a missing permission.
 func TestPlugin(t *testing.T) {
-	p := newTeller(newPlace(t, testenv.Options{SimulatedHosts: 2, Kind: "what it says of healthy hosts is compared"}))
-	run := func(t *testing.T, code int, args []string, says ...string) testenv.PluginResult {
+	p := newPluginTest(newHarness(t, testenv.Options{SimulatedHosts: 2, Kind: "the test compares the output for healthy hosts"}))
+	run := func(t *testing.T, code int, args []string, parts ...string) testenv.PluginResult {
 		t.Helper()
-		return p.in(t).run(code, args, says...)
+		return p.in(t).run(code, args, parts...)
 	}
 	one, two := p.Hosts()[0], p.Hosts()[1]
 	run(t, 0, []string{"status"}, "none; add one with kubectl windows add")
@@ -38,19 +38,19 @@ func TestPlugin(t *testing.T) {
 	run(t, 0, []string{"version"}, "Nodes", "2 (")
 	run(t, 0, []string{"plan"}, "No actions are due.")
 	run(t, 0, []string{"plan", "--remove", one.Address}, "Leave", "Drain")
-	// No Linux node runs the Deployment here: the operator is a process next to the API server.
+	// The Deployment has no pod here: the operator is a process next to the API server.
 	run(t, 3, []string{"check"}, "leader: the operator is running", "SSH key: Secret cloud-private-key contains a key", "hosts: all 2 are Ready", "OperatorNotReady")
 	run(t, 0, []string{"check", "--pre", "--host", one.Address}, "Kubernetes: v1.37", "pod network: supports Windows nodes", "rights: you are allowed to install",
 		"this machine can connect to its SSH server")
 	run(t, 0, []string{"migrate", "--check"})
 	run(t, 7, []string{"describe", "nowhere"}, `no host "nowhere"`)
-	t.Run("as JSON", func(t *testing.T) {
+	t.Run("status prints JSON", func(t *testing.T) {
 		var f fleetstatus.Fleet
 		if err := json.Unmarshal([]byte(run(t, 0, []string{"status", "-o", "json"}).Out), &f); err != nil || len(f.Hosts) != 2 {
-			t.Errorf("%v: %+v", err, f)
+			t.Errorf("got %+v (%v), want two hosts", f, err)
 		}
 	})
-	t.Run("a host with another key", func(t *testing.T) {
+	t.Run("a host that rejects the key is reported", func(t *testing.T) {
 		other, _, err := sshserver.NewKey()
 		must(t, err)
 		_, h := p.in(t).host(sim.Options{Windows: sim.WindowsOptions{Hostname: "locked"}, AuthorizedKeys: []ssh.PublicKey{other.PublicKey()}})
@@ -60,7 +60,7 @@ func TestPlugin(t *testing.T) {
 		run(t, 0, []string{"remove", h.Address, "--yes", "--wait=false"}, "removed")
 		run(t, 0, []string{"status", "-o", "name"})
 	})
-	t.Run("pause and resume", func(t *testing.T) {
+	t.Run("a paused host is not rebooted", func(t *testing.T) {
 		p := p.in(t)
 		name := p.instanceAt(one)
 		run(t, 0, []string{"pause", one.Address}, "paused")
@@ -70,30 +70,30 @@ func TestPlugin(t *testing.T) {
 		run(t, 0, []string{"resume", one.Address}, "resumed")
 		run(t, 0, []string{"pause", "--all"}, "paused")
 		run(t, 0, []string{"reboot", one.Name, "--yes"}, "reboot requested")
-		p.eventually("the status says that the reboot waits", func(context.Context) string {
+		p.eventually("status reports the waiting reboot", func(context.Context) string {
 			r, err := p.plugin.Run(t.Context(), "status")
 			if err != nil {
 				return err.Error()
 			}
-			return r.Says("Reboot for Paused", "kubectl windows resume --all")
+			return r.Missing("Reboot for Paused", "kubectl windows resume --all")
 		})
 		before := p.node(one.Name).Status.NodeInfo.BootID
 		run(t, 0, []string{"resume", "--all"}, "resumed")
-		p.eventually("the host has restarted", func(context.Context) string {
+		p.eventually("the host has rebooted", func(context.Context) string {
 			if node := p.node(one.Name); node.Status.NodeInfo.BootID == before {
-				return "the boot ID is the same"
+				return "the boot ID is unchanged"
 			}
 			return ""
 		})
 	})
-	t.Run("without rights", func(t *testing.T) {
+	t.Run("a missing permission is reported", func(t *testing.T) {
 		p := p.in(t)
 		p.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: "guest"}})
 		guest, err := p.PluginFor(t.Context(), api.DefaultNamespace, "guest")
 		must(t, err)
 		r, err := guest.Run(t.Context(), "status")
 		must(t, err)
-		if missing := r.Says("missing right: list windowsinstances", "guest"); r.Code != 5 || missing != "" {
+		if missing := r.Missing("missing right: list windowsinstances", "guest"); r.Code != 5 || missing != "" {
 			t.Errorf("exit code %d, want 5; %s", r.Code, missing)
 		}
 	})
@@ -101,9 +101,9 @@ func TestPlugin(t *testing.T) {
 }
 
 // instanceAt returns the name of the instance of a host.
-func (p place) instanceAt(h testenv.Host) (name types.NamespacedName) {
+func (p harness) instanceAt(h testenv.Host) (name types.NamespacedName) {
 	p.t.Helper()
-	p.eventually("there is an instance for "+h.Address, func(ctx context.Context) string {
+	p.eventually("host "+h.Address+" has an instance", func(ctx context.Context) string {
 		var list v1alpha1.WindowsInstanceList
 		if err := p.Client.List(ctx, &list); err != nil {
 			return err.Error()
@@ -114,7 +114,7 @@ func (p place) instanceAt(h testenv.Host) (name types.NamespacedName) {
 				return ""
 			}
 		}
-		return fmt.Sprintf("there are %d others", len(list.Items))
+		return fmt.Sprintf("none of %d instances has the address", len(list.Items))
 	})
 	return name
 }

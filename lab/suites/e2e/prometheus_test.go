@@ -15,9 +15,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// expectScraped starts Prometheus with the configuration and the permissions that users get. It scrapes the operator, windows_exporter over
+// expectScraped starts Prometheus with the configuration and permissions of users, and checks that it scrapes the operator, windows_exporter over
 // mutual TLS, and the kubelet.
-func (p place) expectScraped() *lab.Prometheus {
+func (p harness) expectScraped() *lab.Prometheus {
 	p.t.Helper()
 	prometheus, err := p.StartPrometheus(p.t.Context(), testenv.PrometheusOptions{Interval: scrapeWine})
 	must(p.t, err)
@@ -34,7 +34,7 @@ func (p place) expectScraped() *lab.Prometheus {
 }
 
 // expectTargets waits until Prometheus has one target for each job, and all are up.
-func (p place) expectTargets(prometheus *lab.Prometheus, jobs ...string) {
+func (p harness) expectTargets(prometheus *lab.Prometheus, jobs ...string) {
 	p.t.Helper()
 	p.eventually("Prometheus scrapes "+strings.Join(jobs, ", "), func(ctx context.Context) string {
 		targets, err := prometheus.Targets(ctx)
@@ -51,14 +51,14 @@ func (p place) expectTargets(prometheus *lab.Prometheus, jobs ...string) {
 		slices.Sort(up)
 		want := slices.Sorted(slices.Values(jobs))
 		if !slices.Equal(up, want) {
-			return fmt.Sprintf("targets are %v, want %v", up, want)
+			return fmt.Sprintf("got targets %v, want %v", up, want)
 		}
 		return ""
 	})
 }
 
 // expectResult waits until an expression has a result.
-func (p place) expectResult(prometheus *lab.Prometheus, expression string) {
+func (p harness) expectResult(prometheus *lab.Prometheus, expression string) {
 	p.t.Helper()
 	p.eventually(expression+" has a result", func(ctx context.Context) string {
 		result, err := prometheus.Evaluate(ctx, expression)
@@ -66,7 +66,7 @@ func (p place) expectResult(prometheus *lab.Prometheus, expression string) {
 		case err != nil:
 			return err.Error()
 		case len(result) == 0:
-			return "it is empty"
+			return "the result is empty"
 		}
 		return ""
 	})

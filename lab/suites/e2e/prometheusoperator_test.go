@@ -20,17 +20,17 @@ import (
 )
 
 //go:embed testdata/windows_exporter.txt
-var exporterTells string
+var exporterMetrics string
 
 //go:embed testdata/kubelet_resource.txt
-var kubeletTells string
+var kubeletMetrics string
 
 // TestPrometheusOperator has real Prometheus operators generate configurations from the objects in deploy, for each kind of target discovery, and
-// evaluates every expression with the scraped metrics. The operator and kube-state-metrics are real; the metrics of the node are made up, so that
-// those that Wine lacks are present, too.
+// evaluates every expression with the scraped metrics. The operator and kube-state-metrics are real. The metrics of the node are recorded in testdata,
+// so that they include those that Wine lacks.
 func TestPrometheusOperator(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes(), lab.CanRunPrometheus())
-	p := newPlace(t, testenv.Options{Pod: true, SimulatedHosts: 1, Before: testenv.ServeMetrics})
+	p := newHarness(t, testenv.Options{Pod: true, SimulatedHosts: 1, Before: testenv.ServeMetrics})
 	p.joinAll()
 	p.serveNode(p.Hosts()[0])
 	p.runPod(p.Hosts()[0].Name)
@@ -47,7 +47,7 @@ func TestPrometheusOperator(t *testing.T) {
 	}
 }
 
-func (p place) expectManaged(operator *testenv.PrometheusOperator, m testenv.Managed) {
+func (p harness) expectManaged(operator *testenv.PrometheusOperator, m testenv.Managed) {
 	prometheus, err := operator.Start(p.t.Context(), m)
 	must(p.t, err)
 	defer prometheus.Stop()
@@ -69,18 +69,18 @@ func (p place) expectManaged(operator *testenv.PrometheusOperator, m testenv.Man
 	p.expectHealthyRules(prometheus)
 	for _, query := range []string{`{exported_namespace!=""}`, `{exported_service!=""}`, `{exported_pod!=""}`, `{exported_container!=""}`, `wmco_instances > 999`} {
 		if result, err := prometheus.Evaluate(p.t.Context(), query); err != nil || len(result) > 0 {
-			p.t.Errorf("%s has the result %v (%v), want none", query, result, err)
+			p.t.Errorf("result of %s: got %v (%v), want none", query, result, err)
 		}
 	}
 }
 
-// serveNode listens where the exporter and the kubelet of a simulated host would, and serves made-up metrics to clients that present a certificate.
-func (p place) serveNode(host testenv.Host) {
+// serveNode serves the metrics in testdata at the ports of a simulated host's exporter and kubelet, to clients that present a certificate.
+func (p harness) serveNode(host testenv.Host) {
 	p.t.Helper()
 	certificate, err := p.KubeletCertificate(host.Name, host.Address)
 	must(p.t, err)
 	config := &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
-	for port, answers := range map[string]struct{ path, text string }{"9182": {"/metrics", exporterTells}, "10250": {"/metrics/resource", kubeletTells}} {
+	for port, answers := range map[string]struct{ path, text string }{"9182": {"/metrics", exporterMetrics}, "10250": {"/metrics/resource", kubeletMetrics}} {
 		listener, err := tls.Listen("tcp", net.JoinHostPort(host.Address, port), config)
 		must(p.t, err)
 		mux := http.NewServeMux()
@@ -95,7 +95,7 @@ func (p place) serveNode(host testenv.Host) {
 }
 
 // runPod creates the pod in the node's metrics. A simulated host has no kubelet that reports it as running.
-func (p place) runPod(node string) {
+func (p harness) runPod(node string) {
 	p.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "web"}, Spec: testenv.WebserverPod()}
 	pod.Spec.NodeName = node
@@ -109,9 +109,9 @@ func (p place) runPod(node string) {
 
 // withoutFault returns expressions without a result on a cluster without faults or pending work.
 func withoutFault() map[string]string {
-	const well = "nothing is wrong, and nothing waits"
+	const healthy = "the cluster has no faults and no pending work"
 	return map[string]string{
-		"wmco_instance_problem": well, "wmco_instance_action_failed": well, "wmco_rollout_waiting": well, "wmco_node_action_duration": well,
-		"wmco_settings_lag_seconds": well, "ALERTS": well,
+		"wmco_instance_problem": healthy, "wmco_instance_action_failed": healthy, "wmco_rollout_waiting": healthy, "wmco_node_action_duration": healthy,
+		"wmco_settings_lag_seconds": healthy, "ALERTS": healthy,
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// expectDeclaredReasons reads the events that the operator and WICD reported in a test: each reason must be declared in api, so that programs and
-// documents can rely on it.
+// expectDeclaredReasons checks that api declares the reason of each event that the operator and WICD reported in a test.
 func expectDeclaredReasons(t *testing.T, env *testenv.Env) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -29,14 +28,14 @@ func expectDeclaredReasons(t *testing.T, env *testenv.Env) {
 	}
 	declared := declaredReasons(t)
 	for _, e := range events.Items {
-		ours := e.ReportingController == api.WICDService || e.ReportingController == testenv.OperatorAccount
-		if ours && !slices.Contains(declared, e.Reason) {
+		own := e.ReportingController == api.WICDService || e.ReportingController == testenv.OperatorAccount
+		if own && !slices.Contains(declared, e.Reason) {
 			t.Errorf("event %q of %s %s has reason %s, which api does not declare", e.Note, e.Regarding.Kind, e.Regarding.Name, e.Reason)
 		}
 	}
 }
 
-// declaredReasons returns the reasons of api, as make generate documents them.
+// declaredReasons returns the reasons that api declares, from the generated document.
 func declaredReasons(t *testing.T) (all []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/reference/reasons.md")

@@ -25,27 +25,27 @@ import (
 
 const (
 	pauseRepository = "mcr.microsoft.com/oss/kubernetes/pause"
-	// Tags other than the default: one that no registry has, one without an entry for the host, and one that may replace it.
+	// Tags other than the default: one that no registry has, one without an entry for the host, and a valid one.
 	absentPause, foreignPause, otherPause = pauseRepository + ":absent", pauseRepository + ":foreign", pauseRepository + ":other"
 )
 
-// TestSandboxImage joins a Windows host on Wine to a closed network: all its requests pass a proxy that logs them, and its sandbox image comes from
-// mirrors that do not have it, deny it, have it for other platforms, and finally have it.
+// TestSandboxImage joins a Wine host in a closed network, in which all requests pass a proxy that logs them. The mirrors of its sandbox image first lack
+// it, then deny it, have it only for other platforms, and finally have it.
 func TestSandboxImage(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries(), lab.CanRunForwardProxy())
-	c := newClosedNetwork(newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab}))
-	t.Run("AnImageThatNoRegistryHas", func(t *testing.T) { c.in(t).notFound() })
-	t.Run("ARegistryThatDenies", func(t *testing.T) { c.in(t).denied() })
-	t.Run("ARepairedRegistry", func(t *testing.T) { c.in(t).repaired() })
-	t.Run("OnlyWhatTheDocumentNamesWasAsked", func(t *testing.T) { c.in(t).onlyDocumented() })
-	t.Run("AnImageForOtherBuilds", func(t *testing.T) { c.in(t).foreign() })
-	t.Run("AnotherImage", func(t *testing.T) { c.in(t).another() })
-	t.Run("OtherSettingsOfServices", func(t *testing.T) { c.in(t).serviceSettings() })
+	c := newClosedNetwork(newHarness(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab}))
+	t.Run("MissingImageIsReported", func(t *testing.T) { c.in(t).notFound() })
+	t.Run("DeniedImageIsReported", func(t *testing.T) { c.in(t).denied() })
+	t.Run("NodeBecomesReadyWithTheImage", func(t *testing.T) { c.in(t).repaired() })
+	t.Run("HostRequestedOnlyDocumentedImages", func(t *testing.T) { c.in(t).onlyDocumented() })
+	t.Run("ImageForOtherBuildsIsNotUsed", func(t *testing.T) { c.in(t).foreign() })
+	t.Run("ImageCanBeReplaced", func(t *testing.T) { c.in(t).another() })
+	t.Run("ServiceSettingsAreApplied", func(t *testing.T) { c.in(t).serviceSettings() })
 }
 
-// closedNetwork is a place whose host reaches two registries, both through a proxy.
+// closedNetwork is a harness whose host reaches two registries, both through a proxy.
 type closedNetwork struct {
-	place
+	harness
 	host *lab.Host
 	name types.NamespacedName
 	// closed requires credentials; it is the mirror of Microsoft's registry from the second step on.
@@ -53,9 +53,9 @@ type closedNetwork struct {
 	proxy  *lab.ForwardProxy
 }
 
-func newClosedNetwork(p place) closedNetwork {
+func newClosedNetwork(p harness) closedNetwork {
 	p.t.Helper()
-	c := closedNetwork{place: p, host: p.Lab.Hosts()[0], name: ours(p.Hosts()[0].Address), closed: p.startRegistry()}
+	c := closedNetwork{harness: p, host: p.Lab.Hosts()[0], name: operatorObject(p.Hosts()[0].Address), closed: p.startRegistry()}
 	var err error
 	if c.proxy, err = p.Lab.StartForwardProxy(p.t.Context(), map[string]string{lab.MachineName: p.Lab.Address()}); err != nil {
 		p.t.Fatal(err)
@@ -69,18 +69,18 @@ func newClosedNetwork(p place) closedNetwork {
 }
 
 func (c closedNetwork) in(t *testing.T) closedNetwork {
-	c.place = c.place.in(t)
+	c.harness = c.harness.in(t)
 	return c
 }
 
 // expectImage waits until condition SandboxImage of the node has a reason and the parts of a message, and returns whether the node is Ready.
 func (c closedNetwork) expectImage(reason string, parts ...string) (isReady bool) {
 	c.t.Helper()
-	eventuallyOf(c.place, "condition SandboxImage of the node has reason "+reason, types.NamespacedName{Name: c.Hosts()[0].Name}, func(node *corev1.Node) string {
+	eventuallyOf(c.harness, "condition SandboxImage of the node has reason "+reason, types.NamespacedName{Name: c.Hosts()[0].Name}, func(node *corev1.Node) string {
 		isReady = nodestate.IsReady(node)
 		condition := nodestate.Condition(node, api.ConditionSandboxImage)
 		if condition == nil || condition.Reason != reason || !containsAll(condition.Message, parts) {
-			return fmt.Sprintf("it is %+v", condition)
+			return fmt.Sprintf("got %+v", condition)
 		}
 		return ""
 	})
@@ -96,7 +96,7 @@ func (c closedNetwork) notFound() {
 	c.expectEvent(c.Hosts()[0].Name, api.ReasonSandboxImageNotFound, absentPause)
 }
 
-// denied has a mirror that requires credentials, and the default image.
+// denied configures the default image and a mirror that requires credentials.
 func (c closedNetwork) denied() {
 	c.configure(func(s *v1alpha1.WindowsConfigSpec) {
 		s.Runtime.SandboxImage = ""
@@ -129,37 +129,37 @@ func (c closedNetwork) documented() (repositories []string) {
 		repositories = append(repositories, row[2])
 	}
 	if len(repositories) < 2 {
-		c.t.Fatalf("docs/disconnected.md names %q only", repositories)
+		c.t.Fatalf("docs/disconnected.md names only %q", repositories)
 	}
 	return repositories
 }
 
-// onlyDocumented compares the host's requests with the document, before any pod has run.
+// onlyDocumented compares the host's requests before the first pod with the document.
 func (c closedNetwork) onlyDocumented() {
 	repositories := c.documented()
-	requested := 0
+	count := 0
 	for _, registry := range []*lab.Registry{c.PodImages(), c.closed} {
 		requests, err := registry.Requests()
 		must(c.t, err)
 		for _, r := range requests {
-			isOf := func(repository string) bool { return strings.HasPrefix(r.Path, "/v2/"+repository+"/") }
-			if requested++; r.Path != "/v2/" && !slices.ContainsFunc(repositories, isOf) {
-				c.t.Errorf("the host asked for %s, and docs/disconnected.md names %q only", r.Path, repositories)
+			isIn := func(repository string) bool { return strings.HasPrefix(r.Path, "/v2/"+repository+"/") }
+			if count++; r.Path != "/v2/" && !slices.ContainsFunc(repositories, isIn) {
+				c.t.Errorf("the host requested %s, which is in none of the repositories of docs/disconnected.md, %q", r.Path, repositories)
 			}
 		}
 	}
 	passages, err := c.proxy.Passages()
-	if err != nil || requested == 0 || len(passages) == 0 {
-		c.t.Fatalf("%d requests, passages %v, %v", requested, passages, err)
+	if err != nil || count == 0 || len(passages) == 0 {
+		c.t.Fatalf("got %d requests to registries and %d through the proxy (%v), want some of both", count, len(passages), err)
 	}
 	for _, one := range passages {
 		if !strings.Contains(one.Target, c.PodImages().Host) && one.Target != c.closed.Host {
-			c.t.Errorf("the host asked for %s %s, which is neither of its mirrors", one.Method, one.Target)
+			c.t.Errorf("the host requested %s %s, want only its two mirrors", one.Method, one.Target)
 		}
 	}
 }
 
-// foreign configures an image without an entry for the host: the node keeps its current one.
+// foreign configures an image without an entry for the host. The node must keep its current one.
 func (c closedNetwork) foreign() {
 	old := v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: "10.0.17763.1"}
 	must(c.t, c.Lab.AddPause(c.t.Context(), c.closed, foreignPause, linux(), old))
@@ -177,14 +177,14 @@ func (c closedNetwork) foreign() {
 	c.expectSameContainers(before)
 }
 
-// another configures an image that the registry has: containerd restarts with it, and pods continue to run.
+// another configures a valid image. containerd must restart with it, and pods must continue to run.
 func (c closedNetwork) another() {
 	must(c.t, c.Lab.AddPause(c.t.Context(), c.closed, otherPause, linux(), lab.HostPlatform()))
 	before := append(c.expectServing("before", 1), c.expectServing("meanwhile", 1)...)
 	c.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Runtime.SandboxImage = otherPause })
 	c.expectImage(api.ReasonSandboxImagePresent, otherPause)
 	c.expectPinned(otherPause)
-	c.expectArrived([]joiner{{at: c.Hosts()[0]}})
+	c.expectArrived([]joiningHost{{at: c.Hosts()[0]}})
 	c.webserver("after", 1, nil)
 	c.expectServing("after", 1)
 	c.expectSameContainers(before)
@@ -198,7 +198,7 @@ func (c closedNetwork) expectPinned(image string) {
 	}
 	c.eventually("image "+image+" is pinned", func(ctx context.Context) string {
 		if ok, err := c.host.IsPinned(ctx, image); err != nil || !ok {
-			return fmt.Sprintf("pinned: %v (%v)", ok, err)
+			return fmt.Sprintf("got pinned=%v (%v)", ok, err)
 		}
 		return ""
 	})

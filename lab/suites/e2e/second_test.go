@@ -21,10 +21,10 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestSecondOperator installs a second operator in another namespace. It stands by until the first is uninstalled.
+// TestSecondOperator installs a second operator in another namespace, which must stand by until the first is uninstalled.
 func TestSecondOperator(t *testing.T) {
 	const namespace, tenant = "second", "tenant"
-	p := newPlace(t, testenv.Options{SimulatedHosts: 2})
+	p := newHarness(t, testenv.Options{SimulatedHosts: 2})
 	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
 	future := metav1.NewMicroTime(metav1.Now().AddDate(1, 0, 0))
 	p.create(&coordinationv1.Lease{ // of a user who wants to stop the operator
@@ -43,36 +43,36 @@ func TestSecondOperator(t *testing.T) {
 		}
 		another.Kill()
 	})
-	p.eventually("WindowsConfig says that the second stands by", func(ctx context.Context) string {
+	p.eventually("WindowsConfig reports that the second operator stands by", func(ctx context.Context) string {
 		message, err := anotherOperator(ctx, p.Client)
 		if err != nil || !containsAll(message, []string{"namespace " + namespace + " stands by", "namespace " + api.DefaultNamespace + " manages"}) {
-			return fmt.Sprintf("it says %q (%v)", message, err)
+			return fmt.Sprintf("got message %q (%v)", message, err)
 		}
 		return ""
 	})
 	i := second.Instance()
 	i.Namespace = namespace
 	p.create(i)
-	p.restartWith(p.Payload) // after the restart, the first is the active operator again
+	p.restartWith(p.Payload) // the first operator must become active again
 	p.announce(testenv.Host{Name: "bystander", Address: p.UnusedAddress(), Port: 22}, nil)
-	p.expect(ours("bystander"), api.ConditionReady, api.ReasonConnectionRefused)
+	p.expect(operatorObject("bystander"), api.ConditionReady, api.ReasonConnectionRefused)
 	now := &v1alpha1.WindowsInstance{}
 	p.get(client.ObjectKeyFromObject(i), now)
 	if len(now.Status.Conditions) > 0 || len(now.Finalizers) > 0 {
-		t.Errorf("the second operator works on its instance: %+v", now)
+		t.Errorf("the standby operator changed its instance: %+v", now)
 	}
 
 	must(t, p.Uninstall(t.Context()))
 	p.expectReady(client.ObjectKeyFromObject(i))
-	p.eventually("WindowsConfig says nothing of a second operator", func(ctx context.Context) string {
+	p.eventually("WindowsConfig no longer reports a second operator", func(ctx context.Context) string {
 		message, err := anotherOperator(ctx, p.Client)
 		if err != nil || message != "" {
-			return fmt.Sprintf("it says %q (%v)", message, err)
+			return fmt.Sprintf("got message %q (%v)", message, err)
 		}
 		return ""
 	})
 	if !strings.Contains(another.Log(), "Standing by") {
-		t.Error("the log does not say that it stood by")
+		t.Error("the log of the second operator lacks \"Standing by\"")
 	}
 	if err := p.Operator.Start(); err != nil { // without its permissions
 		t.Fatal(err)
@@ -80,10 +80,10 @@ func TestSecondOperator(t *testing.T) {
 	select {
 	case <-p.Operator.Ended():
 	case <-time.After(time.Minute):
-		t.Error("an operator without permissions runs")
+		t.Error("an operator without permissions did not exit")
 	}
 	if log := p.Operator.Log(); !strings.Contains(log, "missing permissions: list windowsconfigs.windowsmachineconfig.openshift.io, list nodes, ") {
-		t.Errorf("the operator does not say which permissions are missing:\n%s", log[max(0, len(log)-2000):])
+		t.Errorf("the operator's log does not name the missing permissions:\n%s", log[max(0, len(log)-2000):])
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// serviceSettings changes settings on the command lines of services, in the kubelet's configuration and in the taint of the node, with the real
-// programs. Pods continue to run.
+// serviceSettings changes command lines of services, the kubelet's configuration and the taint of the node, with the real programs. Pods must continue
+// to run.
 func (c closedNetwork) serviceSettings() {
 	before := c.expectServing("after", 1)
 	c.configure(func(s *v1alpha1.WindowsConfigSpec) {
@@ -23,9 +23,9 @@ func (c closedNetwork) serviceSettings() {
 		s.Kubelet.ShutdownGracePeriod, s.Kubelet.ShutdownGracePeriodCriticalPods = "20s", "10s"
 		s.Logs.Verbosity = map[string]v1alpha1.LogVerbosity{"kubelet": v1alpha1.LogDebug, "containerd": v1alpha1.LogDebug}
 	})
-	c.expectArrived([]joiner{{at: c.Hosts()[0]}})
+	c.expectArrived([]joiningHost{{at: c.Hosts()[0]}})
 	c.expectReady(c.name)
-	eventuallyOf(c.place, "the node has the other taint", types.NamespacedName{Name: c.Hosts()[0].Name}, func(node *corev1.Node) string {
+	eventuallyOf(c.harness, "the node has the other taint", types.NamespacedName{Name: c.Hosts()[0].Name}, func(node *corev1.Node) string {
 		values := ""
 		for _, t := range node.Spec.Taints {
 			if t.Key == api.TaintKey {
@@ -33,17 +33,17 @@ func (c closedNetwork) serviceSettings() {
 			}
 		}
 		if values != api.TaintValueLowerCase {
-			return fmt.Sprintf("it has %v", node.Spec.Taints)
+			return fmt.Sprintf("got taints %v", node.Spec.Taints)
 		}
 		return ""
 	})
 	services := c.servicesOf(c.host)
 	const want = " --windows-priorityclass=HIGH_PRIORITY_CLASS --v=4 "
 	if got := services["kubelet"].Command; !strings.Contains(got, want) {
-		c.t.Errorf("the kubelet is %q, want %q in it", got, want)
+		c.t.Errorf("command of the kubelet: got %q, want %q in it", got, want)
 	}
 	if got := services["containerd"].Command; !strings.HasSuffix(got, " --log-level debug") {
-		c.t.Errorf("containerd is %q", got)
+		c.t.Errorf("command of containerd: got %q, want log level debug", got)
 	}
 	c.expectServing("after", 1)
 	c.expectSameContainers(before)

@@ -74,7 +74,7 @@ func (s snapshot) addFiles(root string) error {
 		}
 		name := `C:` + strings.ReplaceAll(strings.TrimPrefix(path, root), "/", `\`)
 		if name == `C:\lab` {
-			return fs.SkipDir // the lab's own
+			return fs.SkipDir // the lab's own files
 		}
 		info, err := entry.Info()
 		if err != nil {
@@ -97,8 +97,8 @@ func (s snapshot) addFiles(root string) error {
 	})
 }
 
-// compare returns the differences, except permitted ones: the journal and logs, what the event named as remaining, and what
-// Windows itself changes all the time.
+// compare returns the differences, except the journal and logs, the files that the event named as remaining, and values that Windows
+// itself changes.
 func (s snapshot) compare(now snapshot, remains string) (differences []string) {
 	all := maps.Clone(s)
 	maps.Copy(all, now)
@@ -107,14 +107,14 @@ func (s snapshot) compare(now snapshot, remains string) (differences []string) {
 		if before == got || mayDiffer(what) || strings.HasPrefix(what, "file ") && strings.Contains(remains, strings.TrimPrefix(what, "file ")) {
 			continue
 		}
-		differences = append(differences, fmt.Sprintf("%s was %.200q, is %.200q", what, before, got))
+		differences = append(differences, fmt.Sprintf("%s: got %.200q, want %.200q", what, got, before))
 	}
 	return differences
 }
 
 func mayDiffer(what string) bool {
 	for _, part := range []string{
-		`file C:\var\log\`, `file C:\k\state\journal`, // these stay
+		`file C:\var\log\`, `file C:\k\state\journal`, // remain for support
 		`file C:\users\Public\containerd`, // services on Wine use this folder instead of C:\ProgramData
 		`registry HKEY_LOCAL_MACHINE\Software\Microsoft\SystemCertificates\`,
 		`registry HKEY_LOCAL_MACHINE\Software\Wow6432Node\Microsoft\SystemCertificates\`,                             // Wine fills the stores at their first use

@@ -22,26 +22,26 @@ import (
 // TestSupport reads logs of a Windows host through the API server and its real kubelet, and collects its state.
 func TestSupport(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	s := support{newTeller(newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkHybridOverlay}))}
+	s := supportTest{newPluginTest(newHarness(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkHybridOverlay}))}
 	s.joinAll()
-	t.Run("must-gather finds its files", func(t *testing.T) { s.in(t).mustGather() })
-	t.Run("logs are shown", func(t *testing.T) { s.in(t).logs() })
-	t.Run("of a log of two gigabytes only the end is read", func(t *testing.T) { s.in(t).largeLog() })
-	t.Run("the state is collected", func(t *testing.T) { s.in(t).collect() })
-	t.Run("a stopped network service is told", func(t *testing.T) { stoppedNetworkService(s.in(t).teller) })
-	t.Run("a host that is gone is told", func(t *testing.T) { s.in(t).gone() })
+	t.Run("the kubelet serves the files of must-gather", func(t *testing.T) { s.in(t).mustGather() })
+	t.Run("kubectl windows logs prints logs", func(t *testing.T) { s.in(t).logs() })
+	t.Run("only the end of a log of two gigabytes is read", func(t *testing.T) { s.in(t).largeLog() })
+	t.Run("kubectl windows collect writes an archive without keys", func(t *testing.T) { s.in(t).collect() })
+	t.Run("a stopped network service is reported", func(t *testing.T) { stoppedNetworkService(s.in(t).pluginTest) })
+	t.Run("an unreachable host is reported", func(t *testing.T) { s.in(t).unreachable() })
 }
 
-// support is a place with kubectl windows.
-type support struct{ teller }
+// supportTest is a harness with kubectl windows.
+type supportTest struct{ pluginTest }
 
-func (s support) in(t *testing.T) support {
-	s.teller = s.teller.in(t)
+func (s supportTest) in(t *testing.T) supportTest {
+	s.pluginTest = s.pluginTest.in(t)
 	return s
 }
 
-// mustGather reads the paths that OpenShift's must-gather reads, as oc adm node-logs does. csi-proxy cannot be built here.
-func (s support) mustGather() {
+// mustGather reads the paths that OpenShift's must-gather reads, as oc adm node-logs does, except those of csi-proxy, which does not run here.
+func (s supportTest) mustGather() {
 	for _, path := range []string{
 		"kube-proxy/kube-proxy.log", "hybrid-overlay/hybrid-overlay.log", "kubelet/kubelet.log", "containerd/containerd.log",
 		"wicd/windows-instance-config-daemon.exe.INFO", "wicd/windows-instance-config-daemon.exe.ERROR", "wicd/windows-instance-config-daemon.exe.WARNING",
@@ -52,33 +52,33 @@ func (s support) mustGather() {
 				return err.Error()
 			}
 			if len(text) == 0 && !strings.HasSuffix(path, ".ERROR") && !strings.HasSuffix(path, ".WARNING") {
-				return "it is empty"
+				return "the file is empty"
 			}
 			return ""
 		})
 	}
 }
 
-func (s support) logs() {
+func (s supportTest) logs() {
 	s.run(0, []string{"logs", "win-1", "kubelet", "--tail", "-1"}, "Successfully registered node")
 	s.run(0, []string{"logs", "win-1", "wicd", "containerd", "--since", "1h"}, "[win-1 wicd]", "Session started", "[win-1 containerd]")
 	s.run(0, []string{"logs", "win-1"}, "[win-1 wicd]", "[win-1 kube-proxy]")
 	s.run(0, []string{"logs", "win-1", "--list"}, "kubelet/kubelet.log", "hybrid-overlay/hybrid-overlay.log")
 	s.run(7, []string{"logs", "win-1", "csi-proxy"}, "file not found")
 	s.run(2, []string{"logs", "win-1", "../k/kubelet.conf"}, "is not the path of a log")
-	s.t.Run("and followed", func(t *testing.T) {
+	s.t.Run("with --follow it waits for more", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		host := s.Lab.Hosts()[0]
 		time.AfterFunc(2*time.Second, func() { _ = host.WriteFile(`C:\var\log\test\test.log`, []byte("the first\nthe second\n")) })
 		must(t, host.WriteFile(`C:\var\log\test\test.log`, []byte("the first\n")))
 		if _, err := s.plugin.Run(ctx, "logs", "win-1", "test", "-f"); err == nil {
-			t.Error("it ended by itself")
+			t.Error("kubectl windows logs -f exited before it was stopped")
 		}
 	})
 }
 
-func (s support) largeLog() {
+func (s supportTest) largeLog() {
 	path, err := s.Lab.Hosts()[0].Path(`C:\var\log\large\large.log`)
 	must(s.t, err)
 	must(s.t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -89,15 +89,15 @@ func (s support) largeLog() {
 	must(s.t, err)
 	began := time.Now()
 	if r := s.run(0, []string{"logs", "win-1", "large", "--tail", "1"}); r.Out != "the last line\n" {
-		s.t.Errorf("the last line is %.100q", r.Out)
+		s.t.Errorf("got %.100q, want only the last line", r.Out)
 	}
-	s.t.Logf("the last line of a log of 2 GB took %s", time.Since(began).Round(time.Millisecond))
+	s.t.Logf("reading the last line of a log of 2 GB took %s", time.Since(began).Round(time.Millisecond))
 	if err := os.Remove(path); err != nil {
 		s.t.Error(err)
 	}
 }
 
-func (s support) collect() {
+func (s supportTest) collect() {
 	file := filepath.Join(s.t.TempDir(), "case.zip")
 	began := time.Now()
 	s.run(0, []string{"collect", "--all", "-o", file}, "from 1 of 1 hosts")
@@ -121,12 +121,12 @@ func (s support) collect() {
 			line := strings.Split(string(pem.EncodeToMemory(block)), "\n")[1]
 			for name, content := range files {
 				if strings.Contains(block.Type, "PRIVATE KEY") && strings.Contains(content, line) {
-					s.t.Errorf("%s has the key of %s", name, key)
+					s.t.Errorf("%s contains the private key of %s", name, key)
 				}
 			}
 		}
 	}
-	s.eventually("the archive and the report are removed", func(context.Context) string {
+	s.eventually("archive and annotation are removed from host and node", func(context.Context) string {
 		if report := s.node("win-1").Annotations[api.AnnotationCollected]; report != "" {
 			return report
 		}
@@ -139,7 +139,7 @@ func (s support) collect() {
 	})
 }
 
-func (s support) unzip(file string) map[string]string {
+func (s supportTest) unzip(file string) map[string]string {
 	s.t.Helper()
 	r, err := zip.OpenReader(file)
 	must(s.t, err)
@@ -157,19 +157,19 @@ func (s support) unzip(file string) map[string]string {
 	return files
 }
 
-// gone cuts the host off. The archive has the API server's data, and the reason why the rest is missing.
-func (s support) gone() {
+// unreachable cuts the host off. The archive must have the API server's data, and the reason why the rest is missing.
+func (s supportTest) unreachable() {
 	host := s.Lab.Hosts()[0]
 	must(s.t, host.Cut())
 	file := filepath.Join(s.t.TempDir(), "case.zip")
 	s.run(3, []string{"collect", "--all", "-o", file, "--timeout", "3s"}, "WICD did not respond within 3s", "from 0 of 1 hosts")
 	if files := s.unzip(file); !strings.Contains(files["manifest.json"], "WICD did not respond") || !strings.Contains(files["cluster/nodes.json"], "win-1") {
-		s.t.Errorf("the manifest is %s", files["manifest.json"])
+		s.t.Errorf("got manifest %s", files["manifest.json"])
 	}
 	r, err := s.plugin.Run(s.t.Context(), "logs", "win-1", "kubelet", "--request-timeout", "5s")
 	must(s.t, err)
-	if r.Code != 4 && r.Code != 8 || !strings.Contains(r.Err, "the kubelet") || strings.Count(r.Err, "\n") != 1 { // the network refuses, or is silent
-		s.t.Errorf("exit code %d, %q", r.Code, r.Err)
+	if r.Code != 4 && r.Code != 8 || !strings.Contains(r.Err, "the kubelet") || strings.Count(r.Err, "\n") != 1 { // the connection is refused or times out
+		s.t.Errorf("got exit code %d and error %q, want 4 or 8 and one line about the kubelet", r.Code, r.Err)
 	}
 	must(s.t, host.Heal())
 }

@@ -30,11 +30,11 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestAWindowsHostUpdatesItself updates a node to a version with another daemon, and then to one whose daemon is not a program. The node does this on
-// its own, with real services, and returns to the version that works.
-func TestAWindowsHostUpdatesItself(t *testing.T) {
+// TestWindowsHostUpdatesItself updates a node to a version with another WICD, and then to one whose WICD is not a program. The node must do this without
+// the operator's connections, with real services, and must roll back from the second version.
+func TestWindowsHostUpdatesItself(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1})
+	p := newHarness(t, testenv.Options{WineHosts: 1})
 	host := p.Lab.Hosts()[0]
 	p.joinAll()
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Paused = true }) // otherwise the operator returns the node to its own version
@@ -45,9 +45,9 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	must(t, err)
 	second := p.stage(host, first, append(slices.Clone(program), "another version"...))
 	p.order("win-1", second.Version)
-	p.eventually("the other version is reported", func(context.Context) string {
+	p.eventually("the node reports the second version", func(context.Context) string {
 		if got := p.reported("win-1"); got != second.Version {
-			return "version is " + got
+			return "got version " + got
 		}
 		return ""
 	})
@@ -55,7 +55,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	before := p.servicesOf(host)
 	for name, s := range before {
 		if s.State != "running" || !strings.Contains(s.Command, desired.VersionFolder(second.Digest)) {
-			t.Errorf("service %s is %+v", name, s)
+			t.Errorf("service %s: got %+v, want it running from %s", name, s, desired.VersionFolder(second.Digest))
 		}
 	}
 
@@ -64,34 +64,34 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	p.eventually("the node reports the rollback", func(context.Context) string {
 		c := nodestate.Condition(p.node("win-1"), api.ConditionUpdated)
 		if c == nil || c.Status != corev1.ConditionFalse || c.Reason != api.ReasonUpdateFailed {
-			return fmt.Sprintf("the condition is %+v", c)
+			return fmt.Sprintf("got condition %+v", c)
 		}
 		return ""
 	})
 	p.expectGuardGone(host)
 	for name, got := range p.servicesOf(host) {
 		if got != before[name] {
-			t.Errorf("service %s was %+v, is %+v", name, before[name], got)
+			t.Errorf("service %s after the rollback: got %+v, want %+v", name, got, before[name])
 		}
 	}
 	p.expectEvent("win-1", api.EventUpdateFailed, third.Version)
 	if now, err := host.Stats(); err != nil || now.Sub(stats).Connections != 0 {
-		t.Errorf("the operator connected %d times (%v)", now.Sub(stats).Connections, err)
+		t.Errorf("the operator connected %d times (%v), want 0", now.Sub(stats).Connections, err)
 	}
 }
 
-// published returns the desired state of nodes of a version.
-func (p place) published(version string) desired.Node {
+// published returns the published state of a version.
+func (p harness) published(version string) desired.Node {
 	p.t.Helper()
 	var cm corev1.ConfigMap
-	p.get(ours(api.ServicesConfigMapPrefix+version), &cm)
+	p.get(operatorObject(api.ServicesConfigMapPrefix+version), &cm)
 	node, err := desired.FromData(cm.Data)
 	must(p.t, err)
 	return node
 }
 
-// stage publishes a version with another daemon, and stores that on the host.
-func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.Node {
+// stage publishes a version with another WICD, and puts that into the host's store.
+func (p harness) stage(host *lab.Host, base desired.Node, program []byte) desired.Node {
 	p.t.Helper()
 	sum := sha256.Sum256(program)
 	hash := hex.EncodeToString(sum[:])
@@ -126,7 +126,7 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 }
 
 // signed returns the desired state as the operator publishes it: signed with its key.
-func (p place) signed(node desired.Node) map[string]string {
+func (p harness) signed(node desired.Node) map[string]string {
 	p.t.Helper()
 	data, err := node.Data()
 	must(p.t, err)
@@ -138,7 +138,7 @@ func (p place) signed(node desired.Node) map[string]string {
 }
 
 // order writes a version order for a node, as the operator does.
-func (p place) order(name, version string) {
+func (p harness) order(name, version string) {
 	p.t.Helper()
 	node := p.node(name)
 	order := desired.VersionOrder{Cluster: p.clusterID(), Node: name, UID: string(node.UID), Version: version}
@@ -149,7 +149,7 @@ func (p place) order(name, version string) {
 }
 
 // clusterID returns the UID of namespace kube-system.
-func (p place) clusterID() string {
+func (p harness) clusterID() string {
 	p.t.Helper()
 	var cluster corev1.Namespace
 	p.get(types.NamespacedName{Name: "kube-system"}, &cluster)
@@ -157,10 +157,10 @@ func (p place) clusterID() string {
 }
 
 // signingKey returns the operator's signing key.
-func (p place) signingKey() ed25519.PrivateKey {
+func (p harness) signingKey() ed25519.PrivateKey {
 	p.t.Helper()
 	var secret corev1.Secret
-	p.get(ours(api.SigningKeySecret), &secret)
+	p.get(operatorObject(api.SigningKeySecret), &secret)
 	block, _ := pem.Decode(secret.Data[api.SigningKeyKey])
 	if block == nil {
 		p.t.Fatalf("Secret %s has no key", secret.Name)
@@ -170,26 +170,26 @@ func (p place) signingKey() ed25519.PrivateKey {
 	return key.(ed25519.PrivateKey)
 }
 
-func (p place) expectGuardGone(host *lab.Host) {
+func (p harness) expectGuardGone(host *lab.Host) {
 	p.t.Helper()
-	p.eventually("the update's service is gone", func(context.Context) string {
+	p.eventually("the service of the update is removed", func(context.Context) string {
 		if s, found := p.servicesOf(host)[api.WICDUpdateService]; found {
-			return "it is " + s.State
+			return "its state is " + s.State
 		}
 		return ""
 	})
 }
 
 // servicesOf returns the operator's services on a host.
-func (p place) servicesOf(host *lab.Host) map[string]guestapi.Service {
+func (p harness) servicesOf(host *lab.Host) map[string]guestapi.Service {
 	p.t.Helper()
 	list, err := host.Services(p.t.Context())
 	must(p.t, err)
-	ours := map[string]guestapi.Service{}
+	own := map[string]guestapi.Service{}
 	for _, s := range list {
 		if strings.HasPrefix(s.Name, "windows") || s.Name == "containerd" || s.Name == "kubelet" {
-			ours[s.Name] = s
+			own[s.Name] = s
 		}
 	}
-	return ours
+	return own
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
-// The user's own network: win-bridge under a name that no plugin of the operator has, and its configuration.
+// The user's own network: win-bridge under a name that differs from the operator's plugins, and its configuration.
 const (
 	usersPlugin     = `C:\opt\cni\bin\users-bridge.exe`
 	usersConfigDir  = `C:\etc\cni\net.d`
@@ -30,11 +30,11 @@ const (
  "ipam": {"type": "host-local", "subnet": "10.140.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}]}`
 )
 
-// TestUsersNetwork has an installer provide a network: a plugin, a configuration and a network of Windows. The node waits for each, pods get their
-// addresses from the plugin, and kube-proxy serves the network.
+// TestUsersNetwork installs a network as a user's installer would: plugin, configuration and Windows network. The node must wait for each, pods must get
+// their addresses from the plugin, and kube-proxy must serve the network.
 func TestUsersNetwork(t *testing.T) {
 	needs(t, lab.CanRunWindows())
-	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Components: []string{"win-bridge", "host-local", "kube-proxy"}})
+	p := newHarness(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Components: []string{"win-bridge", "host-local", "kube-proxy"}})
 	err := p.Change(t.Context(), func(s *v1alpha1.WindowsConfigSpec) {
 		s.Network.Custom = &v1alpha1.CustomNetwork{
 			ConfigDir: usersConfigDir, BinDir: `C:\opt\cni\bin`, KubeProxy: v1alpha1.KubeProxyManaged, NetworkName: usersNetwork,
@@ -43,16 +43,16 @@ func TestUsersNetwork(t *testing.T) {
 	must(t, err)
 	must(t, p.Announce(t.Context(), p.Hosts()...))
 	host := p.Lab.Hosts()[0]
-	p.expectLacks(api.ReasonNetworkConfigurationMissing, usersConfigDir+" has no CNI configuration")
-	p.eventually("the instance says what is missing", func(context.Context) string {
-		c := meta.FindStatusCondition(p.instance(ours(host.Address())).Status.Conditions, api.ConditionReady)
+	p.expectNetworkFault(api.ReasonNetworkConfigurationMissing, usersConfigDir+" has no CNI configuration")
+	p.eventually("the instance reports the missing configuration", func(context.Context) string {
+		c := meta.FindStatusCondition(p.instance(operatorObject(host.Address())).Status.Conditions, api.ConditionReady)
 		if c == nil || !strings.Contains(c.Message, usersConfigDir) {
 			return fmt.Sprint(c)
 		}
 		return ""
 	})
 	p.installUsersPlugin(host)
-	p.expectLacks(api.ReasonHNSNetworkMissing, "no network "+usersNetwork)
+	p.expectNetworkFault(api.ReasonHNSNetworkMissing, "no network "+usersNetwork)
 	network, err := host.HNS().Create(hns.Network, fields{
 		"Name": usersNetwork, "Type": "L2Bridge",
 		"Ipams": []fields{{"Type": "Static", "Subnets": []fields{{
@@ -63,10 +63,10 @@ func TestUsersNetwork(t *testing.T) {
 	p.expectAllReady()
 	p.webserver(appWeb, 1, nil)
 	p.expectEndpoint(host, fmt.Sprint(network["ID"]))
-	p.eventually("kube-proxy makes load balancers", func(context.Context) string {
+	p.eventually("kube-proxy creates load balancers", func(context.Context) string {
 		if all, err := host.HNS().List(hns.LoadBalancer); err != nil || len(all) == 0 {
 			log, _ := host.ReadFile(`C:\var\log\kube-proxy\kube-proxy.log`)
-			return fmt.Sprintf("there are %v (%v); its log: %s", all, err, log)
+			return fmt.Sprintf("got %v (%v); its log: %s", all, err, log)
 		}
 		return ""
 	})
@@ -74,23 +74,23 @@ func TestUsersNetwork(t *testing.T) {
 
 type fields = map[string]any
 
-// expectLacks waits until the Node reports what its network lacks.
-func (p place) expectLacks(reason, says string) {
+// expectNetworkFault waits until the Node reports a fault of its network.
+func (p harness) expectNetworkFault(reason, message string) {
 	p.t.Helper()
-	p.eventually("the Node says "+reason, func(ctx context.Context) string {
+	p.eventually("the Node reports "+reason, func(ctx context.Context) string {
 		nodes := &corev1.NodeList{}
 		if err := p.Client.List(ctx, nodes); err != nil || len(nodes.Items) != 1 {
-			return fmt.Sprintf("there are %d Nodes (%v)", len(nodes.Items), err)
+			return fmt.Sprintf("got %d Nodes (%v), want 1", len(nodes.Items), err)
 		}
 		c := nodestate.Condition(&nodes.Items[0], api.ConditionWindowsNetworkUnavailable)
-		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != reason || !strings.Contains(c.Message, says) {
+		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != reason || !strings.Contains(c.Message, message) {
 			return fmt.Sprint(c)
 		}
 		return ""
 	})
 }
 
-func (p place) installUsersPlugin(host *lab.Host) {
+func (p harness) installUsersPlugin(host *lab.Host) {
 	p.t.Helper()
 	dir := p.t.TempDir()
 	err := testenv.Programs(p.t.Context(), "", dir, os.Stderr, "win-bridge")
@@ -103,7 +103,7 @@ func (p place) installUsersPlugin(host *lab.Host) {
 }
 
 // expectEndpoint waits until the user's plugin has given a pod its endpoint.
-func (p place) expectEndpoint(host *lab.Host, network string) {
+func (p harness) expectEndpoint(host *lab.Host, network string) {
 	p.t.Helper()
 	p.eventually("a pod has an endpoint of the user's network", func(ctx context.Context) string {
 		all, err := host.HNS().List(hns.Endpoint)
@@ -115,6 +115,6 @@ func (p place) expectEndpoint(host *lab.Host, network string) {
 				}
 			}
 		}
-		return fmt.Sprintf("endpoints are %v (%v), pods %v", all, err, pods)
+		return fmt.Sprintf("got endpoints %v (%v) and pods %v", all, err, pods)
 	})
 }

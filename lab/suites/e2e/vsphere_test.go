@@ -28,17 +28,18 @@ import (
 // machineSetName is short, because the names of the Machines are also host names.
 const machineSetName = "win"
 
-// onVSphere is a place in a vCenter.
-type onVSphere struct {
-	place
+// vSphereTest is a harness in a vCenter.
+type vSphereTest struct {
+	harness
 	vcenter *vcenter.Server
 }
 
-// TestVSphere has OpenShift's own controllers for vSphere, and vSphere's own cloud-controller-manager, make nodes of virtual machines of a simulated
-// vCenter: those of a MachineSet that kubectl windows has written, which a MachineHealthCheck replaces, and one that an administrator has created.
+// TestVSphere turns virtual machines of a simulated vCenter into nodes, with OpenShift's own controllers for vSphere and vSphere's own
+// cloud-controller-manager: machines of a MachineSet that kubectl windows prints, which a MachineHealthCheck replaces, and one that an administrator
+// creates.
 func TestVSphere(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: platform.VSphere})
+	p := newHarness(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: platform.VSphere})
 	v := p.startVSphere()
 	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
 
@@ -46,27 +47,27 @@ func TestVSphere(t *testing.T) {
 	p.joinAll()
 	v.expectInitialized(own.Name)
 
-	_ = t.Run("a MachineSet becomes a node", func(t *testing.T) {
+	_ = t.Run("a Machine becomes a node", func(t *testing.T) {
 		v := v.in(t)
 		v.createMachineSet()
 		v.expectMachines(1)
-	}) && t.Run("a virtual machine that fails is replaced", func(t *testing.T) { v.in(t).isReplaced() }) && t.Run("it grows", func(t *testing.T) {
+	}) && t.Run("a failed virtual machine is replaced", func(t *testing.T) { v.in(t).replaceLost() }) && t.Run("scaling up adds a node", func(t *testing.T) {
 		v := v.in(t)
 		v.scale(2)
 		v.expectMachines(2)
-	}) && t.Run("it shrinks", func(t *testing.T) {
+	}) && t.Run("scaling to zero removes all nodes", func(t *testing.T) {
 		v := v.in(t)
 		v.scale(0)
 		v.expectMachines(0)
 		v.expectAllReady()
-	}) && t.Run("the cluster autoscaler scales it from zero", func(t *testing.T) { v.in(t).isScaledByLoad() })
-	t.Run("an administrator's virtual machine has a name in upper case", func(t *testing.T) { v.in(t).ownMachine() })
+	}) && t.Run("the cluster autoscaler scales the MachineSet from zero", func(t *testing.T) { v.in(t).scaleByLoad() })
+	t.Run("a virtual machine with a name in upper case becomes a node", func(t *testing.T) { v.in(t).ownMachine() })
 }
 
-func (v onVSphere) in(t *testing.T) onVSphere { return onVSphere{v.place.in(t), v.vcenter} }
+func (v vSphereTest) in(t *testing.T) vSphereTest { return vSphereTest{v.harness.in(t), v.vcenter} }
 
 // startVSphere creates a vCenter that has the existing host as a virtual machine, and starts the controllers.
-func (p place) startVSphere() onVSphere {
+func (p harness) startVSphere() vSphereTest {
 	p.t.Helper()
 	ctx := p.t.Context()
 	root, err := testenv.Repository(ctx)
@@ -94,34 +95,34 @@ func (p place) startVSphere() onVSphere {
 		started.Stop()
 	})
 	must(p.t, err)
-	return onVSphere{p, cloud}
+	return vSphereTest{p, cloud}
 }
 
 // expectInitialized waits until the cloud-controller-manager has initialized the node of a virtual machine.
-func (v onVSphere) expectInitialized(node string) {
+func (v vSphereTest) expectInitialized(node string) {
 	v.t.Helper()
-	eventuallyOf(v.place, "node "+node+" is initialized", types.NamespacedName{Name: node}, func(n *corev1.Node) string {
+	eventuallyOf(v.harness, "node "+node+" is initialized", types.NamespacedName{Name: node}, func(n *corev1.Node) string {
 		return v.uninitialized(n)
 	})
 }
 
-// uninitialized returns which values of the cloud a node lacks.
-func (v onVSphere) uninitialized(n *corev1.Node) (missing string) {
+// uninitialized describes the first value of the cloud that a node lacks; "" if it has all.
+func (v vSphereTest) uninitialized(n *corev1.Node) (missing string) {
 	waits := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
-	got := fmt.Sprintf("taints %v, provider ID %s, labels %v, addresses %v", n.Spec.Taints, n.Spec.ProviderID, n.Labels, n.Status.Addresses)
+	got := fmt.Sprintf("got taints %v, provider ID %s, labels %v, addresses %v", n.Spec.Taints, n.Spec.ProviderID, n.Labels, n.Status.Addresses)
 	switch {
 	case waits, !strings.HasPrefix(n.Spec.ProviderID, "vsphere://"):
-		return "it waits: " + got
+		return "not initialized: " + got
 	case n.Labels[corev1.LabelTopologyZone] != vsphere.Zone, n.Labels[corev1.LabelTopologyRegion] != vsphere.Region:
-		return "it is not in its zone: " + got
+		return "wrong zone or region: " + got
 	case !strings.HasPrefix(n.Labels[corev1.LabelInstanceTypeStable], "vsphere-vm.cpu-"):
-		return "it has no instance type: " + got
+		return "no instance type: " + got
 	}
 	return ""
 }
 
 // createMachineSet creates the MachineSet that kubectl windows machineset prints.
-func (v onVSphere) createMachineSet() {
+func (v vSphereTest) createMachineSet() {
 	v.t.Helper()
 	plugin, err := v.Plugin(v.t.Context())
 	must(v.t, err)
@@ -129,20 +130,20 @@ func (v onVSphere) createMachineSet() {
 	if err != nil || result.Code != 0 {
 		v.t.Fatalf("kubectl windows machineset: exit code %d, %v:\n%s", result.Code, err, result.All())
 	}
-	made := &unstructured.Unstructured{}
-	must(v.t, yaml.UnmarshalStrict([]byte(result.Out), &made.Object))
-	v.create(made)
+	created := &unstructured.Unstructured{}
+	must(v.t, yaml.UnmarshalStrict([]byte(result.Out), &created.Object))
+	v.create(created)
 }
 
 // machineSet returns the MachineSet without its spec.
-func (v onVSphere) machineSet() *unstructured.Unstructured {
+func (v vSphereTest) machineSet() *unstructured.Unstructured {
 	set := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": vsphere.Namespace, "name": machineSetName}}}
 	set.SetAPIVersion(openshift.MachineAPI)
 	set.SetKind("MachineSet")
 	return set
 }
 
-func (v onVSphere) scale(replicas int64) {
+func (v vSphereTest) scale(replicas int64) {
 	v.t.Helper()
 	set := v.machineSet()
 	now := set.DeepCopy()
@@ -150,9 +151,9 @@ func (v onVSphere) scale(replicas int64) {
 	must(v.t, v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)))
 }
 
-// expectMachines waits until there are as many Machines as wanted, each Running with its own virtual machine, instance and Ready node, and nothing is
-// left of removed ones.
-func (v onVSphere) expectMachines(want int) {
+// expectMachines waits until exactly want Machines exist, each Running with its own virtual machine, instance and Ready node, and removed ones have no
+// leftovers.
+func (v vSphereTest) expectMachines(want int) {
 	v.t.Helper()
 	v.eventually(fmt.Sprintf("there are %d Machines with Ready nodes", want), func(ctx context.Context) string {
 		var machines unstructured.UnstructuredList
@@ -170,22 +171,22 @@ func (v onVSphere) expectMachines(want int) {
 			names = append(names, m.GetName())
 		}
 		if len(machines.Items) != want {
-			return fmt.Sprintf("there are %d", len(machines.Items))
+			return fmt.Sprintf("got %d", len(machines.Items))
 		}
 		return v.differs(ctx, names)
 	})
 }
 
-// isReplaced turns the virtual machine of the only Machine off: a MachineHealthCheck deletes the Machine, and the MachineSet makes another one.
-func (v onVSphere) isReplaced() {
+// replaceLost turns the virtual machine of the only Machine off. A MachineHealthCheck deletes the Machine, and the MachineSet creates another one.
+func (v vSphereTest) replaceLost() {
 	check := vsphere.MachineHealthCheck(machineSetName)
 	v.create(check)
-	v.eventually("the MachineHealthCheck counts the Machine", func(ctx context.Context) string {
+	v.eventually("the MachineHealthCheck counts the Machine as healthy", func(ctx context.Context) string {
 		if err := v.Client.Get(ctx, client.ObjectKeyFromObject(check), check); err != nil {
 			return err.Error()
 		}
 		if healthy, _, _ := unstructured.NestedInt64(check.Object, "status", "currentHealthy"); healthy != 1 {
-			return fmt.Sprintf("its status is %v", check.Object["status"])
+			return fmt.Sprintf("got status %v", check.Object["status"])
 		}
 		return ""
 	})
@@ -195,18 +196,18 @@ func (v onVSphere) isReplaced() {
 	must(v.t, v.vcenter.PowerOff(v.t.Context(), names[lost]))
 	v.expectGone(types.NamespacedName{Name: names[lost]}, &corev1.Node{})
 	v.expectMachines(1)
-	v.remove(check) // nothing else is replaced
+	v.remove(check) // so that it replaces no other Machine
 }
 
-// notRunning returns what a Machine lacks to be running.
-func (v onVSphere) notRunning(ctx context.Context, m *unstructured.Unstructured) (missing string) {
+// notRunning describes why a Machine does not count as running; "" if it does.
+func (v vSphereTest) notRunning(ctx context.Context, m *unstructured.Unstructured) (missing string) {
 	phase, _, _ := unstructured.NestedString(m.Object, "status", "phase")
 	node, _, _ := unstructured.NestedString(m.Object, "status", "nodeRef", "name")
 	id, _, _ := unstructured.NestedString(m.Object, "spec", "providerID")
 	var n corev1.Node
 	switch {
 	case phase != "Running":
-		return "it is " + phase
+		return "its phase is " + phase
 	case node != m.GetName():
 		return "its node is " + node
 	}
@@ -214,20 +215,20 @@ func (v onVSphere) notRunning(ctx context.Context, m *unstructured.Unstructured)
 		return err.Error()
 	}
 	if n.Spec.ProviderID != id {
-		return fmt.Sprintf("its node has provider ID %s", n.Spec.ProviderID)
+		return fmt.Sprintf("its node has provider ID %s, want %s", n.Spec.ProviderID, id)
 	}
 	if missing := v.uninitialized(&n); missing != "" {
 		return missing
 	}
 	var i v1alpha1.WindowsInstance
-	if err := v.Client.Get(ctx, ours(m.GetName()), &i); err != nil {
+	if err := v.Client.Get(ctx, operatorObject(m.GetName()), &i); err != nil {
 		return err.Error()
 	}
 	return ""
 }
 
-// differs returns how virtual machines, nodes of instances and Windows nodes differ from these names.
-func (v onVSphere) differs(ctx context.Context, names []string) string {
+// differs describes how virtual machines, nodes of instances and Windows nodes differ from the names; "" if they are equal.
+func (v vSphereTest) differs(ctx context.Context, names []string) string {
 	slices.Sort(names)
 	virtual, err := v.vcenter.Names(ctx)
 	if err != nil {
@@ -253,31 +254,31 @@ func (v onVSphere) differs(ctx context.Context, names []string) string {
 	}
 	for what, found := range map[string][]string{"virtual machines": virtual, "nodes of instances": inCluster, "nodes": asNodes} {
 		if slices.Sort(found); !slices.Equal(found, names) {
-			return fmt.Sprintf("the %s are %v, want %v", what, found, names)
+			return fmt.Sprintf("%s: got %v, want %v", what, found, names)
 		}
 	}
 	return ""
 }
 
-// ownMachine creates a virtual machine as an administrator does. The setup of Windows has given it a name in upper case, by which vSphere's
-// controller does not find it, and the administrator follows docs/cloud.md.
-func (v onVSphere) ownMachine() {
+// ownMachine creates a virtual machine as an administrator does. Windows Setup gives it a name in upper case, by which vSphere's controller does not
+// find it, so the administrator sets spec.hostname as docs/cloud.md describes.
+func (v vSphereTest) ownMachine() {
 	const name = "byo"
 	must(v.t, v.vcenter.Clone(v.t.Context(), name))
 	var hostName, address string
-	v.eventually("VMware Tools report the virtual machine", func(ctx context.Context) (missing string) {
+	v.eventually("VMware Tools report host name and address of the virtual machine", func(ctx context.Context) (missing string) {
 		var err error
 		if hostName, address, err = v.vcenter.Guest(ctx, name); err != nil {
 			return err.Error()
 		}
 		if hostName == "" || address == "" {
-			return "they have not"
+			return fmt.Sprintf("got name %q and address %q", hostName, address)
 		}
 		return ""
 	})
 	node := strings.ToLower(hostName)
 	if hostName == node {
-		v.t.Fatalf("the host's name is %s, want one in upper case", hostName)
+		v.t.Fatalf("host name: got %s, want one in upper case", hostName)
 	}
 	instance := v.announce(testenv.Host{Name: node, Address: address}, func(i *v1alpha1.WindowsInstance) { i.Spec.Hostname = node })
 	v.expectInitialized(node)

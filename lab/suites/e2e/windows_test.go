@@ -22,32 +22,32 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
 )
 
-// TestWindowsHostBecomesReadyNode is the main task with real programs: kubelet.exe and containerd.exe, started by Wine's service
-// manager, make the host a Ready node of an OpenShift cluster through a bootstrap token and approved certificate requests.
+// TestWindowsHostBecomesReadyNode joins a host to an OpenShift cluster with real programs: Wine's service manager starts kubelet.exe
+// and containerd.exe, which register a Ready node with a bootstrap token and approved certificate requests.
 func TestWindowsHostBecomesReadyNode(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1, OpenShift: "None"})
+	p := newHarness(t, testenv.Options{WineHosts: 1, OpenShift: "None"})
 	host := p.Lab.Hosts()[0]
 	p.joinAll()
-	name := ours(host.Address())
+	name := operatorObject(host.Address())
 
-	t.Run("TheNodeHasLabelsAndAnnotations", func(t *testing.T) { p.in(t).checkNode(host) })
-	t.Run("OneConnectionFiveCommandsOneTransfer", func(t *testing.T) { p.in(t).checkConnections(host) })
-	t.Run("TheTokenIsGone", func(t *testing.T) { p.in(t).checkTokenGone(host, name) })
-	t.Run("TheKubeletFollowsTheTLSSecurityProfile", func(t *testing.T) { p.in(t).checkTLS(host) })
-	t.Run("ARebootedHostComesBackByItself", func(t *testing.T) { p.in(t).checkReboot(host, name) })
-	t.Run("APluginForGroupAccountsIsToldAndLabeled", func(t *testing.T) { p.in(t).checkPlugin(host, name) })
-	t.Run("AReleasedHostComesBackAndNothingIsSentAgain", func(t *testing.T) { p.in(t).checkRejoin(host, name) })
+	t.Run("NodeHasLabelsAndAnnotations", func(t *testing.T) { p.in(t).checkNode(host) })
+	t.Run("JoinNeedsOneConnectionFiveCommandsOneTransfer", func(t *testing.T) { p.in(t).checkConnections(host) })
+	t.Run("BootstrapTokenIsRemoved", func(t *testing.T) { p.in(t).checkTokenRemoved(host, name) })
+	t.Run("KubeletUsesTheTLSSecurityProfile", func(t *testing.T) { p.in(t).checkTLS(host) })
+	t.Run("NodeIsReadyAfterReboot", func(t *testing.T) { p.in(t).checkReboot(host, name) })
+	t.Run("CredentialPluginIsReportedAndLabeled", func(t *testing.T) { p.in(t).checkPlugin(host, name) })
+	t.Run("ReleasedHostRejoinsWithoutTransfer", func(t *testing.T) { p.in(t).checkRejoin(host, name) })
 }
 
-func (p place) checkNode(host *lab.Host) {
+func (p harness) checkNode(host *lab.Host) {
 	node := p.node("win-1")
 	for key, want := range map[string]string{
 		corev1.LabelOSStable: "windows", corev1.LabelWindowsBuild: "10.0.20348", api.LabelOSID: "Windows",
 		api.LabelBYOH: "true", api.LabelWorker: "", api.LabelRunsPrefix + "windows2022": "true",
 	} {
 		if got, found := node.Labels[key]; !found || got != want {
-			p.t.Errorf("label %s is %q, want %q", key, got, want)
+			p.t.Errorf("label %s: got %q, want %q", key, got, want)
 		}
 	}
 	class, err := p.Clients.NodeV1().RuntimeClasses().Get(p.t.Context(), "windows2022", metav1.GetOptions{})
@@ -59,38 +59,38 @@ func (p place) checkNode(host *lab.Host) {
 		api.AnnotationSSHHostKey, api.AnnotationSSHHostKeyType,
 	} {
 		if node.Annotations[key] == "" {
-			p.t.Errorf("annotation %s is not there", key)
+			p.t.Errorf("annotation %s is missing", key)
 		}
 	}
 	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].ToString() != "os=Windows:NoSchedule" {
-		p.t.Errorf("taints are %v, want os=Windows:NoSchedule", node.Spec.Taints)
+		p.t.Errorf("taints: got %v, want os=Windows:NoSchedule", node.Spec.Taints)
 	}
 	info := node.Status.NodeInfo
 	if info.KubeletVersion != sim.KubeletVersion || info.ContainerRuntimeVersion != sim.ContainerRuntime {
-		p.t.Errorf("the node runs kubelet %s and %s, want %s and %s", info.KubeletVersion, info.ContainerRuntimeVersion, sim.KubeletVersion, sim.ContainerRuntime)
+		p.t.Errorf("versions of the kubelet and the container runtime: got %s and %s, want %s and %s", info.KubeletVersion, info.ContainerRuntimeVersion, sim.KubeletVersion, sim.ContainerRuntime)
 	}
 	if got := node.Status.Addresses; len(got) == 0 || got[0].Address != host.Address() {
-		p.t.Errorf("the node's addresses are %v, want %s first", got, host.Address())
+		p.t.Errorf("addresses of the node: got %v, want %s first", got, host.Address())
 	}
 }
 
-func (p place) checkConnections(host *lab.Host) {
+func (p harness) checkConnections(host *lab.Host) {
 	stats, err := host.Stats()
 	must(p.t, err)
 	if stats.Connections > 1 || stats.ExecChannels > 5 || stats.SFTPChannels > 1 {
-		p.t.Errorf("the join took %d connections, %d commands and %d transfers; at most 1, 5 and 1 are needed",
+		p.t.Errorf("the join took %d connections, %d commands and %d transfers, want at most 1, 5 and 1",
 			stats.Connections, stats.ExecChannels, stats.SFTPChannels)
 	}
 	started, err := host.PowerShellStarts()
 	if err != nil || len(started) > 0 {
-		p.t.Errorf("PowerShell was started: %v %v", started, err)
+		p.t.Errorf("PowerShell was started: %v (%v)", started, err)
 	}
 }
 
-func (p place) checkTokenGone(host *lab.Host, name types.NamespacedName) {
+func (p harness) checkTokenRemoved(host *lab.Host, name types.NamespacedName) {
 	p.eventually("the bootstrap token is removed from the host", func(context.Context) string {
 		if _, err := host.Stat(`C:\k\bootstrap-kubeconfig`); err == nil {
-			return "the file is still there"
+			return "the file still exists"
 		}
 		return ""
 	})
@@ -99,7 +99,7 @@ func (p place) checkTokenGone(host *lab.Host, name types.NamespacedName) {
 	}
 }
 
-func (p place) checkReboot(host *lab.Host, name types.NamespacedName) {
+func (p harness) checkReboot(host *lab.Host, name types.NamespacedName) {
 	before := p.node("win-1").Status.NodeInfo.BootID
 	must(p.t, host.Reboot(p.t.Context()))
 	p.expectBooted("win-1", before)
@@ -107,22 +107,22 @@ func (p place) checkReboot(host *lab.Host, name types.NamespacedName) {
 }
 
 // checkPlugin registers a plugin of Container Credential Guard. WICD detects it when it starts, when Windows starts, or within ten minutes.
-func (p place) checkPlugin(host *lab.Host, name types.NamespacedName) {
+func (p harness) checkPlugin(host *lab.Host, name types.NamespacedName) {
 	if c := nodestate.Condition(p.node("win-1"), api.ConditionGMSACapable); c != nil {
-		p.t.Errorf("a host without a plugin has condition %+v", c)
+		p.t.Errorf("condition of a host without a plugin: got %+v, want none", c)
 	}
 	const id = "{CCC2A336-D7F3-4818-A213-272B7924213E}"
 	for _, key := range []string{`HKLM\SYSTEM\CurrentControlSet\Control\CCG\COMClasses\` + id, `HKLM\SOFTWARE\Classes\CLSID\` + id} {
 		must(p.t, host.WriteRegistry(p.t.Context(), key, "", guestapi.RegistryValue{Type: "REG_SZ", Text: "a plugin"}))
 	}
 	p.checkReboot(host, name)
-	eventuallyOf(p, "the node says that it has a plugin", types.NamespacedName{Name: "win-1"}, func(node *corev1.Node) string {
+	eventuallyOf(p, "the node reports the plugin", types.NamespacedName{Name: "win-1"}, func(node *corev1.Node) string {
 		c := nodestate.Condition(node, api.ConditionGMSACapable)
 		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != api.ReasonCredentialPlugin || !strings.Contains(c.Message, id) {
-			return fmt.Sprintf("the condition is %+v", c)
+			return fmt.Sprintf("got condition %+v", c)
 		}
 		if label := node.Labels[api.LabelGMSA]; label != "true" {
-			return fmt.Sprintf("label %s is %q", api.LabelGMSA, label)
+			return fmt.Sprintf("label %s: got %q, want true", api.LabelGMSA, label)
 		}
 		return ""
 	})
@@ -130,17 +130,17 @@ func (p place) checkPlugin(host *lab.Host, name types.NamespacedName) {
 		if slices.Contains([]corev1.NodeConditionType{
 			api.ConditionHostComputeUnavailable, api.ConditionCommitPressure, api.ConditionClockSkewed, api.ConditionDefenderInterference,
 		}, c.Type) {
-			p.t.Errorf("a node without problems has condition %+v", c)
+			p.t.Errorf("healthy node has condition %+v", c)
 		}
 	}
 }
 
 // expectBooted waits until a node reports another boot and is Ready.
-func (p place) expectBooted(name, before string) {
+func (p harness) expectBooted(name, before string) {
 	p.t.Helper()
 	eventuallyOf(p, "node "+name+" reports a new boot and is Ready", types.NamespacedName{Name: name}, func(node *corev1.Node) string {
 		if node.Status.NodeInfo.BootID == before {
-			return "boot ID is still " + before
+			return "the boot ID is still " + before
 		}
 		return notReady(node)
 	})
@@ -153,7 +153,7 @@ func notReady(node *corev1.Node) string {
 	return "the node is not Ready"
 }
 
-func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
+func (p harness) checkRejoin(host *lab.Host, name types.NamespacedName) {
 	before, err := host.Stats()
 	must(p.t, err)
 	previous := p.node("win-1").UID
@@ -164,11 +164,11 @@ func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 	p.expectGone(name, &v1alpha1.WindowsInstance{})
 	p.joinAll()
 	if p.node("win-1").UID == previous {
-		p.t.Error("the node is the old one")
+		p.t.Error("the host did not register a new Node")
 	}
 	after, err := host.Stats()
 	must(p.t, err)
 	if sent := after.Sub(before).BytesIn; sent > 1<<20 {
-		p.t.Errorf("%d bytes were sent to a host that had everything", sent)
+		p.t.Errorf("%d bytes were sent to a host that already has all content", sent)
 	}
 }

@@ -20,15 +20,15 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// anotherKey replaces the SSH key pair.
-func (p place) anotherKey(watch *budgetWatch) {
+// replaceKey replaces the SSH key pair.
+func (p harness) replaceKey(watch *budgetWatch) {
 	old, err := ssh.ParsePrivateKey(p.Key)
 	must(p.t, err)
 	private, text, err := sshserver.NewKey()
 	must(p.t, err)
-	cordons, before := watch.cordons(), p.untouched()
+	cordons, before := watch.cordons(), p.unchangedState()
 	var secret corev1.Secret
-	p.get(ours(api.PrivateKeySecret), &secret)
+	p.get(operatorObject(api.PrivateKeySecret), &secret)
 	secret.Data[api.PrivateKeyKey] = text
 	must(p.t, p.Client.Update(p.t.Context(), &secret))
 	began := time.Now()
@@ -36,7 +36,7 @@ func (p place) anotherKey(watch *budgetWatch) {
 	p.eventually("all nodes report that they accept the new key", func(context.Context) string {
 		for _, h := range p.Hosts() {
 			if got := p.node(h.Name).Annotations[api.AnnotationPubKeyHash]; got != hex.EncodeToString(want[:]) {
-				return h.Name + " says " + got
+				return h.Name + " reports " + got
 			}
 		}
 		return ""
@@ -44,7 +44,7 @@ func (p place) anotherKey(watch *budgetWatch) {
 	p.eventually("no host accepts the old key", func(context.Context) string {
 		for _, h := range p.Hosts() {
 			if err := logIn(h.Address, old); err == nil || !strings.Contains(err.Error(), "unable to authenticate") {
-				return fmt.Sprintf("%s answers it with %v", h.Name, err)
+				return fmt.Sprintf("%s: got error %v, want the key to be rejected", h.Name, err)
 			}
 		}
 		return ""
@@ -52,28 +52,28 @@ func (p place) anotherKey(watch *budgetWatch) {
 	p.t.Logf("all nodes had the new key after %s", time.Since(began).Round(100*time.Millisecond))
 	for _, h := range p.Hosts() {
 		if err := logIn(h.Address, private); err != nil {
-			p.t.Errorf("%s does not accept the new key: %v", h.Name, err)
+			p.t.Errorf("%s rejects the new key: %v", h.Name, err)
 		}
 	}
 	if n := watch.cordons() - cordons; n != 0 {
-		p.t.Errorf("%d nodes were cordoned for the new key", n)
+		p.t.Errorf("%d nodes were cordoned for the new key, want none", n)
 	}
-	for what, got := range p.untouched() {
+	for what, got := range p.unchangedState() {
 		if previous := before[what]; got != previous {
-			p.t.Errorf("%s was %s, is %s", what, previous, got)
+			p.t.Errorf("%s: got %s, want %s as before", what, got, previous)
 		}
 	}
 }
 
-// untouched returns the state that another key must not change: nodes, their boots, and the processes of services.
-func (p place) untouched() map[string]string {
+// unchangedState returns the state that another key must not change: nodes, their boots, and the processes of services.
+func (p harness) unchangedState() map[string]string {
 	p.t.Helper()
 	all := map[string]string{}
 	for _, host := range p.Lab.Hosts() {
 		node := p.node(host.Name())
 		all["node "+node.Name] = fmt.Sprint(node.UID, node.Status.NodeInfo.BootID, node.Annotations[api.AnnotationVersion])
 		for name, s := range p.servicesOf(host) {
-			if name != api.WICDUpdateService { // it is removed a minute after an update
+			if name != api.WICDUpdateService { // removed a minute after an update
 				all["service "+name+" of "+node.Name] = fmt.Sprint(s.State, s.PID, s.Command)
 			}
 		}

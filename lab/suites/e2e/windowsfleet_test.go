@@ -27,7 +27,7 @@ import (
 
 // The apps of TestWindowsFleet.
 const (
-	appWeb   = "web"   // three pods with a disruption budget, whose clients notice everything
+	appWeb   = "web"   // three pods with a PodDisruptionBudget and continuous requests
 	appAgent = "agent" // a pod on each node
 	appSlow  = "slow"  // a pod that uses its grace period
 )
@@ -40,15 +40,15 @@ func slowGrace() int {
 	return 40
 }
 
-// TestWindowsFleet changes the kubelet of Windows hosts that run pods and changes it back, replaces the SSH key, restarts a node
-// on request, removes a host, and adds it again as a Machine. There are three hosts, or with -short two.
+// TestWindowsFleet changes the kubelet of Windows hosts that run pods and changes it back, replaces the SSH key, reboots a node on
+// request, removes a host, and adds it again as a Machine. It has three hosts, or two with -short.
 func TestWindowsFleet(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	hosts := 3
 	if testing.Short() {
 		hosts = 2
 	}
-	p := newPlace(t, testenv.Options{WineHosts: hosts, Network: testenv.NetworkLab})
+	p := newHarness(t, testenv.Options{WineHosts: hosts, Network: testenv.NetworkLab})
 	one := intstr.FromInt32(1)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
 	fresh := takeSnapshot(t, p.lastHost())
@@ -59,38 +59,38 @@ func TestWindowsFleet(t *testing.T) {
 
 	const mark = "second"
 	isMarked := func(program []byte) bool { return bytes.HasSuffix(program, []byte(mark)) }
-	passed := t.Run("another kubelet", func(t *testing.T) {
+	passed := t.Run("nodes are upgraded to another kubelet", func(t *testing.T) {
 		p := p.in(t)
 		dir, err := p.AnotherPayload(mark, "kubelet.exe")
 		must(t, err)
 		p.roll(dir, watch, outages)
 		p.expectKubelets(isMarked)
 	}) &&
-		t.Run("another SSH key", func(t *testing.T) { p.in(t).anotherKey(watch) }) &&
-		t.Run("the first kubelet again", func(t *testing.T) {
+		t.Run("the SSH key is replaced", func(t *testing.T) { p.in(t).replaceKey(watch) }) &&
+		t.Run("nodes are rolled back to the first kubelet", func(t *testing.T) {
 			p := p.in(t)
 			for _, host := range p.Lab.Hosts() {
-				p.expectGuardGone(host) // otherwise the node waits for it while drained: real updates are further apart
+				p.expectGuardGone(host) // otherwise the drained node would wait for it; real updates are further apart
 			}
 			p.roll(p.Payload, watch, outages)
 			p.expectKubelets(func(program []byte) bool { return !isMarked(program) })
 		}) &&
-		t.Run("a restart on request", func(t *testing.T) { p.in(t).restartOnDemand() }) &&
-		t.Run("a removed host has its former state", func(t *testing.T) { p.in(t).leaveNoTrace(fresh) }) &&
-		t.Run("and comes back as a Machine", func(t *testing.T) { p.in(t).comeAsMachine() })
+		t.Run("a node reboots on request", func(t *testing.T) { p.in(t).restartOnDemand() }) &&
+		t.Run("a removed host is restored", func(t *testing.T) { p.in(t).removeLastHost(fresh) }) &&
+		t.Run("the removed host rejoins as a Machine", func(t *testing.T) { p.in(t).rejoinAsMachine() })
 	for _, problem := range watch.problems() {
 		t.Error(problem)
 	}
 	if !passed {
-		t.Log("what comes after a step that failed was not tried")
+		t.Log("the steps after the failed one were skipped")
 	}
 }
 
 // startWeb starts appWeb with its disruption budget.
-func (p place) startWeb() {
+func (p harness) startWeb() {
 	p.t.Helper()
 	p.webserver(appWeb, 3, func(d *appsv1.Deployment) {
-		// Clients learn of a pod's end only after its program does: to lose no request, it must serve for a moment longer.
+		// Clients learn that a pod terminates only after its program does, so it must serve for a moment longer to lose no request.
 		d.Spec.Template.Spec = testenv.WebserverPod("GRACE_SECONDS=2")
 	})
 	two := intstr.FromInt32(2)
@@ -104,14 +104,14 @@ func labelsOf(app string) *metav1.LabelSelector {
 }
 
 // startApps starts the pods.
-func (p place) startApps() {
+func (p harness) startApps() {
 	p.t.Helper()
 	p.startWeb()
 	p.webserver(appSlow, 1, func(d *appsv1.Deployment) {
 		grace := int64(60)
 		d.Spec.Template.Spec = testenv.WebserverPod(fmt.Sprintf("GRACE_SECONDS=%d", slowGrace()))
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
-		d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname] = "win-2" // so that it is stopped only once
+		d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname] = "win-2" // so that each rollout stops it only once
 	})
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appAgent}}
 	daemons.Spec.Selector = labelsOf(appAgent)
@@ -120,7 +120,7 @@ func (p place) startApps() {
 }
 
 // expectApps waits until all pods serve.
-func (p place) expectApps() {
+func (p harness) expectApps() {
 	p.t.Helper()
 	for app, count := range map[string]int{appWeb: 3, appSlow: 1, appAgent: len(p.Hosts())} {
 		p.expectServing(app, count)
@@ -128,13 +128,13 @@ func (p place) expectApps() {
 }
 
 // expectServing waits until an app has count pods and all of them serve, and returns them.
-func (p place) expectServing(app string, count int) []corev1.Pod {
+func (p harness) expectServing(app string, count int) []corev1.Pod {
 	p.t.Helper()
 	return p.ExpectServing(p.t, patience, app, count)
 }
 
 // roll starts an operator with another payload, and waits until all nodes have its kubelet.
-func (p place) roll(dir string, watch *budgetWatch, outages *outageWatch) {
+func (p harness) roll(dir string, watch *budgetWatch, outages *outageWatch) {
 	p.t.Helper()
 	before, cordons := p.reported("win-1"), watch.cordons()
 	slow := p.expectServing(appSlow, 1)[0]
@@ -151,27 +151,27 @@ func (p place) roll(dir string, watch *budgetWatch, outages *outageWatch) {
 	p.expectNoFailures(traffic)
 	p.logOutages(outages)
 	if n := watch.cordons() - cordons; n != len(p.Hosts()) {
-		p.t.Errorf("%d cordons were seen, want one for each of %d nodes", n, len(p.Hosts()))
+		p.t.Errorf("got %d cordons, want one for each of %d nodes", n, len(p.Hosts()))
 	}
 	if text, want := <-log, fmt.Sprintf("used %d s of its grace period", slowGrace()); !strings.Contains(text, want) {
-		p.t.Errorf("the log of %s is %q, want %q in it", slow.Name, text, want)
+		p.t.Errorf("log of %s: got %q, want %q in it", slow.Name, text, want)
 	}
 	took := outages.lasted(slow.UID)
-	p.t.Logf("pod %s was gone %s after it was told to stop", slow.Name, took.Round(100*time.Millisecond))
+	p.t.Logf("pod %s terminated within %s", slow.Name, took.Round(100*time.Millisecond))
 	if took < time.Duration(slowGrace())*time.Second {
-		p.t.Errorf("pod %s was gone too early: its grace period is %d s", slow.Name, slowGrace())
+		p.t.Errorf("pod %s terminated too early: its program needs %d s", slow.Name, slowGrace())
 	}
 	p.expectSameContainers(agents)
 	p.expectApps()
 }
 
 // expectRolledOut waits until no maintenance is active and no node is cordoned.
-func (p place) expectRolledOut() {
+func (p harness) expectRolledOut() {
 	p.t.Helper()
 	p.eventually("no maintenance is active", func(context.Context) string {
 		for _, i := range p.instances() {
 			if now := i.Status.Maintenance; now != nil {
-				return fmt.Sprintf("%s of %s is in step %s: %s", now.Action, i.Name, now.Step, now.Message)
+				return fmt.Sprintf("action %s of %s is in step %s: %s", now.Action, i.Name, now.Step, now.Message)
 			}
 		}
 		return ""
@@ -179,17 +179,17 @@ func (p place) expectRolledOut() {
 	p.expectInService()
 }
 
-func (p place) expectNoFailures(traffic *testenv.Traffic) {
+func (p harness) expectNoFailures(traffic *testenv.Traffic) {
 	p.t.Helper()
 	answered, failures := traffic.Stop()
-	p.t.Logf("%d requests were answered, %d were not", answered, len(failures))
+	p.t.Logf("%d requests were answered, %d failed", answered, len(failures))
 	if answered == 0 || len(failures) > 0 {
-		p.t.Errorf("%d requests were answered, and others not: %q", answered, failures)
+		p.t.Errorf("%d requests were answered, others failed: %q", answered, failures)
 	}
 }
 
-// expectSameContainers checks that pods were not disturbed.
-func (p place) expectSameContainers(before []corev1.Pod) {
+// expectSameContainers checks that pods were neither evicted nor restarted.
+func (p harness) expectSameContainers(before []corev1.Pod) {
 	p.t.Helper()
 	for i := range before {
 		var now corev1.Pod
@@ -199,13 +199,13 @@ func (p place) expectSameContainers(before []corev1.Pod) {
 			continue
 		}
 		if got, previous := now.Status.ContainerStatuses[0].ContainerID, before[i].Status.ContainerStatuses[0].ContainerID; got != previous {
-			p.t.Errorf("the container of pod %s was %s, is %s", now.Name, previous, got)
+			p.t.Errorf("container of pod %s: got %s, want %s as before", now.Name, got, previous)
 		}
 	}
 }
 
-// expectKubelets checks the kubelet's program on all hosts, and that it runs.
-func (p place) expectKubelets(fits func(program []byte) bool) {
+// expectKubelets checks on all hosts that the kubelet's program has the right content and runs.
+func (p harness) expectKubelets(fits func(program []byte) bool) {
 	p.t.Helper()
 	for _, host := range p.Lab.Hosts() {
 		_, after, _ := strings.Cut(p.servicesOf(host)["kubelet"].Command, desired.Versions+`\`)
@@ -216,20 +216,20 @@ func (p place) expectKubelets(fits func(program []byte) bool) {
 		}
 		running, err := host.Processes()
 		if err != nil || !slices.ContainsFunc(running, func(line string) bool { return strings.Contains(line, program) }) {
-			p.t.Errorf("%s does not run on %s: %q (%v)", program, host.Name(), running, err)
+			p.t.Errorf("%s does not run on %s; processes: %q (%v)", program, host.Name(), running, err)
 		}
 	}
 }
 
 // restartOnDemand requests a restart of a node.
-func (p place) restartOnDemand() {
+func (p harness) restartOnDemand() {
 	const name = "win-1"
 	before := p.node(name)
 	agents := p.expectServing(appAgent, len(p.Hosts()))
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
 	began := time.Now()
 	p.restartNode(name)
-	p.t.Logf("%s was back %s after the request", name, time.Since(began).Round(100*time.Millisecond))
+	p.t.Logf("%s was back in service %s after the request", name, time.Since(began).Round(100*time.Millisecond))
 	p.expectRolledOut()
 	p.expectNoFailures(traffic)
 	if got := p.node(name); got.UID != before.UID {
@@ -244,6 +244,6 @@ func (p place) restartOnDemand() {
 		return list
 	}
 	if now := p.expectServing(appAgent, len(p.Hosts())); !slices.Equal(uids(now), uids(agents)) {
-		p.t.Error("pods of the DaemonSet were replaced by the restart")
+		p.t.Error("pods of the DaemonSet were replaced by the reboot")
 	}
 }

@@ -44,7 +44,7 @@ func needs(t *testing.T, missing ...error) {
 	}
 }
 
-// must ends a test that cannot go on after an error.
+// must fails the test immediately if there is an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -52,16 +52,16 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// place is a configured environment to which a test adds hosts.
-type place struct {
+// harness is a configured environment to which a test adds hosts.
+type harness struct {
 	*testenv.Env
 	t  *testing.T
 	mu *sync.Mutex
 }
 
-// newPlace opens an environment for a test and closes it at its end. If the test fails, it logs the operator's log; a data race in
-// the operator fails it. Tests mostly wait, so two run at a time.
-func newPlace(t *testing.T, o testenv.Options) place {
+// newHarness opens an environment for a test and closes it at the test's end. If the test fails, it logs the operator's log. A data
+// race in the operator fails the test. Tests mostly wait, so two run in parallel.
+func newHarness(t *testing.T, o testenv.Options) harness {
 	t.Helper()
 	t.Parallel()
 	env := testenv.Start(t, o)
@@ -74,30 +74,30 @@ func newPlace(t *testing.T, o testenv.Options) place {
 		expectDeclaredReasons(t, env)
 	})
 	must(t, env.Configure(t.Context()))
-	return place{env, t, &sync.Mutex{}}
+	return harness{env, t, &sync.Mutex{}}
 }
 
-// in returns the place for a subtest.
-func (p place) in(t *testing.T) place {
+// in returns the harness for a subtest.
+func (p harness) in(t *testing.T) harness {
 	p.t = t
 	return p
 }
 
 // joinAll announces all hosts, and waits until each is a Ready node.
-func (p place) joinAll() {
+func (p harness) joinAll() {
 	p.t.Helper()
 	must(p.t, p.Announce(p.t.Context(), p.Hosts()...))
-	p.eventually("there is an instance for each host", func(context.Context) string {
+	p.eventually("each host has an instance", func(context.Context) string {
 		if n := len(p.instances()); n != len(p.Hosts()) {
-			return fmt.Sprintf("there are %d", n)
+			return fmt.Sprintf("got %d instances, want %d", n, len(p.Hosts()))
 		}
 		return ""
 	})
 	p.expectAllReady()
 }
 
-// host starts a simulated host without announcing it. Its Windows is kind unless its quirks are chosen: these hosts have faults of their own.
-func (p place) host(o sim.Options) (*sim.Host, testenv.Host) {
+// host starts a simulated host without announcing it. By default its Windows has no quirks, because tests inject faults of their own.
+func (p harness) host(o sim.Options) (*sim.Host, testenv.Host) {
 	p.t.Helper()
 	o.Windows.Kind = cmp.Or(o.Windows.Kind, "one fault at a time")
 	p.mu.Lock()
@@ -108,7 +108,7 @@ func (p place) host(o sim.Options) (*sim.Host, testenv.Host) {
 }
 
 // announce creates a WindowsInstance for a host; change may modify it first.
-func (p place) announce(h testenv.Host, change func(*v1alpha1.WindowsInstance)) types.NamespacedName {
+func (p harness) announce(h testenv.Host, change func(*v1alpha1.WindowsInstance)) types.NamespacedName {
 	p.t.Helper()
 	i := h.Instance()
 	if change != nil {
@@ -118,59 +118,59 @@ func (p place) announce(h testenv.Host, change func(*v1alpha1.WindowsInstance)) 
 	return client.ObjectKeyFromObject(i)
 }
 
-func (p place) instance(name types.NamespacedName) *v1alpha1.WindowsInstance {
+func (p harness) instance(name types.NamespacedName) *v1alpha1.WindowsInstance {
 	p.t.Helper()
 	var i v1alpha1.WindowsInstance
 	p.get(name, &i)
 	return &i
 }
 
-func (p place) node(name string) *corev1.Node {
+func (p harness) node(name string) *corev1.Node {
 	p.t.Helper()
 	var node corev1.Node
 	p.get(types.NamespacedName{Name: name}, &node)
 	return &node
 }
 
-// ours is the name of an object in the operator's namespace.
-func ours(name string) types.NamespacedName {
+// operatorObject returns the name of an object in the operator's namespace.
+func operatorObject(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: api.DefaultNamespace, Name: name}
 }
 
-func (p place) get(name types.NamespacedName, object client.Object) {
+func (p harness) get(name types.NamespacedName, object client.Object) {
 	p.t.Helper()
 	must(p.t, p.Client.Get(p.t.Context(), name, object))
 }
 
-func (p place) create(object client.Object) {
+func (p harness) create(object client.Object) {
 	p.t.Helper()
 	must(p.t, p.Client.Create(p.t.Context(), object))
 }
 
 // webserver deploys count pods of the web server; change may modify the Deployment first.
-func (p place) webserver(name string, count int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
+func (p harness) webserver(name string, count int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
 	p.t.Helper()
 	d, err := p.WinWebserver(p.t.Context(), name, count, change)
 	must(p.t, err)
 	return d
 }
 
-func (p place) remove(object client.Object) {
+func (p harness) remove(object client.Object) {
 	p.t.Helper()
 	must(p.t, p.Client.Delete(p.t.Context(), object))
 }
 
 // eventually waits until check returns "". Check returns what is missing.
-func (p place) eventually(what string, check func(context.Context) (missing string)) {
+func (p harness) eventually(what string, check func(context.Context) (missing string)) {
 	p.t.Helper()
 	testenv.Eventually(p.t, patience, what, check)
 }
 
-// eventuallyOf waits until an object is as check wants it. Check returns what is missing.
+// eventuallyOf waits until check returns "" for an object. Check returns what is missing.
 func eventuallyOf[O any, P interface {
 	*O
 	client.Object
-}](p place, what string, name types.NamespacedName, check func(P) (missing string)) {
+}](p harness, what string, name types.NamespacedName, check func(P) (missing string)) {
 	p.t.Helper()
 	p.eventually(what, func(ctx context.Context) string {
 		object := P(new(O))
@@ -182,7 +182,7 @@ func eventuallyOf[O any, P interface {
 }
 
 // repeat calls a function repeatedly until stop is called or the test ends.
-func (p place) repeat(pause time.Duration, do func(context.Context)) (stop func()) {
+func (p harness) repeat(pause time.Duration, do func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -197,41 +197,41 @@ func (p place) repeat(pause time.Duration, do func(context.Context)) (stop func(
 	return stop
 }
 
-// expectGone waits until an object does not exist.
-func (p place) expectGone(name types.NamespacedName, object client.Object) {
+// expectGone waits until an object no longer exists.
+func (p harness) expectGone(name types.NamespacedName, object client.Object) {
 	p.t.Helper()
-	p.eventually(fmt.Sprintf("%T %s is gone", object, name.Name), func(ctx context.Context) string {
+	p.eventually(fmt.Sprintf("%T %s is deleted", object, name.Name), func(ctx context.Context) string {
 		now := object.DeepCopyObject().(client.Object)
 		if err := p.Client.Get(ctx, name, now); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("it is there (%v): %+v", err, now)
+			return fmt.Sprintf("it still exists (%v): %+v", err, now)
 		}
 		return ""
 	})
 }
 
 // expect waits until a condition has a reason, and its message has the parts.
-func (p place) expect(name types.NamespacedName, condition, reason string, parts ...string) {
+func (p harness) expect(name types.NamespacedName, condition, reason string, parts ...string) {
 	p.t.Helper()
 	eventuallyOf(p, fmt.Sprintf("%s of %s has reason %s", condition, name.Name, reason), name, func(i *v1alpha1.WindowsInstance) string {
 		c := meta.FindStatusCondition(i.Status.Conditions, condition)
 		if c == nil || c.Reason != reason {
-			return fmt.Sprintf("it is %+v", c)
+			return fmt.Sprintf("got condition %+v", c)
 		}
 		if !containsAll(c.Message, parts) {
-			return fmt.Sprintf("message %q does not say all of %q", c.Message, parts)
+			return fmt.Sprintf("message %q lacks one of %q", c.Message, parts)
 		}
 		return ""
 	})
 }
 
 // expectReady waits until a host is a Ready node.
-func (p place) expectReady(name types.NamespacedName) {
+func (p harness) expectReady(name types.NamespacedName) {
 	p.t.Helper()
 	p.expect(name, api.ConditionReady, api.ReasonReady)
 }
 
 // expectEvent waits for an event on an object whose note contains the parts, and returns the note.
-func (p place) expectEvent(about, reason string, parts ...string) (note string) {
+func (p harness) expectEvent(about, reason string, parts ...string) (note string) {
 	p.t.Helper()
 	p.eventually(fmt.Sprintf("event %s on %s with %v", reason, about, parts), func(ctx context.Context) string {
 		var list eventsv1.EventList
@@ -249,7 +249,7 @@ func (p place) expectEvent(about, reason string, parts ...string) (note string) 
 				return ""
 			}
 		}
-		return fmt.Sprintf("its events say %q", notes)
+		return fmt.Sprintf("got events %q", notes)
 	})
 	return note
 }
@@ -264,7 +264,7 @@ func containsAll(s string, parts []string) bool {
 }
 
 // key replaces the data of Secret cloud-private-key; nil deletes it.
-func (p place) key(text []byte) {
+func (p harness) key(text []byte) {
 	p.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PrivateKeySecret},
 		Data: map[string][]byte{api.PrivateKeyKey: text}}
@@ -274,8 +274,8 @@ func (p place) key(text []byte) {
 	}
 }
 
-// noted reports whether a call to the container services on a pod's host contained all parts.
-func (p place) noted(pod *corev1.Pod, parts ...string) bool {
+// calledHostCompute reports whether a call to the container services on a pod's host contained all parts.
+func (p harness) calledHostCompute(pod *corev1.Pod, parts ...string) bool {
 	p.t.Helper()
 	i := slices.IndexFunc(p.Lab.Hosts(), func(h *lab.Host) bool { return h.Name() == pod.Spec.NodeName })
 	if i < 0 {
@@ -292,7 +292,7 @@ func (p place) noted(pod *corev1.Pod, parts ...string) bool {
 }
 
 // expectPodEvent waits for an event of a pod.
-func (p place) expectPodEvent(pod *corev1.Pod, reason, part string) {
+func (p harness) expectPodEvent(pod *corev1.Pod, reason, part string) {
 	p.t.Helper()
 	p.eventually(fmt.Sprintf("pod %s has event %s: %s", pod.Name, reason, part), func(ctx context.Context) string {
 		var events corev1.EventList
@@ -307,6 +307,6 @@ func (p place) expectPodEvent(pod *corev1.Pod, reason, part string) {
 			}
 			output = append(output, e.InvolvedObject.Name+": "+e.Reason+": "+e.Message)
 		}
-		return fmt.Sprintf("the events are %q", output)
+		return fmt.Sprintf("got events %q", output)
 	})
 }
