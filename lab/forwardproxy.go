@@ -102,9 +102,9 @@ func (p *ForwardProxy) URL() string {
 	return (&url.URL{Scheme: "http", User: url.UserPassword(p.User, p.Password), Host: p.address}).String()
 }
 
-// A Passage is an entry of the proxy's access log.
-type Passage struct {
-	// From is the address of the client, User the user it logged in as ("-" for none).
+// A ProxyRequest is an entry of the proxy's access log.
+type ProxyRequest struct {
+	// From is the address of the client, User the user that it authenticated as ("-" for none).
 	From, User string
 	// Method is CONNECT for TLS; then Target is host:port.
 	Method, Target string
@@ -114,8 +114,8 @@ type Passage struct {
 // noMethod marks a connection without a request, as listens makes.
 const noMethod = "-"
 
-// Passages returns all requests so far, and tunnels that were closed.
-func (p *ForwardProxy) Passages() ([]Passage, error) {
+// Requests returns all requests so far. Tunnels appear when they are closed.
+func (p *ForwardProxy) Requests() ([]ProxyRequest, error) {
 	text, err := os.ReadFile(p.path("access.log"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -123,9 +123,9 @@ func (p *ForwardProxy) Passages() ([]Passage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the proxy's log: %w", err)
 	}
-	var all []Passage
+	var all []ProxyRequest
 	for line := range strings.Lines(string(text)) {
-		var one Passage
+		var one ProxyRequest
 		if _, err := fmt.Sscan(line, &one.From, &one.User, &one.Method, &one.Target, &one.Status); err != nil {
 			return nil, fmt.Errorf("reading the proxy's log, line %q: %w", line, err)
 		}

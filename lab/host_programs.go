@@ -37,8 +37,9 @@ func csiProgram() program {
 	return program{pkg: "windows/csi", about: "building the client of csi-proxy", env: []string{"GOOS=windows", "GOARCH=amd64"}}
 }
 
-// MakeFolderByCSIProxy creates a folder by the host's csi-proxy, as the node plugin of a CSI driver does, and returns whether it exists afterwards.
-func (h *Host) MakeFolderByCSIProxy(ctx context.Context, path string) (exists bool, err error) {
+// CreateFolderWithCSIProxy creates a folder with the host's csi-proxy, as the node plugin of a CSI driver does, and returns whether it
+// exists afterwards.
+func (h *Host) CreateFolderWithCSIProxy(ctx context.Context, path string) (exists bool, err error) {
 	if _, err := h.runProgram(ctx, csiProgram(), "mkdir "+path); err != nil {
 		return false, err
 	}

@@ -76,11 +76,11 @@ func TestRegistryAndProxyLogRequests(t *testing.T) {
 		t.Error("the proxy accepted a request without a password")
 	}
 	waitUntil(t, "the proxy logs both requests", func() string {
-		passed, err := p.Passages()
-		allowed := Passage{From: l.Address(), User: p.User, Method: "CONNECT", Target: r.Host, Status: 200}
-		refused := Passage{From: l.Address(), User: "-", Method: "CONNECT", Target: r.Host, Status: 407}
-		if err != nil || !slices.Contains(passed, allowed) || !slices.Contains(passed, refused) {
-			return cmp.Diff([]Passage{allowed, refused}, passed)
+		requests, err := p.Requests()
+		allowed := ProxyRequest{From: l.Address(), User: p.User, Method: "CONNECT", Target: r.Host, Status: 200}
+		refused := ProxyRequest{From: l.Address(), User: "-", Method: "CONNECT", Target: r.Host, Status: 407}
+		if err != nil || !slices.Contains(requests, allowed) || !slices.Contains(requests, refused) {
+			return cmp.Diff([]ProxyRequest{allowed, refused}, requests)
 		}
 		return ""
 	})

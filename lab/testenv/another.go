@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// AnotherPayload writes a payload in which the named programs have some additional bytes at their end. These do not affect how they
+// AnotherPayload writes a payload in which the named programs have some additional bytes at their end, which do not affect how they
 // run. It returns the folder; see Operator.Upgrade.
 func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err error) {
 	previous, err := payload.Open(env.Payload)
@@ -36,7 +36,7 @@ func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err 
 		if files[i], err = change(previous, previous.Manifest.Files[i], dir, name); err != nil {
 			return "", fmt.Errorf("changing %s: %w", path, err)
 		}
-		for k, f := range files { // those that depend on removed files
+		for k, f := range files { // compress files again whose dictionary was changed
 			if f.Dictionary != before {
 				continue
 			}
@@ -53,12 +53,12 @@ func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err 
 }
 
 // change appends bytes to a program and writes the result, compressed without a dictionary, into the payload in dir.
-func change(p *payload.Payload, f payload.File, dir, with string) (payload.File, error) {
+func change(p *payload.Payload, f payload.File, dir, suffix string) (payload.File, error) {
 	content, err := p.Content(f)
 	if err != nil {
 		return f, err
 	}
-	content = append(content, with...)
+	content = append(content, suffix...)
 	f.SHA256, f.Size, f.Dictionary = sumOf(content), int64(len(content)), ""
 	var frame bytes.Buffer
 	if err := compress.Compress(&frame, content, compress.Dictionary{}, true); err != nil {

@@ -11,7 +11,7 @@ import (
 // AzureMachine is a virtual machine of Azure as its metadata service describes it. It serves that service over HTTP: the instance, and the
 // public address that a load balancer gives it, as Microsoft documents them (Azure Instance Metadata Service, version 2021-10-01).
 type AzureMachine struct {
-	// Name is that of the virtual machine, Address its private address, PublicAddress that of its load balancer.
+	// Name is the name of the virtual machine, Address its private address, PublicAddress the address of its load balancer.
 	Name, Address, PublicAddress string
 }
 
@@ -25,7 +25,7 @@ const (
 	AzureZone   = "westeurope-2"
 )
 
-// ProviderID returns the ID of the machine's Node: the name of the resource group is in lower case.
+// ProviderID returns the provider ID of the machine's Node, with the name of the resource group in lower case.
 func (m AzureMachine) ProviderID() string {
 	return "azure:///subscriptions/" + azureSubscription + "/resourceGroups/" + strings.ToLower(azureGroup) +
 		"/providers/Microsoft.Compute/virtualMachines/" + m.Name

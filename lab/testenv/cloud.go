@@ -16,8 +16,8 @@ import (
 	"k8s.io/component-base/metrics/prometheus/controllers"
 )
 
-// Cloud is a cloud of machines that exist only on paper, with the node controller of every cloud-controller-manager: that of k8s.io/cloud-provider,
-// with that module's fake cloud behind it. It finds machines by the names of their nodes.
+// Cloud is a fake cloud with the real node controller of cloud-controller-managers, both of k8s.io/cloud-provider. It finds
+// machines by the names of their nodes.
 type Cloud struct {
 	mu       sync.Mutex
 	machines map[string]cloudprovider.InstanceMetadata
@@ -53,7 +53,7 @@ func (c *Cloud) Stop() {
 	<-c.done
 }
 
-// Set assigns a machine to the node of a name, or replaces it.
+// Set sets the machine of a node.
 func (c *Cloud) Set(node string, machine cloudprovider.InstanceMetadata) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/clusterapi"
 )
 
-// StartClusterAPI installs Cluster API in the cluster, with machines that are hosts of the Env's kind, and starts its controllers and those of a
-// cloud that initializes nodes, including those of existing hosts. They run until Close.
+// StartClusterAPI installs Cluster API in the cluster, and starts its controllers and a cloud that initializes all nodes. Its
+// machines are hosts of the same kind as the Env's: on Wine or simulated. Everything runs until Close.
 func (env *Env) StartClusterAPI(ctx context.Context) (*Machines, error) {
 	root, err := Repository(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (env *Env) StartClusterAPI(ctx context.Context) (*Machines, error) {
 	context.AfterFunc(env.running, cloud.Stop)
 	m := &Machines{env: env, cloud: cloud, machines: map[string]Machine{}}
 	for _, h := range env.Hosts() {
-		m.tell(h.Name, h.Address)
+		m.register(h.Name, h.Address)
 	}
 	if m.controllers, err = (clusterapi.Programs{Root: root, Dir: env.folder.Path}).Start(ctx, env.Lab, env.Kubeconfig); err != nil {
 		return nil, err
@@ -41,9 +41,9 @@ func (env *Env) StartClusterAPI(ctx context.Context) (*Machines, error) {
 	return m, nil
 }
 
-// A Machine is a host that a cloud has made.
+// A Machine is a host that Machines created.
 type Machine struct {
-	// Node is the name that its node gets.
+	// Node is the name of its node.
 	Node string
 	// PowerOff cuts the power.
 	PowerOff func()
@@ -51,7 +51,7 @@ type Machine struct {
 	address string
 }
 
-// Machines are hosts as a cloud has them.
+// Machines creates and deletes hosts for Cluster API, as a cloud does.
 type Machines struct {
 	env         *Env
 	cloud       *Cloud
@@ -62,13 +62,13 @@ type Machines struct {
 	machines map[string]Machine // by the names of their LabMachines
 }
 
-// Create implements clusterapi.Cloud. No host of the lab has a PowerShell that could run user data. Only its relevant effect is applied here: its
-// public keys may log in.
+// Create implements clusterapi.Cloud. Hosts of the lab have no PowerShell to run user data, so it only applies their relevant
+// effect: it authorizes their public keys.
 func (m *Machines) Create(ctx context.Context, name string, userData []byte) (address, providerID string, err error) {
 	const prefix = "<powershell>"
 	keys, err := authorizedBy(userData)
 	if !strings.HasPrefix(string(userData), prefix) || err != nil || len(keys) == 0 {
-		return "", "", fmt.Errorf("these user data do not begin with %s, or have no public key (%w):\n%s", prefix, err, userData)
+		return "", "", fmt.Errorf("invalid user data, want prefix %s and a public key (%w):\n%s", prefix, err, userData)
 	}
 	m.mu.Lock()
 	m.count++
@@ -81,11 +81,11 @@ func (m *Machines) Create(ctx context.Context, name string, userData []byte) (ad
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.machines[name] = machine
-	return machine.address, m.tell(host, machine.address), nil
+	return machine.address, m.register(host, machine.address), nil
 }
 
-// tell registers the machine of a node with the cloud.
-func (m *Machines) tell(node, address string) (providerID string) {
+// register registers the machine of a node with the cloud.
+func (m *Machines) register(node, address string) (providerID string) {
 	providerID = "lab:///lab-a/" + node
 	m.cloud.Set(node, CloudMachine(providerID, address, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node}))
 	return providerID

@@ -22,8 +22,8 @@ import (
 // linuxNode is the name of the Linux node.
 const linuxNode = "linux-1"
 
-// StartDNS starts CoreDNS as the cluster's DNS, and returns when it answers. It runs on the Linux node, which is started for it unless the
-// operator runs there. Pods on Wine hosts reach it through its Service.
+// StartDNS starts CoreDNS as the cluster's DNS, and returns when it is ready. It runs on the Linux node, which it starts unless the
+// operator already runs there. Pods on Wine hosts reach it through its Service.
 func (env *Env) StartDNS(ctx context.Context) error {
 	if env.images == nil {
 		return errors.New("starting the cluster's DNS: its image needs the registry of Wine hosts")
@@ -41,12 +41,12 @@ func (env *Env) StartDNS(ctx context.Context) error {
 		}
 	}
 	dir, namespace := "deploy", metav1.NamespaceSystem
-	const ofOpenShift = "openshift-dns"
-	switch err := env.Client.Get(ctx, types.NamespacedName{Name: ofOpenShift}, &corev1.Namespace{}); {
+	const openshiftDNS = "openshift-dns"
+	switch err := env.Client.Get(ctx, types.NamespacedName{Name: openshiftDNS}, &corev1.Namespace{}); {
 	case err == nil:
-		dir, namespace = "openshift", ofOpenShift
+		dir, namespace = "openshift", openshiftDNS
 	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("looking whether the cluster is an OpenShift cluster: %w", err)
+		return fmt.Errorf("checking for OpenShift: %w", err)
 	}
 	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "lab", "cluster", "coredns", dir)); err != nil {
 		return fmt.Errorf("installing CoreDNS: %w", err)

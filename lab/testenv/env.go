@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package testenv opens a cluster in which to test the operator: the lab's control plane, the operator installed from
-// deploy/ and running as its own ServiceAccount, and hosts to join, on Wine or simulated. The demo, the tests of the lab
-// and the measurements use it.
+// Package testenv opens a cluster for tests of the operator: the lab's control plane, the operator installed from deploy/ and
+// running with its own ServiceAccount, and hosts to join, on Wine or simulated. The demo, the tests of the lab and the
+// measurements use it.
 package testenv
 
 import (
@@ -42,10 +42,11 @@ const User = "Administrator"
 type Options struct {
 	// WineHosts and SimulatedHosts are the numbers of hosts of each kind; one of the two is zero.
 	WineHosts, SimulatedHosts int
-	// Kind is the reason why simulated hosts have a kind Windows; if empty, each has quirks derived from its name (sim.WindowsOptions).
+	// Kind is the reason why simulated hosts have no quirks. If it is empty, each has quirks derived from its name
+	// (sim.WindowsOptions).
 	Kind string
-	// WholePayload gives Wine hosts the payload of users' hosts, compressed as well, instead of only what a Ready node needs. It
-	// takes longer to build.
+	// WholePayload gives Wine hosts the whole payload with the compression of releases, instead of only the programs of a Ready
+	// node. It takes longer to build.
 	WholePayload bool
 	// Pod runs the operator as users do: as the pod of its Deployment, on a Linux node.
 	Pod bool
@@ -58,8 +59,8 @@ type Options struct {
 	Network Network
 	// OVN are OVN-Kubernetes' own programs for NetworkHybridOverlay; the stand-in is used if they are not set.
 	OVN ovn.Programs
-	// Pods runs pods with NetworkHybridOverlay; with NetworkLab they always do. There, the real kube-proxy writes load balancers, so that
-	// Services work.
+	// Pods enables pods with NetworkHybridOverlay, whose real kube-proxy makes Services work, too. With NetworkLab pods are
+	// always enabled.
 	Pods bool
 	// Components are the names of additional components for Wine hosts.
 	Components []string
@@ -93,7 +94,7 @@ type Env struct {
 	Payload string
 	// Kubeconfig is the path of a cluster administrator's kubeconfig.
 	Kubeconfig string
-	// Key is the private key for every host, in OpenSSH form.
+	// Key is the private key for all hosts, in OpenSSH's format.
 	Key []byte
 
 	hosts      []Host
@@ -103,7 +104,7 @@ type Env struct {
 	network    Network
 	pods       bool
 	images     *lab.Registry              // of pods
-	running    context.Context            // of everything that runs until Close
+	running    context.Context            // ends with Close
 	stop       context.CancelFunc         // ends running
 	mirrors    []v1alpha1.RegistryMirrors // of the images of pods
 	folder     *lab.Folder
@@ -113,7 +114,7 @@ type Env struct {
 type Host struct {
 	// Name is the host's name in lower case, as its node will have it.
 	Name string
-	// Address and Port are where SSH answers.
+	// Address and Port are those of its SSH server.
 	Address string
 	Port    int32
 }
@@ -121,8 +122,8 @@ type Host struct {
 // sshPort is the SSH port of hosts.
 const sshPort = 22
 
-// dialed is the address with the port.
-func (h Host) dialed() string { return net.JoinHostPort(h.Address, strconv.Itoa(int(h.Port))) }
+// endpoint returns the address with the port.
+func (h Host) endpoint() string { return net.JoinHostPort(h.Address, strconv.Itoa(int(h.Port))) }
 
 // Instance returns the object that a user creates for the host.
 func (h Host) Instance() *v1alpha1.WindowsInstance {
@@ -184,7 +185,7 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	if o.OpenShift != "" {
-		if err := env.BecomeOpenShift(ctx, o.OpenShift); err != nil {
+		if err := env.MakeOpenShift(ctx, o.OpenShift); err != nil {
 			return err
 		}
 	} else if err := env.publish(ctx); err != nil {
@@ -222,12 +223,11 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	config.WarningHandler = rest.NoWarnings{} // they would need a logger: without one, the first prints a stack
+	config.WarningHandler = rest.NoWarnings{} // without a logger, the first warning prints a stack
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-// install applies deploy/, or runs Install of the options. Without a node that could run the operator's Deployment, it starts the operator in the
-// same way.
+// install applies deploy/, or runs Install of the options. Without option Pod, it starts the operator as a process on this machine.
 func (env *Env) install(ctx context.Context, o Options) error {
 	root, err := Repository(ctx)
 	if err != nil {
@@ -261,7 +261,7 @@ func (env *Env) install(ctx context.Context, o Options) error {
 	kubeconfig := filepath.Join(env.folder.Path, "operator.kubeconfig")
 	err = env.Lab.ControlPlane.KubeconfigFor(ctx, api.DefaultNamespace, OperatorAccount, kubeconfig)
 	if err != nil {
-		return fmt.Errorf("making the operator's kubeconfig: %w", err)
+		return fmt.Errorf("creating the operator's kubeconfig: %w", err)
 	}
 	env.Operator, err = newOperator(ctx, operatorOptions{
 		root: root, namespace: api.DefaultNamespace, kubeconfig: kubeconfig, payload: env.Payload, log: filepath.Join(env.folder.Path, "operator.log"), program: filepath.Join(env.folder.Path, "wmco"),
@@ -272,8 +272,8 @@ func (env *Env) install(ctx context.Context, o Options) error {
 	return env.Operator.Start()
 }
 
-// kubeletConfig is the part of kubeadm's configuration for kubelets of new nodes that nodes of the operator get. It has the DNS address before any
-// Service exists.
+// kubeletConfig is the part of kubeadm's kubelet configuration that the operator's nodes use. It has the DNS address before the Service
+// exists.
 const kubeletConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n"
 
 // publish creates ConfigMaps cluster-info, with the address of the API server, and kubelet-config, as kubeadm does.
@@ -295,10 +295,10 @@ func (env *Env) publish(ctx context.Context) error {
 	return errors.Join(env.Client.Create(ctx, info), env.Client.Create(ctx, kubelets))
 }
 
-// Hosts are all hosts.
+// Hosts returns all hosts.
 func (env *Env) Hosts() []Host { return env.hosts }
 
-// Configure creates what an administrator creates first: the Secret with the key, and WindowsConfig with the pod network.
+// Configure creates the objects that an administrator creates first: the Secret with the key, and WindowsConfig with the pod network.
 func (env *Env) Configure(ctx context.Context) error {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PrivateKeySecret},

@@ -36,8 +36,8 @@ func configureFlannel(ctx context.Context, c client.Client) error {
 		}))
 }
 
-// AddFlannelNode creates the Node of a Linux worker with Flannel. Nothing runs there. It adds Flannel's annotations after the Node
-// got its PodCIDR, because Flannel's other nodes ignore for good a Node that is annotated before.
+// AddFlannelNode creates the Node of a Linux worker with Flannel, without a host. It adds Flannel's annotations after the Node has its
+// PodCIDR, because Flannel's other nodes permanently ignore a Node that is annotated before.
 func (env *Env) AddFlannelNode(ctx context.Context, name, address, mac string) (*corev1.Node, error) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
 	if err := env.Client.Create(ctx, n); err != nil {

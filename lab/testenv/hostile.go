@@ -11,11 +11,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// OnlyMalice is the reason why hostile hosts have a kind Windows.
-const OnlyMalice = "a quirk could hide the malice that is tried"
+// OnlyMalice is the reason why hostile hosts have no quirks.
+const OnlyMalice = "a quirk could hide the tested malice"
 
-// AddHostile starts hostile simulated hosts, with each kind of malice in turn. A thief of tokens reports another name each time, that of
-// a victim or of a node that does not exist, and sometimes the address of a victim, too.
+// AddHostile starts hostile simulated hosts, with each kind of malice in turn. A thief of tokens reports another name at each
+// visit, that of a victim or of a missing node, and sometimes the address of a victim, too.
 func (env *Env) AddHostile(n int, victims ...Host) (hosts []*sim.Host, at []Host, err error) {
 	kinds := sim.Malices()
 	for i := range n {
@@ -32,7 +32,7 @@ func (env *Env) AddHostile(n int, victims ...Host) (hosts []*sim.Host, at []Host
 	return hosts, at, nil
 }
 
-// ClaimedNames are the names of nonexistent nodes that the n-th hostile host claims.
+// ClaimedNames returns the names of missing nodes that the n-th hostile host claims.
 func ClaimedNames(n int) []string {
 	return []string{fmt.Sprintf("worker-%d", n), fmt.Sprintf("master-%d", n), fmt.Sprintf("web-%d", n)}
 }

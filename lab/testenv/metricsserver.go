@@ -25,8 +25,8 @@ import (
 // metricsServer is the name of metrics-server's Service and ServiceAccount in kube-system.
 const metricsServer = "metrics-server"
 
-// StartMetricsServer starts metrics-server with its own manifests, but as a program on this machine, and returns when the cluster has its API.
-// Metrics follow half a minute later.
+// StartMetricsServer starts metrics-server with its own manifests, but as a program on this machine, and returns when the
+// cluster serves its API. The first metrics appear half a minute later.
 func (env *Env) StartMetricsServer(ctx context.Context) error {
 	port, err := lab.FreePort(env.Lab.Address())
 	if err != nil {
@@ -72,8 +72,8 @@ func (env *Env) StartMetricsServer(ctx context.Context) error {
 	return nil
 }
 
-// metricsServerObjects are metrics-server's own objects, except its Deployment, and the endpoint of its Service at a port of this machine. The API
-// server verifies its certificate.
+// metricsServerObjects returns metrics-server's own objects, except its Deployment, and an EndpointSlice with a port of this
+// machine for its Service. The API server verifies its certificate.
 func (env *Env) metricsServerObjects(ctx context.Context, port int64) ([]*unstructured.Unstructured, error) {
 	root, err := Repository(ctx)
 	if err != nil {

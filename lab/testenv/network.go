@@ -7,7 +7,7 @@ type Network string
 
 // Pod networks.
 const (
-	// NetworkBridge is win-bridge. Nodes become Ready, but there are no images for pods.
+	// NetworkBridge is win-bridge. Nodes become Ready, but have no images for pods.
 	NetworkBridge Network = ""
 	// NetworkLab is win-overlay on the network that the lab creates on each Wine host. Pods run: see WinWebserver.
 	NetworkLab Network = "Lab"
@@ -17,7 +17,7 @@ const (
 	NetworkFlannel Network = "Flannel"
 )
 
-// Components are the names of the components that the network adds to a node's.
+// Components returns the names of the components that the network adds to a node.
 func (n Network) Components() []string {
 	switch n {
 	case NetworkLab:
@@ -30,7 +30,7 @@ func (n Network) Components() []string {
 	return nil
 }
 
-// networkComponents are those of the network, and what pods need.
+// networkComponents returns the components of the network and, with option Pods, those that pods need.
 func (o Options) networkComponents() []string {
 	names := o.Network.Components()
 	if o.Pods {

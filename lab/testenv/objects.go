@@ -13,21 +13,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// AddNode creates a Node with an address. Nothing runs there.
+// AddNode creates a Node with an address, without a host.
 func AddNode(ctx context.Context, clients kubernetes.Interface, n *corev1.Node, address string) (*corev1.Node, error) {
 	nodes := clients.CoreV1().Nodes()
 	if _, err := nodes.Create(ctx, n, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("creating Node %s: %w", n.Name, err)
 	}
 	patch := fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, address)
-	made, err := nodes.Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	patched, err := nodes.Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return nil, fmt.Errorf("setting the address of Node %s: %w", n.Name, err)
 	}
-	return made, nil
+	return patched, nil
 }
 
-// AddService creates a Service in namespace default with an EndpointSlice. Nothing answers at its addresses.
+// AddService creates a Service in namespace default with an EndpointSlice, without servers at its addresses.
 func AddService(ctx context.Context, clients kubernetes.Interface, name string, addresses ...string) (*corev1.Service, error) {
 	port, number, ready := "web", int32(8080), true
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -12,9 +12,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/openshift"
 )
 
-// BecomeOpenShift makes the cluster an OpenShift cluster on a platform, and installs what the operator needs there. It can be repeated.
-// An operator that runs already must be started again for what it discovers at its start.
-func (env *Env) BecomeOpenShift(ctx context.Context, platform string) error {
+// MakeOpenShift turns the cluster into an OpenShift cluster on a platform, and installs the operator's additional manifests. It can be
+// repeated. A running operator must be restarted for the kinds that it discovers at its start.
+func (env *Env) MakeOpenShift(ctx context.Context, platform string) error {
 	root, err := Repository(ctx)
 	if err != nil {
 		return err

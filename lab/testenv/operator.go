@@ -36,8 +36,8 @@ const operatorPackage = "./cmd/wmco"
 // detectsRaces reports whether operators are built with Go's race detector, which costs memory and time.
 func detectsRaces() bool { return os.Getenv("WMCO_RACE") != "" }
 
-// Operator is the operator's process. The lab has no Linux node that could run its Deployment, so it runs here, with the
-// token and therefore the permissions of its ServiceAccount.
+// Operator is the operator as a process on this machine, with a token and therefore the permissions of its ServiceAccount. See
+// OperatorPod for the operator as a pod.
 type Operator struct {
 	operatorOptions
 
@@ -70,7 +70,7 @@ func (o *Operator) Start() error {
 		"--namespace", o.namespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
 	o.cmd.Stdout, o.cmd.Stderr = log, log
 	o.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }), // set for the tests only
-		"POD_NAME=operator") // one after the other has it, as containers of a pod have
+		"POD_NAME=operator") // the same after a restart, as for containers of a pod
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	o.ended = make(chan struct{})
@@ -90,7 +90,7 @@ func (o *Operator) Start() error {
 	return nil
 }
 
-// Upgrade stops the operator as its Deployment does, and starts it with another payload, as if it were another version.
+// Upgrade stops the operator as its Deployment does, and starts it with another payload, which counts as another version.
 func (o *Operator) Upgrade(dir string) error {
 	o.end(syscall.SIGTERM)
 	o.mu.Lock()
@@ -99,9 +99,9 @@ func (o *Operator) Upgrade(dir string) error {
 	return o.Start()
 }
 
-// Through makes the operator use another URL of the API server, with a certificate that it trusts, from its next start until back
-// is called.
-func (o *Operator) Through(url string, certificate *x509.Certificate) (back func(), err error) {
+// UseAPIServer makes the operator use another URL for the API server, and trust its certificate, from its next start until restore is
+// called.
+func (o *Operator) UseAPIServer(url string, certificate *x509.Certificate) (restore func(), err error) {
 	config, err := clientcmd.LoadFromFile(o.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func (o *Operator) Through(url string, certificate *x509.Certificate) (back func
 		c.Server, c.CertificateAuthority = url, ""
 		c.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
 	}
-	direct, through := o.kubeconfig, o.kubeconfig+".through"
-	if err := clientcmd.WriteToFile(*config, through); err != nil {
+	original, changed := o.kubeconfig, o.kubeconfig+".changed"
+	if err := clientcmd.WriteToFile(*config, changed); err != nil {
 		return nil, err
 	}
 	set := func(kubeconfig string) {
@@ -119,11 +119,11 @@ func (o *Operator) Through(url string, certificate *x509.Certificate) (back func
 		defer o.mu.Unlock()
 		o.kubeconfig = kubeconfig
 	}
-	set(through)
-	return func() { set(direct) }, nil
+	set(changed)
+	return func() { set(original) }, nil
 }
 
-// PeakMemory is the highest resident memory of the process so far, in bytes.
+// PeakMemory returns the highest resident memory of the process so far, in bytes.
 func (o *Operator) PeakMemory() (bytes int64, err error) {
 	p, err := o.process()
 	if err != nil {
@@ -133,7 +133,7 @@ func (o *Operator) PeakMemory() (bytes int64, err error) {
 	return int64(status.VmHWM), err
 }
 
-// CPUTime is the processor time of the process so far, in seconds, with steps of 10 ms (proc(5)).
+// CPUTime returns the processor time of the process so far, in seconds, with a resolution of 10 ms (proc(5)).
 func (o *Operator) CPUTime() (seconds float64, err error) {
 	p, err := o.process()
 	if err != nil {
@@ -152,7 +152,7 @@ func (o *Operator) process() (procfs.Proc, error) {
 	return procfs.NewProc(o.cmd.Process.Pid)
 }
 
-// Kill kills the operator, as a power failure of its node would. The next one waits until the Lease has expired.
+// Kill kills the operator, as a power failure of its node would. Its successor waits until the Lease has expired.
 func (o *Operator) Kill() { o.end(syscall.SIGKILL) }
 
 // end sends a signal to the operator, and kills it after a pod's grace period.
@@ -180,7 +180,7 @@ func (o *Operator) Ended() <-chan struct{} {
 	return o.ended
 }
 
-// Log is the operator's log so far.
+// Log returns the operator's log so far.
 func (o *Operator) Log() string {
 	text, err := os.ReadFile(o.log)
 	if err != nil {
@@ -223,11 +223,11 @@ func (o Options) components() ([]build.Component, error) {
 		all, err := build.Named(slices.Concat(base, o.networkComponents(), o.Components)...)
 		return slices.DeleteFunc(all, o.isOfOtherMinor), err
 	}
-	ofSome := func(c build.Component) bool { return c.Minor == "" && c.Group != payload.Base || o.isOfOtherMinor(c) }
-	return slices.DeleteFunc(build.Components(), ofSome), nil
+	isOptional := func(c build.Component) bool { return c.Minor == "" && c.Group != payload.Base || o.isOfOtherMinor(c) }
+	return slices.DeleteFunc(build.Components(), isOptional), nil
 }
 
-// isOfOtherMinor reports whether a component belongs to a minor version of Kubernetes that the payload is not to have.
+// isOfOtherMinor reports whether a component belongs to a minor version of Kubernetes that the payload should not have.
 func (o Options) isOfOtherMinor(c build.Component) bool {
 	minors := o.Minors
 	if len(minors) == 0 {
@@ -250,7 +250,7 @@ func (env *Env) payload(ctx context.Context, o Options) (string, error) {
 	return dir, buildPayload(ctx, dir, o, components)
 }
 
-// Repository is the folder of the operator's module.
+// Repository returns the folder of the operator's module.
 func Repository(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/windows-machine-config/wmco").Output()
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 // linuxPodNetwork is the range of Linux nodes in the hybrid overlay. They have no pods with addresses of their own.
 const linuxPodNetwork = "172.20.0.0/14"
 
-// startOVN starts OVN-Kubernetes with the configuration that OpenShift's network operator renders: on OpenShift from its Network object, including
-// later changes, and elsewhere once.
+// startOVN starts OVN-Kubernetes with the configuration that OpenShift's network operator renders. On OpenShift, the
+// configuration follows the Network object.
 func (env *Env) startOVN(ctx context.Context, o Options) (err error) {
 	folder := filepath.Join(env.folder.Path, "ovn")
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -60,12 +60,13 @@ func (env *Env) startOVN(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// HybridOverlayConfig is what an administrator writes into OpenShift's Network object. Windows nodes get subnets of length 24 nevertheless.
+// HybridOverlayConfig returns the field that an administrator sets in OpenShift's Network object. Despite its hostPrefix,
+// Windows nodes get subnets of length 24.
 func (env *Env) HybridOverlayConfig() string {
 	return fmt.Sprintf("{hybridClusterNetwork: [{cidr: %s, hostPrefix: 23}]}", env.Lab.PodNetwork())
 }
 
-// networkObject is OpenShift's Network object, as far as OVN-Kubernetes depends on it.
+// networkObject returns OpenShift's Network object with the fields that OVN-Kubernetes depends on.
 func (env *Env) networkObject() *unstructured.Unstructured {
 	n := &unstructured.Unstructured{}
 	text := fmt.Sprintf(`
@@ -83,7 +84,7 @@ spec:
 	return n
 }
 
-// linuxPrefix is the length of a Linux node's subnet: it leaves room for a thousand nodes, as in the measurements.
+// linuxPrefix is the length of a Linux node's subnet. It leaves room for the thousand nodes of the measurements.
 const linuxPrefix = 24
 
 // writeNetwork writes the two Network objects of OpenShift.
@@ -107,7 +108,7 @@ func (env *Env) writeNetwork(ctx context.Context, network *unstructured.Unstruct
 // linuxNodeTimeout is how long OVN-Kubernetes may take for a Linux node; on two busy cores it takes less than a second.
 const linuxNodeTimeout = time.Minute
 
-// AddLinuxNode creates the Node of a Linux worker, and returns it when it is in the hybrid overlay. Nothing runs there.
+// AddLinuxNode creates the Node of a Linux worker, without a host, and returns it when it is in the hybrid overlay.
 func (env *Env) AddLinuxNode(ctx context.Context, name, address string) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, lab.Patience(linuxNodeTimeout))
 	defer cancel()
@@ -118,14 +119,14 @@ func (env *Env) AddLinuxNode(ctx context.Context, name, address string) (*corev1
 	}
 	err = lab.Until(ctx, 5*time.Millisecond, "Node "+name, func(ctx context.Context) (err error) {
 		if n, err = env.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err == nil && n.Annotations[ovn.GatewayMACAnnotation] == "" {
-			err = fmt.Errorf("it is not in the hybrid overlay\n%s", env.OVN.Log())
+			err = fmt.Errorf("annotation %s is missing\n%s", ovn.GatewayMACAnnotation, env.OVN.Log())
 		}
 		return err
 	}, env.OVN.Ended)
 	return n, err
 }
 
-// LinuxSubnet is the subnet of a Linux node in the overlay.
+// LinuxSubnet returns the subnet of a Linux node in the overlay.
 func LinuxSubnet(n *corev1.Node) string {
 	text := strings.TrimPrefix(n.Annotations[ovn.NodeSubnetsAnnotation], `{"default":["`)
 	return strings.TrimSuffix(text, `"]}`)

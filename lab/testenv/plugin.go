@@ -35,12 +35,12 @@ type PluginResult struct {
 // All returns the whole output, for searches.
 func (r PluginResult) All() string { return r.Out + r.Err }
 
-// Missing checks that the output has all parts, regardless of line breaks; missing describes the first absent one.
+// Missing describes the first part that the output lacks, regardless of line breaks; "" if it has all.
 func (r PluginResult) Missing(parts ...string) (missing string) {
 	output := strings.Join(strings.Fields(r.All()), " ")
 	for _, part := range parts {
 		if !strings.Contains(output, part) {
-			return fmt.Sprintf("%q is not in (exit code %d):\n%s", part, r.Code, r.All())
+			return fmt.Sprintf("%q is missing in the output (exit code %d):\n%s", part, r.Code, r.All())
 		}
 	}
 	return ""
@@ -56,7 +56,7 @@ func (env *Env) Plugin(ctx context.Context) (Plugin, error) {
 	return p, lab.BuildOwn(ctx, root, pluginPackage, p.Program, lab.BuildOptions{}, nil)
 }
 
-// PluginFor is the plugin with the kubeconfig of an existing service account.
+// PluginFor returns the plugin with the kubeconfig of an existing service account.
 func (env *Env) PluginFor(ctx context.Context, namespace, serviceAccount string) (Plugin, error) {
 	p, err := env.Plugin(ctx)
 	if err != nil {

@@ -64,11 +64,12 @@ func buildImageTool(ctx context.Context, root, out string, progress io.Writer) e
 	return lab.BuildOwn(ctx, filepath.Join(root, "release"), "./image/cmd", out, lab.BuildOptions{}, progress)
 }
 
-// Registry is where the node pulls images from, whichever registry their names have. This machine can push to its Address, without TLS.
+// Registry returns the registry from which the node pulls all images, whatever their names are. This machine can push to its Address,
+// without TLS.
 func (p *OperatorPod) Registry() *lab.Registry { return p.images }
 
-// Push builds the operator's image with a payload and pushes it to where the node pulls OperatorRepository from. The image has no version of a
-// release, as its operator has none.
+// Push builds the operator's image with a payload and pushes it, so that the node pulls it as OperatorRepository with the tag. Like its
+// operator, the image has no release version.
 func (p *OperatorPod) Push(ctx context.Context, payload, tag string) error {
 	_, repository, _ := strings.Cut(OperatorRepository, "/")
 	command := exec.CommandContext(ctx, p.tool, "--payload", payload, "--operator", runtime.GOARCH+"="+p.program,
@@ -102,12 +103,12 @@ func (p *OperatorPod) change(ctx context.Context, change func(*corev1.Container)
 	return p.env.Client.Patch(ctx, &d, client.MergeFrom(before))
 }
 
-// operatorName is the name of the operator's Deployment and of its ServiceAccount.
+// operatorName returns the name of the operator's Deployment and of its ServiceAccount.
 func operatorName() types.NamespacedName {
 	return types.NamespacedName{Namespace: api.DefaultNamespace, Name: OperatorAccount}
 }
 
-// Running returns the Ready pod of the operator; an error while there is none.
+// Running returns the Ready pod of the operator, or an error if it has none.
 func (p *OperatorPod) Running(ctx context.Context) (*corev1.Pod, error) {
 	var pods corev1.PodList
 	err := p.env.Client.List(ctx, &pods, client.InNamespace(api.DefaultNamespace), client.MatchingLabels{"app.kubernetes.io/name": OperatorAccount})
@@ -124,7 +125,7 @@ func (p *OperatorPod) Running(ctx context.Context) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("no pod of the operator is Ready: %v", states)
 }
 
-// WaitUntilReady returns the Ready pod as soon as there is one.
+// WaitUntilReady waits until the operator has a Ready pod, and returns it.
 func (p *OperatorPod) WaitUntilReady(ctx context.Context) (pod *corev1.Pod, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lab.Patience(2*time.Minute))
 	defer cancel()
@@ -135,7 +136,7 @@ func (p *OperatorPod) WaitUntilReady(ctx context.Context) (pod *corev1.Pod, err 
 	return pod, err
 }
 
-// Container is the container of the operator's pod, on its node.
+// Container returns the container of the operator's pod, on its node.
 func (p *OperatorPod) Container(ctx context.Context) (lab.Container, error) {
 	pod, err := p.Running(ctx)
 	if err != nil {
@@ -144,7 +145,7 @@ func (p *OperatorPod) Container(ctx context.Context) (lab.Container, error) {
 	return p.Node.Container(pod.Status.ContainerStatuses[0].ContainerID)
 }
 
-// Log is the log of the operator's pods, as kubectl logs shows it.
+// Log returns the logs of the operator's pods and of their previous containers.
 func (p *OperatorPod) Log(ctx context.Context) string {
 	var b strings.Builder
 	pods, err := p.env.Clients.CoreV1().Pods(api.DefaultNamespace).List(ctx, metav1.ListOptions{})

@@ -58,14 +58,14 @@ func (env *Env) startImages(ctx context.Context) error {
 	return nil
 }
 
-// PodImages is the registry with the images of pods, which WindowsConfig has as the mirror of their registries.
+// PodImages returns the registry with the images of pods. WindowsConfig has it as the mirror of their registries.
 func (env *Env) PodImages() *lab.Registry { return env.images }
 
 // AgnhostPort is the port of AgnhostPod, of TCP and UDP.
 const AgnhostPort = 8090
 
-// AgnhostPod is a pod with Kubernetes' test program: a web server that can also send requests ("agnhost netexec --help"). Its image
-// needs AddAgnhost.
+// AgnhostPod returns a pod with Kubernetes' test program, a web server that can also send requests ("agnhost netexec --help").
+// AddAgnhost adds its image.
 func AgnhostPod(flags ...string) corev1.PodSpec {
 	spec := WebserverPod()
 	c := &spec.Containers[0]
@@ -78,8 +78,8 @@ func AgnhostPod(flags ...string) corev1.PodSpec {
 // AddAgnhost adds the image of AgnhostPod to the registry of pods.
 func (env *Env) AddAgnhost(ctx context.Context) error { return env.Lab.AddAgnhost(ctx, env.images) }
 
-// WebserverPod is a pod for a Windows node that answers HTTP requests on WebserverPort with its name. It runs
-// lab/windows/containers/webserver with the environment variables given, such as "GRACE_SECONDS=40".
+// WebserverPod returns a pod for a Windows node that answers HTTP requests on WebserverPort with its name. It runs
+// lab/windows/containers/webserver with the given environment variables, such as "GRACE_SECONDS=40".
 func WebserverPod(environment ...string) corev1.PodSpec {
 	name := corev1.EnvVar{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
 	container := corev1.Container{
@@ -101,8 +101,8 @@ func WebserverPod(environment ...string) corev1.PodSpec {
 	}
 }
 
-// WinWebserver creates a Deployment of WebserverPods in namespace default; its pods have its name as label app. Change may
-// be nil; else it changes the Deployment first.
+// WinWebserver creates a Deployment of WebserverPods in namespace default, whose pods have its name as label app. change, if not nil,
+// modifies the Deployment first.
 func (env *Env) WinWebserver(ctx context.Context, name string, replicas int32, change func(*appsv1.Deployment)) (*appsv1.Deployment, error) {
 	labels := map[string]string{"app": name}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: labels}}
@@ -137,7 +137,7 @@ func (env *Env) Pods(ctx context.Context, app string) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// Serves returns what is wrong with a pod; "" if it is Ready and answers on its address with its name.
+// Serves describes why a pod does not serve; "" if it is Ready and answers at its address with its name.
 func (env *Env) Serves(ctx context.Context, p *corev1.Pod) (missing string) {
 	if !isReady(p) {
 		return fmt.Sprintf("pod %s is %s and not Ready%s", p.Name, p.Status.Phase, waitingFor(p))

@@ -17,7 +17,7 @@ import (
 )
 
 // Attach sends input to the program of a pod's first container and returns its output, like "kubectl attach -i". It returns when the program
-// has ended.
+// has exited.
 func (env *Env) Attach(ctx context.Context, p *corev1.Pod, stdin string) (output string, err error) {
 	var out strings.Builder
 	options := &corev1.PodAttachOptions{Container: p.Spec.Containers[0].Name, Stdin: true, Stdout: true, Stderr: true}

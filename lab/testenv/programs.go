@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// Programs builds components of the payload for Wine hosts and writes them into a folder, such as kube-proxy.exe, for tests that run
-// them without the operator. Those of Kubernetes are of a minor version, as in 1.33, the newest one if it is empty.
+// Programs builds components of the payload for Wine hosts, such as kube-proxy.exe, and writes them into a folder, for tests that run
+// them without the operator. Components of Kubernetes have a minor version, such as 1.33, the newest one if it is empty.
 func Programs(ctx context.Context, minor, dir string, log io.Writer, names ...string) error {
 	p, err := PayloadOf(ctx, minor, filepath.Join(dir, "payload"), log, names...)
 	if err != nil {
@@ -35,8 +35,8 @@ func Programs(ctx context.Context, minor, dir string, log io.Writer, names ...st
 	return nil
 }
 
-// PayloadOf builds a payload of components for Wine hosts in a folder. Those of Kubernetes are of a minor version, the newest one if it is
-// empty.
+// PayloadOf builds a payload of components for Wine hosts in a folder. Components of Kubernetes have a minor version, the
+// newest one if it is empty.
 func PayloadOf(ctx context.Context, minor, dir string, log io.Writer, names ...string) (*payload.Payload, error) {
 	components, err := build.Named(names...)
 	if err != nil {
@@ -53,8 +53,8 @@ func PayloadOf(ctx context.Context, minor, dir string, log io.Writer, names ...s
 	return payload.Open(dir)
 }
 
-// buildPayload builds components for Wine hosts, with the patches of package winbuild. Those of a part are compressed less than for users'
-// hosts.
+// buildPayload builds components for Wine hosts, with the patches of package winbuild. Without WholePayload, it compresses them
+// less, to save time.
 func buildPayload(ctx context.Context, dir string, o Options, components []build.Component) error {
 	root, err := Repository(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func buildPayload(ctx context.Context, dir string, o Options, components []build
 		Log:        o.Log,
 		Flags: func(ctx context.Context, moduleDir string) ([]string, error) {
 			if filepath.Clean(moduleDir) == root {
-				return nil, nil // our own programs run on Wine as they are
+				return nil, nil // the operator's own programs need no patches
 			}
 			return winbuild.Flags(ctx, moduleDir, patches)
 		},

@@ -87,7 +87,7 @@ func (env *Env) StartPrometheus(ctx context.Context, o PrometheusOptions) (*lab.
 	return access.start(ctx, config, discovered, files)
 }
 
-// prometheusAccess is what a Prometheus is given to read metrics and to find its targets, and what starts it.
+// prometheusAccess has the credentials with which a Prometheus reads metrics and finds its targets, and the programs that start it.
 type prometheusAccess struct {
 	env      *Env
 	programs prometheusoperator.Programs
@@ -121,7 +121,8 @@ func (a prometheusAccess) files() lab.PrometheusFiles {
 	return lab.PrometheusFiles{"token": []byte(a.token), "ca.crt": a.env.Lab.ControlPlane.CA(), "tls.crt": a.client.Cert, "tls.key": a.client.Key}
 }
 
-// start starts Debian's Prometheus with a configuration of inLab, and finds the targets of the configuration that it was made of.
+// start starts Debian's Prometheus with a configuration of inLab, and a program that discovers the targets of the original
+// configuration.
 func (a prometheusAccess) start(ctx context.Context, config map[string]any, discovered []byte, files lab.PrometheusFiles) (*lab.Prometheus, error) {
 	text, err := yaml.Marshal(config)
 	if err != nil {

@@ -44,7 +44,7 @@ type Managed struct {
 	Objects string
 }
 
-// name returns the name of the Prometheus. Each has its own, so that none gets the output of another version.
+// name returns the name of the Prometheus. Each has its own name, so that none reads the output of another version.
 func (m Managed) name() string {
 	return "p" + strings.NewReplacer(".", "-", "/", "-").Replace(strings.ToLower(string(m.Version)+"-"+m.Role+"-"+filepath.Base(m.Objects)))
 }
@@ -114,12 +114,12 @@ func (env *Env) startKubeState(ctx context.Context, programs prometheusoperator.
 
 // Start starts Debian's Prometheus with the configuration that the Prometheus operator generates from the objects.
 func (o *PrometheusOperator) Start(ctx context.Context, m Managed) (*lab.Prometheus, error) {
-	made, err := o.generate(ctx, m)
+	output, err := o.generate(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("running Prometheus operator %s: %w", m.Version, err)
 	}
-	// The variables are those that the container next to a Prometheus replaces.
-	config, err := inLab(made.config, "/etc/prometheus/certs/", folderInLab, "/etc/prometheus/rules/prometheus-"+m.name()+"-rulefiles-0/", folderInLab,
+	// In a cluster, the container next to a Prometheus replaces the variables.
+	config, err := inLab(output.config, "/etc/prometheus/certs/", folderInLab, "/etc/prometheus/rules/prometheus-"+m.name()+"-rulefiles-0/", folderInLab,
 		"/etc/prometheus/secrets/metrics-client-certs/", folderInLab, "/etc/prometheus/configmaps/serving-certs-ca-bundle/", folderInLab,
 		"/etc/prometheus/configmaps/kubelet-serving-ca-bundle/ca-bundle.crt", folderInLab+"ca.crt", "scrape_interval: 30s", "scrape_interval: "+managedInterval,
 		"$(SHARD)", "0", "$(POD_NAME)", m.name())
@@ -128,8 +128,8 @@ func (o *PrometheusOperator) Start(ctx context.Context, m Managed) (*lab.Prometh
 	}
 	files := o.files()
 	files["service-ca.crt"] = o.env.Lab.RegistryCA()
-	maps.Copy(files, made.files)
-	return o.start(ctx, config, made.config, files)
+	maps.Copy(files, output.files)
+	return o.start(ctx, config, output.config, files)
 }
 
 // generated is the output of a Prometheus operator: the configuration, and the files for certificates and rules.
@@ -138,36 +138,36 @@ type generated struct {
 	files  map[string][]byte
 }
 
-// generate runs the Prometheus operator until it has generated everything needed.
-func (o *PrometheusOperator) generate(ctx context.Context, m Managed) (made generated, err error) {
+// generate runs the Prometheus operator until it has generated its whole output.
+func (o *PrometheusOperator) generate(ctx context.Context, m Managed) (output generated, err error) {
 	config := o.env.Lab.ControlPlane.RESTConfig()
 	kinds, err := m.Version.Definitions(ctx, o.programs.Root, prometheusoperator.Kinds()...)
 	if err != nil {
-		return made, err
+		return output, err
 	}
 	if err := manifest.ApplyObjects(ctx, config, kinds); err != nil {
-		return made, err
+		return output, err
 	}
 	if err := manifest.Apply(ctx, config, filepath.Join(o.programs.Root, "deploy", m.Objects)); err != nil {
-		return made, err
+		return output, err
 	}
 	if err := manifest.ApplyObjects(ctx, config, []*unstructured.Unstructured{m.prometheus()}); err != nil {
-		return made, err
+		return output, err
 	}
 	program, err := o.programs.Operator(ctx, o.env.Lab.ControlPlane, m.Version, o.env.Kubeconfig)
 	if err != nil {
-		return made, err
+		return output, err
 	}
 	defer program.Stop()
 	var missing error
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, lab.Patience(2*time.Minute), true, func(ctx context.Context) (bool, error) {
-		made, missing = o.read(ctx, m)
+		output, missing = o.read(ctx, m)
 		return missing == nil, program.Failure()
 	})
 	if err != nil {
-		return made, fmt.Errorf("%w: %w; its log ends with:\n%s", err, missing, program.Log(3000))
+		return output, fmt.Errorf("%w: %w; its log ends with:\n%s", err, missing, program.Log(3000))
 	}
-	return made, nil
+	return output, nil
 }
 
 // prometheus returns a Prometheus without pods, of the version that Debian has.
@@ -183,49 +183,49 @@ func (m Managed) prometheus() *unstructured.Unstructured {
 	}}
 }
 
-// read reads the output of the Prometheus operator. The error names what is missing.
-func (o *PrometheusOperator) read(ctx context.Context, m Managed) (made generated, err error) {
-	made.files = map[string][]byte{}
+// read reads the output of the Prometheus operator, or returns an error that names the missing part.
+func (o *PrometheusOperator) read(ctx context.Context, m Managed) (output generated, err error) {
+	output.files = map[string][]byte{}
 	var secrets corev1.SecretList
 	if err := o.env.Client.List(ctx, &secrets, client.InNamespace(prometheusNamespace)); err != nil {
-		return made, err
+		return output, err
 	}
 	certificates := false
 	for _, s := range secrets.Items {
 		switch {
 		case s.Name == "prometheus-"+m.name():
-			if made.config, err = unzip(s.Data["prometheus.yaml.gz"]); err != nil {
-				return made, err
+			if output.config, err = unzip(s.Data["prometheus.yaml.gz"]); err != nil {
+				return output, err
 			}
 		case strings.HasPrefix(s.Name, "prometheus-"+m.name()+"-tls-assets"):
 			certificates = true
 			for name, content := range s.Data {
-				made.files[name] = content
+				output.files[name] = content
 			}
 		}
 	}
 	if !certificates {
-		return made, errors.New("it has not made the Secret for certificates")
+		return output, errors.New("the Secret for certificates is missing")
 	}
-	if jobs := strings.Count(string(made.config), "job_name: serviceMonitor/"+api.DefaultNamespace+"/"); jobs != 3 {
-		return made, fmt.Errorf("its configuration has %d jobs for the ServiceMonitors, want 3", jobs)
+	if jobs := strings.Count(string(output.config), "job_name: serviceMonitor/"+api.DefaultNamespace+"/"); jobs != 3 {
+		return output, fmt.Errorf("the configuration has %d jobs for the ServiceMonitors, want 3", jobs)
 	}
 	rules := 0
 	var configMaps corev1.ConfigMapList
 	if err := o.env.Client.List(ctx, &configMaps, client.InNamespace(prometheusNamespace)); err != nil {
-		return made, err
+		return output, err
 	}
 	for _, c := range configMaps.Items {
 		if strings.HasPrefix(c.Name, "prometheus-"+m.name()+"-rulefiles") {
 			for name, content := range c.Data {
-				made.files[name], rules = []byte(content), rules+1
+				output.files[name], rules = []byte(content), rules+1
 			}
 		}
 	}
 	if rules != 2 {
-		return made, fmt.Errorf("it has made %d files with rules, want 2", rules)
+		return output, fmt.Errorf("got %d files with rules, want 2", rules)
 	}
-	return made, o.hasKubelets(ctx)
+	return output, o.hasKubelets(ctx)
 }
 
 // hasKubelets returns an error until Service kube-system/kubelet has endpoints of both kinds.
@@ -238,7 +238,7 @@ func (o *PrometheusOperator) hasKubelets(ctx context.Context) error {
 	endpoints := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"}}
 	err := o.env.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeletService}, endpoints)
 	if err == nil && len(slices.Items) == 0 {
-		err = errors.New("there is no EndpointSlice of Service kubelet")
+		err = errors.New("Service kubelet has no EndpointSlice")
 	}
 	return err
 }

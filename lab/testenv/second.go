@@ -17,8 +17,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
 )
 
-// SecondOperator installs another operator into a namespace, next to the one of the Env, as OLM does: cluster-scoped objects have their own names,
-// and existing ones are shared. It does not start it.
+// SecondOperator installs another operator into a namespace, next to the Env's, as OLM does: its ClusterRoleBindings have other
+// names, and it shares the other cluster-scoped objects. It does not start the operator.
 func (env *Env) SecondOperator(ctx context.Context, namespace string) (*Operator, error) {
 	root, err := Repository(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ type Shell struct {
 	Environment []string
 }
 
-// NewShell returns a shell. The folder tools can have additional programs.
+// NewShell returns a shell. The folder tools can contain additional programs.
 func (env *Env) NewShell(tools string) (*Shell, error) {
 	return &Shell{env: env, tools: tools}, env.Lab.ControlPlane.LinkKubectl(filepath.Join(tools, "kubectl"))
 }
@@ -54,7 +54,7 @@ func (s *Shell) Output(ctx context.Context, dir, script string) (printed string,
 	return string(out), nil
 }
 
-// Replaced returns a text with all names replaced. If two names begin alike, the longer one takes precedence.
+// Replaced returns a text with all names replaced. If one name is a prefix of another, the longer one takes precedence.
 func (s *Shell) Replaced(text string) string {
 	var pairs []string
 	for _, name := range slices.SortedFunc(maps.Keys(s.Replace), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) {
@@ -67,7 +67,7 @@ func (s *Shell) Replaced(text string) string {
 func ConsoleBlocks(text, heading string) (scripts []string) {
 	blocks, err := documents.Blocks("", text)
 	if err != nil {
-		return nil // the tests of the root report what is wrong
+		return nil // the tests of the root report the error
 	}
 	for _, b := range blocks {
 		if b.Heading == heading && b.Language == "console" {

@@ -39,7 +39,7 @@ func (env *Env) startHosts(o Options) error {
 func (env *Env) AddSimulated(o sim.Options) (*sim.Host, Host, error) {
 	at := Host{Name: strings.ToLower(o.Windows.Hostname), Address: env.UnusedAddress(), Port: sshPort}
 	o.Windows.Root = filepath.Join(env.folder.Path, "hosts", strconv.Itoa(len(env.simulated)))
-	o.ListenAddr = at.dialed()
+	o.ListenAddr = at.endpoint()
 	o.User = User
 	if o.AuthorizedKeys == nil {
 		o.AuthorizedKeys = []ssh.PublicKey{env.authorized}
@@ -66,17 +66,18 @@ func (env *Env) simulatedLogs() string {
 	return text.String()
 }
 
-// UnusedAddress is an address without a host. Connections to it are refused at once. Only an Env without Wine hosts has such addresses.
+// UnusedAddress returns an address without a host, which refuses connections immediately. Only an Env without Wine hosts has such
+// addresses.
 func (env *Env) UnusedAddress() string { return env.addresses.Next().String() }
 
-// Simulated are the simulated hosts.
+// Simulated returns the simulated hosts.
 func (env *Env) Simulated() []*sim.Host { return env.simulated }
 
 // wicdBytes is the size of WICD on simulated hosts.
 const wicdBytes = 64 << 10
 
-// simulatedPayload writes a small payload: simulated hosts verify its programs but run none. Random content cannot be
-// compressed, so that the sizes are also those of the transfer.
+// simulatedPayload writes a small payload, whose programs simulated hosts verify but do not run. Their content is random, so that
+// compression does not change the sizes of transfers.
 func simulatedPayload(ctx context.Context, dir string, programBytes int) error {
 	set := build.Set{Stub: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte("stub"))), nil }}
 	for _, path := range []string{

@@ -16,11 +16,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// kubeletPort is where a kubelet serves.
+// kubeletPort is the port of the kubelet's API.
 const kubeletPort = "10250"
 
-// ServeLogs serves the logs of a simulated host as its kubelet would, with the kubelet's serving certificate, until the program ends. The
-// host's certificate must have been issued.
+// ServeLogs serves the logs of a simulated host as its kubelet would, until the program ends. The kubelet's serving
+// certificate, which it uses, must exist.
 func (env *Env) ServeLogs(ctx context.Context, h *sim.Host, at Host) error {
 	disk := h.Windows().Disk()
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort(at.Address, kubeletPort))

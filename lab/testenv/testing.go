@@ -31,8 +31,8 @@ func Start(t testing.TB, o Options) *Env {
 	return env
 }
 
-// Eventually waits until check returns "". Check returns what is missing; a test that waits longer than lab.Patience(patience) fails with
-// that text.
+// Eventually waits until check returns "". Otherwise check returns what is missing, with which the test fails after
+// lab.Patience(patience).
 func Eventually(t testing.TB, patience time.Duration, what string, check func(context.Context) (missing string)) {
 	t.Helper()
 	patience = lab.Patience(patience)
@@ -46,12 +46,12 @@ func Eventually(t testing.TB, patience time.Duration, what string, check func(co
 		if now == "" {
 			return
 		}
-		if ctx.Err() == nil { // otherwise it only reports the timeout
+		if ctx.Err() == nil { // otherwise check may only report the timeout
 			missing = now
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %s", what, patience, missing)
+			t.Fatalf("timed out after %s waiting until %s: %s", patience, what, missing)
 		case <-tick.C:
 		}
 	}
@@ -66,7 +66,7 @@ func (env *Env) ExpectServing(t testing.TB, patience time.Duration, app string, 
 			return err.Error()
 		}
 		if len(serving) != count {
-			return fmt.Sprintf("there are %d", len(serving))
+			return fmt.Sprintf("got %d pods", len(serving))
 		}
 		for i := range serving {
 			if missing := env.Serves(ctx, &serving[i]); missing != "" {

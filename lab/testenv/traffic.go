@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Traffic sends requests to the pods of an app in turn, as clients of a Service would: to those that are Ready and not being
-// deleted. It counts answers and failures.
+// Traffic sends requests to the pods of an app in turn, as clients of a Service would, and counts answers and failures. It uses pods
+// that are Ready and not being deleted.
 type Traffic struct {
 	env   *Env
 	app   string
@@ -26,7 +26,7 @@ type Traffic struct {
 	failures []string
 }
 
-// StartTraffic starts to send requests, with a pause after each answer. It ends with the context, or with Stop.
+// StartTraffic starts to send requests, with a pause after each answer, until the context ends or Stop is called.
 func (env *Env) StartTraffic(ctx context.Context, app string, pause time.Duration) *Traffic {
 	ctx, stop := context.WithCancel(ctx)
 	t := &Traffic{env: env, app: app, stop: stop, ended: make(chan struct{})}
@@ -41,8 +41,8 @@ func (env *Env) StartTraffic(ctx context.Context, app string, pause time.Duratio
 	return t
 }
 
-// stale is the maximum age of a list of pods. A pod serves for two more seconds after its stop signal. On a machine that stalls for longer, a request
-// could go to a pod that has ended properly.
+// stale is the maximum age of a list of pods. A pod serves for two more seconds after its stop signal, so on a stalling
+// machine, an older list could send a request to a pod that has terminated properly.
 const stale = time.Second
 
 func (t *Traffic) request(ctx context.Context, n int) {

@@ -20,7 +20,7 @@ func apiServerFails(p harness) {
 	proxy := p.faultyProxy()
 	defer proxy.Close()
 	p.Operator.Kill()
-	restore, err := p.Operator.Through(proxy.URL, proxy.Certificate())
+	restore, err := p.Operator.UseAPIServer(proxy.URL, proxy.Certificate())
 	must(p.t, err)
 	defer func() {
 		p.Operator.Kill()

@@ -16,13 +16,13 @@ import (
 func (p harness) expectCSIProxy(host *lab.Host) {
 	p.t.Helper()
 	p.eventually("csi-proxy answers", func(ctx context.Context) string {
-		exists, err := host.MakeFolderByCSIProxy(ctx, `C:\var\lib\kubelet\plugins\example.com`)
+		exists, err := host.CreateFolderWithCSIProxy(ctx, `C:\var\lib\kubelet\plugins\example.com`)
 		if err != nil || !exists {
 			return fmt.Sprintf("folder exists: %v (%v)", exists, err)
 		}
 		return ""
 	})
-	if exists, err := host.MakeFolderByCSIProxy(p.t.Context(), `C:\elsewhere`); err == nil {
+	if exists, err := host.CreateFolderWithCSIProxy(p.t.Context(), `C:\elsewhere`); err == nil {
 		p.t.Errorf("csi-proxy accepted a folder outside of the kubelet's; it exists: %v", exists)
 	}
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.CSIProxy = v1alpha1.CSIProxyOff })

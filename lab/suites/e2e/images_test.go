@@ -248,7 +248,7 @@ func (s imagesTest) throughAProxy() {
 	s.expectSettings()
 	s.expectNotPulled(late.byTag(s.remote), beyond)
 	s.expectNoRequest(s.remote, late)
-	s.expectPassed(proxy, lab.Passage{
+	s.expectPassed(proxy, lab.ProxyRequest{
 		From: s.host.Address(), User: proxy.User, Method: http.MethodConnect, Target: s.remote.Host, Status: http.StatusOK,
 	})
 }
@@ -266,14 +266,14 @@ func (p harness) trustRegistries() {
 }
 
 // expectPassed checks that the proxy has logged only one kind of request. It logs a tunnel when that is closed.
-func (s imagesTest) expectPassed(proxy *lab.ForwardProxy, want lab.Passage) {
+func (s imagesTest) expectPassed(proxy *lab.ForwardProxy, want lab.ProxyRequest) {
 	s.t.Helper()
 	s.eventually(fmt.Sprintf("the proxy has logged %+v", want), func(context.Context) string {
-		all, err := proxy.Passages()
+		all, err := proxy.Requests()
 		if err != nil || len(all) == 0 {
 			return fmt.Sprintf("the log is empty (%v)", err)
 		}
-		if slices.ContainsFunc(all, func(one lab.Passage) bool { return one != want }) {
+		if slices.ContainsFunc(all, func(one lab.ProxyRequest) bool { return one != want }) {
 			s.t.Fatalf("the proxy logged %+v, want only %+v", all, want)
 		}
 		return ""

@@ -82,7 +82,7 @@ func (p harness) expectInstance(machine *unstructured.Unstructured) *v1alpha1.Wi
 // makeOpenShift turns the cluster into an OpenShift cluster on a platform.
 func (p harness) makeOpenShift(where string) {
 	p.t.Helper()
-	must(p.t, p.BecomeOpenShift(p.t.Context(), where))
+	must(p.t, p.MakeOpenShift(p.t.Context(), where))
 }
 
 // awsDomain is the suffix of AWS' names of machines.

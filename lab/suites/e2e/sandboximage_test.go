@@ -148,11 +148,11 @@ func (c closedNetwork) onlyDocumented() {
 			}
 		}
 	}
-	passages, err := c.proxy.Passages()
-	if err != nil || count == 0 || len(passages) == 0 {
-		c.t.Fatalf("got %d requests to registries and %d through the proxy (%v), want some of both", count, len(passages), err)
+	proxied, err := c.proxy.Requests()
+	if err != nil || count == 0 || len(proxied) == 0 {
+		c.t.Fatalf("got %d requests to registries and %d through the proxy (%v), want some of both", count, len(proxied), err)
 	}
-	for _, one := range passages {
+	for _, one := range proxied {
 		if !strings.Contains(one.Target, c.PodImages().Host) && one.Target != c.closed.Host {
 			c.t.Errorf("the host requested %s %s, want only its two mirrors", one.Method, one.Target)
 		}
