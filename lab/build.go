@@ -258,7 +258,7 @@ func goBuild(ctx context.Context, dir, out string, env []string, command ...stri
 	return nil
 }
 
-// BuildOptions are the options of BuildOwn.
+// BuildOptions are the options of BuildProgram.
 type BuildOptions struct {
 	// Race makes the program report data races.
 	Race bool
@@ -266,9 +266,9 @@ type BuildOptions struct {
 	FIPS bool
 }
 
-// BuildOwn builds a program of the repository in the folder root, such as ./cmd/wmco, and writes it to out. It links again only
+// BuildProgram builds a program of the repository in the folder root, such as ./cmd/wmco, and writes it to out. It links again only
 // after a change, because that takes seconds.
-func BuildOwn(ctx context.Context, root, pkg, out string, o BuildOptions, progress io.Writer) error {
+func BuildProgram(ctx context.Context, root, pkg, out string, o BuildOptions, progress io.Writer) error {
 	c, err := openCache(ctx, progress)
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ type operatorOptions struct {
 }
 
 func newOperator(ctx context.Context, o operatorOptions, progress io.Writer) (*Operator, error) {
-	if err := lab.BuildOwn(ctx, o.root, operatorPackage, o.program, lab.BuildOptions{Race: detectsRaces()}, progress); err != nil {
+	if err := lab.BuildProgram(ctx, o.root, operatorPackage, o.program, lab.BuildOptions{Race: detectsRaces()}, progress); err != nil {
 		return nil, err
 	}
 	return &Operator{operatorOptions: o}, nil
@@ -207,7 +207,7 @@ func (env *Env) Command(ctx context.Context, args ...string) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(env.folder.Path, "wmco-command")
-	if err := lab.BuildOwn(ctx, root, operatorPackage, program, lab.BuildOptions{}, os.Stderr); err != nil {
+	if err := lab.BuildProgram(ctx, root, operatorPackage, program, lab.BuildOptions{}, os.Stderr); err != nil {
 		return "", err
 	}
 	command := exec.CommandContext(ctx, program, args...)

@@ -53,7 +53,7 @@ func (env *Env) Plugin(ctx context.Context) (Plugin, error) {
 		return Plugin{}, err
 	}
 	p := Plugin{Program: filepath.Join(env.folder.Path, "kubectl-windows"), Kubeconfig: env.Kubeconfig}
-	return p, lab.BuildOwn(ctx, root, pluginPackage, p.Program, lab.BuildOptions{}, nil)
+	return p, lab.BuildProgram(ctx, root, pluginPackage, p.Program, lab.BuildOptions{}, nil)
 }
 
 // PluginFor returns the plugin with the kubeconfig of an existing service account.

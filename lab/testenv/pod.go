@@ -47,7 +47,7 @@ func (env *Env) startPod(ctx context.Context, root string, o Options) (err error
 	}
 	p.program, p.tool = filepath.Join(env.folder.Path, "wmco"), filepath.Join(env.folder.Path, "image")
 	err = errors.Join(
-		lab.BuildOwn(ctx, root, operatorPackage, p.program, lab.BuildOptions{FIPS: o.FIPS}, o.Log),
+		lab.BuildProgram(ctx, root, operatorPackage, p.program, lab.BuildOptions{FIPS: o.FIPS}, o.Log),
 		buildImageTool(ctx, root, p.tool, o.Log))
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (env *Env) startPod(ctx context.Context, root string, o Options) (err error
 
 // buildImageTool builds the program behind make image.
 func buildImageTool(ctx context.Context, root, out string, progress io.Writer) error {
-	return lab.BuildOwn(ctx, filepath.Join(root, "release"), "./image/cmd", out, lab.BuildOptions{}, progress)
+	return lab.BuildProgram(ctx, filepath.Join(root, "release"), "./image/cmd", out, lab.BuildOptions{}, progress)
 }
 
 // Registry returns the registry from which the node pulls all images, whatever their names are. This machine can push to its Address,

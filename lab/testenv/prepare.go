@@ -38,11 +38,11 @@ func Prepare(ctx context.Context, o Options) error {
 	if err := buildImageTool(ctx, root, filepath.Join(scratch, "image"), o.Log); err != nil {
 		return err
 	}
-	if err := lab.BuildOwn(ctx, root, pluginPackage, filepath.Join(scratch, "kubectl-windows"), lab.BuildOptions{}, o.Log); err != nil {
+	if err := lab.BuildProgram(ctx, root, pluginPackage, filepath.Join(scratch, "kubectl-windows"), lab.BuildOptions{}, o.Log); err != nil {
 		return err
 	}
 	if err := (prometheusoperator.Programs{Root: root, Dir: scratch, Progress: o.Log}).BuildDiscovery(ctx); err != nil {
 		return err
 	}
-	return lab.BuildOwn(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), lab.BuildOptions{Race: detectsRaces()}, o.Log)
+	return lab.BuildProgram(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), lab.BuildOptions{Race: detectsRaces()}, o.Log)
 }

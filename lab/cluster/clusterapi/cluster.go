@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NewCluster creates a Cluster with a control plane at an address, and what the controllers need of it: Secret <name>-kubeconfig, with
-// the kubeconfig of a file.
+// NewCluster creates a Cluster whose control plane has the given endpoint, and Secret <name>-kubeconfig, through which the controllers
+// of Cluster API connect to it. kubeconfig is the path of a file.
 func NewCluster(ctx context.Context, c client.Client, namespace, name, endpoint, kubeconfig string) error {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil {
@@ -51,16 +51,17 @@ func NewCluster(ctx context.Context, c client.Client, namespace, name, endpoint,
 	return nil
 }
 
-// MachineDeployment is a MachineDeployment of a Cluster that NewCluster has created, with bootstrap data from a Secret, and labels for its Machines.
+// MachineDeployment returns a MachineDeployment of a Cluster that NewCluster has created. Its Machines have the labels, and use
+// the bootstrap data of the Secret.
 func MachineDeployment(namespace, cluster, name string, replicas int64, secret string, labels map[string]string) client.Object {
-	given := map[string]any{}
+	machineLabels := map[string]any{}
 	for key, value := range labels {
-		given[key] = value
+		machineLabels[key] = value
 	}
 	return object(Kind("MachineDeployment"), namespace, name, map[string]any{"spec": map[string]any{
 		"clusterName": cluster, "replicas": replicas, "selector": map[string]any{},
 		"template": map[string]any{
-			"metadata": map[string]any{"labels": given},
+			"metadata": map[string]any{"labels": machineLabels},
 			"spec": map[string]any{
 				"clusterName": cluster, "bootstrap": map[string]any{"dataSecretName": secret}, "infrastructureRef": reference(labMachineTemplate(), cluster),
 			},

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package clusterapi runs the controllers of Cluster API against a control plane of the lab. The cluster is its own management cluster. Its
-// machines are those of a small infrastructure provider (Provider), which keeps Cluster API's contract for providers.
+// Package clusterapi runs the controllers of Cluster API against a control plane of the lab. The cluster is its own management
+// cluster. A small infrastructure provider (Provider), which implements Cluster API's provider contract, creates its machines.
 package clusterapi
 
 import (
@@ -23,9 +23,9 @@ import (
 const (
 	module  = "sigs.k8s.io/cluster-api"
 	program = module + "/core"
-	// loopback is where the controllers serve their webhooks and their health.
+	// loopback is the address at which the controllers serve their webhooks and health checks.
 	loopback = "127.0.0.1"
-	// startTimeout is how long the controllers may take until they are ready; on two busy cores it takes 10 s.
+	// startTimeout limits the time until the controllers are ready. They take 10 s on two busy cores.
 	startTimeout = 2 * time.Minute
 )
 
@@ -39,7 +39,7 @@ type Programs struct {
 
 // Build builds the controllers, which takes minutes the first time.
 func (p Programs) Build(ctx context.Context) error {
-	return lab.BuildOwn(ctx, p.pins(), program, p.path(), lab.BuildOptions{}, p.Progress)
+	return lab.BuildProgram(ctx, p.pins(), program, p.path(), lab.BuildOptions{}, p.Progress)
 }
 
 func (p Programs) pins() string {
@@ -47,8 +47,8 @@ func (p Programs) pins() string {
 }
 func (p Programs) path() string { return filepath.Join(p.Dir, "cluster-api") }
 
-// Start installs the kinds and webhooks of Cluster API and of the provider, starts the controllers with the rights of a kubeconfig, and returns
-// when they are ready.
+// Start installs the CustomResourceDefinitions and webhooks of Cluster API and of the provider, starts the controllers with the
+// permissions of a kubeconfig, and returns when they are ready.
 func (p Programs) Start(ctx context.Context, l *lab.Lab, kubeconfig string) (*lab.Program, error) {
 	if err := p.Build(ctx); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (p Programs) Start(ctx context.Context, l *lab.Lab, kubeconfig string) (*la
 		return nil, err
 	}
 	if err := manifest.ApplyObjects(ctx, config, append(kinds, providerKinds()...)); err != nil {
-		return nil, fmt.Errorf("installing the kinds of Cluster API: %w", err)
+		return nil, fmt.Errorf("installing the CustomResourceDefinitions of Cluster API: %w", err)
 	}
 	running, err := l.ControlPlane.Start(p.path()+".log", "/usr/bin/env", "KUBECONFIG="+kubeconfig, p.path(),
 		"--webhook-port="+strconv.Itoa(hooks.port), "--webhook-cert-dir="+p.Dir, "--webhook-cert-name="+certificateFile, "--webhook-key-name="+keyFile,
@@ -88,7 +88,7 @@ func (p Programs) Start(ctx context.Context, l *lab.Lab, kubeconfig string) (*la
 // The files of the webhooks' certificate.
 const certificateFile, keyFile = "cluster-api.crt", "cluster-api.key"
 
-// webhooks are where the controllers serve admission and conversion.
+// webhooks describe the endpoint at which the controllers serve admission and conversion.
 type webhooks struct {
 	port int
 	ca   string // as base64
@@ -111,15 +111,15 @@ func (p Programs) newWebhooks(l *lab.Lab) (w webhooks, err error) {
 	return w, nil
 }
 
-// webhookName is a name of 127.0.0.1 for which there can be a certificate.
+// webhookName resolves to loopback. The serving certificate is issued for this name.
 const webhookName = "localhost"
 
-// client is the clientConfig that leads to a path of the webhooks, in place of Service capi-webhook-service.
+// client returns the clientConfig for a path of the webhooks. It replaces the reference to Service capi-webhook-service.
 func (w webhooks) client(path string) map[string]any {
 	return map[string]any{"url": "https://" + webhookName + ":" + strconv.Itoa(w.port) + path, "caBundle": w.ca}
 }
 
-// kinds are Cluster API's CustomResourceDefinitions, which are converted by the webhooks.
+// kinds returns Cluster API's CustomResourceDefinitions, with conversion by the webhooks.
 func (w webhooks) kinds(ctx context.Context, pins string) ([]*unstructured.Unstructured, error) {
 	names := []string{
 		"cluster.x-k8s.io_clusterclasses", "cluster.x-k8s.io_clusters", "cluster.x-k8s.io_machinedeployments", "cluster.x-k8s.io_machinedrainrules",
@@ -146,7 +146,7 @@ func (w webhooks) kinds(ctx context.Context, pins string) ([]*unstructured.Unstr
 	return kinds, nil
 }
 
-// configurations are Cluster API's configurations of webhooks.
+// configurations returns Cluster API's webhook configurations.
 func (w webhooks) configurations(ctx context.Context, pins string) ([]*unstructured.Unstructured, error) {
 	all, err := manifest.ReadModule(ctx, pins, module, "core/config/webhook/manifests.yaml")
 	if err != nil {

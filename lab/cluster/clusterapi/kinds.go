@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The groups of Cluster API, and the version of its own kinds.
+// The API groups of Cluster API, the versions of its kinds and of the provider's, and other well-known names.
 const (
 	Group                = "cluster.x-k8s.io"
 	infrastructureGroup  = "infrastructure." + Group
@@ -21,12 +21,12 @@ const (
 	bootstrapSecretValue = "value"
 )
 
-// Kind is a kind of Cluster API's own.
+// Kind returns the GroupVersionKind of a kind of Cluster API's core group.
 func Kind(name string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: Group, Version: version, Kind: name}
 }
 
-// The provider's kinds.
+// The kinds of the provider.
 func labCluster() schema.GroupVersionKind         { return infrastructure("LabCluster") }
 func labMachine() schema.GroupVersionKind         { return infrastructure("LabMachine") }
 func labMachineTemplate() schema.GroupVersionKind { return infrastructure("LabMachineTemplate") }
@@ -39,8 +39,8 @@ func infrastructure(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: infrastructureGroup, Version: providerVersion, Kind: kind}
 }
 
-// providerKinds are the CustomResourceDefinitions of the provider. Their label maps a version of Cluster API's contract to the
-// version that implements it.
+// providerKinds returns the CustomResourceDefinitions of the provider. Their label maps a version of Cluster API's contract to the
+// version of the kind that implements it.
 func providerKinds() []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, gvk := range []schema.GroupVersionKind{labCluster(), labMachine(), labMachineTemplate(), labControlPlane()} {
@@ -61,7 +61,7 @@ func providerKinds() []*unstructured.Unstructured {
 	return all
 }
 
-// object is an object of a kind.
+// object returns an object with the given fields.
 func object(gvk schema.GroupVersionKind, namespace, name string, fields map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	for field, value := range fields {
@@ -73,7 +73,7 @@ func object(gvk schema.GroupVersionKind, namespace, name string, fields map[stri
 	return o
 }
 
-// reference is how Cluster API refers to an object of a provider in the same namespace.
+// reference returns a reference to an object of a provider in the same namespace.
 func reference(gvk schema.GroupVersionKind, name string) map[string]any {
 	return map[string]any{"apiGroup": gvk.Group, "kind": gvk.Kind, "name": name}
 }

@@ -21,47 +21,48 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// A Cloud has machines.
+// A Cloud creates and deletes machines.
 type Cloud interface {
-	// Create creates a machine that runs user data when it first starts, and returns its address and its provider ID. It may take a while.
+	// Create creates a machine that runs the user data on its first boot, and returns its address and provider ID. It can take a while.
 	Create(ctx context.Context, name string, userData []byte) (address, providerID string, err error)
-	// Delete deletes a machine; it succeeds if there is none of that name.
+	// Delete deletes a machine. It succeeds if the machine does not exist.
 	Delete(ctx context.Context, name string) error
 }
 
-// A Provider is an infrastructure provider, and one of control planes that are managed elsewhere. It keeps the contract of Cluster API's version
-// v1beta2: a LabCluster and a LabControlPlane are there at once; a LabMachine is a machine of the cloud as soon as Cluster API has given it an
-// owner with bootstrap data, and has a finalizer until the cloud has deleted the machine.
+// A Provider is an infrastructure provider, and a provider of externally managed control planes. It implements Cluster API's
+// contract v1beta2: LabClusters and LabControlPlanes are provisioned at once. For a LabMachine, it creates a machine in the
+// cloud as soon as Cluster API has set an owner with bootstrap data, and keeps a finalizer until the cloud has deleted the
+// machine.
 type Provider struct {
 	client client.Client
 	cloud  Cloud
 	failed func(error)
 
 	mu sync.Mutex
-	// machines are those in progress, by namespace and name, so that none waits for another.
+	// machines are the LabMachines that are being reconciled. They are reconciled concurrently.
 	machines map[types.NamespacedName]struct{}
 	running  sync.WaitGroup
 }
 
-// poll is how often the provider looks.
+// poll is the interval between two reconciliations.
 const poll = 500 * time.Millisecond
 
-// NewProvider returns a provider. failed is called with errors; what failed is tried again.
+// NewProvider returns a provider. It calls failed with errors, and retries.
 func NewProvider(c client.Client, cloud Cloud, failed func(error)) *Provider {
 	return &Provider{client: c, cloud: cloud, failed: failed, machines: map[types.NamespacedName]struct{}{}}
 }
 
-// Run works until the context ends.
+// Run reconciles until the context ends.
 func (p *Provider) Run(ctx context.Context) {
 	defer p.running.Wait()
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := p.look(ctx); err != nil && ctx.Err() == nil {
+		if err := p.reconcileAll(ctx); err != nil && ctx.Err() == nil {
 			p.failed(err)
 		}
 	}, poll)
 }
 
-func (p *Provider) look(ctx context.Context) error {
+func (p *Provider) reconcileAll(ctx context.Context) error {
 	clusters, err := p.list(ctx, labCluster())
 	if err != nil {
 		return err
@@ -95,12 +96,12 @@ func (p *Provider) list(ctx context.Context, gvk schema.GroupVersionKind) ([]uns
 	return list.Items, err
 }
 
-// begin works on a machine concurrently with others.
+// begin starts to reconcile a machine, unless that is in progress already.
 func (p *Provider) begin(ctx context.Context, machine *unstructured.Unstructured) {
 	name := client.ObjectKeyFromObject(machine)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, atWork := p.machines[name]; atWork {
+	if _, busy := p.machines[name]; busy {
 		return
 	}
 	p.machines[name] = struct{}{}
@@ -157,7 +158,7 @@ func (p *Provider) remove(ctx context.Context, machine *unstructured.Unstructure
 	return client.IgnoreNotFound(p.client.Update(ctx, machine))
 }
 
-// userData is the bootstrap data of the Machine that owns a LabMachine; nil while Cluster API has not got so far.
+// userData returns the bootstrap data of the Machine that owns a LabMachine, or nil until Cluster API has set both.
 func (p *Provider) userData(ctx context.Context, machine *unstructured.Unstructured) ([]byte, error) {
 	owners := machine.GetOwnerReferences()
 	i := slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Machine" })
@@ -183,7 +184,7 @@ func (p *Provider) userData(ctx context.Context, machine *unstructured.Unstructu
 	return data, nil
 }
 
-// report writes the status of an object if it differs.
+// report writes the status of an object that has none.
 func (p *Provider) report(ctx context.Context, o *unstructured.Unstructured, status map[string]any) error {
 	if _, reported := o.Object["status"]; reported {
 		return nil

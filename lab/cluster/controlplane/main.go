@@ -23,11 +23,11 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// garbage is how much of it the programs keep, in percent of what they use. They share one machine with all else, and some tests fill them.
-const garbage = 50
+// gcPercent trades CPU time for memory: all programs of the lab share one machine, and some tests create many objects.
+const gcPercent = 50
 
 func main() {
-	debug.SetGCPercent(garbage)
+	debug.SetGCPercent(gcPercent)
 	if filepath.Base(os.Args[0]) != "kubectl" {
 		if len(os.Args) < 2 {
 			usage()

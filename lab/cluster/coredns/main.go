@@ -1,4 +1,4 @@
-// Command coredns is CoreDNS with the plugins for the names of a cluster.
+// Command coredns is CoreDNS with the plugins that cluster DNS needs.
 package main
 
 import (

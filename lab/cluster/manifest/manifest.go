@@ -1,4 +1,4 @@
-// Package manifest applies a kustomize folder like "kubectl apply -k": the lab and the tests use the same files as users.
+// Package manifest applies kustomize folders like "kubectl apply -k", so that the lab and the tests use the same files as users.
 package manifest
 
 import (
@@ -24,7 +24,7 @@ import (
 // fieldManager owns the fields that Apply sets.
 const fieldManager = "wmco-lab"
 
-// callTimeout limits one request to the API server, establishTimeout the wait until all new kinds are served.
+// callTimeout limits one request to the API server, establishTimeout the time until all new kinds are served.
 const (
 	callTimeout      = 30 * time.Second
 	establishTimeout = time.Minute
@@ -41,7 +41,7 @@ func Render(dir string) ([]*unstructured.Unstructured, error) {
 		o := &unstructured.Unstructured{}
 		raw, err := r.MarshalJSON()
 		if err == nil {
-			err = o.UnmarshalJSON(raw) // numbers become int64, as the clients want them
+			err = o.UnmarshalJSON(raw) // decodes integers as int64, which the clients require
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading %s of kustomize folder %s: %w", r.CurId(), dir, err)
@@ -52,7 +52,7 @@ func Render(dir string) ([]*unstructured.Unstructured, error) {
 }
 
 // Apply applies the objects of a kustomize folder by server-side apply, and returns when the kinds that they define are served.
-// It can be repeated.
+// It is idempotent.
 func Apply(ctx context.Context, config *rest.Config, dir string) error {
 	objects, err := Render(dir)
 	if err != nil {
@@ -61,8 +61,8 @@ func Apply(ctx context.Context, config *rest.Config, dir string) error {
 	return ApplyObjects(ctx, config, objects)
 }
 
-// ApplyObjects applies objects in their order by server-side apply, status included, and returns when the kinds that they define are
-// served. It can be repeated.
+// ApplyObjects applies objects in the given order by server-side apply, including their status, and returns when the kinds that they
+// define are served. It is idempotent.
 func ApplyObjects(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) error {
 	a, err := newApplier(config)
 	if err != nil {
@@ -94,11 +94,11 @@ type applier struct {
 func newApplier(config *rest.Config) (*applier, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	kinds, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	return &applier{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))}, nil
 }
@@ -120,7 +120,7 @@ func (a *applier) apply(ctx context.Context, o *unstructured.Unstructured) error
 		return err
 	}
 	_, err = resource.Apply(ctx, o.GetName(), o, options, "status")
-	if apierrors.IsNotFound(err) { // no subresource: it is written
+	if apierrors.IsNotFound(err) { // without a status subresource, the first call has written the status
 		return nil
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/documents"
 )
 
-// renderExample renders the example of deploy/README.md for another namespace and another image.
+// renderExample renders the example in deploy/README.md that changes the namespace and the image.
 func renderExample(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	deploy, err := filepath.Abs("../../../deploy")
@@ -29,7 +29,7 @@ func renderExample(t *testing.T) []*unstructured.Unstructured {
 		return strings.HasPrefix(b.Heading, "## Another namespace") && b.Language == "yaml"
 	})
 	if err != nil || at < 0 {
-		t.Fatalf("README.md has no example in YAML (%v)", err)
+		t.Fatalf("found no YAML example in deploy/README.md (error %v)", err)
 	}
 	dir := t.TempDir()
 	base, err := filepath.Rel(dir, deploy)
@@ -47,7 +47,7 @@ func renderExample(t *testing.T) []*unstructured.Unstructured {
 	return objects
 }
 
-func TestManifestsInstallIntoAnyNamespace(t *testing.T) {
+func TestManifestsDoNotDependOnNamespace(t *testing.T) {
 	const original = "openshift-windows-machine-config-operator"
 	for _, o := range renderExample(t) {
 		raw, err := o.MarshalJSON()
@@ -55,23 +55,23 @@ func TestManifestsInstallIntoAnyNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(raw), original) {
-			t.Errorf("%s %s still speaks of namespace %s: %s", o.GetKind(), o.GetName(), original, raw)
+			t.Errorf("%s %s still refers to namespace %s: %s", o.GetKind(), o.GetName(), original, raw)
 		}
 		if o.GetKind() == "Namespace" && o.GetName() != "windows" {
-			t.Errorf("Namespace is %s, want windows", o.GetName())
+			t.Errorf("got Namespace %s, want windows", o.GetName())
 		}
 	}
 }
 
-func TestManifestsTouchOneNamespaceOnly(t *testing.T) {
+func TestManifestsUseOneNamespace(t *testing.T) {
 	for _, o := range renderExample(t) {
-		if in := o.GetNamespace(); in != "" && in != "windows" {
-			t.Errorf("%s %s is in namespace %s", o.GetKind(), o.GetName(), in)
+		if got := o.GetNamespace(); got != "" && got != "windows" {
+			t.Errorf("%s %s is in namespace %s, want windows", o.GetKind(), o.GetName(), got)
 		}
 	}
 }
 
-func TestDeploymentTakesAnotherImageAndOtherNodes(t *testing.T) {
+func TestKustomizationReplacesImageAndNodeSelector(t *testing.T) {
 	for _, o := range renderExample(t) {
 		if o.GetKind() != "Deployment" {
 			continue
@@ -79,19 +79,19 @@ func TestDeploymentTakesAnotherImageAndOtherNodes(t *testing.T) {
 		pod, _, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec")
 		nodes, _, _ := unstructured.NestedStringMap(pod, "nodeSelector")
 		if want := map[string]string{"kubernetes.io/os": "linux"}; !maps.Equal(nodes, want) {
-			t.Errorf("node selector is %v, want %v", nodes, want)
+			t.Errorf("got node selector %v, want %v", nodes, want)
 		}
 		containers, _, _ := unstructured.NestedSlice(pod, "containers")
 		image, _, _ := unstructured.NestedString(containers[0].(map[string]any), "image")
 		if !strings.HasPrefix(image, "registry.example.com/wmco:v") {
-			t.Errorf("image is %s, want registry.example.com/wmco with the version", image)
+			t.Errorf("got image %s, want registry.example.com/wmco with the version", image)
 		}
 		return
 	}
-	t.Error("there is no Deployment")
+	t.Error("found no Deployment")
 }
 
-func TestEveryManifestIsInstalled(t *testing.T) {
+func TestManifestsAreListedAndDocumented(t *testing.T) {
 	files, err := filepath.Glob("../../../deploy/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -114,14 +114,14 @@ func TestEveryManifestIsInstalled(t *testing.T) {
 			t.Errorf("kustomization.yaml does not list %s", name)
 		}
 		if !strings.HasPrefix(name, "crds/") && !strings.Contains(string(readme), "`"+name+"`") {
-			t.Errorf("README.md does not say what %s is for", name)
+			t.Errorf("README.md does not describe %s", name)
 		}
 	}
 }
 
-func TestFolderThatIsNoKustomizationIsAnErrorThatNamesIt(t *testing.T) {
+func TestRenderErrorNamesFolder(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Render(dir); err == nil || !strings.Contains(err.Error(), dir) {
-		t.Errorf("error %v, want one that names %s", err, dir)
+		t.Errorf("got error %v, want one that names %s", err, dir)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/winbuild"
 )
 
-// ReadModule reads the objects of some files of a module, in the version that go.mod in the folder pins requires. It downloads the module if
-// that is missing.
+// ReadModule reads the objects in files of a module, in the version that go.mod in folder pins requires. It downloads the module if
+// necessary.
 func ReadModule(ctx context.Context, pins, module string, files ...string) ([]*unstructured.Unstructured, error) {
 	sources, err := winbuild.ModuleFolder(ctx, pins, module)
 	if err != nil {

@@ -13,31 +13,32 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The label by which a ConfigMap requests the certificates of the network operator, and the key that it fills (its pkg/util/validation and
-// pkg/controller/configmap_ca_injector).
+// The label with which a ConfigMap requests CA certificates from the network operator, and the key under which the network
+// operator writes them (see its pkg/util/validation and pkg/controller/configmap_ca_injector).
 const (
 	injectLabel = "config.openshift.io/inject-trusted-cabundle"
 	injectKey   = "ca-bundle.crt"
 )
 
-// InjectCAs keeps the CA certificates of the cluster in all ConfigMaps that request them, as the network operator does, until the context ends. It is
-// a stand-in: the network operator itself merges those of its image with those of the Proxy object. failed is called with errors of the API server.
+// InjectCAs writes a bundle of CA certificates to all ConfigMaps that request them, until the context ends. It is a stand-in
+// for the network operator, which merges the certificates of its image with those of the Proxy object. failed is called with
+// errors of the API server.
 func InjectCAs(ctx context.Context, clients kubernetes.Interface, bundle string, failed func(error)) {
 	maps := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = injectLabel + "=true"
 	})).Core().V1().ConfigMaps().Informer()
 	fill := func(o any) {
-		asks, ok := o.(*corev1.ConfigMap)
-		if !ok || asks.Data[injectKey] == bundle {
+		cm, ok := o.(*corev1.ConfigMap)
+		if !ok || cm.Data[injectKey] == bundle {
 			return
 		}
-		asks = asks.DeepCopy()
-		if asks.Data == nil {
-			asks.Data = map[string]string{}
+		cm = cm.DeepCopy()
+		if cm.Data == nil {
+			cm.Data = map[string]string{}
 		}
-		asks.Data[injectKey] = bundle
-		_, err := clients.CoreV1().ConfigMaps(asks.Namespace).Update(ctx, asks, metav1.UpdateOptions{})
-		// A newer version of the object is another event.
+		cm.Data[injectKey] = bundle
+		_, err := clients.CoreV1().ConfigMaps(cm.Namespace).Update(ctx, cm, metav1.UpdateOptions{})
+		// After a conflict, the informer calls fill again with the newer version.
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			failed(err)
 		}

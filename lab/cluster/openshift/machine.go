@@ -10,10 +10,10 @@ const (
 	ClusterAPI = "cluster.x-k8s.io/v1beta2"
 )
 
-// InfrastructureName is the name of the cluster in object Infrastructure.
+// InfrastructureName is status.infrastructureName of object Infrastructure.
 const InfrastructureName = "lab-7xq2p"
 
-// NewMachine returns a Machine of one of the APIs as a MachineSet creates it on AWS, with the labels of its template.
+// NewMachine returns a Machine of one of the APIs as a MachineSet on AWS creates it. The labels are those of the MachineSet's template.
 func NewMachine(apiVersion, namespace, name string, labels map[string]string) *unstructured.Unstructured {
 	const secret = "windows-user-data"
 	spec := map[string]any{

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A NetworkSpec is the part of Network.operator.openshift.io from which the network operator renders the configuration of OVN-Kubernetes.
+// NetworkSpec is the part of Network.operator.openshift.io from which the network operator renders the configuration of OVN-Kubernetes.
 type NetworkSpec struct {
 	ClusterNetwork []struct {
 		CIDR       string `json:"cidr"`
@@ -40,11 +40,11 @@ type NetworkSpec struct {
 	} `json:"defaultNetwork"`
 }
 
-// HybridOverlay is hybridOverlayConfig.
+// HybridOverlay is field hybridOverlayConfig.
 type HybridOverlay struct {
 	Networks []struct {
 		CIDR string `json:"cidr"`
-		// HostPrefix is required, and has no effect: the network operator renders only CIDR.
+		// HostPrefix is required but has no effect: the network operator renders only CIDR.
 		HostPrefix int `json:"hostPrefix"`
 	} `json:"hybridClusterNetwork"`
 	Port *uint32 `json:"hybridOverlayVXLANPort"`
@@ -62,8 +62,9 @@ func ReadNetwork(n *unstructured.Unstructured) (spec NetworkSpec, err error) {
 	return spec, nil
 }
 
-// Render is ovnkube.conf as the network operator renders it, without the sections that matter to Linux nodes only. Of the hybrid overlay
-// it has the first range, without hostPrefix, and the port; only with it, Windows nodes are left out of OVN.
+// Render returns ovnkube.conf as the network operator renders it, without the sections that only affect Linux nodes. Of the
+// hybrid overlay, it contains the port and the first range without hostPrefix. OVN ignores Windows nodes only while the hybrid
+// overlay is configured.
 func (n NetworkSpec) Render() string {
 	var cluster, lines []string
 	for _, r := range n.ClusterNetwork {
@@ -103,12 +104,12 @@ func (n NetworkSpec) Render() string {
 	return strings.TrimSpace(strings.Join(lines, "\n")) + "\n"
 }
 
-// allowed reports whether the network operator applies a spec while another one is in force.
-func (n NetworkSpec) allowed(inForce *NetworkSpec) error {
-	if inForce == nil {
+// validateChange returns an error if the network operator rejects the change from the current spec.
+func (n NetworkSpec) validateChange(current *NetworkSpec) error {
+	if current == nil {
 		return nil
 	}
-	before, want := inForce.DefaultNetwork.OVN.Hybrid, n.DefaultNetwork.OVN.Hybrid
+	before, want := current.DefaultNetwork.OVN.Hybrid, n.DefaultNetwork.OVN.Hybrid
 	if before != nil && want != nil && !reflect.DeepEqual(before, want) {
 		return errors.New("hybridOverlayConfig can be set and removed, but not changed, while the hybrid overlay runs")
 	}
@@ -118,10 +119,10 @@ func (n NetworkSpec) allowed(inForce *NetworkSpec) error {
 // networkInterval is how often FollowNetwork reads the object.
 const networkInterval = 200 * time.Millisecond
 
-// FollowNetwork does what the network operator does with OVN-Kubernetes until ctx is done: it starts it with the configuration of the
-// Network object, and again after each change. What it refuses is its condition Degraded.
+// FollowNetwork manages OVN-Kubernetes like the network operator until ctx is done: it starts OVN-Kubernetes with the configuration of
+// the Network object, and restarts it after each change. It reports changes that it rejects in condition Degraded.
 func FollowNetwork(ctx context.Context, c client.Client, start func(ctx context.Context, conf string) error, failed func(error)) {
-	var inForce *NetworkSpec
+	var current *NetworkSpec
 	for ; ctx.Err() == nil; time.Sleep(networkInterval) {
 		n := &unstructured.Unstructured{}
 		n.SetAPIVersion("operator.openshift.io/v1")
@@ -132,16 +133,16 @@ func FollowNetwork(ctx context.Context, c client.Client, start func(ctx context.
 			spec, err = ReadNetwork(n)
 		}
 		if err != nil {
-			failed(err) // such as an API server that restarts
+			failed(err) // for example while the API server restarts
 			continue
 		}
-		if refused := spec.allowed(inForce); refused != nil {
-			err = degrade(ctx, c, n, refused)
-		} else if inForce == nil || !reflect.DeepEqual(spec, *inForce) {
-			inForce = &spec
-			err = errors.Join(start(ctx, spec.Render()), degrade(ctx, c, n, nil))
+		if invalid := spec.validateChange(current); invalid != nil {
+			err = setDegraded(ctx, c, n, invalid)
+		} else if current == nil || !reflect.DeepEqual(spec, *current) {
+			current = &spec
+			err = errors.Join(start(ctx, spec.Render()), setDegraded(ctx, c, n, nil))
 		} else {
-			err = degrade(ctx, c, n, nil)
+			err = setDegraded(ctx, c, n, nil)
 		}
 		if err != nil && ctx.Err() == nil {
 			failed(err)
@@ -149,8 +150,8 @@ func FollowNetwork(ctx context.Context, c client.Client, start func(ctx context.
 	}
 }
 
-// degrade writes the condition Degraded unless it is the same.
-func degrade(ctx context.Context, c client.Client, n *unstructured.Unstructured, problem error) error {
+// setDegraded writes condition Degraded if its status differs. It is False if problem is nil.
+func setDegraded(ctx context.Context, c client.Client, n *unstructured.Unstructured, problem error) error {
 	status, reason, message := "False", "AsExpected", ""
 	if problem != nil {
 		status, reason, message = "True", "InvalidOperatorConfig", problem.Error()

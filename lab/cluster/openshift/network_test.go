@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/ovn/story"
 )
 
-// network is the object of the recordings, which were made with what the network operator renders of it.
+// network returns the Network spec from which the network operator rendered the configuration of the recordings.
 func network(t *testing.T, hybrid string) NetworkSpec {
 	t.Helper()
 	n := &unstructured.Unstructured{}
@@ -36,29 +36,30 @@ spec:
 
 const hybrid = "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}]}"
 
-func TestTheConfigurationIsThatOfTheRecordings(t *testing.T) {
+func TestRenderedConfigurationMatchesRecordings(t *testing.T) {
 	for _, test := range []struct {
 		name, hybrid, recording string
 		step                    int
 	}{
 		{"hybrid overlay", hybrid, "01-openshift", 0},
-		{"another port", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}], hybridOverlayVXLANPort: 9898}", "02-openshift-port-9898", 0},
-		{"off", "null", "05-openshift-off-and-on", 4},
-		{"only the first range", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}, {cidr: 10.160.0.0/16, hostPrefix: 24}]}", "01-openshift", 0},
+		{"custom port", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}], hybridOverlayVXLANPort: 9898}", "02-openshift-port-9898", 0},
+		{"no hybrid overlay", "null", "05-openshift-off-and-on", 4},
+		{"two ranges", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}, {cidr: 10.160.0.0/16, hostPrefix: 24}]}", "01-openshift", 0},
 	} {
 		steps, err := story.Steps(test.recording)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := settings(network(t, test.hybrid).Render())
-		delete(got, "kubernetes.ovn-config-namespace") // not in the recordings' part
+		delete(got, "kubernetes.ovn-config-namespace") // the recordings lack these two
 		delete(got, "gateway.mode")
 		if want := settings(strings.Join(steps[test.step].Start.Conf, "\n")); !maps.Equal(got, want) {
-			t.Errorf("%s: %v, recorded %v", test.name, got, want)
+			t.Errorf("%s: got %v, want the recorded %v", test.name, got, want)
 		}
 	}
 }
 
+// settings returns the settings in a configuration file by "section.key".
 func settings(conf string) map[string]string {
 	all, section := map[string]string{}, ""
 	for line := range strings.Lines(conf) {
@@ -72,7 +73,7 @@ func settings(conf string) map[string]string {
 	return all
 }
 
-func TestRangesOfTheClusterAreRendered(t *testing.T) {
+func TestRenderedConfigurationHasInternalSubnets(t *testing.T) {
 	n := network(t, hybrid)
 	n.DefaultNetwork.OVN.IPv4.Join, n.DefaultNetwork.OVN.IPv4.Transit, n.DefaultNetwork.OVN.Gateway.IPv4.Masquerade = "10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/17"
 	got := settings(n.Render())
@@ -80,26 +81,26 @@ func TestRangesOfTheClusterAreRendered(t *testing.T) {
 		"gateway.v4-join-subnet": `"10.1.0.0/16"`, "clustermanager.v4-transit-subnet": `"10.2.0.0/16"`, "gateway.v4-masquerade-subnet": `"10.3.0.0/17"`,
 	} {
 		if got[key] != want {
-			t.Errorf("%s is %s, want %s; there are %v", key, got[key], want, slices.Sorted(maps.Keys(got)))
+			t.Errorf("got %s %s, want %s; all keys: %v", key, got[key], want, slices.Sorted(maps.Keys(got)))
 		}
 	}
 }
 
-func TestARunningHybridOverlayIsNotChanged(t *testing.T) {
+func TestChangesOfRunningHybridOverlayAreRejected(t *testing.T) {
 	off, on, other := network(t, "null"), network(t, hybrid), network(t, strings.Replace(hybrid, "23", "24", 1))
 	for _, test := range []struct {
 		name          string
-		inForce, want *NetworkSpec
-		allowed       bool
+		current, next *NetworkSpec
+		valid         bool
 	}{
-		{"at the start", nil, &on, true},
-		{"on", &off, &on, true},
-		{"off", &on, &off, true},
-		{"another prefix, which has no effect", &on, &other, false},
-		{"the same", &on, &on, true},
+		{"first configuration", nil, &on, true},
+		{"switched on", &off, &on, true},
+		{"switched off", &on, &off, true},
+		{"changed hostPrefix, although it has no effect", &on, &other, false},
+		{"unchanged", &on, &on, true},
 	} {
-		if err := test.want.allowed(test.inForce); (err == nil) != test.allowed {
-			t.Errorf("%s: %v", test.name, err)
+		if err := test.next.validateChange(test.current); (err == nil) != test.valid {
+			t.Errorf("%s: got error %v, want valid %t", test.name, err, test.valid)
 		}
 	}
 }

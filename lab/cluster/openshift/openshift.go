@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package openshift makes a cluster of the lab an OpenShift cluster, as far as an operator can see it: with the
-// CustomResourceDefinitions of OpenShift and Cluster API, the objects that its installer and its operators write, and a
-// stand-in for the network operator, which fills ConfigMaps with the cluster's CA certificates.
+// Package openshift makes a cluster of the lab look like an OpenShift cluster to operators: it installs the
+// CustomResourceDefinitions of OpenShift and Cluster API and the objects that OpenShift's installer and operators write, and
+// has a stand-in for the network operator, which writes the cluster's CA certificates to ConfigMaps.
 package openshift
 
 import (
@@ -23,7 +23,7 @@ import (
 //go:embed objects/*.yaml
 var objects embed.FS
 
-// definitions are the files with the CustomResourceDefinitions, by module. Of those that differ by feature set, OpenShift's Default.
+// definitions returns the files with the CustomResourceDefinitions, by module. Those that depend on the feature set are for Default.
 func definitions() map[string][]string {
 	return map[string][]string{
 		"github.com/openshift/api": {
@@ -53,7 +53,7 @@ func definitions() map[string][]string {
 }
 
 // Install creates the kinds and the objects of an OpenShift cluster on a platform, named as in Infrastructure: None, AWS, VSphere. root
-// is the folder of the repository. It can be repeated.
+// is the folder of the repository. It is idempotent.
 func Install(ctx context.Context, config *rest.Config, root, platform string) error {
 	crds, err := readDefinitions(ctx, filepath.Join(root, "lab", "cluster", "openshift", "kinds"))
 	if err != nil {
@@ -62,19 +62,19 @@ func Install(ctx context.Context, config *rest.Config, root, platform string) er
 	if err := manifest.ApplyObjects(ctx, config, crds); err != nil {
 		return err
 	}
-	written, err := readObjects()
+	all, err := readObjects()
 	if err != nil {
 		return err
 	}
-	for _, o := range written {
+	for _, o := range all {
 		if err := complete(o, config, platform); err != nil {
 			return err
 		}
 	}
-	return manifest.ApplyObjects(ctx, config, written)
+	return manifest.ApplyObjects(ctx, config, all)
 }
 
-// complete adds what differs between clusters: the platform, where nodes reach the API server, and its CA certificate.
+// complete sets the fields that depend on the cluster: the platform, the URL of the API server, and its CA certificate.
 func complete(o *unstructured.Unstructured, config *rest.Config, platform string) error {
 	set := func(value string, fields ...string) error {
 		return unstructured.SetNestedField(o.Object, value, fields...)
@@ -92,7 +92,7 @@ func complete(o *unstructured.Unstructured, config *rest.Config, platform string
 	return nil
 }
 
-// readDefinitions reads the CustomResourceDefinitions from the modules that kinds/go.mod pins, and downloads those that are missing.
+// readDefinitions reads the CustomResourceDefinitions from the modules that kinds/go.mod pins, and downloads missing modules.
 func readDefinitions(ctx context.Context, pins string) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for module, files := range definitions() {
@@ -105,7 +105,7 @@ func readDefinitions(ctx context.Context, pins string) ([]*unstructured.Unstruct
 	return all, nil
 }
 
-// readObjects reads all files of the folder, by name: what the others need comes first.
+// readObjects reads the files of folder objects, sorted by name: namespaces come first.
 func readObjects() ([]*unstructured.Unstructured, error) {
 	names, err := fs.Glob(objects, "objects/*.yaml")
 	if err != nil {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package prometheusoperator runs the Prometheus operator against a control plane of the lab, in the versions that supported clusters have, and
-// what belongs beside it: kube-state-metrics, and the discovery of targets that Debian's Prometheus lacks.
+// Package prometheusoperator runs the Prometheus operator against a control plane of the lab, in the versions of supported
+// clusters. It also runs kube-state-metrics, and a program for Kubernetes service discovery, which Debian's Prometheus lacks.
 package prometheusoperator
 
 import (
@@ -20,19 +20,19 @@ import (
 
 const module = "github.com/prometheus-operator/prometheus-operator"
 
-// A Version is a minor version of the Prometheus operator. The folder of that name has its go.mod.
+// A Version is a minor version of the Prometheus operator. The folder with the same name has its go.mod.
 type Version string
 
-// Oldest and Newest are the versions that can be run; of the others, only the kinds are known.
+// Oldest and Newest are the versions that can be run. The others only provide CustomResourceDefinitions.
 const (
 	Oldest Version = "0.85"
 	Newest Version = "0.93"
 )
 
-// Versions are those of supported clusters: OpenShift 4.20, 4.21 and 4.22, and the newest one.
+// Versions returns the versions of supported clusters: those of OpenShift 4.20, 4.21 and 4.22, and the newest one.
 func Versions() []Version { return []Version{Oldest, "0.87", "0.90", Newest} }
 
-// Kinds are all kinds of the Prometheus operator, as their files are named.
+// Kinds returns all kinds of the Prometheus operator, as in the names of their files.
 func Kinds() []string {
 	return []string{
 		"alertmanagerconfigs", "alertmanagers", "podmonitors", "probes", "prometheusagents", "prometheuses", "prometheusrules", "scrapeconfigs", "servicemonitors",
@@ -40,7 +40,7 @@ func Kinds() []string {
 	}
 }
 
-// Definitions are the CustomResourceDefinitions of kinds. root is the folder of the repository.
+// Definitions returns the CustomResourceDefinitions of kinds. root is the folder of the repository.
 func (v Version) Definitions(ctx context.Context, root string, kinds ...string) ([]*unstructured.Unstructured, error) {
 	var files []string
 	for _, kind := range kinds {
@@ -61,7 +61,7 @@ type Programs struct {
 	Progress io.Writer
 }
 
-// program is a program of the module of a version.
+// A program belongs to the module of a version.
 type program struct {
 	version   Version
 	pkg, name string
@@ -77,7 +77,7 @@ func kubeState() program {
 
 func discovery() program { return program{Newest, "./discovery", "discovery"} }
 
-// BuildDiscovery builds the program of Discovery.
+// BuildDiscovery builds the program that Discovery starts.
 func (p Programs) BuildDiscovery(ctx context.Context) error {
 	_, err := p.build(ctx, discovery())
 	return err
@@ -85,27 +85,28 @@ func (p Programs) BuildDiscovery(ctx context.Context) error {
 
 // BuildOthers builds the other programs, which takes minutes the first time.
 func (p Programs) BuildOthers(ctx context.Context) error {
-	for _, it := range []program{operator(Oldest), operator(Newest), kubeState()} {
-		if _, err := p.build(ctx, it); err != nil {
+	for _, other := range []program{operator(Oldest), operator(Newest), kubeState()} {
+		if _, err := p.build(ctx, other); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Operator starts the Prometheus operator. It writes the endpoints and the EndpointSlices of Service kube-system/kubelet.
+// Operator starts the Prometheus operator, which maintains the Endpoints and EndpointSlices of Service kube-system/kubelet.
 func (p Programs) Operator(ctx context.Context, cp *lab.ControlPlane, v Version, kubeconfig string) (*lab.Program, error) {
 	return p.start(ctx, cp, operator(v), kubeconfig,
 		"--web.listen-address=127.0.0.1:0", "--kubelet-service=kube-system/kubelet", "--kubelet-endpoints=true", "--kubelet-endpointslice=true")
 }
 
-// KubeState starts kube-state-metrics, which serves metrics of pods at a port of an address.
+// KubeState starts kube-state-metrics, which serves metrics of pods at address and port.
 func (p Programs) KubeState(ctx context.Context, cp *lab.ControlPlane, kubeconfig, address, port string) (*lab.Program, error) {
 	return p.start(ctx, cp, kubeState(), kubeconfig,
 		"--kubeconfig="+kubeconfig, "--resources=pods", "--host="+address, "--port="+port, "--telemetry-host=127.0.0.1", "--telemetry-port=0")
 }
 
-// Discovery finds the targets of a configuration of Prometheus and writes them into a folder; TargetsFile has their names.
+// Discovery starts the program that discovers the targets of a Prometheus configuration and writes them to files in folder out.
+// TargetsFile returns the names of the files.
 func (p Programs) Discovery(ctx context.Context, cp *lab.ControlPlane, config []byte, kubeconfig, out string) (*lab.Program, error) {
 	file := filepath.Join(out, "discovery.config")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
@@ -114,27 +115,27 @@ func (p Programs) Discovery(ctx context.Context, cp *lab.ControlPlane, config []
 	return p.start(ctx, cp, discovery(), kubeconfig, "-config="+file, "-kubeconfig="+kubeconfig, "-out="+out)
 }
 
-// TargetsFile is the name of the file in which Discovery writes the targets of a job.
+// TargetsFile returns the name of the file to which Discovery writes the targets of a job.
 func TargetsFile(job string) string { return strings.ReplaceAll(job, "/", "_") + ".json" }
 
-// start starts a program. Some have a flag for the kubeconfig, others only read the variable.
-func (p Programs) start(ctx context.Context, cp *lab.ControlPlane, it program, kubeconfig string, flags ...string) (*lab.Program, error) {
-	path, err := p.build(ctx, it)
+// start starts a program. It sets KUBECONFIG because some programs have no flag for the kubeconfig.
+func (p Programs) start(ctx context.Context, cp *lab.ControlPlane, started program, kubeconfig string, flags ...string) (*lab.Program, error) {
+	path, err := p.build(ctx, started)
 	if err != nil {
 		return nil, err
 	}
 	running, err := cp.Start(path+".log", append([]string{"/usr/bin/env", "KUBECONFIG=" + kubeconfig, path}, flags...)...)
 	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", it.name, err)
+		return nil, fmt.Errorf("starting %s: %w", started.name, err)
 	}
 	return running, nil
 }
 
-// build returns the path of a program. It builds one once: a program that runs cannot be written again.
-func (p Programs) build(ctx context.Context, it program) (path string, err error) {
-	path = filepath.Join(p.Dir, it.name)
+// build returns the path of a program. It builds a program only once, because the file of a running program cannot be overwritten.
+func (p Programs) build(ctx context.Context, built program) (path string, err error) {
+	path = filepath.Join(p.Dir, built.name)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	return path, lab.BuildOwn(ctx, it.version.folder(p.Root), it.pkg, path, lab.BuildOptions{}, p.Progress)
+	return path, lab.BuildProgram(ctx, built.version.folder(p.Root), built.pkg, path, lab.BuildOptions{}, p.Progress)
 }

@@ -1,5 +1,5 @@
-// Package proxy is a TCP proxy that simulates a slow, distant connection: it delays data and limits their rate. The kernel's network emulation is not
-// available everywhere.
+// Package proxy is a TCP proxy that simulates a slow, distant connection: it delays data and limits their rate. It replaces the
+// kernel's network emulation, which is not available everywhere.
 package proxy
 
 import (
@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Options describe the line.
+// Options are the options of a Proxy.
 type Options struct {
-	// Target is the address to connect to, Listen the address to listen on, with their ports.
+	// Target is the address to connect to, Listen the address to listen on, both with a port.
 	Target, Listen string
 	// Delay is the delay in each direction: half of the round trip.
 	Delay time.Duration
@@ -23,7 +23,7 @@ type Options struct {
 type Proxy struct {
 	target   string
 	listener net.Listener
-	up, down *line
+	up, down *link
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // of clients
@@ -37,7 +37,7 @@ func Listen(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{
 		target: o.Target, listener: l, conns: map[net.Conn]struct{}{},
-		up: &line{delay: o.Delay, rate: o.Rate}, down: &line{delay: o.Delay, rate: o.Rate},
+		up: &link{delay: o.Delay, rate: o.Rate}, down: &link{delay: o.Delay, rate: o.Rate},
 	}
 	go func() {
 		for {
@@ -61,12 +61,12 @@ func (p *Proxy) Close() {
 	}
 }
 
-// connect gives a client its own connection to the target, and copies bytes both ways until both have ended, or one has failed.
+// connect connects a client to the target, and forwards bytes in both directions until both have ended or one has failed.
 func (p *Proxy) connect(client net.Conn) {
 	defer client.Close()
 	target, err := net.DialTimeout("tcp", p.target, 10*time.Second)
 	if err != nil {
-		return // as a host with a closed port does
+		return // closes the client's connection
 	}
 	defer target.Close()
 	p.mu.Lock()
@@ -77,15 +77,15 @@ func (p *Proxy) connect(client net.Conn) {
 		defer p.mu.Unlock()
 		delete(p.conns, client)
 	}()
-	pass := func(l *line, from, to net.Conn) {
-		if l.pass(from, to) != nil {
+	forward := func(l *link, from, to net.Conn) {
+		if l.forward(from, to) != nil {
 			_, _ = client.Close(), target.Close()
 		} else if half, ok := to.(*net.TCPConn); ok {
 			_ = half.CloseWrite()
 		}
 	}
 	var both sync.WaitGroup
-	both.Go(func() { pass(p.up, client, target) })
-	both.Go(func() { pass(p.down, target, client) })
+	both.Go(func() { forward(p.up, client, target) })
+	both.Go(func() { forward(p.down, target, client) })
 	both.Wait()
 }

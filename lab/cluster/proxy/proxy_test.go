@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestBytesArriveAfterTheDelayAndAtTheRate(t *testing.T) {
+func TestForwardDelaysAndLimitsRate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		delay time.Duration
@@ -27,22 +27,22 @@ func TestBytesArriveAfterTheDelayAndAtTheRate(t *testing.T) {
 				sent := bytes.Repeat([]byte("wmco"), c.bytes/4)
 				var got bytes.Buffer
 				start := time.Now()
-				l := line{delay: c.delay, rate: c.rate}
-				if err := l.pass(bytes.NewReader(sent), &got); err != nil {
+				l := link{delay: c.delay, rate: c.rate}
+				if err := l.forward(bytes.NewReader(sent), &got); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(start); took < c.want || took > c.want+time.Millisecond {
 					t.Errorf("%d bytes took %v, want %v", c.bytes, took, c.want)
 				}
 				if !bytes.Equal(got.Bytes(), sent) {
-					t.Errorf("%d bytes arrived changed", c.bytes)
+					t.Errorf("received %d bytes that differ from the %d bytes sent", got.Len(), len(sent))
 				}
 			})
 		})
 	}
 }
 
-// TestLinkIsAccurateInRealTime uses the link on which transfers are measured.
+// TestLinkIsAccurateInRealTime uses a link like that of the transfer benchmarks.
 func TestLinkIsAccurateInRealTime(t *testing.T) {
 	const rate, size = 12_500_000, 6_250_000
 	c := mustDial(t, mustListen(t, Options{Listen: "127.0.0.1:0", Target: echo(t), Delay: 5 * time.Millisecond, Rate: rate}))
@@ -53,23 +53,23 @@ func TestLinkIsAccurateInRealTime(t *testing.T) {
 	}()
 	n, err := io.Copy(io.Discard, c)
 	if err != nil || n != size {
-		t.Fatalf("read %d bytes, error %v", n, err)
+		t.Fatalf("read %d bytes (error %v), want %d", n, err, size)
 	}
-	// Both directions transfer data at the same time. A busy machine may be late, never early.
+	// Both directions transfer data at the same time. On a busy machine, the transfer can take longer, but never less time.
 	if took, want := time.Since(start), 510*time.Millisecond; took < want || took > 10*want {
 		t.Errorf("%d bytes took %v, want about %v", size, took, want)
 	} else {
-		t.Logf("%d bytes took %v, the link alone would take %v", size, took, want)
+		t.Logf("%d bytes took %v; the link alone takes %v", size, took, want)
 	}
 }
 
-func TestConnectionsShareTheRate(t *testing.T) {
+func TestConnectionsShareRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := line{rate: 1 << 20}
+		l := link{rate: 1 << 20}
 		start := time.Now()
 		done := make(chan error)
 		for range 2 {
-			go func() { done <- l.pass(bytes.NewReader(make([]byte, 1<<20)), io.Discard) }()
+			go func() { done <- l.forward(bytes.NewReader(make([]byte, 1<<20)), io.Discard) }()
 		}
 		for range 2 {
 			if err := <-done; err != nil {
@@ -82,12 +82,12 @@ func TestConnectionsShareTheRate(t *testing.T) {
 	})
 }
 
-func TestSmallMessagesAreNotSlowedByTheRate(t *testing.T) {
+func TestRateLimitDoesNotDelaySmallMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := line{rate: 12_500_000, delay: 5 * time.Millisecond}
+		l := link{rate: 12_500_000, delay: 5 * time.Millisecond}
 		near, far := net.Pipe()
 		in, out := net.Pipe()
-		go l.pass(far, in)
+		go l.forward(far, in)
 		for range 10 {
 			start := time.Now()
 			go near.Write([]byte("ping"))
@@ -103,7 +103,7 @@ func TestSmallMessagesAreNotSlowedByTheRate(t *testing.T) {
 	})
 }
 
-// echo serves connections that return what they receive.
+// echo starts an echo server, and returns its address.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,4 +1,5 @@
-// Package rights queries an API server for the permissions of users on the operator's objects, and compares them with the table of deploy/README.md.
+// Package rights queries an API server for the permissions of users on the operator's objects, and compares them with the table
+// in deploy/README.md.
 package rights
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// Of are all permissions of whose clients these are, in a namespace and in the cluster, each as verb, group/resource and names.
+// Of returns all permissions of the clients' user in a namespace and in the cluster, each in the form "verb group/resource names".
 func Of(ctx context.Context, clients kubernetes.Interface, namespace string) (all []string, err error) {
 	review, err := clients.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx,
 		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}, metav1.CreateOptions{})
@@ -40,16 +41,16 @@ func Of(ctx context.Context, clients kubernetes.Interface, namespace string) (al
 	return all, nil
 }
 
-// kinds are those that the table has columns for.
+// kinds returns the kinds that have a column in the table.
 func kinds() []string { return []string{"windowsinstances", "windowsconfigs"} }
 
-// A Person has one of Kubernetes' roles, in the operator's namespace only or in the whole cluster.
+// A Person is a user with one of Kubernetes' roles, either only in the operator's namespace or in the whole cluster.
 type Person struct {
 	Role    string
 	Cluster bool
 }
 
-// User is the name of a user with that role.
+// User returns the name of the user.
 func (p Person) User() string {
 	if p.Cluster {
 		return p.Role + "-of-the-cluster"
@@ -57,10 +58,10 @@ func (p Person) User() string {
 	return p.Role + "-of-the-namespace"
 }
 
-// A Right is what a person can do with a kind: nothing, "read" or "write".
+// A Right is the access of a person to a kind: "" for none, "read" or "write".
 type Right string
 
-// People are all whom the table is about.
+// People returns the users that the table covers.
 func People() []Person {
 	var all []Person
 	for _, role := range []string{"view", "edit", "admin"} {
@@ -69,11 +70,11 @@ func People() []Person {
 	return append(all, Person{"cluster-admin", true})
 }
 
-// Want reads the right of a person from the table, by kind.
+// Want returns the rights of a person according to the table, by kind.
 func Want(readme string, p Person) (map[string]Right, error) {
 	_, section, _ := strings.Cut(readme, "\n### People\n")
 	want := map[string]Right{}
-	var last string // of the column WindowsConfig: a row can say "as above"
+	var last string // the value of column WindowsConfig to which "as above" refers
 	for line := range strings.Lines(section) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 		if len(cells) != 3 || strings.HasPrefix(cells[0], " ---") || strings.TrimSpace(cells[0]) == "role" {
@@ -103,7 +104,7 @@ func right(cell string, p Person) Right {
 	return Right(word)
 }
 
-// Bind gives each person its role.
+// Bind creates the role binding of each person.
 func Bind(ctx context.Context, config *rest.Config, namespace string) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -125,8 +126,8 @@ func Bind(ctx context.Context, config *rest.Config, namespace string) error {
 	return nil
 }
 
-// Got returns what a person can really do with a kind. It checks every verb, and tries to create an object, because a policy can refuse what a role
-// permits.
+// Got returns the right that the API server grants a person. It checks every verb, and tries to create an object, because an
+// admission policy can reject requests that a role permits.
 func Got(ctx context.Context, config *rest.Config, namespace string, p Person, kind string) (Right, error) {
 	reads, err := permitted(ctx, config, namespace, p.User(), kind, "get", "list", "watch")
 	if err != nil || reads == none {
@@ -137,20 +138,21 @@ func Got(ctx context.Context, config *rest.Config, namespace string, p Person, k
 		return "", err
 	}
 	if reads == some {
-		return "", fmt.Errorf("%s may do a part of reading %s", p.User(), kind)
+		return "", fmt.Errorf("%s has only some of the verbs for reading %s", p.User(), kind)
 	}
-	refused, err := create(ctx, config, namespace, p.User(), kind)
+	rejected, err := create(ctx, config, namespace, p.User(), kind)
 	switch {
 	case err != nil:
 		return "", err
-	case writes == every && refused == nil:
+	case writes == every && rejected == nil:
 		return "write", nil
-	case refused == nil:
-		return "", fmt.Errorf("%s can create %s, although roles do not permit all of writing", p.User(), kind)
+	case rejected == nil:
+		return "", fmt.Errorf("%s can create %s, but has only some of the verbs for writing", p.User(), kind)
 	}
 	return "read", nil
 }
 
+// A share is how many of the requested verbs a user has.
 type share int
 
 const (
@@ -159,13 +161,13 @@ const (
 	every
 )
 
-// Permits reports whether roles alone let a person create objects of a kind.
+// Permits reports whether the roles of a person permit creating objects of a kind, regardless of admission.
 func Permits(ctx context.Context, config *rest.Config, namespace string, p Person, kind string) (bool, error) {
 	share, err := permitted(ctx, config, namespace, p.User(), kind, "create")
 	return share == every, err
 }
 
-// permitted reports whether roles permit a user none, some or every one of these verbs.
+// permitted returns which share of the verbs the roles of a user permit.
 func permitted(ctx context.Context, config *rest.Config, namespace, user, kind string, verbs ...string) (share, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -196,8 +198,8 @@ func permitted(ctx context.Context, config *rest.Config, namespace, user, kind s
 	return some, nil
 }
 
-// create tries to create an object as a user, without effect.
-func create(ctx context.Context, config *rest.Config, namespace, user, kind string) (refused, err error) {
+// create tries to create an object as a user, as a dry run. rejected is the error of the API server if it rejects the object.
+func create(ctx context.Context, config *rest.Config, namespace, user, kind string) (rejected, err error) {
 	as := rest.CopyConfig(config)
 	as.Impersonate.UserName = user
 	client, err := dynamic.NewForConfig(as)
@@ -227,7 +229,7 @@ func create(ctx context.Context, config *rest.Config, namespace, user, kind stri
 	return nil, failure
 }
 
-// Differences are where an API server and the table disagree.
+// Differences returns the differences between the rights that an API server grants and the table.
 func Differences(ctx context.Context, config *rest.Config, namespace, readme string) (differences []string) {
 	for _, p := range People() {
 		want, err := Want(readme, p)
@@ -236,7 +238,7 @@ func Differences(ctx context.Context, config *rest.Config, namespace, readme str
 		}
 		for _, kind := range kinds() {
 			if got, err := Got(ctx, config, namespace, p, kind); err != nil || got != want[kind] {
-				differences = append(differences, fmt.Sprintf("%s can %q %s (%v); deploy/README.md says %q", p.User(), got, kind, err, want[kind]))
+				differences = append(differences, fmt.Sprintf("%s has right %q for %s (error %v); deploy/README.md documents %q", p.User(), got, kind, err, want[kind]))
 			}
 		}
 	}

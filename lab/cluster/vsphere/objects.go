@@ -15,10 +15,10 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/openshift"
 )
 
-// Namespace is that of the Machine API.
+// Namespace is the namespace of the Machine API.
 const Namespace = "openshift-machine-api"
 
-// Objects of the Machine API. Infrastructure has the name of the ConfigMap with the configuration of the cloud.
+// Names of objects of the Machine API, and of the ConfigMap with the cloud configuration, to which Infrastructure refers.
 const (
 	group           = "machine.openshift.io"
 	clusterLabel    = group + "/cluster-api-cluster"
@@ -28,27 +28,28 @@ const (
 	configKey       = "config"
 	credentials     = "vsphere-cloud-credentials"
 	linuxUserData   = "worker-user-data"
-	templateOfLinux = "rhcos"
+	linuxTemplate   = "rhcos"
 )
 
-// What the vCenter has: the names that its simulator gives, and the categories of tags that OpenShift's installer uses for regions and zones.
+// Objects of the vCenter: the names that its simulator uses, and the tag categories that OpenShift's installer uses for regions
+// and zones.
 const (
 	Datacenter = "DC0"
 	Cluster    = "DC0_C0"
 	datastore  = "LocalDS_0"
 	network    = "DC0_DVPG0"
-	// Template is the virtual machine that others are clones of.
+	// Template is the virtual machine that is cloned.
 	Template = "DC0_C0_RP0_VM0"
 
 	RegionCategory, ZoneCategory = "openshift-region", "openshift-zone"
-	// Region and Zone are the tags of the datacenter and of its cluster of hypervisors.
+	// Region and Zone are the tags of the datacenter and its cluster of hypervisors.
 	Region, Zone = "lab-region", "lab-zone"
 
 	User, Password = "administrator@vsphere.local", "vcenter-of-the-lab"
 	Loopback       = "127.0.0.1"
 )
 
-// cloudConfig is the configuration of the cloud, as OpenShift's installer writes it.
+// cloudConfig returns the cloud configuration as OpenShift's installer writes it.
 func cloudConfig(vcenter string) (string, error) {
 	host, port, err := net.SplitHostPort(vcenter)
 	return fmt.Sprintf(`global:
@@ -71,8 +72,9 @@ labels:
 `, User, Password, host, port, Datacenter, RegionCategory, ZoneCategory), err
 }
 
-// Install installs what OpenShift's installer installs on vSphere for the Machine API in a cluster that is one of OpenShift: the configuration and
-// the credentials of the cloud, and a MachineSet for Linux, without Machines. vcenter is the address of the vCenter.
+// Install creates the objects that OpenShift's installer creates for the Machine API on vSphere: the configuration and the
+// credentials of the cloud, and a MachineSet for Linux with 0 replicas. The cluster must be an OpenShift cluster. vcenter is
+// the address of the vCenter.
 func Install(ctx context.Context, c client.Client, vcenter string) error {
 	config, err := cloudConfig(vcenter)
 	if err != nil {
@@ -85,9 +87,9 @@ func Install(ctx context.Context, c client.Client, vcenter string) error {
 	infrastructure := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"},
 	}}
-	named := infrastructure.DeepCopy()
-	named.Object["spec"] = map[string]any{"cloudConfig": map[string]any{"name": configMap, "key": configKey}}
-	if err := c.Patch(ctx, named, client.MergeFrom(infrastructure)); err != nil {
+	changed := infrastructure.DeepCopy()
+	changed.Object["spec"] = map[string]any{"cloudConfig": map[string]any{"name": configMap, "key": configKey}}
+	if err := c.Patch(ctx, changed, client.MergeFrom(infrastructure)); err != nil {
 		return err
 	}
 	for _, o := range []client.Object{
@@ -104,7 +106,8 @@ func Install(ctx context.Context, c client.Client, vcenter string) error {
 	return nil
 }
 
-// MachineHealthCheck deletes Machines of a MachineSet whose nodes have been silent for 10 seconds.
+// MachineHealthCheck returns a MachineHealthCheck that deletes the Machines of a MachineSet whose nodes have been unreachable
+// for 10 seconds.
 func MachineHealthCheck(machineSet string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": openshift.MachineAPI, "kind": "MachineHealthCheck",
@@ -116,8 +119,8 @@ func MachineHealthCheck(machineSet string) *unstructured.Unstructured {
 	}}
 }
 
-// linuxMachineSet is a MachineSet as the installer writes it, with linked clones: the simulator gives full ones the disk of the template, and
-// deletes it with them.
+// linuxMachineSet returns a MachineSet as the installer writes it. It uses linked clones because the simulator deletes the
+// template's disk together with a full clone.
 func linuxMachineSet(host string) *unstructured.Unstructured {
 	const cluster = openshift.InfrastructureName
 	const name = cluster + "-worker-0"
@@ -136,7 +139,7 @@ func linuxMachineSet(host string) *unstructured.Unstructured {
 					"apiVersion": openshift.MachineAPI, "kind": "VSphereMachineProviderSpec",
 					"credentialsSecret": map[string]any{"name": credentials}, "userDataSecret": map[string]any{"name": linuxUserData},
 					"cloneMode": "linkedClone", "diskGiB": int64(120), "memoryMiB": int64(16384), "numCPUs": int64(4), "numCoresPerSocket": int64(4), "snapshot": "",
-					"network": map[string]any{"devices": []any{map[string]any{"networkName": network}}}, "template": templateOfLinux,
+					"network": map[string]any{"devices": []any{map[string]any{"networkName": network}}}, "template": linuxTemplate,
 					"workspace": map[string]any{
 						"datacenter": Datacenter, "datastore": "/" + Datacenter + "/datastore/" + datastore, "folder": "/" + Datacenter + "/vm",
 						"resourcePool": "/" + Datacenter + "/host/" + Cluster + "/Resources", "server": host,

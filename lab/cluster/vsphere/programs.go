@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package vsphere runs what makes nodes of virtual machines of vSphere: the controllers of OpenShift's Machine API for vSphere, and vSphere's
-// cloud-controller-manager. Their cloud is that of package vcenter.
+// Package vsphere runs the controllers that turn virtual machines of vSphere into nodes: those of OpenShift's Machine API, and
+// vSphere's cloud-controller-manager. Package vcenter simulates their cloud.
 package vsphere
 
 import (
@@ -21,7 +21,7 @@ import (
 const (
 	machineAPI    = "github.com/openshift/machine-api-operator/cmd/"
 	cloudProvider = "k8s.io/cloud-provider-vsphere/cmd/vsphere-cloud-controller-manager"
-	// startTimeout is how long a program may take until it is ready; on two busy cores it takes 10 s.
+	// startTimeout limits the time until a program is ready. It takes 10 s on two busy cores.
 	startTimeout = 2 * time.Minute
 )
 
@@ -33,12 +33,12 @@ type Programs struct {
 	Progress io.Writer
 }
 
-// program is a program of one of the modules below this folder.
+// A program belongs to one of the modules below this folder.
 type program struct{ module, pkg string }
 
 func (p program) name() string { return filepath.Base(p.pkg) }
 
-// programs are all of them, in the order in which they are started.
+// programs returns all programs, in the order in which they are started.
 func programs() []program {
 	return []program{
 		{"machineapi", machineAPI + "vsphere"}, {"machineapi", machineAPI + "machineset"}, {"machineapi", machineAPI + "nodelink-controller"},
@@ -50,7 +50,7 @@ func programs() []program {
 func (p Programs) Build(ctx context.Context) error {
 	for _, one := range programs() {
 		pins := filepath.Join(p.Root, "lab", "cluster", "vsphere", one.module)
-		if err := lab.BuildOwn(ctx, pins, one.pkg, p.path(one), lab.BuildOptions{}, p.Progress); err != nil {
+		if err := lab.BuildProgram(ctx, pins, one.pkg, p.path(one), lab.BuildOptions{}, p.Progress); err != nil {
 			return err
 		}
 	}
@@ -59,17 +59,17 @@ func (p Programs) Build(ctx context.Context) error {
 
 func (p Programs) path(one program) string { return filepath.Join(p.Dir, "vsphere-"+one.name()) }
 
-// Started are running controllers.
+// Started are the running controllers.
 type Started []*lab.Program
 
-// Stop ends them.
+// Stop stops them.
 func (s Started) Stop() {
 	for _, one := range s {
 		one.Stop()
 	}
 }
 
-// Log is the end of the logs of all of them.
+// Log returns the end of each log.
 func (s Started) Log() string {
 	const each = 6000
 	var all strings.Builder
@@ -79,7 +79,8 @@ func (s Started) Log() string {
 	return all.String()
 }
 
-// Start starts the controllers with the rights of a kubeconfig, and returns when they run. Install must have installed what they read.
+// Start starts the controllers with the permissions of a kubeconfig, and returns when they are ready. Install must have
+// succeeded before.
 func (p Programs) Start(ctx context.Context, cp *lab.ControlPlane, kubeconfig, vcenter string) (Started, error) {
 	if err := p.Build(ctx); err != nil {
 		return nil, err
@@ -114,7 +115,8 @@ func (p Programs) Start(ctx context.Context, cp *lab.ControlPlane, kubeconfig, v
 	return all, nil
 }
 
-// flags are those of a program, and the URL of its health at a port of the loopback network; "" for the one that has none.
+// flags returns the flags of a program, and the URL of its health check, which it serves at a port of the loopback address.
+// health is "" if the program has no health check.
 func (p program) flags(port int, config, kubeconfig string) (flags []string, health string) {
 	at := net.JoinHostPort(Loopback, strconv.Itoa(port))
 	if p.pkg == cloudProvider {

@@ -69,7 +69,7 @@ func buildPlugin(t *testing.T) (program string) {
 	root, err := testenv.Repository(t.Context())
 	must(t, err)
 	program = filepath.Join(t.TempDir(), "kubectl-windows")
-	must(t, lab.BuildOwn(t.Context(), root, "./cmd/kubectl-windows", program, lab.BuildOptions{}, nil))
+	must(t, lab.BuildProgram(t.Context(), root, "./cmd/kubectl-windows", program, lab.BuildOptions{}, nil))
 	return program
 }
 

@@ -33,7 +33,7 @@ func TestLintReadsImages(t *testing.T) {
 	program, dir := filepath.Join(t.TempDir(), "kubectl-windows"), t.TempDir()
 	root, err := testenv.Repository(t.Context())
 	must(t, err)
-	must(t, lab.BuildOwn(t.Context(), root, "./cmd/kubectl-windows", program, lab.BuildOptions{}, nil))
+	must(t, lab.BuildProgram(t.Context(), root, "./cmd/kubectl-windows", program, lab.BuildOptions{}, nil))
 	auth := fmt.Sprintf(`{"auths": {%q: {"username": %q, "password": %q}}}`, r.Host, r.User, r.Password)
 	must(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(auth), 0o600))
 	t.Setenv("DOCKER_CONFIG", dir)

@@ -61,7 +61,7 @@ func TestInstallation(t *testing.T) {
 	}
 	p := &place{t: t, out: t.TempDir(), docs: readExamples(t)}
 	p.tool = filepath.Join(p.out, "bundle")
-	must(t, lab.BuildOwn(t.Context(), filepath.Join(root, "release"), "./bundle/cmd", p.tool, lab.BuildOptions{}, os.Stderr))
+	must(t, lab.BuildProgram(t.Context(), filepath.Join(root, "release"), "./bundle/cmd", p.tool, lab.BuildOptions{}, os.Stderr))
 	env := testenv.Start(t, testenv.Options{WineHosts: 2, Pod: true, OpenShift: "None", Install: p.install})
 	must(t, env.Configure(t.Context()))
 	must(t, env.Announce(t.Context(), env.Hosts()...))

@@ -1,7 +1,8 @@
 //go:build windows
 
-// Command node replaces the programs that a CSI driver's node plugin needs and that the lab cannot build or run: as csi-node-driver-registrar.exe it
-// registers the driver with the kubelet, and as powershell.exe it handles the commands that plugins run in PowerShell.
+// Command node replaces programs that a CSI driver's node plugin needs and that the lab cannot build or run:
+// csi-node-driver-registrar.exe, which registers the driver with the kubelet, and powershell.exe, of which it implements the
+// commands that plugins run.
 package main
 
 import (
@@ -14,17 +15,17 @@ import (
 
 func main() {
 	name := filepath.Base(os.Args[0])
-	do := register
+	run := register
 	if strings.HasPrefix(strings.ToLower(name), "powershell") {
-		do = runScript
+		run = runScript
 	}
-	if err := do(os.Args[1:]); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, name+":", err)
 		os.Exit(1)
 	}
 }
 
-// runScript runs one of the scripts of azurefile-csi-driver; others are refused.
+// runScript runs one of the scripts of azurefile-csi-driver, and rejects any other.
 func runScript(args []string) error {
 	script := strings.TrimPrefix(strings.Join(args, " "), "-Mta -NoProfile -Command ")
 	remote := strings.TrimSuffix(os.Getenv("smbremotepath"), `\`)
@@ -39,5 +40,5 @@ func runScript(args []string) error {
 	case strings.Contains(script, "Remove-SmbGlobalMapping -RemotePath $Env:smbremotepath"):
 		return os.Remove(mappingFile(remote))
 	}
-	return errors.New("the lab's powershell.exe knows only what the node plugin of azurefile-csi-driver runs, not " + script)
+	return errors.New("the lab's powershell.exe supports only scripts of azurefile-csi-driver's node plugin, got " + script)
 }

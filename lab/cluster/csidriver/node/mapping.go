@@ -16,10 +16,11 @@ import (
 	"github.com/hirochachacha/go-smb2"
 )
 
-// timeout is how long a file server may take.
+// timeout limits a call to a file server or a driver.
 const timeout = 30 * time.Second
 
-// mappingFile is where the lab records that a share is mapped: Windows keeps that in its SMB client, which Wine lacks. The image names the folder.
+// mappingFile returns the file that records the mapping of a share: Windows keeps it in its SMB client, which Wine lacks. The
+// image sets the folder.
 func mappingFile(remote string) string {
 	return filepath.Join(os.Getenv("SMB_MAPPINGS"), strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(remote), `\\`), `\`, "_"))
 }
@@ -36,12 +37,12 @@ func getMapping(remote string) error {
 	return nil
 }
 
-// newMapping logs in to a share as Windows does, and records it. The user is DOMAIN\name.
+// newMapping logs in to a share as Windows does, and records the mapping. The user has the form DOMAIN\name.
 func newMapping(remote, user, password string) error {
 	server, share, found := strings.Cut(strings.TrimPrefix(remote, `\\`), `\`)
 	domain, name, qualified := strings.Cut(user, `\`)
 	if !found || !qualified {
-		return fmt.Errorf(`the share is %q and the user %q; want \\server\share and DOMAIN\name`, remote, user)
+		return fmt.Errorf(`got share %q and user %q, want \\server\share and DOMAIN\name`, remote, user)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -18,11 +18,12 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// registrar announces a driver to the kubelet, and exits if the kubelet rejects it, like Kubernetes' node-driver-registrar.
+// registrar registers a driver with the kubelet. Like Kubernetes' node-driver-registrar, the program exits if the kubelet
+// rejects the driver.
 type registrar struct {
 	registration.UnimplementedRegistrationServer
-	info    *registration.PluginInfo
-	refused chan error
+	info   *registration.PluginInfo
+	failed chan error
 }
 
 // GetInfo implements registration.RegistrationServer.
@@ -33,17 +34,17 @@ func (r registrar) GetInfo(context.Context, *registration.InfoRequest) (*registr
 // NotifyRegistrationStatus implements registration.RegistrationServer.
 func (r registrar) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	if !s.PluginRegistered {
-		r.refused <- errors.New("the kubelet refused the driver: " + s.Error)
+		r.failed <- errors.New("the kubelet rejected the driver: " + s.Error)
 	}
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-// register takes the flags of node-driver-registrar that manifests use.
+// register runs the registrar. It has the flags of node-driver-registrar that manifests use.
 func register(args []string) error {
 	flags := flag.NewFlagSet("csi-node-driver-registrar", flag.ContinueOnError)
-	driver := flags.String("csi-address", "", "the driver's socket")
-	endpoint := flags.String("kubelet-registration-path", "", "the same socket, as the kubelet finds it")
-	folder := flags.String("plugin-registration-path", "", "the folder that the kubelet watches")
+	driver := flags.String("csi-address", "", "the `path` of the driver's socket")
+	endpoint := flags.String("kubelet-registration-path", "", "the `path` of the driver's socket for the kubelet")
+	folder := flags.String("plugin-registration-path", "", "the `folder` that the kubelet watches")
 	_ = flags.Int("v", 0, "ignored")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -60,13 +61,13 @@ func register(args []string) error {
 	if err != nil {
 		return err
 	}
-	r := registrar{refused: make(chan error, 1), info: &registration.PluginInfo{
+	r := registrar{failed: make(chan error, 1), info: &registration.PluginInfo{
 		Type: registration.CSIPlugin, Name: name, Endpoint: *endpoint, SupportedVersions: []string{"1.0.0"},
 	}}
 	server := grpc.NewServer()
 	registration.RegisterRegistrationServer(server, r)
-	go func() { r.refused <- server.Serve(listener) }()
-	return <-r.refused
+	go func() { r.failed <- server.Serve(listener) }()
+	return <-r.failed
 }
 
 // driverName waits until the driver serves, and returns its name.
@@ -82,9 +83,9 @@ func driverName(socket string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	answer, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true))
+	info, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		return "", fmt.Errorf("asking the driver at %s for its name: %w", socket, err)
+		return "", fmt.Errorf("reading the name of the driver at %s: %w", socket, err)
 	}
-	return answer.GetName(), nil
+	return info.GetName(), nil
 }

@@ -1,6 +1,6 @@
 //go:build never
 
-// Package kinds pins the modules whose CustomResourceDefinitions the lab installs. Nothing of their Go code is used.
+// Package kinds pins the modules whose CustomResourceDefinitions the lab installs. Their Go code is not used.
 package kinds
 
 import (

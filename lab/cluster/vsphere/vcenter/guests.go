@@ -15,13 +15,13 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
 )
 
-// The registry values with a host's name in its original case, and with the identity from its firmware.
+// The registry values with the case-preserving name of a host, and with the UUID of its firmware.
 const (
 	namesKey, nameValue    = `HKLM\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters`, "Hostname"
 	hardwareKey, uuidValue = `HKLM\SYSTEM\HardwareConfig`, "LastConfig"
 )
 
-// Guests are the hosts in the virtual machines of a vCenter.
+// Guests runs the hosts in the virtual machines of a vCenter.
 type Guests struct {
 	vcenter *Server
 	lab     *lab.Lab
@@ -31,8 +31,8 @@ type Guests struct {
 	count int
 }
 
-// NewGuests returns the guests of the virtual machines of a vCenter. Existing hosts have the names of their virtual machines. failed
-// is called with errors; what failed is tried again.
+// NewGuests returns the guests of the virtual machines of a vCenter. Existing hosts are the guests of the virtual machines with their
+// names. It calls failed with errors, and retries.
 func NewGuests(v *Server, l *lab.Lab, failed func(error)) *Guests {
 	g := &Guests{vcenter: v, lab: l, failed: failed, hosts: map[string]*lab.Host{}}
 	for _, h := range l.Hosts() {
@@ -41,19 +41,20 @@ func NewGuests(v *Server, l *lab.Lab, failed func(error)) *Guests {
 	return g
 }
 
-// Run starts a host for each virtual machine that is turned on, reports its name and address to the vCenter as VMware Tools do, and turns it off with
-// the virtual machine, until the context ends. A clone of the template has the name that the setup of Windows gives it: the Machine API puts user
-// data and name where Ignition reads them, and Windows does not.
+// Run reconciles hosts with virtual machines until the context ends: it starts a host for each virtual machine that is turned
+// on, reports its name and address to the vCenter like VMware Tools, and turns it off with the virtual machine. A clone of the
+// template has a name that Windows Setup chooses: the Machine API passes user data and name in a form that only Ignition reads,
+// not Windows.
 func (g *Guests) Run(ctx context.Context) {
 	const poll = 500 * time.Millisecond
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := g.look(ctx); err != nil && ctx.Err() == nil {
+		if err := g.reconcile(ctx); err != nil && ctx.Err() == nil {
 			g.failed(err)
 		}
 	}, poll)
 }
 
-func (g *Guests) look(ctx context.Context) error {
+func (g *Guests) reconcile(ctx context.Context) error {
 	machines, err := g.vcenter.machines(ctx)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (g *Guests) look(ctx context.Context) error {
 		}
 	}
 	for name, host := range g.hosts {
-		if !on[name] && g.isOurs(host) {
+		if !on[name] && isClone(host) {
 			host.PowerOff()
 			delete(g.hosts, name)
 		}
@@ -78,10 +79,11 @@ func (g *Guests) look(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// guestName is how the setup of Windows names a host.
+// guestName is the prefix of the names that Windows Setup chooses.
 const guestName = "WIN-GUEST"
 
-func (g *Guests) isOurs(host *lab.Host) bool { return strings.HasPrefix(host.Name(), guestName) }
+// isClone reports whether a host was started for a virtual machine, in contrast to the hosts that existed before.
+func isClone(host *lab.Host) bool { return strings.HasPrefix(host.Name(), guestName) }
 
 func (g *Guests) run(ctx context.Context, m machine) (err error) {
 	host, found := g.hosts[m.name]
@@ -102,18 +104,19 @@ func (g *Guests) run(ctx context.Context, m machine) (err error) {
 	if err == nil && found && name.Text != m.hostName {
 		return m.report(ctx, name.Text, host.Address())
 	}
-	return nil // VMware Tools have nothing new to report, also while the host restarts
+	return nil // nothing new to report; a host that is restarting reports later
 }
 
-// littleEndian returns a UUID of vSphere in the form in which Windows reads it from the firmware: with the bytes of the first three fields reversed.
+// littleEndian converts a UUID of vSphere to the form that Windows reads from the firmware: the bytes of the first three fields
+// are reversed.
 func littleEndian(uuid string) string {
 	fields := strings.Split(uuid, "-")
 	for i := range min(3, len(fields)) {
-		var turned strings.Builder
+		var reversed strings.Builder
 		for at := len(fields[i]) - 2; at >= 0; at -= 2 {
-			turned.WriteString(fields[i][at : at+2])
+			reversed.WriteString(fields[i][at : at+2])
 		}
-		fields[i] = turned.String()
+		fields[i] = reversed.String()
 	}
 	return strings.Join(fields, "-")
 }

@@ -1,6 +1,7 @@
 //go:build linux
 
-// Package vcenter is the cloud of package vsphere: VMware's simulator of a vCenter, with hosts of the lab in its virtual machines.
+// Package vcenter simulates the cloud of package vsphere with VMware's vCenter simulator, and runs hosts of the lab in its
+// virtual machines.
 package vcenter
 
 import (
@@ -31,7 +32,7 @@ type Server struct {
 	finder *find.Finder
 }
 
-// hardware is the version of the template's. The Machine API clones none below vmx-15.
+// hardware is the hardware version of the template. The Machine API requires vmx-15 or later.
 const hardware = "vmx-19"
 
 // Start starts a vCenter on the loopback network. It runs until Close.
@@ -52,10 +53,10 @@ func Start(ctx context.Context, tagOfCluster string) (*Server, error) {
 	return v, nil
 }
 
-// Address is where the vCenter answers by HTTPS.
+// Address returns the address and port at which the vCenter serves HTTPS.
 func (v *Server) Address() string { return v.server.URL.Host }
 
-// Close ends the vCenter.
+// Close stops the vCenter.
 func (v *Server) Close() {
 	v.server.Close()
 	v.model.Remove()
@@ -92,7 +93,7 @@ func (v *Server) prepare(ctx context.Context, tagOfCluster string) (err error) {
 	return v.tag(ctx, map[string]mo.Reference{vsphere.Region: dc, vsphere.Zone: hypervisors}, tagOfCluster)
 }
 
-// finish begins a task of the vCenter, and waits for its end.
+// finish starts a task of the vCenter, and waits until it ends.
 func finish(ctx context.Context, begin func() (*object.Task, error)) error {
 	task, err := begin()
 	if err != nil {
@@ -101,7 +102,7 @@ func finish(ctx context.Context, begin func() (*object.Task, error)) error {
 	return task.Wait(ctx)
 }
 
-// tag creates tags as OpenShift's installer does: those of region and zone, and one by which it finds what belongs to a cluster.
+// tag creates the tags that OpenShift's installer creates: those for region and zone, and one for the objects of a cluster.
 func (v *Server) tag(ctx context.Context, at map[string]mo.Reference, tagOfCluster string) error {
 	client := rest.NewClient(v.client.Client)
 	if err := client.Login(ctx, url.UserPassword(vsphere.User, vsphere.Password)); err != nil {
@@ -126,16 +127,16 @@ func (v *Server) tag(ctx context.Context, at map[string]mo.Reference, tagOfClust
 	return nil
 }
 
-// machine is a virtual machine with its properties in the vCenter.
+// machine is a virtual machine with the properties that the vCenter reports.
 type machine struct {
 	name, biosUUID string
 	on             bool
-	// hostName and address are the values that VMware Tools have reported.
+	// hostName and address are those that VMware Tools have reported.
 	hostName, address string
 	vm                *object.VirtualMachine
 }
 
-// machines are all virtual machines but the template.
+// machines returns all virtual machines except the template.
 func (v *Server) machines(ctx context.Context) ([]machine, error) {
 	found, err := v.finder.VirtualMachineList(ctx, "*")
 	if err != nil {
@@ -167,7 +168,7 @@ func (m machine) report(ctx context.Context, hostName, address string) error {
 	return finish(ctx, func() (*object.Task, error) { return m.vm.Reconfigure(ctx, reported) })
 }
 
-// Clone makes a virtual machine as an administrator does, without a Machine, and turns it on.
+// Clone creates a virtual machine without a Machine, as an administrator does, and turns it on.
 func (v *Server) Clone(ctx context.Context, name string) error {
 	template, err := v.finder.VirtualMachine(ctx, vsphere.Template)
 	if err != nil {
@@ -185,14 +186,14 @@ func (v *Server) Clone(ctx context.Context, name string) error {
 	if err := finish(ctx, func() (*object.Task, error) { return template.Clone(ctx, folder, name, spec) }); err != nil {
 		return err
 	}
-	made, err := v.finder.VirtualMachine(ctx, name)
+	clone, err := v.finder.VirtualMachine(ctx, name)
 	if err != nil {
 		return err
 	}
-	return finish(ctx, func() (*object.Task, error) { return made.PowerOn(ctx) })
+	return finish(ctx, func() (*object.Task, error) { return clone.PowerOn(ctx) })
 }
 
-// PowerOff turns a virtual machine off, as when its hypervisor fails.
+// PowerOff turns a virtual machine off, as if its hypervisor had failed.
 func (v *Server) PowerOff(ctx context.Context, name string) error {
 	vm, err := v.finder.VirtualMachine(ctx, name)
 	if err != nil {
@@ -201,7 +202,7 @@ func (v *Server) PowerOff(ctx context.Context, name string) error {
 	return finish(ctx, func() (*object.Task, error) { return vm.PowerOff(ctx) })
 }
 
-// Names are the names of all virtual machines but the template's.
+// Names returns the names of all virtual machines except the template.
 func (v *Server) Names(ctx context.Context) (names []string, err error) {
 	all, err := v.machines(ctx)
 	for _, m := range all {
@@ -210,7 +211,7 @@ func (v *Server) Names(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// Guest returns the values that VMware Tools have reported for the guest of a virtual machine; empty at first.
+// Guest returns the values that VMware Tools have reported for the guest of a virtual machine. They are empty before the first report.
 func (v *Server) Guest(ctx context.Context, name string) (hostName, address string, err error) {
 	all, err := v.machines(ctx)
 	for _, m := range all {

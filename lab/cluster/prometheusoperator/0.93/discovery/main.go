@@ -1,5 +1,6 @@
-// Command discovery finds targets in Kubernetes for a Prometheus that was built without that, as Debian's is. It runs Prometheus' own discovery
-// for each job of a configuration, and writes what it finds as files of targets: each is named like its job, with _ in place of /.
+// Command discovery discovers targets in Kubernetes for a Prometheus that was built without Kubernetes service discovery, such
+// as Debian's. It runs Prometheus' own discovery for each job of a configuration, and writes the targets of each job to a file,
+// which is named like the job with _ in place of /.
 package main
 
 import (
@@ -21,9 +22,9 @@ import (
 )
 
 func main() {
-	config := flag.String("config", "", "the `file` with Prometheus' configuration")
-	kubeconfig := flag.String("kubeconfig", "", "the `file` that says how to connect to the cluster")
-	out := flag.String("out", "", "the `folder` for the files of targets")
+	config := flag.String("config", "", "the `file` with the configuration of Prometheus")
+	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig `file`")
+	out := flag.String("out", "", "the `folder` for the target files")
 	flag.Parse()
 	if err := run(context.Background(), *config, *kubeconfig, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "discovery:", err)
@@ -58,11 +59,13 @@ func run(ctx context.Context, config, kubeconfig, out string) error {
 				return fmt.Errorf("job %s: %w", j.Name, err)
 			}
 			searches++
-			go func() { failed <- follow(groups, filepath.Join(out, strings.ReplaceAll(j.Name, "/", "_")+".json")) }()
+			go func() {
+				failed <- writeTargets(groups, filepath.Join(out, strings.ReplaceAll(j.Name, "/", "_")+".json"))
+			}()
 		}
 	}
 	if searches == 0 {
-		return fmt.Errorf("%s has no job that finds its targets in Kubernetes", config)
+		return fmt.Errorf("%s has no job with kubernetes_sd_configs", config)
 	}
 	return <-failed
 }
@@ -83,14 +86,14 @@ func start(ctx context.Context, s *kubernetes.SDConfig) (<-chan []*targetgroup.G
 	return groups, nil
 }
 
-// target is an entry of a file of targets.
+// target is an entry of a target file.
 type target struct {
 	Targets []string          `json:"targets"`
 	Labels  map[string]string `json:"labels"`
 }
 
-// follow writes the file again with each change.
-func follow(changes <-chan []*targetgroup.Group, file string) error {
+// writeTargets writes the target file after each change.
+func writeTargets(changes <-chan []*targetgroup.Group, file string) error {
 	groups := map[string]*targetgroup.Group{}
 	for changed := range changes {
 		for _, g := range changed {
