@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/ovn/story"
 )
 
-func line(t *testing.T, v any) string {
+func mustMarshal(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -47,16 +47,16 @@ func TestApproverJudgesAsRecorded(t *testing.T) {
 		}}
 		got, reason := ovn.Judge(r)
 		if got != c.Verdict || (got == ovn.Denied) != (reason != "") {
-			t.Errorf("%s: %s (%s), recorded %s", c.Note, got, reason, c.Verdict)
+			t.Errorf("%s: got verdict %s (reason %q), want the recorded %s", c.Note, got, reason, c.Verdict)
 		}
 		seen[got]++
 		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}
 		if got, _ := ovn.Judge(r); got != ovn.LeftAlone {
-			t.Errorf("%s: %s after it was denied", c.Note, got)
+			t.Errorf("%s: got verdict %s for a denied request, want %s", c.Note, got, ovn.LeftAlone)
 		}
 	}
 	if seen[ovn.Approved] == 0 || seen[ovn.Denied] == 0 || seen[ovn.LeftAlone] == 0 {
-		t.Errorf("the cases have %v", seen)
+		t.Errorf("got verdicts %v, want each at least once", seen)
 	}
 }
 
@@ -70,32 +70,33 @@ func TestWebhookAdmitsAsRecorded(t *testing.T) {
 		for _, c := range cases {
 			before := &corev1.Node{}
 			before.Name, before.Annotations = c.Node, c.Before
-			// The patch of a case "a status without annotations" has what the Node has.
+			// The patch of case "a status without annotations" contains the same addresses.
 			before.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.77.0.21"}, {Type: corev1.NodeHostName, Address: c.Node}}
 			err := g.Admit(c.User, before, patched(t, before, c.Patch))
 			if (err == nil) != c.Admitted[i] {
-				t.Errorf("configuration %d: %s writes %v on %s with %v: %v, recorded %t", i, c.User, c.Patch, c.Node, c.Before, err, c.Admitted[i])
+				t.Errorf("configuration %d: %s writes %v on %s with %v: got error %v, want admitted %t",
+					i, c.User, c.Patch, c.Node, c.Before, err, c.Admitted[i])
 			}
 			if err == nil {
 				admitted++
 			}
 		}
 		if admitted == 0 || admitted == len(cases) {
-			t.Errorf("configuration %d admits %d of %d", i, admitted, len(cases))
+			t.Errorf("configuration %d admitted %d of %d requests, want some but not all", i, admitted, len(cases))
 		}
 	}
 }
 
-// patched is a Node after a merge patch.
+// patched returns a Node after a merge patch.
 func patched(t *testing.T, n *corev1.Node, patch map[string]any) *corev1.Node {
 	t.Helper()
 	var object map[string]any
-	if err := json.Unmarshal([]byte(line(t, n)), &object); err != nil {
+	if err := json.Unmarshal([]byte(mustMarshal(t, n)), &object); err != nil {
 		t.Fatal(err)
 	}
 	merge(object, patch)
 	after := &corev1.Node{}
-	if err := json.Unmarshal([]byte(line(t, object)), after); err != nil {
+	if err := json.Unmarshal([]byte(mustMarshal(t, object)), after); err != nil {
 		t.Fatal(fmt.Errorf("%v: %w", patch, err))
 	}
 	return after

@@ -12,20 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A Verdict is what the approver does with a certificate request.
+// A Verdict is the decision of the approver about a certificate request.
 type Verdict string
 
-// Verdicts.
+// The verdicts.
 const (
 	LeftAlone Verdict = "left alone"
 	Approved  Verdict = "approved"
 	Denied    Verdict = "denied"
 )
 
-// longest is the longest validity in seconds: a year.
-const longest = 365 * 24 * 60 * 60
+// maxExpirationSeconds is the longest validity that the approver accepts: a year.
+const maxExpirationSeconds = 365 * 24 * 60 * 60
 
-// Judge decides about a certificate request; the text is the reason for a denial.
+// Judge returns the verdict on a certificate request, and the reason if it is denied.
 func Judge(r *certificatesv1.CertificateSigningRequest) (Verdict, string) {
 	name, organization, ok := subject(r)
 	if !ok || len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 {
@@ -48,14 +48,14 @@ func Judge(r *certificatesv1.CertificateSigningRequest) (Verdict, string) {
 	case !slices.Equal(organization, []string{Group}):
 		return Denied, fmt.Sprintf("the organizations are %q", organization)
 	case r.Spec.ExpirationSeconds == nil:
-		return Denied, "it has no expirationSeconds"
-	case *r.Spec.ExpirationSeconds > longest:
-		return Denied, fmt.Sprintf("expirationSeconds %d are more than a year", *r.Spec.ExpirationSeconds)
+		return Denied, "the request has no expirationSeconds"
+	case *r.Spec.ExpirationSeconds > maxExpirationSeconds:
+		return Denied, fmt.Sprintf("expirationSeconds %d is more than a year", *r.Spec.ExpirationSeconds)
 	}
 	return Approved, ""
 }
 
-// judgeRequester returns what is wrong with the requester or the usages.
+// judgeRequester returns the reason to deny a request for its requester or its usages, or "".
 func judgeRequester(r *certificatesv1.CertificateSigningRequest) string {
 	prefix, node := cutLast(r.Spec.Username)
 	switch {
@@ -73,7 +73,7 @@ func judgeRequester(r *certificatesv1.CertificateSigningRequest) string {
 	return ""
 }
 
-// subject is that of a request which concerns the approver.
+// subject returns the subject of a request. ok is false if the approver does not handle the request.
 func subject(r *certificatesv1.CertificateSigningRequest) (name string, organization []string, ok bool) {
 	block, _ := pem.Decode(r.Spec.Request)
 	if block == nil {
@@ -84,8 +84,8 @@ func subject(r *certificatesv1.CertificateSigningRequest) (name string, organiza
 		return "", nil, false
 	}
 	name = requested.Subject.CommonName
-	concerns := strings.HasPrefix(name, strings.TrimSuffix(UserPrefix, ":")) && r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName
-	return name, requested.Subject.Organization, concerns
+	ok = strings.HasPrefix(name, strings.TrimSuffix(UserPrefix, ":")) && r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName
+	return name, requested.Subject.Organization, ok
 }
 
 // cutLast cuts a name at its last colon.

@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Config is the part of the cluster manager's configuration that decides what Nodes get.
+// Config is the part of the cluster manager's configuration that affects the annotations of Nodes.
 type Config struct {
-	// Cluster are the ranges of Linux nodes, Hybrid those of Windows nodes.
+	// Cluster are the ranges for Linux nodes, Hybrid those for Windows nodes.
 	Cluster, Hybrid []Range
-	// HybridOverlay is false where hybrid overlay is off, whatever the ranges are.
+	// HybridOverlay is whether the hybrid overlay is on, regardless of its ranges.
 	HybridOverlay bool
-	// NoHostSubnet selects the nodes that are not OVN's; no node if nil.
+	// NoHostSubnet selects the nodes that OVN does not manage. If nil, it selects none.
 	NoHostSubnet labels.Selector
-	// Transit are the ranges of the transit switch, one for each address family.
+	// Transit are the ranges of the transit switch, one per address family.
 	Transit []netip.Prefix
 }
 
-// An ExitError is the end of the cluster manager.
+// ExitError is the exit code and the error message of the cluster manager.
 type ExitError struct {
 	Code int
 	Text string
@@ -31,11 +31,12 @@ type ExitError struct {
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d: %s", e.Code, e.Text) }
 
-func refuse(format string, args ...any) error {
+// configError returns the error with which the cluster manager rejects its configuration.
+func configError(format string, args ...any) error {
 	return &ExitError{Code: 1, Text: fmt.Sprintf(format, args...)}
 }
 
-// Defaults that matter to the hybrid overlay.
+// Defaults of the cluster manager that affect the hybrid overlay.
 const (
 	defaultCluster     = "10.128.0.0/14/23"
 	defaultServices    = "172.16.1.0/24"
@@ -57,7 +58,7 @@ func (s settings) or(key, value string) string {
 	return value
 }
 
-// flagKeys are the flags that have a counterpart in settings.
+// flagKeys maps flags to their keys in settings.
 func flagKeys() map[string]string {
 	return map[string]string{
 		"--cluster-subnets": "default.cluster-subnets", "--k8s-service-cidrs": "kubernetes.service-cidrs",
@@ -91,7 +92,8 @@ func readSettings(conf string, flags []string) settings {
 	return s
 }
 
-// ParseConfig reads ovnkube.conf and flags, which win. The error is what the cluster manager ends with, in other words.
+// ParseConfig parses the content of ovnkube.conf and flags, which take precedence. The error has the exit code and the values
+// of the cluster manager's error, but not its wording.
 func ParseConfig(conf string, flags ...string) (c Config, err error) {
 	s := readSettings(conf, flags)
 	if err := checkPort(s.or("hybridoverlay.hybrid-overlay-vxlan-port", "4789")); err != nil {
@@ -108,7 +110,7 @@ func ParseConfig(conf string, flags ...string) (c Config, err error) {
 	}
 	if text := s["kubernetes.no-hostsubnet-nodes"]; text != "" {
 		if c.NoHostSubnet, err = labels.Parse(text); err != nil {
-			return Config{}, refuse("no-hostsubnet-nodes %q is not a label selector", text)
+			return Config{}, configError("no-hostsubnet-nodes %q is not a label selector", text)
 		}
 	}
 	used, err := c.networks(s)
@@ -121,28 +123,28 @@ func ParseConfig(conf string, flags ...string) (c Config, err error) {
 func checkPort(text string) error {
 	port, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
-		return refuse("the VXLAN port %q is not a number", text)
+		return configError("the VXLAN port %q is not a number", text)
 	}
 	if port > 65535 {
-		return refuse("the VXLAN port is larger than 65535")
+		return configError("the VXLAN port is larger than 65535")
 	}
 	return nil
 }
 
-// A usedNetwork is a range with its purpose.
+// usedNetwork is a range with its purpose.
 type usedNetwork struct {
 	purpose string
 	prefix  netip.Prefix
 }
 
-// networks are all ranges of the configuration, in the order in which they are compared.
+// networks returns all ranges of the configuration, in the order in which the cluster manager compares them.
 func (c *Config) networks(s settings) (all []usedNetwork, err error) {
 	add := func(purpose string, texts ...string) []netip.Prefix {
 		var prefixes []netip.Prefix
 		for _, text := range texts {
 			p, parseErr := netip.ParsePrefix(strings.TrimSpace(text))
 			if parseErr != nil {
-				err = refuse("the %s %q is not a range", purpose, text)
+				err = configError("the %s %q is not a range", purpose, text)
 			}
 			prefixes = append(prefixes, p.Masked())
 			all = append(all, usedNetwork{purpose, p.Masked()})
@@ -162,19 +164,19 @@ func (c *Config) networks(s settings) (all []usedNetwork, err error) {
 	return all, err
 }
 
-// Purposes whose address families must agree.
+// Purposes of networks whose address families must be the same.
 const (
 	clusterNetwork = "cluster network"
 	serviceNetwork = "service network"
 	hybridNetwork  = "hybrid network"
 )
 
-// checkNetworks refuses overlaps, and purposes with different address families.
+// checkNetworks returns an error if networks overlap, or if their address families differ.
 func (c *Config) checkNetworks(used []usedNetwork) error {
 	for i, later := range used {
 		for _, earlier := range used[:i] {
 			if later.prefix.Overlaps(earlier.prefix) {
-				return refuse("the %s %s overlaps the %s %s", later.purpose, later.prefix, earlier.purpose, earlier.prefix)
+				return configError("the %s %s overlaps the %s %s", later.purpose, later.prefix, earlier.purpose, earlier.prefix)
 			}
 		}
 	}
@@ -188,12 +190,12 @@ func (c *Config) checkNetworks(used []usedNetwork) error {
 			families[n.purpose] = append(families[n.purpose], family)
 		}
 	}
-	said := func(purpose string) string {
+	familiesOf := func(purpose string) string {
 		return strings.Join(slices.Sorted(slices.Values(families[purpose])), " and ")
 	}
 	for _, purpose := range []string{serviceNetwork, hybridNetwork} {
-		if len(families[purpose]) > 0 && said(purpose) != said(clusterNetwork) {
-			return refuse("the cluster network has %s, the %s has %s", said(clusterNetwork), purpose, said(purpose))
+		if len(families[purpose]) > 0 && familiesOf(purpose) != familiesOf(clusterNetwork) {
+			return configError("the cluster network has %s, the %s has %s", familiesOf(clusterNetwork), purpose, familiesOf(purpose))
 		}
 	}
 	return nil

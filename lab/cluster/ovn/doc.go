@@ -1,10 +1,10 @@
-// Package ovn is the Linux side of OVN-Kubernetes' hybrid overlay in a cluster of the lab: what gives Windows nodes their
-// subnets, approves their certificates and guards the annotations of Nodes. It is either a stand-in, which behaves as the
-// recordings in testdata say, or OVN-Kubernetes' own programs, where their paths are given. It shares no code with the
-// product, so that the two cannot have the same misunderstanding.
+// Package ovn runs the Linux side of OVN-Kubernetes' hybrid overlay in a cluster of the lab. It assigns subnets to Windows nodes,
+// approves their certificates and protects the annotations of Nodes. It is either a stand-in, which behaves like the recordings in
+// story/testdata, or, if their paths are set, OVN-Kubernetes' own programs. It shares no code with the product, so that the same
+// mistake cannot hide in both.
 //
-// What is left out of the stand-in: networks other than the default one, leader election, events and metrics, and
-// everything that Linux nodes do with OVN and Open vSwitch.
+// The stand-in does not implement networks other than the default one, leader election, events and metrics, nor what Linux nodes do
+// with OVN and Open vSwitch.
 package ovn
 
 // Annotations of Nodes.
@@ -22,7 +22,7 @@ const (
 	primaryAnnotation     = "k8s.ovn.org/node-primary-ifaddr"
 )
 
-// Names of OVN-Kubernetes' nodes in certificates.
+// The user name prefix and the group of OVN-Kubernetes' nodes in certificates.
 const (
 	UserPrefix = "system:ovn-node:"
 	Group      = "system:ovn-nodes"

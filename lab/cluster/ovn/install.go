@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// A webhookServer is where the API server calls the webhook: a port of this machine, with its own certificate.
+// A webhookServer is the listener at which the API server calls the webhook, and its self-signed certificate.
 type webhookServer struct {
 	net.Listener
 	cert, key []byte
@@ -26,7 +26,7 @@ func listen() (*webhookServer, error) {
 	loopback := net.IPv4(127, 0, 0, 1)
 	certificate, key, err := cert.GenerateSelfSignedCertKey(loopback.String(), []net.IP{loopback}, []string{"localhost"})
 	if err != nil {
-		return nil, fmt.Errorf("making the webhook's certificate: %w", err)
+		return nil, fmt.Errorf("creating the webhook's certificate: %w", err)
 	}
 	l, err := net.Listen("tcp", loopback.String()+":0")
 	return &webhookServer{l, certificate, key}, err
@@ -34,10 +34,11 @@ func listen() (*webhookServer, error) {
 
 func (s *webhookServer) url() string { return "https://" + s.Addr().String() + "/node" }
 
-// install creates what OVN-Kubernetes' manifests have for Windows nodes: a namespace, the permissions of nodes, and the webhook.
+// install creates the objects of OVN-Kubernetes' manifests that Windows nodes need: a namespace, the permissions of nodes, and
+// the webhook.
 func install(ctx context.Context, clients kubernetes.Interface, server *webhookServer) error {
 	meta := metav1.ObjectMeta{Name: "ovnkube-node"}
-	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{ // those of ovnkube-node that a Windows node may use
+	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{ // the permissions of ovnkube-node that a Windows node uses
 		{APIGroups: []string{""}, Resources: []string{"namespaces", "nodes", "pods", "services", "endpoints"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes/status", "pods/status", "namespaces/status"}, Verbs: []string{"patch", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// LinuxAnnotations are what the program of a Linux node writes on its Node, as far as Windows nodes and people see it. The address of its
-// gateway in the hybrid overlay is the third of its subnet, and the MAC address is made of that. The length of the node's network is taken
-// as 24.
+// LinuxAnnotations returns the annotations that OVN-Kubernetes' program on a Linux node writes on its Node, without those that do not
+// affect Windows nodes. The gateway of the hybrid overlay has the third address of the node's subnet, and a MAC address that is derived
+// from it. The node's own network is assumed to have prefix length 24.
 func LinuxAnnotations(n *corev1.Node, hybridOverlay bool) (Changes, error) {
 	subnets := nodeSubnets(n)
 	if len(subnets) == 0 {
@@ -27,7 +27,7 @@ func LinuxAnnotations(n *corev1.Node, hybridOverlay bool) (Changes, error) {
 	c.set(hostCIDRsAnnotation, list(address.String()+"/24"))
 	c.set(encapAnnotation, list(address.String()))
 	c.set(primaryAnnotation, string(primary))
-	if n.Annotations[chassisAnnotation] == "" { // it can be set once
+	if n.Annotations[chassisAnnotation] == "" { // cannot be changed later
 		c.set(chassisAnnotation, "7d4a1b6e-0000-4000-8000-"+fmt.Sprintf("%012x", address.As4()))
 	}
 	if hybridOverlay {

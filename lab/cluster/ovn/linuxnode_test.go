@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/ovn/story"
 )
 
-// TestLinuxNodesAreAnnotatedAsRecorded compares with what the programs of two Linux nodes wrote in 11-linux-annotations.
+// TestLinuxNodesAreAnnotatedAsRecorded compares with the annotations of two Linux nodes in recording 11-linux-annotations.
 func TestLinuxNodesAreAnnotatedAsRecorded(t *testing.T) {
 	steps, err := story.Steps("11-linux-annotations")
 	if err != nil {
@@ -34,30 +34,30 @@ func TestLinuxNodesAreAnnotatedAsRecorded(t *testing.T) {
 				t.Fatal(err)
 			}
 			for key, value := range got {
-				if key == "k8s.ovn.org/node-chassis-id" { // the test that recorded made it up
+				if key == "k8s.ovn.org/node-chassis-id" { // an arbitrary value in the recording
 					continue
 				}
 				if compared++; written[key] == nil || *written[key] != *value {
-					t.Errorf("%s of %s is %q, recorded %v", key, name, *value, written[key])
+					t.Errorf("got %s %q of node %s, want the recorded %v", key, *value, name, written[key])
 				}
 			}
 		}
 	}
 	if compared == 0 {
-		t.Error("nothing was compared")
+		t.Error("compared no annotations")
 	}
 }
 
-func TestALinuxNodeHasNoGatewayWhileHybridOverlayIsOff(t *testing.T) {
+func TestLinuxNodeHasNoGatewayWithoutHybridOverlay(t *testing.T) {
 	n := &corev1.Node{}
 	if _, err := ovn.LinuxAnnotations(n, true); err == nil {
-		t.Error("a Node without a subnet has a gateway")
+		t.Error("LinuxAnnotations succeeded for a Node without a subnet")
 	}
 	n.Annotations = map[string]string{ovn.NodeSubnetsAnnotation: `{"default":["10.128.0.0/23"]}`}
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.77.0.11"}}
 	got, err := ovn.LinuxAnnotations(n, false)
 	value, removed := got[ovn.GatewayMACAnnotation]
 	if err != nil || value != nil || !removed {
-		t.Errorf("it writes %v (%v)", got, err)
+		t.Errorf("got annotations %v (error %v), want the gateway removed", got, err)
 	}
 }

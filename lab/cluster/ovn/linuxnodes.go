@@ -18,19 +18,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// linuxRetry is when a write on a Node that was refused is tried again.
+// linuxRetry is how often writes on Nodes are retried that the webhook has rejected.
 const linuxRetry = time.Second
 
-// linuxNodes does on all Linux Nodes what the programs of their nodes do, each as its own user.
+// linuxNodes writes the annotations of all Linux nodes as the programs on these nodes do, with the user of each node.
 type linuxNodes struct {
 	config  *rest.Config
 	clients kubernetes.Interface
-	hybrid  atomic.Bool // whether hybrid overlay is on
+	hybrid  atomic.Bool // whether the hybrid overlay is on
 	changed signal
 	failed  func(error)
 }
 
-// A signal says that there is something to do. It has room for one.
+// A signal triggers work. It must have capacity 1.
 type signal chan struct{}
 
 func (s signal) send() {
@@ -40,8 +40,11 @@ func (s signal) send() {
 	}
 }
 
-// followNodes calls look with all Nodes after each change, after each signal, and at an interval (again), until it fails or ctx is done.
-func followNodes(ctx context.Context, clients kubernetes.Interface, changed signal, every time.Duration, look func(nodes []*corev1.Node, again bool) error) error {
+// followNodes calls handle with all Nodes after each change and each signal, and at an interval, then with retry, until handle
+// fails or ctx is done.
+func followNodes(
+	ctx context.Context, clients kubernetes.Interface, changed signal, interval time.Duration, handle func(nodes []*corev1.Node, retry bool) error,
+) error {
 	nodes := informers.NewSharedInformerFactory(clients, 0).Core().V1().Nodes().Informer()
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed.send() }, UpdateFunc: func(any, any) { changed.send() }, DeleteFunc: func(any) { changed.send() },
@@ -54,16 +57,16 @@ func followNodes(ctx context.Context, clients kubernetes.Interface, changed sign
 	defer informer.Wait()
 	defer end()
 	informer.Go(func() { nodes.RunWithContext(ctx) })
-	retry := time.NewTicker(every)
-	defer retry.Stop()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
 	for {
-		again := false
+		retry := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-		case <-retry.C:
-			again = true
+		case <-ticker.C:
+			retry = true
 		}
 		if !nodes.HasSynced() {
 			continue
@@ -72,15 +75,15 @@ func followNodes(ctx context.Context, clients kubernetes.Interface, changed sign
 		for _, o := range nodes.GetStore().List() {
 			all = append(all, o.(*corev1.Node))
 		}
-		if err := look(all, again); err != nil {
+		if err := handle(all, retry); err != nil {
 			return err
 		}
 	}
 }
 
-// leave removes the gateways of all Linux nodes, as their programs do when they start without hybrid overlay. They can do so only until the webhook
-// is reconfigured: then it refuses.
-func (l *linuxNodes) leave(ctx context.Context) error {
+// removeGateways removes the gateway annotations of all Linux nodes, as their programs do when they start without the hybrid
+// overlay. It must be called before the webhook is reconfigured, which then rejects this change.
+func (l *linuxNodes) removeGateways(ctx context.Context) error {
 	l.hybrid.Store(false)
 	nodes, err := l.clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -92,7 +95,7 @@ func (l *linuxNodes) leave(ctx context.Context) error {
 	return err
 }
 
-func (l *linuxNodes) follow(ctx context.Context) {
+func (l *linuxNodes) run(ctx context.Context) {
 	err := followNodes(ctx, l.clients, l.changed, linuxRetry, func(nodes []*corev1.Node, _ bool) error {
 		for _, n := range nodes {
 			if err := l.write(ctx, n, false); err != nil && ctx.Err() == nil {
@@ -106,8 +109,8 @@ func (l *linuxNodes) follow(ctx context.Context) {
 	}
 }
 
-// write writes what the program of a Linux node writes, once the node has an address and a subnet, and removes something only if it may.
-func (l *linuxNodes) write(ctx context.Context, n *corev1.Node, mayRemove bool) error {
+// write writes the annotations of a Linux node once it has an address and a subnet. It removes annotations only if remove is set.
+func (l *linuxNodes) write(ctx context.Context, n *corev1.Node, remove bool) error {
 	if n.Labels[corev1.LabelOSStable] != "linux" || n.Annotations[NodeSubnetsAnnotation] == "" || internalIP(n) == "" {
 		return nil
 	}
@@ -115,8 +118,8 @@ func (l *linuxNodes) write(ctx context.Context, n *corev1.Node, mayRemove bool) 
 	if err != nil {
 		return err
 	}
-	maps.DeleteFunc(changes, func(_ string, value *string) bool { return value == nil && !mayRemove })
-	if changes = onlyReal(n, changes); len(changes) == 0 {
+	maps.DeleteFunc(changes, func(_ string, value *string) bool { return value == nil && !remove })
+	if changes = effective(n, changes); len(changes) == 0 {
 		return nil
 	}
 	config := rest.CopyConfig(l.config)
@@ -128,8 +131,8 @@ func (l *linuxNodes) write(ctx context.Context, n *corev1.Node, mayRemove bool) 
 	return annotate(ctx, clients, n.Name, changes)
 }
 
-// onlyReal are the changes that change something.
-func onlyReal(n *corev1.Node, changes Changes) Changes {
+// effective returns the changes without those that a Node already has.
+func effective(n *corev1.Node, changes Changes) Changes {
 	for key, value := range changes {
 		if old, before := n.Annotations[key]; value == nil && !before || value != nil && before && old == *value {
 			delete(changes, key)

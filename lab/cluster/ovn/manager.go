@@ -13,27 +13,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Manager does what the cluster manager does for Nodes: it gives them subnets, and Linux nodes an ID and an address at the transit
-// switch as well. It only decides: its caller reads and writes Nodes.
+// A Manager computes the annotations that the cluster manager writes on Nodes: it assigns subnets, and to Linux nodes also an ID and an
+// address on the transit switch. Its caller reads and writes the Nodes.
 type Manager struct {
 	config          Config
 	cluster, hybrid *pool
-	ids             numbers
+	ids             idPool
 	known           map[string]knownNode
-	waiting         map[string]bool // for a subnet: none is free
+	waiting         map[string]bool // nodes for which no subnet was free
 }
 
 type knownNode struct {
 	uid    types.UID
-	hybrid bool // whether it was a node of the hybrid overlay
+	hybrid bool // whether the node belonged to the hybrid overlay
 }
 
-// Changes are annotations to write; nil removes one.
+// Changes are annotations to write. An annotation with value nil is removed.
 type Changes map[string]*string
 
-// NewManager starts with the Nodes that exist. The error is an *ExitError.
+// NewManager returns a Manager that keeps the subnets and IDs of existing Nodes. The error is an *ExitError.
 func NewManager(c Config, nodes []corev1.Node) (*Manager, error) {
-	m := &Manager{config: c, ids: numbers{next: firstID, owners: map[int]string{}}, known: map[string]knownNode{}, waiting: map[string]bool{}}
+	m := &Manager{config: c, ids: idPool{next: firstID, owners: map[int]string{}}, known: map[string]knownNode{}, waiting: map[string]bool{}}
 	var err error
 	if m.cluster, err = newPool(c.Cluster); err != nil {
 		return nil, err
@@ -59,15 +59,16 @@ func NewManager(c Config, nodes []corev1.Node) (*Manager, error) {
 	return m, nil
 }
 
-// isHybrid reports whether a node is not OVN's.
+// isHybrid reports whether a node belongs to the hybrid overlay instead of OVN.
 func (m *Manager) isHybrid(n *corev1.Node) bool {
 	return m.config.NoHostSubnet != nil && m.config.NoHostSubnet.Matches(labels.Set(n.Labels))
 }
 
-// Sync decides what to write on each Node. A Node is judged when it is new, when it lacks an annotation and when it changes sides: what
-// others write later stays. Nodes for which no subnet was free are judged again only with retry. The error is an *ExitError.
+// Sync returns the annotations to write on each Node. It checks a Node that is new, that lacks an annotation, or that moved
+// between OVN and the hybrid overlay; it does not revert later changes by others. It checks Nodes for which no subnet was free
+// again only if retry is set. The error is an *ExitError.
 func (m *Manager) Sync(nodes []corev1.Node, retry bool) (map[string]Changes, error) {
-	m.forgetAllBut(nodes)
+	m.releaseDeleted(nodes)
 	all := map[string]Changes{}
 	for i := range nodes {
 		n := &nodes[i]
@@ -82,12 +83,12 @@ func (m *Manager) Sync(nodes []corev1.Node, retry bool) (map[string]Changes, err
 			m.leaveCluster(n, known && !before.hybrid, changes)
 			_, ok := n.Annotations[SubnetAnnotation]
 			if !known || !ok {
-				m.giveHybrid(n, retry, changes)
+				m.assignHybrid(n, retry, changes)
 			}
 		} else {
-			m.identify(n, changes)
+			m.assignID(n, changes)
 			if !now.hybrid && (!known || before.hybrid || !m.hasFamilies(nodeSubnets(n))) {
-				m.giveCluster(n, changes)
+				m.assignCluster(n, changes)
 			}
 		}
 		if len(changes) > 0 {
@@ -97,8 +98,8 @@ func (m *Manager) Sync(nodes []corev1.Node, retry bool) (map[string]Changes, err
 	return all, nil
 }
 
-// forgetAllBut releases what deleted Nodes had, those that exist again as well.
-func (m *Manager) forgetAllBut(nodes []corev1.Node) {
+// releaseDeleted releases the subnets and IDs of deleted Nodes, including those of Nodes that have been created again.
+func (m *Manager) releaseDeleted(nodes []corev1.Node) {
 	for name, k := range m.known {
 		if slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name == name && n.UID == k.uid }) {
 			continue
@@ -111,8 +112,8 @@ func (m *Manager) forgetAllBut(nodes []corev1.Node) {
 	}
 }
 
-// leaveCluster removes the subnets of a node that was OVN's a moment ago. Its ID and its address at the transit switch stay, as do
-// subnets of a time before the start.
+// leaveCluster removes the subnets of a node that has left OVN since the last Sync. The cluster manager keeps its ID and its address on
+// the transit switch, and the subnets of nodes that left before it started.
 func (m *Manager) leaveCluster(n *corev1.Node, left bool, changes Changes) {
 	if left && n.Annotations[NodeSubnetsAnnotation] != "" {
 		m.cluster.release(n.Name)
@@ -120,14 +121,14 @@ func (m *Manager) leaveCluster(n *corev1.Node, left bool, changes Changes) {
 	}
 }
 
-// giveHybrid keeps a valid subnet, and else gives one. There is IPv4 only.
-func (m *Manager) giveHybrid(n *corev1.Node, retry bool, changes Changes) {
+// assignHybrid keeps the subnet of a Windows node if it is valid, and assigns one otherwise. The hybrid overlay supports only IPv4.
+func (m *Manager) assignHybrid(n *corev1.Node, retry bool, changes Changes) {
 	if !m.hybrid.has(true) || m.waiting[n.Name] && !retry {
 		return
 	}
 	subnet, ok := hybridSubnet(n)
 	if !ok || !m.hybrid.keep(n.Name, subnet) {
-		if subnet, ok = m.hybrid.give(n.Name, true); !ok {
+		if subnet, ok = m.hybrid.assign(n.Name, true); !ok {
 			m.waiting[n.Name] = true
 			return
 		}
@@ -138,11 +139,11 @@ func (m *Manager) giveHybrid(n *corev1.Node, retry bool, changes Changes) {
 	}
 }
 
-// identify gives a node an ID, and the address at the transit switch that goes with it.
-func (m *Manager) identify(n *corev1.Node, changes Changes) {
+// assignID assigns an ID to a node, and the address on the transit switch that follows from it.
+func (m *Manager) assignID(n *corev1.Node, changes Changes) {
 	id, err := strconv.Atoi(n.Annotations[NodeIDAnnotation])
 	if err != nil || !m.ids.keep(n.Name, id) {
-		id = m.ids.give(n.Name)
+		id = m.ids.assign(n.Name)
 		changes.set(NodeIDAnnotation, strconv.Itoa(id))
 	}
 	if n.Annotations[TransitAnnotation] == "" || changes[NodeIDAnnotation] != nil {
@@ -150,7 +151,7 @@ func (m *Manager) identify(n *corev1.Node, changes Changes) {
 	}
 }
 
-// transit is the address of an ID at the transit switch, in the families of the cluster.
+// transit returns the addresses of an ID on the transit switch, in the address families of the cluster, as JSON.
 func (m *Manager) transit(id int) string {
 	addresses := map[string]string{}
 	for _, p := range m.config.Transit {
@@ -167,7 +168,7 @@ func (m *Manager) transit(id int) string {
 	return string(text)
 }
 
-// hasFamilies reports whether there is one subnet for each address family of the cluster.
+// hasFamilies reports whether subnets has exactly one subnet for each address family of the cluster.
 func (m *Manager) hasFamilies(subnets []netip.Prefix) bool {
 	var v4, v6 int
 	for _, s := range subnets {
@@ -181,8 +182,8 @@ func (m *Manager) hasFamilies(subnets []netip.Prefix) bool {
 	return v4 == wanted(true) && v6 == wanted(false)
 }
 
-// giveCluster gives a Linux node the subnets that it lacks.
-func (m *Manager) giveCluster(n *corev1.Node, changes Changes) {
+// assignCluster assigns the missing subnets to a Linux node.
+func (m *Manager) assignCluster(n *corev1.Node, changes Changes) {
 	var subnets []netip.Prefix
 	before := nodeSubnets(n)
 	for _, is4 := range []bool{true, false} {
@@ -192,7 +193,7 @@ func (m *Manager) giveCluster(n *corev1.Node, changes Changes) {
 		case i >= 0 && m.cluster.keep(n.Name, before[i]):
 			subnets = append(subnets, before[i])
 		default:
-			subnet, ok := m.cluster.give(n.Name, is4)
+			subnet, ok := m.cluster.assign(n.Name, is4)
 			if !ok {
 				return
 			}
@@ -207,13 +208,13 @@ func (m *Manager) giveCluster(n *corev1.Node, changes Changes) {
 
 func (c Changes) set(key, value string) { c[key] = &value }
 
-// hybridSubnet is the subnet in a Node's annotation; an address becomes that of its subnet.
+// hybridSubnet returns the subnet in a Node's annotation, with the host bits cleared.
 func hybridSubnet(n *corev1.Node) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(n.Annotations[SubnetAnnotation])
 	return p.Masked(), err == nil && p.Addr().Is4()
 }
 
-// nodeSubnets are the subnets of a Linux node in the default network.
+// nodeSubnets returns the subnets of a Linux node in the default network.
 func nodeSubnets(n *corev1.Node) []netip.Prefix {
 	var networks map[string][]netip.Prefix
 	if json.Unmarshal([]byte(n.Annotations[NodeSubnetsAnnotation]), &networks) != nil {
@@ -222,22 +223,22 @@ func nodeSubnets(n *corev1.Node) []netip.Prefix {
 	return networks["default"]
 }
 
-// firstID is the ID of the first node: 1 is that of the cluster's own.
+// firstID is the ID of the first node. OVN-Kubernetes reserves 1.
 const firstID = 2
 
-// numbers are IDs and their owners. One that was released is not given again at once.
-type numbers struct {
+// An idPool assigns IDs to owners. It does not reuse a released ID at once.
+type idPool struct {
 	next   int
 	owners map[int]string
 }
 
-func (s *numbers) keep(owner string, id int) bool {
+func (s *idPool) keep(owner string, id int) bool {
 	s.owners[id] = cmp.Or(s.owners[id], owner)
 	return s.owners[id] == owner
 }
 
-// give returns the ID of an owner, or the next free one.
-func (s *numbers) give(owner string) int {
+// assign returns the ID of an owner, or assigns the next free one.
+func (s *idPool) assign(owner string) int {
 	for id, other := range s.owners {
 		if other == owner {
 			return id
@@ -251,7 +252,7 @@ func (s *numbers) give(owner string) int {
 	return s.next - 1
 }
 
-func (s *numbers) release(owner string) {
+func (s *idPool) release(owner string) {
 	for id, other := range s.owners {
 		if other == owner {
 			delete(s.owners, id)

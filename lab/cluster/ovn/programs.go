@@ -21,9 +21,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 )
 
-// Programs are the paths of OVN-Kubernetes' own programs. They are built from its source, in its folder go-controller.
+// Programs are the paths of OVN-Kubernetes' own programs, which are built from folder go-controller of its sources.
 type Programs struct {
-	// ClusterManager is ovnkube, and Identity ovnkube-identity.
+	// ClusterManager is the path of ovnkube, Identity that of ovnkube-identity.
 	ClusterManager, Identity string
 }
 
@@ -33,12 +33,12 @@ const (
 	IdentityVariable       = "WMCO_OVNKUBE_IDENTITY"
 )
 
-// FromEnvironment are the programs that the environment names.
+// FromEnvironment returns the programs whose paths are in the environment.
 func FromEnvironment() Programs {
 	return Programs{ClusterManager: os.Getenv(ClusterManagerVariable), Identity: os.Getenv(IdentityVariable)}
 }
 
-// Missing returns an error for each program that is missing; nil if both exist.
+// Missing returns an error for each missing program, or nil if both exist.
 func (p Programs) Missing() error {
 	var failed error
 	for _, program := range []struct{ variable, path string }{{ClusterManagerVariable, p.ClusterManager}, {IdentityVariable, p.Identity}} {
@@ -53,13 +53,13 @@ func (p Programs) Missing() error {
 
 func (p Programs) set() bool { return p.ClusterManager != "" }
 
-// holder is the name of the cluster manager.
+// holder is the name under which the cluster manager holds its lease.
 const holder = "lab"
 
-// startTimeout is how long a program may take to serve; on two busy cores it takes 3 s.
+// startTimeout limits the time until a program is ready. It takes 3 s on two busy cores.
 const startTimeout = time.Minute
 
-// programs runs them against the control plane.
+// programs is the backend that runs OVN-Kubernetes' own programs against the control plane.
 type programs struct {
 	options Options
 	clients kubernetes.Interface
@@ -72,8 +72,9 @@ type programs struct {
 	failure           error
 }
 
-// lookedUp are the programs of Open vSwitch and OVN that the cluster manager searches for when it starts. It does not run them.
-func lookedUp() []string {
+// requiredTools returns the programs of Open vSwitch and OVN that the cluster manager requires in PATH when it starts. It does
+// not run them.
+func requiredTools() []string {
 	return []string{"ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ovn-nbctl", "ovn-sbctl", "ovn-appctl", "ovsdb-client", "ovsdb-tool"}
 }
 
@@ -91,7 +92,7 @@ func newPrograms(o Options, server *webhookServer) (*programs, error) {
 		server.Close(), os.MkdirAll(p.paths, 0o700), os.MkdirAll(certificates, 0o700),
 		os.WriteFile(filepath.Join(certificates, "tls.crt"), server.cert, 0o600), os.WriteFile(filepath.Join(certificates, "tls.key"), server.key, 0o600),
 	)
-	for _, name := range lookedUp() {
+	for _, name := range requiredTools() {
 		err = errors.Join(err, os.WriteFile(filepath.Join(p.paths, name), []byte("#!/bin/sh\nexit 0\n"), 0o700))
 	}
 	return p, err
@@ -102,8 +103,8 @@ func (p *programs) configure(ctx context.Context, conf string, flags []string, h
 	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	end(&p.manager)
-	end(&p.identity)
+	stop(&p.manager)
+	stop(&p.identity)
 	p.starts++
 	if err := p.startIdentity(ctx, hybridOverlay); err != nil {
 		return err
@@ -153,17 +154,17 @@ func (p *programs) startManager(ctx context.Context, conf string, flags []string
 	if err != nil {
 		return fmt.Errorf("starting ovnkube: %w", err)
 	}
-	// It works when it holds its lease.
+	// The cluster manager is ready when it has taken or renewed its lease.
 	return wait(ctx, p.manager, "ovnkube", func(ctx context.Context) error {
 		now, err := p.lease(ctx)
 		if err == nil && (now == nil || before != nil && now.ResourceVersion == before.ResourceVersion) {
-			err = errors.New("it does not hold its lease")
+			err = errors.New("the cluster manager does not hold its lease")
 		}
 		return err
 	})
 }
 
-// lease is that of the cluster manager; nil before its first start.
+// lease returns the lease of the cluster manager, or nil before its first start.
 func (p *programs) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	list, err := p.clients.CoordinationV1().Leases(Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -177,20 +178,20 @@ func (p *programs) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return nil, nil
 }
 
-// wait waits until a program works or ends.
-func wait(ctx context.Context, p *lab.Program, name string, works func(context.Context) error) error {
-	err := lab.Until(ctx, 20*time.Millisecond, name, works, p.Failure)
+// wait waits until a program is ready or exits.
+func wait(ctx context.Context, p *lab.Program, name string, ready func(context.Context) error) error {
+	err := lab.Until(ctx, 20*time.Millisecond, name, ready, p.Failure)
 	if failure := p.Failure(); err != nil && failure != nil {
-		return ended(failure, p)
+		return exitError(failure, p)
 	}
 	if err != nil {
-		return fmt.Errorf("%w; its log ends with:\n%s", err, p.Log(2000))
+		return fmt.Errorf("%w; end of its log:\n%s", err, p.Log(2000))
 	}
 	return nil
 }
 
-// ended is the error of a program that has ended, with the last line of its log.
-func ended(err error, process *lab.Program) error {
+// exitError returns the error of a program that has exited, with the last line of its log.
+func exitError(err error, process *lab.Program) error {
 	_, status, _ := strings.Cut(err.Error(), "exit status ")
 	code, scanErr := strconv.Atoi(status)
 	if scanErr != nil {
@@ -209,7 +210,7 @@ func (p *programs) ended() error {
 	defer p.mu.Unlock()
 	if p.failure == nil && p.manager != nil {
 		if err := p.manager.Failure(); err != nil {
-			p.failure = ended(err, p.manager)
+			p.failure = exitError(err, p.manager)
 		}
 	}
 	return p.failure
@@ -220,10 +221,10 @@ func (p *programs) log() string {
 	defer p.mu.Unlock()
 	var text string
 	if p.manager != nil {
-		text = "the end of ovnkube's log:\n" + p.manager.Log(4000)
+		text = "end of ovnkube's log:\n" + p.manager.Log(4000)
 	}
 	if p.identity != nil {
-		text += "\nthe end of ovnkube-identity's log:\n" + p.identity.Log(4000)
+		text += "\nend of ovnkube-identity's log:\n" + p.identity.Log(4000)
 	}
 	return text
 }
@@ -231,17 +232,17 @@ func (p *programs) log() string {
 func (p *programs) stopManager() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	end(&p.manager)
+	stop(&p.manager)
 }
 
 func (p *programs) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	end(&p.manager)
-	end(&p.identity)
+	stop(&p.manager)
+	stop(&p.identity)
 }
 
-func end(process **lab.Program) {
+func stop(process **lab.Program) {
 	if *process != nil {
 		(*process).Stop()
 		*process = nil

@@ -15,7 +15,8 @@ type Range struct {
 	Length int
 }
 
-// defaultLength is the length of a subnet where none is written: OpenShift's network operator writes none for the hybrid overlay.
+// defaultLength returns the length of a subnet if the configuration has none, like that of OpenShift's network operator for the
+// hybrid overlay.
 func defaultLength(p netip.Prefix) int {
 	if p.Addr().Is4() {
 		return 24
@@ -23,13 +24,13 @@ func defaultLength(p netip.Prefix) int {
 	return 64
 }
 
-// parseRanges reads ranges with commas in between, each with the length of its subnets as an optional third part.
+// parseRanges parses a comma-separated list of ranges. The length of the subnets is an optional third part, as in 10.128.0.0/14/23.
 func parseRanges(purpose, text string) ([]Range, error) {
 	var all []Range
 	for part := range strings.SplitSeq(text, ",") {
 		r, err := parseRange(strings.TrimSpace(part))
 		if err != nil {
-			return nil, refuse("a range of the %s network: %v", purpose, err)
+			return nil, configError("a range of the %s network: %v", purpose, err)
 		}
 		all = append(all, r)
 	}
@@ -62,12 +63,12 @@ func parseRange(text string) (Range, error) {
 	return r, nil
 }
 
-// A pool has the subnets of ranges, and their owners.
+// A pool assigns subnets of ranges to owners.
 type pool struct{ spans []*span }
 
 type span struct {
 	Range
-	next   uint64 // where the search for a free subnet begins: behind the one that was given last
+	next   uint64 // the subnet with which the search for a free one starts: the one after the last that was assigned
 	owners map[netip.Prefix]string
 }
 
@@ -82,7 +83,7 @@ func newPool(ranges []Range) (*pool, error) {
 	return p, nil
 }
 
-// has reports whether the pool has ranges of an address family.
+// has reports whether the pool has a range of an address family.
 func (p *pool) has(is4 bool) bool {
 	for _, s := range p.spans {
 		if s.Prefix.Addr().Is4() == is4 {
@@ -92,7 +93,8 @@ func (p *pool) has(is4 bool) bool {
 	return false
 }
 
-// keep makes an owner's subnet its own, unless it is outside of the ranges or another's. Its length does not matter.
+// keep assigns the subnet that an owner already has. It returns false if the subnet is outside of the ranges or has another
+// owner. The length of the subnet is not checked.
 func (p *pool) keep(owner string, subnet netip.Prefix) bool {
 	for _, s := range p.spans {
 		if !s.Prefix.Contains(subnet.Addr()) {
@@ -107,20 +109,20 @@ func (p *pool) keep(owner string, subnet netip.Prefix) bool {
 	return false
 }
 
-// give returns the subnet of an owner, or the next free one; false if all are in use.
-func (p *pool) give(owner string, is4 bool) (netip.Prefix, bool) {
+// assign returns the subnet of an owner, or assigns the next free one. It returns false if all are in use.
+func (p *pool) assign(owner string, is4 bool) (netip.Prefix, bool) {
 	for _, s := range p.spans {
 		if s.Prefix.Addr().Is4() != is4 {
 			continue
 		}
-		if subnet, ok := s.give(owner); ok {
+		if subnet, ok := s.assign(owner); ok {
 			return subnet, true
 		}
 	}
 	return netip.Prefix{}, false
 }
 
-func (s *span) give(owner string) (netip.Prefix, bool) {
+func (s *span) assign(owner string) (netip.Prefix, bool) {
 	for subnet, other := range s.owners {
 		if other == owner {
 			return subnet, true
@@ -140,8 +142,9 @@ func (s *span) give(owner string) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// subnet is the one with a number. Where an octet has bits of both subnet and host, subnets with zeros there come first: 10.128.0.0/23,
-// 10.129.0.0/23, ..., 10.128.2.0/23. IPv6 subnets whose last word is zero are left out.
+// subnet returns the subnet with a number, in the order of the cluster manager: if an octet has bits of both subnet and host,
+// subnets with zeros in this octet come first, as in 10.128.0.0/23, 10.129.0.0/23, ..., 10.128.2.0/23. IPv6 subnets whose last
+// word is zero are skipped.
 func (s *span) subnet(number uint64) (netip.Prefix, bool) {
 	bits := s.Length - s.Prefix.Bits()
 	if s.Prefix.Addr().Is6() {

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/ovn/story"
 )
 
-// TestManagerMatchesRecordings replays each story with the stand-in.
+// TestManagerMatchesRecordings replays each recording with the stand-in.
 func TestManagerMatchesRecordings(t *testing.T) {
 	for _, name := range story.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestManagerMatchesRecordings(t *testing.T) {
 type replay struct {
 	t       *testing.T
 	nodes   map[string]*corev1.Node
-	order   []string // of registration
+	order   []string // names of Nodes in the order of their registration
 	uids    int
 	manager *ovn.Manager
 }
@@ -51,7 +51,7 @@ func (p *replay) act(st *story.Step) error {
 		delete(p.nodes, name)
 		p.order = slices.DeleteFunc(p.order, func(other string) bool { return other == name })
 	}
-	// The cluster manager sees a deletion before the Node is registered again: each was a step.
+	// The cluster manager sees a deletion before the Node is registered again, because the recordings have separate steps for them.
 	if err := p.sync(false); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (p *replay) write(name string, changes map[string]*string) {
 	}
 }
 
-// sync lets the manager write until it has nothing to write, which is after one time.
+// sync writes the manager's changes, and checks that it has no further changes.
 func (p *replay) sync(retry bool) error {
 	if p.manager == nil {
 		return nil
@@ -121,7 +121,7 @@ func (p *replay) sync(retry bool) error {
 		return err
 	}
 	if again, _ := p.manager.Sync(p.list(), false); len(again) > 0 {
-		p.t.Errorf("what it has written is not what it wants: %v", again)
+		p.t.Errorf("a second Sync returned changes: %v", again)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (p *replay) compareExit(st *story.Step, ended error) {
 	p.t.Helper()
 	if st.Exit == nil || ended == nil {
 		if st.Exit != nil || ended != nil {
-			p.t.Errorf("%s: it ended with %v, recorded %+v", st.Do, ended, st.Exit)
+			p.t.Errorf("%s: got exit %v, want the recorded %+v", st.Do, ended, st.Exit)
 		}
 		return
 	}
@@ -139,8 +139,8 @@ func (p *replay) compareExit(st *story.Step, ended error) {
 	}
 }
 
-// compareNodes compares what all Nodes have. When the cluster manager tries again is a matter of chance, so a Node that waits for a
-// subnet may have got one or not.
+// compareNodes compares the annotations of all Nodes. Whether the cluster manager had already retried when a step was recorded
+// is a matter of chance, so a Node that waits for a subnet can have one or not.
 func (p *replay) compareNodes(st *story.Step, want map[string]map[string]string) {
 	p.t.Helper()
 	if p.difference(want) == "" {
@@ -156,11 +156,11 @@ func (p *replay) compareNodes(st *story.Step, want map[string]map[string]string)
 
 func (p *replay) difference(want map[string]map[string]string) string {
 	if got, wanted := slices.Sorted(maps.Keys(p.nodes)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, wanted) {
-		return fmt.Sprintf("there are Nodes %v, recorded %v", got, wanted)
+		return fmt.Sprintf("got Nodes %v, want the recorded %v", got, wanted)
 	}
 	for name, recorded := range want {
 		if got := story.OnlyManaged(p.nodes[name].Annotations); !maps.Equal(got, recorded) {
-			return fmt.Sprintf("Node %s has %v, recorded %v", name, got, recorded)
+			return fmt.Sprintf("Node %s: got annotations %v, want the recorded %v", name, got, recorded)
 		}
 	}
 	return ""

@@ -19,21 +19,21 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 )
 
-// Namespace is that of OVN-Kubernetes.
+// Namespace is the namespace of OVN-Kubernetes.
 const Namespace = "openshift-ovn-kubernetes"
 
 // Options are the options of a Side.
 type Options struct {
 	ControlPlane *lab.ControlPlane
-	// Kubeconfig is that of a cluster administrator.
+	// Kubeconfig is the path of a cluster administrator's kubeconfig.
 	Kubeconfig string
-	// Folder is for the files of programs.
+	// Folder is the folder for the files of the programs.
 	Folder string
-	// Programs are run instead of the stand-in, if they are set.
+	// Programs run instead of the stand-in, if they are set.
 	Programs Programs
-	// Retry is how often the stand-in looks again for a free subnet; 30 s if 0, as the cluster manager does.
+	// Retry is how often the stand-in retries to find a free subnet. If 0, it is 30 s, like that of the cluster manager.
 	Retry time.Duration
-	// Log gets what fails; nothing does if it is nil.
+	// Log receives errors. If nil, they are discarded.
 	Log io.Writer
 }
 
@@ -47,16 +47,16 @@ type Side struct {
 
 // A backend is the stand-in or the programs.
 type backend interface {
-	// configure starts the cluster manager, the approver and the webhook again. The error is an *ExitError if the cluster manager refuses.
+	// configure restarts the cluster manager, the approver and the webhook. The error is an *ExitError if the cluster manager exits.
 	configure(ctx context.Context, conf string, flags []string, hybridOverlay bool) error
-	// ended is the error with which the cluster manager ended; nil while it runs.
+	// ended returns the error with which the cluster manager exited, or nil while it runs.
 	ended() error
 	log() string
 	stopManager()
 	stop()
 }
 
-// Open creates what OVN-Kubernetes creates at its installation. Nothing runs before Configure.
+// Open creates the objects that OVN-Kubernetes' installation creates. Configure starts the cluster manager.
 func Open(ctx context.Context, o Options) (*Side, error) {
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -86,17 +86,18 @@ func Open(ctx context.Context, o Options) (*Side, error) {
 	all, end := context.WithCancel(context.Background())
 	s.endAll = end
 	s.linux = &linuxNodes{config: config, clients: clients, changed: make(signal, 1), failed: func(err error) {
-		fmt.Fprintln(o.Log, "the programs of Linux nodes:", err)
+		fmt.Fprintln(o.Log, "simulating the programs of Linux nodes:", err)
 	}}
-	s.ended.Go(func() { s.linux.follow(all) })
+	s.ended.Go(func() { s.linux.run(all) })
 	return s, nil
 }
 
-// Configure makes OVN-Kubernetes start with ovnkube.conf and flags. An *ExitError is why the cluster manager refuses it.
+// Configure starts or restarts OVN-Kubernetes with the content of ovnkube.conf and flags. It returns an *ExitError if the
+// cluster manager rejects them.
 func (s *Side) Configure(ctx context.Context, conf string, flags ...string) error {
 	hybrid := readSettings(conf, flags)["hybridoverlay.enabled"] == "true"
 	if !hybrid {
-		if err := s.linux.leave(ctx); err != nil {
+		if err := s.linux.removeGateways(ctx); err != nil {
 			return err
 		}
 	}
@@ -106,16 +107,16 @@ func (s *Side) Configure(ctx context.Context, conf string, flags ...string) erro
 	return err
 }
 
-// Ended is the error with which the cluster manager ended; nil while it runs.
+// Ended returns the error with which the cluster manager exited, or nil while it runs.
 func (s *Side) Ended() error { return s.backend.ended() }
 
-// StopManager ends the cluster manager until the next Configure.
+// StopManager stops the cluster manager until the next Configure.
 func (s *Side) StopManager() { s.backend.stopManager() }
 
-// Log is the end of the logs.
+// Log returns the end of the logs.
 func (s *Side) Log() string { return s.backend.log() }
 
-// Close ends everything.
+// Close stops all programs.
 func (s *Side) Close() {
 	if s != nil {
 		s.endAll()
@@ -124,7 +125,7 @@ func (s *Side) Close() {
 	}
 }
 
-// annotate writes annotations through nodes/status, as all of OVN-Kubernetes does.
+// annotate writes annotations through nodes/status, like all programs of OVN-Kubernetes.
 func annotate(ctx context.Context, clients kubernetes.Interface, node string, changes Changes) error {
 	if len(changes) == 0 {
 		return nil

@@ -25,10 +25,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// retryInterval is how often the stand-in looks again for a free subnet: the cluster manager had found one within 45 s.
+// retryInterval is how often the stand-in retries to find a free subnet. In the recordings, the cluster manager found one within 45 s.
 const retryInterval = 30 * time.Second
 
-// A standIn does the work of the programs in this process.
+// A standIn is the backend that simulates the programs in this process.
 type standIn struct {
 	clients kubernetes.Interface
 	out     io.Writer
@@ -42,7 +42,7 @@ type standIn struct {
 	end     context.CancelFunc // of the cluster manager
 	running *sync.WaitGroup
 	failure error
-	said    strings.Builder
+	logged  strings.Builder
 }
 
 func newStandIn(clients kubernetes.Interface, server *webhookServer, o Options) *standIn {
@@ -55,30 +55,30 @@ func newStandIn(clients kubernetes.Interface, server *webhookServer, o Options) 
 	}
 	pair, err := tls.X509KeyPair(server.cert, server.key)
 	if err != nil {
-		s.say("the webhook has no certificate: %v", err)
+		s.logf("reading the webhook's certificate: %v", err)
 	}
 	s.webhook.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	go func() {
 		if err := s.webhook.ServeTLS(server, "", ""); !errors.Is(err, http.ErrServerClosed) {
-			s.say("the webhook ended: %v", err)
+			s.logf("the webhook ended: %v", err)
 		}
 	}()
-	go RunApprover(s.all, clients, Judge, func(err error) { s.say("%v", err) })
+	go RunApprover(s.all, clients, Judge, func(err error) { s.logf("%v", err) })
 	return s
 }
 
-func (s *standIn) say(format string, args ...any) {
+func (s *standIn) logf(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := fmt.Sprintf(format, args...)
-	fmt.Fprintln(&s.said, text)
+	fmt.Fprintln(&s.logged, text)
 	fmt.Fprintln(s.out, "OVN-Kubernetes:", text)
 }
 
 func (s *standIn) log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.said.String()
+	return s.logged.String()
 }
 
 func (s *standIn) ended() error {
@@ -134,31 +134,31 @@ func (s *standIn) startManager(ctx context.Context, conf string, flags []string)
 	return nil
 }
 
-// manage follows Nodes until ctx is done or the cluster manager ends.
+// manage syncs Nodes until ctx is done or the cluster manager fails.
 func (s *standIn) manage(ctx context.Context, m *Manager) {
-	err := followNodes(ctx, s.clients, make(signal, 1), s.retry, func(all []*corev1.Node, again bool) error {
+	err := followNodes(ctx, s.clients, make(signal, 1), s.retry, func(all []*corev1.Node, retry bool) error {
 		var nodes []corev1.Node
 		for _, n := range all {
 			nodes = append(nodes, *n)
 		}
-		changed, err := m.Sync(nodes, again)
+		changed, err := m.Sync(nodes, retry)
 		for name, changes := range changed {
 			if err := annotate(ctx, s.clients, name, changes); err != nil && ctx.Err() == nil {
-				s.say("%v", err) // the next change of the Node is another attempt
+				s.logf("%v", err) // the next change of the Node leads to a retry
 			}
 		}
 		return err
 	})
 	if err != nil {
-		s.say("the cluster manager ended: %v", err)
+		s.logf("the cluster manager exited: %v", err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.failure = err
 	}
 }
 
-// RunApprover follows certificate requests until ctx is done, and approves or denies them by the verdict of judge. failed is called with errors of
-// the API server.
+// RunApprover watches certificate requests until ctx is done, and approves or denies them according to judge. It calls failed
+// with errors of the API server.
 func RunApprover(
 	ctx context.Context, clients kubernetes.Interface, judge func(*certificatesv1.CertificateSigningRequest) (Verdict, string), failed func(error),
 ) {
@@ -182,7 +182,7 @@ func RunApprover(
 		r.Status.Conditions = append(r.Status.Conditions, condition)
 		_, err := clients.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			failed(fmt.Errorf("deciding about certificate request %s: %w", r.Name, err))
+			failed(fmt.Errorf("updating the approval of certificate request %s: %w", r.Name, err))
 		}
 	}
 	if _, err := requests.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: decide, UpdateFunc: func(_, o any) { decide(o) }}); err != nil {

@@ -21,7 +21,7 @@ type Guard struct {
 	Users []string
 }
 
-// nodeKeys are the annotations that a node's own program writes, and only it.
+// nodeKeys returns the annotations that only a node's own program may write.
 func (g Guard) nodeKeys() []string {
 	keys := []string{
 		"bridge-egress-ips", "gateway-mtu-support", "host-cidrs", "l3-gateway-config", "layer2-topology-version", "node-chassis-id",
@@ -37,7 +37,7 @@ func (g Guard) nodeKeys() []string {
 	return keys
 }
 
-// Admit returns an error if a user may not make this change.
+// Admit returns an error if a user is not permitted to make a change.
 func (g Guard) Admit(user string, before, after *corev1.Node) error {
 	var others, own []string
 	for _, key := range changedKeys(before.Annotations, after.Annotations) {
@@ -53,7 +53,7 @@ func (g Guard) Admit(user string, before, after *corev1.Node) error {
 			return nil
 		}
 		if !slices.Contains(g.Users, user) {
-			return fmt.Errorf("%s may not write %v: node %s does", user, own, after.Name)
+			return fmt.Errorf("%s may not write %v, only node %s may", user, own, after.Name)
 		}
 		node = after.Name
 	}
@@ -70,19 +70,19 @@ func (g Guard) Admit(user string, before, after *corev1.Node) error {
 		return fmt.Errorf("node %s may not write Node %s", node, after.Name)
 	case len(others) > 0:
 		return fmt.Errorf("node %s may not write %v", node, others)
-	case !sameBesidesAnnotations(before, after):
+	case !equalExceptAnnotations(before, after):
 		return fmt.Errorf("node %s may write annotations only", node)
 	}
 	return nil
 }
 
-// checkValue checks the two annotations of a node whose value matters.
+// checkValue checks the value of an annotation. Only the values of two annotations are restricted.
 func checkValue(key, node string, before, after map[string]string) error {
 	old, previous := before[key]
 	value, ok := after[key]
 	switch {
 	case key == chassisAnnotation && previous:
-		return fmt.Errorf("%s stays %q", key, old)
+		return fmt.Errorf("%s %q cannot be changed", key, old)
 	case key == zoneAnnotation && (!ok || value != node):
 		return fmt.Errorf("%s of node %s must be %q", key, node, node)
 	}
@@ -104,7 +104,7 @@ func changedKeys(before, after map[string]string) (keys []string) {
 	return keys
 }
 
-func sameBesidesAnnotations(before, after *corev1.Node) bool {
+func equalExceptAnnotations(before, after *corev1.Node) bool {
 	bare := func(n *corev1.Node) metav1.ObjectMeta {
 		meta := n.ObjectMeta
 		meta.Annotations, meta.ManagedFields = nil, nil
@@ -113,7 +113,7 @@ func sameBesidesAnnotations(before, after *corev1.Node) bool {
 	return equality.Semantic.DeepEqual(bare(before), bare(after)) && equality.Semantic.DeepEqual(before.Status, after.Status)
 }
 
-// ServeHTTP answers an API server's AdmissionReview.
+// ServeHTTP handles an AdmissionReview of the API server.
 func (g Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 8<<20)).Decode(&review); err != nil || review.Request == nil {

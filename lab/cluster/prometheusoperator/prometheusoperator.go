@@ -119,14 +119,14 @@ func (p Programs) Discovery(ctx context.Context, cp *lab.ControlPlane, config []
 func TargetsFile(job string) string { return strings.ReplaceAll(job, "/", "_") + ".json" }
 
 // start starts a program. It sets KUBECONFIG because some programs have no flag for the kubeconfig.
-func (p Programs) start(ctx context.Context, cp *lab.ControlPlane, started program, kubeconfig string, flags ...string) (*lab.Program, error) {
-	path, err := p.build(ctx, started)
+func (p Programs) start(ctx context.Context, cp *lab.ControlPlane, run program, kubeconfig string, flags ...string) (*lab.Program, error) {
+	path, err := p.build(ctx, run)
 	if err != nil {
 		return nil, err
 	}
 	running, err := cp.Start(path+".log", append([]string{"/usr/bin/env", "KUBECONFIG=" + kubeconfig, path}, flags...)...)
 	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", started.name, err)
+		return nil, fmt.Errorf("starting %s: %w", run.name, err)
 	}
 	return running, nil
 }

@@ -238,7 +238,8 @@ func Differences(ctx context.Context, config *rest.Config, namespace, readme str
 		}
 		for _, kind := range kinds() {
 			if got, err := Got(ctx, config, namespace, p, kind); err != nil || got != want[kind] {
-				differences = append(differences, fmt.Sprintf("%s has right %q for %s (error %v); deploy/README.md documents %q", p.User(), got, kind, err, want[kind]))
+				differences = append(differences,
+					fmt.Sprintf("%s has right %q for %s (error %v); deploy/README.md documents %q", p.User(), got, kind, err, want[kind]))
 			}
 		}
 	}

@@ -17,11 +17,12 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/ovn"
 )
 
-// The recordings say what OVN-Kubernetes' own programs did: states after steps. The files in testdata have of them what the stand-in
-// must do the same way, as configurations, actions and annotations. This test keeps the two equal where the recordings are.
+// The recordings contain the states after each step of OVN-Kubernetes' own programs. The files in testdata contain the part
+// that the stand-in must reproduce: configurations, actions and annotations. Where the recordings are available, these tests
+// keep the two in sync.
 //
-// Left out: 14-upstream-node-odd, which ran without a cluster manager; of 13-upstream-node the requests to the Host Network Service, which
-// are those of another program on Windows hosts; events (there were none) and logs.
+// testdata does not contain 14-upstream-node-odd, which ran without a cluster manager, the requests to the Host Network Service in
+// 13-upstream-node, which another program sends on Windows hosts, nor logs.
 const recordingsVariable = "WMCO_OVN_RECORDINGS"
 
 func updates() bool {
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// recordings is the folder of the recordings; a test without them is skipped.
+// recordings returns the folder of the recordings. It skips the test without them.
 func recordings(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv(recordingsVariable)
@@ -47,12 +48,12 @@ func recordings(t *testing.T) string {
 	return folder
 }
 
-// A recording is a file of states.
+// A recording is the content of a file with recorded states.
 type recording struct {
-	FlagsOrConfig configured
+	FlagsOrConfig configuration
 	Steps         []struct {
 		Do            string
-		FlagsOrConfig configured
+		FlagsOrConfig configuration
 		Exit          *struct {
 			Code    int
 			Message string
@@ -64,16 +65,16 @@ type recording struct {
 	}
 }
 
-type configured struct {
+type configuration struct {
 	Conf           string   `json:"ovnkube.conf"`
 	Flags          []string `json:"flags"`
-	ClusterManager *configured
+	ClusterManager *configuration
 }
 
-// usedKeys are the lines of ovnkube.conf that matter here.
+// usedKeys matches the lines of ovnkube.conf that the stand-in supports.
 var usedKeys = regexp.MustCompile(`^(\[|cluster-subnets|service-cidrs|no-hostsubnet-nodes|enabled|hybrid-overlay|v[46]-)`)
 
-func (c configured) start() *Start {
+func (c configuration) start() *Start {
 	if c.ClusterManager != nil {
 		return c.ClusterManager.start()
 	}
@@ -93,9 +94,11 @@ func (c configured) start() *Start {
 	return o
 }
 
-func (c configured) isSet() bool { return c.Conf != "" || len(c.Flags) > 0 || c.ClusterManager != nil }
+func (c configuration) isSet() bool {
+	return c.Conf != "" || len(c.Flags) > 0 || c.ClusterManager != nil
+}
 
-// values are what differs between messages of one kind: numbers, ranges and address families.
+// values returns the numbers, ranges and address families in a message.
 func values(message string) (all []string) {
 	for _, v := range regexp.MustCompile(`[0-9a-f:.]*[0-9]+[0-9a-f:./]*|IPv[46]|dual-stack`).FindAllString(message, -1) {
 		if v == "dual-stack" {
@@ -115,22 +118,22 @@ var (
 	word           = regexp.MustCompile(`[a-z0-9./-]+-[a-z0-9./-]+`)
 )
 
-// story derives actions from states.
+// steps derives the actions of each step from the states before and after it.
 func (r recording) steps() (steps []*Step) {
 	before := map[string]map[string]string{}
 	labels := map[string]string{}
 	current := r.FlagsOrConfig
 	for i, recorded := range r.Steps {
 		st := &Step{Do: recorded.Do, Nodes: map[string]map[string]string{}, Annotate: map[string]map[string]*string{}, Label: map[string]string{}}
-		each := !r.FlagsOrConfig.isSet() // 08 and 09: each step begins with an empty cluster
-		if each {
+		isFresh := !r.FlagsOrConfig.isSet() // each step of 08 and 09 starts with an empty cluster
+		if isFresh {
 			st.Delete = slices.Sorted(maps.Keys(before))
 			clear(before)
 		}
 		if recorded.FlagsOrConfig.isSet() {
 			current = recorded.FlagsOrConfig
 		}
-		if i == 0 || each || strings.Contains(recorded.Do, "cluster manager starts") {
+		if i == 0 || isFresh || strings.Contains(recorded.Do, "cluster manager starts") {
 			st.Start = current.start()
 		}
 		st.Stop = recorded.Do == "the cluster manager is stopped"
@@ -155,13 +158,13 @@ func (r recording) steps() (steps []*Step) {
 			if after[name] == nil {
 				st.Delete = append(st.Delete, name)
 			} else {
-				st.writes(name, annotations, after[name])
+				st.addWrites(name, annotations, after[name])
 			}
 		}
 		slices.Sort(st.Delete)
-		// They registered in the order in which the step names them.
+		// The description of the step lists Nodes in the order of their registration.
 		slices.SortStableFunc(st.Register, func(a, b Node) int { return strings.Index(st.Do, a.Name) - strings.Index(st.Do, b.Name) })
-		st.removals()
+		st.addRemovals()
 		for name, annotations := range after {
 			if own := OnlyManaged(annotations); before[name] == nil || !maps.Equal(own, OnlyManaged(before[name])) {
 				st.Nodes[name] = own
@@ -173,7 +176,7 @@ func (r recording) steps() (steps []*Step) {
 	return steps
 }
 
-// initial are the annotations with which a Node registers.
+// initial returns the annotations with which a Node registers.
 func (st *Step) initial(name string, annotations map[string]string) map[string]string {
 	own := maps.Clone(annotations)
 	maps.DeleteFunc(own, func(key, _ string) bool { return slices.Contains(Managed(), key) })
@@ -183,8 +186,8 @@ func (st *Step) initial(name string, annotations map[string]string) map[string]s
 	return own
 }
 
-// writes are what others wrote on a Node: everything that is not the cluster manager's.
-func (st *Step) writes(name string, before, after map[string]string) {
+// addWrites adds the annotations that were written on a Node, except those that the cluster manager wrote.
+func (st *Step) addWrites(name string, before, after map[string]string) {
 	changes := map[string]*string{}
 	for key, value := range after {
 		if old, previous := before[key]; !slices.Contains(Managed(), key) && (!previous || old != value) {
@@ -199,8 +202,8 @@ func (st *Step) writes(name string, before, after map[string]string) {
 	}
 }
 
-// removals are the cluster manager's annotations that others removed in the step.
-func (st *Step) removals() {
+// addRemovals adds the removals of the cluster manager's annotations, which the description of the step lists.
+func (st *Step) addRemovals() {
 	found := removedByAdmin.FindStringSubmatch(st.Do)
 	if found == nil {
 		return
@@ -226,7 +229,7 @@ func TestTestdataMatchesRecordings(t *testing.T) {
 	}
 }
 
-func TestTestdataIsWhatTheApproverWasRecordedToDo(t *testing.T) {
+func TestTestdataMatchesApproverRecording(t *testing.T) {
 	var r struct {
 		Steps []struct {
 			Requests []struct {
@@ -250,8 +253,8 @@ func TestTestdataIsWhatTheApproverWasRecordedToDo(t *testing.T) {
 	}
 	readJSON(t, filepath.Join(recordings(t), "12-approver.json"), &r)
 	var cases []CertificateCase
-	for _, q := range r.Steps[0].Requests { // the second step is that nothing is approved without the program
-		if q.Result == "not created" { // the API server refused it
+	for _, q := range r.Steps[0].Requests { // the second step shows that nothing is approved without the approver
+		if q.Result == "not created" { // rejected by the API server
 			continue
 		}
 		cases = append(cases, CertificateCase{
@@ -262,7 +265,7 @@ func TestTestdataIsWhatTheApproverWasRecordedToDo(t *testing.T) {
 	compare(t, "12-approver", cases)
 }
 
-func TestTestdataIsWhatTheWebhookWasRecordedToDo(t *testing.T) {
+func TestTestdataMatchesWebhookRecording(t *testing.T) {
 	var r struct {
 		Steps []struct {
 			Decisions []struct {
@@ -281,7 +284,7 @@ func TestTestdataIsWhatTheWebhookWasRecordedToDo(t *testing.T) {
 	readJSON(t, filepath.Join(recordings(t), "12-webhook.json"), &r)
 	var cases []WriteCase
 	for i, d := range r.Steps[0].Decisions {
-		// The webhook is not called for nodes, nor after another refusal.
+		// The API server does not call the webhook for nodes without subresource, nor if it rejects the request itself.
 		if d.Resource != "nodes/status" || d.RefusedBy != "" && d.RefusedBy != "webhook" {
 			continue
 		}
@@ -305,7 +308,7 @@ func readJSON(t *testing.T, path string, into any) {
 	}
 }
 
-// compare compares a file of testdata, which has a line for each element of a list, with what it must be, or writes it.
+// compare compares a file of testdata with a list, of which each element is on a line, or writes the file.
 func compare[T any](t *testing.T, name string, list []T) {
 	t.Helper()
 	var lines []string
@@ -324,6 +327,6 @@ func compare[T any](t *testing.T, name string, list []T) {
 		return
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != want {
-		t.Errorf("%s is not what was recorded (%v); run this test with -update", path, err)
+		t.Errorf("%s differs from the recording (error %v); run this test with -update", path, err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package story has what was recorded of OVN-Kubernetes' own programs, as actions and results that can be replayed: with the stand-in,
+// Package story contains recordings of OVN-Kubernetes' own programs, as actions and results that tests replay with the stand-in
 // and with the programs.
 package story
 
@@ -17,7 +17,7 @@ import (
 //go:embed testdata/*.json
 var testdata embed.FS
 
-// Names are the recordings that have Nodes and a cluster manager.
+// Names returns the recordings of Nodes and a cluster manager.
 func Names() []string {
 	return []string{
 		"01-openshift", "02-openshift-port-9898", "03-host-prefix-written", "04-plain-flags", "05-openshift-off-and-on", "06-two-ranges",
@@ -25,7 +25,7 @@ func Names() []string {
 	}
 }
 
-// Steps are those of a recording.
+// Steps returns the steps of a recording.
 func Steps(name string) (steps []*Step, err error) { return steps, read(name, &steps) }
 
 func read(name string, into any) error {
@@ -39,64 +39,65 @@ func read(name string, into any) error {
 	return nil
 }
 
-// A Step has the actions of others, and what Nodes have afterwards.
+// A Step has actions, and the annotations of Nodes after them.
 type Step struct {
 	Do string `json:"do"`
-	// Start starts the cluster manager, the running one ends. Stop ends it.
+	// Start starts or restarts the cluster manager, Stop stops it.
 	Start *Start `json:"start,omitempty"`
 	Stop  bool   `json:"stop,omitempty"`
-	// Delete removes Nodes, Register creates some, with annotations that they have from the beginning.
+	// Delete deletes Nodes, Register creates Nodes with their initial annotations.
 	Delete   []string `json:"delete,omitempty"`
 	Register []Node   `json:"register,omitempty"`
-	// Label sets kubernetes.io/os; Annotate writes annotations, or removes those that are null.
+	// Label sets label kubernetes.io/os. Annotate writes annotations, or removes those that are null.
 	Label    map[string]string             `json:"label,omitempty"`
 	Annotate map[string]map[string]*string `json:"annotate,omitempty"`
 	// Nodes are the cluster manager's annotations of the Nodes that changed.
 	Nodes map[string]map[string]string `json:"nodes,omitempty"`
-	// Exit is how the cluster manager ended, with the values in its message.
+	// Exit is the exit code of the cluster manager, with the values in its message.
 	Exit *Exit `json:"exit,omitempty"`
 }
 
-// A Start is the configuration of a start: lines of ovnkube.conf, or flags.
+// A Start is the configuration with which the cluster manager starts: lines of ovnkube.conf, or flags.
 type Start struct {
 	Conf  []string `json:"conf,omitempty"`
 	Flags []string `json:"flags,omitempty"`
 }
 
-// A Node registers.
+// A Node is a Node that is created.
 type Node struct {
 	Name        string            `json:"name"`
 	OS          string            `json:"os"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// An Exit is the end of the cluster manager.
+// An Exit is the exit of the cluster manager.
 type Exit struct {
 	Code   int      `json:"code"`
 	Values []string `json:"values,omitempty"`
 }
 
-// Compare returns how the exit of a cluster manager differs from the recorded one. The stand-in's messages differ; the values must be in them.
+// Compare returns how the exit of a cluster manager differs from the recorded one, or "". The message only has to contain the
+// same values, because the stand-in's wording differs.
 func (e *Exit) Compare(ended error) string {
 	var got *ovn.ExitError
 	if !errors.As(ended, &got) || got.Code != e.Code {
-		return fmt.Sprintf("it ended with %v, recorded %+v", ended, *e)
+		return fmt.Sprintf("got exit %v, want the recorded %+v", ended, *e)
 	}
-	text := strings.ReplaceAll(got.Text, "dual-stack", "IPv4 and IPv6") // as the programs say it
+	text := strings.ReplaceAll(got.Text, "dual-stack", "IPv4 and IPv6") // the wording of the programs
 	for _, v := range e.Values {
 		if !strings.Contains(text, v) {
-			return fmt.Sprintf("the message %q lacks %s", got.Text, v)
+			return fmt.Sprintf("got message %q, want one with %s", got.Text, v)
 		}
 	}
 	return ""
 }
 
-// Managed are the annotations that the cluster manager writes.
+// Managed returns the annotations that the cluster manager writes.
 func Managed() []string {
 	return []string{ovn.SubnetAnnotation, ovn.NodeSubnetsAnnotation, ovn.NodeIDAnnotation, ovn.TransitAnnotation}
 }
 
-// OnlyManaged are the cluster manager's annotations of all.
+// OnlyManaged returns the annotations that the cluster manager writes.
 func OnlyManaged(annotations map[string]string) map[string]string {
 	own := map[string]string{}
 	for _, key := range Managed() {
@@ -107,7 +108,7 @@ func OnlyManaged(annotations map[string]string) map[string]string {
 	return own
 }
 
-// A CertificateCase is a request and what the approver did with it.
+// A CertificateCase is a certificate request with the verdict of the approver.
 type CertificateCase struct {
 	Note         string                    `json:"note"`
 	User         string                    `json:"user"`
@@ -120,10 +121,10 @@ type CertificateCase struct {
 	Verdict      ovn.Verdict               `json:"verdict"`
 }
 
-// Certificates are the requests of 12-approver.
+// Certificates returns the requests of recording 12-approver.
 func Certificates() (cases []CertificateCase, err error) { return cases, read("12-approver", &cases) }
 
-// A WriteCase is a write through nodes/status, and with which of Guards it was admitted.
+// A WriteCase is a write through nodes/status. Admitted is whether each of Guards admitted it.
 type WriteCase struct {
 	Node     string            `json:"node"`
 	OS       string            `json:"os"`
@@ -134,10 +135,10 @@ type WriteCase struct {
 	Admitted [3]bool           `json:"admitted"`
 }
 
-// Writes are those of 12-webhook.
+// Writes returns the writes of recording 12-webhook.
 func Writes() (cases []WriteCase, err error) { return cases, read("12-webhook", &cases) }
 
-// Guards are the configurations of the webhook in the order of the recording.
+// Guards returns the configurations of the webhook in the order of the recording.
 func Guards() [3]ovn.Guard {
 	return [3]ovn.Guard{{HybridOverlay: true}, {}, {HybridOverlay: true, Users: []string{"system:serviceaccount:ovn-kubernetes:ovnkube-cluster-manager"}}}
 }
