@@ -43,7 +43,8 @@ func (s signal) send() {
 // followNodes calls handle with all Nodes after each change and each signal, and at an interval, then with retry, until handle
 // fails or ctx is done.
 func followNodes(
-	ctx context.Context, clients kubernetes.Interface, changed signal, interval time.Duration, handle func(nodes []*corev1.Node, retry bool) error,
+	ctx context.Context, clients kubernetes.Interface, changed signal, interval time.Duration,
+	handle func(nodes []*corev1.Node, retry bool) error,
 ) error {
 	nodes := informers.NewSharedInformerFactory(clients, 0).Core().V1().Nodes().Informer()
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
