@@ -13,11 +13,12 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// testAnnotationsOfPods has the operator say of a pod why it does not start, and try whatever else its permission to patch pods would allow.
-func (c *cluster) testAnnotationsOfPods(t *testing.T) {
-	const onlyOurs = "allowed is annotation " + api.AnnotationDoesNotStart
-	pod := windowsPod("told", "r.test/web:1")
-	pod.Annotations, pod.Labels = map[string]string{"theirs": "stays"}, map[string]string{"app": "web"}
+// testPodAnnotations has the operator annotate a pod with the reason why it does not start, and try other changes that RBAC
+// alone would permit.
+func (c *cluster) testPodAnnotations(t *testing.T) {
+	const rejected = "allowed is annotation " + api.AnnotationDoesNotStart
+	pod := windowsPod("annotated", "r.test/web:1")
+	pod.Annotations, pod.Labels = map[string]string{"example.com/other": "x"}, map[string]string{"app": "web"}
 	got, err := c.admin.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 	must(t, err)
 	pods := c.asOperator(t).CoreV1().Pods(pod.Namespace)
@@ -32,25 +33,25 @@ func (c *cluster) testAnnotationsOfPods(t *testing.T) {
 		return patch(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{name: value}}})
 	}
 	try(t, []attempt{
-		{"the operator watches pods that have not started", "", func(ctx context.Context) error {
+		{"watch pods that have not started", "", func(ctx context.Context) error {
 			return watched(c.asOperator(t).CoreV1().Pods("").Watch(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending"}))
 		}},
-		{"the operator says why it does not start", "", annotate(got.UID, api.AnnotationDoesNotStart, "TaintNotTolerated: x")},
-		{"the operator says it of another pod with the name", "field is immutable", annotate("another", api.AnnotationDoesNotStart, "x")},
-		{"the operator changes it", "", annotate(got.UID, api.AnnotationDoesNotStart, "NoNodeFits: x")},
-		{"the operator takes it back", "", annotate(got.UID, api.AnnotationDoesNotStart, nil)},
-		{"the operator writes another annotation", onlyOurs, annotate(got.UID, "other", "x")},
-		{"the operator changes another annotation", onlyOurs, annotate(got.UID, "theirs", "x")},
-		{"the operator removes another annotation", onlyOurs, annotate(got.UID, "theirs", nil)},
-		{"the operator labels a pod", onlyOurs, patch(metadata("labels", map[string]any{"app": "other"}))},
-		{"the operator holds a pod", onlyOurs, patch(metadata("finalizers", []string{"example.com/stay"}))},
-		{"the operator gives a pod an owner", onlyOurs, patch(metadata("ownerReferences", []map[string]any{{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "y"}}))},
-		{"the operator changes an image", onlyOurs, func(ctx context.Context) error {
+		{"add the reason", "", annotate(got.UID, api.AnnotationDoesNotStart, "TaintNotTolerated: x")},
+		{"add the reason to another pod with the name", "field is immutable", annotate("another", api.AnnotationDoesNotStart, "x")},
+		{"change the reason", "", annotate(got.UID, api.AnnotationDoesNotStart, "NoNodeFits: x")},
+		{"remove the reason", "", annotate(got.UID, api.AnnotationDoesNotStart, nil)},
+		{"add another annotation", rejected, annotate(got.UID, "other", "x")},
+		{"change another annotation", rejected, annotate(got.UID, "example.com/other", "y")},
+		{"remove another annotation", rejected, annotate(got.UID, "example.com/other", nil)},
+		{"change a label", rejected, patch(metadata("labels", map[string]any{"app": "other"}))},
+		{"add a finalizer", rejected, patch(metadata("finalizers", []string{"example.com/stay"}))},
+		{"add an owner", rejected, patch(metadata("ownerReferences", []map[string]any{{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "y"}}))},
+		{"change an image", rejected, func(ctx context.Context) error {
 			return drop(pods.Patch(ctx, pod.Name, types.JSONPatchType, []byte(`[{"op": "replace", "path": "/spec/containers/0/image", "value": "r.test/evil:1"}]`), metav1.PatchOptions{}))
 		}},
-		{"the operator writes a pod's status", forbidden, patch(map[string]any{"status": map[string]any{"phase": "Failed"}}, "status")},
-		{"the operator creates a pod", forbidden, func(ctx context.Context) error {
-			return drop(pods.Create(ctx, windowsPod("made", "a"), metav1.CreateOptions{}))
+		{"change the status", forbidden, patch(map[string]any{"status": map[string]any{"phase": "Failed"}}, "status")},
+		{"create a pod", forbidden, func(ctx context.Context) error {
+			return drop(pods.Create(ctx, windowsPod("new", "a"), metav1.CreateOptions{}))
 		}},
 	})
 	must(t, c.admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))

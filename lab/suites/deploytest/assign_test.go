@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
 )
 
-// testPodsGetAClass has deploy/workloads give pods a RuntimeClass, which then adds its node selector and tolerations.
-func (c *cluster) testPodsGetAClass(t *testing.T) {
+// testDefaultRuntimeClass tests that deploy/workloads sets the RuntimeClass of pods, which then adds its node selector and tolerations.
+func (c *cluster) testDefaultRuntimeClass(t *testing.T) {
 	must(t, manifest.Apply(t.Context(), c.config, deployDir+"/workloads"))
 	class := func(name string, labels map[string]string, build string) *nodev1.RuntimeClass {
 		class := windowsClass(name)
@@ -26,17 +26,17 @@ func (c *cluster) testPodsGetAClass(t *testing.T) {
 		class.Scheduling.NodeSelector[corev1.LabelWindowsBuild] = build
 		return class
 	}
-	theirs := class("unmanaged", map[string]string{api.LabelManagedBy: "helm", api.LabelImages: "ltsc2025"}, "10.0.26100")
+	unmanaged := class("unmanaged", map[string]string{api.LabelManagedBy: "helm", api.LabelImages: "ltsc2025"}, "10.0.26100")
 	for _, class := range []*nodev1.RuntimeClass{
 		class("windows2019", map[string]string{api.LabelImages: "ltsc2019"}, "10.0.17763"), class("windows2022", map[string]string{api.LabelImages: "ltsc2022"}, "10.0.20348"),
-		class("fallback", map[string]string{api.LabelDefaultClass: "true"}, "10.0.20348"), theirs,
+		class("fallback", map[string]string{api.LabelDefaultClass: "true"}, "10.0.20348"), unmanaged,
 	} {
 		must(t, drop(c.admin.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{})))
 	}
-	eventually(t, "", func(ctx context.Context) error { // the policy takes effect
+	eventually(t, "", func(ctx context.Context) error { // until the policy is in effect
 		got, err := c.dryRun(ctx, windowsPod("web", "a:ltsc2022"))
 		if err == nil && got.Spec.RuntimeClassName == nil {
-			err = errors.New("no class yet")
+			err = errors.New("the pod has no RuntimeClass")
 		}
 		return err
 	})
@@ -48,16 +48,16 @@ func (c *cluster) testPodsGetAClass(t *testing.T) {
 		"2022":               {"mcr.microsoft.com/windows/nanoserver:ltsc2022", nil, "windows2022"},
 		"2019 by its build":  {"registry:5000/a:10.0.17763.1-amd64", nil, "windows2019"},
 		"2019 by its number": {"a:windowsservercore-1809@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", nil, "windows2019"},
-		"without a class":    {"a:ltsc2025", nil, ""},
-		"no version":         {"ltsc2022/a:1.0", nil, "fallback"},
-		"in capitals":        {"a:LTSC2022", nil, "windows2022"},
-		"selects Windows by the older label": {"a:ltsc2022", func(p *corev1.Pod) {
+		"no matching class":  {"a:ltsc2025", nil, ""},
+		"no Windows version": {"ltsc2022/a:1.0", nil, "fallback"},
+		"tag in upper case":  {"a:LTSC2022", nil, "windows2022"},
+		"selects Windows by the beta label": {"a:ltsc2022", func(p *corev1.Pod) {
 			p.Spec.OS, p.Spec.NodeSelector = nil, map[string]string{"beta.kubernetes.io/os": "windows"}
 		}, "windows2022"},
-		"an image that is for Windows only": {"mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2022", func(p *corev1.Pod) {
+		"image of a Windows repository": {"mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2022", func(p *corev1.Pod) {
 			p.Spec.OS, p.Spec.NodeSelector = nil, map[string]string{"agentpool": "win22"}
 		}, "windows2022"},
-		"a pod of a DaemonSet, for its node": {"gcr.io/datadoghq/agent:7.46.0", func(p *corev1.Pod) {
+		"DaemonSet pod with node affinity": {"gcr.io/datadoghq/agent:7.46.0", func(p *corev1.Pod) {
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"win-2019"}}},
 			}}}}}
@@ -66,20 +66,20 @@ func (c *cluster) testPodsGetAClass(t *testing.T) {
 		"selects Windows": {"a:ltsc2022", func(p *corev1.Pod) {
 			p.Spec.OS, p.Spec.NodeSelector = nil, map[string]string{corev1.LabelOSStable: "windows"}
 		}, "windows2022"},
-		"Linux":                       {"a:20348", func(p *corev1.Pod) { p.Spec.OS = nil }, ""},
-		"its own class":               {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("windows2019") }, "windows2019"},
-		"its own build":               {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelWindowsBuild: "10.0.26100"} }, ""},
-		"its own node":                {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeName = "win-1" }, ""},
-		"a HostProcess pod":           {"a:ltsc2022", hostProcess, ""},
-		"not wanted":                  {"a:ltsc2022", func(p *corev1.Pod) { p.Labels = map[string]string{api.LabelAssignRuntimeClass: "false"} }, ""},
-		"not wanted in its namespace": {"a:ltsc2022", func(p *corev1.Pod) { p.Namespace = "own-classes" }, ""},
+		"no operating system":               {"a:20348", func(p *corev1.Pod) { p.Spec.OS = nil }, ""},
+		"RuntimeClass of the user":          {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("windows2019") }, "windows2019"},
+		"build in the node selector":        {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelWindowsBuild: "10.0.26100"} }, ""},
+		"node name":                         {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeName = "win-1" }, ""},
+		"HostProcess pod":                   {"a:ltsc2022", hostProcess, ""},
+		"disabled by the pod's label":       {"a:ltsc2022", func(p *corev1.Pod) { p.Labels = map[string]string{api.LabelAssignRuntimeClass: "false"} }, ""},
+		"disabled by the namespace's label": {"a:ltsc2022", func(p *corev1.Pod) { p.Namespace = "own-classes" }, ""},
 		"images for two versions": {"a:ltsc2022", func(p *corev1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Image: "b:ltsc2019"})
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) { c.expectClass(t, test.image, test.change, test.want) })
 	}
-	t.Run("pods by chance", c.testPodsByChance)
+	t.Run("random pods", c.testRandomPods)
 }
 
 func hostProcess(p *corev1.Pod) {
@@ -103,9 +103,9 @@ func (c *cluster) expectClass(t *testing.T, image string, change func(*corev1.Po
 		got = *current.Spec.RuntimeClassName
 	}
 	if got != want {
-		t.Errorf("the class is %q, want %q", got, want)
+		t.Errorf("got RuntimeClass %q, want %q", got, want)
 	}
 	if want != "" && (current.Spec.NodeSelector[corev1.LabelWindowsBuild] == "" || len(current.Spec.Tolerations) < 2) {
-		t.Errorf("the class has not added its selector and tolerations: %v, %v", current.Spec.NodeSelector, current.Spec.Tolerations)
+		t.Errorf("got node selector %v and tolerations %v, want those of the RuntimeClass", current.Spec.NodeSelector, current.Spec.Tolerations)
 	}
 }

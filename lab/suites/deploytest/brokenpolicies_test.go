@@ -17,21 +17,21 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
 )
 
-// failing is an expression that is valid, and that no object has a value for.
+// failing is a valid expression whose evaluation fails for every object.
 const failing = "object.spec.isMissing.isMissing == ''"
 
-// breakage makes the evaluation of a policy about pods fail.
+// breakage makes the evaluation of a pod policy fail.
 type breakage struct {
-	// name is the broken part, policy the policy that has it.
+	// name describes the broken part of the policy.
 	name, policy string
 	change       change
 }
 
-// change changes a policy and its bindings. With forced, the failure must show.
+// change changes a policy and its bindings. If forced is set, the API server must report the failure.
 type change func(o *unstructured.Unstructured, forced bool)
 
-// breakages are all parts of a policy that are evaluated. The API server does not ignore a patch that leaves no pod, such as one with a text in
-// place of the containers; that of the policy only adds the name of an object.
+// breakages returns a breakage for each evaluated part of the policies. There is none for a mutation whose result is not a
+// valid pod, because the API server never ignores that, and the policy's own mutation can only add a name.
 func breakages() (all []breakage) {
 	for _, policy := range []string{podrules.PolicyName, podrules.DenyPolicyName, podrules.AdvicePolicyName} {
 		all = append(all,
@@ -42,9 +42,9 @@ func breakages() (all []breakage) {
 	for _, b := range []breakage{
 		{name: "a match condition", change: with(failing, "matchConditions", "expression")},
 		{name: "a mutation", change: patch("add", "/spec/runtimeClassName", "object.spec.isMissing")},
-		{name: "a patch of what is not there", change: patch("replace", "/spec/isMissing/isMissing", "'x'")},
+		{name: "a patch of a missing field", change: patch("replace", "/spec/isMissing/isMissing", "'x'")},
 		{name: "no parameters", change: withoutParameters},
-		{name: "no kind of parameters", change: func(o *unstructured.Unstructured, _ bool) {
+		{name: "unknown kind of parameters", change: func(o *unstructured.Unstructured, _ bool) {
 			if strings.HasSuffix(o.GetKind(), "Policy") {
 				_ = unstructured.SetNestedStringMap(o.Object, map[string]string{"apiVersion": "example.com/v1", "kind": "Missing"}, "spec", "paramKind")
 			}
@@ -56,18 +56,18 @@ func breakages() (all []breakage) {
 	return all
 }
 
-// with replaces the first expression of a list.
+// with returns a change that replaces the first expression of a list.
 func with(expression string, path ...string) change {
 	return func(o *unstructured.Unstructured, _ bool) { replaceFirst(o, expression, path...) }
 }
 
-// patch replaces the mutation by another patch.
+// patch returns a change that replaces the mutation.
 func patch(operation, path, value string) change {
 	expression := fmt.Sprintf("[JSONPatch{op: '%s', path: '%s', value: %s}]", operation, path, value)
 	return with(expression, "mutations", "jsonPatch", "expression")
 }
 
-// withoutParameters has the binding select parameters that do not exist. As delivered, it allows that.
+// withoutParameters changes the binding to select parameters that do not exist. The shipped binding permits that.
 func withoutParameters(o *unstructured.Unstructured, forced bool) {
 	param, found, _ := unstructured.NestedMap(o.Object, "spec", "paramRef")
 	if !found {
@@ -80,7 +80,7 @@ func withoutParameters(o *unstructured.Unstructured, forced bool) {
 	_ = unstructured.SetNestedMap(o.Object, param, "spec", "paramRef")
 }
 
-// replaceFirst replaces a text in the first element of a list of the spec, where there is one.
+// replaceFirst sets a field in the first element of a list of the spec, if the list exists.
 func replaceFirst(o *unstructured.Unstructured, with string, path ...string) {
 	list, found, _ := unstructured.NestedSlice(o.Object, "spec", path[0])
 	if !found {
@@ -91,22 +91,23 @@ func replaceFirst(o *unstructured.Unstructured, with string, path ...string) {
 	_ = unstructured.SetNestedSlice(o.Object, list, "spec", path[0])
 }
 
-// testBrokenPolicies breaks each policy about pods. The failure shows with failurePolicy Fail; as we deliver the policy, it stops no pod.
+// testBrokenPolicies breaks each pod policy. With failurePolicy Fail, the API server reports the failure; with the shipped one,
+// it admits all pods.
 func (c *cluster) testBrokenPolicies(t *testing.T) {
 	w := c.newWriter(t)
 	c.createNamespace(t, "broken-rules", map[string]string{api.LabelPodRules: "deny"})
-	var ours []*unstructured.Unstructured
+	var shipped []*unstructured.Unstructured
 	for _, dir := range []string{deployDir, deployDir + "/workloads"} {
 		objects, err := manifest.Render(dir)
 		must(t, err)
-		ours = append(ours, objects...)
+		shipped = append(shipped, objects...)
 	}
 	for _, b := range breakages() {
-		objects := slices.DeleteFunc(slices.Clone(ours), func(o *unstructured.Unstructured) bool { return !isOf(o, b.policy) })
+		objects := slices.DeleteFunc(slices.Clone(shipped), func(o *unstructured.Unstructured) bool { return !isOf(o, b.policy) })
 		t.Run(b.policy+", "+b.name, func(t *testing.T) {
 			defer c.apply(t, objects)
 			c.apply(t, broken(objects, b, true))
-			eventually(t, b.policy, w.createAll) // the failure shows
+			eventually(t, b.policy, w.createAll) // until the API server reports the failure
 			c.apply(t, broken(objects, b, false))
 			eventually(t, "", w.createAll)
 		})
@@ -121,7 +122,7 @@ func isOf(o *unstructured.Unstructured, policy string) bool {
 	return strings.HasSuffix(o.GetKind(), "AdmissionPolicy") && o.GetName() == policy
 }
 
-// broken are copies of a policy and its bindings that fail; with forced, the API server does not ignore that.
+// broken returns copies of a policy and its bindings that fail. If forced is set, the API server reports the failure.
 func broken(objects []*unstructured.Unstructured, b breakage, forced bool) (all []*unstructured.Unstructured) {
 	for _, o := range objects {
 		o = o.DeepCopy()
@@ -138,7 +139,7 @@ func (c *cluster) apply(t *testing.T, objects []*unstructured.Unstructured) {
 	must(t, manifest.ApplyObjects(t.Context(), c.config, objects))
 }
 
-// createAll creates acceptable pods of all kinds, and returns an error with any warnings or refusals.
+// createAll creates valid objects of all kinds with pods, and returns the errors and warnings.
 func (w writer) createAll(ctx context.Context) error {
 	spec := goodSpec()
 	spec["os"] = map[string]any{"name": "windows"}

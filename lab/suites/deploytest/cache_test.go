@@ -23,9 +23,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers"
 )
 
-// testMemoryOfTheCache has a writer of ConfigMaps, a tenant and a node fill what the operator watches, and reads it as the operator does.
-func (c *cluster) testMemoryOfTheCache(t *testing.T) {
-	const mostHeld, mostAtPeak = 16 << 20, 192 << 20 // of 200 MB
+// testCacheMemory creates many large ConfigMaps, pods and certificate requests, and measures the memory of the operator's cache.
+func (c *cluster) testCacheMemory(t *testing.T) {
+	const maxHeld, maxPeak = 16 << 20, 192 << 20 // of 200 MB
 	maps, pods := c.admin.CoreV1().ConfigMaps(namespace), c.admin.CoreV1().Pods("default")
 	for i := range 150 {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"a": strings.Repeat("x", 1_000_000)}}
@@ -48,15 +48,15 @@ func (c *cluster) testMemoryOfTheCache(t *testing.T) {
 			_ = pods.Delete(context.WithoutCancel(t.Context()), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 		})
 	}
-	held, peak := c.readLikeTheOperator(t)
-	t.Logf("the operator's cache has %d MiB of them, and %d MiB at the peak of reading them", held>>20, peak>>20)
-	if held > mostHeld || peak > mostAtPeak {
-		t.Errorf("the operator's cache has %d MiB, and %d MiB at the peak of reading; want at most %d and %d", held>>20, peak>>20, mostHeld>>20, mostAtPeak>>20)
+	held, peak := c.fillCache(t)
+	t.Logf("the operator's cache uses %d MiB, and %d MiB at the peak", held>>20, peak>>20)
+	if held > maxHeld || peak > maxPeak {
+		t.Errorf("the operator's cache uses %d MiB, and %d MiB at the peak; want at most %d and %d", held>>20, peak>>20, maxHeld>>20, maxPeak>>20)
 	}
 }
 
-// readLikeTheOperator fills the operator's cache, and measures the heap.
-func (c *cluster) readLikeTheOperator(t *testing.T) (held, peak uint64) {
+// fillCache fills a cache with the operator's options, and returns the heap that it uses in the end and at the peak.
+func (c *cluster) fillCache(t *testing.T) (held, peak uint64) {
 	t.Helper()
 	scheme := utilruntime.NewScheme()
 	for _, add := range []func(*utilruntime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
@@ -67,7 +67,7 @@ func (c *cluster) readLikeTheOperator(t *testing.T) (held, peak uint64) {
 	var before, now runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	// Garbage does not count: what has to be in memory at the same time does.
+	// A low memory limit makes the garbage collector run often, so that the peak contains little garbage.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(before.Sys-before.HeapReleased) + 32<<20))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -83,7 +83,7 @@ func (c *cluster) readLikeTheOperator(t *testing.T) (held, peak uint64) {
 		select {
 		case ok := <-synced:
 			if done = true; !ok {
-				t.Fatal("the cache was not filled")
+				t.Fatal("the cache did not sync")
 			}
 		case <-time.After(5 * time.Millisecond):
 		}

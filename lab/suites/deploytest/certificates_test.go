@@ -22,7 +22,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/csr"
 )
 
-// newRequest returns a new key and a request for an identity, both as PEM.
+// newRequest returns a new key and a certificate request for an identity, both as PEM.
 func newRequest(t *testing.T, commonName, organization string) (key, request []byte) {
 	t.Helper()
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
@@ -46,7 +46,7 @@ func approve(ctx context.Context, as clients, request *certificatesv1.Certificat
 	return err
 }
 
-// approval is a request after the operator's approval.
+// approval returns a copy of a request with the operator's approval.
 func approval(request *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 	approved := request.DeepCopy()
 	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
@@ -55,7 +55,7 @@ func approval(request *certificatesv1.CertificateSigningRequest) *certificatesv1
 	return approved
 }
 
-// host is a client with a bootstrap token from the operator.
+// host has clients with a bootstrap token from the operator.
 type host struct {
 	clients
 	credentialID string
@@ -64,23 +64,23 @@ type host struct {
 func (c *cluster) newHost(t *testing.T) host {
 	t.Helper()
 	seconds := int64(15 * 60)
-	answer, err := c.asOperator(t).CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "windows-node-bootstrapper",
+	token, err := c.asOperator(t).CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "windows-node-bootstrapper",
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
 	must(t, err)
-	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(answer.Status.Token, ".")[1])
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token.Status.Token, ".")[1])
 	must(t, err)
 	var claims struct {
 		ID string `json:"jti"`
 	}
 	if err := json.Unmarshal(payload, &claims); err != nil || claims.ID == "" {
-		t.Fatalf("the token has no ID: %v", err)
+		t.Fatalf("found no ID in the token (error %v)", err)
 	}
 	config := rest.AnonymousClientConfig(c.config)
-	config.BearerToken = answer.Status.Token
+	config.BearerToken = token.Status.Token
 	return host{newClients(t, config), claims.ID}
 }
 
-// known is what the rules know about the cluster when a host joins as win-1.
+// known returns the operator's knowledge of the cluster while the host joins as win-1.
 func (h host) known() csr.Known {
 	return csr.Known{
 		Namespace: namespace,
@@ -89,24 +89,25 @@ func (h host) known() csr.Known {
 	}
 }
 
-// obtain does what a host does for a certificate: request, decision, approval by the operator, signature. It returns clients with
-// the certificate.
+// obtain obtains a certificate like a host: it creates the request, has the operator decide and approve, and waits for the
+// signature. It returns clients with the certificate.
 func (c *cluster) obtain(t *testing.T, as clients, known csr.Known, signer, commonName, organization string) clients {
 	t.Helper()
 	key, request := newRequest(t, commonName, organization)
-	made, err := createRequest(t.Context(), as, signer, request, "digital signature", "client auth")
+	created, err := createRequest(t.Context(), as, signer, request, "digital signature", "client auth")
 	must(t, err)
-	if d := csr.Decide(made, known); d.Verdict != csr.Approve {
-		t.Fatalf("the request would not be approved, rule %q: %s", d.Rule, d.Message)
+	if d := csr.Decide(created, known); d.Verdict != csr.Approve {
+		t.Fatalf("got verdict %v by rule %q (%s), want approval", d.Verdict, d.Rule, d.Message)
 	}
-	must(t, approve(t.Context(), c.asOperator(t), made))
+	must(t, approve(t.Context(), c.asOperator(t), created))
 	config := rest.AnonymousClientConfig(c.config)
-	config.CertData, config.KeyData = waitForCertificate(t, as, made.Name), key
+	config.CertData, config.KeyData = waitForCertificate(t, as, created.Name), key
 	return newClients(t, config)
 }
 
-// The rules depend on what the API server writes into requests: the token's ID, the user, the groups.
-func (c *cluster) testHostGetsItsIdentities(t *testing.T) {
+// testHostCertificates uses real requests, because the operator's decision depends on the fields that the API server sets: the
+// token's ID, the user and the groups.
+func (c *cluster) testHostCertificates(t *testing.T) {
 	h := c.newHost(t)
 	for _, tc := range []struct{ name, signer, commonName, organization string }{
 		{"kubelet", certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:win-1", "system:nodes"},
@@ -115,7 +116,7 @@ func (c *cluster) testHostGetsItsIdentities(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			first := c.obtain(t, h.clients, h.known(), tc.signer, tc.commonName, tc.organization)
 			if err := patchNode(t.Context(), first, "win-1", annotate(group+"/version", tc.name)); err != nil {
-				t.Errorf("changing its own node: %v", err)
+				t.Errorf("changing its own Node: %v", err)
 			}
 			joined := h.known()
 			joined.Hosts[0].CredentialID, joined.Hosts[0].Registered = "", true
@@ -132,15 +133,15 @@ func waitForCertificate(t *testing.T, as clients, name string) (certificate []by
 			return err
 		}
 		if certificate = request.Status.Certificate; len(certificate) == 0 {
-			return fmt.Errorf("no certificate was signed: %+v", request.Status)
+			return fmt.Errorf("the request has no certificate: %+v", request.Status)
 		}
 		return nil
 	})
 	return certificate
 }
 
-// testSizeOfRequests makes nodes create certificate requests that are only large.
-func (c *cluster) testSizeOfRequests(t *testing.T) {
+// testCertificateRequestSize creates certificate requests that are valid except for their size.
+func (c *cluster) testCertificateRequestSize(t *testing.T) {
 	kubelet := c.as(t, "system:node:linux-1", "system:nodes")
 	long := func(size int) func(*certificatesv1.CertificateSigningRequest) {
 		return func(r *certificatesv1.CertificateSigningRequest) {
@@ -170,21 +171,21 @@ func (c *cluster) testSizeOfRequests(t *testing.T) {
 		by         clients
 		change     func(*certificatesv1.CertificateSigningRequest)
 	}{
-		{"a node's of the most bytes", "", kubelet, long(csr.MaxRequest)},
-		{"a node's of a few bytes more", tooLong, kubelet, long(csr.MaxRequest + 3)},
-		{"a node's of a megabyte", tooLong, kubelet, long(1 << 20)},
-		{"a joining host's of a megabyte", tooLong, c.newHost(t).clients, long(1 << 20)},
-		{"WICD's of a megabyte", tooLong, c.asWICD(t, "win-1"), long(1 << 20)},
-		{"a node's with annotations", "", kubelet, annotated(16, 1024)},
-		{"a node's with a long annotation", tooMuch, kubelet, annotated(1, 1025)},
-		{"a node's with many annotations", tooMuch, kubelet, annotated(17, 1)},
-		{"a node's with labels", "", kubelet, labeled(16)},
-		{"a node's with many labels", tooMuch, kubelet, labeled(17)},
-		{"a node's that is held", tooMuch, kubelet, func(r *certificatesv1.CertificateSigningRequest) { r.Finalizers = []string{"example.com/stay"} }},
-		{"a node's with an owner", tooMuch, kubelet, func(r *certificatesv1.CertificateSigningRequest) {
+		{"request of the maximum size by a node", "", kubelet, long(csr.MaxRequest)},
+		{"request above the maximum size by a node", tooLong, kubelet, long(csr.MaxRequest + 3)},
+		{"request of a megabyte by a node", tooLong, kubelet, long(1 << 20)},
+		{"request of a megabyte by a joining host", tooLong, c.newHost(t).clients, long(1 << 20)},
+		{"request of a megabyte by WICD", tooLong, c.asWICD(t, "win-1"), long(1 << 20)},
+		{"annotations", "", kubelet, annotated(16, 1024)},
+		{"annotation that is too long", tooMuch, kubelet, annotated(1, 1025)},
+		{"too many annotations", tooMuch, kubelet, annotated(17, 1)},
+		{"labels", "", kubelet, labeled(16)},
+		{"too many labels", tooMuch, kubelet, labeled(17)},
+		{"finalizer", tooMuch, kubelet, func(r *certificatesv1.CertificateSigningRequest) { r.Finalizers = []string{"example.com/stay"} }},
+		{"owner", tooMuch, kubelet, func(r *certificatesv1.CertificateSigningRequest) {
 			r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "x", UID: "y"}}
 		}},
-		{"an administrator's of a megabyte", "", c.admin, long(1 << 20)},
+		{"request of a megabyte by an administrator", "", c.admin, long(1 << 20)},
 	} {
 		attempts = append(attempts, attempt{tc.name, tc.want, func(ctx context.Context) error {
 			_, request := newRequest(t, "bob", "devs")

@@ -34,7 +34,7 @@ const forbidden = "is forbidden: User"
 
 // cluster is a control plane with the manifests applied, the user's objects, and the nodes win-1, win-2 and linux-1.
 type cluster struct {
-	minor   string // of an earlier version of Kubernetes than the newest one
+	minor   string // minor version of Kubernetes, "" for the newest one
 	control *lab.ControlPlane
 	config  *rest.Config
 	admin   clients
@@ -60,7 +60,7 @@ func startCluster(t *testing.T) *cluster {
 	return startClusterOf(t, "")
 }
 
-// startClusterOf starts a cluster of a minor version; "" is the newest one.
+// startClusterOf starts a cluster of a minor version of Kubernetes. "" is the newest one.
 func startClusterOf(t *testing.T, minor string) *cluster {
 	t.Helper()
 	var o lab.ControlPlaneOptions
@@ -71,15 +71,15 @@ func startClusterOf(t *testing.T, minor string) *cluster {
 	must(t, err)
 	t.Cleanup(cp.Stop)
 	c := &cluster{minor: minor, control: cp, config: cp.RESTConfig(), admin: newClients(t, cp.RESTConfig())}
-	for range 2 { // the second time, like an upgrade
+	for range 2 { // applying again simulates an upgrade
 		must(t, manifest.Apply(t.Context(), c.config, deployDir))
 	}
 	c.createObjects(t)
-	c.waitForRules(t)
+	c.waitForPolicies(t)
 	return c
 }
 
-// as returns clients of a user. The API server adds system:authenticated to the groups.
+// as returns clients that impersonate a user. The API server adds system:authenticated to the groups.
 func (c *cluster) as(t *testing.T, user string, groups ...string) clients {
 	t.Helper()
 	config := rest.CopyConfig(c.config)
@@ -124,8 +124,8 @@ func (c *cluster) createObjects(t *testing.T) {
 	}
 }
 
-// waitForRules waits until roles and policies are in effect.
-func (c *cluster) waitForRules(t *testing.T) {
+// waitForPolicies waits until roles and policies are in effect.
+func (c *cluster) waitForPolicies(t *testing.T) {
 	t.Helper()
 	operator := c.asOperator(t)
 	eventually(t, "", func(ctx context.Context) error {
@@ -140,7 +140,7 @@ func (c *cluster) waitForRules(t *testing.T) {
 		return patchNode(ctx, wicd, "win-2", annotate(group+"/version", "1"))
 	})
 	eventually(t, "denied request", func(ctx context.Context) error {
-		return setCondition(ctx, wicd, "win-2", healthy("x"))
+		return setCondition(ctx, wicd, "win-2", healthCondition("x"))
 	})
 	eventually(t, "denied request", func(ctx context.Context) error {
 		return createEvent(ctx, wicd, eventOf("win-2"))
@@ -151,7 +151,7 @@ func (c *cluster) waitForRules(t *testing.T) {
 	})
 }
 
-// eventually repeats an attempt until it fails with an error that contains want, or until it succeeds where want is "".
+// eventually retries a request until it fails with an error that contains want, or until it succeeds if want is "".
 func eventually(t *testing.T, want string, do func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -163,19 +163,20 @@ func eventually(t *testing.T, want string, do func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("last answer before the timeout: %v, want %q", err, want)
+			t.Fatalf("timed out: last error %v, want %q", err, want)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// attempt is a request and the expected answer of the API server: "" if it is allowed, else a part of the error.
+// attempt is a request to the API server. want is a part of the expected error, or "" if the request must succeed.
 type attempt struct {
 	name string
 	want string
 	do   func(context.Context) error
 }
 
+// try runs each attempt in a subtest.
 func try(t *testing.T, attempts []attempt) {
 	t.Helper()
 	for _, a := range attempts {
@@ -185,17 +186,17 @@ func try(t *testing.T, attempts []attempt) {
 			err := a.do(ctx)
 			switch {
 			case a.want == "" && err != nil:
-				t.Errorf("it was refused: %v", err)
+				t.Errorf("got error %v, want success", err)
 			case a.want != "" && err == nil:
-				t.Errorf("it was allowed, want an error with %q", a.want)
+				t.Errorf("the request succeeded, want an error with %q", a.want)
 			case a.want != "" && !strings.Contains(err.Error(), a.want):
-				t.Errorf("error %v, want one with %q", err, a.want)
+				t.Errorf("got error %v, want one with %q", err, a.want)
 			}
 		})
 	}
 }
 
-// patchNode merges a value into a Node.
+// patchNode sends a merge patch for a Node.
 func patchNode(ctx context.Context, as clients, name string, patch map[string]any, subresources ...string) error {
 	raw, err := json.Marshal(patch)
 	if err != nil {
@@ -213,7 +214,7 @@ func metadata(field string, value any) map[string]any {
 	return map[string]any{"metadata": map[string]any{field: value}}
 }
 
-// must ends a test that cannot go on after an error.
+// must fails the test immediately if there is an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -224,7 +225,7 @@ func must(t testing.TB, err error) {
 // drop returns only the error of a call.
 func drop[T any](_ T, err error) error { return err }
 
-// watched returns only the error of starting a watch.
+// watched stops a watch, and returns the error of starting it.
 func watched(w watch.Interface, err error) error {
 	if err == nil {
 		w.Stop()
@@ -232,7 +233,7 @@ func watched(w watch.Interface, err error) error {
 	return err
 }
 
-// byName lists only one object, as the operator's cache does.
+// byName selects one object by its name, like the operator's cache.
 func byName(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fmt.Sprintf("metadata.name=%s", name)}
 }

@@ -20,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// terminal is the width that kubectl get fits in.
-const terminal = 120
+// terminalWidth is the width of a terminal that the output of kubectl get fits in.
+const terminalWidth = 120
 
-// testColumns prints instances with every reason there is, and names as long as those of a cloud's Machines, with kubectl.
+// testColumns prints instances with kubectl. They have all reasons, and names as long as those of Machines in a cloud.
 func (c *cluster) testColumns(t *testing.T) {
 	const in = "columns"
 	c.createNamespace(t, in, nil)
@@ -45,25 +45,25 @@ func (c *cluster) testColumns(t *testing.T) {
 	}
 	narrow := c.kubectl(t, "get", "winst", "-n", in)
 	for _, line := range narrow {
-		if n := utf8.RuneCountInString(strings.TrimRight(line, " ")); n > terminal {
-			t.Errorf("kubectl get winst prints %d columns, want at most %d: %s", n, terminal, line)
+		if n := utf8.RuneCountInString(strings.TrimRight(line, " ")); n > terminalWidth {
+			t.Errorf("kubectl get winst prints a line of %d characters, want at most %d: %s", n, terminalWidth, line)
 		}
 	}
 	if got, want := strings.Join(strings.Fields(narrow[0]), " "), "NAME STATUS NEXT WAITS FOR AGE"; got != want {
-		t.Errorf("the columns are %s, want %s", got, want)
+		t.Errorf("got columns %s, want %s", got, want)
 	}
 	wide := c.kubectl(t, "get", "winst", "-n", in, "-o", "wide")
 	if got, want := strings.Join(strings.Fields(wide[0]), " "), "NAME STATUS NEXT WAITS FOR AGE ADDRESS NODE SOURCE PAYLOAD"; got != want {
-		t.Errorf("the columns of -o wide are %s, want %s", got, want)
+		t.Errorf("got columns of -o wide %s, want %s", got, want)
 	}
 	for _, field := range []string{"winst.spec.address", "winst.status.plan.waitsFor", "windowsconfig.spec.rollout.maxUnavailable"} {
 		if explained := strings.Join(c.kubectl(t, "explain", field), "\n"); !strings.Contains(explained, "DESCRIPTION:\n") || strings.Contains(explained, "<") && strings.Contains(explained, "no description") {
-			t.Errorf("kubectl explain %s prints:\n%s", field, explained)
+			t.Errorf("kubectl explain %s prints no description:\n%s", field, explained)
 		}
 	}
 }
 
-// kubectl returns the lines that kubectl prints.
+// kubectl runs kubectl, and returns the lines of its output.
 func (c *cluster) kubectl(t *testing.T, args ...string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -81,7 +81,7 @@ func (c *cluster) kubectl(t *testing.T, args ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// reasons are those of conditions and events, as make generate writes them.
+// reasons returns the reasons of conditions and events from the generated reference.
 func reasons(t *testing.T) (all []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/reference/reasons.md")
@@ -90,12 +90,12 @@ func reasons(t *testing.T) (all []string) {
 		all = append(all, m[1])
 	}
 	if len(all) < 80 {
-		t.Fatalf("there are only %d reasons", len(all))
+		t.Fatalf("found only %d reasons, want at least 80", len(all))
 	}
 	return all
 }
 
-// examplesInSchemas are the examples in the schemas of our kinds, by the path of their field.
+// examplesInSchemas returns the examples in the schemas of the operator's kinds, by the path of their field.
 func (c *cluster) examplesInSchemas(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -108,7 +108,7 @@ func (c *cluster) examplesInSchemas(t *testing.T) map[string][]string {
 		collectExamples(found, spec["names"].(map[string]any)["kind"].(string), version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any))
 	}
 	if len(found) < 10 {
-		t.Errorf("only %d fields have examples", len(found))
+		t.Errorf("found examples of only %d fields, want at least 10", len(found))
 	}
 	return found
 }

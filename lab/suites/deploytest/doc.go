@@ -1,3 +1,3 @@
-// Package deploytest tests the manifests of deploy/ on a real API server: which requests each identity can make and which it
-// cannot, and what the definitions of our kinds reject.
+// Package deploytest tests the manifests of deploy/ on a real API server: which requests of each identity it admits and rejects, and
+// which values the schemas of the operator's kinds reject.
 package deploytest

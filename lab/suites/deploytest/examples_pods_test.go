@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/podrules"
 )
 
-// runsOnWindows requires what kubectl windows lint requires of a template of pods.
+// runsOnWindows returns an error if kubectl windows lint finds an error in a pod template.
 func runsOnWindows(template map[string]any) error {
 	spec, _ := template["spec"].(map[string]any)
 	found, err := podrules.Check(spec)

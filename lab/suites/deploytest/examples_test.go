@@ -28,13 +28,13 @@ type example struct {
 	*unstructured.Unstructured
 }
 
-// foreignGroups are API groups of examples that only other programs serve.
+// foreignGroups returns the API groups in examples that this cluster does not serve.
 func foreignGroups() []string {
 	return []string{"cert-manager.io", "config.openshift.io", "kustomize.config.k8s.io", "monitoring.coreos.com", "olm.operatorframework.io", "operators.coreos.com", "windows.k8s.io"}
 }
 
-// examples are all objects in documents. A block that begins with spec is part of a WindowsConfig, or of a WindowsInstance if it has
-// one of its fields.
+// examples returns all objects in documents. A block that starts with spec is a part of a WindowsConfig, or of a
+// WindowsInstance if it has one of its fields.
 func examples(t *testing.T) (all []example) {
 	t.Helper()
 	files := []string{"../../../README.md", "../../../deploy/README.md"}
@@ -100,7 +100,7 @@ func complete(o *unstructured.Unstructured) bool {
 	return true
 }
 
-// testExamples: the API server accepts them, field by field, and pods go to Windows nodes.
+// testExamples checks that the API server accepts the examples under strict field validation, and that their pods run on Windows nodes.
 func (c *cluster) testExamples(t *testing.T) {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.admin.Discovery()))
 	kinds := map[string]int{}
@@ -108,7 +108,7 @@ func (c *cluster) testExamples(t *testing.T) {
 	makeHyperV(isolated)
 	for _, class := range []*nodev1.RuntimeClass{windowsClass("windows2022"), isolated} {
 		if _, err := c.admin.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err) // the examples have classes that the operator creates
+			t.Fatal(err) // the examples use classes that the operator creates
 		}
 		defer func() {
 			if err := c.admin.NodeV1().RuntimeClasses().Delete(t.Context(), class.Name, metav1.DeleteOptions{}); err != nil {
@@ -127,7 +127,7 @@ func (c *cluster) testExamples(t *testing.T) {
 			continue
 		}
 		isKubernetes, isMachines := isOfKubernetes(o), o.GroupVersionKind().Group == "cluster.x-k8s.io"
-		if isKubernetes || isMachines { // the namespace of Machines is the reader's
+		if isKubernetes || isMachines { // readers choose the namespace of Machines
 			o.SetNamespace(metav1.NamespaceDefault)
 		}
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace && o.GetNamespace() == "" {
@@ -136,10 +136,10 @@ func (c *cluster) testExamples(t *testing.T) {
 		}
 		options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 		if o.GetKind() == "RuntimeClass" {
-			options.DryRun = nil // the examples of pods need it
+			options.DryRun = nil // pods of other examples use it
 		}
 		_, err = c.admin.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).Create(t.Context(), o.Unstructured, options)
-		if err != nil && !apierrors.IsAlreadyExists(err) { // validation comes before that
+		if err != nil && !apierrors.IsAlreadyExists(err) { // the API server validates first
 			t.Errorf("%s: %s %s: %v", o.document, o.GetKind(), o.GetName(), err)
 		}
 		if template, found, _ := unstructured.NestedMap(o.Object, "spec", "template"); found && !isKubernetes && !isMachines {
@@ -150,24 +150,25 @@ func (c *cluster) testExamples(t *testing.T) {
 	}
 	for _, kind := range []string{"WindowsConfig", "WindowsInstance", "ConfigMap", "StorageClass", "PersistentVolume", "PersistentVolumeClaim", "Deployment", "StatefulSet"} {
 		if kinds[kind] == 0 {
-			t.Errorf("no document has a %s", kind)
+			t.Errorf("found no example of kind %s", kind)
 		}
 	}
 }
 
-// isOfKubernetes reports whether an example is copied from Kubernetes' documentation: without a namespace and the operator's further requirements.
+// isOfKubernetes reports whether an example is copied from Kubernetes' documentation. It has no namespace, and ignores the
+// operator's rules.
 func isOfKubernetes(o example) bool {
 	return o.document == "docs/examples.md" && slices.Contains([]string{"win-webserver", "iis-2019", "iis"}, o.GetName()) && o.GetNamespace() == ""
 }
 
-// exampleOfField finds a value that a description or a message offers.
+// exampleOfField matches the example values in a description or a message.
 func exampleOfField() *regexp.Regexp {
 	return regexp.MustCompile(`(?:for example|such as) ([0-9][^ ,;]*|[a-z.]+[0-9./][^ ,;]*)(?: or ([0-9][^ ,;]*))?`)
 }
 
-// testExamplesOfFields: the API server accepts what descriptions of fields and messages of rules offer as examples.
-func (c *cluster) testExamplesOfFields(t *testing.T) {
-	place := map[string]string{
+// testFieldExamples checks that the API server accepts the examples in field descriptions and in messages of validation rules.
+func (c *cluster) testFieldExamples(t *testing.T) {
+	templates := map[string]string{
 		"WindowsInstance.spec.network.cidr":                          `{address: 10.1.42.1, username: a, network: {cidr: %}}`,
 		"WindowsConfig.spec":                                         `{pods: {defaultRuntimeClass: %}}`,
 		"WindowsConfig.spec.kubelet.containerLogMaxSize":             `{kubelet: {containerLogMaxSize: %}}`,
@@ -199,8 +200,8 @@ func (c *cluster) testExamplesOfFields(t *testing.T) {
 		}
 		for _, value := range values {
 			spec := map[string]any{}
-			if err := yaml.Unmarshal([]byte(strings.ReplaceAll(place[path], "%", value)), &spec); err != nil || len(spec) == 0 {
-				t.Errorf("%s has example %s, and this test does not say where it goes (%v)", path, value, err)
+			if err := yaml.Unmarshal([]byte(strings.ReplaceAll(templates[path], "%", value)), &spec); err != nil || len(spec) == 0 {
+				t.Errorf("%s has example %s; add a template for this field (error %v)", path, value, err)
 				continue
 			}
 			kind, _, _ := strings.Cut(path, ".")
@@ -210,7 +211,7 @@ func (c *cluster) testExamplesOfFields(t *testing.T) {
 			}
 			_, err := resource.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 			if err != nil {
-				t.Errorf("%s offers %s as an example: %v", path, value, err)
+				t.Errorf("%s with example %s: %v", path, value, err)
 			}
 		}
 	}

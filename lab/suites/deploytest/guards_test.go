@@ -21,8 +21,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
 )
 
-// testOperatorSeesThePolicies compares the policies as the API server has completed them with what the operator expects.
-func (c *cluster) testOperatorSeesThePolicies(t *testing.T) {
+// testOperatorComparesPolicies compares the policies, with the defaults that the API server sets, with those that the operator expects.
+func (c *cluster) testOperatorComparesPolicies(t *testing.T) {
 	guards, err := deploy.Guards()
 	must(t, err)
 	o := c.asOperator(t).AdmissionregistrationV1()
@@ -32,36 +32,36 @@ func (c *cluster) testOperatorSeesThePolicies(t *testing.T) {
 		binding, err := o.ValidatingAdmissionPolicyBindings().Get(t.Context(), g.Binding.Name, metav1.GetOptions{})
 		must(t, err)
 		if p, b := g.PolicyDiffers(policy), g.BindingDiffers(binding); p != "" || b != "" {
-			t.Errorf("policy %s, as it was applied, differs in %q, its binding in %q", g.Policy.Name, p, b)
+			t.Errorf("applied policy %s differs in %q and its binding in %q, want no differences", g.Policy.Name, p, b)
 		}
 	}
 	name := guards[0].Policy.Name
-	altered := c.admin.AdmissionregistrationV1()
-	must(t, drop(altered.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`), metav1.PatchOptions{})))
+	admin := c.admin.AdmissionregistrationV1()
+	must(t, drop(admin.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`), metav1.PatchOptions{})))
 	if got, err := o.ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{}); err != nil || guards[0].PolicyDiffers(got) != "spec.failurePolicy" {
-		t.Errorf("the policy that fails open differs in %q (%v)", guards[0].PolicyDiffers(got), err)
+		t.Errorf("the policy that fails open differs in %q (error %v), want spec.failurePolicy", guards[0].PolicyDiffers(got), err)
 	}
-	must(t, drop(altered.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{})))
+	must(t, drop(admin.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{})))
 	try(t, []attempt{
-		{"reads another policy", forbidden, func(ctx context.Context) error {
+		{"read another policy", forbidden, func(ctx context.Context) error {
 			return drop(o.ValidatingAdmissionPolicies().Get(ctx, "other", metav1.GetOptions{}))
 		}},
-		{"lists policies", forbidden, func(ctx context.Context) error {
+		{"list policies", forbidden, func(ctx context.Context) error {
 			return drop(o.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{}))
 		}},
-		{"changes a policy", forbidden, func(ctx context.Context) error {
+		{"change a policy", forbidden, func(ctx context.Context) error {
 			return drop(o.ValidatingAdmissionPolicies().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`), metav1.PatchOptions{}))
 		}},
-		{"deletes a binding", forbidden, func(ctx context.Context) error {
+		{"delete a binding", forbidden, func(ctx context.Context) error {
 			return o.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})
 		}},
-		{"makes a policy", forbidden, func(ctx context.Context) error {
+		{"create a policy", forbidden, func(ctx context.Context) error {
 			return drop(o.ValidatingAdmissionPolicies().Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
 		}},
 	})
 }
 
-// testOperatorAppliesPolicies gives the operator the permissions of the bundle for OLM, and lets it repair its policies.
+// testOperatorAppliesPolicies grants the operator the permissions of the bundle for OLM, and has it repair its policies.
 func (c *cluster) testOperatorAppliesPolicies(t *testing.T) {
 	must(t, manifest.Apply(t.Context(), c.config, deployDir+"/olm"))
 	const role = "windows-machine-config-operator-olm"
@@ -78,41 +78,42 @@ func (c *cluster) testOperatorAppliesPolicies(t *testing.T) {
 	for n, p := range []*admission.Policies{policies, admission.New(o, kube.NewEvents(events.NewFakeRecorder(100)), guards)} {
 		finding, err := p.Check(t.Context())
 		if err != nil || n == 0 != strings.Contains(finding, "has just applied") || n == 1 && finding != "" {
-			t.Errorf("check %d found %q (%v)", n, finding, err)
+			t.Errorf("check %d: got finding %q (error %v), want one from the first check only", n, finding, err)
 		}
 	}
 	limit := "windows-machine-config-operator-approvals"
 	apply := metav1.PatchOptions{FieldManager: "x"}
 	try(t, []attempt{
-		{"makes another policy", forbidden, func(ctx context.Context) error {
+		{"create another policy", forbidden, func(ctx context.Context) error {
 			return drop(as.ValidatingAdmissionPolicies().Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
 		}},
-		{"applies another policy", forbidden, func(ctx context.Context) error {
+		{"apply another policy", forbidden, func(ctx context.Context) error {
 			return drop(as.ValidatingAdmissionPolicies().Patch(ctx, "x", types.ApplyPatchType,
 				[]byte(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy"}`), apply))
 		}},
-		{"applies a limit of its own", forbidden, func(ctx context.Context) error {
+		{"apply a policy that limits it", forbidden, func(ctx context.Context) error {
 			return drop(as.ValidatingAdmissionPolicies().Patch(ctx, limit, types.ApplyPatchType,
 				[]byte(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","spec":{"failurePolicy":"Ignore"}}`), apply))
 		}},
-		{"deletes a policy that it applies", forbidden, func(ctx context.Context) error {
+		{"delete a policy that it applies", forbidden, func(ctx context.Context) error {
 			return as.ValidatingAdmissionPolicies().Delete(ctx, guards[0].Policy.Name, metav1.DeleteOptions{})
 		}},
-		{"lists a policy that it applies", "", func(ctx context.Context) error {
+		{"list a policy that it applies", "", func(ctx context.Context) error {
 			return drop(as.ValidatingAdmissionPolicies().List(ctx, byName(guards[0].Policy.Name)))
 		}},
-		{"lists all policies", forbidden, func(ctx context.Context) error {
+		{"list all policies", forbidden, func(ctx context.Context) error {
 			return drop(as.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{}))
 		}},
 	})
-	c.testStrongRights(t)
+	c.testBundlePermissions(t)
 	if err := c.admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 }
 
-// testStrongRights compares what the operator may do with the permissions of the bundle, within limits and without them, with docs/security.md.
-func (c *cluster) testStrongRights(t *testing.T) {
+// testBundlePermissions compares the operator's permissions of the bundle, with and without the policies in deploy/limits, with
+// docs/security.md.
+func (c *cluster) testBundlePermissions(t *testing.T) {
 	o := c.asOperator(t).CoreV1()
 	userData := func(in string) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -126,11 +127,11 @@ func (c *cluster) testStrongRights(t *testing.T) {
 		return drop(o.Pods("kube-system").Patch(ctx, "none", types.MergePatchType, []byte(`{"spec":{"containers":null}}`), metav1.PatchOptions{}))
 	}
 	try(t, []attempt{
-		{"reads a tenant's pull secret", forbidden, func(ctx context.Context) error {
+		{"read a tenant's pull secret", forbidden, func(ctx context.Context) error {
 			return drop(o.Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
-		{"writes a tenant's user data within limits", "allowed in default is", userData("default")},
-		{"annotates pods within limits", "not found", takeOver},
+		{"write a tenant's user data with limits", "allowed in default is", userData("default")},
+		{"patch pods with limits", "not found", takeOver},
 	})
 	const pods = "windows-machine-config-operator-pods"
 	must(t, c.admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), pods, metav1.DeleteOptions{}))
@@ -138,7 +139,7 @@ func (c *cluster) testStrongRights(t *testing.T) {
 	must(t, manifest.Apply(t.Context(), c.config, deployDir+"/limits"))
 }
 
-// weaken deletes a policy and a binding, and adds to others what server-side apply does not remove.
+// weaken deletes a policy and a binding, and adds fields to others that server-side apply does not remove.
 func (c *cluster) weaken(t *testing.T, guards []deploy.Guard) {
 	t.Helper()
 	admin := c.admin.AdmissionregistrationV1()
@@ -154,7 +155,7 @@ func (c *cluster) weaken(t *testing.T, guards []deploy.Guard) {
 	}
 }
 
-// operatorConfig is the way into the cluster as the operator's ServiceAccount.
+// operatorConfig returns a client configuration that impersonates the operator's ServiceAccount.
 func (c *cluster) operatorConfig() *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.Impersonate = rest.ImpersonationConfig{

@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
 )
 
-// healthy is WICD's condition with a message.
-func healthy(message string) corev1.NodeCondition {
+// healthCondition returns condition WindowsServicesHealthy with a message.
+func healthCondition(message string) corev1.NodeCondition {
 	now := metav1.Now()
 	return corev1.NodeCondition{
 		Type: "WindowsServicesHealthy", Status: corev1.ConditionFalse, Reason: "ServiceCrashLoop", Message: message,
@@ -42,7 +42,7 @@ func patchStatus(ctx context.Context, as clients, node string, kind types.PatchT
 	return drop(as.CoreV1().Nodes().Patch(ctx, node, kind, raw, metav1.PatchOptions{}, "status"))
 }
 
-// fullStatus has something in every field that a kubelet writes.
+// fullStatus returns a status with all fields that a kubelet writes.
 func fullStatus() corev1.NodeStatus {
 	now := metav1.Now()
 	return corev1.NodeStatus{
@@ -60,7 +60,7 @@ func fullStatus() corev1.NodeStatus {
 	}
 }
 
-// newNode makes a node with a full status.
+// newNode creates a Node with a full status.
 func (c *cluster) newNode(t *testing.T, name string) {
 	t.Helper()
 	err := drop(c.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -70,7 +70,7 @@ func (c *cluster) newNode(t *testing.T, name string) {
 	must(t, patchStatus(t.Context(), c.admin, name, types.StrategicMergePatchType, map[string]any{"status": fullStatus()}))
 }
 
-func (c *cluster) testWICDOnItsCondition(t *testing.T) {
+func (c *cluster) testWICDStatusPermissions(t *testing.T) {
 	c.newNode(t, "win-ill")
 	wicd := c.asWICD(t, "win-ill")
 	set := func(conditions ...corev1.NodeCondition) func(context.Context) error {
@@ -92,54 +92,56 @@ func (c *cluster) testWICDOnItsCondition(t *testing.T) {
 		problems = append(problems, corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: "x"})
 	}
 	try(t, []attempt{
-		{"sets its condition", "", set(healthy("first"))},
-		{"changes its condition", "", set(healthy("second"))},
-		{"tells of an update that failed", "", set(corev1.NodeCondition{Type: "WindowsUpdated", Status: corev1.ConditionFalse, Reason: "UpdateFailed"})},
-		{"tells that Windows waits for a restart", "", set(corev1.NodeCondition{Type: "WindowsRebootRequired", Status: corev1.ConditionTrue, Reason: "RebootPending"})},
-		{"tells of problems of Windows", "", set(problems...)},
-		{"says that the node is ready", policy, set(ready)},
-		{"hides that behind its condition", policy, set(healthy("third"), ready)},
-		{"adds a condition of others", policy, set(corev1.NodeCondition{Type: "NetworkUnavailable", Status: corev1.ConditionTrue})},
-		{"takes the conditions of others away", policy, status("conditions", []corev1.NodeCondition{healthy("alone")})},
-		{"takes all conditions away", policy, status("conditions", nil)},
-		{"changes its capacity", policy, status("capacity", map[string]any{"cpu": "400"})},
-		{"takes its allocatable away", policy, status("allocatable", nil)},
-		{"changes its addresses", policy, status("addresses", []map[string]any{{"type": "InternalIP", "address": "192.0.2.66"}})},
-		{"changes its kubelet's port", policy, status("daemonEndpoints", map[string]any{"kubeletEndpoint": map[string]any{"Port": 66}})},
-		{"changes its operating system", policy, status("nodeInfo", map[string]any{"operatingSystem": "linux"})},
-		{"changes its images", policy, status("images", nil)},
-		{"changes its runtimes", policy, status("runtimeHandlers", nil)},
-		{"adds a field", policy, status("phase", "Running")},
-		{"adds volumes", policy, status("volumesInUse", []string{"x"})},
-		{"changes an annotation on the way", policy, merge(annotate(group+"/version", "2"))},
-		{"adds a label on the way", policy, merge(metadata("labels", map[string]any{"a": "b"}))},
-		{"adds a finalizer on the way", policy, merge(metadata("finalizers", []string{"example.com/stay"}))},
-		{"sets the condition of another node", "is not the node of user system:wicd-node:win-ill", func(ctx context.Context) error {
-			return setCondition(ctx, wicd, "win-2", healthy("x"))
+		{"set its condition", "", set(healthCondition("first"))},
+		{"change its condition", "", set(healthCondition("second"))},
+		{"set condition WindowsUpdated", "", set(corev1.NodeCondition{Type: "WindowsUpdated", Status: corev1.ConditionFalse, Reason: "UpdateFailed"})},
+		{"set condition WindowsRebootRequired", "", set(corev1.NodeCondition{Type: "WindowsRebootRequired", Status: corev1.ConditionTrue, Reason: "RebootPending"})},
+		{"set its other conditions", "", set(problems...)},
+		{"set condition Ready", policy, set(ready)},
+		{"set condition Ready together with its own", policy, set(healthCondition("third"), ready)},
+		{"add a condition of another writer", policy, set(corev1.NodeCondition{Type: "NetworkUnavailable", Status: corev1.ConditionTrue})},
+		{"remove the conditions of other writers", policy, status("conditions", []corev1.NodeCondition{healthCondition("alone")})},
+		{"remove all conditions", policy, status("conditions", nil)},
+		{"change the capacity", policy, status("capacity", map[string]any{"cpu": "400"})},
+		{"remove allocatable", policy, status("allocatable", nil)},
+		{"change the addresses", policy, status("addresses", []map[string]any{{"type": "InternalIP", "address": "192.0.2.66"}})},
+		{"change the port of the kubelet", policy, status("daemonEndpoints", map[string]any{"kubeletEndpoint": map[string]any{"Port": 66}})},
+		{"change the operating system", policy, status("nodeInfo", map[string]any{"operatingSystem": "linux"})},
+		{"remove the images", policy, status("images", nil)},
+		{"remove the runtime handlers", policy, status("runtimeHandlers", nil)},
+		{"add a field", policy, status("phase", "Running")},
+		{"add volumes", policy, status("volumesInUse", []string{"x"})},
+		{"change an annotation through the status", policy, merge(annotate(group+"/version", "2"))},
+		{"add a label through the status", policy, merge(metadata("labels", map[string]any{"a": "b"}))},
+		{"add a finalizer through the status", policy, merge(metadata("finalizers", []string{"example.com/stay"}))},
+		{"set the condition of another Node", "is not the node of user system:wicd-node:win-ill", func(ctx context.Context) error {
+			return setCondition(ctx, wicd, "win-2", healthCondition("x"))
 		}},
-		{"member of the group with another name sets it", "is not the node of user alice", func(ctx context.Context) error {
-			return setCondition(ctx, c.as(t, "alice", "system:wicd-nodes"), "win-ill", healthy("x"))
+		{"set the condition as another member of the group", "is not the node of user alice", func(ctx context.Context) error {
+			return setCondition(ctx, c.as(t, "alice", "system:wicd-nodes"), "win-ill", healthCondition("x"))
 		}},
-		{"sets the condition of a node without a status", "", func(ctx context.Context) error {
-			return setCondition(ctx, c.asWICD(t, "win-bare"), "win-bare", healthy("x"))
+		{"set the condition of a Node without status", "", func(ctx context.Context) error {
+			return setCondition(ctx, c.asWICD(t, "win-bare"), "win-bare", healthCondition("x"))
 		}},
-		{"taints its node on the way, which is ignored", "", merge(map[string]any{"spec": map[string]any{"unschedulable": true}})},
+		{"cordon its Node through the status, which has no effect", "", merge(map[string]any{"spec": map[string]any{"unschedulable": true}})},
 	})
 	node, err := c.admin.CoreV1().Nodes().Get(t.Context(), "win-ill", metav1.GetOptions{})
-	isOurs := func(c corev1.NodeCondition) bool { return c.Type == "WindowsServicesHealthy" && c.Message == "second" }
-	if err != nil || node.Spec.Unschedulable || len(node.Status.Conditions) != 5+len(problems) || !slices.ContainsFunc(node.Status.Conditions, isOurs) {
-		t.Errorf("the node has spec %+v and conditions %+v, %v", node.Spec, node.Status.Conditions, err)
+	isLast := func(c corev1.NodeCondition) bool { return c.Type == "WindowsServicesHealthy" && c.Message == "second" }
+	if err != nil || node.Spec.Unschedulable || len(node.Status.Conditions) != 5+len(problems) || !slices.ContainsFunc(node.Status.Conditions, isLast) {
+		t.Errorf("got spec %+v and conditions %+v (error %v), want only the permitted changes", node.Spec, node.Status.Conditions, err)
 	}
 }
 
-// testConditionBesideTheKubelet makes both write as fast as they can: neither loses a write or is rejected.
-func (c *cluster) testConditionBesideTheKubelet(t *testing.T) {
+// testConcurrentStatusWrites has WICD and the kubelet write concurrently, and expects that no write is lost or rejected.
+func (c *cluster) testConcurrentStatusWrites(t *testing.T) {
 	c.newNode(t, "win-busy")
 	kubelet, wicd := c.as(t, "system:node:win-busy", "system:nodes"), c.asWICD(t, "win-busy")
 	const writes = 50
-	var work sync.WaitGroup
+	var writers sync.WaitGroup
 	for _, writer := range []func(ctx context.Context, n string) error{
-		func(ctx context.Context, n string) error { return setCondition(ctx, wicd, "win-busy", healthy(n)) },
+		func(ctx context.Context, n string) error {
+			return setCondition(ctx, wicd, "win-busy", healthCondition(n))
+		},
 		func(ctx context.Context, n string) error {
 			ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: n}
 			patch := map[string]any{"status": map[string]any{
@@ -150,7 +152,7 @@ func (c *cluster) testConditionBesideTheKubelet(t *testing.T) {
 			return patchStatus(ctx, kubelet, "win-busy", types.StrategicMergePatchType, patch)
 		},
 	} {
-		work.Go(func() {
+		writers.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for n := range writes {
@@ -161,7 +163,7 @@ func (c *cluster) testConditionBesideTheKubelet(t *testing.T) {
 			}
 		})
 	}
-	work.Wait()
+	writers.Wait()
 	node, err := c.admin.CoreV1().Nodes().Get(t.Context(), "win-busy", metav1.GetOptions{})
 	must(t, err)
 	last := fmt.Sprint(writes - 1)
@@ -170,11 +172,11 @@ func (c *cluster) testConditionBesideTheKubelet(t *testing.T) {
 		messages[condition.Type] = condition.Message
 	}
 	if len(messages) != 3 || messages["Ready"] != last || messages["WindowsServicesHealthy"] != last || node.Status.Images[0].Names[0] != "example.com/image:"+last {
-		t.Errorf("the node has the conditions %v and images %v", messages, node.Status.Images)
+		t.Errorf("got conditions %v and images %v, want the last of each writer, %s", messages, node.Status.Images, last)
 	}
 }
 
-// eventOf is an event by WICD about a node.
+// eventOf returns an event by WICD about a node.
 func eventOf(node string) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: node + "-", Namespace: "default"},
@@ -188,9 +190,9 @@ func createEvent(ctx context.Context, as clients, e *eventsv1.Event) error {
 	return drop(as.EventsV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{}))
 }
 
-func (c *cluster) testWICDOnEvents(t *testing.T) {
+func (c *cluster) testWICDEventPermissions(t *testing.T) {
 	wicd := c.asWICD(t, "win-1")
-	tell := func(change func(e *eventsv1.Event)) func(context.Context) error {
+	create := func(change func(e *eventsv1.Event)) func(context.Context) error {
 		return func(ctx context.Context) error {
 			e := eventOf("win-1")
 			change(e)
@@ -199,36 +201,36 @@ func (c *cluster) testWICDOnEvents(t *testing.T) {
 	}
 	const policy = "ValidatingAdmissionPolicy 'windows-instance-config-daemon-events'"
 	try(t, []attempt{
-		{"tells of its node", "", tell(func(e *eventsv1.Event) { e.Name = "win-1.known" })},
-		{"tells of another node", policy, tell(func(e *eventsv1.Event) { e.Regarding.Name = "win-2" })},
-		{"tells of a pod with its name", policy, tell(func(e *eventsv1.Event) {
+		{"create an event about its Node", "", create(func(e *eventsv1.Event) { e.Name = "win-1.known" })},
+		{"create an event about another Node", policy, create(func(e *eventsv1.Event) { e.Regarding.Name = "win-2" })},
+		{"create an event about a pod with its name", policy, create(func(e *eventsv1.Event) {
 			e.Regarding.Kind, e.Regarding.Namespace = "Pod", "default"
 		})},
-		{"tells of nothing", policy, tell(func(e *eventsv1.Event) { e.Regarding = corev1.ObjectReference{} })},
-		{"tells elsewhere", policy, tell(func(e *eventsv1.Event) { e.Namespace = "kube-system" })},
-		{"tells in the operator's namespace", policy, tell(func(e *eventsv1.Event) { e.Namespace, e.Regarding.Namespace = namespace, namespace })},
-		{"tells of another one besides", policy, tell(func(e *eventsv1.Event) { e.Related = &corev1.ObjectReference{Kind: "Node", Name: "win-2"} })},
-		{"tells in another's name", policy, tell(func(e *eventsv1.Event) { e.ReportingController = "kubelet" })},
-		{"tells by the older kind", forbidden, func(ctx context.Context) error {
+		{"create an event about no object", policy, create(func(e *eventsv1.Event) { e.Regarding = corev1.ObjectReference{} })},
+		{"create an event in another namespace", policy, create(func(e *eventsv1.Event) { e.Namespace = "kube-system" })},
+		{"create an event in the operator's namespace", policy, create(func(e *eventsv1.Event) { e.Namespace, e.Regarding.Namespace = namespace, namespace })},
+		{"create an event with a related object", policy, create(func(e *eventsv1.Event) { e.Related = &corev1.ObjectReference{Kind: "Node", Name: "win-2"} })},
+		{"create an event of another controller", policy, create(func(e *eventsv1.Event) { e.ReportingController = "kubelet" })},
+		{"create an event of API group core", forbidden, func(ctx context.Context) error {
 			return drop(wicd.CoreV1().Events("default").Create(ctx, &corev1.Event{
 				ObjectMeta:     metav1.ObjectMeta{Name: "older", Namespace: "default"},
 				InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "win-1"},
 			}, metav1.CreateOptions{}))
 		}},
-		{"changes its event", forbidden, func(ctx context.Context) error {
+		{"change its event", forbidden, func(ctx context.Context) error {
 			return drop(wicd.EventsV1().Events("default").Patch(ctx, "win-1.known", types.MergePatchType, []byte(`{"note":"y"}`), metav1.PatchOptions{}))
 		}},
-		{"deletes its event", forbidden, func(ctx context.Context) error {
+		{"delete its event", forbidden, func(ctx context.Context) error {
 			return wicd.EventsV1().Events("default").Delete(ctx, "win-1.known", metav1.DeleteOptions{})
 		}},
-		{"lists events", forbidden, func(ctx context.Context) error {
+		{"list events", forbidden, func(ctx context.Context) error {
 			return drop(wicd.EventsV1().Events("default").List(ctx, metav1.ListOptions{}))
 		}},
 	})
 }
 
-// testPoliciesAreTypeChecked reads the API server's check of the policies: an expression with a misspelled field would reject
-// everything, or nothing.
+// testPoliciesAreTypeChecked checks that the API server reports no type errors for the policies: an expression with a misspelled field
+// would reject everything, or nothing.
 func (c *cluster) testPoliciesAreTypeChecked(t *testing.T) {
 	objects, err := manifest.Render(deployDir)
 	must(t, err)
@@ -244,11 +246,11 @@ func (c *cluster) testPoliciesAreTypeChecked(t *testing.T) {
 			return err
 		}
 		if len(policies.Items) != want {
-			return fmt.Errorf("there are %d policies, want %d", len(policies.Items), want)
+			return fmt.Errorf("got %d policies, want %d", len(policies.Items), want)
 		}
 		for _, p := range policies.Items {
 			if p.Status.TypeChecking == nil || len(p.Status.TypeChecking.ExpressionWarnings) > 0 {
-				return fmt.Errorf("policy %s: %+v", p.Name, p.Status.TypeChecking)
+				return fmt.Errorf("policy %s: got type checking %+v, want no warnings", p.Name, p.Status.TypeChecking)
 			}
 		}
 		return nil

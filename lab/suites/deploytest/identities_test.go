@@ -24,180 +24,180 @@ import (
 func TestManifests(t *testing.T) {
 	c := startCluster(t)
 	c.testManifests(t)
-	t.Run("pods get a RuntimeClass", c.testPodsGetAClass) // from here on, all
+	t.Run("default RuntimeClass", c.testDefaultRuntimeClass) // applies deploy/workloads, which affects the following tests
 	t.Run("policies that cannot be evaluated", c.testBrokenPolicies)
-	t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)
+	t.Run("deletion of the namespace", c.testNamespaceDeletion)
 }
 
-// testManifests are the tests that do not need deploy/workloads.
+// testManifests runs the tests that do not need deploy/workloads.
 func (c *cluster) testManifests(t *testing.T) {
-	t.Run("operator does its work", c.testOperatorWorks) // it permits WICD to read what nodes must have
-	t.Run("WICD and its own node", c.testWICDOnItsNode)
-	t.Run("WICD and the condition of its node", c.testWICDOnItsCondition)
-	t.Run("WICD and Flannel", c.testWICDOnFlannel)
-	t.Run("WICD and the kubelet at the same time", c.testConditionBesideTheKubelet)
-	t.Run("WICD and events", c.testWICDOnEvents)
-	t.Run("WICD and everything else", c.testWICDOnOtherObjects)
-	t.Run("cloud-node-manager and its own node", c.testNodeManagerOnItsNode)
-	t.Run("cloud-node-manager and the status of its node", c.testNodeManagerOnItsStatus)
-	t.Run("cloud-node-manager and everything else", c.testNodeManagerOnOtherObjects)
-	t.Run("cloud-node-manager gets its identity", c.testNodeManagerGetsItsIdentity)
-	t.Run("host gets its identities with a bootstrap token", c.testHostGetsItsIdentities)
+	t.Run("operator permissions", c.testOperatorPermissions) // creates the Role with which WICD reads settings
+	t.Run("WICD permissions for its own Node", c.testWICDNodePermissions)
+	t.Run("WICD permissions for its conditions", c.testWICDStatusPermissions)
+	t.Run("WICD permissions for Flannel", c.testWICDFlannelPermissions)
+	t.Run("WICD and kubelet write concurrently", c.testConcurrentStatusWrites)
+	t.Run("WICD permissions for events", c.testWICDEventPermissions)
+	t.Run("WICD limits", c.testWICDLimits)
+	t.Run("cloud-node-manager permissions for its own Node", c.testNodeManagerNodePermissions)
+	t.Run("cloud-node-manager permissions for its status", c.testNodeManagerStatusPermissions)
+	t.Run("cloud-node-manager limits", c.testNodeManagerLimits)
+	t.Run("cloud-node-manager obtains a certificate", c.testNodeManagerCertificate)
+	t.Run("host obtains certificates with a bootstrap token", c.testHostCertificates)
 	t.Run("WICD watches its settings", c.testWICDWatchesSettings)
-	t.Run("kubelet sends the administrator elsewhere", c.testRedirects)
-	t.Run("policies affect no other identity", c.testPoliciesAffectNoOther)
+	t.Run("kubectl windows follows no redirects", c.testRedirects)
+	t.Run("policies ignore other identities", c.testPoliciesIgnoreOtherIdentities)
 	t.Run("policies are type-checked", c.testPoliciesAreTypeChecked)
-	t.Run("holder of a bootstrap token", c.testBootstrapper)
-	t.Run("identities have no rights beside these", c.testRightsAreComplete)
-	t.Run("operator does nothing else", c.testOperatorIsLimited)
-	t.Run("nodes that change their label", c.testNodesThatChangeTheirLabel)
-	t.Run("operator sees the policies", c.testOperatorSeesThePolicies)
-	t.Run("size of certificate requests", c.testSizeOfRequests)
-	t.Run("memory of the operator's cache", c.testMemoryOfTheCache)
-	t.Run("operator approves for three signers", c.testOperatorApproves)
-	t.Run("what nodes obey", c.testServicesAreTheOperators)
-	t.Run("what nodes trust", c.testSecretsAreTheOperators)
-	t.Run("labels of nodes", c.testKubeletsCannotSetOperatorLabels)
-	t.Run("roles of OLM", c.testRolesOfOLMWriteNothing)
-	t.Run("OLM's conditions", c.testAJoiningHostStopsNoUpgrade)
+	t.Run("bootstrap token permissions", c.testBootstrapTokenPermissions)
+	t.Run("identities have no other permissions", c.testPermissionsAreExact)
+	t.Run("operator limits", c.testOperatorLimits)
+	t.Run("relabeled nodes", c.testRelabeledNodes)
+	t.Run("operator compares policies", c.testOperatorComparesPolicies)
+	t.Run("size of certificate requests", c.testCertificateRequestSize)
+	t.Run("memory of the operator's cache", c.testCacheMemory)
+	t.Run("operator approvals", c.testOperatorApprovals)
+	t.Run("writers of node settings", c.testSettingsWriters)
+	t.Run("writers of node secrets", c.testSecretsWriters)
+	t.Run("labels of nodes", c.testNodeLabels)
+	t.Run("roles of OLM", c.testRolesOfOLM)
+	t.Run("OperatorCondition", c.testOperatorCondition)
 	t.Run("Machines", c.testMachines)
 	t.Run("monitoring", c.testMonitoring)
 	t.Run("users", c.testUsers)
 	t.Run("WindowsInstance", c.testWindowsInstance)
-	t.Run("examples of documents", c.testExamples)
-	t.Run("examples in descriptions of fields", c.testExamplesOfFields)
-	t.Run("what kubectl prints", c.testColumns)
-	t.Run("fields that pods on Windows cannot have", c.testPodRules)
-	t.Run("HostProcess containers that contradict the pod", c.testHostProcess)
+	t.Run("examples in documents", c.testExamples)
+	t.Run("examples in field descriptions", c.testFieldExamples)
+	t.Run("printer columns", c.testColumns)
+	t.Run("pod rules", c.testPodRules)
+	t.Run("HostProcess containers", c.testHostProcess)
 	t.Run("RuntimeClasses", c.testRuntimeClasses)
-	t.Run("annotations of pods", c.testAnnotationsOfPods)
-	t.Run("policies about pods", c.testPodPolicies)
+	t.Run("pod annotations", c.testPodAnnotations)
+	t.Run("pod policies", c.testPodPolicies)
 	t.Run("WindowsConfig", c.testWindowsConfig)
-	t.Run("kubelet settings by chance", c.testKubeletByChance)
-	t.Run("server-side apply after another one", c.testServerSideApply)
+	t.Run("random kubelet settings", c.testRandomKubeletSettings)
+	t.Run("server-side apply after client-side apply", c.testServerSideApply)
 	t.Run("operator applies policies", c.testOperatorAppliesPolicies)
 }
 
-func (c *cluster) testWICDOnItsNode(t *testing.T) {
+func (c *cluster) testWICDNodePermissions(t *testing.T) {
 	wicd := c.asWICD(t, "win-1")
 	patch := func(value map[string]any) func(context.Context) error {
 		return func(ctx context.Context) error { return patchNode(ctx, wicd, "win-1", value) }
 	}
 	const policy = "ValidatingAdmissionPolicy 'windows-instance-config-daemon'"
 	try(t, []attempt{
-		{"sets its version", "", patch(annotate(group+"/version", "1"))},
-		{"changes its version", "", patch(annotate(group+"/version", "2"))},
-		{"takes its version away", "", patch(annotate(group+"/version", nil))},
-		{"reads its node", "", func(ctx context.Context) error {
+		{"set its version", "", patch(annotate(group+"/version", "1"))},
+		{"change its version", "", patch(annotate(group+"/version", "2"))},
+		{"remove its version", "", patch(annotate(group+"/version", nil))},
+		{"read its Node", "", func(ctx context.Context) error {
 			return drop(wicd.CoreV1().Nodes().Get(ctx, "win-1", metav1.GetOptions{}))
 		}},
-		{"watches its node", "", func(ctx context.Context) error { return watched(wicd.CoreV1().Nodes().Watch(ctx, byName("win-1"))) }},
-		{"reports a collection", "", patch(annotate(group+"/collected", strings.Repeat("x", 1024)))},
-		{"reports a collection at length", policy, patch(annotate(group+"/collected", strings.Repeat("x", 1025)))},
-		{"reports its services", "", patch(annotate(group+"/services", strings.Repeat("x", 2048)))},
-		{"reports its services at length", policy, patch(annotate(group+"/services", strings.Repeat("x", 2049)))},
-		{"says of which start it speaks", "", patch(annotate(group+"/boot-id", strings.Repeat("1", 64)))},
-		{"says so at length", policy, patch(annotate(group+"/boot-id", strings.Repeat("1", 65)))},
-		{"takes its report away", "", patch(annotate(group+"/collected", nil))},
-		{"asks itself for a collection", policy, patch(annotate(group+"/collect", "x"))},
-		{"changes the version it shall have", policy, patch(annotate(group+"/desired-version", "3"))},
-		{"takes away the version it shall have", policy, patch(annotate(group+"/desired-version", nil))},
-		{"orders itself a version", policy, patch(annotate(group+"/version-order", "1.AAAA"))},
-		{"orders itself a version with what it may write", policy, patch(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+		{"watch its Node", "", func(ctx context.Context) error { return watched(wicd.CoreV1().Nodes().Watch(ctx, byName("win-1"))) }},
+		{"report a collection", "", patch(annotate(group+"/collected", strings.Repeat("x", 1024)))},
+		{"report a collection in more than 1024 bytes", policy, patch(annotate(group+"/collected", strings.Repeat("x", 1025)))},
+		{"report its services", "", patch(annotate(group+"/services", strings.Repeat("x", 2048)))},
+		{"report its services in more than 2048 bytes", policy, patch(annotate(group+"/services", strings.Repeat("x", 2049)))},
+		{"report its boot ID", "", patch(annotate(group+"/boot-id", strings.Repeat("1", 64)))},
+		{"report a boot ID of more than 64 bytes", policy, patch(annotate(group+"/boot-id", strings.Repeat("1", 65)))},
+		{"remove its report of a collection", "", patch(annotate(group+"/collected", nil))},
+		{"request a collection", policy, patch(annotate(group+"/collect", "x"))},
+		{"change its desired version", policy, patch(annotate(group+"/desired-version", "3"))},
+		{"remove its desired version", policy, patch(annotate(group+"/desired-version", nil))},
+		{"set a version order", policy, patch(annotate(group+"/version-order", "1.AAAA"))},
+		{"set a version order together with its version", policy, patch(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 			group + "/version": "1", group + "/desired-version": "3", group + "/version-order": "1.AAAA",
 		}}})},
-		{"changes its SSH host key", policy, patch(annotate(group+"/ssh-host-key", "AAAA"))},
-		{"adds an annotation of others", policy, patch(annotate("example.com/new", "x"))},
-		{"changes an annotation of others", policy, patch(annotate("example.com/other", "y"))},
-		{"takes away an annotation of others", policy, patch(annotate("example.com/other", nil))},
-		{"takes away all annotations", policy, patch(metadata("annotations", nil))},
-		{"hides another change behind its version", policy, patch(map[string]any{
+		{"change its SSH host key", policy, patch(annotate(group+"/ssh-host-key", "AAAA"))},
+		{"add another annotation", policy, patch(annotate("example.com/new", "x"))},
+		{"change another annotation", policy, patch(annotate("example.com/other", "y"))},
+		{"remove another annotation", policy, patch(annotate("example.com/other", nil))},
+		{"remove all annotations", policy, patch(metadata("annotations", nil))},
+		{"change another annotation together with its version", policy, patch(map[string]any{
 			"metadata": map[string]any{"annotations": map[string]any{group + "/version": "3", "example.com/other": "y"}},
 		})},
-		{"adds a label", policy, patch(metadata("labels", map[string]any{"node-role.kubernetes.io/control-plane": ""}))},
-		{"adds a label of ours", policy, patch(metadata("labels", map[string]any{group + "/byoh": "true"}))},
-		{"takes away its labels", policy, patch(metadata("labels", nil))},
-		{"adds a finalizer", policy, patch(metadata("finalizers", []string{"example.com/stay"}))},
-		{"adds an owner", policy, patch(metadata("ownerReferences", []map[string]any{{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "y"}}))},
-		{"takes away its taints", policy, patch(map[string]any{"spec": map[string]any{"taints": nil}})},
-		{"makes itself unschedulable", policy, patch(map[string]any{"spec": map[string]any{"unschedulable": true}})},
-		{"deletes its node", forbidden, func(ctx context.Context) error {
+		{"add a label", policy, patch(metadata("labels", map[string]any{"node-role.kubernetes.io/control-plane": ""}))},
+		{"add a label of the operator", policy, patch(metadata("labels", map[string]any{group + "/byoh": "true"}))},
+		{"remove its labels", policy, patch(metadata("labels", nil))},
+		{"add a finalizer", policy, patch(metadata("finalizers", []string{"example.com/stay"}))},
+		{"add an owner", policy, patch(metadata("ownerReferences", []map[string]any{{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "y"}}))},
+		{"remove its taints", policy, patch(map[string]any{"spec": map[string]any{"taints": nil}})},
+		{"cordon its Node", policy, patch(map[string]any{"spec": map[string]any{"unschedulable": true}})},
+		{"delete its Node", forbidden, func(ctx context.Context) error {
 			return wicd.CoreV1().Nodes().Delete(ctx, "win-1", metav1.DeleteOptions{})
 		}},
 	})
 	bare := c.asWICD(t, "win-bare")
 	try(t, []attempt{
-		{"sets the version of a node without annotations", "", func(ctx context.Context) error {
+		{"set the version of a Node without annotations", "", func(ctx context.Context) error {
 			return patchNode(ctx, bare, "win-bare", annotate(group+"/version", "1"))
 		}},
-		{"labels a node without labels", policy, func(ctx context.Context) error {
+		{"label a Node without labels", policy, func(ctx context.Context) error {
 			return patchNode(ctx, bare, "win-bare", metadata("labels", map[string]any{"a": "b"}))
 		}},
 	})
 }
 
-func (c *cluster) testWICDOnOtherObjects(t *testing.T) {
+func (c *cluster) testWICDLimits(t *testing.T) {
 	wicd := c.asWICD(t, "win-1")
 	member := c.as(t, "alice", "system:wicd-nodes")
 	longer := c.asWICD(t, "win")
 	version := annotate(group+"/version", "1")
-	_, request := newRequest(t, "system:wicd-node:win-1", "system:wicd-nodes")
-	ask := func(signer string, usage certificatesv1.KeyUsage) func(context.Context) error {
+	_, pem := newRequest(t, "system:wicd-node:win-1", "system:wicd-nodes")
+	request := func(signer string, usage certificatesv1.KeyUsage) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(createRequest(ctx, wicd, signer, request, "digital signature", usage))
+			return drop(createRequest(ctx, wicd, signer, pem, "digital signature", usage))
 		}
 	}
 	core := wicd.CoreV1()
 	try(t, []attempt{
-		{"patches another Windows node", "is not the node of user system:wicd-node:win-1", func(ctx context.Context) error {
+		{"patch another Windows node", "is not the node of user system:wicd-node:win-1", func(ctx context.Context) error {
 			return patchNode(ctx, wicd, "win-2", version)
 		}},
-		{"patches a Linux node", "is not the node of user system:wicd-node:win-1", func(ctx context.Context) error {
+		{"patch a Linux node", "is not the node of user system:wicd-node:win-1", func(ctx context.Context) error {
 			return patchNode(ctx, wicd, "linux-1", version)
 		}},
-		{"patches a node whose name begins with its own", "is not the node of user system:wicd-node:win", func(ctx context.Context) error {
+		{"patch a Node whose name starts with its own", "is not the node of user system:wicd-node:win", func(ctx context.Context) error {
 			return patchNode(ctx, longer, "win-1", version)
 		}},
-		{"member of the group with another name patches a node", "is not the node of user alice", func(ctx context.Context) error {
+		{"patch a Node as another member of the group", "is not the node of user alice", func(ctx context.Context) error {
 			return patchNode(ctx, member, "win-1", version)
 		}},
-		{"creates a node", forbidden, func(ctx context.Context) error {
+		{"create a Node", forbidden, func(ctx context.Context) error {
 			return drop(core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-3"}}, metav1.CreateOptions{}))
 		}},
-		{"reads a Secret", forbidden, func(ctx context.Context) error {
+		{"read a Secret", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 		}},
-		{"reads a ConfigMap", forbidden, func(ctx context.Context) error {
+		{"read a ConfigMap", forbidden, func(ctx context.Context) error {
 			return drop(core.ConfigMaps(namespace).Get(ctx, "windows-instances", metav1.GetOptions{}))
 		}},
-		{"reads what nodes must have", "", func(ctx context.Context) error {
+		{"read settings of nodes", "", func(ctx context.Context) error {
 			return found(core.ConfigMaps(namespace).Get(ctx, "windows-services-1", metav1.GetOptions{}))
 		}},
-		{"watches what nodes must have", "", func(ctx context.Context) error {
+		{"watch settings of nodes", "", func(ctx context.Context) error {
 			return watched(core.ConfigMaps(namespace).Watch(ctx, byName("windows-services-1")))
 		}},
-		{"reads what nodes of a version that is not there must have", forbidden, func(ctx context.Context) error {
+		{"read settings of an unknown version", forbidden, func(ctx context.Context) error {
 			return drop(core.ConfigMaps(namespace).Get(ctx, "windows-services-3", metav1.GetOptions{}))
 		}},
-		{"reads the secrets of nodes", "", func(ctx context.Context) error {
+		{"read secrets of nodes", "", func(ctx context.Context) error {
 			return found(core.Secrets(namespace).Get(ctx, "windows-node-secrets", metav1.GetOptions{}))
 		}},
-		{"reads the key that what nodes must have is signed with", forbidden, func(ctx context.Context) error {
+		{"read the signing key", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).Get(ctx, "windows-settings-signing-key", metav1.GetOptions{}))
 		}},
-		{"lists the secrets of nodes", forbidden, func(ctx context.Context) error {
+		{"list secrets of nodes", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).List(ctx, byName("windows-node-secrets")))
 		}},
-		{"lists ConfigMaps", forbidden, func(ctx context.Context) error { return drop(core.ConfigMaps("").List(ctx, metav1.ListOptions{})) }},
-		{"lists Pods", forbidden, func(ctx context.Context) error { return drop(core.Pods("").List(ctx, metav1.ListOptions{})) }},
-		{"asks for its certificate", "", ask(certificatesv1.KubeAPIServerClientSignerName, "client auth")},
-		{"asks for a kubelet's certificate", "allowed are kubernetes.io/kube-apiserver-client", ask(certificatesv1.KubeAPIServerClientKubeletSignerName, "client auth")},
-		{"asks for a serving certificate", "allowed are kubernetes.io/kube-apiserver-client", ask(certificatesv1.KubeletServingSignerName, "server auth")},
+		{"list ConfigMaps", forbidden, func(ctx context.Context) error { return drop(core.ConfigMaps("").List(ctx, metav1.ListOptions{})) }},
+		{"list Pods", forbidden, func(ctx context.Context) error { return drop(core.Pods("").List(ctx, metav1.ListOptions{})) }},
+		{"request its certificate", "", request(certificatesv1.KubeAPIServerClientSignerName, "client auth")},
+		{"request a kubelet's certificate", "allowed are kubernetes.io/kube-apiserver-client", request(certificatesv1.KubeAPIServerClientKubeletSignerName, "client auth")},
+		{"request a serving certificate", "allowed are kubernetes.io/kube-apiserver-client", request(certificatesv1.KubeletServingSignerName, "server auth")},
 	})
 }
 
-// Identities other than hosts can change nodes and requests as before.
-func (c *cluster) testPoliciesAffectNoOther(t *testing.T) {
+// testPoliciesIgnoreOtherIdentities checks that identities other than hosts can still change Nodes and create certificate requests.
+func (c *cluster) testPoliciesIgnoreOtherIdentities(t *testing.T) {
 	kubelet := c.as(t, "system:node:win-2", "system:nodes")
 	_, request := newRequest(t, "bob", "devs")
 	try(t, []attempt{
@@ -207,58 +207,58 @@ func (c *cluster) testPoliciesAffectNoOther(t *testing.T) {
 		{"kubelet changes the status of its node", "", func(ctx context.Context) error {
 			return patchNode(ctx, kubelet, "win-2", map[string]any{"status": map[string]any{"phase": "Running"}}, "status")
 		}},
-		{"administrator tells an event of a node", "", func(ctx context.Context) error {
+		{"administrator creates an event about a node", "", func(ctx context.Context) error {
 			return createEvent(ctx, c.admin, eventOf("win-2"))
 		}},
 		{"administrator labels a node", "", func(ctx context.Context) error {
 			return patchNode(ctx, c.admin, "win-2", metadata("labels", map[string]any{"a": "b"}))
 		}},
-		{"administrator makes a node unschedulable", "", func(ctx context.Context) error {
+		{"administrator cordons a node", "", func(ctx context.Context) error {
 			return patchNode(ctx, c.admin, "win-2", map[string]any{"spec": map[string]any{"unschedulable": true}})
 		}},
-		{"administrator asks any signer", "", func(ctx context.Context) error {
+		{"administrator requests a certificate of any signer", "", func(ctx context.Context) error {
 			return drop(createRequest(ctx, c.admin, "example.com/any", request, "client auth"))
 		}},
 	})
 }
 
-func (c *cluster) testBootstrapper(t *testing.T) {
+func (c *cluster) testBootstrapTokenPermissions(t *testing.T) {
 	host := c.newHost(t).clients
-	_, request := newRequest(t, "system:node:win-1", "system:nodes")
-	ask := func(signer string, usage certificatesv1.KeyUsage) func(context.Context) error {
+	_, pem := newRequest(t, "system:node:win-1", "system:nodes")
+	request := func(signer string, usage certificatesv1.KeyUsage) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(createRequest(ctx, host, signer, request, "digital signature", usage))
+			return drop(createRequest(ctx, host, signer, pem, "digital signature", usage))
 		}
 	}
 	const allowed = "allowed are kubernetes.io/kube-apiserver-client-kubelet, kubernetes.io/kube-apiserver-client"
-	made, err := createRequest(t.Context(), host, certificatesv1.KubeAPIServerClientKubeletSignerName, request, "digital signature", "client auth")
+	created, err := createRequest(t.Context(), host, certificatesv1.KubeAPIServerClientKubeletSignerName, pem, "digital signature", "client auth")
 	must(t, err)
 	try(t, []attempt{
-		{"asks for a kubelet's certificate", "", ask(certificatesv1.KubeAPIServerClientKubeletSignerName, "client auth")},
-		{"asks for WICD's certificate", "", ask(certificatesv1.KubeAPIServerClientSignerName, "client auth")},
-		{"waits for its certificate as the kubelet does", "", func(ctx context.Context) error {
-			if _, err := host.CertificatesV1().CertificateSigningRequests().List(ctx, byName(made.Name)); err != nil {
+		{"request a kubelet's certificate", "", request(certificatesv1.KubeAPIServerClientKubeletSignerName, "client auth")},
+		{"request WICD's certificate", "", request(certificatesv1.KubeAPIServerClientSignerName, "client auth")},
+		{"wait for its certificate like the kubelet", "", func(ctx context.Context) error {
+			if _, err := host.CertificatesV1().CertificateSigningRequests().List(ctx, byName(created.Name)); err != nil {
 				return err
 			}
-			return watched(host.CertificatesV1().CertificateSigningRequests().Watch(ctx, byName(made.Name)))
+			return watched(host.CertificatesV1().CertificateSigningRequests().Watch(ctx, byName(created.Name)))
 		}},
-		{"asks for a serving certificate", allowed, ask(certificatesv1.KubeletServingSignerName, "server auth")},
-		{"asks the signer of others", allowed, ask("example.com/any", "client auth")},
-		{"approves its request", forbidden, func(ctx context.Context) error { return approve(ctx, host, made) }},
-		{"reads a node", forbidden, func(ctx context.Context) error {
+		{"request a serving certificate", allowed, request(certificatesv1.KubeletServingSignerName, "server auth")},
+		{"request a certificate of another signer", allowed, request("example.com/any", "client auth")},
+		{"approve its request", forbidden, func(ctx context.Context) error { return approve(ctx, host, created) }},
+		{"read a Node", forbidden, func(ctx context.Context) error {
 			return drop(host.CoreV1().Nodes().Get(ctx, "win-1", metav1.GetOptions{}))
 		}},
-		{"reads the SSH key", forbidden, func(ctx context.Context) error {
+		{"read the SSH key", forbidden, func(ctx context.Context) error {
 			return drop(host.CoreV1().Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 		}},
-		{"makes itself a new token", forbidden, func(ctx context.Context) error {
+		{"create a new token", forbidden, func(ctx context.Context) error {
 			return drop(host.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "windows-node-bootstrapper", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 		}},
 	})
 }
 
-// testRightsAreComplete compares all permissions of an identity with those of every user.
-func (c *cluster) testRightsAreComplete(t *testing.T) {
+// testPermissionsAreExact compares the permissions that an identity has in addition to those of every user.
+func (c *cluster) testPermissionsAreExact(t *testing.T) {
 	basic := rightsOf(t, c.as(t, "basic"))
 	account := rightsOf(t, c.asAccount(t, "basic"))
 	for _, tc := range []struct {
@@ -287,7 +287,7 @@ func (c *cluster) testRightsAreComplete(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(tc.want)
 		if !slices.Equal(got, tc.want) {
-			t.Errorf("rights of %s are\n%s\nwant\n%s", tc.name, strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
+			t.Errorf("got permissions of %s\n%s\nwant\n%s", tc.name, strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
 		}
 	}
 }
@@ -315,7 +315,7 @@ func (c *cluster) testUsers(t *testing.T) {
 		}
 		c.bind(t, in, tc.role, userNamed("user-"+tc.role))
 		who := c.as(t, "user-"+tc.role)
-		for _, right := range tc.may { // Kubernetes adds our rules to its roles asynchronously
+		for _, right := range tc.may { // Kubernetes aggregates ClusterRoles asynchronously
 			eventually(t, "", func(ctx context.Context) error {
 				allowed, err := isAllowed(ctx, who, right)
 				if err == nil && !allowed {
@@ -326,14 +326,14 @@ func (c *cluster) testUsers(t *testing.T) {
 		}
 		for _, right := range tc.mayNot {
 			if allowed, err := isAllowed(t.Context(), who, right); err != nil || allowed {
-				t.Errorf("role %s may %s: %t, %v, want false", tc.role, right, allowed, err)
+				t.Errorf("got permission of role %s to %s: %t (error %v), want false", tc.role, right, allowed, err)
 			}
 		}
 	}
 	c.expectTable(t)
 }
 
-// isAllowed reports whether a user has a permission, given as verb and resource, in the operator's namespace.
+// isAllowed reports whether a user has a permission, in the form "verb resource", in the operator's namespace.
 func isAllowed(ctx context.Context, who clients, right string) (bool, error) {
 	verb, resource, _ := strings.Cut(right, " ")
 	resource, subresource, _ := strings.Cut(resource, "/")

@@ -24,18 +24,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// testKubeletByChance holds spec.kubelet against the newest kubelet's own code: what the API server and the operator both take, the kubelet
-// reads without a field that it does not know, and starts with.
-func (c *cluster) testKubeletByChance(t *testing.T) {
+// testRandomKubeletSettings compares random values of spec.kubelet with the newest kubelet's own code: the kubelet must start
+// with each configuration that both the API server and the operator accept, and must know all of its fields.
+func (c *cluster) testRandomKubeletSettings(t *testing.T) {
 	defer klog.CaptureState().Restore()
 	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard) // each warning of a gate, for each configuration
+	klog.SetOutput(io.Discard) // each configuration repeats the warnings about feature gates
 	_, codecs, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
 	must(t, err)
 	all := configs(c.admin)
 	seen := map[string]int{}
 	for seed := range uint64(600) {
-		spec := kubeletByChance(rand.New(rand.NewPCG(seed, 42)))
+		spec := randomKubeletSpec(rand.New(rand.NewPCG(seed, 42)))
 		var k v1alpha1.KubeletSpec
 		must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &k))
 		content, err := renderKubelet(k)
@@ -43,32 +43,32 @@ func (c *cluster) testKubeletByChance(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		o := object("WindowsConfig", "cluster", map[string]any{"kubelet": spec})
-		_, refused := all.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, rejected := all.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		switch {
-		case refused != nil:
-			seen["refused by the API server"]++
+		case rejected != nil:
+			seen["rejected by the API server"]++
 			continue
 		case err != nil:
-			seen["refused by the operator"]++
+			seen["rejected by the operator"]++
 			continue
 		}
-		seen["taken"]++
+		seen["accepted"]++
 		if err := startsWith(codecs.UniversalDecoder(), content); err != nil {
 			t.Errorf("seed %d: the kubelet does not start: %v\n%v", seed, err, spec)
 		}
 	}
-	if seen["taken"] < 200 || seen["refused by the operator"] < 30 || seen["refused by the API server"] < 100 {
-		t.Errorf("too few specs tell anything: %v", seen)
+	if seen["accepted"] < 200 || seen["rejected by the operator"] < 30 || seen["rejected by the API server"] < 100 {
+		t.Errorf("too few specs of each result: %v", seen)
 	}
 }
 
-// startsWith returns why the kubelet would not start with a configuration under strict decoding.
+// startsWith returns an error if the kubelet would not start with a configuration, or if strict decoding fails.
 func startsWith(strict runtime.Decoder, content string) error {
 	kc := &kubeletconfig.KubeletConfiguration{}
 	if err := runtime.DecodeInto(strict, []byte(content), kc); err != nil {
 		return err
 	}
-	kc.FailCgroupV1 = false // of the machine of this test
+	kc.FailCgroupV1 = false // depends on the machine of this test
 	if err := validation.ValidateKubeletConfiguration(kc, utilfeature.DefaultFeatureGate); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func startsWith(strict runtime.Decoder, content string) error {
 	return err
 }
 
-// renderKubelet is the kubelet's configuration as nodes get it, without what each host fills in.
+// renderKubelet returns the kubelet's configuration of nodes, without the fields that each host sets.
 func renderKubelet(spec v1alpha1.KubeletSpec) (string, error) {
 	rendered, err := desired.Render(desired.Inputs{
 		Cluster: desired.Cluster{Server: "https://api.example:6443", ServiceCIDRs: []string{"10.96.0.0/16"}, DNSServers: []string{"10.96.0.10"}, Domain: "cluster.local"},
@@ -99,11 +99,11 @@ func renderKubelet(spec v1alpha1.KubeletSpec) (string, error) {
 		b, err := json.Marshal(fields)
 		return string(b), err
 	}
-	return "", errors.New("nodes get no kubelet.conf")
+	return "", errors.New("the settings of nodes have no kubelet.conf")
 }
 
-// kubeletByChance has few fields, with values at their bounds and beyond.
-func kubeletByChance(r *rand.Rand) map[string]any {
+// randomKubeletSpec returns a spec with a few fields, whose values are within, at and beyond their limits.
+func randomKubeletSpec(r *rand.Rand) map[string]any {
 	one := func(of ...any) any { return of[r.IntN(len(of))] }
 	texts := func(keys []any, values ...any) map[string]any {
 		all := map[string]any{}

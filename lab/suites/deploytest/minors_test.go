@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// firstWithWorkloads is the first version with what deploy/workloads has.
+	// firstWithWorkloads is the first version that serves the kinds in deploy/workloads.
 	firstWithWorkloads = "1.36"
-	// firstWithValues is the first version whose messages of a rule of a CRD have the value, and not its type.
+	// firstWithValues is the first version whose messages of CRD validation rules contain the value instead of its type.
 	firstWithValues = "1.35"
 )
 
-// before reports whether the cluster is of an earlier version.
+// before reports whether the cluster's version is earlier than minor.
 func (c *cluster) before(minor string) bool {
 	return c.minor != "" && version.MustParse(c.minor).LessThan(version.MustParse(minor))
 }
 
-// invalid is a text value in a message of a rule of a CRD.
+// invalid returns how the message of a CRD validation rule shows a string.
 func (c *cluster) invalid(value string) string {
 	if c.before(firstWithValues) {
 		value = "string"
@@ -39,18 +39,18 @@ func (c *cluster) invalid(value string) string {
 	return fmt.Sprintf("Invalid value: %q", value)
 }
 
-// drops reports whether the API server drops the field that a rule is about, because its feature gate is off.
+// drops reports whether the API server drops the field of a rule because its feature gate is off.
 func (c *cluster) drops(t *testing.T, spec map[string]any, rule podrules.Rule) bool {
 	t.Helper()
 	pod := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "rule", "namespace": metav1.NamespaceDefault}, "spec": runtime.DeepCopyJSON(spec),
 	}}
-	taken, err := c.admin.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(metav1.NamespaceDefault).
+	created, err := c.admin.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(metav1.NamespaceDefault).
 		Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return false
 	}
-	at := taken.Object["spec"]
+	at := created.Object["spec"]
 	for part := range strings.SplitSeq(rule.Path, ".") {
 		name, isList := strings.CutSuffix(part, "[*]")
 		object, _ := at.(map[string]any)
@@ -78,7 +78,7 @@ func TestManifestsOnEarlierKubernetes(t *testing.T) {
 	case "oldest":
 		minors = minors[:1]
 	case "":
-		t.Skip("SKIPPED: WMCO_KUBERNETES asks for no earlier version; it can be oldest or all, and building a control plane takes ten minutes the first time")
+		t.Skip("SKIPPED: WMCO_KUBERNETES is not set; it can be oldest or all, and building a control plane takes ten minutes the first time")
 	default:
 		t.Fatalf("WMCO_KUBERNETES is %q; it can be oldest or all", requested)
 	}
@@ -87,19 +87,19 @@ func TestManifestsOnEarlierKubernetes(t *testing.T) {
 			c := startClusterOf(t, minor)
 			c.testManifests(t)
 			if c.before(firstWithWorkloads) {
-				t.Run("pods get no RuntimeClass", c.testWorkloadsAreRefused)
+				t.Run("no default RuntimeClass", c.testWorkloadsAreRejected)
 			} else {
-				t.Run("pods get a RuntimeClass", c.testPodsGetAClass)
+				t.Run("default RuntimeClass", c.testDefaultRuntimeClass)
 			}
-			t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)
+			t.Run("deletion of the namespace", c.testNamespaceDeletion)
 		})
 	}
 }
 
-// testWorkloadsAreRefused expects what docs/workloads.md documents for earlier versions.
-func (c *cluster) testWorkloadsAreRefused(t *testing.T) {
+// testWorkloadsAreRejected expects the error that docs/workloads.md documents for earlier versions.
+func (c *cluster) testWorkloadsAreRejected(t *testing.T) {
 	err := manifest.Apply(t.Context(), c.config, deployDir+"/workloads")
 	if err == nil || !strings.Contains(err.Error(), `no matches for kind "MutatingAdmissionPolicy" in version "admissionregistration.k8s.io/v1"`) {
-		t.Errorf("deploy/workloads ends with %v", err)
+		t.Errorf("applying deploy/workloads: got error %v, want one about MutatingAdmissionPolicy", err)
 	}
 }

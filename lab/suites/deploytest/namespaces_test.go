@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// insideTest has the name of the test that runs in namespaces of its own.
+	// insideTest is the variable with the name of the test that runs in its own namespaces.
 	insideTest = "WMCO_TEST_IN_NAMESPACES"
-	// nodeAddress is that of the control plane node whose network the test has.
+	// nodeAddress is the address of the simulated control plane node.
 	nodeAddress = "10.77.5.1"
 )
 
-// inOwnNamespaces runs a test in another process, with namespaces of network and mounts of its own, and reports there that it does. The network is
-// that of a node with an address and a default route.
+// inOwnNamespaces reruns the calling test in another process with its own network and mount namespaces. It returns true in that
+// process, and false in the original one. The network has an address and a default route, like that of a node.
 func inOwnNamespaces(t *testing.T) (inside bool) {
 	t.Helper()
 	if os.Getenv(insideTest) == t.Name() {
@@ -31,7 +31,7 @@ func inOwnNamespaces(t *testing.T) (inside bool) {
 		return true
 	}
 	if os.Getuid() != 0 {
-		t.Skip("namespaces of network and mounts need root")
+		t.Skip("network and mount namespaces need root")
 	}
 	program, err := os.Executable()
 	must(t, err)
@@ -39,8 +39,8 @@ func inOwnNamespaces(t *testing.T) (inside bool) {
 	cmd.Env = append(os.Environ(), insideTest+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	output, err := cmd.CombinedOutput()
-	if t.Logf("in namespaces of its own:\n%s", output); err != nil || !strings.Contains(string(output), "--- PASS: "+t.Name()) {
-		t.Errorf("it ends with %v", err)
+	if t.Logf("output of the test in its own namespaces:\n%s", output); err != nil || !strings.Contains(string(output), "--- PASS: "+t.Name()) {
+		t.Errorf("the test in its own namespaces did not pass (error %v)", err)
 	}
 	return false
 }

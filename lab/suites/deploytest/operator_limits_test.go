@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-func (c *cluster) testOperatorIsLimited(t *testing.T) {
+func (c *cluster) testOperatorLimits(t *testing.T) {
 	const daemonsOnly = "may permit no more than get and watch ConfigMaps windows-services-<version>"
-	const onlyMarks = "allowed are labels, annotations, spec.unschedulable and the value of taint os"
+	const allowedChanges = "allowed are labels, annotations, spec.unschedulable and the value of taint os"
 	o := c.asOperator(t)
 	core := o.CoreV1()
 	token := func(in, name string) func(context.Context) error {
@@ -30,153 +30,153 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 		}
 	}
 	try(t, []attempt{
-		{"reads another Secret of its namespace", forbidden, func(ctx context.Context) error {
+		{"read another Secret in its namespace", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).Get(ctx, "other", metav1.GetOptions{}))
 		}},
-		{"lists the Secrets of its namespace", forbidden, func(ctx context.Context) error { return drop(core.Secrets(namespace).List(ctx, metav1.ListOptions{})) }},
-		{"lists another Secret by name", forbidden, func(ctx context.Context) error { return drop(core.Secrets(namespace).List(ctx, byName("other"))) }},
-		{"lists all Secrets", forbidden, func(ctx context.Context) error { return drop(core.Secrets("").List(ctx, metav1.ListOptions{})) }},
-		{"reads a Secret of the same name elsewhere", forbidden, func(ctx context.Context) error {
+		{"list the Secrets in its namespace", forbidden, func(ctx context.Context) error { return drop(core.Secrets(namespace).List(ctx, metav1.ListOptions{})) }},
+		{"list another Secret by name", forbidden, func(ctx context.Context) error { return drop(core.Secrets(namespace).List(ctx, byName("other"))) }},
+		{"list all Secrets", forbidden, func(ctx context.Context) error { return drop(core.Secrets("").List(ctx, metav1.ListOptions{})) }},
+		{"read a Secret with the name of the SSH key in another namespace", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets("default").Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 		}},
-		{"changes the key that it signs with", forbidden, func(ctx context.Context) error {
+		{"change the signing key", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).Patch(ctx, "windows-settings-signing-key", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
 		}},
-		{"deletes the key that it signs with", forbidden, func(ctx context.Context) error {
+		{"delete the signing key", forbidden, func(ctx context.Context) error {
 			return core.Secrets(namespace).Delete(ctx, "windows-settings-signing-key", metav1.DeleteOptions{})
 		}},
-		{"writes the SSH key", forbidden, func(ctx context.Context) error {
+		{"change the SSH key", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).Patch(ctx, "cloud-private-key", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
 		}},
-		{"reads a pull secret elsewhere", forbidden, func(ctx context.Context) error {
+		{"read a pull secret in another namespace", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
-		{"reads OpenShift's pull secret without deploy/openshift", forbidden, func(ctx context.Context) error {
+		{"read OpenShift's pull secret without deploy/openshift", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets("openshift-config").Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
-		{"reads a ConfigMap of another namespace", forbidden, func(ctx context.Context) error {
+		{"read a ConfigMap in another namespace", forbidden, func(ctx context.Context) error {
 			return drop(core.ConfigMaps("default").Get(ctx, "windows-instances", metav1.GetOptions{}))
 		}},
-		{"watches the ConfigMaps of Flannel's namespace", forbidden, func(ctx context.Context) error {
+		{"watch the ConfigMaps in Flannel's namespace", forbidden, func(ctx context.Context) error {
 			return drop(core.ConfigMaps("kube-flannel").Watch(ctx, metav1.ListOptions{}))
 		}},
-		{"changes Flannel's configuration", forbidden, func(ctx context.Context) error {
+		{"change Flannel's configuration", forbidden, func(ctx context.Context) error {
 			return drop(core.ConfigMaps("kube-flannel").Patch(ctx, "kube-flannel-cfg", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
 		}},
-		{"changes what OpenShift's network is to be", forbidden, func(ctx context.Context) error {
-			return drop(o.dynamic.Resource(networksToBe()).Patch(ctx, "cluster", types.MergePatchType, []byte(`{"spec":null}`), metav1.PatchOptions{}))
+		{"change OpenShift's network configuration", forbidden, func(ctx context.Context) error {
+			return drop(o.dynamic.Resource(operatorNetworks()).Patch(ctx, "cluster", types.MergePatchType, []byte(`{"spec":null}`), metav1.PatchOptions{}))
 		}},
-		{"gives its daemons more than it has", "attempting to grant RBAC permissions not currently held", func(ctx context.Context) error {
+		{"grant WICD permissions that it lacks itself", "attempting to grant RBAC permissions not currently held", func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
 			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
-		{"lets its daemons read the SSH key", daemonsOnly, func(ctx context.Context) error {
+		{"let WICD read the SSH key", daemonsOnly, func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Rules[1].ResourceNames = append(role.Rules[1].ResourceNames, "cloud-private-key")
 			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
-		{"lets its daemons read the hosts", daemonsOnly, func(ctx context.Context) error {
+		{"let WICD read the ConfigMap of hosts", daemonsOnly, func(ctx context.Context) error {
 			return drop(o.RbacV1().Roles(namespace).Update(ctx, daemonRole("windows-instances"), metav1.UpdateOptions{}))
 		}},
-		{"lets its daemons read all ConfigMaps", daemonsOnly, func(ctx context.Context) error {
+		{"let WICD read all ConfigMaps", daemonsOnly, func(ctx context.Context) error {
 			return drop(o.RbacV1().Roles(namespace).Update(ctx, daemonRole(), metav1.UpdateOptions{}))
 		}},
-		{"lets its daemons delete what nodes must have", daemonsOnly, func(ctx context.Context) error {
+		{"let WICD delete settings of nodes", daemonsOnly, func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Rules[0].Verbs = append(role.Rules[0].Verbs, "delete")
 			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
-		{"makes another Role", "allowed is windows-instance-config-daemon", func(ctx context.Context) error {
+		{"create another Role", "allowed is windows-instance-config-daemon", func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Name = "other"
 			return drop(o.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{}))
 		}},
-		{"writes another Role", forbidden, func(ctx context.Context) error {
+		{"update another Role", forbidden, func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Name = "windows-machine-config-operator"
 			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
-		{"writes the ConfigMap of hosts", forbidden, func(ctx context.Context) error {
+		{"change the ConfigMap of hosts", forbidden, func(ctx context.Context) error {
 			return drop(core.ConfigMaps(namespace).Patch(ctx, "windows-instances", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
 		}},
-		{"makes itself a token", forbidden, token(namespace, "windows-machine-config-operator")},
-		{"makes a token of another account", forbidden, token(namespace, "default")},
-		{"makes a token of another namespace", forbidden, token("kube-system", "namespace-controller")},
-		{"deletes a Linux node", "changes and deletes Windows nodes only", func(ctx context.Context) error {
+		{"create a token for its own account", forbidden, token(namespace, "windows-machine-config-operator")},
+		{"create a token for another account", forbidden, token(namespace, "default")},
+		{"create a token for an account in another namespace", forbidden, token("kube-system", "namespace-controller")},
+		{"delete a Linux node", "changes and deletes Windows nodes only", func(ctx context.Context) error {
 			return core.Nodes().Delete(ctx, "linux-1", metav1.DeleteOptions{})
 		}},
-		{"cordons a Linux node", "changes and deletes Windows nodes only", func(ctx context.Context) error {
+		{"cordon a Linux node", "changes and deletes Windows nodes only", func(ctx context.Context) error {
 			return patchNode(ctx, o, "linux-1", map[string]any{"spec": map[string]any{"unschedulable": true}})
 		}},
-		{"taints a Windows node", onlyMarks, func(ctx context.Context) error {
+		{"replace the taints of a Windows node", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"taints": []map[string]any{{"key": "a", "effect": "NoExecute"}}}})
 		}},
-		{"gives the taint of Windows nodes a value that there is not", onlyMarks, func(ctx context.Context) error {
+		{"set an unknown value of a Windows node's taint", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", taints(map[string]any{"key": "os", "value": "other", "effect": "NoSchedule"}))
 		}},
-		{"gives the taint of Windows nodes another effect", onlyMarks, func(ctx context.Context) error {
+		{"change the effect of a Windows node's taint", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", taints(map[string]any{"key": "os", "value": "Windows", "effect": "NoExecute"}))
 		}},
-		{"taints a Windows node beside changing its own taint", onlyMarks, func(ctx context.Context) error {
+		{"add a taint together with a new value of a Windows node's taint", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", taints(map[string]any{"key": "os", "value": "windows", "effect": "NoSchedule"}, map[string]any{"key": "a", "effect": "NoSchedule"}))
 		}},
-		{"takes the taints of a Windows node away", onlyMarks, func(ctx context.Context) error {
+		{"remove the taints of a Windows node", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"taints": nil}})
 		}},
-		{"taints a Windows node behind its cordon", onlyMarks, func(ctx context.Context) error {
+		{"remove the taints of a Windows node together with cordoning it", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"unschedulable": true, "taints": nil}})
 		}},
-		{"says which machine a Windows node is", onlyMarks, func(ctx context.Context) error {
+		{"set the provider ID of a Windows node", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"providerID": "x://y"}})
 		}},
-		{"holds a Windows node", onlyMarks, func(ctx context.Context) error {
+		{"add a finalizer to a Windows node", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", metadata("finalizers", []string{"example.com/stay"}))
 		}},
-		{"gives a Windows node an owner", onlyMarks, func(ctx context.Context) error {
+		{"add an owner to a Windows node", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", metadata("ownerReferences", []map[string]any{{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "y"}}))
 		}},
-		{"labels a node that says nothing of its system", "changes and deletes Windows nodes only", func(ctx context.Context) error {
+		{"label a node without operating system", "changes and deletes Windows nodes only", func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-bare", metadata("labels", map[string]any{"kubernetes.io/os": "windows"}))
 		}},
-		{"reads one pod", forbidden, func(ctx context.Context) error { return drop(core.Pods("default").Get(ctx, "a", metav1.GetOptions{})) }},
-		{"writes a node's status", forbidden, func(ctx context.Context) error {
+		{"read one pod", forbidden, func(ctx context.Context) error { return drop(core.Pods("default").Get(ctx, "a", metav1.GetOptions{})) }},
+		{"write the status of a node", forbidden, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"status": map[string]any{"phase": "Running"}}, "status")
 		}},
-		{"sees all leases", forbidden, func(ctx context.Context) error {
+		{"list all Leases", forbidden, func(ctx context.Context) error {
 			return drop(o.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{}))
 		}},
-		{"reads the lease of another operator", forbidden, func(ctx context.Context) error {
+		{"read the Lease of another operator", forbidden, func(ctx context.Context) error {
 			return drop(o.CoordinationV1().Leases("default").Get(ctx, "windows-machine-config-operator", metav1.GetOptions{}))
 		}},
-		{"creates an event of the older kind", forbidden, func(ctx context.Context) error {
+		{"create an event of API group core", forbidden, func(ctx context.Context) error {
 			return drop(o.CoreV1().Events(namespace).Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "older"}}, metav1.CreateOptions{}))
 		}},
-		{"takes another lease", forbidden, func(ctx context.Context) error {
+		{"update another Lease", forbidden, func(ctx context.Context) error {
 			return drop(o.CoordinationV1().Leases(namespace).Update(ctx, leaseNamed("other"), metav1.UpdateOptions{}))
 		}},
-		{"reads WindowsInstances of other namespaces", forbidden, func(ctx context.Context) error {
+		{"list WindowsInstances in other namespaces", forbidden, func(ctx context.Context) error {
 			return drop(instances(o, "default").List(ctx, metav1.ListOptions{}))
 		}},
-		{"writes the user's WindowsConfig", forbidden, func(ctx context.Context) error {
+		{"create the WindowsConfig", forbidden, func(ctx context.Context) error {
 			return drop(configs(o).Create(ctx, object("WindowsConfig", "cluster", nil), metav1.CreateOptions{}))
 		}},
-		{"creates a pod", forbidden, func(ctx context.Context) error {
+		{"create a pod", forbidden, func(ctx context.Context) error {
 			return drop(core.Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
 		}},
-		{"changes a Service", forbidden, func(ctx context.Context) error {
+		{"change a Service", forbidden, func(ctx context.Context) error {
 			return drop(core.Services("default").Patch(ctx, "kubernetes", types.MergePatchType, []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`), metav1.PatchOptions{}))
 		}},
-		{"changes the API servers' addresses", forbidden, func(ctx context.Context) error {
+		{"change the addresses of API servers", forbidden, func(ctx context.Context) error {
 			return drop(o.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{}, metav1.CreateOptions{}))
 		}},
-		{"gives itself rights", forbidden, func(ctx context.Context) error {
+		{"grant itself permissions", forbidden, func(ctx context.Context) error {
 			return drop(o.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
 		}},
 	})
 }
 
-func (c *cluster) testOperatorApproves(t *testing.T) {
+func (c *cluster) testOperatorApprovals(t *testing.T) {
 	o := c.asOperator(t)
 	host, daemon, kubelet := c.newHost(t).clients, c.asWICD(t, "win-1"), c.as(t, "system:node:win-1", "system:nodes")
 	const (
@@ -184,7 +184,7 @@ func (c *cluster) testOperatorApproves(t *testing.T) {
 		serving  = certificatesv1.KubeletServingSignerName
 		daemons  = certificatesv1.KubeAPIServerClientSignerName
 		day      = int32(86400)
-		others   = "certificate request is by another user"
+		byOthers = "certificate request is by another user"
 	)
 	client, server := certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth
 	var attempts []attempt
@@ -197,30 +197,33 @@ func (c *cluster) testOperatorApproves(t *testing.T) {
 		change  func(*certificatesv1.CertificateSigningRequest)
 		want    string
 	}{
-		{"a kubelet's first", host, kubelets, client, nil, nil, ""},
-		{"a kubelet's first for a year", host, kubelets, client, new(366 * day), nil, ""},
-		{"a kubelet's first for longer", host, kubelets, client, new(366*day + 1), nil, "approves at most 31622400"},
-		{"a kubelet's next", kubelet, kubelets, client, nil, nil, ""},
-		{"a kubelet's for serving", kubelet, serving, server, nil, nil, ""},
-		{"WICD's first", host, daemons, client, new(day), nil, ""},
-		{"WICD's next", daemon, daemons, client, new(day), nil, ""},
-		{"WICD's by the kubelet", kubelet, daemons, client, new(day), nil, ""},
-		{"WICD's for longer than a day", daemon, daemons, client, new(day + 1), nil, "spec.expirationSeconds of the certificate request is 86401"},
-		{"WICD's for as long as it gets", host, daemons, client, nil, nil, "spec.expirationSeconds of the certificate request is not set"},
-		{"WICD's for serving", daemon, daemons, server, new(day), nil, "spec.usages of the certificate request are digital signature, server auth"},
-		{"an administrator's", c.admin, daemons, client, new(day), nil, others},
-		// Not an administrator's: Kubernetes' own approver approves that, because an administrator may request certificates for any node.
-		{"somebody's as kubelet", c.mayRequest(t, c.as(t, "bob"), "bob"), kubelets, client, nil, nil, others},
-		{"the operator's own", c.mayRequest(t, o, "system:serviceaccount:"+namespace+":windows-machine-config-operator"), daemons, client, new(day), nil, others},
-		{"that of a bootstrap account elsewhere", c.mayRequest(t, c.as(t, "system:serviceaccount:default:windows-node-bootstrapper"), "system:serviceaccount:default:windows-node-bootstrapper"),
-			daemons, client, new(day), nil, others},
-		{"one of a user with a node's name", c.mayRequest(t, c.as(t, "system:node:win-1"), "system:node:win-1"), kubelets, client, nil, nil, others},
-		{"another signer's", kubelet, "example.com/any", client, nil, nil, "user not permitted to approve requests with signerName \"example.com/any\""},
-		{"denied", host, kubelets, client, nil, func(r *certificatesv1.CertificateSigningRequest) {
+		{"first kubelet certificate", host, kubelets, client, nil, nil, ""},
+		{"first kubelet certificate for a year", host, kubelets, client, new(366 * day), nil, ""},
+		{"first kubelet certificate for more than a year", host, kubelets, client, new(366*day + 1), nil, "approves at most 31622400"},
+		{"renewed kubelet certificate", kubelet, kubelets, client, nil, nil, ""},
+		{"kubelet serving certificate", kubelet, serving, server, nil, nil, ""},
+		{"first WICD certificate", host, daemons, client, new(day), nil, ""},
+		{"renewed WICD certificate", daemon, daemons, client, new(day), nil, ""},
+		{"WICD certificate requested by the kubelet", kubelet, daemons, client, new(day), nil, ""},
+		{"WICD certificate for more than a day", daemon, daemons, client, new(day + 1), nil, "spec.expirationSeconds of the certificate request is 86401"},
+		{"WICD certificate without expirationSeconds", host, daemons, client, nil, nil, "spec.expirationSeconds of the certificate request is not set"},
+		{"WICD serving certificate", daemon, daemons, server, new(day), nil, "spec.usages of the certificate request are digital signature, server auth"},
+		{"WICD certificate requested by an administrator", c.admin, daemons, client, new(day), nil, byOthers},
+		// There is no such case for an administrator, because Kubernetes' own approver lets administrators request certificates
+		// for any node.
+		{"kubelet certificate requested by another user", c.mayRequest(t, c.as(t, "bob"), "bob"), kubelets, client, nil, nil, byOthers},
+		{"certificate requested by the operator", c.mayRequest(t, o, "system:serviceaccount:"+namespace+":windows-machine-config-operator"),
+			daemons, client, new(day), nil, byOthers},
+		{"certificate requested by a bootstrap account in another namespace", c.mayRequest(t, c.as(t, "system:serviceaccount:default:windows-node-bootstrapper"), "system:serviceaccount:default:windows-node-bootstrapper"),
+			daemons, client, new(day), nil, byOthers},
+		{"kubelet certificate requested by a user with a node's name", c.mayRequest(t, c.as(t, "system:node:win-1"), "system:node:win-1"),
+			kubelets, client, nil, nil, byOthers},
+		{"certificate of another signer", kubelet, "example.com/any", client, nil, nil, "user not permitted to approve requests with signerName \"example.com/any\""},
+		{"denial", host, kubelets, client, nil, func(r *certificatesv1.CertificateSigningRequest) {
 			r.Status.Conditions[0].Type = certificatesv1.CertificateDenied
 		}, "adds condition Approved"},
-		{"for another reason", host, kubelets, client, nil, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Conditions[0].Reason = "x" }, "adds condition Approved"},
-		{"with something beside it", host, kubelets, client, nil, func(r *certificatesv1.CertificateSigningRequest) {
+		{"approval for another reason", host, kubelets, client, nil, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Conditions[0].Reason = "x" }, "adds condition Approved"},
+		{"approval with another condition", host, kubelets, client, nil, func(r *certificatesv1.CertificateSigningRequest) {
 			r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: "x", Status: corev1.ConditionTrue})
 		}, "adds condition Approved"},
 	} {
@@ -229,22 +232,22 @@ func (c *cluster) testOperatorApproves(t *testing.T) {
 			if tc.signer != daemons { // kubelets' signers check the subject before they accept a request
 				_, request = newRequest(t, "system:node:win-1", "system:nodes")
 			}
-			made, err := tc.by.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
+			created, err := tc.by.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
 				Spec: certificatesv1.CertificateSigningRequestSpec{
 					Request: request, SignerName: tc.signer, Usages: []certificatesv1.KeyUsage{"digital signature", tc.usage}, ExpirationSeconds: tc.seconds,
 				},
 			}, metav1.CreateOptions{})
 			must(t, err)
-			approved := approval(made)
+			approved := approval(created)
 			if tc.change != nil {
 				tc.change(approved)
 			}
-			return drop(o.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, made.Name, approved, metav1.UpdateOptions{}))
+			return drop(o.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, created.Name, approved, metav1.UpdateOptions{}))
 		}})
 	}
 	try(t, attempts)
-	// Requests of this signer can no longer be created; old ones may exist.
+	// Requests for this signer can no longer be created, but old ones can exist.
 	review, err := o.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: "approve", Group: "certificates.k8s.io", Resource: "signers", Name: "kubernetes.io/legacy-unknown",
@@ -256,7 +259,7 @@ func (c *cluster) testOperatorApproves(t *testing.T) {
 	}
 }
 
-// mayRequest permits a user to create certificate requests.
+// mayRequest permits a user to create certificate requests, and returns its clients.
 func (c *cluster) mayRequest(t *testing.T, as clients, user string) clients {
 	t.Helper()
 	c.bind(t, "", "system:node-bootstrapper", userNamed(user))
@@ -270,7 +273,7 @@ func (c *cluster) mayRequest(t *testing.T, as clients, user string) clients {
 	return as
 }
 
-// setTaint gives the taint of a Windows node another value, and keeps its other taints: a node without a kubelet gets some from Kubernetes.
+// setTaint sets the value of a Windows node's taint, and keeps the other taints, which Kubernetes adds to a node without a kubelet.
 func setTaint(ctx context.Context, as clients, name, value string) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node, err := as.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -279,7 +282,7 @@ func setTaint(ctx context.Context, as clients, name, value string) error {
 		}
 		i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "os" })
 		if i < 0 {
-			return fmt.Errorf("node %s has taints %v", name, node.Spec.Taints)
+			return fmt.Errorf("node %s has taints %v, want taint os", name, node.Spec.Taints)
 		}
 		node.Spec.Taints[i].Value = value
 		return patchNode(ctx, as, name, map[string]any{
@@ -288,7 +291,7 @@ func setTaint(ctx context.Context, as clients, name, value string) error {
 	})
 }
 
-// taints are a patch of a node with these taints and no others.
+// taints returns a patch that replaces the taints of a node.
 func taints(list ...map[string]any) map[string]any {
 	return map[string]any{"spec": map[string]any{"taints": list}}
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// found accepts objects that this cluster does not have: finding out was permitted.
+// found ignores that an object does not exist in this cluster: the request was permitted.
 func found[T any](_ T, err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -42,63 +42,63 @@ func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-func (c *cluster) testOperatorWorks(t *testing.T) {
+func (c *cluster) testOperatorPermissions(t *testing.T) {
 	o := c.asOperator(t)
 	core, own := o.CoreV1(), instances(o, namespace)
 	host := object("WindowsInstance", "by-operator", map[string]any{"address": "10.0.0.1", "username": "Administrator"})
 	try(t, []attempt{
-		{"creates a WindowsInstance", "", func(ctx context.Context) error { return drop(own.Create(ctx, host, metav1.CreateOptions{})) }},
-		{"patches it", "", func(ctx context.Context) error {
+		{"create a WindowsInstance", "", func(ctx context.Context) error { return drop(own.Create(ctx, host, metav1.CreateOptions{})) }},
+		{"patch a WindowsInstance", "", func(ctx context.Context) error {
 			return drop(own.Patch(ctx, "by-operator", types.MergePatchType, []byte(`{"spec":{"username":"other"}}`), metav1.PatchOptions{}))
 		}},
-		{"patches its status", "", func(ctx context.Context) error {
+		{"patch the status of a WindowsInstance", "", func(ctx context.Context) error {
 			return drop(own.Patch(ctx, "by-operator", types.MergePatchType, []byte(`{"status":{"hostname":"win-1"}}`), metav1.PatchOptions{}, "status"))
 		}},
-		{"lists WindowsInstances", "", func(ctx context.Context) error { return drop(own.List(ctx, metav1.ListOptions{})) }},
-		{"deletes it", "", func(ctx context.Context) error { return own.Delete(ctx, "by-operator", metav1.DeleteOptions{}) }},
-		{"lists WindowsConfigs", "", func(ctx context.Context) error { return drop(configs(o).List(ctx, metav1.ListOptions{})) }},
-		{"labels and annotates a node", "", func(ctx context.Context) error {
+		{"list WindowsInstances", "", func(ctx context.Context) error { return drop(own.List(ctx, metav1.ListOptions{})) }},
+		{"delete a WindowsInstance", "", func(ctx context.Context) error { return own.Delete(ctx, "by-operator", metav1.DeleteOptions{}) }},
+		{"list WindowsConfigs", "", func(ctx context.Context) error { return drop(configs(o).List(ctx, metav1.ListOptions{})) }},
+		{"label and annotate a Node", "", func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"metadata": map[string]any{
 				"labels": map[string]any{"node-role.kubernetes.io/worker": ""}, "annotations": map[string]any{group + "/desired-version": "2"},
 			}})
 		}},
-		{"lists nodes", "", func(ctx context.Context) error { return drop(core.Nodes().List(ctx, metav1.ListOptions{})) }},
-		{"lists NetworkPolicies of all namespaces", "", func(ctx context.Context) error {
+		{"list Nodes", "", func(ctx context.Context) error { return drop(core.Nodes().List(ctx, metav1.ListOptions{})) }},
+		{"list NetworkPolicies of all namespaces", "", func(ctx context.Context) error {
 			return drop(o.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{}))
 		}},
-		{"lists the pods of a node", "", func(ctx context.Context) error {
+		{"list the pods of a node in pages", "", func(ctx context.Context) error {
 			return drop(core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=win-1", Limit: 25}))
 		}},
-		{"lists certificate requests", "", func(ctx context.Context) error {
+		{"list certificate requests", "", func(ctx context.Context) error {
 			return drop(o.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{}))
 		}},
-		{"reads the pull secret of its namespace", "", func(ctx context.Context) error {
+		{"read the pull secret in its namespace", "", func(ctx context.Context) error {
 			return found(core.Secrets(namespace).Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
-		{"reads the SSH key", "", func(ctx context.Context) error {
+		{"read the SSH key", "", func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 		}},
-		{"lists the SSH key by name", "", func(ctx context.Context) error {
+		{"list the SSH key by name", "", func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).List(ctx, byName("cloud-private-key")))
 		}},
-		{"watches the ConfigMaps of its namespace", "", func(ctx context.Context) error {
+		{"watch the ConfigMaps in its namespace", "", func(ctx context.Context) error {
 			return watched(core.ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{}))
 		}},
-		{"publishes what nodes must have, and takes it back", "", func(ctx context.Context) error {
+		{"create and delete settings of nodes", "", func(ctx context.Context) error {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "windows-services-1"}}
 			if _, err := core.ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
 				return err
 			}
 			return core.ConfigMaps(namespace).Delete(ctx, cm.Name, metav1.DeleteOptions{})
 		}},
-		{"publishes the secrets of nodes", "", func(ctx context.Context) error {
+		{"create and update secrets of nodes", "", func(ctx context.Context) error {
 			secret, err := core.Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "windows-node-secrets"}}, metav1.CreateOptions{})
 			if err != nil {
 				return err
 			}
 			return drop(core.Secrets(namespace).Update(ctx, secret, metav1.UpdateOptions{}))
 		}},
-		{"makes the key that it signs with, and reads it", "", func(ctx context.Context) error {
+		{"create and read the signing key", "", func(ctx context.Context) error {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "windows-settings-signing-key"}, Immutable: new(true), Type: corev1.SecretTypeOpaque}
 			if _, err := core.Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 				return err
@@ -108,7 +108,7 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 			}
 			return found(core.Secrets(namespace).Get(ctx, secret.Name, metav1.GetOptions{}))
 		}},
-		{"lets its daemons read both", "", func(ctx context.Context) error {
+		{"let WICD read settings and secrets of nodes", "", func(ctx context.Context) error {
 			role, err := o.RbacV1().Roles(namespace).Create(ctx, daemonRole("windows-services-1"), metav1.CreateOptions{})
 			if err != nil {
 				return err
@@ -116,59 +116,59 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 			role.Rules = daemonRole("windows-services-1", "windows-services-2").Rules
 			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
-		{"reads OpenShift's TLS security profile", "", func(ctx context.Context) error {
+		{"read OpenShift's TLS security profile", "", func(ctx context.Context) error {
 			return found(o.dynamic.Resource(configOf("apiservers")).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
-		{"reads OpenShift's proxy", "", func(ctx context.Context) error {
+		{"read OpenShift's proxy", "", func(ctx context.Context) error {
 			return found(o.dynamic.Resource(configOf("proxies")).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
-		{"reads what OpenShift's network is", "", func(ctx context.Context) error {
+		{"read OpenShift's network status", "", func(ctx context.Context) error {
 			return found(o.dynamic.Resource(configOf("networks")).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
-		{"reads what OpenShift's network is to be", "", func(ctx context.Context) error {
-			return found(o.dynamic.Resource(networksToBe()).Get(ctx, "cluster", metav1.GetOptions{}))
+		{"read OpenShift's network configuration", "", func(ctx context.Context) error {
+			return found(o.dynamic.Resource(operatorNetworks()).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
-		{"watches Flannel's configuration", "", func(ctx context.Context) error {
+		{"watch Flannel's configuration", "", func(ctx context.Context) error {
 			return watched(core.ConfigMaps("kube-flannel").Watch(ctx, byName("kube-flannel-cfg")))
 		}},
-		{"reads the API server's authority", "", func(ctx context.Context) error {
+		{"read the API server's CA certificate", "", func(ctx context.Context) error {
 			return found(core.ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}))
 		}},
-		{"reads the kubelets' clients' authority", "", func(ctx context.Context) error {
+		{"read the client CA certificate of kubelets", "", func(ctx context.Context) error {
 			return drop(core.ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{}))
 		}},
-		{"reads cluster-info", "", func(ctx context.Context) error {
+		{"read cluster-info", "", func(ctx context.Context) error {
 			return found(core.ConfigMaps("kube-public").Get(ctx, "cluster-info", metav1.GetOptions{}))
 		}},
-		{"reads what kubelets get of DNS", "", func(ctx context.Context) error {
+		{"read the DNS settings of kubelets", "", func(ctx context.Context) error {
 			return found(core.ConfigMaps("kube-system").Get(ctx, "kubelet-config", metav1.GetOptions{}))
 		}},
-		{"finds the cluster's DNS service by its label", "", func(ctx context.Context) error {
+		{"list the cluster's DNS Service by its label", "", func(ctx context.Context) error {
 			return drop(core.Services("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "k8s-app in (kube-dns, coredns)"}))
 		}},
-		{"reads the cluster's DNS service", "", func(ctx context.Context) error {
+		{"read the cluster's DNS Service", "", func(ctx context.Context) error {
 			return found(core.Services("kube-system").Get(ctx, "kube-dns", metav1.GetOptions{}))
 		}},
-		{"reads OpenShift's DNS service", "", func(ctx context.Context) error {
+		{"read OpenShift's DNS Service", "", func(ctx context.Context) error {
 			return found(core.Services("openshift-dns").Get(ctx, "dns-default", metav1.GetOptions{}))
 		}},
-		{"lists the addresses of Services", "", func(ctx context.Context) error { return drop(core.Services("").List(ctx, metav1.ListOptions{})) }},
-		{"reads the API servers' addresses", "", func(ctx context.Context) error {
+		{"list Services", "", func(ctx context.Context) error { return drop(core.Services("").List(ctx, metav1.ListOptions{})) }},
+		{"read the addresses of API servers", "", func(ctx context.Context) error {
 			return found(o.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
 		}},
-		{"reads the service range", "", func(ctx context.Context) error {
+		{"read the ServiceCIDR", "", func(ctx context.Context) error {
 			return drop(o.NetworkingV1().ServiceCIDRs().Get(ctx, "kubernetes", metav1.GetOptions{}))
 		}},
-		{"reads the cluster's identity", "", func(ctx context.Context) error {
+		{"read namespace kube-system", "", func(ctx context.Context) error {
 			return drop(core.Namespaces().Get(ctx, "kube-system", metav1.GetOptions{}))
 		}},
-		{"makes a bootstrap token", "", func(ctx context.Context) error {
+		{"create a bootstrap token", "", func(ctx context.Context) error {
 			return drop(core.ServiceAccounts(namespace).CreateToken(ctx, "windows-node-bootstrapper", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 		}},
-		{"sees the leases of other operators", "", func(ctx context.Context) error {
+		{"list the Leases of other operators", "", func(ctx context.Context) error {
 			return drop(o.CoordinationV1().Leases("").List(ctx, byName("windows-machine-config-operator")))
 		}},
-		{"takes its lease", "", func(ctx context.Context) error {
+		{"create and update its Lease", "", func(ctx context.Context) error {
 			leases := o.CoordinationV1().Leases(namespace)
 			lease, err := leases.Create(ctx, leaseNamed("windows-machine-config-operator"), metav1.CreateOptions{})
 			if err != nil {
@@ -179,32 +179,32 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 			}
 			return drop(leases.Update(ctx, lease, metav1.UpdateOptions{}))
 		}},
-		{"tells of an instance", "", func(ctx context.Context) error {
+		{"create an event about an instance", "", func(ctx context.Context) error {
 			return drop(o.EventsV1().Events(namespace).Create(ctx, eventAbout("a", namespace), metav1.CreateOptions{}))
 		}},
-		{"tells of a node", "", func(ctx context.Context) error {
+		{"create an event about a node", "", func(ctx context.Context) error {
 			return drop(o.EventsV1().Events("default").Create(ctx, eventAbout("b", "default"), metav1.CreateOptions{}))
 		}},
-		{"counts an event", "", func(ctx context.Context) error {
+		{"update the count of an event", "", func(ctx context.Context) error {
 			return drop(o.EventsV1().Events("default").Patch(ctx, "b", types.MergePatchType, []byte(`{"series":{"count":2,"lastObservedTime":"2030-01-01T00:00:00.000000Z"}}`), metav1.PatchOptions{}))
 		}},
-		{"cordons a Windows node and brings it back", "", func(ctx context.Context) error {
+		{"cordon and uncordon a Windows node", "", func(ctx context.Context) error {
 			return errors.Join(patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"unschedulable": true}}),
 				patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"unschedulable": nil}}))
 		}},
-		{"gives the taint of a Windows node its other value", "", func(ctx context.Context) error {
+		{"change the value of a Windows node's taint", "", func(ctx context.Context) error {
 			return errors.Join(setTaint(ctx, o, "win-1", "windows"), setTaint(ctx, o, "win-1", "Windows"))
 		}},
-		{"lists the pods of a node", "", func(ctx context.Context) error {
+		{"list the pods of a node", "", func(ctx context.Context) error {
 			return drop(core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=win-1"}))
 		}},
-		{"evicts a pod", `pods "gone" not found`, func(ctx context.Context) error {
+		{"evict a pod", `pods "gone" not found`, func(ctx context.Context) error {
 			return core.Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gone"}})
 		}},
-		{"deletes a pod that did not leave", `pods "gone" not found`, func(ctx context.Context) error {
+		{"delete a pod that was not evicted", `pods "gone" not found`, func(ctx context.Context) error {
 			return core.Pods("default").Delete(ctx, "gone", metav1.DeleteOptions{})
 		}},
-		{"asks who reads its metrics", "", func(ctx context.Context) error {
+		{"authenticate and authorize clients of its metrics", "", func(ctx context.Context) error {
 			if _, err := o.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "x"}}, metav1.CreateOptions{}); err != nil {
 				return err
 			}
@@ -215,8 +215,8 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 	})
 }
 
-// testNodesThatChangeTheirLabel makes kubelets label their Nodes as those of another system, which Kubernetes permits.
-func (c *cluster) testNodesThatChangeTheirLabel(t *testing.T) {
+// testRelabeledNodes has kubelets change the operating system label of their Nodes, which Kubernetes permits.
+func (c *cluster) testRelabeledNodes(t *testing.T) {
 	o := c.asOperator(t)
 	linux := metadata("labels", map[string]any{"kubernetes.io/os": "linux"})
 	for node, tc := range map[string]struct{ system, want string }{
@@ -228,18 +228,18 @@ func (c *cluster) testNodesThatChangeTheirLabel(t *testing.T) {
 		must(t, patchNode(t.Context(), kubelet, node, linux))
 		must(t, patchStatus(t.Context(), kubelet, node, types.MergePatchType, map[string]any{"status": map[string]any{"nodeInfo": map[string]any{"operatingSystem": tc.system}}}))
 		try(t, []attempt{
-			{node + " is labeled", tc.want, func(ctx context.Context) error {
+			{"label " + node, tc.want, func(ctx context.Context) error {
 				return patchNode(ctx, o, node, metadata("labels", map[string]any{"node-role.kubernetes.io/worker": ""}))
 			}},
-			{node + " is cordoned", tc.want, func(ctx context.Context) error {
+			{"cordon " + node, tc.want, func(ctx context.Context) error {
 				return patchNode(ctx, o, node, map[string]any{"spec": map[string]any{"unschedulable": true}})
 			}},
-			{node + " is deleted", tc.want, func(ctx context.Context) error { return o.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}) }},
+			{"delete " + node, tc.want, func(ctx context.Context) error { return o.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}) }},
 		})
 	}
 }
 
-// daemonRole is the Role that the operator creates for its daemons.
+// daemonRole returns the Role that the operator creates for WICD.
 func daemonRole(configMaps ...string) *rbacv1.Role {
 	return &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "windows-instance-config-daemon"},
@@ -254,7 +254,7 @@ func configOf(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: resource}
 }
 
-// networksToBe is the configuration of OpenShift's network operator.
-func networksToBe() schema.GroupVersionResource {
+// operatorNetworks is the resource with the configuration of OpenShift's network operator.
+func operatorNetworks() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "operator.openshift.io", Version: "v1", Resource: "networks"}
 }

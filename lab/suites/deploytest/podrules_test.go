@@ -16,15 +16,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/podrules/podrulestest"
 )
 
-// testPodRules has the API server judge each rule: it must refuse a pod for Windows that breaks a rule with Refused, and name the rule's field. It
-// must accept all others.
+// testPodRules violates each rule: the API server must reject a pod for Windows that violates a rule with Refused, with an
+// error about the rule's field, and accept all others.
 func (c *cluster) testPodRules(t *testing.T) {
 	for _, rule := range podrules.Rules() {
 		lists := []string{""}
 		if strings.HasPrefix(rule.Path, "containers[*].") {
 			lists = []string{"containers"}
 		}
-		if strings.Contains(rule.Path, "].securityContext.") { // init containers have nothing else that a rule is about
+		if strings.Contains(rule.Path, "].securityContext.") { // the only fields of init containers that rules cover
 			lists = append(lists, "initContainers")
 		}
 		for _, list := range lists {
@@ -42,16 +42,16 @@ func (c *cluster) testPodRules(t *testing.T) {
 				Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 			switch {
 			case !rule.Refused && err != nil:
-				t.Errorf("%s = %s is refused: %v", at, rule.Example, err)
+				t.Errorf("%s = %s: got error %v, want success", at, rule.Example, err)
 			case c.minor != "" && rule.Refused && err == nil && c.drops(t, spec, rule):
 			case rule.Refused && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec."+at)):
-				t.Errorf("%s = %s is not refused: %v", at, rule.Example, err)
+				t.Errorf("%s = %s: got error %v, want one about spec.%s", at, rule.Example, err, at)
 			}
 		}
 	}
 }
 
-// addVolumes adds the other fields that the API server requires of volumes.
+// addVolumes adds the other fields of volumes that the API server requires.
 func addVolumes(spec map[string]any) {
 	volume := map[string]any{"name": "example", "emptyDir": map[string]any{}}
 	if all, _ := spec["volumes"].([]any); len(all) > 0 {
@@ -68,7 +68,7 @@ func addVolumes(spec map[string]any) {
 	claim := map[string]any{"name": "data", "persistentVolumeClaim": map[string]any{"claimName": "data"}}
 	spec["volumes"] = []any{volume, claim}
 	container, _ := spec["containers"].([]any)[0].(map[string]any)
-	if resources, _ := container["resources"].(map[string]any); resources != nil { // huge pages come with memory only
+	if resources, _ := container["resources"].(map[string]any); resources != nil { // huge pages require memory
 		resources["limits"].(map[string]any)["memory"] = "1Gi"
 	}
 	if mounts, _ := container["volumeMounts"].([]any); len(mounts) > 0 {
@@ -76,8 +76,8 @@ func addVolumes(spec map[string]any) {
 	}
 }
 
-// completeSources adds the other fields that the API server requires of sources of files. names has the field with the source's name, if it has
-// one.
+// completeSources adds the other fields of file sources that the API server requires. names maps each kind of source to the
+// field with its name, or to "".
 func completeSources(of map[string]any, names map[string]string) {
 	for kind, name := range names {
 		source, _ := of[kind].(map[string]any)
@@ -101,7 +101,7 @@ func completeSources(of map[string]any, names map[string]string) {
 	}
 }
 
-// testHostProcess tries all values of hostProcess: lint must find an error in exactly the pods that the API server refuses.
+// testHostProcess tries all values of hostProcess: lint must find an error in exactly the pods that the API server rejects.
 func (c *cluster) testHostProcess(t *testing.T) {
 	w := c.newWriter(t)
 	values := []*bool{nil, new(false), new(true)}
@@ -121,7 +121,7 @@ func (c *cluster) testHostProcess(t *testing.T) {
 			return strings.HasSuffix(field, "hostProcess") || field == "hostNetwork" && !network // with it, only the kubelet rejects the pod
 		})
 		if isFound != (err != nil) {
-			t.Errorf("lint finds %q, and the API server: %v\n%+v", found, err, pod.Spec)
+			t.Errorf("lint found %q, but the API server returned %v\n%+v", found, err, pod.Spec)
 		}
 	}
 }

@@ -30,8 +30,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// testRedirects: the kubelet of win-1 answers the API server with a redirect to a server of the attacker. The API server hands it on to
-// kubectl windows, whose user has a token.
+// testRedirects has the kubelet of win-1 redirect the API server to a server of the attacker. The API server forwards the redirect to
+// kubectl windows, which must not send the user's token there.
 func (c *cluster) testRedirects(t *testing.T) {
 	program := buildPlugin(t)
 	var lock sync.Mutex
@@ -52,15 +52,15 @@ func (c *cluster) testRedirects(t *testing.T) {
 	kubeconfig := c.administrator(t)
 	for _, args := range [][]string{{"logs", "win-1", "kubelet"}, {"logs", "win-1", "wicd"}, {"logs", "win-1", "--list"}} {
 		output, err := exec.CommandContext(t.Context(), program, append(args, "--kubeconfig", kubeconfig)...).CombinedOutput()
-		reported := "the kubelet of node win-1 redirects the request (to " + strings.TrimPrefix(other.URL, "http://") + ")"
-		if err == nil || !strings.Contains(string(output), reported) {
-			t.Errorf("%v: %v, %s", args, err, output)
+		want := "the kubelet of node win-1 redirects the request (to " + strings.TrimPrefix(other.URL, "http://") + ")"
+		if err == nil || !strings.Contains(string(output), want) {
+			t.Errorf("kubectl windows %v: got error %v and output %s, want %s", args, err, output, want)
 		}
 	}
 	lock.Lock()
 	defer lock.Unlock()
 	if len(requested) != 3 || len(stolen) > 0 {
-		t.Errorf("the kubelet at port %d got %q; the other server got %q", port, requested, stolen)
+		t.Errorf("the kubelet at port %d received %q, and the other server %q; want three requests and none", port, requested, stolen)
 	}
 }
 
@@ -73,10 +73,11 @@ func buildPlugin(t *testing.T) (program string) {
 	return program
 }
 
-// serveAsKubelet serves as the kubelet of win-1, with a certificate of the cluster, until the test ends. Its Node has the address.
+// serveAsKubelet serves as the kubelet of win-1, with a certificate of the cluster, until the test ends. It updates the address
+// in the Node.
 func (c *cluster) serveAsKubelet(t *testing.T, handle http.HandlerFunc) (port int) {
 	t.Helper()
-	address := ownAddress(t) // the API server connects to no kubelet at a loopback address
+	address := ownAddress(t) // the API server does not connect to kubelets at loopback addresses
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address.String(), "0"))
 	must(t, err)
 	node := c.as(t, "system:node:win-1", "system:nodes")
@@ -100,25 +101,25 @@ func ownAddress(t *testing.T) net.IP {
 			return ip.IP
 		}
 	}
-	t.Fatal("this machine has no IPv4 address beside those of loopback")
+	t.Fatal("this machine has only loopback addresses of IPv4")
 	return nil
 }
 
-// servingCertificate is one of the kubelet of win-1.
+// servingCertificate obtains a serving certificate for the kubelet of win-1.
 func (c *cluster) servingCertificate(t *testing.T, node clients, address net.IP) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	request, err := cert.MakeCSR(key, &pkix.Name{CommonName: "system:node:win-1", Organization: []string{"system:nodes"}}, nil, []net.IP{address})
 	must(t, err)
-	made, err := createRequest(t.Context(), node, certificatesv1.KubeletServingSignerName, request, "digital signature", "server auth")
+	created, err := createRequest(t.Context(), node, certificatesv1.KubeletServingSignerName, request, "digital signature", "server auth")
 	must(t, err)
-	must(t, approve(t.Context(), c.admin, made))
-	block, _ := pem.Decode(waitForCertificate(t, c.admin, made.Name))
+	must(t, approve(t.Context(), c.admin, created))
+	block, _ := pem.Decode(waitForCertificate(t, c.admin, created.Name))
 	return tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}
 }
 
-// administrator makes a ServiceAccount that may do everything, and returns the kubeconfig with its token.
+// administrator creates a ServiceAccount with role cluster-admin, and returns the path of a kubeconfig with its token.
 func (c *cluster) administrator(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	const name = "administrator"

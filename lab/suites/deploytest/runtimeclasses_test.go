@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// windowsClass is a RuntimeClass as the operator creates it.
+// windowsClass returns a RuntimeClass as the operator creates it.
 func windowsClass(name string) *nodev1.RuntimeClass {
 	tolerates := func(value string) corev1.Toleration {
 		return corev1.Toleration{Key: "os", Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoSchedule}
@@ -30,7 +30,7 @@ func windowsClass(name string) *nodev1.RuntimeClass {
 	}
 }
 
-// makeHyperV makes of a class the one for Hyper-V isolation.
+// makeHyperV turns a class into the one for Hyper-V isolation.
 func makeHyperV(class *nodev1.RuntimeClass) {
 	class.Name, class.Handler = "windows2022-hyperv", api.HandlerHyperVIsolation
 	class.Scheduling.NodeSelector[api.LabelHyperV] = "true"
@@ -38,10 +38,10 @@ func makeHyperV(class *nodev1.RuntimeClass) {
 }
 
 func (c *cluster) testRuntimeClasses(t *testing.T) {
-	const onlyOurs, onlyWindows = "changes and deletes only those", "must have label"
-	theirs := windowsClass("theirs")
-	theirs.Labels = nil
-	must(t, drop(c.admin.NodeV1().RuntimeClasses().Create(t.Context(), theirs, metav1.CreateOptions{})))
+	const onlyOwn, onlyWindows = "changes and deletes only those", "must have label"
+	foreign := windowsClass("foreign")
+	foreign.Labels = nil
+	must(t, drop(c.admin.NodeV1().RuntimeClasses().Create(t.Context(), foreign, metav1.CreateOptions{})))
 	classes := c.asOperator(t).NodeV1().RuntimeClasses()
 	create := func(change func(*nodev1.RuntimeClass)) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -61,45 +61,45 @@ func (c *cluster) testRuntimeClasses(t *testing.T) {
 		}
 	}
 	try(t, []attempt{
-		{"the operator creates one without its label", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Labels = nil })},
-		{"the operator creates one for another runtime", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Handler = "runc" })},
-		{"the operator creates one for Linux nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Scheduling.NodeSelector[corev1.LabelOSStable] = "linux" })},
-		{"the operator creates one for all nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Scheduling = nil })},
-		{"the operator creates its own", "", create(func(*nodev1.RuntimeClass) {})},
-		{"the operator creates one with overhead for nothing", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Handler = "runhcs-wcow-process" })},
-		{"the operator creates one with Hyper-V for all nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) {
+		{"create a class without the operator's label", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Labels = nil })},
+		{"create a class with another handler", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Handler = "runc" })},
+		{"create a class for Linux nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Scheduling.NodeSelector[corev1.LabelOSStable] = "linux" })},
+		{"create a class for all nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Scheduling = nil })},
+		{"create a class", "", create(func(*nodev1.RuntimeClass) {})},
+		{"create a class with overhead but without Hyper-V isolation", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Handler = "runhcs-wcow-process" })},
+		{"create a class with Hyper-V isolation for all nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) {
 			makeHyperV(class)
 			delete(class.Scheduling.NodeSelector, api.LabelHyperV)
 		})},
-		{"the operator creates one with Hyper-V for nothing", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Overhead = nil })},
-		{"the operator creates one with another hypervisor", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Handler = "runhcs-wcow-hypervisor-17763" })},
-		{"the operator creates one with Hyper-V", "", create(makeHyperV)},
-		{"the operator changes its own", "", update("windows2022", func(class *nodev1.RuntimeClass) { class.Labels[api.LabelImages] = "ltsc2022" })},
-		{"the operator gives its own away", onlyWindows, update("windows2022", func(class *nodev1.RuntimeClass) { class.Labels = nil })},
-		{"the operator changes another", onlyOurs, update("theirs", func(class *nodev1.RuntimeClass) { class.Labels = map[string]string{api.LabelManagedBy: api.ManagedBy} })},
-		{"the operator deletes another", onlyOurs, func(ctx context.Context) error { return classes.Delete(ctx, "theirs", metav1.DeleteOptions{}) }},
+		{"create a class with Hyper-V isolation but without overhead", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Overhead = nil })},
+		{"create a class with another handler of Hyper-V isolation", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Handler = "runhcs-wcow-hypervisor-17763" })},
+		{"create a class with Hyper-V isolation", "", create(makeHyperV)},
+		{"change its own class", "", update("windows2022", func(class *nodev1.RuntimeClass) { class.Labels[api.LabelImages] = "ltsc2022" })},
+		{"remove the label of its own class", onlyWindows, update("windows2022", func(class *nodev1.RuntimeClass) { class.Labels = nil })},
+		{"change another class", onlyOwn, update("foreign", func(class *nodev1.RuntimeClass) { class.Labels = map[string]string{api.LabelManagedBy: api.ManagedBy} })},
+		{"delete another class", onlyOwn, func(ctx context.Context) error { return classes.Delete(ctx, "foreign", metav1.DeleteOptions{}) }},
 	})
-	t.Run("a pod gets what its class says", c.testPodOfAClass)
-	t.Run("a pod with Hyper-V isolation gets what its class says", c.testPodWithHyperV)
+	t.Run("pod with a RuntimeClass", c.testPodWithRuntimeClass)
+	t.Run("pod with Hyper-V isolation", c.testPodWithHyperV)
 	for _, name := range []string{"windows2022", "windows2022-hyperv"} {
-		try(t, []attempt{{"the operator deletes " + name, "", func(ctx context.Context) error { return classes.Delete(ctx, name, metav1.DeleteOptions{}) }}})
+		try(t, []attempt{{"delete " + name, "", func(ctx context.Context) error { return classes.Delete(ctx, name, metav1.DeleteOptions{}) }}})
 	}
 }
 
-func (c *cluster) testPodOfAClass(t *testing.T) {
+func (c *cluster) testPodWithRuntimeClass(t *testing.T) {
 	pod := windowsPod("web", "example.com/web:1")
 	pod.Spec.RuntimeClassName = new("windows2022")
 	got, err := c.dryRun(t.Context(), pod)
 	must(t, err)
 	if got.Spec.NodeSelector[corev1.LabelWindowsBuild] != "10.0.20348" || got.Spec.NodeSelector[corev1.LabelOSStable] != "windows" {
-		t.Errorf("its node selector is %v", got.Spec.NodeSelector)
+		t.Errorf("got node selector %v, want that of the RuntimeClass", got.Spec.NodeSelector)
 	}
 	for _, value := range []string{"Windows", "windows"} {
 		taint := &corev1.Taint{Key: "os", Value: value, Effect: corev1.TaintEffectNoSchedule}
 		if !slices.ContainsFunc(got.Spec.Tolerations, func(t corev1.Toleration) bool {
 			return t.Key == taint.Key && t.Value == taint.Value && t.Effect == taint.Effect
 		}) {
-			t.Errorf("it does not tolerate %s: %+v", taint.ToString(), got.Spec.Tolerations)
+			t.Errorf("got tolerations %+v, want one for %s", got.Spec.Tolerations, taint.ToString())
 		}
 	}
 }
@@ -110,11 +110,11 @@ func (c *cluster) testPodWithHyperV(t *testing.T) {
 	got, err := c.dryRun(t.Context(), pod)
 	must(t, err)
 	if memory := got.Spec.Overhead[corev1.ResourceMemory]; memory.String() != "512Mi" || got.Spec.NodeSelector[api.LabelHyperV] != "true" {
-		t.Errorf("its overhead is %v, and its node selector %v", got.Spec.Overhead, got.Spec.NodeSelector)
+		t.Errorf("got overhead %v and node selector %v, want those of the RuntimeClass", got.Spec.Overhead, got.Spec.NodeSelector)
 	}
 }
 
-// windowsPod is a pod for Windows in namespace default.
+// windowsPod returns a pod for Windows in namespace default.
 func windowsPod(name, image string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
@@ -122,7 +122,7 @@ func windowsPod(name, image string) *corev1.Pod {
 	}
 }
 
-// dryRun is the pod as the API server would create it.
+// dryRun returns a pod as the API server would create it.
 func (c *cluster) dryRun(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	return c.admin.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }

@@ -18,70 +18,70 @@ func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": "services"}}}
 }
 
-// testServicesAreTheOperators makes other users with permission for ConfigMaps try to write what every Windows node executes as
+// testSettingsWriters has other users with permissions for ConfigMaps try to write the settings that all Windows nodes apply as
 // SYSTEM.
-func (c *cluster) testServicesAreTheOperators(t *testing.T) {
-	const refused = "is what Windows nodes obey, and only the operator writes it"
+func (c *cluster) testSettingsWriters(t *testing.T) {
+	const rejected = "is what Windows nodes obey, and only the operator writes it"
 	const name = "windows-services-9"
 	o := c.asOperator(t).CoreV1().ConfigMaps(namespace)
 	must(t, drop(o.Create(t.Context(), configMap(name), metav1.CreateOptions{})))
 	for _, who := range []clients{c.mayWriteConfigMaps(t, "pipeline"), c.admin} {
 		maps := who.CoreV1().ConfigMaps(namespace)
 		try(t, []attempt{
-			{"creates one", refused, func(ctx context.Context) error {
+			{"create settings", rejected, func(ctx context.Context) error {
 				return drop(maps.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
 			}},
-			{"has the name made", refused, func(ctx context.Context) error {
-				made := configMap("")
-				made.GenerateName = "windows-services-"
-				return drop(maps.Create(ctx, made, metav1.CreateOptions{}))
+			{"create settings with a generated name", rejected, func(ctx context.Context) error {
+				cm := configMap("")
+				cm.GenerateName = "windows-services-"
+				return drop(maps.Create(ctx, cm, metav1.CreateOptions{}))
 			}},
-			{"applies one", refused, func(ctx context.Context) error {
+			{"apply settings", rejected, func(ctx context.Context) error {
 				return drop(maps.Patch(ctx, "windows-services-8", types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"windows-services-8"}}`), metav1.PatchOptions{FieldManager: "x"}))
 			}},
-			{"changes it", refused, func(ctx context.Context) error {
+			{"change settings", rejected, func(ctx context.Context) error {
 				return drop(maps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"services":"x"}}`), metav1.PatchOptions{}))
 			}},
-			{"labels it", refused, func(ctx context.Context) error {
+			{"label settings", rejected, func(ctx context.Context) error {
 				return drop(maps.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))
 			}},
-			{"deletes it", refused, func(ctx context.Context) error { return maps.Delete(ctx, name, metav1.DeleteOptions{}) }},
-			{"deletes all", refused, func(ctx context.Context) error {
+			{"delete settings", rejected, func(ctx context.Context) error { return maps.Delete(ctx, name, metav1.DeleteOptions{}) }},
+			{"delete settings as a collection", rejected, func(ctx context.Context) error {
 				return maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=services"})
 			}},
-			{"writes another one", "", func(ctx context.Context) error {
+			{"create and delete another ConfigMap", "", func(ctx context.Context) error {
 				if _, err := maps.Create(ctx, configMap("windows-service"), metav1.CreateOptions{}); err != nil {
 					return err
 				}
 				return maps.Delete(ctx, "windows-service", metav1.DeleteOptions{})
 			}},
-			{"writes the hosts", "", func(ctx context.Context) error {
+			{"change the ConfigMap of hosts", "", func(ctx context.Context) error {
 				return drop(maps.Patch(ctx, "windows-instances", types.MergePatchType, []byte(`{"data":{"10.0.0.9":"username=core"}}`), metav1.PatchOptions{}))
 			}},
 		})
 	}
 	elsewhere := c.admin.CoreV1().ConfigMaps("default")
 	try(t, []attempt{
-		{"somebody has one by that name where the operator is not", "", func(ctx context.Context) error {
+		{"create a ConfigMap with the name in another namespace", "", func(ctx context.Context) error {
 			if _, err := elsewhere.Create(ctx, configMap(name), metav1.CreateOptions{}); err != nil {
 				return err
 			}
 			return elsewhere.Delete(ctx, name, metav1.DeleteOptions{})
 		}},
-		{"an account of the operator's name in another namespace", refused, func(ctx context.Context) error {
+		{"create settings as an account with the operator's name in another namespace", rejected, func(ctx context.Context) error {
 			foreign := c.mayWriteConfigMaps(t, "system:serviceaccount:default:windows-machine-config-operator").CoreV1().ConfigMaps(namespace)
 			return drop(foreign.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
 		}},
-		{"the namespace controller makes one", refused, func(ctx context.Context) error {
+		{"create settings as the namespace controller", rejected, func(ctx context.Context) error {
 			cleaner := c.mayWriteConfigMaps(t, "system:serviceaccount:kube-system:namespace-controller").CoreV1().ConfigMaps(namespace)
 			return drop(cleaner.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
 		}},
-		{"the operator deletes it", "", func(ctx context.Context) error { return o.Delete(ctx, name, metav1.DeleteOptions{}) }},
+		{"delete settings as the operator", "", func(ctx context.Context) error { return o.Delete(ctx, name, metav1.DeleteOptions{}) }},
 	})
 }
 
-// testNamespaceCanBeDeleted runs last: it deletes the namespace with the objects that nodes obey.
-func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
+// testNamespaceDeletion must run last: it deletes the namespace together with the settings of nodes.
+func (c *cluster) testNamespaceDeletion(t *testing.T) {
 	o := c.asOperator(t).CoreV1().ConfigMaps(namespace)
 	must(t, drop(o.Create(t.Context(), configMap("windows-services-9"), metav1.CreateOptions{})))
 	must(t, c.admin.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
@@ -93,12 +93,12 @@ func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("it is still there: %+v", got.Status)
+		return fmt.Errorf("the namespace still exists: %+v", got.Status)
 	})
 }
 
-// mayWriteConfigMaps permits a user to write the ConfigMaps of the operator's namespace, and nothing else. The API server's authorizer may see the
-// binding before the role, and then report that the role is not found: the wait is for the ConfigMap's own "not found".
+// mayWriteConfigMaps permits a user to write only the ConfigMaps in the operator's namespace. It waits for an error about the
+// ConfigMap, because the authorizer can see the binding before the Role, and then reports that the Role is not found.
 func (c *cluster) mayWriteConfigMaps(t *testing.T, user string) clients {
 	t.Helper()
 	c.permit(t, namespace, userNamed(user), rbacv1.PolicyRule{

@@ -32,7 +32,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
 )
 
-// tenant creates a namespace, and a user who may create Services there, and nothing else.
+// tenant creates a namespace, and returns clients of a user who can only create Services there.
 func (c *cluster) tenant(t *testing.T, in string) clients {
 	t.Helper()
 	c.createNamespace(t, in, nil)
@@ -44,7 +44,7 @@ func createService(ctx context.Context, as clients, in, name string, spec corev1
 	return drop(as.CoreV1().Services(in).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))
 }
 
-// createEndpoint is what the controller of EndpointSlices makes of a tenant's pod and Service.
+// createEndpoint creates the EndpointSlice of a tenant's Service, in place of its controller.
 func (c *cluster) createEndpoint(t *testing.T, in, service string, port int32, hostname *string) {
 	t.Helper()
 	if _, err := c.admin.DiscoveryV1().EndpointSlices(in).Create(t.Context(), &discoveryv1.EndpointSlice{
@@ -56,7 +56,7 @@ func (c *cluster) createEndpoint(t *testing.T, in, service string, port int32, h
 	}
 }
 
-// reserved are the addresses that no host can have, as the operator reads them with its rights.
+// reserved returns the addresses that hosts cannot have, read with the operator's permissions.
 func (c *cluster) reserved(t *testing.T) *source.ReservedAddresses {
 	t.Helper()
 	must(t, v1alpha1.AddToScheme(scheme.Scheme))
@@ -65,9 +65,9 @@ func (c *cluster) reserved(t *testing.T) *source.ReservedAddresses {
 	return source.NewReservedAddresses(operator, operator, clusterfacts.Connection{}, source.NewResolver(nil))
 }
 
-// kube-proxy sends the operator's connections to a host to the pod of a tenant whose Service has the host's address. The operator knows before it
-// connects.
-func TestAServiceWithTheAddressOfAHost(t *testing.T) {
+// TestHostAddressOfServiceIsRejected simulates a tenant's Service with the address of a host: kube-proxy sends connections to
+// this address to the tenant's pod. The operator must reject the address before it connects.
+func TestHostAddressOfServiceIsRejected(t *testing.T) {
 	if !inOwnNamespaces(t) {
 		return
 	}
@@ -96,25 +96,25 @@ func TestAServiceWithTheAddressOfAHost(t *testing.T) {
 	must(t, err)
 	t.Cleanup(proxy.Stop)
 	operator := c.reserved(t)
-	refusal := func(ctx context.Context) string {
+	rejection := func(ctx context.Context) string {
 		known, err := operator.Live(ctx, "", time.Now())
 		if err != nil {
-			t.Logf("not all could be read: %v", err) // the control plane of this test has no cluster-info
+			t.Logf("reading reserved addresses: %v", err) // the control plane of this test has no cluster-info
 		}
 		return known.Refuse(netip.MustParseAddr(host))
 	}
-	if reason := refusal(t.Context()); reason != "" {
-		t.Fatalf("without the Service, the address %s", reason)
+	if reason := rejection(t.Context()); reason != "" {
+		t.Fatalf("got rejection %q without the Service, want none", reason)
 	}
 	tenant := c.tenant(t, "tenant")
 	eventually(t, "", func(ctx context.Context) error {
 		return createService(ctx, tenant, "tenant", "web", corev1.ServiceSpec{ExternalIPs: []string{host}, Ports: []corev1.ServicePort{{Name: "s", Port: 22}}})
 	})
-	if reason := refusal(t.Context()); !strings.Contains(reason, "spec.externalIPs of Service tenant/web") {
-		t.Errorf("with the Service, the address is refused with %q", reason)
+	if reason := rejection(t.Context()); !strings.Contains(reason, "spec.externalIPs of Service tenant/web") {
+		t.Errorf("got rejection %q, want one that names the Service", reason)
 	}
 	c.createEndpoint(t, "tenant", "web", 2222, nil)
-	eventually(t, "", func(ctx context.Context) error { // else this test would show nothing
+	eventually(t, "", func(ctx context.Context) error { // the attack must work without the check
 		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", host+":22")
 		if err != nil {
 			return errors.Join(err, proxy.Failure())
@@ -123,7 +123,8 @@ func TestAServiceWithTheAddressOfAHost(t *testing.T) {
 	})
 }
 
-// With the search list that a kubelet writes, Services of a tenant have the names of hosts and of the proxy.
+// TestServiceNamesAreNotResolvedAsHosts simulates Services of a tenant whose names, with the search list of the cluster's DNS,
+// are those of a host and of the proxy.
 func TestServiceNamesAreNotResolvedAsHosts(t *testing.T) {
 	if !inOwnNamespaces(t) {
 		return
@@ -164,32 +165,32 @@ func TestServiceNamesAreNotResolvedAsHosts(t *testing.T) {
 	})
 	must(t, createService(t.Context(), tenant, "lan", "corp", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Name: "s", Port: 3128}}}))
 	c.createEndpoint(t, "lan", "corp", 3128, ptr.To("proxy"))
-	for name, trap := range map[string]string{"win1.lan": "198.51.100.66", "proxy.corp.lan": nodeAddress} { // else this test would show nothing
+	for name, trap := range map[string]string{"win1.lan": "198.51.100.66", "proxy.corp.lan": nodeAddress} { // the attack must work without the operator's resolver
 		eventually(t, "", func(ctx context.Context) error {
 			got, err := net.DefaultResolver.LookupHost(ctx, name)
 			if len(got) != 1 || got[0] != trap {
-				return fmt.Errorf("%s is %v (%w), want %s; %w", name, got, err, trap, dns.Failure())
+				return fmt.Errorf("%s resolves to %v (%w), want %s; %w", name, got, err, trap, dns.Failure())
 			}
 			return nil
 		})
 	}
 	if ips, err := source.NewResolver(nil).Lookup(t.Context(), "win1.lan"); err != nil || len(ips) != 1 || ips[0].String() != "10.0.0.7" {
-		t.Errorf("host win1.lan is %v (%v), want 10.0.0.7", ips, err)
+		t.Errorf("host win1.lan resolves to %v (error %v), want 10.0.0.7", ips, err)
 	}
 	pod, err := net.Listen("tcp", nodeAddress+":3128")
 	must(t, err)
 	go func() {
 		_ = http.Serve(pod, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			t.Errorf("the tenant's pod got %s %s with %q", r.Method, r.Host, r.Header.Get("Proxy-Authorization"))
+			t.Errorf("the tenant's pod received %s %s with %q", r.Method, r.Host, r.Header.Get("Proxy-Authorization"))
 			w.WriteHeader(http.StatusBadGateway)
 		}))
 	}()
 	guard := windowsimage.Guard{Lookup: net.DefaultResolver.LookupNetIP, Proxies: []string{"proxy.corp.lan:3128"}}
-	asks := registryclient.New(registryclient.Options{ // as the controller that explains why pods do not start
+	registry := registryclient.New(registryclient.Options{ // like the controller that explains why pods do not start
 		Agent: "test", PasswordFirst: true, Proxy: map[string]string{"HTTPS_PROXY": "http://operator:secret@proxy.corp.lan:3128"}, Dial: guard.Dial(), Check: guard.Check,
 	})
-	_, err = windowsimage.New(asks, mirrors.Table{}, windowsimage.NewMemory()).Read(t.Context(), "registry.example.com/a/b:1")
+	_, err = windowsimage.New(registry, mirrors.Table{}, windowsimage.NewMemory()).Read(t.Context(), "registry.example.com/a/b:1")
 	if err == nil || !strings.Contains(err.Error(), "proxy.corp.lan.") {
-		t.Errorf("asking through the proxy fails with %v, want that proxy.corp.lan. is unknown", err)
+		t.Errorf("reading an image through the proxy: got error %v, want one about proxy.corp.lan.", err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// testWICDWatchesSettings uses WICD's own certificate. The original daemon had no permission to watch its ConfigMap, so it
-// noticed changes only when it listed it again. Ours cannot list, only watch.
+// testWICDWatchesSettings uses WICD's own certificate. The original daemon had no permission to watch its ConfigMap, and
+// noticed changes only when it listed ConfigMaps again. This one can only get and watch them.
 func (c *cluster) testWICDWatchesSettings(t *testing.T) {
 	h := c.newHost(t)
 	own := c.obtain(t, h.clients, h.known(), certificatesv1.KubeAPIServerClientSignerName, "system:wicd-node:win-1", "system:wicd-nodes")
@@ -44,11 +44,11 @@ func (c *cluster) testWICDWatchesSettings(t *testing.T) {
 		return func(ctx context.Context) error { return watched(wicd.Watch(ctx, options)) }
 	}
 	try(t, []attempt{
-		{"watches what nodes of another version in use must have", "", watches(byName("windows-services-2"))},
-		{"watches what nodes of a version that is not there must have", forbidden, watches(byName("windows-services-3"))},
-		{"watches another ConfigMap", forbidden, watches(byName("windows-instances"))},
-		{"watches all ConfigMaps", forbidden, watches(metav1.ListOptions{})},
-		{"lists what nodes must have", forbidden, func(ctx context.Context) error {
+		{"watch settings of another version in use", "", watches(byName("windows-services-2"))},
+		{"watch settings of an unknown version", forbidden, watches(byName("windows-services-3"))},
+		{"watch another ConfigMap", forbidden, watches(byName("windows-instances"))},
+		{"watch all ConfigMaps", forbidden, watches(metav1.ListOptions{})},
+		{"list settings", forbidden, func(ctx context.Context) error {
 			return drop(wicd.List(ctx, byName("windows-services-1")))
 		}},
 	})
@@ -61,9 +61,9 @@ func expectEvent(t *testing.T, w watch.Interface, kind watch.EventType, settings
 	case e, open := <-w.ResultChan():
 		cm, _ := e.Object.(*corev1.ConfigMap)
 		if !open || e.Type != kind || cm == nil || cm.Data["settings"] != settings {
-			t.Fatalf("got %s (the watch is open: %t), want %s of settings %q", fmt.Sprint(e.Type, " ", e.Object), open, kind, settings)
+			t.Fatalf("got event %s (watch open: %t), want %s of settings %q", fmt.Sprint(e.Type, " ", e.Object), open, kind, settings)
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatalf("no event; want %s of settings %q", kind, settings)
+		t.Fatalf("timed out waiting for event %s of settings %q", kind, settings)
 	}
 }

@@ -23,16 +23,17 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/rights"
 )
 
-// userNamed is a user as the subject of a binding, accountNamed an account of the operator's namespace.
+// userNamed returns a user as the subject of a binding.
 func userNamed(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
 }
 
+// accountNamed returns a ServiceAccount in the operator's namespace as the subject of a binding.
 func accountNamed(name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
 }
 
-// bind binds one of Kubernetes' roles in a namespace or, with "", in the cluster.
+// bind binds a subject to a ClusterRole, in a namespace or, if in is "", in the cluster.
 func (c *cluster) bind(t *testing.T, in, role string, subject rbacv1.Subject) {
 	t.Helper()
 	name, subjects := metav1.ObjectMeta{GenerateName: "test-"}, []rbacv1.Subject{subject}
@@ -46,7 +47,7 @@ func (c *cluster) bind(t *testing.T, in, role string, subject rbacv1.Subject) {
 	must(t, err)
 }
 
-// permit gives a subject rules in a namespace.
+// permit binds a subject to a new Role with rules.
 func (c *cluster) permit(t *testing.T, in string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	name := metav1.ObjectMeta{GenerateName: "test-"}
@@ -59,9 +60,9 @@ func (c *cluster) permit(t *testing.T, in string, subject rbacv1.Subject, rules 
 	must(t, err)
 }
 
-// testSecretsAreTheOperators has a user who may write Secrets, but not read them, plant, replace and delete Secrets that nodes trust.
-func (c *cluster) testSecretsAreTheOperators(t *testing.T) {
-	const refused = "is what Windows nodes trust, and only the operator writes it"
+// testSecretsWriters has a user who may write Secrets create, change and delete the Secrets that nodes trust.
+func (c *cluster) testSecretsWriters(t *testing.T) {
+	const rejected = "is what Windows nodes trust, and only the operator writes it"
 	c.permit(t, namespace, userNamed("secret-writer"), rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"},
 	})
@@ -71,31 +72,31 @@ func (c *cluster) testSecretsAreTheOperators(t *testing.T) {
 	admin, elsewhere := c.admin.CoreV1().Secrets(namespace), c.admin.CoreV1().Secrets("default")
 	named := func(name string) *corev1.Secret { return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	const key, secrets = "windows-settings-signing-key", "windows-node-secrets"
-	_, _ = admin.Create(t.Context(), named(key), metav1.CreateOptions{}) // or the operator did, in another test
+	_, _ = admin.Create(t.Context(), named(key), metav1.CreateOptions{}) // unless it exists from another test
 	for _, name := range []string{key, secrets} {
 		try(t, []attempt{
-			{"plants " + name, refused, func(ctx context.Context) error { return drop(writer.Create(ctx, named(name), dry)) }},
+			{"create " + name, rejected, func(ctx context.Context) error { return drop(writer.Create(ctx, named(name), dry)) }},
 		})
 	}
 	try(t, []attempt{
-		{"changes it", refused, func(ctx context.Context) error {
+		{"change the signing key", rejected, func(ctx context.Context) error {
 			return drop(writer.Patch(ctx, key, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))
 		}},
-		{"deletes it", refused, func(ctx context.Context) error { return writer.Delete(ctx, key, metav1.DeleteOptions{}) }},
-		{"deletes all", refused, func(ctx context.Context) error {
+		{"delete the signing key", rejected, func(ctx context.Context) error { return writer.Delete(ctx, key, metav1.DeleteOptions{}) }},
+		{"delete the signing key as a collection", rejected, func(ctx context.Context) error {
 			return writer.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + key})
 		}},
-		{"writes another one", "", func(ctx context.Context) error { return drop(writer.Create(ctx, named("windows-user-secret"), dry)) }},
-		{"writes one of that name elsewhere", "", func(ctx context.Context) error { return drop(elsewhere.Create(ctx, named(key), dry)) }},
-		{"an administrator of the cluster deletes it", "", func(ctx context.Context) error {
+		{"create another Secret", "", func(ctx context.Context) error { return drop(writer.Create(ctx, named("windows-user-secret"), dry)) }},
+		{"create a Secret with the name in another namespace", "", func(ctx context.Context) error { return drop(elsewhere.Create(ctx, named(key), dry)) }},
+		{"delete the signing key as a cluster administrator", "", func(ctx context.Context) error {
 			return admin.Delete(ctx, key, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		}},
 	})
 }
 
-// testKubeletsCannotSetOperatorLabels has kubelets label their own Nodes, at registration, later and with their status.
-func (c *cluster) testKubeletsCannotSetOperatorLabels(t *testing.T) {
-	const refused = "a kubelet sets none of them"
+// testNodeLabels has kubelets label their own Nodes, at registration, later and through their status.
+func (c *cluster) testNodeLabels(t *testing.T) {
+	const rejected = "a kubelet sets none of them"
 	c.newNode(t, "win-labeled")
 	kubelet := c.as(t, "system:node:win-labeled", "system:nodes")
 	label := func(key string, value any) map[string]any { return metadata("labels", map[string]any{key: value}) }
@@ -103,40 +104,41 @@ func (c *cluster) testKubeletsCannotSetOperatorLabels(t *testing.T) {
 	var attempts []attempt
 	for _, key := range []string{group + "/hyperv", group + "/gmsa", group + "/runs.windows2025", group + "/byoh"} {
 		attempts = append(attempts,
-			attempt{"labels it " + key, refused, func(ctx context.Context) error { return patchNode(ctx, kubelet, "win-labeled", label(key, "true")) }},
-			attempt{"labels it " + key + " with its status", refused, func(ctx context.Context) error {
+			attempt{"add label " + key, rejected, func(ctx context.Context) error { return patchNode(ctx, kubelet, "win-labeled", label(key, "true")) }},
+			attempt{"add label " + key + " through the status", rejected, func(ctx context.Context) error {
 				return patchNode(ctx, kubelet, "win-labeled", label(key, "true"), "status")
 			}})
 	}
 	try(t, append(attempts,
-		attempt{"changes one", refused, func(ctx context.Context) error {
+		attempt{"change a label of the operator", rejected, func(ctx context.Context) error {
 			return patchNode(ctx, kubelet, "win-labeled", label(group+"/runs.windows2022", "false"))
 		}},
-		attempt{"removes one", refused, func(ctx context.Context) error {
+		attempt{"remove a label of the operator", rejected, func(ctx context.Context) error {
 			return patchNode(ctx, kubelet, "win-labeled", label(group+"/runs.windows2022", nil))
 		}},
-		attempt{"registers with one", refused, func(ctx context.Context) error {
+		attempt{"register with a label of the operator", rejected, func(ctx context.Context) error {
 			newcomer := c.as(t, "system:node:win-newcomer", "system:nodes")
 			return drop(newcomer.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-newcomer", Labels: map[string]string{group + "/hyperv": "true"}}}, metav1.CreateOptions{}))
 		}},
-		attempt{"registers as our kubelets do", "", func(ctx context.Context) error {
+		attempt{"register with the labels that the operator configures", "", func(ctx context.Context) error {
 			newcomer := c.as(t, "system:node:win-newcomer", "system:nodes")
 			return drop(newcomer.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 				Name: "win-newcomer", Labels: map[string]string{"node.openshift.io/os_id": "Windows", "kubernetes.io/os": "windows"},
 			}}, metav1.CreateOptions{}))
 		}},
-		attempt{"reports its status", "", func(ctx context.Context) error {
+		attempt{"update the status", "", func(ctx context.Context) error {
 			return patchNode(ctx, kubelet, "win-labeled", map[string]any{"status": map[string]any{"nodeInfo": map[string]any{"kubeletVersion": "v1"}}}, "status")
 		}},
-		attempt{"the operator labels it", "", func(ctx context.Context) error {
+		attempt{"add a label as the operator", "", func(ctx context.Context) error {
 			return patchNode(ctx, c.asOperator(t), "win-labeled", label(group+"/hyperv", "true"))
 		}},
 	))
 }
 
-// rolesOfOLM are the ClusterRoles that OLM makes for each kind of an operator, and has Kubernetes add to its own roles
-// (pkg/controller/operators/olm/operatorgroup.go of OLM v0.46.0). lab/suites/olm has OLM make them.
-func (c *cluster) rolesOfOLM(t *testing.T) {
+// createRolesOfOLM creates the ClusterRoles that OLM creates for each kind of an operator, and that Kubernetes aggregates to
+// its own roles (pkg/controller/operators/olm/operatorgroup.go of OLM v0.46.0). lab/suites/olm tests those that OLM itself
+// creates.
+func (c *cluster) createRolesOfOLM(t *testing.T) {
 	t.Helper()
 	for role, verbs := range map[string][]string{
 		"admin": {"*"}, "edit": {"create", "update", "patch", "delete"}, "view": {"get", "list", "watch"},
@@ -159,11 +161,11 @@ func (c *cluster) rolesOfOLM(t *testing.T) {
 	})
 }
 
-// testRolesOfOLMWriteNothing compares the users who may write the operator's objects with deploy/README.md, on a cluster where OLM has extended
+// testRolesOfOLM compares the users who may write the operator's objects with deploy/README.md, on a cluster where OLM has extended
 // Kubernetes' roles.
-func (c *cluster) testRolesOfOLMWriteNothing(t *testing.T) {
-	const refused = "who writes them decides what runs on Windows hosts"
-	c.rolesOfOLM(t)
+func (c *cluster) testRolesOfOLM(t *testing.T) {
+	const rejected = "who writes them decides what runs on Windows hosts"
+	c.createRolesOfOLM(t)
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	instance := func(who clients) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -176,14 +178,14 @@ func (c *cluster) testRolesOfOLMWriteNothing(t *testing.T) {
 			return drop(configs(who).Create(ctx, object("WindowsConfig", "cluster", map[string]any{}), dry))
 		}
 	}
-	for _, tc := range []struct{ role, wantInstance string }{{"edit", refused}, {"admin", ""}} {
+	for _, tc := range []struct{ role, wantInstance string }{{"edit", rejected}, {"admin", ""}} {
 		user := "olm-" + tc.role
 		c.bind(t, "", tc.role, userNamed(user))
 		who := c.as(t, user)
-		eventually(t, refused, config(who)) // once Kubernetes has added OLM's rules
+		eventually(t, rejected, config(who)) // once Kubernetes has aggregated OLM's roles
 		try(t, []attempt{
-			{tc.role + " creates an instance", tc.wantInstance, instance(who)},
-			{tc.role + " creates a configuration", refused, config(who)},
+			{"create a WindowsInstance as " + tc.role, tc.wantInstance, instance(who)},
+			{"create the WindowsConfig as " + tc.role, rejected, config(who)},
 		})
 	}
 	c.expectTable(t)
@@ -192,12 +194,12 @@ func (c *cluster) testRolesOfOLMWriteNothing(t *testing.T) {
 	})
 	eventually(t, "", instance(c.as(t, "own-role")))
 	try(t, []attempt{
-		{"the operator creates an instance", "", instance(c.asOperator(t))},
-		{"an administrator of the cluster creates a configuration", "", config(c.admin)},
+		{"create a WindowsInstance as the operator", "", instance(c.asOperator(t))},
+		{"create the WindowsConfig as a cluster administrator", "", config(c.admin)},
 	})
 }
 
-// expectTable compares what people can do with deploy/README.md.
+// expectTable compares the permissions of users with the table in deploy/README.md.
 func (c *cluster) expectTable(t *testing.T) {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(deployDir, "README.md"))
@@ -211,8 +213,8 @@ func (c *cluster) expectTable(t *testing.T) {
 	})
 }
 
-// testAJoiningHostStopsNoUpgrade gives the account of joining hosts what OLM gives each account of a bundle.
-func (c *cluster) testAJoiningHostStopsNoUpgrade(t *testing.T) {
+// testOperatorCondition grants the account of joining hosts the permissions that OLM grants each account of a bundle.
+func (c *cluster) testOperatorCondition(t *testing.T) {
 	chart, err := lab.OLMChart(t.Context())
 	must(t, err)
 	text, err := os.ReadFile(filepath.Join(chart, "crds", "0000_50_olm_00-operatorconditions.crd.yaml"))
@@ -226,7 +228,7 @@ func (c *cluster) testAJoiningHostStopsNoUpgrade(t *testing.T) {
 		return drop(c.admin.dynamic.Resource(conditions).Namespace(namespace).Create(ctx, o, metav1.CreateOptions{}))
 	})
 	rules := rbacv1.PolicyRule{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"operatorconditions"}, ResourceNames: []string{"wmco"}, Verbs: []string{"get", "update", "patch"}}
-	stop := func(who clients) func(context.Context) error {
+	blockUpgrades := func(who clients) func(context.Context) error {
 		return func(ctx context.Context) error {
 			return drop(who.dynamic.Resource(conditions).Namespace(namespace).Patch(ctx, "wmco", types.MergePatchType,
 				[]byte(`{"spec":{"overrides":[{"type":"Upgradeable","status":"False","reason":"Stopped","message":"x"}]}}`), metav1.PatchOptions{}))
@@ -236,6 +238,6 @@ func (c *cluster) testAJoiningHostStopsNoUpgrade(t *testing.T) {
 		c.permit(t, namespace, accountNamed(account), rules)
 	}
 	host := c.asAccount(t, "windows-node-bootstrapper")
-	eventually(t, "is the identity of a host that joins", stop(host))
-	eventually(t, "", stop(c.asOperator(t)))
+	eventually(t, "is the identity of a host that joins", blockUpgrades(host))
+	eventually(t, "", blockUpgrades(c.asOperator(t)))
 }
