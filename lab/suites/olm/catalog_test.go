@@ -23,7 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 )
 
-// A catalogBundle is the entry of a version in a catalog.
+// A catalogBundle is the entry of a bundle in a catalog.
 type catalogBundle struct {
 	Schema     string `json:"schema"`
 	Name       string `json:"name"`
@@ -39,8 +39,9 @@ type catalogBundle struct {
 	} `json:"relatedImages"`
 }
 
-// checkCatalog has opm validate the catalog, and compares what opm makes of the bundle's image with what is in it.
-func (p *place) checkCatalog() {
+// checkCatalog validates the catalog with opm, and compares its entry of the bundle with the one that opm renders from the
+// bundle's image.
+func (p *harness) checkCatalog() {
 	ctx := p.t.Context()
 	opm, err := lab.OPM(ctx, os.Stderr)
 	must(p.t, err)
@@ -68,14 +69,14 @@ func (p *place) checkCatalog() {
 	var got catalogBundle
 	must(p.t, json.Unmarshal(rendered, &got))
 	if got.Name != want.Name || got.Package != want.Package || got.Image != want.Image {
-		p.t.Errorf("opm makes %s of %s, package %s, want %s of %s, package %s", got.Name, got.Image, got.Package, want.Name, want.Image, want.Package)
+		p.t.Errorf("opm rendered bundle %s of image %s, package %s; want %s of image %s, package %s", got.Name, got.Image, got.Package, want.Name, want.Image, want.Package)
 	}
 	p.expectSame("properties", got.Properties, want.Properties)
 	p.expectSame("relatedImages", got.RelatedImages, want.RelatedImages)
 }
 
-// expectSame compares lists without regard to their order.
-func (p *place) expectSame(what string, got, want any) {
+// expectSame compares lists regardless of their order.
+func (p *harness) expectSame(what string, got, want any) {
 	p.t.Helper()
 	count := func(list any) map[string]int {
 		all := map[string]int{}
@@ -87,15 +88,15 @@ func (p *place) expectSame(what string, got, want any) {
 		return all
 	}
 	if g, w := count(got), count(want); !reflect.DeepEqual(g, w) {
-		p.t.Errorf("%s that opm makes of the bundle are\n%v\nand those of the catalog\n%v", what, g, w)
+		p.t.Errorf("opm rendered %s\n%v\nwant those of the catalog\n%v", what, g, w)
 	}
 }
 
-// expectCatalog waits until OLM serves the catalog that a tag names, and no other, and has connected to it: OLM uses its former content of the
-// catalog until then.
-func (p *place) expectCatalog(tag string) {
+// expectCatalog waits until OLM serves only the catalog with a tag, and has connected to it. Until then, OLM uses the previous
+// content of the catalog.
+func (p *harness) expectCatalog(tag string) {
 	p.t.Helper()
-	p.eventually("OLM reads the catalog "+tag, func(ctx context.Context) string {
+	p.eventually("OLM is connected to catalog "+tag, func(ctx context.Context) string {
 		pod, err := p.catalogPod(ctx, tag)
 		if err != nil {
 			return err.Error()
@@ -103,14 +104,14 @@ func (p *place) expectCatalog(tag string) {
 		began := pod.Status.ContainerStatuses[0].State.Running.StartedAt.Time
 		state, since, err := p.connection(ctx)
 		if err != nil || state != "READY" || since.Before(began) {
-			return fmt.Sprintf("the pod serves it since %s; the CatalogSource is %s since %s (%v)", began, state, since, err)
+			return fmt.Sprintf("the pod has been running since %s, the connection has been %s since %s (error %v)", began, state, since, err)
 		}
 		return ""
 	})
 }
 
 // connection returns the state of OLM's connection to the catalog.
-func (p *place) connection(ctx context.Context) (state string, since time.Time, err error) {
+func (p *harness) connection(ctx context.Context) (state string, since time.Time, err error) {
 	source := &unstructured.Unstructured{}
 	source.SetAPIVersion("operators.coreos.com/v1alpha1")
 	source.SetKind("CatalogSource")
@@ -125,19 +126,20 @@ func (p *place) connection(ctx context.Context) (state string, since time.Time, 
 	return got["lastObservedState"], since, err
 }
 
-// catalogPod is the only pod that serves the catalog, with the image that a tag names.
-func (p *place) catalogPod(ctx context.Context, tag string) (pod corev1.Pod, err error) {
+// catalogPod returns the pod that serves the catalog. It returns an error unless there is exactly one, it is Ready, and its
+// image has the tag.
+func (p *harness) catalogPod(ctx context.Context, tag string) (pod corev1.Pod, err error) {
 	pods, err := p.Clients.CoreV1().Pods(catalogNamespace).List(ctx, metav1.ListOptions{LabelSelector: "olm.catalogSource=" + operator})
 	if err != nil {
 		return pod, err
 	}
 	if len(pods.Items) != 1 {
-		return pod, fmt.Errorf("there are %d pods", len(pods.Items))
+		return pod, fmt.Errorf("got %d pods of the catalog, want 1", len(pods.Items))
 	}
 	pod = pods.Items[0]
 	for _, c := range pod.Spec.InitContainers {
 		if c.Name == "extract-content" && !strings.HasSuffix(c.Image, ":"+tag) {
-			return pod, fmt.Errorf("pod %s has %s", pod.Name, c.Image)
+			return pod, fmt.Errorf("pod %s has image %s, want tag %s", pod.Name, c.Image, tag)
 		}
 	}
 	if len(pod.Status.ContainerStatuses) != 1 || !pod.Status.ContainerStatuses[0].Ready || pod.Status.ContainerStatuses[0].State.Running == nil {
@@ -146,9 +148,9 @@ func (p *place) catalogPod(ctx context.Context, tag string) (pod corev1.Pod, err
 	return pod, nil
 }
 
-// rebootNode reboots the node of OLM, of the catalog and of the operator. The same pod must serve the catalog again, from the folders in
-// which its containers left files.
-func (p *place) rebootNode() {
+// rebootNode reboots the Linux node on which OLM, the catalog and the operator run. Afterwards the same pod must serve the
+// catalog, although its containers have left files in its folders.
+func (p *harness) rebootNode() {
 	ctx := p.t.Context()
 	p.expectCatalog(channelTag)
 	before, err := p.catalogPod(ctx, channelTag)
@@ -165,7 +167,7 @@ func (p *place) rebootNode() {
 			p.t.Fatalf("pod %s was replaced by %s", before.Name, pod.Name)
 		}
 		if s := pod.Status.ContainerStatuses[0]; s.RestartCount == 0 || s.State.Running == nil || s.State.Running.StartedAt.Time.Before(began.Truncate(time.Second)) {
-			return fmt.Sprintf("its container did not start again: %+v", s)
+			return fmt.Sprintf("its container has not restarted: %+v", s)
 		}
 		return ""
 	})

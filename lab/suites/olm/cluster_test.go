@@ -32,7 +32,7 @@ const (
 	operatorNamespace = "openshift-operators"
 )
 
-// values are those of OLM's chart.
+// values returns the values for OLM's chart.
 func values() string {
 	return fmt.Sprintf(`installType: ocp # without the catalog of operatorhub.io
 namespace: %[1]s
@@ -44,8 +44,8 @@ package: {image: {ref: %[4]s}}
 `, olmNamespace, catalogNamespace, operatorNamespace, lab.OLMImage, lab.OPMImage)
 }
 
-// installOLM installs the Operator Lifecycle Manager by its own chart, on a node that runs pods.
-func (p *place) installOLM(ctx context.Context) error {
+// installOLM installs the Operator Lifecycle Manager with its own chart, on a node that runs pods.
+func (p *harness) installOLM(ctx context.Context) error {
 	for _, step := range []func() error{
 		func() error { return p.Pod.Node.ConnectPods(ctx) },
 		func() error { return p.StartDNS(ctx) },
@@ -73,7 +73,7 @@ func (p *place) installOLM(ctx context.Context) error {
 	return p.waitForOLM(ctx)
 }
 
-func (p *place) waitForOLM(ctx context.Context) error {
+func (p *harness) waitForOLM(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lab.Patience(patience))
 	defer cancel()
 	for {
@@ -84,14 +84,14 @@ func (p *place) waitForOLM(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for OLM: %w: %w\n%s", ctx.Err(), err, p.olmSays(context.WithoutCancel(ctx)))
+			return fmt.Errorf("waiting for OLM: %w: %w\n%s", ctx.Err(), err, p.diagnoseOLM(context.WithoutCancel(ctx)))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-// renderOLM returns the objects of OLM's chart, without the package server, which only consoles use.
-func (p *place) renderOLM(ctx context.Context) ([]*unstructured.Unstructured, error) {
+// renderOLM returns the objects of OLM's chart, except for the package server, which only consoles need.
+func (p *harness) renderOLM(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	dir := filepath.Join(p.out, "helm")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
@@ -126,8 +126,8 @@ func (p *place) renderOLM(ctx context.Context) ([]*unstructured.Unstructured, er
 	}
 }
 
-// olmSays describes the state of OLM's objects and the end of its logs, for failures.
-func (p *place) olmSays(ctx context.Context) string {
+// diagnoseOLM returns the state of OLM's objects and the end of its logs.
+func (p *harness) diagnoseOLM(ctx context.Context) string {
 	var text strings.Builder
 	for _, kind := range []string{"CatalogSource", "Subscription", "InstallPlan", "ClusterServiceVersion"} {
 		list := &unstructured.UnstructuredList{}

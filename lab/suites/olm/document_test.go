@@ -22,8 +22,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/winbuild"
 )
 
-// TestTheDocumentIsValid applies each YAML of docs/install-olm.md as a trial, field by field, on an API server with OLM's kinds.
-func TestTheDocumentIsValid(t *testing.T) {
+// TestDocumentHasValidObjects creates each object of docs/install-olm.md as a dry run with strict field validation, on an API
+// server with OLM's kinds.
+func TestDocumentHasValidObjects(t *testing.T) {
 	cp, err := lab.StartControlPlane(t.Context(), lab.ControlPlaneOptions{})
 	must(t, err)
 	t.Cleanup(cp.Stop)
@@ -45,12 +46,12 @@ func TestTheDocumentIsValid(t *testing.T) {
 	}
 	for _, kind := range []string{"CatalogSource", "Namespace", "OperatorGroup", "Subscription", "ClusterCatalog"} {
 		if kinds[kind] == 0 {
-			t.Errorf("docs/install-olm.md has no %s", kind)
+			t.Errorf("found no %s in docs/install-olm.md", kind)
 		}
 	}
 }
 
-// readKinds reads the kinds of OLM v0 from its chart, and that of the catalogs of OLM v1.
+// readKinds reads the CustomResourceDefinitions of OLM v0 from its chart, and that of OLM v1 for catalogs.
 func readKinds(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	chart, err := lab.OLMChart(t.Context())
@@ -70,7 +71,7 @@ func readKinds(t *testing.T) []*unstructured.Unstructured {
 	return all
 }
 
-// examples are the objects of a document, by the heading that they are below.
+// examples are the objects of a document by their heading.
 type examples map[string][]*unstructured.Unstructured
 
 func readExamples(t *testing.T) examples {
@@ -95,6 +96,7 @@ func readExamples(t *testing.T) examples {
 	return all
 }
 
+// under returns copies of the objects under a heading.
 func (e examples) under(heading string) []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, o := range e[heading] {

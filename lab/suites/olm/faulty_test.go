@@ -13,17 +13,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// faulty moves the catalog to a version whose CRDs do not accept the existing WindowsConfig. OLM refuses it, the operator continues to run, and the
-// documented steps lead to the next version.
-func (p *place) faulty() {
+// faultyVersion changes the catalog to a version whose CRDs do not accept the existing WindowsConfig. OLM must not install it,
+// the operator must keep running, and the documented steps must install the next version.
+func (p *harness) faultyVersion() {
 	ctx := p.t.Context()
 	deploy := filepath.Join(p.out, "faulty")
 	must(p.t, os.CopyFS(deploy, os.DirFS(filepath.Join(root, "deploy"))))
 	must(p.t, requireField(filepath.Join(deploy, "crds", "windowsmachineconfig.openshift.io_windowsconfigs.yaml")))
 	must(p.t, p.release(ctx, "0.4.0", "0.3.0", "--deploy", deploy))
-	must(p.t, p.move("0.4.0"))
+	must(p.t, p.changeCatalog("0.4.0"))
 	p.approve("0.4.0")
-	p.eventually("OLM refuses version 0.4.0", func(ctx context.Context) string {
+	p.eventually("OLM rejects version 0.4.0", func(ctx context.Context) string {
 		plan, err := p.installPlan(ctx, "0.4.0")
 		if err != nil {
 			return err.Error()
@@ -37,7 +37,7 @@ func (p *place) faulty() {
 		p.t.Error(err)
 	}
 	must(p.t, p.release(ctx, "0.5.0", "0.3.0", "--withdraw", "0.4.0"))
-	must(p.t, p.move("0.5.0"))
+	must(p.t, p.changeCatalog("0.5.0"))
 	must(p.t, p.runBlocks("## When an InstallPlan fails", 1))
 	p.expectCatalog("0.5.0") // otherwise OLM could install 0.4.0 again
 	must(p.t, p.subscribe(ctx, "0.5.0"))
@@ -45,7 +45,7 @@ func (p *place) faulty() {
 	p.expectReady()
 }
 
-// requireField makes a field that no object has a required one.
+// requireField adds a required field, which no existing object has, to a CustomResourceDefinition.
 func requireField(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

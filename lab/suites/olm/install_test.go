@@ -44,56 +44,56 @@ const (
 
 func TestMain(m *testing.M) { lab.RunTests(m) }
 
-// place is a cluster in which OLM is to install the operator.
-type place struct {
+// harness is a cluster in which OLM installs the operator.
+type harness struct {
 	*testenv.Env
 	t    *testing.T
-	tool string   // the program behind make bundle catalog
-	out  string   // what it writes
-	docs examples // of docs/install-olm.md
+	tool string   // path of the program that make bundle catalog runs
+	out  string   // folder for its output
+	docs examples // objects of docs/install-olm.md
 }
 
-// TestInstallation installs the operator from its catalog by the commands of docs/install-olm.md, joins hosts through its pod, and installs
-// the next version over it.
+// TestInstallation installs the operator from its catalog with the commands of docs/install-olm.md, joins hosts, upgrades the
+// operator several times, and removes it.
 func TestInstallation(t *testing.T) {
 	if err := cmp.Or(lab.CanRunWindows(), lab.CanRunLinuxNodes()); err != nil {
 		t.Skip("SKIPPED:", err)
 	}
-	p := &place{t: t, out: t.TempDir(), docs: readExamples(t)}
+	p := &harness{t: t, out: t.TempDir(), docs: readExamples(t)}
 	p.tool = filepath.Join(p.out, "bundle")
 	must(t, lab.BuildProgram(t.Context(), filepath.Join(root, "release"), "./bundle/cmd", p.tool, lab.BuildOptions{}, os.Stderr))
 	env := testenv.Start(t, testenv.Options{WineHosts: 2, Pod: true, OpenShift: "None", Install: p.install})
 	must(t, env.Configure(t.Context()))
 	must(t, env.Announce(t.Context(), env.Hosts()...))
 	p.expectReady()
-	t.Run("the policies of hosts are in force", func(t *testing.T) { p.in(t).checkPolicies() })
-	t.Run("new Machines get their user data", func(t *testing.T) { p.in(t).checkUserData() })
-	t.Run("what is copied of Kubernetes' roles is right", func(t *testing.T) { p.in(t).checkKubernetesRoles() })
-	t.Run("the kinds have examples that are valid", func(t *testing.T) { p.in(t).checkKindExamples() })
-	t.Run("people can do what the table says", func(t *testing.T) { p.in(t).checkPeople() })
-	t.Run("a joining host stops no upgrade", func(t *testing.T) { p.in(t).checkJoiningHost() })
-	t.Run("opm reads the bundle as the catalog has it", func(t *testing.T) { p.in(t).checkCatalog() })
-	t.Run("it is upgradeable", func(t *testing.T) { p.in(t).expectUpgradeable("0.1.0", metav1.ConditionTrue) })
-	t.Run("the bundle's permissions suffice", func(t *testing.T) { p.in(t).checkRights() })
-	// Each of these needs what the one before it leaves.
+	t.Run("operator applies admission policies", func(t *testing.T) { p.in(t).checkPolicies() })
+	t.Run("operator creates user data of Machines", func(t *testing.T) { p.in(t).checkUserData() })
+	t.Run("bundle copies Kubernetes' roles", func(t *testing.T) { p.in(t).checkKubernetesRoles() })
+	t.Run("examples of kinds are valid", func(t *testing.T) { p.in(t).checkKindExamples() })
+	t.Run("users have documented permissions", func(t *testing.T) { p.in(t).checkPeople() })
+	t.Run("joining host cannot block upgrades", func(t *testing.T) { p.in(t).checkJoiningHost() })
+	t.Run("opm renders the same bundle", func(t *testing.T) { p.in(t).checkCatalog() })
+	t.Run("operator is upgradeable", func(t *testing.T) { p.in(t).expectUpgradeable("0.1.0", metav1.ConditionTrue) })
+	t.Run("operator lacks no permission", func(t *testing.T) { p.in(t).checkRights() })
+	// Each of these steps depends on the previous one.
 	for _, step := range []struct {
 		name string
-		do   func(*place)
+		run  func(*harness)
 	}{
-		{"the catalog comes back with its node", (*place).rebootNode},
-		{"the next version goes over it", (*place).upgrade},
-		{"a faulty version is refused, and replaced by the next", (*place).faulty},
-		{"the permissions sufficed", (*place).checkRights},
-		{"removal leaves nothing", (*place).removal},
-		{"it can be installed again", (*place).again},
+		{"catalog survives a reboot of its node", (*harness).rebootNode},
+		{"upgrade", (*harness).upgrade},
+		{"faulty version is rejected and replaced", (*harness).faultyVersion},
+		{"operator lacks no permission after upgrades", (*harness).checkRights},
+		{"removal leaves nothing", (*harness).removal},
+		{"reinstallation", (*harness).reinstall},
 	} {
-		if !t.Run(step.name, func(t *testing.T) { step.do(p.in(t)) }) {
+		if !t.Run(step.name, func(t *testing.T) { step.run(p.in(t)) }) {
 			return
 		}
 	}
 }
 
-// must ends a test that cannot go on after an error.
+// must fails the test immediately if there is an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -101,8 +101,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// checkRights looks for what the operator was refused, in the log of its pod.
-func (p *place) checkRights() {
+// checkRights searches the log of the operator for forbidden requests.
+func (p *harness) checkRights() {
 	p.t.Helper()
 	for line := range strings.Lines(p.Pod.Log(p.t.Context())) {
 		if strings.Contains(line, "is forbidden") {
@@ -111,14 +111,15 @@ func (p *place) checkRights() {
 	}
 }
 
-func (p *place) in(t *testing.T) *place {
+// in returns a copy for a subtest.
+func (p *harness) in(t *testing.T) *harness {
 	q := *p
 	q.t = t
 	return &q
 }
 
-// install follows "Installing with the CLI" of docs/install-olm.md, with the catalog that the tag of the channel names.
-func (p *place) install(ctx context.Context, env *testenv.Env) error {
+// install follows section "Installing with the CLI" of docs/install-olm.md, with the catalog that has the tag of the channel.
+func (p *harness) install(ctx context.Context, env *testenv.Env) error {
 	p.Env = env
 	if err := errors.Join(p.installOLM(ctx), p.release(ctx, "0.1.0", "")); err != nil {
 		return err
@@ -134,20 +135,20 @@ func (p *place) install(ctx context.Context, env *testenv.Env) error {
 	return nil
 }
 
-// subscribe applies the objects of the document's installation, with the catalog that a tag names.
-func (p *place) subscribe(ctx context.Context, tag string) error {
-	objects := append(p.catalogOf(tag), p.docs.under("## Installing with the CLI")...)
+// subscribe applies the objects of the documented installation, with the catalog that has the tag.
+func (p *harness) subscribe(ctx context.Context, tag string) error {
+	objects := append(p.catalogWithTag(tag), p.docs.under("## Installing with the CLI")...)
 	if len(objects) != 4 {
 		return fmt.Errorf("docs/install-olm.md has %d objects for the installation, want CatalogSource, Namespace, OperatorGroup and Subscription", len(objects))
 	}
 	return manifest.ApplyObjects(ctx, p.config(), objects)
 }
 
-func (p *place) config() *rest.Config { return p.Lab.ControlPlane.RESTConfig() }
+func (p *harness) config() *rest.Config { return p.Lab.ControlPlane.RESTConfig() }
 
-// release builds the bundle of a version, and its catalog on that of a version before, as make catalog does, and pushes them to where the
-// documents expect the catalog of version 0.1.0.
-func (p *place) release(ctx context.Context, version, previous string, options ...string) error {
+// release builds the bundle of a version and its catalog, which extends that of the previous version, like make catalog. It
+// pushes both to the registry in the documented location.
+func (p *harness) release(ctx context.Context, version, previous string, options ...string) error {
 	registry := p.Pod.Registry().Address
 	digest, err := p.digest(ctx, testenv.OperatorRepository, "v"+version)
 	if err != nil {
@@ -167,21 +168,21 @@ func (p *place) release(ctx context.Context, version, previous string, options .
 }
 
 // digest queries the registry for the digest of an image.
-func (p *place) digest(ctx context.Context, name, tag string) (string, error) {
+func (p *harness) digest(ctx context.Context, name, tag string) (string, error) {
 	_, repository, _ := strings.Cut(name, "/")
 	request, err := http.NewRequestWithContext(ctx, http.MethodHead, "http://"+p.Pod.Registry().Address+"/v2/"+repository+"/manifests/"+tag, nil)
 	if err != nil {
 		return "", err
 	}
 	request.Header.Set("Accept", "application/vnd.oci.image.index.v1+json")
-	answer, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close()
-	digest := answer.Header.Get("Docker-Content-Digest")
-	if answer.StatusCode != http.StatusOK || digest == "" {
-		return "", fmt.Errorf("asking for image %s:%s: %s", name, tag, answer.Status)
+	defer response.Body.Close()
+	digest := response.Header.Get("Docker-Content-Digest")
+	if response.StatusCode != http.StatusOK || digest == "" {
+		return "", fmt.Errorf("requesting the digest of image %s:%s: %s", name, tag, response.Status)
 	}
 	return digest, nil
 }
@@ -194,11 +195,11 @@ type csvStatus struct {
 }
 
 // status reads the status of a version's ClusterServiceVersion.
-func (p *place) status(ctx context.Context, version string) (status csvStatus, err error) {
+func (p *harness) status(ctx context.Context, version string) (status csvStatus, err error) {
 	csv := &unstructured.Unstructured{}
 	csv.SetAPIVersion("operators.coreos.com/v1alpha1")
 	csv.SetKind("ClusterServiceVersion")
-	if err := p.Client.Get(ctx, ours(operator+".v"+version), csv); err != nil {
+	if err := p.Client.Get(ctx, inOperatorNamespace(operator+".v"+version), csv); err != nil {
 		return status, err
 	}
 	content, _, err := unstructured.NestedMap(csv.Object, "status")
@@ -208,8 +209,8 @@ func (p *place) status(ctx context.Context, version string) (status csvStatus, e
 	return status, runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status)
 }
 
-// waitForPhase waits until OLM has brought a version to a phase.
-func (p *place) waitForPhase(ctx context.Context, version, phase string) error {
+// waitForPhase waits until the ClusterServiceVersion of a version has a phase.
+func (p *harness) waitForPhase(ctx context.Context, version, phase string) error {
 	ctx, cancel := context.WithTimeout(ctx, lab.Patience(patience))
 	defer cancel()
 	for {
@@ -219,22 +220,22 @@ func (p *place) waitForPhase(ctx context.Context, version, phase string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until version %s is %s: %+v (%w)\n%s", version, phase, status, err, p.olmSays(context.WithoutCancel(ctx)))
+			return fmt.Errorf("waiting until version %s is %s: %+v (%w)\n%s", version, phase, status, err, p.diagnoseOLM(context.WithoutCancel(ctx)))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-func ours(name string) types.NamespacedName {
+func inOperatorNamespace(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: api.DefaultNamespace, Name: name}
 }
 
-func (p *place) eventually(what string, check func(context.Context) (missing string)) {
+func (p *harness) eventually(what string, check func(context.Context) (missing string)) {
 	p.t.Helper()
 	testenv.Eventually(p.t, patience, what, check)
 }
 
-func (p *place) expectReady() {
+func (p *harness) expectReady() {
 	p.t.Helper()
 	p.eventually("all hosts are Ready nodes", func(ctx context.Context) string {
 		var list v1alpha1.WindowsInstanceList
@@ -247,25 +248,25 @@ func (p *place) expectReady() {
 			}
 		}
 		if len(list.Items) != len(p.Hosts()) {
-			return fmt.Sprintf("there are %d instances", len(list.Items))
+			return fmt.Sprintf("got %d instances, want %d", len(list.Items), len(p.Hosts()))
 		}
 		return ""
 	})
 }
 
-// checkPolicies deletes one that the operator applied, and expects that it comes back.
-func (p *place) checkPolicies() {
+// checkPolicies deletes a policy that the operator has applied, and expects the operator to restore it.
+func (p *harness) checkPolicies() {
 	const name = "windows-instance-config-daemon"
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	must(p.t, p.Client.Delete(p.t.Context(), policy))
 	began := time.Now()
-	p.eventually("the policy is there again", func(ctx context.Context) string {
+	p.eventually("the operator restores the policy", func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: name}, policy); err != nil {
 			return err.Error()
 		}
 		return ""
 	})
-	p.t.Logf("a policy that was deleted was back after %s", time.Since(began).Round(time.Millisecond))
+	p.t.Logf("the operator restored a deleted policy after %s", time.Since(began).Round(time.Millisecond))
 	p.eventually("the policies are in force", func(ctx context.Context) string {
 		var config v1alpha1.WindowsConfig
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
@@ -279,26 +280,27 @@ func (p *place) checkPolicies() {
 	})
 	err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: operator + "-nodes"}, policy)
 	if !apierrors.IsNotFound(err) {
-		p.t.Errorf("what limits the operator was applied by it (%v)", err)
+		p.t.Errorf("got error %v for a policy that limits the operator, want not found", err)
 	}
 }
 
-// checkUserData expects what the operator may create with deploy/openshift, which the lab has applied.
-func (p *place) checkUserData() {
+// checkUserData expects the user data that the operator creates with the permissions of deploy/openshift, which the lab has applied.
+func (p *harness) checkUserData() {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-machine-api", Name: api.UserDataSecret}}
-	p.eventually("the operator fills the user data of Machines", func(ctx context.Context) string {
+	p.eventually("the operator creates the user data of Machines", func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
 			return err.Error()
 		}
 		if len(secret.Data["userData"]) == 0 {
-			return "it is empty"
+			return "the user data is empty"
 		}
 		return ""
 	})
 }
 
-// checkKubernetesRoles compares the rules that a bundle has in place of references with the API server's roles.
-func (p *place) checkKubernetesRoles() {
+// checkKubernetesRoles compares the rules that the bundle copies from Kubernetes' roles with these roles. A bundle cannot
+// reference roles.
+func (p *harness) checkKubernetesRoles() {
 	var roles rbacv1.ClusterRoleList
 	must(p.t, p.Client.List(p.t.Context(), &roles, client.MatchingLabels{"olm.owner": operator + ".v0.1.0"}))
 	for _, name := range []string{"system:auth-delegator", "system:node-bootstrapper"} {
@@ -312,18 +314,18 @@ func (p *place) checkKubernetesRoles() {
 				}
 			}
 			if !found {
-				p.t.Errorf("no role of the bundle has rule %+v of %s", rule, name)
+				p.t.Errorf("found no role of the bundle with rule %+v of %s", rule, name)
 			}
 		}
 	}
 }
 
-// checkKindExamples creates what consoles offer, as a trial.
-func (p *place) checkKindExamples() {
+// checkKindExamples creates the examples that consoles show, as a dry run.
+func (p *harness) checkKindExamples() {
 	csv := &unstructured.Unstructured{}
 	csv.SetAPIVersion("operators.coreos.com/v1alpha1")
 	csv.SetKind("ClusterServiceVersion")
-	must(p.t, p.Client.Get(p.t.Context(), ours(operator+".v0.1.0"), csv))
+	must(p.t, p.Client.Get(p.t.Context(), inOperatorNamespace(operator+".v0.1.0"), csv))
 	var all []map[string]any
 	var first map[string]any
 	if err := errors.Join(json.Unmarshal([]byte(csv.GetAnnotations()["alm-examples"]), &all),
@@ -334,7 +336,7 @@ func (p *place) checkKindExamples() {
 		o := &unstructured.Unstructured{Object: content}
 		err := p.Client.Create(p.t.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 		if client.IgnoreAlreadyExists(err) != nil {
-			p.t.Errorf("the example of kind %s: %v", o.GetKind(), err)
+			p.t.Errorf("creating the example of kind %s: %v", o.GetKind(), err)
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// removal runs the commands of docs/install-olm.md that remove hosts and operator, and looks for what is left.
-func (p *place) removal() {
-	if err := p.runBlocks("## Removal", 3); err != nil { // for hosts, operator and what is left
+// removal runs the commands of docs/install-olm.md that remove hosts and the operator, and expects that nothing is left.
+func (p *harness) removal() {
+	if err := p.runBlocks("## Removal", 3); err != nil { // for hosts, the operator and the remaining objects
 		p.t.Fatal(err)
 	}
 	p.eventually("nothing is left in the cluster", func(ctx context.Context) string {
@@ -30,8 +30,8 @@ func (p *place) removal() {
 	})
 }
 
-// runBlocks runs the commands of docs/install-olm.md below a heading, which are in this many blocks.
-func (p *place) runBlocks(heading string, want int) error {
+// runBlocks runs the commands of docs/install-olm.md under a heading. want is the expected number of blocks.
+func (p *harness) runBlocks(heading string, want int) error {
 	blocks, err := consoleBlocks(heading, want)
 	for _, block := range blocks {
 		err = errors.Join(err, p.runBlock(block, nil))
@@ -51,8 +51,8 @@ func consoleBlocks(heading string, want int) ([]string, error) {
 	return blocks, nil
 }
 
-// runBlock runs commands, with other words in the place of some.
-func (p *place) runBlock(block string, replace map[string]string) error {
+// runBlock runs commands, after replacing some words.
+func (p *harness) runBlock(block string, replace map[string]string) error {
 	shell, err := p.NewShell(p.t.TempDir())
 	if err != nil {
 		return err
@@ -61,28 +61,28 @@ func (p *place) runBlock(block string, replace map[string]string) error {
 	return shell.Run(p.t.Context(), root, block)
 }
 
-// upgradeBlocks are the commands of docs/install-olm.md that approve an InstallPlan, and that name the catalog of another version.
-func (p *place) upgradeBlocks() (approve, move string) {
+// upgradeBlocks returns the commands of docs/install-olm.md that approve an InstallPlan, and that change the version of the catalog.
+func (p *harness) upgradeBlocks() (approve, changeCatalog string) {
 	p.t.Helper()
 	blocks, err := consoleBlocks("## Upgrades", 2)
 	must(p.t, err)
 	return blocks[0], blocks[1]
 }
 
-// move changes the catalog to that of another version, as documented.
-func (p *place) move(version string) error {
-	_, move := p.upgradeBlocks()
-	return p.runBlock(move, map[string]string{"0.2.0": version})
+// changeCatalog changes the catalog to that of a version, with the documented commands.
+func (p *harness) changeCatalog(version string) error {
+	_, commands := p.upgradeBlocks()
+	return p.runBlock(commands, map[string]string{"0.2.0": version})
 }
 
-// again installs the version that the catalog has by now, after the removal.
-func (p *place) again() {
+// reinstall installs the newest version of the catalog after the removal.
+func (p *harness) reinstall() {
 	must(p.t, p.subscribe(p.t.Context(), "0.5.0"))
 	p.mustReach("0.5.0", "Succeeded")
 }
 
-// left returns the cluster-scoped objects whose names show that they are the operator's, and Windows nodes.
-func (p *place) left(ctx context.Context) (left []string, err error) {
+// left returns the cluster-scoped objects whose names contain windows, and Windows nodes.
+func (p *harness) left(ctx context.Context) (left []string, err error) {
 	for _, kind := range []schema.GroupVersionKind{
 		{Version: "v1", Kind: "Node"},
 		{Version: "v1", Kind: "Namespace"},
@@ -98,8 +98,7 @@ func (p *place) left(ctx context.Context) (left []string, err error) {
 			return nil, err
 		}
 		for _, o := range list.Items {
-			ours := strings.Contains(o.GetName(), "windows") || o.GetLabels()["kubernetes.io/os"] == "windows"
-			if ours {
+			if strings.Contains(o.GetName(), "windows") || o.GetLabels()["kubernetes.io/os"] == "windows" {
 				left = append(left, fmt.Sprintf("%s %s", kind.Kind, o.GetName()))
 			}
 		}

@@ -19,31 +19,31 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/rights"
 )
 
-// checkPeople compares what people can do with the table of deploy/README.md. OLM adds to the roles of Kubernetes, and only the policies that
-// the operator applies keep the table true.
-func (p *place) checkPeople() {
+// checkPeople compares the permissions of users with the table in deploy/README.md. OLM extends the roles of Kubernetes, so the
+// table is only correct with the policies that the operator applies.
+func (p *harness) checkPeople() {
 	ctx := p.t.Context()
 	readme, err := os.ReadFile(filepath.Join(root, "deploy", "README.md"))
 	must(p.t, err)
 	must(p.t, rights.Bind(ctx, p.config(), api.DefaultNamespace))
 	editor := rights.Person{Role: "edit", Cluster: true}
-	p.eventually("OLM lets role edit write WindowsConfigs", func(ctx context.Context) string {
+	p.eventually("OLM permits role edit to write WindowsConfigs", func(ctx context.Context) string {
 		permits, err := rights.Permits(ctx, p.config(), api.DefaultNamespace, editor, "windowsconfigs")
 		if err != nil {
 			return err.Error()
 		}
 		if !permits {
-			return "it does not"
+			return "role edit has no permission"
 		}
 		return ""
 	})
-	p.eventually("people can do what deploy/README.md says", func(ctx context.Context) string {
+	p.eventually("users have the permissions in deploy/README.md", func(ctx context.Context) string {
 		return strings.Join(rights.Differences(ctx, p.config(), api.DefaultNamespace, string(readme)), "\n")
 	})
 }
 
-// checkJoiningHost compares what the account of joining hosts may do with deploy/README.md, and tries what OLM adds to it.
-func (p *place) checkJoiningHost() {
+// checkJoiningHost compares the permissions of the account of joining hosts with deploy/README.md, and tries those that OLM adds.
+func (p *harness) checkJoiningHost() {
 	ctx := p.t.Context()
 	got, err := p.rulesOf("windows-node-bootstrapper")
 	must(p.t, err)
@@ -51,11 +51,11 @@ func (p *place) checkJoiningHost() {
 	condition := "operators.coreos.com/operatorconditions " + operator + ".v0.1.0"
 	want := []string{
 		"create " + requests, "get " + requests, "list " + requests, "watch " + requests,
-		"get " + condition, "patch " + condition, "update " + condition, // OLM's own, which policy windows-node-bootstrapper takes away
+		"get " + condition, "patch " + condition, "update " + condition, // granted by OLM, and denied by policy windows-node-bootstrapper
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		p.t.Errorf("the account of joining hosts may %q, want %q", got, want)
+		p.t.Errorf("got permissions of the account of joining hosts %q, want %q", got, want)
 	}
 	as, err := client.New(p.as("windows-node-bootstrapper"), client.Options{})
 	must(p.t, err)
@@ -67,12 +67,12 @@ func (p *place) checkJoiningHost() {
 	const stop = `{"spec": {"overrides": [{"type": "Upgradeable", "status": "False", "reason": "Stopped", "message": "by a host"}]}}`
 	err = as.Patch(ctx, target, client.RawPatch(types.MergePatchType, []byte(stop)))
 	if err == nil || !strings.Contains(err.Error(), "is the identity of a host that joins") {
-		p.t.Errorf("a joining host stops upgrades: the error is %v", err)
+		p.t.Errorf("blocking upgrades as a joining host: got error %v, want a rejection by the policy", err)
 	}
 }
 
-// as is the configuration of a client with the identity of an account of the operator's namespace.
-func (p *place) as(account string) *rest.Config {
+// as returns a client configuration that impersonates a ServiceAccount in the operator's namespace.
+func (p *harness) as(account string) *rest.Config {
 	config := p.config()
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + api.DefaultNamespace + ":" + account,
@@ -81,8 +81,8 @@ func (p *place) as(account string) *rest.Config {
 	return config
 }
 
-// rulesOf returns the permissions of an account, in the form of rights.Of, without those of every account.
-func (p *place) rulesOf(account string) ([]string, error) {
+// rulesOf returns the permissions of a ServiceAccount, in the form of rights.Of, without those that every account has.
+func (p *harness) rulesOf(account string) ([]string, error) {
 	rules := func(account string) ([]string, error) {
 		clients, err := kubernetes.NewForConfig(p.as(account))
 		if err != nil {
@@ -90,12 +90,12 @@ func (p *place) rulesOf(account string) ([]string, error) {
 		}
 		return rights.Of(p.t.Context(), clients, api.DefaultNamespace)
 	}
-	everybody, err := rules("default")
+	common, err := rules("default")
 	if err != nil {
 		return nil, err
 	}
 	own, err := rules(account)
-	own = slices.DeleteFunc(own, func(rule string) bool { return slices.Contains(everybody, rule) })
+	own = slices.DeleteFunc(own, func(rule string) bool { return slices.Contains(common, rule) })
 	slices.Sort(own)
 	return slices.Compact(own), err
 }

@@ -22,16 +22,16 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/manifest"
 )
 
-// gate is a condition of Nodes without which none is in service again after a change.
+// gate is a readiness gate: a rollout waits until a changed node has this condition.
 const gate = "lab.test/Accepted"
 
-// channelTag is the tag of the catalog's image that the document names. It moves with each release.
+// channelTag is the documented tag of the catalog's image. It moves with each release.
 const channelTag = "stable"
 
-// upgrade moves the catalog to version 0.2.0, with another kubelet, which OLM must find on its own, while the rollout is paused, with the documented
-// settings for the Deployment, and an InstallPlan that needs approval. Nodes must not change before the pause ends, and then one after another. While
-// they do, the catalog moves on to 0.3.0, which must wait.
-func (p *place) upgrade() {
+// upgrade publishes version 0.2.0 with another kubelet, which OLM must find on its own, and whose InstallPlan needs approval.
+// The rollout is paused, and the Deployment has the documented settings. Nodes must not change before the pause ends, and then
+// one after another. Meanwhile, version 0.3.0 is published, whose installation must wait.
+func (p *harness) upgrade() {
 	ctx := p.t.Context()
 	change := func(change func(*v1alpha1.RolloutSpec)) {
 		must(p.t, p.Change(ctx, func(s *v1alpha1.WindowsConfigSpec) { change(&s.Rollout) }))
@@ -55,42 +55,42 @@ func (p *place) upgrade() {
 	p.checkDeployment()
 	p.expectRollout(before)
 	if after := p.versions(); fmt.Sprint(after) != fmt.Sprint(before) {
-		p.t.Errorf("nodes were changed during the pause: versions were %v and are %v", before, after)
+		p.t.Errorf("got versions of nodes %v after the pause, want the unchanged %v", after, before)
 	}
 	change(func(r *v1alpha1.RolloutSpec) { r.Paused = false })
 	p.expectUpgradeable("0.2.0", metav1.ConditionFalse)
-	p.expectHeld()
+	p.expectUpgradeWaits()
 	p.expectUpgraded(before)
 	p.expectUpgradeable("0.3.0", metav1.ConditionTrue)
 	p.mustReach("0.3.0", "Succeeded")
 	change(func(r *v1alpha1.RolloutSpec) { r.ReadinessGates = nil })
 	p.expectReady()
-	p.expectNothingOf("0.1.0")
-	p.expectNothingOf("0.2.0")
+	p.expectNothingLeft("0.1.0")
+	p.expectNothingLeft("0.2.0")
 }
 
-// expectHeld has the catalog move to 0.3.0 while the operator verifies a node, which it does until the gate opens.
-func (p *place) expectHeld() {
+// expectUpgradeWaits publishes 0.3.0 while the operator waits for the readiness gate of a node.
+func (p *harness) expectUpgradeWaits() {
 	ctx := p.t.Context()
 	must(p.t, p.release(ctx, "0.3.0", "0.2.0"))
-	must(p.t, p.move("0.3.0"))
+	must(p.t, p.changeCatalog("0.3.0"))
 	p.approve("0.3.0")
 	p.eventually("version 0.3.0 waits until the operator is upgradeable", func(ctx context.Context) string {
 		status, err := p.status(ctx, "0.3.0")
 		if err != nil || status.Phase != "Pending" || status.Reason != "OperatorConditionNotUpgradeable" {
-			return fmt.Sprintf("%+v (%v)", status, err)
+			return fmt.Sprintf("got status %+v (error %v)", status, err)
 		}
 		return ""
 	})
 }
 
-// expectUpgraded opens the gate of each node that has another version, until all have.
-func (p *place) expectUpgraded(before map[string]string) {
+// expectUpgraded opens the readiness gate of each upgraded node, until all nodes are upgraded.
+func (p *harness) expectUpgraded(before map[string]string) {
 	p.t.Helper()
-	p.eventually("all nodes have the other version", func(ctx context.Context) string {
+	p.eventually("all nodes are upgraded", func(ctx context.Context) string {
 		for name, version := range p.versions() {
 			if version == before[name] {
-				return fmt.Sprintf("%s still has %s", name, version)
+				return fmt.Sprintf("node %s still has version %s", name, version)
 			}
 			if err := p.openGate(ctx, name); err != nil {
 				return err.Error()
@@ -100,44 +100,44 @@ func (p *place) expectUpgraded(before map[string]string) {
 	})
 }
 
-func (p *place) openGate(ctx context.Context, node string) error {
+func (p *harness) openGate(ctx context.Context, node string) error {
 	patch := fmt.Appendf(nil, `{"status": {"conditions": [{"type": %q, "status": "True", "reason": "Lab", "message": "", "lastTransitionTime": %q, "lastHeartbeatTime": %[2]q}]}}`,
 		gate, time.Now().UTC().Format(time.RFC3339))
 	_, err := p.Clients.CoreV1().Nodes().PatchStatus(ctx, node, patch)
 	return err
 }
 
-// expectRollout waits until the new operator wants another version on nodes.
-func (p *place) expectRollout(before map[string]string) {
+// expectRollout waits until the new operator reports a rollout to another version.
+func (p *harness) expectRollout(before map[string]string) {
 	p.t.Helper()
-	p.eventually("nodes are to have another version", func(ctx context.Context) string {
+	p.eventually("the operator reports a rollout to another version", func(ctx context.Context) string {
 		var config v1alpha1.WindowsConfig
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
 			return err.Error()
 		}
 		if r := config.Status.Rollout; r == nil || strings.Contains(fmt.Sprint(before), r.Version) || r.AtVersion != 0 {
-			return fmt.Sprintf("the rollout is %+v", r)
+			return fmt.Sprintf("got rollout %+v", r)
 		}
 		return ""
 	})
 }
 
-// checkDeployment compares the pod with the settings that the document shows.
-func (p *place) checkDeployment() {
+// checkDeployment compares the pod with the documented settings.
+func (p *harness) checkDeployment() {
 	p.t.Helper()
 	pod, err := p.Pod.WaitUntilReady(p.t.Context())
 	must(p.t, err)
 	if args, err := p.containerVariable("ARGS"); err != nil || args != "--debugLogging" || pod.Spec.NodeSelector["node-role.kubernetes.io/control-plane"] != "" {
-		p.t.Errorf("ARGS is %q (%v), the node selector is %v", args, err, pod.Spec.NodeSelector)
+		p.t.Errorf("got ARGS %q (error %v) and node selector %v, want the documented ones", args, err, pod.Spec.NodeSelector)
 	}
 }
 
-// approve approves the InstallPlan of a version with the document's commands, as the Subscription of the document requires.
-func (p *place) approve(version string) {
+// approve approves the InstallPlan of a version with the documented commands. The documented Subscription requires approval.
+func (p *harness) approve(version string) {
 	p.t.Helper()
 	p.eventually("the InstallPlan of version "+version+" can be approved", func(ctx context.Context) string {
 		if _, err := p.installPlan(ctx, version); err != nil {
-			return fmt.Sprintf("%v\n%s", err, p.olmSays(ctx))
+			return fmt.Sprintf("%v\n%s", err, p.diagnoseOLM(ctx))
 		}
 		return ""
 	})
@@ -145,14 +145,14 @@ func (p *place) approve(version string) {
 	must(p.t, p.runBlock(approve, nil))
 }
 
-// installPlan is the one that the Subscription names, which must be of a version. OLM may have made others before it, which it does not act
-// on.
-func (p *place) installPlan(ctx context.Context, version string) (*unstructured.Unstructured, error) {
+// installPlan returns the InstallPlan to which the Subscription refers. It returns an error unless the InstallPlan is for the
+// version: OLM can have created others before, which it ignores.
+func (p *harness) installPlan(ctx context.Context, version string) (*unstructured.Unstructured, error) {
 	get := func(kind, name string) (*unstructured.Unstructured, error) {
 		o := &unstructured.Unstructured{}
 		o.SetAPIVersion("operators.coreos.com/v1alpha1")
 		o.SetKind(kind)
-		return o, p.Client.Get(ctx, ours(name), o)
+		return o, p.Client.Get(ctx, inOperatorNamespace(name), o)
 	}
 	subscription, err := get("Subscription", operator)
 	if err != nil {
@@ -164,22 +164,22 @@ func (p *place) installPlan(ctx context.Context, version string) (*unstructured.
 	}
 	plan, err := get("InstallPlan", name)
 	if err != nil {
-		return nil, fmt.Errorf("the Subscription names InstallPlan %q: %w", name, err)
+		return nil, fmt.Errorf("reading InstallPlan %q of the Subscription: %w", name, err)
 	}
 	names, _, err := unstructured.NestedStringSlice(plan.Object, "spec", "clusterServiceVersionNames")
 	if err != nil || !slices.Contains(names, operator+".v"+version) {
-		return nil, fmt.Errorf("InstallPlan %s is of %v (%w), not of version %s", name, names, err, version)
+		return nil, fmt.Errorf("InstallPlan %s has versions %v (%w), want %s", name, names, err, version)
 	}
 	return plan, nil
 }
 
-func (p *place) mustReach(version, phase string) {
+func (p *harness) mustReach(version, phase string) {
 	p.t.Helper()
 	must(p.t, p.waitForPhase(p.t.Context(), version, phase))
 }
 
-// catalogOf is the document's CatalogSource with another tag. OLM looks every half minute in place of every half hour.
-func (p *place) catalogOf(tag string) []*unstructured.Unstructured {
+// catalogWithTag returns the documented CatalogSource with another tag. OLM polls it every 30 seconds instead of every 30 minutes.
+func (p *harness) catalogWithTag(tag string) []*unstructured.Unstructured {
 	objects := p.docs.under("## Before you begin")
 	spec := objects[0].Object["spec"].(map[string]any)
 	image := spec["image"].(string)
@@ -189,8 +189,8 @@ func (p *place) catalogOf(tag string) []*unstructured.Unstructured {
 	return objects
 }
 
-// versions are those that nodes report.
-func (p *place) versions() map[string]string {
+// versions returns the versions that nodes report.
+func (p *harness) versions() map[string]string {
 	p.t.Helper()
 	all := map[string]string{}
 	for _, h := range p.Hosts() {
@@ -201,7 +201,7 @@ func (p *place) versions() map[string]string {
 	return all
 }
 
-func (p *place) containerVariable(name string) (string, error) {
+func (p *harness) containerVariable(name string) (string, error) {
 	c, err := p.Pod.Container(p.t.Context())
 	if err != nil {
 		return "", err
@@ -209,14 +209,14 @@ func (p *place) containerVariable(name string) (string, error) {
 	return c.Environment(name)
 }
 
-// expectUpgradeable waits until the operator reports to OLM whether it may be replaced.
-func (p *place) expectUpgradeable(version string, want metav1.ConditionStatus) {
+// expectUpgradeable waits until condition Upgradeable, which the operator reports to OLM, has a status.
+func (p *harness) expectUpgradeable(version string, want metav1.ConditionStatus) {
 	p.t.Helper()
-	p.eventually(fmt.Sprintf("%s is upgradeable: %s", version, want), func(ctx context.Context) string {
+	p.eventually(fmt.Sprintf("condition Upgradeable of version %s is %s", version, want), func(ctx context.Context) string {
 		o := &unstructured.Unstructured{}
 		o.SetAPIVersion("operators.coreos.com/v2")
 		o.SetKind("OperatorCondition")
-		if err := p.Client.Get(ctx, ours(operator+".v"+version), o); err != nil {
+		if err := p.Client.Get(ctx, inOperatorNamespace(operator+".v"+version), o); err != nil {
 			return err.Error()
 		}
 		var got struct {
@@ -228,14 +228,14 @@ func (p *place) expectUpgradeable(version string, want metav1.ConditionStatus) {
 			return err.Error()
 		}
 		if c := meta.FindStatusCondition(got.Spec.Conditions, "Upgradeable"); c == nil || c.Status != want {
-			return fmt.Sprintf("the condition is %+v", c)
+			return fmt.Sprintf("got condition %+v", c)
 		}
 		return ""
 	})
 }
 
-// expectNothingOf looks for what OLM made for a version.
-func (p *place) expectNothingOf(version string) {
+// expectNothingLeft waits until the roles and bindings that OLM created for a version are deleted.
+func (p *harness) expectNothingLeft(version string) {
 	p.t.Helper()
 	p.eventually("nothing is left of version "+version, func(ctx context.Context) string {
 		var left []string

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/x509/pkix"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/ovn/story"
 )
 
-// Configurations in which only the certificates and the webhook matter: the hybrid overlay is on and off.
+// Minimal configurations with the hybrid overlay on and off.
 const (
 	on  = "[kubernetes]\nno-hostsubnet-nodes=kubernetes.io/os=windows\n[hybridoverlay]\nenabled=true\ncluster-subnets=10.132.0.0/14\n"
 	off = "[default]\ncluster-subnets=10.128.0.0/14/23\n"
@@ -40,7 +41,7 @@ func TestCertificatesAreApprovedAsRecorded(t *testing.T) {
 		c.permitAll("certificatesigningrequests", "certificates.k8s.io", "create")
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		must(t, err)
-		var alone []string
+		var ignored []string
 		for _, q := range cases {
 			request, err := cert.MakeCSR(key, &pkix.Name{Organization: q.Organization, CommonName: q.CommonName}, nil, nil)
 			must(t, err)
@@ -53,19 +54,20 @@ func TestCertificatesAreApprovedAsRecorded(t *testing.T) {
 				t.Fatalf("%s: %v", q.Note, err)
 			}
 			if q.Verdict == ovn.LeftAlone {
-				alone = append(alone, r.Name)
+				ignored = append(ignored, r.Name)
 				continue
 			}
-			c.await(&story.Step{Do: q.Note}, "it is "+string(q.Verdict), func() string { return c.verdict(r.Name, q.Verdict) })
+			c.await(&story.Step{Do: q.Note}, "the request is "+string(q.Verdict), func() string { return c.verdict(r.Name, q.Verdict) })
 		}
-		for _, name := range alone { // later ones were decided about meanwhile
-			if p := c.verdict(name, ovn.LeftAlone); p != "" {
-				t.Error(p)
+		for _, name := range ignored { // the approver has already handled later requests
+			if problem := c.verdict(name, ovn.LeftAlone); problem != "" {
+				t.Error(problem)
 			}
 		}
 	})
 }
 
+// verdict returns how the state of a request differs from the expected verdict, or "".
 func (c *cluster) verdict(name string, want ovn.Verdict) string {
 	r, err := c.clients.CertificatesV1().CertificateSigningRequests().Get(c.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -76,7 +78,7 @@ func (c *cluster) verdict(name string, want ovn.Verdict) string {
 		got = ovn.Verdict(strings.ToLower(string(condition.Type)))
 	}
 	if got != want {
-		return name + " is " + string(got)
+		return fmt.Sprintf("request %s is %s, want %s", name, got, want)
 	}
 	return ""
 }
@@ -88,10 +90,10 @@ func TestWritesAreAdmittedAsRecorded(t *testing.T) {
 		c := open()
 		c.permitAll("nodes/status", "", "patch")
 		c.permitAll("nodes", "", "get")
-		// The third configuration has a flag that no Side sets.
+		// The third configuration needs a flag that ovn.Side does not set.
 		for i, conf := range []string{on, off} {
 			c.configure(conf)
-			c.side.StopManager() // it writes on Nodes, too
+			c.side.StopManager() // otherwise it would annotate the Nodes
 			for _, w := range cases {
 				c.write(w, i)
 			}
@@ -99,7 +101,7 @@ func TestWritesAreAdmittedAsRecorded(t *testing.T) {
 	})
 }
 
-// write creates a fresh Node, and performs the write of the case.
+// write recreates the Node of a case, and performs the write.
 func (c *cluster) write(w story.WriteCase, guard int) {
 	c.t.Helper()
 	nodes := c.clients.CoreV1().Nodes()
@@ -113,8 +115,9 @@ func (c *cluster) write(w story.WriteCase, guard int) {
 	patch, err := json.Marshal(w.Patch)
 	must(c.t, err)
 	_, err = c.as(w.User, w.Groups...).CoreV1().Nodes().Patch(c.t.Context(), w.Node, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	if refused := apierrors.IsForbidden(err); refused == w.Admitted[guard] || err != nil && !refused {
-		c.t.Errorf("configuration %d: %s writes %s on Node %s with %v: %v, recorded %t", guard, w.User, patch, w.Node, w.Before, err, w.Admitted[guard])
+	if rejected := apierrors.IsForbidden(err); rejected == w.Admitted[guard] || err != nil && !rejected {
+		c.t.Errorf("configuration %d: %s writes %s on Node %s with %v: got error %v, want admitted %t",
+			guard, w.User, patch, w.Node, w.Before, err, w.Admitted[guard])
 	}
 }
 
@@ -125,7 +128,7 @@ func (c *cluster) configure(conf string) {
 	}
 }
 
-// as is a client of another user.
+// as returns clients that impersonate a user.
 func (c *cluster) as(user string, groups ...string) kubernetes.Interface {
 	c.t.Helper()
 	config := rest.CopyConfig(c.config)
@@ -135,7 +138,7 @@ func (c *cluster) as(user string, groups ...string) kubernetes.Interface {
 	return clients
 }
 
-// permitAll lets all users do something, so that only the webhook and the approver decide.
+// permitAll grants all users a permission, so that only the webhook and the approver decide.
 func (c *cluster) permitAll(resource, group, verb string) {
 	c.t.Helper()
 	meta := metav1.ObjectMeta{Name: "all-" + strings.ReplaceAll(resource, "/", "-")}

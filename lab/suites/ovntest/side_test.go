@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package ovntest replays on a real API server what was recorded of OVN-Kubernetes' own programs: with the stand-in of the lab and, where
-// the environment names them, with the programs.
+// Package ovntest replays recordings of OVN-Kubernetes' own programs on a real API server: with the lab's stand-in and, if the
+// environment sets their paths, with the programs.
 package ovntest
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/ovn/story"
 )
 
-// patience is how long the cluster manager may take for a step. It finds a returned subnet within 45 s.
+// patience limits the time of a step. The cluster manager finds a released subnet within 45 s.
 const patience = 90 * time.Second
 
 // A cluster has the Linux side of OVN-Kubernetes and Nodes without hosts.
@@ -37,16 +37,16 @@ type cluster struct {
 	config  *rest.Config
 	clients kubernetes.Interface
 	side    *ovn.Side
-	// nodes are the annotations with which Nodes must end up.
+	// nodes are the expected annotations of Nodes.
 	nodes map[string]map[string]string
-	// swapped are recorded values, by annotation, in whose place a Node has got another one's: which Node is first is a matter of chance
-	// when the cluster manager starts.
+	// swapped maps recorded values, by annotation, to the actual ones: when the cluster manager starts, it is a matter of
+	// chance which Node gets which value.
 	swapped map[string]map[string]string
 	// upcoming are the steps that follow.
 	upcoming []*story.Step
 }
 
-// must ends a test that cannot go on after an error.
+// must fails the test immediately if there is an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -54,7 +54,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// sides runs a test with the stand-in, and with the programs where they are. They have a control plane each.
+// sides runs a test with the stand-in and, if available, with the programs. Each has its own control plane.
 func sides(t *testing.T, test func(*testing.T, func() *cluster)) {
 	for _, s := range []struct {
 		name     string
@@ -90,7 +90,7 @@ func open(t *testing.T, programs ovn.Programs) *cluster {
 	return c
 }
 
-func TestSubnetsAreGivenAsRecorded(t *testing.T) {
+func TestSubnetsAreAssignedAsRecorded(t *testing.T) {
 	sides(t, func(t *testing.T, open func() *cluster) {
 		c := open()
 		for _, name := range story.Names() {
@@ -114,7 +114,7 @@ func (c *cluster) in(t *testing.T) *cluster {
 	return &other
 }
 
-// reset removes all Nodes of another story.
+// reset deletes the Nodes of the previous recording.
 func (c *cluster) reset() {
 	c.t.Helper()
 	clear(c.nodes)
@@ -155,10 +155,10 @@ func (c *cluster) play(st *story.Step) {
 	}
 	maps.Copy(c.nodes, st.Nodes)
 	if st.Start != nil && len(st.Register) == 0 {
-		c.await(st, "each Node has got something", func() string { return c.swap(st.Nodes) })
+		c.await(st, "all Nodes are annotated", func() string { return c.swap(st.Nodes) })
 	}
 	if st.Exit != nil {
-		c.await(st, "the cluster manager ends", func() string {
+		c.await(st, "the cluster manager exits", func() string {
 			if ended == nil {
 				ended = c.side.Ended()
 			}
@@ -168,12 +168,12 @@ func (c *cluster) play(st *story.Step) {
 	c.await(st, "all Nodes are as recorded", func() string { return c.difference(c.nodes, slices.Collect(maps.Keys(c.nodes))...) })
 	if st.Exit == nil && !st.Stop {
 		if err := c.side.Ended(); err != nil {
-			c.t.Errorf("%s: the cluster manager ended: %v", st.Do, err)
+			c.t.Errorf("%s: the cluster manager exited: %v", st.Do, err)
 		}
 	}
 }
 
-// next is the subnet that a waiting Node gets; "none" if it gets none.
+// next returns the subnet that a waiting Node gets in the following steps, or "none".
 func (c *cluster) next(name string) string {
 	for _, st := range c.upcoming {
 		if annotations, changes := st.Nodes[name]; changes || slices.Contains(st.Delete, name) {
@@ -183,7 +183,7 @@ func (c *cluster) next(name string) string {
 	return "none"
 }
 
-// swap notes which Nodes have got what others had in the recording.
+// swap records which Nodes have values that other Nodes had in the recording.
 func (c *cluster) swap(recorded map[string]map[string]string) string {
 	for _, key := range story.Managed() {
 		values, got := map[string]string{}, []string{}
@@ -204,7 +204,7 @@ func (c *cluster) swap(recorded map[string]map[string]string) string {
 		}
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			return fmt.Sprintf("Nodes have %v as %s, recorded %v", got, key, want)
+			return fmt.Sprintf("got values %v of %s, want the recorded %v", got, key, want)
 		}
 		if c.swapped[key] == nil {
 			c.swapped[key] = map[string]string{}
@@ -214,7 +214,7 @@ func (c *cluster) swap(recorded map[string]map[string]string) string {
 	return ""
 }
 
-// expected is a recorded value, or the one in its place. What a later Node gets is free, no matter which Node had it before.
+// expected returns the actual value for a recorded one.
 func (c *cluster) expected(key, recorded string) string {
 	if other, swapped := c.swapped[key][recorded]; swapped {
 		return other
@@ -222,7 +222,7 @@ func (c *cluster) expected(key, recorded string) string {
 	return recorded
 }
 
-// ownFlags are those that a Side does not set itself.
+// ownFlags returns the flags that ovn.Side does not set itself.
 func ownFlags(flags []string) (own []string) {
 	if i := slices.Index(flags, "--ovn-config-namespace"); i >= 0 {
 		return flags[i+2:]
@@ -238,7 +238,7 @@ func (c *cluster) patch(name string, meta map[string]any) {
 	must(c.t, err)
 }
 
-// difference compares what Nodes have with what was recorded.
+// difference returns how the annotations of Nodes differ from the recorded ones, or "".
 func (c *cluster) difference(want map[string]map[string]string, names ...string) string {
 	for _, name := range names {
 		n, err := c.clients.CoreV1().Nodes().Get(c.t.Context(), name, metav1.GetOptions{})
@@ -246,22 +246,23 @@ func (c *cluster) difference(want map[string]map[string]string, names ...string)
 			return err.Error()
 		}
 		if _, ok := want[name][ovn.SubnetAnnotation]; !ok && n.Annotations[ovn.SubnetAnnotation] == c.next(name) {
-			continue // when the cluster manager tries again is a matter of chance
+			continue // it is a matter of chance when the cluster manager retries
 		}
 		got := story.OnlyManaged(n.Annotations)
 		same := func(key, value string) bool { return got[key] == value || got[key] == c.expected(key, value) }
 		for key, value := range want[name] {
 			if !same(key, value) {
-				return fmt.Sprintf("Node %s has %s=%s, recorded %s; swapped were %v", name, key, got[key], value, c.swapped[key])
+				return fmt.Sprintf("Node %s: got %s=%s, want the recorded %s; swapped values are %v", name, key, got[key], value, c.swapped[key])
 			}
 		}
 		if len(got) != len(want[name]) {
-			return fmt.Sprintf("Node %s has %v, recorded %v", name, got, want[name])
+			return fmt.Sprintf("Node %s: got annotations %v, want the recorded %v", name, got, want[name])
 		}
 	}
 	return ""
 }
 
+// await waits until problem returns "".
 func (c *cluster) await(st *story.Step, what string, problem func() string) {
 	c.t.Helper()
 	for end := time.Now().Add(lab.Patience(patience)); ; time.Sleep(20 * time.Millisecond) {
@@ -270,7 +271,7 @@ func (c *cluster) await(st *story.Step, what string, problem func() string) {
 			return
 		}
 		if time.Now().After(end) {
-			c.t.Fatalf("%s: waiting until %s: %s\n%s", st.Do, what, p, c.side.Log())
+			c.t.Fatalf("%s: timed out waiting until %s: %s\n%s", st.Do, what, p, c.side.Log())
 		}
 	}
 }
