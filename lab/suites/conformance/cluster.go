@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// cluster is where the cases run.
+// cluster is the cluster on which the cases run.
 type cluster struct {
 	kubeconfig, kubectl string
 	clients             kubernetes.Interface
@@ -31,11 +31,11 @@ type cluster struct {
 const (
 	// labHosts is the number of Windows hosts of the lab: some cases need two nodes.
 	labHosts = 2
-	// joinPatience is how long they may take to join.
+	// joinPatience limits the time until they have joined.
 	joinPatience = 5 * time.Minute
 )
 
-// openCluster opens the lab or connects to the user's cluster, and places pods on its Windows nodes until it is closed.
+// openCluster opens the lab or connects to the user's cluster, and directs pods to its Windows nodes until it is closed.
 func (t *tests) openCluster(ctx context.Context) (c *cluster, err error) {
 	if t.kubeconfig == "" {
 		c, err = openLab(ctx, t.logs)
@@ -53,7 +53,7 @@ func (t *tests) openCluster(ctx context.Context) (c *cluster, err error) {
 	return c, nil
 }
 
-// connect uses a cluster of the user.
+// connect connects to a cluster of the user.
 func connect(kubeconfig string) (*cluster, error) {
 	path, err := filepath.Abs(kubeconfig)
 	if err != nil {
@@ -69,13 +69,13 @@ func connect(kubeconfig string) (*cluster, error) {
 	}
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
-		return nil, fmt.Errorf("finding kubectl, which cases of SIG CLI run: %w", err)
+		return nil, fmt.Errorf("searching for kubectl, which cases of SIG CLI need: %w", err)
 	}
-	say("The cases run on the cluster at %s. Until their end its Windows nodes have no taint os=Windows, and new pods do not start on its Linux nodes", config.Host)
+	logf("The cases run on the cluster at %s. During the run, its Windows nodes have no taint os=Windows, and new pods do not start on its Linux nodes", config.Host)
 	return &cluster{kubeconfig: path, kubectl: kubectl, clients: clients, close: func() error { return nil }}, nil
 }
 
-// openLab opens a lab with a Linux node and two Windows nodes, which the operator has joined.
+// openLab opens a lab with a Linux node, and two Windows nodes that the operator has joined.
 func openLab(ctx context.Context, dir string) (*cluster, error) {
 	if err := errors.Join(lab.CanRunWindows(), lab.CanRunRegistries(), lab.CanRunLinuxNodes(), lab.CanBalance(), lab.PreferMemory()); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func openLab(ctx context.Context, dir string) (*cluster, error) {
 	if err := prepareLab(ctx, env, c.kubectl); err != nil {
 		return nil, errors.Join(err, errors.New(env.Diagnosis()), c.close())
 	}
-	say("The lab is ready: a Linux node, %d Windows nodes and CoreDNS (%.0f s)", labHosts, time.Since(began).Seconds())
+	logf("The lab is ready: a Linux node, %d Windows nodes and CoreDNS (%.0f s)", labHosts, time.Since(began).Seconds())
 	return c, nil
 }
 
@@ -136,13 +136,13 @@ func waitForNodes(ctx context.Context, clients kubernetes.Interface) error {
 			}
 		}
 		if ready < labHosts {
-			return fmt.Errorf("%d of %d are Ready", ready, labHosts)
+			return fmt.Errorf("%d of %d nodes are Ready", ready, labHosts)
 		}
 		return nil
 	}, nil)
 }
 
-// version is that of the API server.
+// version returns the version of the API server.
 func (c *cluster) version() (string, error) {
 	v, err := c.clients.Discovery().ServerVersion()
 	if err != nil {

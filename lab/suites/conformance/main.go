@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command conformance runs Kubernetes' own tests on Windows nodes: on those of a lab that it opens, or on those of any cluster. It compares
-// the result with the failures that are expected of the lab, and writes docs/readiness.md.
+// Command conformance runs Kubernetes' own tests on the Windows nodes of a new lab or of any cluster. It compares the results
+// of a lab with the expected failures, and writes docs/readiness.md.
 package main
 
 import (
@@ -24,13 +24,13 @@ import (
 
 func main() {
 	o := options{dir: "suites/conformance"}
-	flag.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "the kubeconfig of a cluster administrator; a lab is opened if empty")
-	flag.StringVar(&o.only, "only", "", "a SIG such as node, core, or a regular expression; all cases that apply to Windows if empty")
-	flag.IntVar(&o.parallel, "parallel", 4, "how many suites run side by side")
-	flag.DurationVar(&o.limit, "limit", 4*time.Hour, "when cases that are not done are left for another run")
+	flag.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "the kubeconfig of a cluster administrator; if empty, a lab is opened")
+	flag.StringVar(&o.only, "only", "", "a SIG such as node, core, or a regular expression; if empty, all cases that apply to Windows")
+	flag.IntVar(&o.parallel, "parallel", 4, "the number of suites that run in parallel")
+	flag.DurationVar(&o.limit, "limit", 4*time.Hour, "the time limit of the run; remaining cases are left for another run")
 	flag.BoolVar(&o.resume, "resume", false, "run only cases without a result in result.json")
 	flag.BoolVar(&o.dryRun, "dry-run", false, "print the cases that would run, and update the lists of cases in result.json and docs/readiness.md")
-	flag.BoolVar(&o.keep, "keep", true, "keep the results of a lab in result.json and docs/readiness.md")
+	flag.BoolVar(&o.keep, "keep", true, "write the results of a lab to result.json and docs/readiness.md")
 	flag.StringVar(&o.logs, "logs", "../_conformance", "the folder for reports and logs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,7 +46,7 @@ type options struct {
 	parallel               int
 	limit                  time.Duration
 	dryRun, keep, resume   bool
-	// dir is the folder of this package, which has the lists and the result.
+	// dir is the folder of this package, with the lists of cases and the result.
 	dir string
 }
 
@@ -62,15 +62,15 @@ func run(ctx context.Context, o options) error {
 	return t.run(ctx)
 }
 
-func say(format string, args ...any) { fmt.Printf("==> "+format+"\n", args...) }
+func logf(format string, args ...any) { fmt.Printf("==> "+format+"\n", args...) }
 
-// tests are the cases of a run, and what is known before.
+// tests are the cases of a run.
 type tests struct {
 	options
 	program  string
 	all      []string // cases of the suite
 	selected []string
-	before   suite.Result
+	before   suite.Result // of earlier runs
 	expected []suite.Expectation
 }
 
@@ -89,7 +89,7 @@ func openTests(ctx context.Context, program string, o options) (*tests, error) {
 	if t.all, err = listTests(ctx, program); err != nil {
 		return nil, err
 	}
-	if t.kubeconfig == "" { // what is expected of the lab is expected of no other cluster
+	if t.kubeconfig == "" { // failures are only expected in the lab
 		text, err := os.ReadFile(filepath.Join(t.dir, "expected.yaml"))
 		if err != nil {
 			return nil, err
@@ -118,9 +118,9 @@ func openTests(ctx context.Context, program string, o options) (*tests, error) {
 	return t, err
 }
 
-// run opens the cluster, runs the cases, and keeps and judges their results.
+// run opens the cluster, runs the cases, records their results, and compares them with the expected ones.
 func (t *tests) run(ctx context.Context) (err error) {
-	say("%d of %d cases are selected", len(t.selected), len(t.all))
+	logf("%d of %d cases are selected", len(t.selected), len(t.all))
 	if t.dryRun {
 		fmt.Println(strings.Join(t.selected, "\n"))
 		return t.record(ctx, t.before.Cluster, nil)
@@ -138,15 +138,15 @@ func (t *tests) run(ctx context.Context) (err error) {
 	began := time.Now()
 	verdicts, runErr := t.runCases(limited, c)
 	j := suite.Judge(verdicts, t.expected)
-	say("%s; in %.0f s", j.Totals(), time.Since(began).Seconds())
+	logf("%s; in %.0f s", j.Totals(), time.Since(began).Seconds())
 	version, err := c.version()
-	if err == nil { // also of a run that ended with an error, or by Ctrl-C
+	if err == nil { // also after an error or an interrupt
 		err = t.record(context.WithoutCancel(ctx), version, verdicts)
 	}
 	return errors.Join(runErr, err, j.Err())
 }
 
-// record adds the verdicts of a run of the lab to those of earlier runs.
+// record adds the verdicts of a run in the lab to those of earlier runs.
 func (t *tests) record(ctx context.Context, cluster string, verdicts []suite.Verdict) error {
 	if !t.keep || t.kubeconfig != "" {
 		return nil
@@ -172,7 +172,7 @@ func (t *tests) record(ctx context.Context, cluster string, verdicts []suite.Ver
 	return readiness.Write(filepath.Join(t.dir, "..", "..", "..", "docs", "readiness.md"), after, t.expected)
 }
 
-// whereLab is what results of the lab say of their cluster.
+// whereLab is the kind of cluster in results of the lab.
 const whereLab = "lab"
 
 func (t *tests) resultFile() string { return filepath.Join(t.dir, "result.json") }

@@ -21,7 +21,7 @@ func node(name, os string, taints ...string) *corev1.Node {
 	return n
 }
 
-func TestTaintsChangeForARunAndAreRestored(t *testing.T) {
+func TestTaintsAreChangedAndRestored(t *testing.T) {
 	ctx := t.Context()
 	before := map[string][]string{"win": {"os", "gpu"}, "bare": nil, "linux": nil, "tainted": {"gpu"}, "control-plane": {controlPlane}}
 	clients := fake.NewClientset(
@@ -41,12 +41,12 @@ func TestTaintsChangeForARunAndAreRestored(t *testing.T) {
 		return all
 	}
 	want := map[string][]string{"win": {"gpu"}, "bare": nil, "linux": {linuxTaint}, "tainted": {"gpu", linuxTaint}, "control-plane": {controlPlane}}
-	for range 2 { // a run that was killed is begun again
+	for range 2 { // the second time, like after a killed run
 		if err := placePods(ctx, clients); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, taints()); diff != "" {
-			t.Errorf("during the run: %s", diff)
+			t.Errorf("taints during the run (-want +got):\n%s", diff)
 		}
 	}
 	for range 2 {
@@ -54,19 +54,19 @@ func TestTaintsChangeForARunAndAreRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(before, taints()); diff != "" {
-			t.Errorf("after the run: %s", diff)
+			t.Errorf("taints after the run (-want +got):\n%s", diff)
 		}
 	}
 	list, _ := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	for _, n := range list.Items {
 		if _, left := n.Annotations[taintsBefore]; left {
-			t.Errorf("node %s keeps the annotation", n.Name)
+			t.Errorf("node %s still has annotation %s", n.Name, taintsBefore)
 		}
 	}
 }
 
-// TestTheSuiteHasTheVersionOfTheControlPlane compares the modules that both are built from.
-func TestTheSuiteHasTheVersionOfTheControlPlane(t *testing.T) {
+// TestSuiteAndControlPlaneHaveSameVersion compares the modules from which both are built.
+func TestSuiteAndControlPlaneHaveSameVersion(t *testing.T) {
 	version := func(path string) string {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -79,6 +79,6 @@ func TestTheSuiteHasTheVersionOfTheControlPlane(t *testing.T) {
 		return string(found[1])
 	}
 	if lab, suite := version("../../go.mod"), version("../upstream/go.mod"); lab != suite {
-		t.Errorf("the control plane is %s, and the suite %s", lab, suite)
+		t.Errorf("got control plane %s and suite %s, want the same version", lab, suite)
 	}
 }

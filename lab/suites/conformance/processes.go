@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// batchSize is how many cases a process runs. It takes some seconds to start.
+	// batchSize is the number of cases that a process runs, because it takes some seconds to start.
 	batchSize = 12
-	// interruptPatience is how long an interrupted process may take to remove its objects and to write its report.
+	// interruptPatience limits the time in which an interrupted process deletes its objects and writes its report.
 	interruptPatience = 90 * time.Second
-	// commandPatience is how long a command may take that runs no case.
+	// commandPatience limits the time of a command that runs no cases.
 	commandPatience = 2 * time.Minute
 )
 
-// output runs a command that takes a moment.
+// output runs a short command, and returns its output.
 func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandPatience)
 	defer cancel()
@@ -64,7 +64,7 @@ func (t *tests) runCases(ctx context.Context, c *cluster) ([]suite.Verdict, erro
 	batches := suite.Batches(t.selected, batchSize)
 	results := make([][]suite.Verdict, len(batches))
 	failures := make([]error, len(batches))
-	do := func(n int) {
+	run := func(n int) {
 		results[n], failures[n] = t.runBatch(ctx, c, n, batches[n])
 		for _, v := range results[n] {
 			fmt.Printf("%-8s %5.0f s  %s\n", v.State, v.Seconds, v.Case)
@@ -75,13 +75,13 @@ func (t *tests) runCases(ctx context.Context, c *cluster) ([]suite.Verdict, erro
 	for n, b := range batches {
 		if b.Alone {
 			running.Wait()
-			do(n)
+			run(n)
 			continue
 		}
 		free <- struct{}{}
 		running.Go(func() {
 			defer func() { <-free }()
-			do(n)
+			run(n)
 		})
 	}
 	running.Wait()
@@ -92,7 +92,7 @@ func (t *tests) runCases(ctx context.Context, c *cluster) ([]suite.Verdict, erro
 	return verdicts, errors.Join(failures...)
 }
 
-// runBatch runs a process of the suite. When the time is over, it is interrupted, and the remaining cases are not run.
+// runBatch runs a batch in a process of the suite. When ctx ends, the process is interrupted, and the remaining cases are not run.
 func (t *tests) runBatch(ctx context.Context, c *cluster, n int, b suite.Batch) ([]suite.Verdict, error) {
 	none, _ := suite.ParseReport(strings.NewReader("<testsuites></testsuites>"), b.Cases)
 	if ctx.Err() != nil {
@@ -111,10 +111,10 @@ func (t *tests) runBatch(ctx context.Context, c *cluster, n int, b suite.Batch) 
 		"-non-blocking-taints="+nonBlockingTaints, "-disable-log-dump", "-e2e-output-dir="+dir, "-report-dir="+dir,
 		"-ginkgo.focus="+b.Focus(), "-ginkgo.silence-skips", "-ginkgo.no-color", "-ginkgo.timeout=24h", "-ginkgo.grace-period="+interruptPatience.String())
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // cases leave files there
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // for files that cases do not remove
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * interruptPatience
-	runErr := cmd.Run() // failed cases also set the exit code: the report has the results
+	runErr := cmd.Run() // failed cases also set the exit code, so only the report shows the results
 	report, err := os.Open(filepath.Join(dir, "junit_01.xml"))
 	if errors.Is(err, fs.ErrNotExist) && ctx.Err() != nil {
 		return none, nil

@@ -22,42 +22,44 @@ const (
 	group = "conformance.windowsmachineconfig.openshift.io"
 	// linuxTaint keeps pods of the tests off Linux nodes during a run.
 	linuxTaint = group + "/only-windows"
-	// taintsBefore is the annotation with the taints that a node had before the run.
+	// taintsBefore is the annotation with the taints of a node before the run.
 	taintsBefore = group + "/taints-before"
 	controlPlane = "node-role.kubernetes.io/control-plane"
-	// nonBlockingTaints are those of nodes that the suite does not count.
+	// nonBlockingTaints are the taints of nodes for which the suite does not wait.
 	nonBlockingTaints = controlPlane + "," + linuxTaint
 	taintPatience     = time.Minute
 )
 
-// placement decides which taints a node has during a run. Pods of the tests neither tolerate the taint of Windows nodes nor select them.
+// placement returns the taints of a node during a run. Pods of the tests neither tolerate the taint of Windows nodes nor select
+// Windows nodes.
 func placement(n *corev1.Node) []corev1.Taint {
 	if n.Labels[corev1.LabelOSStable] == string(corev1.Windows) {
 		return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
 			return t.Key == api.TaintKey || t.Key == linuxTaint
 		})
 	}
-	keepsOff := func(t corev1.Taint) bool { return t.Key == controlPlane || t.Key == linuxTaint }
-	if slices.ContainsFunc(n.Spec.Taints, keepsOff) {
+	repelsPods := func(t corev1.Taint) bool { return t.Key == controlPlane || t.Key == linuxTaint }
+	if slices.ContainsFunc(n.Spec.Taints, repelsPods) {
 		return n.Spec.Taints
 	}
 	return append(slices.Clone(n.Spec.Taints), corev1.Taint{Key: linuxTaint, Effect: corev1.TaintEffectNoSchedule})
 }
 
-// placePods changes the taints of all nodes for a run. Each node remembers its own, so that a run that was killed is undone by the next.
+// placePods changes the taints of all nodes for a run. It stores the original taints in an annotation, so that the next run can
+// restore them if a run is killed.
 func placePods(ctx context.Context, clients kubernetes.Interface) error {
 	return eachNode(ctx, clients, func(n *corev1.Node) ([]byte, error) {
-		wanted := placement(n)
-		if _, before := n.Annotations[taintsBefore]; before && slices.Equal(wanted, n.Spec.Taints) {
+		want := placement(n)
+		if _, stored := n.Annotations[taintsBefore]; stored && slices.Equal(want, n.Spec.Taints) {
 			return nil, nil
 		}
-		patch := map[string]any{"spec": map[string]any{"taints": wanted}}
-		if _, before := n.Annotations[taintsBefore]; !before {
-			own, err := json.Marshal(n.Spec.Taints)
+		patch := map[string]any{"spec": map[string]any{"taints": want}}
+		if _, stored := n.Annotations[taintsBefore]; !stored {
+			original, err := json.Marshal(n.Spec.Taints)
 			if err != nil {
 				return nil, err
 			}
-			patch["metadata"] = map[string]any{"annotations": map[string]string{taintsBefore: string(own)}}
+			patch["metadata"] = map[string]any{"annotations": map[string]string{taintsBefore: string(original)}}
 		}
 		return json.Marshal(patch)
 	})
@@ -66,21 +68,21 @@ func placePods(ctx context.Context, clients kubernetes.Interface) error {
 // restoreTaints undoes placePods.
 func restoreTaints(ctx context.Context, clients kubernetes.Interface) error {
 	return eachNode(ctx, clients, func(n *corev1.Node) ([]byte, error) {
-		text, before := n.Annotations[taintsBefore]
-		if !before {
+		text, stored := n.Annotations[taintsBefore]
+		if !stored {
 			return nil, nil
 		}
-		var own []corev1.Taint
-		if err := json.Unmarshal([]byte(text), &own); err != nil {
+		var original []corev1.Taint
+		if err := json.Unmarshal([]byte(text), &original); err != nil {
 			return nil, fmt.Errorf("reading annotation %s: %w", taintsBefore, err)
 		}
 		return json.Marshal(map[string]any{
-			"metadata": map[string]any{"annotations": map[string]any{taintsBefore: nil}}, "spec": map[string]any{"taints": own},
+			"metadata": map[string]any{"annotations": map[string]any{taintsBefore: nil}}, "spec": map[string]any{"taints": original},
 		})
 	})
 }
 
-// eachNode patches the nodes for which there is a patch.
+// eachNode patches each node for which patchOf returns a patch.
 func eachNode(ctx context.Context, clients kubernetes.Interface, patchOf func(*corev1.Node) ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, taintPatience)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package readiness writes docs/readiness.md: what Kubernetes' own tests say of Windows nodes that the operator joined.
+// Package readiness writes docs/readiness.md: the results of Kubernetes' own tests on Windows nodes of the operator.
 package readiness
 
 import (
@@ -18,10 +18,10 @@ import (
 //go:embed rows.yaml
 var rowsText []byte
 
-// Row is a row of the document: a feature, and the cases that try it.
+// Row is a row of the document: a feature and the cases that test it.
 type Row struct {
 	Name     string `json:"name"`
-	Table    string `json:"table"` // of tables
+	Table    string `json:"table"` // tableKEP or tableReadiness
 	Category string `json:"category,omitempty"`
 	Feature  string `json:"feature"`
 	// Cases is a regular expression for the names of cases; Why is the reason if there are none.
@@ -35,7 +35,7 @@ const (
 	tableReadiness = "readiness"
 )
 
-// Rows are the rows of the document.
+// Rows returns the rows of the document.
 func Rows() ([]Row, error) { return parseRows(rowsText) }
 
 func parseRows(text []byte) ([]Row, error) {
@@ -51,9 +51,9 @@ func parseRows(text []byte) ([]Row, error) {
 		case err != nil:
 			return nil, fmt.Errorf("reading row %q: %w", r.Name, err)
 		case !name.MatchString(r.Name) || seen[r.Name]:
-			return nil, fmt.Errorf("reading row %q: its name has other letters than a to z, or is there twice", r.Name)
+			return nil, fmt.Errorf("reading row %q: its name is a duplicate, or has characters other than a to z and -", r.Name)
 		case r.Table != tableKEP && r.Table != tableReadiness:
-			return nil, fmt.Errorf("reading row %q: there is no table %q", r.Name, r.Table)
+			return nil, fmt.Errorf("reading row %q: unknown table %q", r.Name, r.Table)
 		case r.Feature == "" || (r.Cases == "") == (r.Why == ""):
 			return nil, fmt.Errorf("reading row %q: it needs a feature, and either cases or why", r.Name)
 		}
@@ -62,7 +62,7 @@ func parseRows(text []byte) ([]Row, error) {
 	return rows, nil
 }
 
-// Names are the regular expressions of rows, by their names.
+// Names returns the regular expressions of rows by their names.
 func Names(rows []Row) map[string]string {
 	names := map[string]string{}
 	for _, r := range rows {
@@ -73,19 +73,19 @@ func Names(rows []Row) map[string]string {
 	return names
 }
 
-// Write writes the document of a result.
+// Write writes the document for a result.
 func Write(path string, result suite.Result, expected []suite.Expectation) error {
 	rows, err := Rows()
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(path, []byte(Render(rows, result, expected)), 0o644); err != nil {
-		return fmt.Errorf("writing what the tests say: %w", err)
+		return fmt.Errorf("writing the results of the tests: %w", err)
 	}
 	return nil
 }
 
-// Render returns the document of a result.
+// Render returns the document for a result.
 func Render(rows []Row, result suite.Result, expected []suite.Expectation) string {
 	j := suite.Judge(result.Cases, expected)
 	var b strings.Builder
@@ -130,7 +130,7 @@ shows that operator, kubelet.exe, containerd.exe and kube-proxy.exe do their par
 
 `
 
-// command repeats a row.
+// command returns the command that runs the cases of a row again.
 func (r Row) command() string {
 	if r.Cases == "" {
 		return ""
@@ -138,7 +138,7 @@ func (r Row) command() string {
 	return "`make conformance ONLY=" + r.Name + "`"
 }
 
-// outcome counts the verdicts of a row, with the reasons of cases that failed or are not run.
+// outcome returns the numbers of verdicts of a row, and the reasons of cases that failed or were not run.
 func (r Row) outcome(verdicts []suite.Verdict, known map[string]suite.Expectation) string {
 	if r.Cases == "" {
 		return "cannot be tried in the lab: " + r.Why
@@ -201,12 +201,12 @@ func renderFailures(b *strings.Builder, j suite.Judgement, known map[string]suit
 	}
 }
 
-// cell is text that a table of Markdown shows as it is.
+// cell returns text as the cell of a Markdown table: it shortens and escapes it.
 func cell(text string) string {
-	const longest = 200
+	const maxLength = 200
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "..."
+	if len(text) > maxLength {
+		text = strings.ToValidUTF8(text[:maxLength], "") + "..."
 	}
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "[", `\[`, "]", `\]`, "*", `\*`, "`", "'").Replace(text)
 }

@@ -41,8 +41,8 @@ func committed(t *testing.T) (suite.Result, []suite.Expectation, []Row) {
 	return result, expected, rows
 }
 
-// TestTheDocumentIsThatOfTheResult compares docs/readiness.md with the result that is committed. -update writes it.
-func TestTheDocumentIsThatOfTheResult(t *testing.T) {
+// TestDocumentIsUpToDate compares docs/readiness.md with the committed result. -update writes the document.
+func TestDocumentIsUpToDate(t *testing.T) {
 	result, expected, rows := committed(t)
 	want := Render(rows, result, expected)
 	if *update {
@@ -50,19 +50,19 @@ func TestTheDocumentIsThatOfTheResult(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	have, err := os.ReadFile(document)
+	got, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, string(have)); diff != "" {
-		t.Errorf("docs/readiness.md is not that of lab/suites/conformance/result.json; run this test with -update: %s", diff)
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/readiness.md does not match lab/suites/conformance/result.json; run this test with -update (-want +got):\n%s", diff)
 	}
 }
 
-func TestListsNameCasesOfTheSuite(t *testing.T) {
+func TestListsHaveOnlyCasesOfTheSuite(t *testing.T) {
 	result, expected, rows := committed(t)
 	if len(result.Cases) == 0 {
-		t.Fatal("the result that is committed has no cases")
+		t.Fatal("the committed result has no cases")
 	}
 	known := map[string]bool{}
 	var all []string
@@ -72,12 +72,12 @@ func TestListsNameCasesOfTheSuite(t *testing.T) {
 	}
 	for _, r := range rows {
 		if cases := regexp.MustCompile(r.Cases); r.Cases != "" && !cases.MatchString(strings.Join(all, "\n")) && !anyMatches(cases, all) {
-			t.Errorf("row %s has no case", r.Name)
+			t.Errorf("row %s matches no case", r.Name)
 		}
 	}
 	for _, e := range expected {
 		if !known[e.Case] {
-			t.Errorf("expected.yaml has %q, which is no case that applies to Windows", e.Case)
+			t.Errorf("expected.yaml has %q, which is not a case that applies to Windows", e.Case)
 		}
 	}
 	core, err := os.ReadFile("../core.txt")
@@ -86,7 +86,7 @@ func TestListsNameCasesOfTheSuite(t *testing.T) {
 	}
 	for name := range strings.Lines(string(core)) {
 		if !known[strings.TrimSpace(name)] {
-			t.Errorf("core.txt has %q, which is no case that applies to Windows", name)
+			t.Errorf("core.txt has %q, which is not a case that applies to Windows", name)
 		}
 	}
 }
@@ -111,33 +111,33 @@ func TestOutcomes(t *testing.T) {
 		verdicts []suite.Verdict
 		want     string
 	}{
-		"all passed":              {row, []suite.Verdict{{Case: a, State: suite.Passed}, {Case: d, State: suite.Passed}}, "passed: 2"},
-		"nothing was run":         {row, []suite.Verdict{{Case: a, State: suite.NotRun}}, "not run: 1"},
-		"a known failure":         {row, []suite.Verdict{{Case: a, State: suite.Passed}, {Case: b, State: suite.Failed}}, "passed: 1, failed: 1 (Wine: it has none)"},
-		"an unknown failure":      {row, []suite.Verdict{{Case: a, State: suite.Failed}}, "failed: 1 (cause not known)"},
-		"what the lab cannot try": {row, []suite.Verdict{{Case: c, State: suite.NotRun}}, "cannot be tried in the lab: 1 (no directory)"},
-		"what the suite skips":    {row, []suite.Verdict{{Case: a, State: suite.Skipped, Message: "needs | a GPU"}}, `skipped by the suite: 1 (needs \| a GPU)`},
-		"other cases":             {row, []suite.Verdict{{Case: "[sig-apps] a", State: suite.Passed}}, "no such case in this version"},
-		"no cases":                {Row{Why: "upstream has none"}, nil, "cannot be tried in the lab: upstream has none"},
+		"all passed":         {row, []suite.Verdict{{Case: a, State: suite.Passed}, {Case: d, State: suite.Passed}}, "passed: 2"},
+		"no case was run":    {row, []suite.Verdict{{Case: a, State: suite.NotRun}}, "not run: 1"},
+		"expected failure":   {row, []suite.Verdict{{Case: a, State: suite.Passed}, {Case: b, State: suite.Failed}}, "passed: 1, failed: 1 (Wine: it has none)"},
+		"unexpected failure": {row, []suite.Verdict{{Case: a, State: suite.Failed}}, "failed: 1 (cause not known)"},
+		"untried case":       {row, []suite.Verdict{{Case: c, State: suite.NotRun}}, "cannot be tried in the lab: 1 (no directory)"},
+		"skipped case":       {row, []suite.Verdict{{Case: a, State: suite.Skipped, Message: "needs | a GPU"}}, `skipped by the suite: 1 (needs \| a GPU)`},
+		"other cases":        {row, []suite.Verdict{{Case: "[sig-apps] a", State: suite.Passed}}, "no such case in this version"},
+		"no cases":           {Row{Why: "upstream has none"}, nil, "cannot be tried in the lab: upstream has none"},
 	} {
 		if outcome := test.row.outcome(test.verdicts, known); outcome != test.want {
-			t.Errorf("%s: %q, want %q", name, outcome, test.want)
+			t.Errorf("%s: got outcome %q, want %q", name, outcome, test.want)
 		}
 	}
 }
 
-func TestRowsAreStrict(t *testing.T) {
+func TestParseRows(t *testing.T) {
 	const good = "- {name: a, table: kep, feature: f, cases: x}\n"
 	if rows, err := parseRows([]byte(good)); err != nil || len(rows) != 1 {
-		t.Errorf("the rows are %v (%v)", rows, err)
+		t.Errorf("got rows %v (error %v), want one", rows, err)
 	}
 	for name, text := range map[string]string{
-		"an unknown field": "- {name: a, table: kep, feature: f, cases: x, more: y}", "a name twice": good + good, "an unknown table": "- {name: a, table: b, feature: f, cases: x}",
-		"no cases and no reason": "- {name: a, table: kep, feature: f}", "cases and a reason": "- {name: a, table: kep, feature: f, cases: x, why: y}",
-		"no expression": "- {name: a, table: kep, feature: f, cases: (}", "no feature": "- {name: a, table: kep, cases: x}", "a name with spaces": "- {name: a b, table: kep, feature: f, cases: x}",
+		"unknown field": "- {name: a, table: kep, feature: f, cases: x, more: y}", "duplicate name": good + good, "unknown table": "- {name: a, table: b, feature: f, cases: x}",
+		"neither cases nor reason": "- {name: a, table: kep, feature: f}", "cases and reason": "- {name: a, table: kep, feature: f, cases: x, why: y}",
+		"invalid expression": "- {name: a, table: kep, feature: f, cases: (}", "no feature": "- {name: a, table: kep, cases: x}", "name with spaces": "- {name: a b, table: kep, feature: f, cases: x}",
 	} {
 		if rows, err := parseRows([]byte(text)); err == nil {
-			t.Errorf("%s: the rows are %v", name, rows)
+			t.Errorf("%s: got rows %v, want an error", name, rows)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package suite decides which of Kubernetes' own tests are run, and what their results mean. Cases are named as ginkgo names them in full.
+// Package suite selects the cases of Kubernetes' own tests to run, and evaluates their results. Cases have the full names of ginkgo.
 package suite
 
 import (
@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// maxCases and maxName bound what a list or a report can contain. Kubernetes 1.36 has 7,400 cases.
+	// maxCases and maxName limit the cases in a list or a report. Kubernetes 1.36 has 7,400 cases.
 	maxCases = 20_000
 	maxName  = 1_000
 )
 
 // ParseList reads the output of e2e.test -list-tests.
 func ParseList(r io.Reader) ([]string, error) {
-	// A case follows the place of its source: "    test/e2e/node/pods.go:120: [sig-node] Pods ...".
+	// The name of a case follows its position in the source: "    test/e2e/node/pods.go:120: [sig-node] Pods ...".
 	line := regexp.MustCompile(`^ {4}\S+:\d+: (.+)$`)
 	var cases []string
 	lines := bufio.NewScanner(r)
@@ -29,7 +29,7 @@ func ParseList(r io.Reader) ([]string, error) {
 			cases = append(cases, found[1])
 		}
 		if len(cases) > maxCases {
-			return nil, fmt.Errorf("reading the list of tests: it has more than %d", maxCases)
+			return nil, fmt.Errorf("reading the list of tests: got more than %d cases", maxCases)
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -39,8 +39,8 @@ func ParseList(r io.Reader) ([]string, error) {
 	return slices.Compact(cases), nil
 }
 
-// Applies reports whether a case is one of Windows nodes: those of the conformance suite that neither need Linux nor a cluster of their own,
-// and all of SIG Windows.
+// Applies reports whether a case applies to Windows nodes: the cases of the conformance suite that need neither Linux nor a
+// cluster of their own, and all cases of SIG Windows.
 func Applies(name string) bool {
 	if SIG(name) == "windows" {
 		return true
@@ -48,12 +48,12 @@ func Applies(name string) bool {
 	return strings.Contains(name, "[Conformance]") && !strings.Contains(name, "[LinuxOnly]") && !serial(name)
 }
 
-// serial reports whether nothing else may run at the same time.
+// serial reports whether a case must not run in parallel with others.
 func serial(name string) bool {
 	return strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
 }
 
-// SIG is the special interest group of a case, as in "node"; empty if it has none.
+// SIG returns the special interest group of a case, as in "node", or "" if it has none.
 func SIG(name string) string {
 	after, found := strings.CutPrefix(name, "[sig-")
 	sig, _, closed := strings.Cut(after, "]")
@@ -63,19 +63,20 @@ func SIG(name string) string {
 	return sig
 }
 
-// Selection is what a user selects.
+// Selection selects cases.
 type Selection struct {
-	// Only is a SIG such as "node" or "sig-node", "core", one of Rows, or a regular expression; all cases that apply if empty.
+	// Only is a SIG such as "node" or "sig-node", "core", one of Rows, or a regular expression. If empty, all cases that apply
+	// are selected.
 	Only string
-	// Rows are names for regular expressions.
+	// Rows maps names to regular expressions.
 	Rows map[string]string
 	// Core are the cases of "core".
 	Core []string
-	// Done are cases that are not run again.
+	// Done are cases that are excluded.
 	Done []string
 }
 
-// Select returns the cases to run. A regular expression selects among all cases, everything else among those that apply.
+// Select returns the selected cases. A regular expression selects from all cases, all others select from those that apply.
 func Select(all []string, s Selection) ([]string, error) {
 	sigs := map[string]bool{}
 	for _, name := range all {
@@ -113,29 +114,30 @@ func Select(all []string, s Selection) ([]string, error) {
 	return cases, nil
 }
 
-// Batch is a number of cases of one SIG that one process runs, one after the other.
+// Batch is a list of cases of one SIG that one process runs sequentially.
 type Batch struct {
 	SIG   string
 	Cases []string
-	// Alone is true if no other batch may run at the same time.
+	// Alone is true if the batch must not run in parallel with others.
 	Alone bool
 }
 
-// Batches divides cases into batches of at most size cases. Those that follow each other are of different SIGs where that is possible, and
-// those that must be alone come last.
+// Batches divides cases into batches of at most size cases. Consecutive batches have different SIGs if possible, and those that
+// must run alone come last.
 func Batches(cases []string, size int) []Batch {
-	var beside, alone []string
+	var parallel, alone []string
 	for _, name := range slices.Sorted(slices.Values(cases)) {
 		if serial(name) {
 			alone = append(alone, name)
 		} else {
-			beside = append(beside, name)
+			parallel = append(parallel, name)
 		}
 	}
-	return append(inTurn(beside, size, false), inTurn(alone, size, true)...)
+	return append(alternate(parallel, size, false), alternate(alone, size, true)...)
 }
 
-func inTurn(cases []string, size int, alone bool) []Batch {
+// alternate returns batches whose SIGs alternate.
+func alternate(cases []string, size int, alone bool) []Batch {
 	bySIG := map[string][]string{}
 	for _, name := range cases {
 		bySIG[SIG(name)] = append(bySIG[SIG(name)], name)
@@ -154,8 +156,8 @@ func inTurn(cases []string, size int, alone bool) []Batch {
 	return batches
 }
 
-// Focus is the value of -ginkgo.focus that selects exactly these cases. Ginkgo matches against the description of the suite, a space, and
-// the name.
+// Focus returns the value of -ginkgo.focus that selects exactly these cases. Ginkgo matches it against the description of the
+// suite, a space, and the name.
 func (b Batch) Focus() string {
 	var quoted []string
 	for _, name := range b.Cases {

@@ -8,22 +8,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Cause is what makes a case fail in the lab.
+// Cause is why a case fails in the lab.
 type Cause string
 
-// Causes of failures. None is the product, and none is chance.
+// Causes of failures. A failure because of the product or by chance is never expected.
 const (
-	Wine       Cause = "Wine"       // does not do what Windows does
-	PowerShell Cause = "PowerShell" // does not exist on Wine
-	Images     Cause = "images"     // of the lab lack a program of upstream's
-	Lab        Cause = "lab"        // does not have it, such as a Linux node with a pod network
+	Wine       Cause = "Wine"       // Wine behaves differently from Windows
+	PowerShell Cause = "PowerShell" // Wine has no PowerShell
+	Images     Cause = "images"     // the lab's images lack a program of the upstream images
+	Lab        Cause = "lab"        // the lab lacks a feature, such as a Linux node with a pod network
 )
 
 // Expectation is a failure that is expected in the lab.
 type Expectation struct {
 	Case  string `json:"case"`
 	Cause Cause  `json:"cause"`
-	// Why is a sentence about what is missing.
+	// Why is a sentence that explains the failure.
 	Why string `json:"why"`
 	// Untried is true if the lab does not run the case.
 	Untried bool `json:"untried,omitempty"`
@@ -40,10 +40,10 @@ func Untried(expected []Expectation) []string {
 	return names
 }
 
-// maxWhy is the length of the sentence.
+// maxWhy is the maximum length of Why.
 const maxWhy = 300
 
-// ParseExpectations reads the list of expected failures, strictly.
+// ParseExpectations parses the list of expected failures. It rejects unknown fields and values.
 func ParseExpectations(text []byte) ([]Expectation, error) {
 	var list []Expectation
 	if err := yaml.UnmarshalStrict(text, &list); err != nil {
@@ -51,34 +51,36 @@ func ParseExpectations(text []byte) ([]Expectation, error) {
 	}
 	seen := map[string]bool{}
 	for _, e := range list {
-		wrong := func(what string) error { return fmt.Errorf("reading the expected failures: case %q %s", e.Case, what) }
+		invalid := func(problem string) error {
+			return fmt.Errorf("reading the expected failures: case %q %s", e.Case, problem)
+		}
 		switch {
 		case SIG(e.Case) == "" || len(e.Case) > maxName:
-			return nil, wrong("is not the full name of a case")
+			return nil, invalid("is not the full name of a case")
 		case seen[e.Case]:
-			return nil, wrong("is there twice")
+			return nil, invalid("is a duplicate")
 		case !slices.Contains([]Cause{Wine, PowerShell, Images, Lab}, e.Cause):
-			return nil, wrong(fmt.Sprintf("has the cause %q; want %s, %s, %s or %s", e.Cause, Wine, PowerShell, Images, Lab))
+			return nil, invalid(fmt.Sprintf("has cause %q; want %s, %s, %s or %s", e.Cause, Wine, PowerShell, Images, Lab))
 		case e.Why == "" || len(e.Why) > maxWhy:
-			return nil, wrong(fmt.Sprintf("needs a reason of at most %d bytes", maxWhy))
+			return nil, invalid(fmt.Sprintf("needs a reason of at most %d bytes", maxWhy))
 		case strings.Contains(strings.ToLower(e.Why), "flak"):
-			return nil, wrong("has no cause: a case is not expected to fail by chance")
+			return nil, invalid("has no cause: flaky failures are not expected")
 		}
 		seen[e.Case] = true
 	}
 	return list, nil
 }
 
-// Judgement is a run compared with what is expected of it.
+// Judgement is the result of comparing a run with the expected failures.
 type Judgement struct {
 	Passed, Skipped, NotRun int
 	// Expected are failures with a known cause, Unexpected all others.
 	Expected, Unexpected []Verdict
-	// Listed are cases that pass, although they are in the list of expected failures.
+	// Listed are cases that passed although they are in the list of expected failures.
 	Listed []Verdict
 }
 
-// Err is nil if all cases were run and went as expected; else it names what did not.
+// Err returns an error that lists the unexpected results, or nil if all cases were run with the expected results.
 func (j Judgement) Err() error {
 	var lines []string
 	for _, v := range j.Unexpected {
@@ -88,12 +90,12 @@ func (j Judgement) Err() error {
 		lines = append(lines, "passed, so remove it from the expected failures: "+v.Case)
 	}
 	if j.NotRun > 0 {
-		lines = append(lines, fmt.Sprintf("%d cases were not run to their end", j.NotRun))
+		lines = append(lines, fmt.Sprintf("%d cases were not run, or not completely", j.NotRun))
 	}
 	if lines == nil {
 		return nil
 	}
-	return fmt.Errorf("the run did not go as expected:\n%s", strings.Join(lines, "\n"))
+	return fmt.Errorf("unexpected results:\n%s", strings.Join(lines, "\n"))
 }
 
 // Judge compares a run with the list of expected failures.
@@ -125,7 +127,7 @@ func Judge(verdicts []Verdict, expected []Expectation) Judgement {
 	return j
 }
 
-// Totals is the line of a run's totals.
+// Totals returns a line with the numbers of cases by result.
 func (j Judgement) Totals() string {
 	return fmt.Sprintf("passed: %d, failed as expected: %d, failed otherwise: %d, skipped by the suite: %d, not run: %d",
 		j.Passed, len(j.Expected), len(j.Unexpected), j.Skipped, j.NotRun)

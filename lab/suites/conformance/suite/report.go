@@ -14,31 +14,31 @@ type State string
 const (
 	Passed State = "passed"
 	Failed State = "failed"
-	// Skipped is a case that found out itself that it does not apply to the cluster.
+	// Skipped is a case that has skipped itself because it does not apply to the cluster.
 	Skipped State = "skipped"
-	// NotRun is a case that was not run, or not to its end.
+	// NotRun is a case that was not run, or not completely.
 	NotRun State = "not run"
 )
 
-// Verdict is the result of a run for a case.
+// Verdict is the result of a case.
 type Verdict struct {
 	Case    string  `json:"case"`
 	State   State   `json:"state"`
 	Seconds float64 `json:"seconds,omitempty"`
-	// Message is why the case failed or was skipped, as its first lines.
+	// Message is the beginning of the message with which the case failed or was skipped.
 	Message string `json:"message,omitempty"`
-	// Version is that of the operator in the run.
+	// Version is the version of the operator in the run.
 	Version string `json:"version,omitempty"`
 }
 
 const (
-	// maxReport is the largest report that is read. One of Kubernetes 1.36 has 3 MB and the logs of cases that failed.
+	// maxReport is the maximum size of a report. A report of Kubernetes 1.36 has 3 MB, in addition to the logs of failed cases.
 	maxReport = 256 << 20
-	// maxMessage bounds Message.
+	// maxMessage is the maximum length of Message.
 	maxMessage = 600
 )
 
-// junit is the report that the suite writes in the format of JUnit.
+// junit is a report of the suite in JUnit's format.
 type junit struct {
 	XMLName xml.Name `xml:"testsuites"`
 	Suites  []struct {
@@ -57,8 +57,8 @@ type junitCase struct {
 	} `xml:"skipped"`
 }
 
-// ParseReport reads the report of a process that ran some cases. Each of them gets a verdict. A report that names a case twice, or has a
-// status that is not ginkgo's, is an error, and so is a suite that could not begin.
+// ParseReport parses the report of a process that ran cases, and returns a verdict for each of them. It returns an error if the
+// report has a case twice or an unknown status, or if the suite did not start.
 func ParseReport(r io.Reader, cases []string) ([]Verdict, error) {
 	var report junit
 	limited := &io.LimitedReader{R: r, N: maxReport}
@@ -82,7 +82,7 @@ func ParseReport(r io.Reader, cases []string) ([]Verdict, error) {
 			}
 			if !isCase {
 				if v.State == Failed && strings.Contains(c.Name, "BeforeSuite") {
-					return nil, fmt.Errorf("the suite did not begin: %s", v.Message)
+					return nil, fmt.Errorf("the suite did not start: %s", v.Message)
 				}
 				continue
 			}
@@ -110,7 +110,7 @@ func (c junitCase) verdict(name string) (Verdict, error) {
 		v.State = Passed
 	case "failed", "panicked", "timedout":
 		v.State, v.Message = Failed, shorten(strings.TrimPrefix(c.Failure+c.Error, "[FAILED] "))
-	case "skipped": // without a reason, the suite was ended before the case began
+	case "skipped": // without a reason if the suite ended before the case started
 		v.State = NotRun
 		if c.Skipped != nil {
 			if reason, given := strings.CutPrefix(c.Skipped.Message, "skipped - "); given {
@@ -125,7 +125,7 @@ func (c junitCase) verdict(name string) (Verdict, error) {
 	return v, nil
 }
 
-// shorten keeps the beginning of a message, in one line.
+// shorten returns the beginning of a message as one line.
 func shorten(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > maxMessage {

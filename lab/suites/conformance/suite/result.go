@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// Result is what is known of all cases that apply, of one or several runs of the same versions.
+// Result has the verdicts of all cases that apply, from one or several runs of the same versions.
 type Result struct {
-	// Suite is the version of the tests, Cluster that of the API server, and Where the kind of cluster.
+	// Suite is the version of the tests, Cluster the version of the API server, and Where the kind of cluster.
 	Suite   string `json:"suite"`
 	Cluster string `json:"cluster"`
 	Where   string `json:"where"`
-	// Date is the day of the last run, as in 2026-11-24; empty before the first.
+	// Date is the day of the last run, as in 2026-11-24, or "" before the first run.
 	Date  string    `json:"date"`
 	Cases []Verdict `json:"cases"`
 }
 
-// maxResult is the largest file with a result.
+// maxResult is the maximum size of a file with a result.
 const maxResult = 16 << 20
 
-// ReadResult reads a file with a result, strictly. A file that does not exist is an empty result.
+// ReadResult reads a result from a file. It rejects unknown fields and values. If the file does not exist, the result is empty.
 func ReadResult(path string) (Result, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,7 +52,7 @@ func ReadResult(path string) (Result, error) {
 			return r, fmt.Errorf("reading result %s: case %q has the unknown state %q", path, v.Case, v.State)
 		}
 		if i > 0 && r.Cases[i-1].Case >= v.Case {
-			return r, fmt.Errorf("reading result %s: case %q is there twice or not in its place", path, v.Case)
+			return r, fmt.Errorf("reading result %s: case %q is a duplicate or not in order", path, v.Case)
 		}
 	}
 	return r, nil
@@ -64,15 +64,15 @@ func (r Result) Write(path string) error {
 	if err != nil {
 		return err
 	}
-	beside := path + ".new"
-	if err := os.WriteFile(beside, append(text, '\n'), 0o644); err != nil {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("writing a result: %w", err)
 	}
-	return os.Rename(beside, path)
+	return os.Rename(temporary, path)
 }
 
-// Update returns the result after another run. It has all cases that apply. Results of another version of the suite or of the cluster are dropped;
-// results of cases that the run did not reach are kept.
+// Update returns the result after another run, with all cases that apply. It drops verdicts of other versions of the suite or
+// the cluster, and keeps the verdicts of cases that were not run again.
 func (r Result) Update(run Result, applying []string) Result {
 	known := map[string]Verdict{}
 	if r.Suite == run.Suite && r.Where == run.Where && (r.Cluster == run.Cluster || r.Cluster == "") {
@@ -81,7 +81,7 @@ func (r Result) Update(run Result, applying []string) Result {
 		}
 	}
 	for _, v := range run.Cases {
-		if _, before := known[v.Case]; v.State != NotRun || !before {
+		if _, exists := known[v.Case]; v.State != NotRun || !exists {
 			known[v.Case] = v
 		}
 	}
@@ -97,7 +97,7 @@ func (r Result) Update(run Result, applying []string) Result {
 	return run
 }
 
-// Done are the cases on which this version of the suite has a verdict.
+// Done returns the cases that have a verdict from this version of the suite.
 func (r Result) Done(version string) []string {
 	if r.Suite != version {
 		return nil
