@@ -1,3 +1,3 @@
-// Package doctest runs the commands of documents, and applies their objects, as readers do: in the order of the stories in internal/testing/documents,
-// with real programs, each story in a cluster of its own.
+// Package doctest runs the commands and applies the objects in documents like their readers: in the order of the stories in
+// internal/testing/documents, with real programs, and each story in its own cluster.
 package doctest

@@ -15,17 +15,17 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// mistake is a mistake with which the operator does not start, and the message in its pod's log. docs/troubleshooting.md has the same message.
+// mistake is a mistake with which the operator does not start. The pod reports message, which docs/troubleshooting.md explains.
 type mistake struct {
-	name string
-	do   func(context.Context) error
-	says string
+	name    string
+	apply   func(context.Context) error
+	message string
 }
 
-// mistakes makes one mistake after the other in the installation in namespace windows.
-func (i *installation) mistakes(t *testing.T) {
+// testMistakes makes one mistake after the other in the installation in namespace windows.
+func (i *installation) testMistakes(t *testing.T) {
 	registry := i.env.Pod.Registry()
-	use := func(name string) func(context.Context) error {
+	setImage := func(name string) func(context.Context) error {
 		return i.do("kubectl set image deployment/windows-machine-config-operator -n windows manager=" + name)
 	}
 	const repository = "windows-machine-config/wmco"
@@ -37,32 +37,33 @@ func (i *installation) mistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range []mistake{
-		{"no such image", use(testenv.OperatorRepository + ":v9.9.9"), "not found"},
-		{"an image for other processors", use(testenv.OperatorRepository + ":riscv64"), "no match for platform in manifest"},
-		{"a registry that does not answer", i.all(func(context.Context) error { registry.Stop(); return nil }, use(testenv.OperatorRepository+":v9.9.8")), "connection refused"},
-		{"no kinds", i.all(registry.Start, i.do("kubectl delete -f deploy/crds"), use(testenv.OperatorRepository+":v0.1.0")), "the API server does not serve"},
+		{"missing image", setImage(testenv.OperatorRepository + ":v9.9.9"), "not found"},
+		{"image for another architecture", setImage(testenv.OperatorRepository + ":riscv64"), "no match for platform in manifest"},
+		{"unreachable registry", i.all(func(context.Context) error { registry.Stop(); return nil }, setImage(testenv.OperatorRepository+":v9.9.8")), "connection refused"},
+		{"missing CRDs", i.all(registry.Start, i.do("kubectl delete -f deploy/crds"), setImage(testenv.OperatorRepository+":v0.1.0")), "the API server does not serve"},
 	} {
-		t.Run(m.name, func(t *testing.T) { i.expectTold(t, m) })
+		t.Run(m.name, func(t *testing.T) { i.expectReported(t, m) })
 	}
 }
 
-func (i *installation) expectTold(t *testing.T, m mistake) {
+// expectReported makes a mistake, and expects that the pod reports its message and that docs/troubleshooting.md has it.
+func (i *installation) expectReported(t *testing.T, m mistake) {
 	text, err := os.ReadFile(i.root + "/docs/troubleshooting.md")
 	if err == nil {
-		err = m.do(t.Context())
+		err = m.apply(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(text), "\n## The operator does not start\n")
-	if section, _, _ = strings.Cut(section, "\n## "); !strings.Contains(section, "`"+m.says) {
-		t.Errorf("docs/troubleshooting.md does not tell of %q", m.says)
+	if section, _, _ = strings.Cut(section, "\n## "); !strings.Contains(section, "`"+m.message) {
+		t.Errorf("docs/troubleshooting.md does not have message %q", m.message)
 	}
-	testenv.Eventually(t, patience, "the pod says "+m.says, func(ctx context.Context) string {
+	testenv.Eventually(t, patience, "the pod reports "+m.message, func(ctx context.Context) string {
 		const states = `{range .items[*].status.containerStatuses[*]}{.state.waiting.message}{.state.terminated.message}{.lastState.terminated.message}{"\n"}{end}`
-		reported, err := i.shell.Output(ctx, i.dir, "kubectl get pods -n windows -o jsonpath='"+states+"'")
-		if err != nil || !strings.Contains(reported, m.says) {
-			return fmt.Sprintf("it says %q (%v)", reported, err)
+		got, err := i.shell.Output(ctx, i.dir, "kubectl get pods -n windows -o jsonpath='"+states+"'")
+		if err != nil || !strings.Contains(got, m.message) {
+			return fmt.Sprintf("got messages %q (error %v)", got, err)
 		}
 		return ""
 	})

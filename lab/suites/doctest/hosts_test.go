@@ -16,11 +16,11 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// createsKey is the beginning of blocks that create the SSH key.
-const createsKey = "ssh-keygen -t ed25519 -N '' -f windows-key\n"
+// createKey is the beginning of blocks that create the SSH key.
+const createKey = "ssh-keygen -t ed25519 -N '' -f windows-key\n"
 
-// TestHostDocuments runs the commands of the quickstart and of the pages of tasks, in which a simulated host joins, is maintained and leaves,
-// and others join.
+// TestHostDocuments runs the commands of the quickstart and of the task pages: a simulated host joins, is maintained and
+// leaves, and others join.
 func TestHostDocuments(t *testing.T) {
 	t.Parallel()
 	d := newReader(t, documents.Hosts())
@@ -39,11 +39,11 @@ func TestHostDocuments(t *testing.T) {
 	d.shell.Prefer(filepath.Dir(plugin.Program))
 	hosts := 0
 	d.before = map[string]func(context.Context) error{
-		createsKey: func(ctx context.Context) error {
+		createKey: func(ctx context.Context) error {
 			if hosts == 0 {
 				return nil
 			}
-			// As on another day.
+			// The document is run again, with a new key.
 			return d.do("rm windows-key windows-key.pub && kubectl delete secret cloud-private-key")(ctx)
 		},
 		"kubectl get csr\nkubectl get events": func(ctx context.Context) error { return serveLogs(ctx, env) },
@@ -51,14 +51,14 @@ func TestHostDocuments(t *testing.T) {
 			d.shell.Replace["<name>"], d.shell.Replace["<namespace>"] = "nanoserver", "default" // the pod of the RuntimeClass
 			return nil
 		},
-		"kubectl delete configmap windows-instances": d.do( // the restart is done, as described on the page before it
+		"kubectl delete configmap windows-instances": d.do( // wait until the restart on the previous page is complete
 			"while kubectl get node win-1 -o jsonpath={.metadata.annotations} | grep windowsmachineconfig.openshift.io/reboot; do sleep 1; done"),
 		"kubectl create configmap trusted-ca": func(context.Context) error {
 			return os.WriteFile(filepath.Join(d.dir, "proxy-ca.pem"), env.Lab.ControlPlane.CA(), 0o600)
 		},
 	}
 	d.after = map[string]func(context.Context) error{
-		createsKey: func(context.Context) error {
+		createKey: func(context.Context) error {
 			hosts++
 			if err := d.addHost(env, fmt.Sprintf("win-%d", hosts), "10.1.42.1"); err != nil || hosts == 1 {
 				d.shell.Replace["<name>"] = d.shell.Replace["10.1.42.1"]
@@ -72,7 +72,7 @@ func TestHostDocuments(t *testing.T) {
 	d.run(t)
 }
 
-// serveLogs has the first host serve logs of services, as its kubelet would.
+// serveLogs serves the logs of services of the first host, in place of its kubelet.
 func serveLogs(ctx context.Context, env *testenv.Env) error {
 	host := env.Simulated()[0]
 	for _, service := range []string{"wicd", "windows_exporter"} {

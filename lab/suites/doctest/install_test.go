@@ -18,23 +18,24 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// installation is the story of the operator's installations.
+// installation runs the story of the operator's installations.
 type installation struct {
 	*reader
-	env    *testenv.Env
-	former *helm.Helm // Helm 3
-	began  time.Time  // the first command of the installation that is measured
+	env   *testenv.Env
+	helm3 *helm.Helm
+	began time.Time // start of the measured installation
 }
 
-// TestInstallDocuments builds the operator's image as the README describes, and installs and removes the operator in each documented way, with
-// kubectl, Helm 4 and Helm 3. The operator runs from that image; a simulated host joins, and leaves before the operator is removed.
+// TestInstallDocuments builds the operator's image as documented in the README, and installs and removes the operator in each
+// documented way, with kubectl, Helm 4 and Helm 3. The operator runs from this image; a simulated host joins, and leaves before
+// the operator is removed.
 func TestInstallDocuments(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes())
 	t.Parallel()
 	i := &installation{reader: newReader(t, documents.Installing())}
 	h, err := helm.New(t.Context(), i.root, t.TempDir(), os.Stderr)
 	if err == nil {
-		i.former, err = helm.New3(t.Context(), i.root, t.TempDir(), os.Stderr)
+		i.helm3, err = helm.New3(t.Context(), i.root, t.TempDir(), os.Stderr)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -54,10 +55,10 @@ func TestInstallDocuments(t *testing.T) {
 		return i.first(ctx)
 	}})
 	i.run(t)
-	t.Run("What does not start says why", i.mistakes)
+	t.Run("failed starts are explained", i.testMistakes)
 }
 
-// hooks are what happens between the blocks: each way of installation begins where nothing is installed.
+// hooks sets the actions between the blocks. They remove the previous installation before each documented way of installation.
 func (i *installation) hooks() {
 	const join = "kubectl wait -n openshift-windows-machine-config-operator "
 	const leave = "kubectl delete configmap windows-instances -n openshift-windows-machine-config-operator\n" + join +
@@ -76,12 +77,12 @@ func (i *installation) hooks() {
 		"kubectl apply -k deploy\n": i.do(uninstall +
 			"! kubectl --as=somebody apply -k deploy >refused 2>&1\ngrep 'is forbidden: User' refused\ngrep 'is forbidden: User' " + i.root + "/docs/troubleshooting.md"),
 		"kubectl apply -k deploy/openshift\n": i.namespaces("openshift-machine-api", "openshift-config", "openshift-cluster-api"),
-		"helm install wmco <chart>":           i.all(i.do("kubectl delete -k deploy --wait"), i.useFormerHelm),
-		"kubectl apply -k deploy/monitoring ": func(ctx context.Context) error { return monitored(ctx, i.env) },
+		"helm install wmco <chart>":           i.all(i.do("kubectl delete -k deploy --wait"), i.useHelm3),
+		"kubectl apply -k deploy/monitoring ": func(ctx context.Context) error { return prepareMonitoring(ctx, i.env) },
 	}
 	i.after = map[string]func(context.Context) error{
 		"helm install wmco _chart/windows-machine-config-operator -n ": i.ready,
-		createsKey: i.all(func(context.Context) error { return i.addHost(i.env, "readme", "10.1.42.1") }, i.do(network)),
+		createKey: i.all(func(context.Context) error { return i.addHost(i.env, "readme", "10.1.42.1") }, i.do(network)),
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: windows-instances": i.do(
 			"until kubectl get winst 10.1.42.1 -n openshift-windows-machine-config-operator; do sleep 1; done\n" + join + "--for=condition=Ready --timeout=15m winst/10.1.42.1"),
 		"$ kubectl get winst -n": i.do(leave + uninstall),
@@ -97,10 +98,10 @@ func (i *installation) hooks() {
 	}
 }
 
-// all does one after the other.
-func (i *installation) all(what ...func(context.Context) error) func(context.Context) error {
+// all returns an action that runs actions in order.
+func (i *installation) all(actions ...func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		for _, do := range what {
+		for _, do := range actions {
 			if err := do(ctx); err != nil {
 				return err
 			}
@@ -119,8 +120,8 @@ func (i *installation) begin(context.Context) error {
 	return nil
 }
 
-// measured waits until the operator's pod is Ready, and prints how long it took from the first command. The image is on the node: the README's
-// installation came before.
+// measured returns an action that waits until the operator's pod is Ready, and prints the time since the first command. The
+// node has pulled the image before, in the installation of the README.
 func (i *installation) measured(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := i.ready(ctx)
@@ -129,7 +130,7 @@ func (i *installation) measured(name string) func(context.Context) error {
 	}
 }
 
-// namespaces creates namespaces that OpenShift has.
+// namespaces returns an action that creates namespaces of OpenShift.
 func (i *installation) namespaces(names ...string) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		for _, name := range names {
@@ -139,9 +140,9 @@ func (i *installation) namespaces(names ...string) func(context.Context) error {
 	}
 }
 
-// useFormerHelm has commands run Helm 3.
-func (i *installation) useFormerHelm(ctx context.Context) error {
-	i.shell.Prefer(i.former.Folder())
-	i.shell.Environment = append(i.shell.Environment, i.former.Environment()...)
+// useHelm3 makes commands use Helm 3.
+func (i *installation) useHelm3(ctx context.Context) error {
+	i.shell.Prefer(i.helm3.Folder())
+	i.shell.Environment = append(i.shell.Environment, i.helm3.Environment()...)
 	return i.shell.Run(ctx, i.dir, "helm version --short | grep '^v3\\.'")
 }

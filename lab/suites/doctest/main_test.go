@@ -14,7 +14,7 @@ const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) { lab.RunTests(m) }
 
-// needs skips a test if something is missing, with the reason.
+// needs skips a test if one of the errors is not nil.
 func needs(t *testing.T, missing ...error) {
 	t.Helper()
 	for _, err := range missing {

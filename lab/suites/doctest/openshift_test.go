@@ -23,8 +23,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestOpenShiftDocuments runs the commands for OpenShift that need no Operator Lifecycle Manager, and those of the documents of mirrors and
-// monitoring. oc is kubectl under another name, skopeo is Debian's.
+// TestOpenShiftDocuments runs the commands for OpenShift that do not need the Operator Lifecycle Manager, and those of the
+// documents about mirrors and monitoring. oc is kubectl with another name, skopeo is Debian's.
 func TestOpenShiftDocuments(t *testing.T) {
 	needs(t, canRunSkopeo(), lab.CanRunLinuxNodes(), lab.CanRunRegistries())
 	t.Parallel()
@@ -38,7 +38,7 @@ func TestOpenShiftDocuments(t *testing.T) {
 		err = d.mirrors(t.Context(), registry)
 	}
 	if err == nil {
-		err = monitored(t.Context(), env)
+		err = prepareMonitoring(t.Context(), env)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +51,8 @@ func TestOpenShiftDocuments(t *testing.T) {
 	d.run(t)
 }
 
-// monitored creates what the monitoring of OpenShift has: its kinds and namespaces.
-func monitored(ctx context.Context, env *testenv.Env) error {
+// prepareMonitoring creates the kinds and namespaces of OpenShift's monitoring.
+func prepareMonitoring(ctx context.Context, env *testenv.Env) error {
 	kinds, err := prometheusoperator.Oldest.Definitions(ctx, "../../..", "servicemonitors", "prometheusrules")
 	if err == nil {
 		err = manifest.ApplyObjects(ctx, env.Lab.ControlPlane.RESTConfig(), kinds)
@@ -71,8 +71,8 @@ func canRunSkopeo() error {
 	return nil
 }
 
-// mirrors prepares the images that documents mirror, and checks the result: the mirror has the exact bytes of the index, with the entry of each build
-// of Windows.
+// mirrors pushes the images that documents mirror, and adds checks of the mirror: it must have the same bytes of the index,
+// with the entries of all Windows builds.
 func (d *reader) mirrors(ctx context.Context, registry *lab.Registry) error {
 	var platforms []v1.Platform
 	for _, build := range []string{"10.0.17763.1", "10.0.20348.1", "10.0.26100.1"} {
@@ -90,22 +90,22 @@ func (d *reader) mirrors(ctx context.Context, registry *lab.Registry) error {
 		},
 		"skopeo copy --all docker://mcr.microsoft.com/windows/servercore:": {"mcr.microsoft.com/windows/servercore:ltsc2022"},
 	} {
-		look := "of() { skopeo inspect --raw docker://" + registry.Address + "/$1; }\n"
+		script := "of() { skopeo inspect --raw docker://" + registry.Address + "/$1; }\n"
 		for _, name := range images {
 			repository, tag, _ := strings.Cut(name, ":")
 			if err := registry.PushIndex(ctx, repository, tag, i, platforms...); err != nil {
 				return err
 			}
 			_, path, _ := strings.Cut(name, "/")
-			look += fmt.Sprintf("cmp <(of %s) <(of mirror/%s)\n", name, path)
+			script += fmt.Sprintf("cmp <(of %s) <(of mirror/%s)\n", name, path)
 		}
-		d.after[command] = d.do(look)
+		d.after[command] = d.do(script)
 	}
-	return d.reach(registry, "ghcr.io", "mcr.microsoft.com")
+	return d.redirect(registry, "ghcr.io", "mcr.microsoft.com")
 }
 
-// reach has skopeo find registries of documents at paths of the lab's, and replaces the name of the mirror.
-func (d *reader) reach(registry *lab.Registry, names ...string) error {
+// redirect configures skopeo to use paths of the lab's registry for the registries in documents, and replaces the name of the mirror.
+func (d *reader) redirect(registry *lab.Registry, names ...string) error {
 	config := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", registry.Address)
 	for _, name := range names {
 		config += fmt.Sprintf("[[registry]]\nprefix = %q\nlocation = %q\ninsecure = true\n", name, registry.Address+"/"+name)

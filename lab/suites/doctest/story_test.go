@@ -21,16 +21,16 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// reader runs the blocks of a story in its order: commands by a shell, objects by kubectl apply. It runs them as they are but for the names
-// that the shell replaces.
+// reader runs the blocks of a story in order: commands in a shell, and objects with kubectl apply. It only replaces the names
+// in the shell's Replace.
 type reader struct {
-	root  string // of the repository
-	dir   string // where a user works: with the folders of the repository that documents name
+	root  string // folder of the repository
+	dir   string // working folder, with links to the folders of the repository that documents use
 	shell *testenv.Shell
 	steps []step
-	// before and after are the undocumented actions of the story, by the beginning of a block.
+	// before and after are undocumented actions before and after blocks, by the beginning of the block.
 	before, after map[string]func(context.Context) error
-	used          map[string]bool // of these, and of the names that are replaced
+	used          map[string]bool // keys of before, after and Replace that occurred
 	log           func(format string, args ...any)
 }
 
@@ -72,14 +72,14 @@ func newReader(t *testing.T, story documents.Story) *reader {
 	return d
 }
 
-// first runs the first block of the story, and takes it from it.
+// first runs the first block of the story, and removes it from the story.
 func (d *reader) first(ctx context.Context) error {
 	first := d.steps[0].blocks[0]
 	d.steps[0].blocks = d.steps[0].blocks[1:]
 	return d.block(ctx, first)
 }
 
-// run runs the story. A block that fails ends it.
+// run runs the story. It stops at the first block that fails.
 func (d *reader) run(t *testing.T) {
 	t.Helper()
 	for _, s := range d.steps {
@@ -97,20 +97,20 @@ func (d *reader) run(t *testing.T) {
 	for _, hooks := range []map[string]func(context.Context) error{d.before, d.after} {
 		for beginning := range hooks {
 			if !d.used[beginning] {
-				t.Errorf("no block of the story begins with %q", beginning)
+				t.Errorf("found no block of the story that starts with %q", beginning)
 			}
 		}
 	}
 	for name, by := range d.shell.Replace {
-		if t.Logf("%q was in place of %q", by, name); !d.used[name] {
-			t.Errorf("no block of the story has the name %q", name)
+		if t.Logf("replaced %q by %q", name, by); !d.used[name] {
+			t.Errorf("found no block of the story with %q", name)
 		}
 	}
 }
 
 func (d *reader) block(ctx context.Context, b documents.Block) error {
 	if err := d.hook(ctx, d.before, b); err != nil {
-		return fmt.Errorf("before it: %w", err)
+		return fmt.Errorf("action before the block: %w", err)
 	}
 	for name := range d.shell.Replace {
 		d.used[name] = d.used[name] || strings.Contains(b.Text, name)
@@ -125,11 +125,12 @@ func (d *reader) block(ctx context.Context, b documents.Block) error {
 	}
 	d.log("%s ran in %.1f s", b, time.Since(began).Seconds())
 	if err := d.hook(ctx, d.after, b); err != nil {
-		return fmt.Errorf("after it: %w", err)
+		return fmt.Errorf("action after the block: %w", err)
 	}
 	return nil
 }
 
+// hook runs the actions for a block.
 func (d *reader) hook(ctx context.Context, hooks map[string]func(context.Context) error, b documents.Block) error {
 	for beginning, do := range hooks {
 		if strings.HasPrefix(b.Text, beginning) {
@@ -142,26 +143,26 @@ func (d *reader) hook(ctx context.Context, hooks map[string]func(context.Context
 	return nil
 }
 
-// commands runs a block of commands, and compares what it prints with what the document shows. Only make needs the repository: what else makes
-// files does not make them there.
+// commands runs a block of commands, and compares their output with the document. Only make runs in the folder of the
+// repository, so that other commands do not create files there.
 func (d *reader) commands(ctx context.Context, b documents.Block) error {
 	script, output := b.Commands()
 	if left := regexp.MustCompile(`<[a-z][a-z -]*>`).FindString(d.shell.Replaced(script)); left != "" {
-		return fmt.Errorf("this test has no value for %s", left)
+		return fmt.Errorf("the test has no value for %s", left)
 	}
 	dir := d.dir
 	if strings.HasPrefix(script, "make ") {
 		dir = d.root
 	}
-	printed, err := d.shell.Output(ctx, dir, script)
+	got, err := d.shell.Output(ctx, dir, script)
 	if err != nil {
 		return err
 	}
-	return documents.CompareOutput(d.shell.Replaced(output), printed)
+	return documents.CompareOutput(d.shell.Replaced(output), got)
 }
 
-// object does with an object what its reader does: a kustomization is a folder of its own, an object that begins with its specification is a
-// change of WindowsConfig, and others are applied.
+// object applies an object like a reader: a kustomization in its own folder, an object without kind as a patch of the
+// WindowsConfig, and others as they are.
 func (d *reader) object(ctx context.Context, b documents.Block) error {
 	var o struct{ Kind string }
 	if err := yaml.Unmarshal([]byte(b.Text), &o); err != nil {
@@ -182,12 +183,12 @@ func (d *reader) object(ctx context.Context, b documents.Block) error {
 	return d.shell.Run(ctx, d.dir, command)
 }
 
-// do are commands of the story that no document has.
+// do returns an action that runs undocumented commands.
 func (d *reader) do(script string) func(context.Context) error {
 	return func(ctx context.Context) error { return d.shell.Run(ctx, d.dir, script) }
 }
 
-// addHost starts a simulated host that accepts the public key in the folder, and has documents mean it by an address.
+// addHost starts a simulated host that accepts the public key in the working folder. Its address replaces the documented one.
 func (d *reader) addHost(env *testenv.Env, name, documented string) error {
 	public, err := os.ReadFile(filepath.Join(d.dir, "windows-key.pub"))
 	if err != nil {
@@ -204,7 +205,7 @@ func (d *reader) addHost(env *testenv.Env, name, documented string) error {
 	return err
 }
 
-// labNetwork is what takes the place of Flannel in documents: the lab's control plane has no pod network.
+// labNetwork returns the network settings that replace Flannel in documents, because the lab's control plane has no pod network.
 func labNetwork() string {
 	return `provider: Custom, custom: {cniConfig: '{"cniVersion": "1.0.0", "name": "lab", "type": "win-bridge"}'}`
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
-// cluster is an administrator's configuration of registries.
+// cluster is the configuration of registries of a cluster.
 type cluster struct {
 	digests, tags              []entry
-	allowed, blocked, insecure []string // registrySources
-	release                    string   // the image of OpenShift's release
+	allowed, blocked, insecure []string // fields of registrySources
+	release                    string   // image of OpenShift's release
 }
 
-// entry is a source with its mirrors; each is in an object of its own.
+// entry is a source with its mirrors. Each entry is in its own object.
 type entry struct {
 	source  string
 	mirrors []string
-	never   bool
+	never   bool // NeverContactSource
 }
 
-// pull is an image that a pod names.
+// pull is an image in a pod.
 type pull struct {
 	name string
 	kind mirrors.Kind
@@ -33,29 +33,29 @@ type pull struct {
 
 func (p pull) String() string { return fmt.Sprintf("%s by %s", p.name, p.kind) }
 
-// chance makes clusters and pulls. Few names in many relations are more likely to collide than many names.
-type chance struct{ *rand.Rand }
+// generator generates clusters and pulls. It uses only a few names, so that many of them are related.
+type generator struct{ *rand.Rand }
 
-func newChance(seed uint64) chance { return chance{rand.New(rand.NewPCG(seed, 0))} }
+func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 0))} }
 
-func (c chance) one(of ...string) string { return of[c.IntN(len(of))] }
+func (c generator) one(of ...string) string { return of[c.IntN(len(of))] }
 
-func (c chance) path() string { return c.one("", "", "/team", "/team/app", "/copies", "/library") }
+func (c generator) path() string { return c.one("", "", "/team", "/team/app", "/copies", "/library") }
 
-func (c chance) host() string {
+func (c generator) host() string {
 	return c.one("a.test", "b.a.test", "c.b.a.test", "r.test", "r.test:5000", "b.a.test:5000", "m.test", "n.test", "a.test.a.test", "docker.io", "quay.io", "Up.test")
 }
 
-// scope may have a wildcard, which mirrors cannot.
-func (c chance) scope() string {
+// scope returns a name that can have a wildcard, in contrast to mirrors.
+func (c generator) scope() string {
 	if c.IntN(6) == 0 {
 		return c.one("*.test", "*.a.test", "*.b.a.test")
 	}
 	return c.host() + c.path()
 }
 
-// scopes are some, of which some are in the sources of a cluster.
-func (c chance) scopes(in cluster) (list []string) {
+// scopes returns random scopes. Some of them are within the sources of a cluster.
+func (c generator) scopes(in cluster) (list []string) {
 	for range c.IntN(4) {
 		scope := c.scope()
 		if all := append(slices.Clone(in.digests), in.tags...); len(all) > 0 && c.IntN(3) == 0 {
@@ -66,25 +66,25 @@ func (c chance) scopes(in cluster) (list []string) {
 	return list
 }
 
-// below is something in a scope.
-func (c chance) below(scope string) string {
+// below returns a scope within a scope.
+func (c generator) below(scope string) string {
 	if strings.HasPrefix(scope, "*.") {
 		return scope
 	}
 	return scope + c.one("/team", "/x", "/team/x")
 }
 
-func (c chance) entries() (list []entry) {
+func (c generator) entries() (list []entry) {
 	for range c.IntN(4) {
 		e := entry{source: c.scope(), never: c.IntN(4) == 0}
-		if c.IntN(4) > 0 { // wildcards as sources leave little to compare where something is nested in them
+		if c.IntN(4) > 0 { // few sources with wildcards, because OpenShift fails if a scope is nested in them
 			e.source = c.host() + c.path()
 		}
 		if len(list) > 0 && c.IntN(4) == 0 {
 			e.source = c.below(list[0].source)
 		}
 		for range 1 + c.IntN(3) {
-			if m := c.host() + c.path(); !slices.Contains(e.mirrors, m) { // the API server takes no list that has one twice
+			if m := c.host() + c.path(); !slices.Contains(e.mirrors, m) { // the API server rejects duplicates
 				e.mirrors = append(e.mirrors, m)
 			}
 		}
@@ -93,12 +93,12 @@ func (c chance) entries() (list []entry) {
 	return list
 }
 
-func (c chance) cluster() cluster {
+func (c generator) cluster() cluster {
 	out := cluster{digests: c.entries(), tags: c.entries(), release: c.host() + "/team/release@" + someDigest}
 	if c.IntN(3) > 0 {
 		out.insecure = c.scopes(out)
 	}
-	switch c.IntN(4) { // the machine config operator refuses both
+	switch c.IntN(4) { // the machine config operator rejects configurations with both
 	case 0:
 		out.allowed = c.scopes(out)
 	case 1, 2:
@@ -107,8 +107,8 @@ func (c chance) cluster() cluster {
 	return out
 }
 
-// pull returns a random pull of an image close to the names in the cluster's configuration.
-func (c chance) pull(in cluster) pull {
+// pull returns a pull of a random image whose name is related to the names in the cluster's configuration.
+func (c generator) pull(in cluster) pull {
 	near := []string{c.host() + c.path(), "quay.io/team/release", in.repository()}
 	for _, e := range append(in.digests, in.tags...) {
 		near = append(near, e.source)
@@ -126,13 +126,13 @@ func (c chance) pull(in cluster) pull {
 
 const someDigest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// repository is that of the release's image.
+// repository returns the repository of the release image.
 func (in cluster) repository() string {
 	name, _, _ := strings.Cut(in.release, "@")
 	return name
 }
 
-// windows is the cluster as the product reads it.
+// windows returns the configuration in the product's form.
 func (in cluster) windows() mirrors.Input {
 	out := mirrors.Input{ReleaseImage: in.release}
 	add := func(kind, field string, of mirrors.Kind, list []entry) {
@@ -159,7 +159,7 @@ func (in cluster) windows() mirrors.Input {
 	return out
 }
 
-// sets are the mirror sets as OpenShift has them.
+// sets returns the mirror sets in OpenShift's form.
 func (in cluster) sets() (digests []*configv1.ImageDigestMirrorSet, tags []*configv1.ImageTagMirrorSet) {
 	read := func(e entry) (list []configv1.ImageMirror, policy configv1.MirrorSourcePolicy) {
 		for _, m := range e.mirrors {
@@ -185,7 +185,7 @@ func (in cluster) sets() (digests []*configv1.ImageDigestMirrorSet, tags []*conf
 	return digests, tags
 }
 
-// lower is the cluster with the names of hosts in lower case.
+// lower returns the cluster with host names in lower case.
 func (in cluster) lower() cluster {
 	entries := func(list []entry) (out []entry) {
 		for _, e := range list {

@@ -11,34 +11,34 @@ import (
 
 // Names of the differences.
 const (
-	noName       = "a mirror that makes no name"
-	otherPort    = "a prefix without port matches a host with one"
-	equalLengths = "a wildcard is as long as the host"
-	firstDot     = "a wildcard is compared with the first place where it fits"
-	outermost    = "a scope inherits from the outermost source"
-	portOfMirror = "a port goes to the mirror of a wildcard"
-	upperCase    = "hosts in capitals"
+	noName       = "mirror that results in an invalid name"
+	otherPort    = "prefix without port matches a host with a port"
+	equalLengths = "wildcard as long as the host"
+	firstDot     = "wildcard is compared with its first match only"
+	outermost    = "scope inherits from the outermost source"
+	portOfMirror = "port is added to the mirror of a wildcard"
+	upperCase    = "host names in upper case"
 )
 
-// difference is a way in which Windows nodes pull from elsewhere than Linux nodes.
+// difference is a case in which Windows nodes pull from other locations than Linux nodes.
 type difference struct{ name, reason string }
 
-// known is the list. Each is undone in the model of Linux nodes: what then still differs is unknown.
+// known returns the known differences. The model of Linux nodes can correct each of them; a difference that remains is unknown.
 func known() []difference {
 	return []difference{
-		{noName, "On Linux nodes the whole pull fails where one of the mirrors makes no name of the image: nothing is left for its path, or it is at docker.io and in no namespace. " +
-			"Windows nodes ask the other places, and library of docker.io (docs/limitations.md)."},
-		{otherPort, "refMatchingPrefix of containers/image lets r.test match r.test:5000, which its comment calls unintended, not to be relied upon."},
+		{noName, "On Linux nodes the whole pull fails if the name of the image at one of the mirrors is invalid: its path is empty, or it is at docker.io without namespace. " +
+			"Windows nodes try the other locations, and library of docker.io (docs/limitations.md)."},
+		{otherPort, "In refMatchingPrefix of containers/image, r.test matches r.test:5000. Its comment calls this unintended, and advises against relying on it."},
 		{equalLengths, "Of *.a.test and b.a.test, containers/image chooses the first, because both have the same length."},
-		{firstDot, "refMatchingSubdomainPrefix of containers/image compares the first place that fits only: a.test.a.test is not in *.test for it."},
-		{outermost, "EditRegistriesConfig of openshift/runtime-utils goes through the sources in the order of their names: a scope in a.test and a.test/team inherits from a.test. " +
-			"With the mirrors of a.test/team, its images come from where they came before the scope was named."},
-		{portOfMirror, "containers/image takes the port of an image's host for that of the wildcard's mirror. Windows nodes ask the source only (docs/limitations.md)."},
-		{upperCase, "containers/image compares the bytes of hosts, of which the DNS knows no case. Windows has one folder for both (docs/limitations.md)."},
+		{firstDot, "refMatchingSubdomainPrefix of containers/image compares only the first match, so that a.test.a.test does not match *.test."},
+		{outermost, "EditRegistriesConfig of openshift/runtime-utils iterates over the sources in the order of their names: a scope in a.test and a.test/team inherits from a.test. " +
+			"With the mirrors of a.test/team, adding the scope does not change where its images come from."},
+		{portOfMirror, "containers/image uses the port of an image's host as the port of the wildcard's mirror. Windows nodes only try the source (docs/limitations.md)."},
+		{upperCase, "containers/image compares host names byte by byte, although the DNS ignores case. Windows has one folder for both (docs/limitations.md)."},
 	}
 }
 
-// all is the set of their names.
+// all returns the set of their names.
 func all() map[string]bool {
 	names := map[string]bool{}
 	for _, d := range known() {
@@ -47,7 +47,7 @@ func all() map[string]bool {
 	return names
 }
 
-// matches is refMatchingPrefix, without what is undone.
+// matches is refMatchingPrefix with corrections.
 func (l *linux) matches(name, prefix string) bool {
 	host, _, _ := strings.Cut(name, "/")
 	suffix, isWildcard := strings.CutPrefix(prefix, "*")
@@ -63,7 +63,7 @@ func (l *linux) matches(name, prefix string) bool {
 	return i >= 0 && i+len(suffix) == len(host)
 }
 
-// places are those of PullSourcesFromReference, without what is undone.
+// places returns the locations of PullSourcesFromReference with corrections.
 func (l *linux) places(r *sysregistriesv2.Registry, image reference.Named) (list []sysregistriesv2.PullSource, err error) {
 	if len(l.corrects) == 0 {
 		return r.PullSourcesFromReference(image)
@@ -73,10 +73,10 @@ func (l *linux) places(r *sysregistriesv2.Registry, image reference.Named) (list
 		if m.PullFromMirror == sysregistriesv2.MirrorByDigestOnly && !isDigest || m.PullFromMirror == sysregistriesv2.MirrorByTagOnly && isDigest {
 			continue
 		}
-		name, makesName := l.rewrite(image, r.Prefix, m.Location)
+		name, ok := l.rewrite(image, r.Prefix, m.Location)
 		named, err := reference.ParseNamed(name)
 		switch {
-		case !makesName:
+		case !ok:
 			continue
 		case err == nil:
 			list = append(list, sysregistriesv2.PullSource{Endpoint: m, Reference: named})
@@ -91,7 +91,7 @@ func (l *linux) places(r *sysregistriesv2.Registry, image reference.Named) (list
 	return append(list, sysregistriesv2.PullSource{Endpoint: r.Endpoint, Reference: reference.TrimNamed(image)}), nil
 }
 
-// rewrite is an image's name with a location in the place of the prefix.
+// rewrite returns the name of an image with its prefix replaced by a location.
 func (l *linux) rewrite(image reference.Named, prefix, location string) (name string, ok bool) {
 	if !strings.HasPrefix(prefix, "*.") {
 		return location + strings.TrimPrefix(image.Name(), prefix), true
@@ -106,7 +106,7 @@ func (l *linux) rewrite(image reference.Named, prefix, location string) (name st
 	return location + "/" + reference.Path(image), true
 }
 
-// windows returns the places that a Windows node tries.
+// windows returns the locations that a Windows node tries.
 func windows(router *mirrors.Router, p pull) (places []string, route mirrors.Route, err error) {
 	image, err := parse(p)
 	if err != nil {

@@ -19,18 +19,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
-// linux is a Linux node of OpenShift: its registries.conf and its policy.json.
+// linux models a Linux node of OpenShift with its registries.conf and its policy.json.
 type linux struct {
 	context *types.SystemContext
 	sources []string // with mirrors
-	// policy reports for scopes whether images of that name may be pulled; the empty scope is for all others.
+	// policy is whether images in a scope may be pulled. The empty scope is for all others.
 	policy map[string]bool
-	// corrects is the set of deviations that are undone; none by default.
+	// corrects is the set of known differences that are corrected.
 	corrects map[string]bool
 }
 
-// newLinux writes the files of a node into a folder. Deviations in corrects are undone where OpenShift checks the release's own image. It fails where
-// OpenShift fails, in which case nodes keep their files.
+// newLinux writes the files of a node to a folder. The differences in corrects are also corrected in OpenShift's check of the
+// release image. It fails if OpenShift fails, in which case nodes keep their files.
 func newLinux(folder string, in cluster, corrects map[string]bool) (*linux, error) {
 	digests, tags := in.sets()
 	l := &linux{corrects: corrects, context: &types.SystemContext{SystemRegistriesConfPath: filepath.Join(folder, "registries.conf"), SystemRegistriesConfDirPath: filepath.Join(folder, "none")}}
@@ -61,9 +61,9 @@ func newLinux(folder string, in cluster, corrects map[string]bool) (*linux, erro
 	return l, write(blocked)
 }
 
-// setPolicy does what getValidBlockedAndAllowedRegistries and updatePolicyJSON of the machine config operator do
-// (https://github.com/openshift/machine-config-operator, pkg/controller/container-runtime-config/helpers.go), and returns what is blocked in
-// registries.conf. The file has to be there with all that the administrator blocks.
+// setPolicy sets the policy like getValidBlockedAndAllowedRegistries and updatePolicyJSON of the machine config operator
+// (https://github.com/openshift/machine-config-operator, pkg/controller/container-runtime-config/helpers.go), and returns the
+// scopes that are blocked in registries.conf. The file must already exist, with all scopes that the administrator blocks.
 func (l *linux) setPolicy(in cluster) (blocked []string, err error) {
 	l.policy = map[string]bool{"": len(in.allowed) == 0}
 	for _, scope := range in.allowed {
@@ -93,7 +93,7 @@ func (l *linux) setPolicy(in cluster) (blocked []string, err error) {
 	return blocked, nil
 }
 
-// isMirrored reports whether an image may be pulled from one of its places.
+// isMirrored reports whether an image can be pulled from a location that is not blocked.
 func (l *linux) isMirrored(image reference.Named, blocked []string) (bool, error) {
 	r, err := l.find(image.Name())
 	if err != nil || r == nil {
@@ -108,7 +108,7 @@ func (l *linux) isMirrored(image reference.Named, blocked []string) (bool, error
 	}), nil
 }
 
-// pull returns the places that are tried for an image, in order; a trailing ! means that TLS is optional.
+// pull returns the locations that are tried for an image, in order. A trailing ! means that TLS is optional.
 func (l *linux) pull(p pull) ([]string, error) {
 	image, err := parse(p)
 	if err != nil || !l.mayPull(image) {
@@ -127,7 +127,7 @@ func (l *linux) pull(p pull) ([]string, error) {
 	}
 	var places []string
 	for _, a := range requested {
-		at, err := l.find(a.Reference.Name()) // as newDockerClientFromRef
+		at, err := l.find(a.Reference.Name()) // like newDockerClientFromRef
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +161,7 @@ func (l *linux) mayPull(image reference.Named) bool {
 	return l.policy[""]
 }
 
-// find is the registry of the file that is chosen for a name.
+// find returns the registry in registries.conf that is used for a name, or nil.
 func (l *linux) find(name string) (*sysregistriesv2.Registry, error) {
 	if len(l.corrects) == 0 {
 		return sysregistriesv2.FindRegistry(l.context, name)
@@ -189,22 +189,22 @@ func (l *linux) find(name string) (*sysregistriesv2.Registry, error) {
 	return found, nil
 }
 
-// nearest gives a registry that has no mirrors of its own those of the nearest source around it.
+// nearest returns a registry with the mirrors of the nearest source that contains it, unless it has its own mirrors.
 func (l *linux) nearest(all []sysregistriesv2.Registry, r sysregistriesv2.Registry) *sysregistriesv2.Registry {
 	if slices.Contains(l.sources, r.Prefix) {
 		return &r
 	}
-	around := ""
+	nearest := ""
 	for _, s := range l.sources {
-		if !strings.HasPrefix(s, "*.") && strings.HasPrefix(r.Prefix, s+"/") && len(s) > len(around) {
-			around = s
+		if !strings.HasPrefix(s, "*.") && strings.HasPrefix(r.Prefix, s+"/") && len(s) > len(nearest) {
+			nearest = s
 		}
 	}
 	for _, s := range all {
-		if s.Prefix == around {
+		if s.Prefix == nearest {
 			r.Mirrors = nil
 			for _, m := range s.Mirrors {
-				m.Location += r.Prefix[len(around):]
+				m.Location += r.Prefix[len(nearest):]
 				r.Mirrors = append(r.Mirrors, m)
 			}
 		}

@@ -13,16 +13,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
-// noConfiguration counts clusters for which OpenShift writes no registries.conf: something is in the scope of a source with a wildcard.
-const noConfiguration = "OpenShift fails, and writes nothing"
+// noConfiguration counts clusters for which OpenShift cannot write registries.conf, because a scope is nested in a source with
+// a wildcard.
+const noConfiguration = "OpenShift writes no registries.conf"
 
-// clusters is how many are played, and first the seed of the first.
+// clusters returns the first seed and the number of clusters.
 func clusters(t *testing.T) (first, count uint64) {
 	t.Helper()
-	number := func(name string, otherwise uint64) uint64 {
+	number := func(name string, defaultValue uint64) uint64 {
 		text := os.Getenv(name)
 		if text == "" {
-			return otherwise
+			return defaultValue
 		}
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -33,14 +34,14 @@ func clusters(t *testing.T) (first, count uint64) {
 	return number("WMCO_MIRROR_SEED", 1), number("WMCO_MIRROR_CLUSTERS", 300)
 }
 
-// TestWindowsNodesPullFromWhereLinuxNodesDo plays clusters by chance. WMCO_MIRROR_CLUSTERS=10000 plays more, and WMCO_MIRROR_SEED=7 begins with
-// another one.
-func TestWindowsNodesPullFromWhereLinuxNodesDo(t *testing.T) {
-	const pullsOfEach = 40
+// TestWindowsNodesPullFromSameLocationsAsLinuxNodes compares random pulls in random clusters. WMCO_MIRROR_CLUSTERS=10000 sets
+// the number of clusters, and WMCO_MIRROR_SEED=7 the first seed.
+func TestWindowsNodesPullFromSameLocationsAsLinuxNodes(t *testing.T) {
+	const pullsPerCluster = 40
 	first, count := clusters(t)
 	folder, another, seen := t.TempDir(), t.TempDir(), map[string]int{}
 	for seed := first; seed < first+count && !t.Failed(); seed++ {
-		c := newChance(seed)
+		c := newGenerator(seed)
 		in := c.cluster()
 		node, err := newLinux(folder, in, nil)
 		if err != nil {
@@ -59,8 +60,8 @@ func TestWindowsNodesPullFromWhereLinuxNodesDo(t *testing.T) {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 		files := table.Hosts(mirrors.Endpoint{URL: wicd, CA: `C:\ca`, Client: `C:\client`})
-		v := verdict{t, seed, in, node, corrected, files, mirrors.NewRouter(*table)}
-		for range pullsOfEach {
+		v := comparison{t, seed, in, node, corrected, files, mirrors.NewRouter(*table)}
+		for range pullsPerCluster {
 			seen[v.compare(c.pull(in))]++
 		}
 	}
@@ -70,20 +71,20 @@ func TestWindowsNodesPullFromWhereLinuxNodesDo(t *testing.T) {
 	for _, d := range append(known(), difference{name: noConfiguration}) {
 		t.Logf("%6d %s", seen[d.name], d.name)
 		if count >= 3000 && seen[d.name] == 0 {
-			t.Errorf("nothing differs by %q: it is known no longer", d.name)
+			t.Errorf("found no pull with difference %q; remove it from the known ones", d.name)
 		}
 	}
-	t.Logf("%6d alike, %d by several of these", seen[""], seen[several])
+	t.Logf("%6d without difference, %d with several differences", seen[""], seen[several])
 }
 
-// wicd is where containerd reaches WICD.
+// wicd is the URL at which containerd reaches WICD.
 const wicd = "https://127.0.0.1:10280"
 
-// several is the class of a difference that takes more than one of those known to explain.
+// several is the class of pulls with more than one known difference.
 const several = "several"
 
-// verdict compares the nodes of one cluster.
-type verdict struct {
+// comparison compares the nodes of one cluster.
+type comparison struct {
 	t               *testing.T
 	seed            uint64
 	in              cluster
@@ -92,12 +93,12 @@ type verdict struct {
 	router          *mirrors.Router
 }
 
-// compare names the difference that a pull makes, "" where there is none.
-func (v verdict) compare(p pull) string {
+// compare returns the name of the difference between Windows and Linux nodes for a pull, or "" if there is none.
+func (v comparison) compare(p pull) string {
 	v.t.Helper()
 	got, route, err := windows(v.router, p)
 	if err != nil {
-		return "" // no image has that name
+		return "" // the name is invalid
 	}
 	v.checkHosts(p, route)
 	want, err := v.node.pull(p)
@@ -115,13 +116,13 @@ func (v verdict) compare(p pull) string {
 	if slices.Equal(got, v.without(p, all())) {
 		return several
 	}
-	v.t.Errorf("%+v\n pulling %s, Windows nodes ask %q, left %q\n Linux nodes ask %q, without all that is known %q\n again: WMCO_MIRROR_SEED=%d WMCO_MIRROR_CLUSTERS=1 go test .",
+	v.t.Errorf("%+v\n pulling %s: Windows nodes try %q, skipped %q\n Linux nodes try %q, with corrections %q\n repeat with: WMCO_MIRROR_SEED=%d WMCO_MIRROR_CLUSTERS=1 go test .",
 		v.in, p, got, route.Skipped, want, v.without(p, all()), v.seed)
 	return several
 }
 
-// without returns the places that Linux nodes would try without some differences.
-func (v verdict) without(p pull, corrects map[string]bool) []string {
+// without returns the locations that Linux nodes would try with some differences corrected.
+func (v comparison) without(p pull, corrects map[string]bool) []string {
 	v.t.Helper()
 	node := *v.node
 	if corrects[upperCase] {
@@ -136,8 +137,8 @@ func (v verdict) without(p pull, corrects map[string]bool) []string {
 	return places
 }
 
-// checkHosts reads containerd's configuration of the registry: it must not permit an access that the route does not have.
-func (v verdict) checkHosts(p pull, route mirrors.Route) {
+// checkHosts checks containerd's configuration of the registry, which must not permit requests that the route does not have.
+func (v comparison) checkHosts(p pull, route mirrors.Route) {
 	v.t.Helper()
 	image, err := parse(p)
 	if err != nil {
@@ -153,13 +154,13 @@ func (v verdict) checkHosts(p pull, route mirrors.Route) {
 		file = v.files[mirrors.Folder+`\_default\hosts.toml`]
 	}
 	if strings.Contains(file, fmt.Sprintf("server = %q", wicd)) {
-		return // only WICD is used
+		return // containerd only uses WICD
 	}
 	last := len(route.Attempts) - 1
 	switch {
 	case last < 0 || !route.Attempts[last].IsSource:
-		v.t.Errorf("seed %d: %s: containerd may ask the registry, and the route has no way to it: left %q\n%s", v.seed, p, route.Skipped, file)
+		v.t.Errorf("seed %d: %s: containerd can connect to the registry, but the route does not contain it (skipped %q):\n%s", v.seed, p, route.Skipped, file)
 	case strings.Contains(file, "skip_verify") && !route.Attempts[last].Insecure:
-		v.t.Errorf("seed %d: %s: containerd asks the registry without TLS, and the route does not\n%s", v.seed, p, file)
+		v.t.Errorf("seed %d: %s: containerd skips the verification of the registry's certificate, but the route does not:\n%s", v.seed, p, file)
 	}
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// errNoAxe means that the rules cannot be had here.
-var errNoAxe = errors.New("axe-core cannot be had: it takes node, npm and its registry")
+// errNoAxe means that axe-core cannot be installed.
+var errNoAxe = errors.New("axe-core cannot be installed: this needs node, npm and a connection to its registry")
 
-// axeSource is the script with the rules of accessibility. npm fetches it once, and compares it with the hash in axe/package-lock.json.
+// axeSource returns the script with the accessibility rules. npm downloads it once, and verifies the hash in axe/package-lock.json.
 func axeSource() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -47,7 +47,7 @@ func axeSource() (string, error) {
 	command.Dir = dir
 	if out, err := command.CombinedOutput(); err != nil {
 		if bytes.Contains(out, []byte("EINTEGRITY")) {
-			return "", fmt.Errorf("axe-core is not what axe/package-lock.json says: %s", out)
+			return "", fmt.Errorf("axe-core does not have the hash in axe/package-lock.json: %s", out)
 		}
 		return "", errNoAxe
 	}
@@ -55,7 +55,7 @@ func axeSource() (string, error) {
 	return string(text), err
 }
 
-// Finding is a rule of accessibility that the page breaks.
+// Finding is an accessibility rule that the page violates.
 type Finding struct {
 	Rule   string   `json:"rule"`
 	Impact string   `json:"impact"`
@@ -63,13 +63,13 @@ type Finding struct {
 	Where  []string `json:"where"`
 }
 
-// Accessibility returns the findings of axe-core on what the page shows now.
+// Accessibility returns the findings of axe-core for the current state of the page.
 func (p *Page) Accessibility() ([]Finding, error) {
 	script, err := axeSource()
 	if err != nil {
 		return nil, err
 	}
-	// The script is evaluated by the debugger: the page's own policy allows no foreign scripts.
+	// The debugger evaluates the script, because the page's content security policy does not permit other scripts.
 	const run = `window.findings = ""; axe.run(document, {resultTypes: ["violations"]}).then((r) => { window.findings = JSON.stringify(r.violations.map((v) => (
 		{rule: v.id, impact: v.impact, help: v.help, where: v.nodes.slice(0, 5).map((n) => n.html)}))); }); true`
 	if _, err := chromedp.Run(p.Context, chromedp.Evaluate[bool](script+"; true")); err != nil {

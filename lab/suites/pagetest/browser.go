@@ -19,26 +19,26 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/dashboard"
 )
 
-// CanShow returns why the page cannot be shown here; nil if it can.
+// CanShow returns an error if the page cannot be shown on this machine.
 func CanShow() error {
 	if _, err := exec.LookPath("chromium"); err != nil {
-		return errors.New("there is no chromium: apt-get install chromium")
+		return errors.New("chromium is missing; install it with apt-get install chromium")
 	}
 	return nil
 }
 
 // Page is the page in a browser.
 type Page struct {
-	// Context is that of the browser's tab, for chromedp.
+	// Context is the context of the browser's tab, for chromedp.
 	Context context.Context
-	// Link lets a browser in, once; it was used.
+	// Link is the address with which the page was opened. It is valid only once.
 	Link string
 
 	ends []context.CancelFunc
 	dir  string
 }
 
-// Serve starts the page, and returns the address that lets a browser in. It ends with the context.
+// Serve serves the page until the context ends, and returns an address that grants one browser access.
 func Serve(ctx context.Context, config *rest.Config, cluster string) (link string, err error) {
 	links := make(chan string, 1)
 	failed := make(chan error, 1)
@@ -53,7 +53,7 @@ func Serve(ctx context.Context, config *rest.Config, cluster string) (link strin
 	}
 }
 
-// Open shows an address of Serve in a new browser.
+// Open opens an address of Serve in a new browser.
 func Open(ctx context.Context, link string) (*Page, error) {
 	p, err := Browse(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func Browse(ctx context.Context) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), // Close removes it
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), // removed by Close
 		chromedp.WindowSize(1280, 1000), chromedp.Flag("headless", "new"), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("disable-background-networking", true))
 	p := &Page{dir: dir}
 	allocated, end := chromedp.NewExecAllocator(ctx, options...)
@@ -87,7 +87,7 @@ func Browse(ctx context.Context) (*Page, error) {
 	return p, nil
 }
 
-// Close ends the browser.
+// Close stops the browser.
 func (p *Page) Close() {
 	for i := len(p.ends) - 1; i >= 0; i-- {
 		p.ends[i]()
@@ -98,23 +98,23 @@ func (p *Page) Close() {
 // Until waits until a JavaScript expression is true.
 func (p *Page) Until(expression string, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
-	loadedAgain := func(err error) bool { // the first address answers with a redirect
+	reloaded := func(err error) bool { // the first address redirects
 		return err != nil && (strings.Contains(err.Error(), "Cannot find context") || strings.Contains(err.Error(), "navigated or closed"))
 	}
 	_, err := chromedp.Run(p.Context, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(timeout)))
-	for loadedAgain(err) && time.Now().Before(deadline) {
+	for reloaded(err) && time.Now().Before(deadline) {
 		_, err = chromedp.Run(p.Context, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(time.Until(deadline))))
 	}
 	if err != nil {
-		return fmt.Errorf("waiting for %s: %w; the page says:\n%s", expression, err, p.Text("body"))
+		return fmt.Errorf("waiting for %s: %w; text of the page:\n%s", expression, err, p.Text("body"))
 	}
 	return nil
 }
 
-// Text is the visible text of an element.
+// Text returns the visible text of an element.
 func (p *Page) Text(selector string) string { return p.property(selector, "innerText") }
 
-// Value is what an input has.
+// Value returns the value of an input.
 func (p *Page) Value(selector string) string { return p.property(selector, "value") }
 
 func (p *Page) property(selector, name string) string {
@@ -135,8 +135,8 @@ func (p *Page) Do(expression string) error {
 func (p *Page) Type(keys string) error {
 	for _, key := range keys {
 		press := func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-			// One event for the key and its character, as a keyboard makes it: a page that prevents the key gets no character.
-			// KeyEvent sends two, and the character would come nevertheless.
+			// Like a keyboard, send one event for the key and its character, so that a page that prevents the default gets no
+			// character. KeyEvent would send two events.
 			down := t.Call(ctx, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": string(key), "text": string(key)}, nil)
 			return chromedp.Void{}, errors.Join(down, t.Call(ctx, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": string(key)}, nil))
 		}
@@ -150,7 +150,7 @@ func (p *Page) Type(keys string) error {
 	return nil
 }
 
-// Size gives the page another size, in pixels.
+// Size sets the size of the page in pixels.
 func (p *Page) Size(width, height int64) error {
 	return chromedp.Do(p.Context, chromedp.EmulateViewport(width, height))
 }
@@ -164,8 +164,8 @@ func (p *Page) Scheme(scheme string) error {
 	return err
 }
 
-// Shot is a picture of what is visible, as PNG.
+// Shot returns a screenshot as PNG.
 func (p *Page) Shot() ([]byte, error) {
-	time.Sleep(600 * time.Millisecond) // colors change slowly
+	time.Sleep(600 * time.Millisecond) // wait for transitions of colors
 	return chromedp.Run(p.Context, chromedp.CaptureScreenshot())
 }

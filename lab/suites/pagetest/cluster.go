@@ -27,16 +27,16 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// Cluster is a control plane with a fleet in which nothing changes on its own.
+// Cluster is a control plane with a static fleet.
 type Cluster struct {
 	*lab.ControlPlane
-	// Client is that of a cluster administrator.
+	// Client is the client of a cluster administrator.
 	Client client.WithWatch
 
 	stop context.CancelFunc
 }
 
-// OpenCluster starts a control plane and creates hosts in it.
+// OpenCluster starts a control plane, and creates a fleet of hosts.
 func OpenCluster(ctx context.Context, hosts int, progress io.Writer) (*Cluster, error) {
 	control, err := lab.StartControlPlane(ctx, lab.ControlPlaneOptions{Progress: progress})
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Cluster) fill(ctx context.Context, hosts int) error {
 	return c.readyOperator(ctx)
 }
 
-// readyOperator reports the operator's pod as Ready, in place of the kubelet of a node that there is not.
+// readyOperator reports the operator's pod as Ready, in place of a kubelet.
 func (c *Cluster) readyOperator(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lab.Patience(time.Minute))
 	defer cancel()
@@ -79,7 +79,7 @@ func (c *Cluster) readyOperator(ctx context.Context) error {
 			return err
 		}
 		if len(pods.Items) == 0 {
-			return errors.New("there is none")
+			return errors.New("the pod does not exist yet")
 		}
 		p := &pods.Items[0]
 		p.Status.Phase = corev1.PodRunning
@@ -88,20 +88,20 @@ func (c *Cluster) readyOperator(ctx context.Context) error {
 	}, nil)
 }
 
-// renewers is how many Leases are renewed at the same time.
+// renewers is the number of Leases that are renewed concurrently.
 const renewers = 8
 
-// renew renews the Leases of nodes in place of their kubelets: without, the node controller would find all of them unreachable.
+// renew renews the Leases of nodes in place of their kubelets. Otherwise the node controller would report all nodes as unreachable.
 func (c *Cluster) renew(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		var nodes corev1.NodeList
-		_ = c.Client.List(ctx, &nodes) // the next one comes soon
+		_ = c.Client.List(ctx, &nodes) // retried in the next round
 		var all errgroup.Group
 		all.SetLimit(renewers)
 		for _, n := range nodes.Items {
 			all.Go(func() error { return c.renewOne(ctx, n.Name) })
 		}
-		_ = all.Wait() // what failed is tried again in the next round
+		_ = all.Wait() // failures are retried in the next round
 	}, 10*time.Second)
 }
 
@@ -117,14 +117,14 @@ func (c *Cluster) renewOne(ctx context.Context, node string) error {
 	return c.Client.Create(ctx, lease)
 }
 
-// As is the configuration of another user.
+// As returns a client configuration that impersonates a user.
 func (c *Cluster) As(user string, groups ...string) *rest.Config {
 	config := rest.CopyConfig(c.RESTConfig())
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	return config
 }
 
-// Change lets one of the hosts fail.
+// Change sets condition Ready of a host to False.
 func (c *Cluster) Change(ctx context.Context, i int, message string) error {
 	var o v1alpha1.WindowsInstance
 	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: api.DefaultNamespace, Name: HostName(i)}, &o); err != nil {

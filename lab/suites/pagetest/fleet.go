@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package pagetest shows the page of kubectl windows dashboard in a real browser, Debian's Chromium, with the lab's API server and fleets of
-// any size. Its tests use it, one of which makes the screenshots of the documents.
+// Package pagetest tests the page of kubectl windows dashboard in a real browser, Debian's Chromium, with the lab's API server
+// and fleets of any size. One of its tests takes the screenshots of the documents.
 package pagetest
 
 import (
@@ -28,7 +28,7 @@ const (
 	settings   = "8c1f0e5d7a24"
 )
 
-// situation is what a host is in.
+// situation is the state of a host.
 type situation struct {
 	status, reason, message string
 	node                    bool
@@ -38,12 +38,13 @@ type situation struct {
 	condition               *corev1.NodeCondition // of the Node, in addition to Ready
 }
 
-// situationOf is that of one of many hosts: most work, a rollout is under way, and a few have problems.
+// situationOf returns the situation of a host in a large fleet: most hosts are Ready, a rollout is in progress, and a few hosts
+// have problems.
 func situationOf(i, hosts int) situation {
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
 	s := situation{status: "True", reason: api.ReasonReady, message: "the host is a Ready node with the configuration the cluster declares", node: true, version: newVersion}
-	upgrade := func(waits, message string) *v1alpha1.Plan {
-		return &v1alpha1.Plan{Action: v1alpha1.ActionUpgrade, Disruption: v1alpha1.DisruptionDrain, WaitsFor: waits, Message: message}
+	upgrade := func(waitsFor, message string) *v1alpha1.Plan {
+		return &v1alpha1.Plan{Action: v1alpha1.ActionUpgrade, Disruption: v1alpha1.DisruptionDrain, WaitsFor: waitsFor, Message: message}
 	}
 	change := "from version " + oldVersion + " to " + newVersion
 	switch {
@@ -76,7 +77,7 @@ func situationOf(i, hosts int) situation {
 	return s
 }
 
-// Fill creates hosts of a large fleet, with their Nodes, and what the operator reports about them. No operator runs.
+// Fill creates the hosts of a large fleet with their Nodes and status, in place of the operator.
 func Fill(ctx context.Context, c client.Client, hosts int) error {
 	if err := fillCluster(ctx, c, hosts); err != nil {
 		return err
@@ -106,10 +107,10 @@ func fillCluster(ctx context.Context, c client.Client, hosts int) error {
 	return c.Status().Update(ctx, config)
 }
 
-// HostName is the name of one of the hosts of Fill, from 1.
+// HostName returns the name of a host of Fill, from 1.
 func HostName(i int) string { return fmt.Sprintf("win-%04d", i) }
 
-// fillHost creates one host.
+// fillHost creates a host with its Node and status.
 func fillHost(ctx context.Context, c client.Client, i int, s situation) error {
 	name := HostName(i)
 	if s.node {
@@ -135,7 +136,7 @@ func fillHost(ctx context.Context, c client.Client, i int, s situation) error {
 	return c.Status().Update(ctx, o)
 }
 
-// conditionsOf are those of an instance.
+// conditionsOf returns the conditions of an instance.
 func conditionsOf(s situation) (all []metav1.Condition) {
 	at := metav1.NewTime(time.Now().Add(-26 * time.Minute))
 	add := func(kind, status, reason, message string) {
@@ -159,7 +160,7 @@ func conditionsOf(s situation) (all []metav1.Condition) {
 	return all
 }
 
-// stepsOf are the steps of the join.
+// stepsOf returns the steps of the join.
 func stepsOf(s situation) (steps []v1alpha1.StepStatus) {
 	at := time.Now().Add(-21 * 24 * time.Hour)
 	if s.reason == api.ReasonJoining {
@@ -190,7 +191,8 @@ func stepsOf(s situation) (steps []v1alpha1.StepStatus) {
 	return steps
 }
 
-// services returns the Node's annotation of its services: all run, except the kubelet if the condition reports its crash loop.
+// services returns the annotation of a Node with the states of its services: all run, except for the kubelet if the condition
+// reports a crash loop.
 func services(c *corev1.NodeCondition) string {
 	var all []nodestate.Service
 	for _, name := range []string{"containerd", "windows_exporter", "hybrid-overlay-node", "kubelet", "csi-proxy", "kube-proxy"} {
@@ -230,7 +232,7 @@ func fillNode(ctx context.Context, c client.Client, i int, s situation) error {
 	for image := range 20 {
 		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.example.com/shop/web-%d:ltsc2022", image)}, SizeBytes: 1 << 30})
 	}
-	for range 5 { // the controllers write Nodes, too
+	for range 5 { // controllers write Nodes as well
 		err := c.Status().Update(ctx, n)
 		if !apierrors.IsConflict(err) {
 			return err
@@ -241,5 +243,5 @@ func fillNode(ctx context.Context, c client.Client, i int, s situation) error {
 		}
 		n.Status = status
 	}
-	return fmt.Errorf("node %s changes all the time", n.Name)
+	return fmt.Errorf("updating the status of node %s: too many conflicts", n.Name)
 }

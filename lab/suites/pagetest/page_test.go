@@ -21,11 +21,11 @@ import (
 
 func TestMain(m *testing.M) { lab.RunTests(m) }
 
-// patience is how long anything may take on a busy machine.
+// patience limits each wait. It is long enough for a busy machine.
 const patience = time.Minute
 
-// TestPage uses the page as people do: its texts, the keyboard, a change while it is open, accessibility, a permission that is revoked, a server that
-// ends.
+// TestPage tests the page like a user: its texts, the keyboard, accessibility, a change and a revoked permission while it is
+// open, and the end of the server.
 func TestPage(t *testing.T) {
 	if err := CanShow(); err != nil {
 		t.Skip("SKIPPED:", err)
@@ -60,22 +60,22 @@ func TestPage(t *testing.T) {
 	must(p.Until(fmt.Sprintf(`document.querySelectorAll("#grid a").length === %d`, hosts), patience))
 	for _, part := range []string{api.ReasonHostKeyChanged, "spec.hostKey", api.ReasonDrainBlocked, "shop/checkout"} {
 		if text := p.Text("#problems"); !strings.Contains(text, part) {
-			t.Errorf("the problems do not say %q:\n%s", part, text)
+			t.Errorf("the list of problems does not contain %q:\n%s", part, text)
 		}
 	}
 	expectAccessible(t, p, "the fleet")
 	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, p) })
 	t.Run("change", func(t *testing.T) { testChange(t, c, p) })
 	t.Run("phone", func(t *testing.T) { testPhone(t, p) })
-	t.Run("right taken away", func(t *testing.T) { testRights(t, c, p) })
+	t.Run("revoked permission", func(t *testing.T) { testRevokedPermission(t, c, p) })
 	stop()
 	must(p.Until(`document.getElementById("connection").innerText === "Not up to date"`, patience))
 }
 
-// grant gives the user viewer the rights that docs/dashboard.md lists, but not that for pods.
+// grant grants user viewer the permissions that docs/dashboard.md lists.
 func grant(t *testing.T, c *Cluster) {
 	t.Helper()
-	give := func(name string, rules ...rbacv1.PolicyRule) {
+	bind := func(name string, rules ...rbacv1.PolicyRule) {
 		t.Helper()
 		for i := range rules {
 			rules[i].Verbs = []string{"get", "list", "watch"}
@@ -87,13 +87,13 @@ func grant(t *testing.T, c *Cluster) {
 			t.Fatal(err)
 		}
 	}
-	give("page-hosts", rbacv1.PolicyRule{APIGroups: []string{api.GroupName}, Resources: []string{"windowsinstances", "windowsconfigs"}},
+	bind("page-hosts", rbacv1.PolicyRule{APIGroups: []string{api.GroupName}, Resources: []string{"windowsinstances", "windowsconfigs"}},
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}}, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}})
-	give("page-nodes", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}})
-	give("page-pods", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}})
+	bind("page-nodes", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}})
+	bind("page-pods", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}})
 }
 
-// expectAccessible wants no serious findings, in light and in dark.
+// expectAccessible expects no serious findings with light and dark colors.
 func expectAccessible(t *testing.T, p *Page, what string) {
 	t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
@@ -116,7 +116,7 @@ func expectAccessible(t *testing.T, p *Page, what string) {
 	}
 }
 
-// testKeyboard finds a host by the filter, opens its page and goes back.
+// testKeyboard filters the hosts, opens the page of one and returns, using only the keyboard.
 func testKeyboard(t *testing.T, p *Page) {
 	steps := []struct{ keys, until string }{
 		{"/", `document.activeElement.id === "filter"`},
@@ -130,12 +130,12 @@ func testKeyboard(t *testing.T, p *Page) {
 			t.Fatal(err)
 		}
 		if err := p.Until(s.until, patience); err != nil {
-			t.Fatalf("after %q: %v; the filter has %q, the table %q", s.keys, err, p.Value("#filter"), p.Text("#shown"))
+			t.Fatalf("after keys %q: %v; filter %q, table %q", s.keys, err, p.Value("#filter"), p.Text("#shown"))
 		}
 	}
 	for _, part := range []string{"DrainBlocked", "Upgrade in progress", "Transfer", "Windows Server 2022", "Conditions"} {
 		if text := p.Text("#host"); !strings.Contains(text, part) {
-			t.Errorf("the page of the host does not say %q:\n%s", part, text)
+			t.Errorf("the page of the host does not contain %q:\n%s", part, text)
 		}
 	}
 	expectAccessible(t, p, "a host")
@@ -153,11 +153,11 @@ func testChange(t *testing.T, c *Cluster, p *Page) {
 		t.Fatal(err)
 	}
 	if got := p.Text("#summary"); !strings.Contains(got, "need attention") {
-		t.Errorf("it says %q", got)
+		t.Errorf("got summary %q, want one with hosts that need attention", got)
 	}
 }
 
-// testPhone wants a page that needs no scrolling to the side.
+// testPhone expects that a narrow page needs no horizontal scrolling.
 func testPhone(t *testing.T, p *Page) {
 	if err := p.Size(360, 780); err != nil {
 		t.Fatal(err)
@@ -176,8 +176,8 @@ func testPhone(t *testing.T, p *Page) {
 	}
 }
 
-// testRights takes the right to read nodes away while the page is open.
-func testRights(t *testing.T, c *Cluster, p *Page) {
+// testRevokedPermission revokes the permission to read Nodes while the page is open.
+func testRevokedPermission(t *testing.T, c *Cluster, p *Page) {
 	if err := c.Client.Delete(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "page-nodes"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,15 +185,15 @@ func testRights(t *testing.T, c *Cluster, p *Page) {
 		t.Fatal(err)
 	}
 	if text := p.Text("#counts"); !strings.Contains(text, "failed") {
-		t.Errorf("without the right, the hosts are not shown any more: %q", text)
+		t.Errorf("got counts %q without the permission, want those of hosts", text)
 	}
 }
 
-// TestScreenshots makes the pictures of the documents: make screenshots.
+// TestScreenshots takes the screenshots of the documents for make screenshots.
 func TestScreenshots(t *testing.T) {
 	folder := os.Getenv("WMCO_SCREENSHOTS")
 	if folder == "" {
-		t.Skip("SKIPPED: make screenshots names the folder")
+		t.Skip("SKIPPED: WMCO_SCREENSHOTS is not set; run make screenshots")
 	}
 	if err := CanShow(); err != nil {
 		t.Fatal(err)
