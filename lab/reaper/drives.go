@@ -20,13 +20,13 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// drivePrefix is the Wine prefix of a container.
+// drivePrefix returns the Wine prefix of a container.
 func drivePrefix(name string) string { return filepath.Join(hostspec.Drives, name, "prefix") }
 
-// driveOf is the name of the drive of a container whose layers are in a folder of the host.
+// driveOf returns the name of the drive of the container whose layers are in a folder of the host.
 func driveOf(root string) string { return root[strings.LastIndexAny(root, `\/`)+1:] }
 
-// serveDrives creates and removes drives of containers for the programs of the host, which cannot mount.
+// serveDrives creates and removes drives of containers at the request of programs on the host, which cannot mount.
 func (h host) serveDrives() error {
 	return listen(guestapi.DrivesPort, func(conn net.Conn) {
 		go func() {
@@ -39,11 +39,11 @@ func (h host) serveDrives() error {
 func (h host) changeDrive(conn net.Conn) error {
 	line, err := bufio.NewReader(conn).ReadBytes('\n')
 	if err != nil {
-		return fmt.Errorf("reading which drive to change: %w", err)
+		return fmt.Errorf("reading a request for a drive: %w", err)
 	}
 	var d guestapi.Drive
 	if err := json.Unmarshal(line, &d); err != nil {
-		return fmt.Errorf("reading which drive to change: %w", err)
+		return fmt.Errorf("reading a request for a drive: %w", err)
 	}
 	if d.Remove {
 		return removeDrive(driveOf(d.Root))
@@ -51,7 +51,7 @@ func (h host) changeDrive(conn net.Conn) error {
 	return h.makeDrive(d)
 }
 
-// makeDrive mounts the drive C: of a container with what the container mounts, and prepares its limits, network and names.
+// makeDrive mounts drive C: of a container and the container's mounts, and prepares its limits, network and names.
 func (h host) makeDrive(d guestapi.Drive) error {
 	name := driveOf(d.Root)
 	if err := removeDrive(name); err != nil {
@@ -79,7 +79,7 @@ func (h host) makeDrive(d guestapi.Drive) error {
 	return errors.Join(h.limit(name, d.Limits), linkNetwork(name, d.Namespace), writeResolver(d), writeName(name, d.Host))
 }
 
-// mountLayers mounts the layers of a container as drive C:, with the host's Windows in it.
+// mountLayers mounts the layers of a container as drive C:, with the host's Windows folder.
 func mountLayers(d guestapi.Drive, c string) error {
 	root := hostspec.OnDrive(driveC, d.Root)
 	if err := bind(root, c); err != nil {
@@ -88,11 +88,11 @@ func mountLayers(d guestapi.Drive, c string) error {
 	if err := mountWindows(driveOf(d.Root), c); err != nil {
 		return err
 	}
-	// Processes know their program by the path that the host started it by.
+	// Processes use the path with which the host started their program.
 	return mountInto(c, root, d.Root, false)
 }
 
-// mountWindows mounts the host's Windows read-only, with folders of the container's own where Windows has files of its own.
+// mountWindows mounts the host's Windows folder read-only, except for folders in which each container has its own files.
 func mountWindows(name, c string) error {
 	if err := mountInto(c, filepath.Join(driveC, "windows"), "windows", true); err != nil {
 		return err
@@ -113,7 +113,7 @@ func mountWindows(name, c string) error {
 func mountInto(c, source, path string, readOnly bool) error {
 	info, err := os.Stat(source)
 	if err != nil {
-		return fmt.Errorf("reading what to mount: %w", err)
+		return fmt.Errorf("reading the source of a mount: %w", err)
 	}
 	target := hostspec.OnDrive(c, path)
 	if err := createMissing(target, info.IsDir()); err != nil {
@@ -131,7 +131,7 @@ func mountInto(c, source, path string, readOnly bool) error {
 	return nil
 }
 
-// createMissing creates a folder, or an empty file with its folders, unless it exists.
+// createMissing creates a folder, or an empty file with its parent folders, unless it exists.
 func createMissing(path string, folder bool) error {
 	if folder {
 		return os.MkdirAll(path, 0o755)
@@ -146,10 +146,10 @@ func createMissing(path string, folder bool) error {
 	return f.Close()
 }
 
-// removeDrive unmounts a drive with everything in it. Open files stay open.
+// removeDrive unmounts a drive with all its mounts. Processes keep their open files.
 func removeDrive(name string) error {
 	err := syscall.Unmount(drivePrefix(name), syscall.MNT_DETACH)
-	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, fs.ErrNotExist) { // nothing is mounted
+	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, fs.ErrNotExist) { // both mean that nothing is mounted
 		return fmt.Errorf("unmounting drive %s: %w", name, err)
 	}
 	return errors.Join(removeLimits(name), os.RemoveAll(filepath.Join(hostspec.Drives, name)))

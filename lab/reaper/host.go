@@ -14,17 +14,17 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// A host is a Windows host, for its first process.
+// A host is a Windows host, from the point of view of its first process.
 type host struct {
-	folder *os.Root // the lab's folder for the host; still reachable here when /tmp is another
+	folder *os.Root // the lab's folder for the host, which remains accessible after /tmp is replaced
 	spec   hostspec.Host
 	lab    <-chan string
 }
 
-// runHost is the first process of a host, in its own PID, mount, network and UTS namespaces: with it, every process of the host
-// ends. It waits for the order to boot, which comes when the lab has connected the network.
+// runHost is the first process of a host, in its own PID, mount, network and UTS namespaces: when it exits, the kernel kills all
+// processes of the host. It waits for the command to boot, which the lab sends after it has connected the network.
 func runHost(dir string) error {
-	h := host{lab: orders()}
+	h := host{lab: commands()}
 	if err := hostspec.Read(dir, &h.spec); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func runHost(dir string) error {
 		return err
 	}
 	if err := placeLoader(dir, h.spec.Wine); err != nil {
-		return fmt.Errorf("placing the loader of containers' processes: %w", err)
+		return fmt.Errorf("installing the loader of containers' processes: %w", err)
 	}
 	if err := isolate(dir, h.spec.Name, h.spec.Names); err != nil {
 		return err
@@ -51,7 +51,7 @@ func runHost(dir string) error {
 		return err
 	}
 	if h.spec.NFT != "" {
-		if err := h.balance(); err != nil {
+		if err := h.balanceServices(); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,8 @@ func runHost(dir string) error {
 	return nil
 }
 
-// Seldom, a process of Wine ends before its program starts: a host whose first program ends so soon is turned on again, as a person would do.
+// On rare occasions, a Wine process exits before its program starts. If the first program of a host ends within startTimeout,
+// the host is turned on again.
 const (
 	startAttempts = 3
 	startTimeout  = 10 * time.Second
@@ -92,7 +93,7 @@ func (h host) placeFiles() error {
 	return nil
 }
 
-// boot runs Windows until the lab is gone, or a program of the host requests power off or a reboot (again).
+// boot runs Windows until the lab ends, or until a program on the host requests a power-off or a reboot (again).
 func (h host) boot() (again bool, err error) {
 	name, err := h.prepareRegistry()
 	if err != nil {
@@ -101,7 +102,7 @@ func (h host) boot() (again bool, err error) {
 	if err := syscall.Sethostname([]byte(name)); err != nil {
 		return false, fmt.Errorf("setting the host name: %w", err)
 	}
-	if err := h.resolveOwn(name); err != nil {
+	if err := h.writeHosts(name); err != nil {
 		return false, err
 	}
 	if err := h.forgetPods(); err != nil {
@@ -115,7 +116,7 @@ func (h host) boot() (again bool, err error) {
 		return false, err
 	}
 	select {
-	case <-h.lab: // this is PID 1: the kernel kills all others with it
+	case <-h.lab: // this is PID 1: when it exits, the kernel kills all other processes
 		return false, nil
 	case status := <-ended:
 		h.shutDown()
@@ -125,22 +126,22 @@ func (h host) boot() (again bool, err error) {
 		case guestapi.ExitPowerOff:
 			return false, nil
 		}
-		return false, fmt.Errorf("%w with status %d; console.log of the host ends with: %s", errGuestEnded, status.ExitStatus(), h.consoleEnd())
+		return false, fmt.Errorf("%w with status %d; end of the host's console.log: %s", errGuestEnded, status.ExitStatus(), h.consoleEnd())
 	}
 }
 
-// resolveOwn makes the host resolve the name that it has now. Wine takes the capitals of the name from there.
-func (h host) resolveOwn(name string) error {
+// writeHosts writes /etc/hosts with the current name of the host. Wine uses the case of the name in this file.
+func (h host) writeHosts(name string) error {
 	names := maps.Clone(h.spec.Names)
 	delete(names, h.spec.Name)
 	names[name] = h.spec.Names[h.spec.Name]
 	if err := h.folder.WriteFile("etc/hosts", []byte(hostsText(names)), 0o644); err != nil {
-		return fmt.Errorf("writing the names that the host resolves: %w", err)
+		return fmt.Errorf("writing /etc/hosts: %w", err)
 	}
 	return nil
 }
 
-// consoleEnd returns the last kilobyte of what the programs of the host wrote.
+// consoleEnd returns the last kilobyte of the output of the host's programs.
 func (h host) consoleEnd() string {
 	text, err := h.folder.ReadFile("console.log")
 	if err != nil {
@@ -156,13 +157,13 @@ func (h host) startServer() error {
 		return err
 	}
 	if status := <-ended; status != 0 {
-		return fmt.Errorf("starting Wine's server: it ended with status %d", status.ExitStatus())
+		return fmt.Errorf("starting Wine's server: exit status %d", status.ExitStatus())
 	}
 	return nil
 }
 
-// start starts a program and reaps processes until it exits. All orphans of the host become children of this process, so that
-// package os/exec, which waits only for its own, cannot be used.
+// start starts a program, and reaps processes until it exits. It cannot use package os/exec, which waits only for its own children: all
+// orphans of the host become children of this process.
 func (h host) start(environment []string, program string, args ...string) (<-chan syscall.WaitStatus, error) {
 	console, err := h.folder.OpenFile("console.log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -178,7 +179,7 @@ func (h host) start(environment []string, program string, args ...string) (<-cha
 	return ended, nil
 }
 
-// spawn starts a program whose output goes to a log.
+// spawn starts a program. It redirects its output to a log.
 func spawn(dir string, environment []string, log *os.File, attributes *syscall.SysProcAttr, command []string) (pid int, err error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -194,7 +195,7 @@ func spawn(dir string, environment []string, log *os.File, attributes *syscall.S
 	return pid, nil
 }
 
-// reapUntil reaps processes until one of them has exited, or all have (pid 0).
+// reapUntil reaps processes until the one with the PID has exited or, if it is 0, until all have.
 func reapUntil(pid int) syscall.WaitStatus {
 	for {
 		var status syscall.WaitStatus
@@ -205,7 +206,7 @@ func reapUntil(pid int) syscall.WaitStatus {
 	}
 }
 
-// shutDown ends Wine, which writes the registry, and then all other processes.
+// shutDown stops Wine, which then writes the registry, and afterwards all other processes.
 func (h host) shutDown() {
 	if ended, err := h.start(wineEnvironment(), h.spec.Wine.Server, "-k"); err == nil {
 		<-ended

@@ -14,34 +14,34 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// Paths of a host's Windows in its mount namespace.
+// Paths of Windows in a host's mount namespace.
 const (
 	prefix = hostspec.Prefix
 	driveC = prefix + "/drive_c"
 )
 
-// wineEnvironment is the complete environment of Wine on a host.
+// wineEnvironment returns the complete environment of Wine on a host.
 func wineEnvironment() []string {
 	return []string{
 		"WINEPREFIX=" + prefix,
 		"WINEARCH=win64",
 		"WINEDEBUG=-all",
-		"WINEDLLOVERRIDES=pdh,shutdown.exe,powershell.exe=n;mscoree,mshtml=", // ours, not Wine's; no Mono, no Gecko
+		"WINEDLLOVERRIDES=pdh,shutdown.exe,powershell.exe=n;mscoree,mshtml=", // the lab's instead of Wine's; neither Mono nor Gecko
 		"PATH=/usr/bin:/bin",
 		"HOME=/tmp",
 		"LANG=C.UTF-8",
 	}
 }
 
-// privateMounts keeps later mounts inside this mount namespace.
+// privateMounts keeps mounts from propagating to other mount namespaces.
 func privateMounts() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("making mounts private: %w", err)
+		return fmt.Errorf("changing the propagation of mounts to private: %w", err)
 	}
 	return nil
 }
 
-// mountTemplate mounts a template with a layer of the host over it. If the file system does not support overlays, as in some
+// mountTemplate mounts a template with a writable layer for the host. If the file system does not support overlays, as in some
 // containers, it copies the template.
 func mountTemplate(template, dir string) error {
 	if err := privateMounts(); err != nil {
@@ -64,14 +64,14 @@ func mountTemplate(template, dir string) error {
 			return fmt.Errorf("copying the template: %w: %s", err, out)
 		}
 		if err := os.Rename(copied+".new", copied); err != nil {
-			return fmt.Errorf("placing the copy: %w", err)
+			return fmt.Errorf("renaming the copy: %w", err)
 		}
 	}
 	return bind(copied, prefix)
 }
 
-// isolate gives a host its own temporary folder (for the socket of Wine's server), its own /proc, and the few files of /etc that
-// Wine reads: the user is Administrator, only the given names exist, and there is no name server to wait for.
+// isolate mounts a host's own temporary folder (for the socket of Wine's server), its own /proc, and the files of /etc that Wine
+// reads: the user is Administrator, only the given names can be resolved, and there is no name server.
 func isolate(dir, hostname string, names map[string]string) error {
 	files := map[string]string{
 		"passwd":      "Administrator:x:0:0::/tmp:/bin/sh\n",
@@ -97,10 +97,10 @@ func isolate(dir, hostname string, names map[string]string) error {
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
-	return bind(filepath.Join(dir, "tmp"), "/tmp") // last: it may hide dir itself
+	return bind(filepath.Join(dir, "tmp"), "/tmp") // last, because it can hide dir itself
 }
 
-// hostsText is the text of a file /etc/hosts with names and their addresses.
+// hostsText returns the content of /etc/hosts for names with their addresses.
 func hostsText(names map[string]string) string {
 	hosts := "127.0.0.1 localhost\n"
 	for name, address := range names {

@@ -20,36 +20,36 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// limits are what the kernel enforces for the processes of a container.
+// limits are the limits of the kernel for the processes of a container.
 type limits struct {
-	// Data is the memory in bytes that each of them can commit (RLIMIT_DATA). More fails, as on Windows. The memory controller of cgroups
-	// would kill the process instead, and Wine takes that for success: exit code 0.
+	// Data is the memory in bytes that each process can commit (RLIMIT_DATA). Allocations beyond it fail, as on Windows. The
+	// memory controller of cgroups would kill the process instead, which Wine reports as exit code 0.
 	Data uint64
-	// Quota is the time of processors for all of them, in microseconds of each 100 ms, and Cgroup the folder of their cgroup.
+	// Quota is the CPU time of all processes in microseconds per 100 ms, and Cgroup the folder of their cgroup.
 	Quota  int
 	Cgroup string
-	// Accounting is the folder of the cgroup that counts the time of processors for all of them.
+	// Accounting is the folder of the cgroup that measures the CPU time of all processes.
 	Accounting string
 }
 
-// wineOwn is the memory that Wine commits in a process for itself, such as threads and handles: 10 to 60 MB were measured.
-const wineOwn = 64 << 20
+// wineOverhead is the memory that Wine itself commits in a process, for threads, handles and so on. Measurements showed 10 to 60 MB.
+const wineOverhead = 64 << 20
 
-func limitsOf(l guestapi.Limits, processors int) (own limits) {
+func limitsOf(l guestapi.Limits, processors int) (converted limits) {
 	if l.MemoryInMB > 0 {
-		own.Data = l.MemoryInMB<<20 + wineOwn
+		converted.Data = l.MemoryInMB<<20 + wineOverhead
 	}
 	if l.ProcessorMax > 0 {
-		const period, least = 100_000, 1000 // as the kernel sets the period
-		own.Quota = max(int(l.ProcessorMax)*processors*period/10_000, least)
+		const period, minimum = 100_000, 1000 // period is the kernel's default
+		converted.Quota = max(int(l.ProcessorMax)*processors*period/10_000, minimum)
 	}
-	return own
+	return converted
 }
 
 func limitsFile(drive string) string { return filepath.Join(hostspec.Drives, drive, "limits.json") }
 
-// limit prepares the limits of a container, and what counts its use of processors. Without cgroups of version 1, that is neither limited
-// nor counted.
+// limit prepares the limits of a container and the accounting of its CPU time. Without cgroups of version 1, CPU time is
+// neither limited nor measured.
 func (h host) limit(drive string, l guestapi.Limits) (err error) {
 	own := limitsOf(l, runtime.NumCPU())
 	if own.Accounting, err = h.makeCgroup("cpuacct", drive); err != nil {
@@ -57,7 +57,7 @@ func (h host) limit(drive string, l guestapi.Limits) (err error) {
 	}
 	if own.Accounting != "" {
 		if err := os.Symlink(own.Accounting, filepath.Join(hostspec.Drives, drive, hostspec.Accounting)); err != nil {
-			return fmt.Errorf("noting a cgroup: %w", err)
+			return fmt.Errorf("linking a cgroup: %w", err)
 		}
 	}
 	if own.Quota > 0 {
@@ -77,11 +77,12 @@ func (h host) limit(drive string, l guestapi.Limits) (err error) {
 	return os.WriteFile(limitsFile(drive), raw, 0o644)
 }
 
-// makeCgroup creates a container's cgroup of a controller and returns its folder; "" if the machine has none of version 1.
+// makeCgroup creates a container's cgroup of a controller, and returns its folder, or "" if the machine has no such controller
+// of version 1.
 func (h host) makeCgroup(controller, drive string) (string, error) {
 	hierarchies, err := cgroups()
 	if err != nil {
-		return "", nil //nolint:nilerr // which says that there are none
+		return "", nil //nolint:nilerr // an error means that there are none
 	}
 	i := slices.IndexFunc(hierarchies, func(h hierarchy) bool { return slices.Contains(strings.Split(h.options, ","), controller) })
 	if i < 0 {
@@ -108,14 +109,14 @@ func readLimits(drive string) (own limits, err error) {
 	return own, nil
 }
 
-// enterLimits limits this process, and the program that it becomes, as a container.
+// enterLimits applies the limits of a container to this process, and the program that it becomes.
 func enterLimits(drive string) error {
 	own, err := readLimits(drive)
 	if err != nil {
 		return err
 	}
 	for _, folder := range own.folders() {
-		if err := writeCgroup(folder, "cgroup.procs", "0"); err != nil { // 0 is the process that writes
+		if err := writeCgroup(folder, "cgroup.procs", "0"); err != nil { // 0 is the writing process
 			return err
 		}
 	}
@@ -127,7 +128,7 @@ func enterLimits(drive string) error {
 	return nil
 }
 
-// removeLimits removes the cgroups of a container. One that still has a process goes with the lab.
+// removeLimits removes the cgroups of a container. A cgroup that still has a process is removed with the lab.
 func removeLimits(drive string) error {
 	own, err := readLimits(drive)
 	for _, folder := range own.folders() {
@@ -136,8 +137,8 @@ func removeLimits(drive string) error {
 	return err
 }
 
-// folders are those of all cgroups of the container. One folder can be for both uses.
-func (own limits) folders() []string {
-	all := slices.Compact([]string{own.Cgroup, own.Accounting})
+// folders returns the folders of all cgroups of the container. Both controllers can have the same folder.
+func (l limits) folders() []string {
+	all := slices.Compact([]string{l.Cgroup, l.Accounting})
 	return slices.DeleteFunc(all, func(folder string) bool { return folder == "" })
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// runLinuxNode runs a Linux node until the lab is gone. The node's processes are in a cgroup below this process's own, which is the root
-// that they see: the kubelet and containerd create cgroups there and nowhere else.
+// runLinuxNode runs a Linux node until the lab ends. The node's processes are in a child cgroup, which is the root of their
+// cgroup namespace, so that the kubelet and containerd create cgroups only there.
 func runLinuxNode(dir string) error {
 	var spec hostspec.LinuxNode
 	if err := hostspec.Read(dir, &spec); err != nil {
@@ -42,12 +42,12 @@ func runLinuxNode(dir string) error {
 		return err
 	}
 	for _, h := range hierarchies {
-		if err := writeCgroup(h.folder, "cgroup.procs", "0"); err != nil { // 0 is the process that writes
+		if err := writeCgroup(h.folder, "cgroup.procs", "0"); err != nil { // 0 is the writing process
 			return err
 		}
 	}
 	go func() {
-		_, _ = io.Copy(stdin, os.Stdin) // until the lab is gone, or the node
+		_, _ = io.Copy(stdin, os.Stdin) // until the lab or the node ends
 		_ = stdin.Close()
 	}()
 	return init.Wait()
@@ -71,15 +71,15 @@ func startInit(dir string) (*exec.Cmd, io.WriteCloser, error) {
 	return init, stdin, os.WriteFile(filepath.Join(dir, hostspec.LinuxNodePID), []byte(strconv.Itoa(init.Process.Pid)), 0o644)
 }
 
-// A hierarchy is one of cgroup version 1 with controllers.
+// A hierarchy is a hierarchy of cgroup version 1.
 type hierarchy struct {
-	// options are the mount options: its controllers, or its name.
+	// options are the mount options: the controllers or the name of the hierarchy.
 	options string
-	// folder is this process's cgroup in it.
+	// folder is the cgroup of this process in the hierarchy.
 	folder string
 }
 
-// name is its folder's name in /sys/fs/cgroup.
+// name returns the name of the hierarchy's folder in /sys/fs/cgroup.
 func (h hierarchy) name() string { return strings.TrimPrefix(h.options, "name=") }
 
 const cgroupRoot = "/sys/fs/cgroup"
@@ -106,13 +106,13 @@ func cgroups() ([]hierarchy, error) {
 	return all, nil
 }
 
-// enter creates a cgroup below this process's own, and moves this process there.
+// enter creates a child cgroup, and moves this process there.
 func (h hierarchy) enter(name string) error {
 	folder := filepath.Join(h.folder, name)
 	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("creating a cgroup: %w", err)
 	}
-	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // empty at first, which lets no process in
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // must be set before processes can enter
 		content, err := os.ReadFile(filepath.Join(h.folder, file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -129,12 +129,12 @@ func (h hierarchy) enter(name string) error {
 
 func writeCgroup(folder, file, value string) error {
 	if err := os.WriteFile(filepath.Join(folder, file), []byte(value), 0o644); err != nil {
-		return fmt.Errorf("changing a cgroup: %w", err)
+		return fmt.Errorf("writing %s of a cgroup: %w", file, err)
 	}
 	return nil
 }
 
-// removeCgroups removes the node's cgroups, with those below, as soon as their processes are gone.
+// removeCgroups removes cgroups with their descendants as soon as their processes have exited.
 func removeCgroups(hierarchies []hierarchy, name string) {
 	for _, h := range hierarchies {
 		folder := filepath.Join(h.folder, name)
@@ -147,7 +147,7 @@ func removeCgroups(hierarchies []hierarchy, name string) {
 	}
 }
 
-// removeTree removes folders from below; files of cgroups are removed with their folder.
+// removeTree removes folders bottom-up. The kernel removes the files of a cgroup with its folder.
 func removeTree(folder string) {
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {

@@ -16,14 +16,14 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// A linuxNode is a Linux node, for its first process.
+// A linuxNode is a Linux node, from the point of view of its first process.
 type linuxNode struct {
 	dir  string // the lab's folder for the node
 	spec hostspec.LinuxNode
 }
 
-// initLinuxNode is the first process of a Linux node, in namespaces of its own: with it, every process of the node ends. It starts
-// programs as the lab orders.
+// initLinuxNode is the first process of a Linux node, in its own namespaces: when it exits, the kernel kills all processes of the node.
+// It starts programs on commands of the lab.
 func initLinuxNode(dir string) error {
 	n := linuxNode{dir: dir}
 	if err := hostspec.Read(dir, &n.spec); err != nil {
@@ -34,7 +34,7 @@ func initLinuxNode(dir string) error {
 			return err
 		}
 	}
-	// Containers see mounts of the kubelet, such as their tokens.
+	// Containers must see mounts of the kubelet, such as their tokens.
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("sharing mounts: %w", err)
 	}
@@ -45,20 +45,20 @@ func initLinuxNode(dir string) error {
 		return err
 	}
 	go reapOrphans()
-	for line := range orders() {
-		if err := n.obey(line); err != nil {
+	for line := range commands() {
+		if err := n.execute(line); err != nil {
 			return err
 		}
 	}
-	return nil // this is PID 1: the kernel kills all others with it
+	return nil // this is PID 1: when it exits, the kernel kills all other processes
 }
 
-// mountKernel mounts what belongs to the node's own namespaces.
+// mountKernel mounts the kernel's file systems for the node's own namespaces.
 func (n linuxNode) mountKernel() error {
 	if err := privateMounts(); err != nil {
 		return err
 	}
-	hierarchies, err := cgroups() // of the cgroup namespace: all begin at the node's cgroup
+	hierarchies, err := cgroups() // in the cgroup namespace, whose root is the node's cgroup
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (n linuxNode) mountKernel() error {
 	for _, h := range hierarchies {
 		options := h.options
 		if h.name() != h.options {
-			options = "none," + options // it has no controllers
+			options = "none," + options // a hierarchy without controllers
 		}
 		mounts = append(mounts, struct{ kind, target, options string }{"cgroup", filepath.Join(cgroupRoot, h.name()), options})
 	}
@@ -83,7 +83,7 @@ func (n linuxNode) mountKernel() error {
 	return nil
 }
 
-// mountFolders gives the node its own /var, where the kubelet and containerd have fixed paths.
+// mountFolders mounts the node's own /var, where the kubelet and containerd have fixed paths.
 func (n linuxNode) mountFolders() error {
 	own := filepath.Join(n.dir, hostspec.LinuxNodeVar)
 	for _, folder := range []string{"lib/kubelet", "lib/containerd", "log", "tmp"} {
@@ -97,7 +97,8 @@ func (n linuxNode) mountFolders() error {
 	return bind(own, "/var")
 }
 
-// mountSettings shows the kubelet the kernel settings that it wants. It would otherwise change those of the whole machine.
+// mountSettings mounts files with the kernel settings that the kubelet requires. Otherwise the kubelet would change those of
+// the whole machine.
 func (n linuxNode) mountSettings() error {
 	for path, value := range map[string]string{
 		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
@@ -110,14 +111,14 @@ func (n linuxNode) mountSettings() error {
 	return nil
 }
 
-// mountNames gives the node its own files for names.
+// mountNames mounts the node's own files for name resolution.
 func (n linuxNode) mountNames() error {
 	return errors.Join(
 		n.mountFile("/etc/resolv.conf", ""),
 		n.mountFile("/etc/hosts", "127.0.0.1 localhost\n127.0.0.1 "+n.spec.Name+"\n"))
 }
 
-// mountFile mounts a file with the content over another.
+// mountFile mounts a new file with the content over a file.
 func (n linuxNode) mountFile(target, content string) error {
 	source := filepath.Join(n.dir, "files", strings.ReplaceAll(strings.Trim(target, "/"), "/", "."))
 	if err := os.MkdirAll(filepath.Dir(source), 0o755); err != nil {
@@ -129,7 +130,7 @@ func (n linuxNode) mountFile(target, content string) error {
 	return bind(source, target)
 }
 
-// addServiceAddress gives the node the address of Service kubernetes, where the lab listens in place of kube-proxy.
+// addServiceAddress adds the address of Service kubernetes to the node. The lab listens there, in place of kube-proxy.
 func (n linuxNode) addServiceAddress() error {
 	link, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -148,12 +149,12 @@ func (n linuxNode) addServiceAddress() error {
 	return nil
 }
 
-// obey carries out "start <program>".
-func (n linuxNode) obey(line string) error {
+// execute executes the command "start <program>".
+func (n linuxNode) execute(line string) error {
 	name, isStart := strings.CutPrefix(line, "start ")
 	command := n.spec.Programs[name]
 	if !isStart || len(command) == 0 {
-		return fmt.Errorf("order %q: want start and the name of a program", line)
+		return fmt.Errorf("got command %q, want start with the name of a program", line)
 	}
 	log, err := os.OpenFile(filepath.Join(n.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -164,7 +165,7 @@ func (n linuxNode) obey(line string) error {
 	return err
 }
 
-// reapOrphans reaps all processes that exit: those without a parent become children of this process.
+// reapOrphans reaps all exited processes, because orphans become children of this process.
 func reapOrphans() {
 	for {
 		var status syscall.WaitStatus

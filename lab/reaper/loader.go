@@ -13,22 +13,23 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// loaderName is the program beside its own loader by which Wine starts every process, if it exists: with the path of the loader as first
-// argument.
+// loaderName is the program in the folder of its own loader with which Wine starts all processes if it exists. The first
+// argument is the path of the loader.
 const loaderName = "wine64-preloader"
 
-// namesLibrary is a library beside Wine's loader for the programs of containers.
+// namesLibrary is a library in the folder of Wine's loader for the programs of containers.
 const namesLibrary = "names.so"
 
-// load replaces this process by Wine's loader. Processes of containers get the Wine prefix of their container: the same server and the
-// same registry, but another drive C:, its limits, the network of its pod, and the container's own name and way to resolve others.
+// load replaces this process with Wine's loader. Processes of containers use the Wine prefix of their container: it has the
+// same server and registry, but another drive C:. They also have the container's limits, the network of its pod, and its host
+// name and name resolution.
 func load(args, environment []string) error {
 	if len(args) == 0 {
 		return errors.New("want Wine's loader and its arguments")
 	}
-	environment, drive := ofContainer(environment)
+	environment, drive := containerEnvironment(environment)
 	if drive != "" {
-		if err := errors.Join(enterLimits(drive), enterNetwork(drive), takeName(drive), resolveAs(drive)); err != nil {
+		if err := errors.Join(enterLimits(drive), enterNetwork(drive), enterName(drive), enterResolver(drive)); err != nil {
 			return err
 		}
 		environment = append(environment, "LD_PRELOAD="+filepath.Join(filepath.Dir(args[0]), namesLibrary))
@@ -36,8 +37,9 @@ func load(args, environment []string) error {
 	return syscall.Exec(args[0], args, environment)
 }
 
-// ofContainer returns the environment with the prefix of the container that is named in it, if any, and the name of its drive.
-func ofContainer(environment []string) (own []string, drive string) {
+// containerEnvironment returns the environment with the Wine prefix of the container that it names, and the name of its drive,
+// which is "" for processes outside of containers.
+func containerEnvironment(environment []string) (changed []string, drive string) {
 	for i, variable := range environment {
 		if name, found := strings.CutPrefix(variable, "WINEDEBUG="+guestapi.DriveTag); found {
 			drive = filepath.Base(name)
@@ -55,10 +57,10 @@ func ofContainer(environment []string) (own []string, drive string) {
 	return environment, drive
 }
 
-// placeLoader puts this program in front of Wine's loader, and the library beside it. It needs the machine's /tmp.
+// placeLoader installs this program and the library in the folder of Wine's loader. It must run before /tmp is replaced.
 func placeLoader(dir string, wine hostspec.Wine) error {
 	from, to := filepath.Dir(wine.Loader), filepath.Join(dir, "wine")
-	if err := os.RemoveAll(to); err != nil { // of the last boot
+	if err := os.RemoveAll(to); err != nil { // from the last boot
 		return err
 	}
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command reaper cleans up after the lab. For each program, folder and host, the lab starts a reaper and holds its standard input
-// open. When that is closed, by the lab or because the lab was killed, the reaper removes what it manages:
+// Command reaper cleans up after the lab. For each program, folder and host, the lab starts a reaper and keeps its standard input
+// open. When the lab closes it or is killed, the reaper stops or removes what it manages:
 //
 //	reaper run LOG PROGRAM [ARGUMENT...]      a program; its output is appended to LOG
 //	reaper service DIR PROGRAM [ARGUMENT...]  a program with all processes that it starts: see service.go
@@ -10,7 +10,7 @@
 //	reaper template DIR                       the template of hosts: see template.go
 //	reaper linuxnode DIR                      a Linux node: see linuxnode.go
 //
-// On Windows hosts it is also the program by which Wine starts processes: see loader.go.
+// On Windows hosts, it is also the program with which Wine starts processes: see loader.go.
 package main
 
 import (
@@ -27,14 +27,14 @@ import (
 
 func main() {
 	if filepath.Base(os.Args[0]) == loaderName {
-		runtime.LockOSThread() // the mounts of a container are this thread's
+		runtime.LockOSThread() // namespaces belong to threads
 		fmt.Fprintln(os.Stderr, "reaper:", load(os.Args[1:], os.Environ()))
 		os.Exit(1)
 	}
-	// PDEATHSIG is sent when the thread that started the child ends: this thread starts all children.
+	// The kernel sends PDEATHSIG when the thread that started the child ends, so this thread must start all children.
 	runtime.LockOSThread()
-	// Ctrl-C in a terminal signals the whole process group. The lab decides what it means. (Children would inherit ignored
-	// signals.)
+	// Ctrl-C in a terminal signals the whole process group, but the lab decides when to end. Signals are caught instead of ignored,
+	// because children inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	var err error
 	switch args := os.Args[1:]; {
@@ -43,7 +43,7 @@ func main() {
 	case len(args) >= 3 && args[0] == "service":
 		err = runService(args[1], args[2:])
 	case len(args) == 2 && args[0] == "folder":
-		err = removeAtEnd(args[1])
+		err = manageFolder(args[1])
 	case len(args) == 2 && args[0] == "host":
 		err = runHost(args[1])
 	case len(args) == 2 && args[0] == "template":
@@ -61,8 +61,8 @@ func main() {
 	}
 }
 
-// orders returns the lines of standard input. The channel is closed when the lab is gone.
-func orders() <-chan string {
+// commands returns the lines of standard input. The channel is closed when the lab has ended.
+func commands() <-chan string {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -73,7 +73,7 @@ func orders() <-chan string {
 	return lines
 }
 
-// run runs one program, exits when it exits, and kills it when the lab is gone.
+// run runs a program until it exits. It kills the program when the lab ends.
 func run(logFile string, command []string) error {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -90,19 +90,19 @@ func run(logFile string, command []string) error {
 	select {
 	case <-ended:
 		return fmt.Errorf("running %s: it exited: %s", command[0], cmd.ProcessState)
-	case <-orders():
+	case <-commands():
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-ended
 		return nil
 	}
 }
 
-// removeAtEnd removes a folder when the lab is gone.
-func removeAtEnd(dir string) error {
-	<-orders()
+// manageFolder removes a folder when the lab ends.
+func manageFolder(dir string) error {
+	<-commands()
 	err := removeForGood(dir, 2*time.Second, 30*time.Second)
 	if hierarchies, failure := cgroups(); failure == nil {
-		removeCgroups(hierarchies, filepath.Base(dir)) // those of containers of hosts
+		removeCgroups(hierarchies, filepath.Base(dir)) // those of containers on hosts
 	}
 	if err != nil {
 		return fmt.Errorf("removing the work folder: %w", err)
@@ -110,8 +110,9 @@ func removeAtEnd(dir string) error {
 	return nil
 }
 
-// removeForGood removes a folder until it has been absent for the duration quiet, or the limit is over. Programs are being stopped by their own
-// reapers meanwhile: one that still runs can fail the removal, and one that still starts can create the folder again.
+// removeForGood removes a folder repeatedly until it has been absent for the duration quiet, or the limit has passed. Other
+// reapers are still stopping their programs meanwhile: a running program can make the removal fail, and a starting one can
+// create the folder again.
 func removeForGood(dir string, quiet, limit time.Duration) error {
 	began := time.Now()
 	for seen := began; ; time.Sleep(50 * time.Millisecond) {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestAFolderThatAProgramCreatesAgainIsRemoved: a program that is still starting when the lab ends creates its folder after the removal.
-func TestAFolderThatAProgramCreatesAgainIsRemoved(t *testing.T) {
+// TestRecreatedFolderIsRemoved simulates a program that is still starting when the lab ends: it creates its folder again after
+// the removal.
+func TestRecreatedFolderIsRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
 	if err := os.MkdirAll(filepath.Join(dir, "data"), 0o700); err != nil {
 		t.Fatal(err)
@@ -29,6 +30,6 @@ func TestAFolderThatAProgramCreatesAgainIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the folder is still there: %v", err)
+		t.Errorf("got error %v for the folder, want that it does not exist", err)
 	}
 }

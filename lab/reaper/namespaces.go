@@ -19,34 +19,34 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// A pod network is the kernel's network namespace for a namespace of the network service. A link leads from it to the host, which forwards
-// its packets and answers for its addresses. It is mounted at a file while the network service knows it; without it, it ends with its last
-// process.
+// A pod network is the kernel's network namespace for a namespace of the network service. A link connects it to the host, which
+// forwards its packets and answers ARP requests for its addresses. It is mounted at a file while the namespace of the network
+// service exists. Afterwards, it ends with its last process.
 
-// podNetworkFile is where a pod network is mounted.
+// podNetworkFile returns the file at which a pod network is mounted.
 func podNetworkFile(namespace string) string {
 	return filepath.Join(hostspec.Networks, hns.Key(namespace))
 }
 
-// podLink is the host's end of the link to a pod network. Names of links have at most 15 characters.
+// podLink returns the name of the host's end of the link to a pod network. Names of links have at most 15 characters.
 func podLink(namespace string) string {
 	return hostspec.PodLinkPrefix + filepath.Base(podNetworkFile(namespace))[:8]
 }
 
-// setPodNetworks makes the pod networks those of these namespaces, with their addresses.
-func setPodNetworks(wanted map[string][]string) error {
+// setPodNetworks creates missing pod networks with their addresses, and removes all others. want has addresses by namespace.
+func setPodNetworks(want map[string][]string) error {
 	all, err := os.ReadDir(hostspec.Networks)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("listing the networks of pods: %w", err)
 	}
-	for _, have := range all {
-		if wanted[have.Name()] == nil {
-			if err := removePodNetwork(have.Name()); err != nil {
-				return fmt.Errorf("removing network %s: %w", have.Name(), err)
+	for _, existing := range all {
+		if want[existing.Name()] == nil {
+			if err := removePodNetwork(existing.Name()); err != nil {
+				return fmt.Errorf("removing network %s: %w", existing.Name(), err)
 			}
 		}
 	}
-	for namespace, addresses := range wanted {
+	for namespace, addresses := range want {
 		if _, err := os.Stat(podNetworkFile(namespace)); err == nil {
 			continue // addresses of endpoints do not change
 		}
@@ -100,7 +100,7 @@ func makePodNetwork(namespace string, addresses []string) error {
 	return routeToPod(name, addresses)
 }
 
-// mountNewNetwork creates a network namespace and mounts it at a file.
+// mountNewNetwork creates a network namespace, and mounts it at a file.
 func mountNewNetwork(file string) error {
 	done := make(chan error)
 	go func() {
@@ -114,7 +114,7 @@ func mountNewNetwork(file string) error {
 	return <-done
 }
 
-// connectPod assigns addresses to a pod's end of its link. Everything else is behind the link.
+// connectPod assigns addresses to a pod's end of its link, and routes all other addresses to the link.
 func connectPod(inside netns.NsHandle, addresses []string) error {
 	pod, err := netlink.NewHandleAt(inside)
 	if err != nil {
@@ -146,7 +146,7 @@ func connectPod(inside netns.NsHandle, addresses []string) error {
 	return pod.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: everything, Scope: netlink.SCOPE_LINK})
 }
 
-// routeToPod enables the host's end of a link to a pod, and sends the pod's packets there.
+// routeToPod enables the host's end of a link to a pod, and adds routes to the pod's addresses.
 func routeToPod(name string, addresses []string) error {
 	link, err := netlink.LinkByName(name)
 	if err == nil {
@@ -165,7 +165,7 @@ func routeToPod(name string, addresses []string) error {
 	return nil
 }
 
-// forwardPackets makes the host a router between its pods and its network.
+// forwardPackets configures the host as a router between its pods and its network.
 func forwardPackets() error {
 	for file, value := range map[string]string{"ip_forward": "1", "conf/all/send_redirects": "0", "conf/default/send_redirects": "0"} {
 		if err := writeIPv4(file, value); err != nil {
@@ -175,7 +175,7 @@ func forwardPackets() error {
 	return answerForOthers(hostspec.Link)
 }
 
-// answerForOthers makes the host answer on a link for all addresses that it reaches by another one (ARP), at once.
+// answerForOthers enables proxy ARP on a link: the host answers immediately for all addresses that it reaches through other links.
 func answerForOthers(link string) error {
 	for file, value := range map[string]string{"conf/" + link + "/proxy_arp": "1", "neigh/" + link + "/proxy_delay": "0", "conf/" + link + "/send_redirects": "0"} {
 		if err := writeIPv4(file, value); err != nil {
@@ -187,7 +187,7 @@ func answerForOthers(link string) error {
 
 func writeIPv4(file, value string) error {
 	if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv4", file), []byte(value), 0o644); err != nil {
-		return fmt.Errorf("making the host forward packets: %w", err)
+		return fmt.Errorf("writing kernel setting %s: %w", file, err)
 	}
 	return nil
 }
@@ -208,16 +208,16 @@ func enterNetwork(drive string) error {
 	return nil
 }
 
-// networkOf is a link to the file of a container's pod network.
+// networkOf returns the symbolic link to the file of a container's pod network.
 func networkOf(drive string) string { return filepath.Join(hostspec.Drives, drive, "network") }
 
-// linkNetwork notes the pod network of a container.
+// linkNetwork creates the symbolic link to the pod network of a container.
 func linkNetwork(drive, namespace string) error {
 	if namespace == "" {
 		return nil
 	}
 	if err := os.Symlink(podNetworkFile(namespace), networkOf(drive)); err != nil {
-		return fmt.Errorf("noting the network of a container: %w", err)
+		return fmt.Errorf("linking the network of a container: %w", err)
 	}
 	return nil
 }

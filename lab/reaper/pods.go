@@ -24,21 +24,21 @@ func networks() *hns.Store {
 	return &hns.Store{Dir: hostspec.OnDrive(driveC, guestapi.NetworksDir), Address: ownAddress}
 }
 
-// ownAddress is the host's address.
+// ownAddress returns the host's address, or "" if it has none.
 func ownAddress() string {
 	link, err := netlink.LinkByName(hostspec.Link)
 	if err != nil {
 		return ""
 	}
-	have, err := netlink.AddrList(link, netlink.FAMILY_V4)
-	if err != nil || len(have) == 0 {
+	existing, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil || len(existing) == 0 {
 		return ""
 	}
-	return have[0].IP.String()
+	return existing[0].IP.String()
 }
 
-// forgetPods does for containers and their networks what a boot does: it removes them and creates the host's network for pods. No
-// program of the host may run.
+// forgetPods removes containers and their networks, as a boot does, and creates the host's network for pods. No program may be
+// running on the host.
 func (h host) forgetPods() error {
 	store := networks()
 	defer store.Close()
@@ -51,27 +51,27 @@ func (h host) forgetPods() error {
 		setAddresses(),
 		os.WriteFile(hostspec.OnDrive(driveC, guestapi.AddressFile), []byte(ownAddress()), 0o644))
 	if failures != nil {
-		return fmt.Errorf("removing the pods of the last boot: %w", failures)
+		return fmt.Errorf("removing pods from the last boot: %w", failures)
 	}
 	return h.makeNetwork(store)
 }
 
-// makeNetwork creates the network of the host's pods, as a network provider would.
+// makeNetwork creates the network of the host's pods, like a network provider.
 func (h host) makeNetwork(store *hns.Store) error {
 	const id = "0A0B0C0D-0000-4000-8000-00000000AB1E"
 	if store.Exists(hns.Network, id) == nil || h.spec.PodNetwork == "" {
 		return nil
 	}
-	_, of, err := net.ParseCIDR(h.spec.PodNetwork)
+	_, subnet, err := net.ParseCIDR(h.spec.PodNetwork)
 	if err != nil {
 		return fmt.Errorf("parsing the pod network: %w", err)
 	}
-	gateway := slices.Clone(of.IP)
+	gateway := slices.Clone(subnet.IP)
 	gateway[len(gateway)-1]++
 	settings, err := json.Marshal(map[string]any{
 		"Name": hostspec.PodNetworkName, "Type": "Overlay", "SchemaVersion": map[string]int{"Major": 2, "Minor": 0},
 		"Ipams": []any{map[string]any{"Type": "Static", "Subnets": []any{map[string]any{
-			"IpAddressPrefix": of.String(), "Routes": []any{map[string]string{"NextHop": gateway.String(), "DestinationPrefix": "0.0.0.0/0"}},
+			"IpAddressPrefix": subnet.String(), "Routes": []any{map[string]string{"NextHop": gateway.String(), "DestinationPrefix": "0.0.0.0/0"}},
 			"Policies": []any{map[string]any{"Type": "VSID", "Settings": map[string]int{"IsolationId": 4097}}},
 		}}}},
 	})
@@ -82,12 +82,12 @@ func (h host) makeNetwork(store *hns.Store) error {
 	return err
 }
 
-// servePods updates the pod addresses of the host whenever a program of the host reports that they changed, one report after the other.
+// servePods updates the pod addresses of the host when a program on the host reports a change. It handles reports sequentially.
 func servePods() error {
-	return listen(guestapi.AddressesPort, func(conn net.Conn) { reply(conn, guestapi.AddressesDone, podAddresses()) })
+	return listen(guestapi.AddressesPort, func(conn net.Conn) { reply(conn, guestapi.AddressesDone, updateAddresses()) })
 }
 
-// listen has connections of the host's programs served, in their order.
+// listen serves connections of the host's programs sequentially.
 func listen(port int, serve func(net.Conn)) error {
 	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
@@ -105,7 +105,7 @@ func listen(port int, serve func(net.Conn)) error {
 	return nil
 }
 
-// reply answers done, or with an error, and closes the connection.
+// reply sends done or the error, and closes the connection.
 func reply(conn net.Conn, done string, err error) {
 	if err != nil {
 		done = err.Error()
@@ -114,7 +114,8 @@ func reply(conn net.Conn, done string, err error) {
 	_ = conn.Close()
 }
 
-func podAddresses() error {
+// updateAddresses sets the addresses of endpoints according to the network service.
+func updateAddresses() error {
 	store := networks()
 	defer store.Close()
 	addresses, err := store.Addresses()
@@ -126,28 +127,28 @@ func podAddresses() error {
 	return errors.Join(setAddresses(onHost...), setPodNetworks(addresses))
 }
 
-// setAddresses gives the host exactly these addresses of endpoints without a pod, in addition to its own. They are on the loopback link, where
-// Windows programs do not treat them as the host's own; the host still answers for them on its network.
-func setAddresses(wanted ...string) error {
+// setAddresses sets the addresses of endpoints without a pod. They are on the loopback link, where Windows programs do not
+// treat them as the host's own addresses, but the host still answers ARP requests for them.
+func setAddresses(want ...string) error {
 	link, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("finding the loopback link: %w", err)
 	}
-	have, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	existing, err := netlink.AddrList(link, netlink.FAMILY_V4)
 	if err != nil {
 		return fmt.Errorf("listing addresses: %w", err)
 	}
-	for _, a := range have {
+	for _, a := range existing {
 		if a.IP.IsLoopback() {
 			continue
 		}
-		if at := slices.Index(wanted, a.IP.String()); at >= 0 {
-			wanted = slices.Delete(wanted, at, at+1)
+		if at := slices.Index(want, a.IP.String()); at >= 0 {
+			want = slices.Delete(want, at, at+1)
 		} else if err := netlink.AddrDel(link, &a); err != nil {
 			return fmt.Errorf("removing address %s: %w", a.IP, err)
 		}
 	}
-	for _, address := range wanted {
+	for _, address := range want {
 		a, err := netlink.ParseAddr(address + "/32")
 		if err != nil {
 			return fmt.Errorf("parsing address %s: %w", address, err)

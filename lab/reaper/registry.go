@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Wine has HKEY_LOCAL_MACHINE in this text file. While Wine does not run, nothing else writes it.
+// machineHive is the text file in which Wine stores HKEY_LOCAL_MACHINE. While Wine does not run, no other program writes it.
 const machineHive = prefix + "/system.reg"
 
 // The values that identify a host and a boot. Each occurs once in the file.
@@ -22,8 +22,9 @@ var (
 	hostName   = regexp.MustCompile(`(?m)^"Hostname"="([^"]*)"$`)
 )
 
-// prepareRegistry changes the registry as Windows does when it starts: a new boot id, and at the first boot an identity. It
-// returns the name of the host: the one given, or the one set in the registry since.
+// prepareRegistry changes the registry as Windows does when it starts: it sets a new boot ID and, on the first boot, new IDs of
+// the host. It returns the name of the host: the one in its specification on the first boot, and afterwards the one in the
+// registry.
 func (h host) prepareRegistry() (name string, err error) {
 	raw, err := os.ReadFile(machineHive)
 	if err != nil {
@@ -45,16 +46,16 @@ func (h host) prepareRegistry() (name string, err error) {
 	}
 	number, err := strconv.ParseUint(last, 16, 32)
 	if err != nil {
-		return "", fmt.Errorf("parsing the boot id: %w", err)
+		return "", fmt.Errorf("parsing the boot ID: %w", err)
 	}
 	if text, err = replace(text, bootID, fmt.Sprintf("%08x", number+1)); err != nil {
 		return "", err
 	}
-	beside := machineHive + ".new"
-	if err := os.WriteFile(beside, []byte(text), 0o644); err != nil {
+	temporary := machineHive + ".new"
+	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
 		return "", fmt.Errorf("writing the registry: %w", err)
 	}
-	if err := os.Rename(beside, machineHive); err != nil {
+	if err := os.Rename(temporary, machineHive); err != nil {
 		return "", fmt.Errorf("replacing the registry: %w", err)
 	}
 	if err := h.folder.WriteFile(bootedMarker, nil, 0o600); err != nil {
@@ -70,7 +71,7 @@ func (h host) booted() bool {
 	return err == nil
 }
 
-// identify gives a new host its own ids instead of the template's.
+// identify replaces the IDs of the template by new ones.
 func identify(text string) (string, error) {
 	text, err := replace(text, lastConfig, "{"+uuid.NewString()+"}")
 	if err != nil {
@@ -83,7 +84,7 @@ func identify(text string) (string, error) {
 func value(text string, pattern *regexp.Regexp) (string, error) {
 	found := pattern.FindAllStringSubmatch(text, 2)
 	if len(found) != 1 {
-		return "", fmt.Errorf("finding %s in the registry: it occurs %d times, want once", pattern, len(found))
+		return "", fmt.Errorf("found %s %d times in the registry, want once", pattern, len(found))
 	}
 	return found[0][1], nil
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// Files by which programs of Linux, and so Wine, resolve names: see resolv.conf(5) and hosts(5).
+// Files with which Linux programs, including Wine, resolve names: see resolv.conf(5) and hosts(5).
 const (
 	resolverFile = "/etc/resolv.conf"
 	hostsFile    = "/etc/hosts"
 )
 
-// ownFile is a container's own file, such as it has in place of these.
+// ownFile returns the container's file that replaces one of the host's.
 func ownFile(drive, file string) string {
 	return filepath.Join(hostspec.Drives, drive, filepath.Base(file))
 }
 
-// writeResolver writes how the programs of a container resolve names: by the settings of the endpoint in its network namespace, and their
-// own name as its addresses.
+// writeResolver writes the files for name resolution in a container: with the DNS settings of the endpoint in its network
+// namespace, and the container's own name with its addresses.
 func writeResolver(d guestapi.Drive) error {
 	if d.Namespace == "" {
 		return nil
@@ -54,8 +54,9 @@ func writeResolver(d guestapi.Drive) error {
 	return errors.Join(os.WriteFile(ownFile(drive, resolverFile), []byte(text), 0o644), os.WriteFile(ownFile(drive, hostsFile), hosts, 0o644))
 }
 
-// resolver is the file for the programs in a namespace, empty if its endpoint has no name servers, and their addresses. As on Windows, only
-// the first suffix is used (kubernetes.io/docs/concepts/services-networking/dns-pod-service).
+// resolver returns the content of resolv.conf for a namespace, which is empty if its endpoint has no name servers, and the
+// addresses of the namespace. As on Windows, it only has the first suffix
+// (kubernetes.io/docs/concepts/services-networking/dns-pod-service).
 func resolver(endpoints []hns.Object, namespace string) (text string, addresses []string, err error) {
 	var b strings.Builder
 	for _, o := range endpoints {
@@ -81,26 +82,26 @@ func resolver(endpoints []hns.Object, namespace string) (text string, addresses 
 		}
 	}
 	if b.Len() > 0 {
-		b.WriteString("options timeout:1 attempts:5\n") // as on Windows, the first answer is not waited for long
+		b.WriteString("options timeout:1 attempts:5\n") // as on Windows, retry early
 	}
 	return b.String(), addresses, nil
 }
 
-// resolveAs gives this thread, and the program that it becomes, the container's files in place of the host's.
-func resolveAs(drive string) error {
+// enterResolver mounts the container's files for name resolution for this thread, and the program that it becomes.
+func enterResolver(drive string) error {
 	if _, err := os.Stat(ownFile(drive, resolverFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("making a mount namespace: %w", err)
+		return fmt.Errorf("creating a mount namespace: %w", err)
 	}
 	return errors.Join(bind(ownFile(drive, resolverFile), resolverFile), bind(ownFile(drive, hostsFile), hostsFile))
 }
 
-// nameFile has the host name of a container.
+// nameFile is the file with the host name of a container.
 const nameFile = "hostname"
 
-// writeName notes the host name of a container. Without one, it has that of the host.
+// writeName writes the host name of a container. If it is "", the container has the name of the host.
 func writeName(drive, name string) error {
 	if name == "" {
 		return nil
@@ -108,8 +109,8 @@ func writeName(drive, name string) error {
 	return os.WriteFile(ownFile(drive, nameFile), []byte(name), 0o644)
 }
 
-// takeName gives this thread, and the program that it becomes, the host name of a container. Wine's server reads it from there.
-func takeName(drive string) error {
+// enterName sets the host name of a container for this thread, and the program that it becomes. Wine reads it there.
+func enterName(drive string) error {
 	name, err := os.ReadFile(ownFile(drive, nameFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -121,7 +122,7 @@ func takeName(drive string) error {
 		err = syscall.Sethostname(name)
 	}
 	if err != nil {
-		return fmt.Errorf("taking the name of the container: %w", err)
+		return fmt.Errorf("setting the host name of the container: %w", err)
 	}
 	return nil
 }

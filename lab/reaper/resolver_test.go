@@ -32,7 +32,7 @@ func TestContainerUsesDNSOfItsEndpoint(t *testing.T) {
 	} {
 		text, addresses, err := resolver(endpoints, namespace)
 		if err != nil || text != want.text || !slices.Equal(addresses, want.addresses) {
-			t.Errorf("namespace %s: %q, %q (%v), want %+v", namespace, text, addresses, err, want)
+			t.Errorf("namespace %s: got %q and %q (error %v), want %+v", namespace, text, addresses, err, want)
 		}
 	}
 }

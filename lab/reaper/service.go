@@ -10,8 +10,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// runService runs a program like run. It is PID 1 of its own namespaces: with it, every process that the program started ends,
-// whichever user it runs as. Shared memory, which the kernel would keep, is in the folder as well.
+// runService runs a program like run. It is PID 1 of its own namespaces: when it exits, the kernel kills all processes that the program
+// started, regardless of their user. The folder also contains shared memory, which the kernel would not remove.
 func runService(dir string, command []string) error {
 	shared := filepath.Join(dir, "shm")
 	if err := os.MkdirAll(shared, 0o755); err != nil {
@@ -26,7 +26,7 @@ func runService(dir string, command []string) error {
 	if err := bind(dir, hostspec.ServiceFolder); err != nil {
 		return err
 	}
-	if err := bind(filepath.Join(hostspec.ServiceFolder, "shm"), "/dev/shm"); err != nil { // last: it may hide dir itself
+	if err := bind(filepath.Join(hostspec.ServiceFolder, "shm"), "/dev/shm"); err != nil { // last, because it can hide dir itself
 		return err
 	}
 	return run(filepath.Join(hostspec.ServiceFolder, hostspec.ServiceLog), command)

@@ -15,37 +15,38 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
-// balanceEvery is the shortest time between two changes of the ruleset.
-const balanceEvery = 200 * time.Millisecond
+// balanceInterval is the minimum time between two changes of the ruleset.
+const balanceInterval = 200 * time.Millisecond
 
-// balance keeps the kernel's ruleset equal to the load balancers of the host's network service. Calls of the service do not wait for it.
-func (h host) balance() error {
+// balanceServices keeps the kernel's ruleset in sync with the load balancers of the host's network service, asynchronously.
+func (h host) balanceServices() error {
 	log, err := h.folder.OpenFile("console.log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the console log: %w", err)
 	}
 	go func() {
 		store := networks()
-		done, rules, output := "", "", ""
+		applied, rules, lastError := "", "", ""
 		for {
 			began := time.Now()
 			revision, err := store.Revision()
-			if err == nil && revision != done {
+			if err == nil && revision != applied {
 				rules, err = h.applyServices(store, rules)
 			}
 			if err == nil {
-				done = revision
-			} else if err.Error() != output {
-				output = err.Error()
+				applied = revision
+			} else if err.Error() != lastError {
+				lastError = err.Error()
 				fmt.Fprintln(log, "reaper: balancing Services:", err)
 			}
-			time.Sleep(max(balanceEvery, 4*time.Since(began))) // thousands of rules take a while
+			time.Sleep(max(balanceInterval, 4*time.Since(began))) // applying thousands of rules takes a while
 		}
 	}()
 	return nil
 }
 
-// applyServices changes the kernel's rules where they differ, and returns them: most changes of the journal concern no load balancer.
+// applyServices applies the rules if they differ from the current ones, and returns them. Most changes of the journal do not
+// affect load balancers.
 func (h host) applyServices(store *hns.Store, rules string) (string, error) {
 	address, err := netip.ParseAddr(ownAddress())
 	if err != nil {
@@ -67,17 +68,18 @@ func (h host) applyServices(store *hns.Store, rules string) (string, error) {
 	if err != nil {
 		return rules, err
 	}
-	wanted := balancer.Ruleset(address, pods, networks, loadBalancers, endpoints)
-	if wanted == rules {
+	want := balancer.Ruleset(address, pods, networks, loadBalancers, endpoints)
+	if want == rules {
 		return rules, nil
 	}
-	if err := nft(h.spec.NFT, wanted); err != nil {
+	if err := nft(h.spec.NFT, want); err != nil {
 		return rules, err
 	}
-	return wanted, nil
+	return want, nil
 }
 
-// nft applies a ruleset at once. The host's first process reaps all children, so only the program's output shows whether it failed.
+// nft applies a ruleset atomically. The host's first process reaps all children, so that only the output of nft shows whether
+// it failed.
 func nft(program, rules string) error {
 	stdin, toChild, err := os.Pipe()
 	if err != nil {

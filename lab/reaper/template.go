@@ -18,18 +18,18 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hostspec"
 )
 
-// makeTemplate creates a Windows that has never booted as a host. It is PID 1 of its own namespaces, like runHost.
+// makeTemplate creates a Windows installation that has never booted as a host. It is PID 1 of its own namespaces, like runHost.
 func makeTemplate(dir string) error {
 	var spec hostspec.Template
 	if err := hostspec.Read(dir, &spec); err != nil {
 		return err
 	}
-	go func() { // the template ends with the lab
-		for range orders() {
+	go func() { // exits with the lab
+		for range commands() {
 		}
 		os.Exit(1)
 	}()
-	files := map[string][]byte{} // read before /tmp is replaced
+	files := map[string][]byte{} // must be read before /tmp is replaced
 	for target, source := range spec.Files {
 		raw, err := os.ReadFile(source)
 		if err != nil {
@@ -63,7 +63,7 @@ func makeTemplate(dir string) error {
 	return configure(spec)
 }
 
-// configure has Windows write its registry and create its services.
+// configure writes the registry and creates services with Windows programs.
 func configure(spec hostspec.Template) error {
 	entries, err := json.Marshal(spec.Registry)
 	if err != nil {
@@ -75,7 +75,7 @@ func configure(spec hostspec.Template) error {
 	if err := wineRun(spec.Wine.Server, nil, "-w"); err != nil {
 		return err
 	}
-	// Drive Z: is the lab's machine.
+	// Drive Z: would be the root folder of the lab's machine.
 	if err := os.Remove(filepath.Join(prefix, "dosdevices", "z:")); err != nil {
 		return fmt.Errorf("removing drive Z: %w", err)
 	}
@@ -95,12 +95,13 @@ func wineRun(program string, stdin io.Reader, args ...string) error {
 	return nil
 }
 
+// place replaces a file.
 func place(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("creating a folder of the template: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing Wine's own file: %w", err)
+		return fmt.Errorf("removing a file of Wine: %w", err)
 	}
 	if err := os.WriteFile(path, content, 0o755); err != nil {
 		return fmt.Errorf("writing a file of the template: %w", err)
