@@ -18,10 +18,10 @@ import (
 // refresh is how often the instances are read.
 const refresh = 250 * time.Millisecond
 
-// maxRows is how many Ready nodes are listed.
+// maxRows is the maximum number of Ready nodes that are listed.
 const maxRows = 12
 
-// watch shows how the hosts join until all are Ready, with a line for each change.
+// watch prints a line for each change until all hosts are Ready.
 func watch(ctx context.Context, env *testenv.Env, announced time.Time) error {
 	show := lines(announced)
 	tick := time.NewTicker(refresh)
@@ -37,7 +37,7 @@ func watch(ctx context.Context, env *testenv.Env, announced time.Time) error {
 			for _, i := range list.Items[:min(maxRows, len(list.Items))] {
 				fmt.Printf("node/%s Ready\n", i.Status.NodeRef.Name)
 			}
-			say("%d of %d hosts are Ready nodes, %.1f s after they were announced", ready, len(env.Hosts()), time.Since(announced).Seconds())
+			logf("%d of %d hosts are Ready nodes, %.1f s after they were announced", ready, len(env.Hosts()), time.Since(announced).Seconds())
 			return nil
 		}
 		select {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command demo shows how a Windows host becomes a node: it brings up a cluster, installs the operator, announces
-// hosts the way users do, and shows each step until every host is a Ready node, runs pods, and reaches them by a Service.
+// Command demo shows how a Windows host becomes a node: it starts a cluster, installs the operator, announces hosts like a
+// user, shows each step until all hosts are Ready nodes, runs pods, and connects to them through a Service.
 package main
 
 import (
@@ -22,9 +22,9 @@ import (
 )
 
 func main() {
-	hosts := flag.String("hosts", "1", "how many Windows hosts on Wine, or sim:`n` for n simulated ones")
-	exit := flag.Bool("exit", false, "end when every host is a Ready node and pods run, instead of staying up until Ctrl-C")
-	timeout := flag.Duration("timeout", 10*time.Minute, "how long the hosts may take to become Ready, and the pods to run")
+	hosts := flag.String("hosts", "1", "the number of Windows hosts on Wine, or sim:`n` for n simulated hosts")
+	exit := flag.Bool("exit", false, "exit when all hosts are Ready nodes and pods run, instead of waiting for Ctrl-C")
+	timeout := flag.Duration("timeout", 10*time.Minute, "the time limit for the hosts to become Ready, and for the pods to run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -40,29 +40,29 @@ func run(ctx context.Context, hosts string, exit bool, timeout time.Duration) er
 		return err
 	}
 	begin := time.Now()
-	say("Bringing up a cluster (kube-apiserver, etcd, controller-manager, scheduler) and %s", described(options))
+	logf("Bringing up a cluster (kube-apiserver, etcd, controller-manager, scheduler) and %s", describe(options))
 	env, err := testenv.Open(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		say("Removing everything")
+		logf("Removing everything")
 		env.Close()
 	}()
-	runs := "as a process with the rights of its own ServiceAccount"
+	runsAs := "as a process with the permissions of its own ServiceAccount"
 	if env.Pod != nil {
-		runs = "as a pod of control plane node " + env.Pod.Node.Name()
+		runsAs = "as a pod of control plane node " + env.Pod.Node.Name()
 	}
-	say("The operator is installed from deploy/ and runs %s (%.0f s so far)", runs, time.Since(begin).Seconds())
+	logf("The operator is installed from deploy/ and runs %s (%.0f s so far)", runsAs, time.Since(begin).Seconds())
 	if err := env.Configure(ctx); err != nil {
 		return err
 	}
-	say("Secret cloud-private-key and WindowsConfig cluster are made")
+	logf("Secret cloud-private-key and WindowsConfig cluster are made")
 	announced := time.Now()
 	if err := env.Announce(ctx, env.Hosts()...); err != nil {
 		return err
 	}
-	say("The hosts are announced: %s", announcement(env.Hosts()))
+	logf("The hosts are announced: %s", announcement(env.Hosts()))
 	joinCtx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not every host became a Ready node within %s", timeout))
 	defer cancel()
 	if err := watch(joinCtx, env, announced); err != nil {
@@ -77,13 +77,13 @@ func run(ctx context.Context, hosts string, exit bool, timeout time.Duration) er
 	}
 	fmt.Print(next(env))
 	if !exit {
-		say("Everything stays up until Ctrl-C")
+		logf("Everything stays up until Ctrl-C")
 		<-ctx.Done()
 	}
 	return nil
 }
 
-// parse parses -hosts. Without Wine it continues with simulated hosts.
+// parse parses -hosts. If Wine hosts cannot run, it uses simulated hosts.
 func parse(hosts string) (testenv.Options, error) {
 	o := testenv.Options{Log: os.Stdout}
 	count, simulated := strings.CutPrefix(hosts, "sim:")
@@ -96,7 +96,7 @@ func parse(hosts string) (testenv.Options, error) {
 	}
 	if !simulated {
 		if err := cmp.Or(lab.CanRunWindows(), lab.CanRunRegistries()); err != nil {
-			say("%v: continuing with simulated hosts: SSH and certificates are real, Windows is not", err)
+			logf("%v: continuing with simulated hosts: SSH and certificates are real, Windows is not", err)
 			simulated = true
 		}
 	}
@@ -106,14 +106,14 @@ func parse(hosts string) (testenv.Options, error) {
 		o.WineHosts, o.Network, o.Pods = n, testenv.NetworkHybridOverlay, true
 	}
 	if err := lab.CanRunLinuxNodes(); err != nil {
-		say("%v: the operator runs without a pod", err)
+		logf("%v: the operator runs without a pod", err)
 	} else {
 		o.Pod = true
 	}
 	return o, nil
 }
 
-func described(o testenv.Options) string {
+func describe(o testenv.Options) string {
 	if o.WineHosts > 0 {
 		return fmt.Sprintf("%d Windows host(s) on Wine", o.WineHosts)
 	}
@@ -124,9 +124,9 @@ func announcement(hosts []testenv.Host) string {
 	return fmt.Sprintf("ConfigMap windows-instances has %d entries like %s: username=%s", len(hosts), hosts[0].Address, testenv.User)
 }
 
-func say(format string, args ...any) { fmt.Printf("==> "+format+"\n", args...) }
+func logf(format string, args ...any) { fmt.Printf("==> "+format+"\n", args...) }
 
-// next lists commands to try.
+// next returns commands to try.
 func next(env *testenv.Env) string {
 	return fmt.Sprintf(`
 Kubeconfig: %[1]s

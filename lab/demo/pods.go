@@ -12,22 +12,22 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// The Deployment that the demo ends with.
+// The Deployment of the demo.
 const (
 	webserver = "win-webserver"
 	replicas  = 2
 )
 
-// A pod is one of the Deployment.
+// A pod is a pod of the Deployment.
 type pod struct {
 	name, node, state, address string
 	serves                     bool
 }
 
-// runPods creates a Deployment and shows its pods until all of them run and answer on their addresses.
+// runPods creates a Deployment, and shows its pods until all of them run and respond at their addresses.
 func runPods(ctx context.Context, env *testenv.Env) error {
 	if !env.RunsPods() {
-		say("No pods are shown: simulated hosts run no programs. Hosts on Wine run a Deployment here, its images from a registry of the lab")
+		logf("The demo shows no pods, because simulated hosts do not run programs. Hosts on Wine run a Deployment with images from a registry of the lab")
 		return nil
 	}
 	if err := createGreeting(ctx, env); err != nil {
@@ -37,7 +37,7 @@ func runPods(ctx context.Context, env *testenv.Env) error {
 	if _, err := env.WinWebserver(ctx, webserver, replicas, showGreeting); err != nil {
 		return err
 	}
-	say("Deployment %s is created: %d replicas, each must answer a request with its name", webserver, replicas)
+	logf("Deployment %s is created: %d replicas, each must answer a request with its name", webserver, replicas)
 	show := podLines(created)
 	tick := time.NewTicker(refresh)
 	defer tick.Stop()
@@ -48,7 +48,7 @@ func runPods(ctx context.Context, env *testenv.Env) error {
 		}
 		show(pods)
 		if serving := countServing(pods); serving == replicas && len(pods) == replicas {
-			say("%d of %d pods of %s are Running and answer, %.1f s after they were created", serving, replicas, webserver, time.Since(created).Seconds())
+			logf("%d of %d pods of %s are Running and answer, %.1f s after they were created", serving, replicas, webserver, time.Since(created).Seconds())
 			return nil
 		}
 		select {
@@ -72,7 +72,7 @@ func readPods(ctx context.Context, env *testenv.Env) ([]pod, error) {
 	return pods, err
 }
 
-// stateOf is the phase of a pod, or the reason why its container waits.
+// stateOf returns the phase of a pod, or the reason why its container waits.
 func stateOf(p *corev1.Pod) string {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Waiting != nil && c.State.Waiting.Reason != "" {

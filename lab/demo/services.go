@@ -18,14 +18,14 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// The pods serve a file of a ConfigMap, mounted in a folder.
+// The file of a ConfigMap that the pods serve, and the folder in which it is mounted.
 const (
 	greeting = "Hello from a ConfigMap"
 	file     = "greeting.txt"
 	folder   = `C:\config`
 )
 
-// createGreeting creates the ConfigMap that the pods show.
+// createGreeting creates the ConfigMap.
 func createGreeting(ctx context.Context, env *testenv.Env) error {
 	return env.Client.Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: webserver}, Data: map[string]string{file: greeting},
@@ -40,7 +40,7 @@ func showGreeting(d *appsv1.Deployment) {
 	spec.Containers[0].VolumeMounts = append(spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: folder})
 }
 
-// startDNS starts the cluster's DNS on the node of the operator's pod, where pods run that can use it.
+// startDNS starts the cluster's DNS on the node of the operator's pod, if pods run that can use it.
 func startDNS(ctx context.Context, env *testenv.Env) error {
 	if env.Pod == nil || !env.RunsPods() || lab.CanBalance() != nil {
 		return nil
@@ -48,17 +48,17 @@ func startDNS(ctx context.Context, env *testenv.Env) error {
 	if err := env.StartDNS(ctx); err != nil {
 		return err
 	}
-	say("CoreDNS is the cluster's DNS, on node %s", env.Pod.Node.Name())
+	logf("CoreDNS is the cluster's DNS, on node %s", env.Pod.Node.Name())
 	return nil
 }
 
-// useService creates a Service for the pods, and shows that it answers in one of them: at its address, and by its name.
+// useService creates a Service for the pods, and sends requests from one of them to the Service's address and name.
 func useService(ctx context.Context, env *testenv.Env) error {
 	if !env.RunsPods() {
 		return nil
 	}
 	if err := lab.CanBalance(); err != nil {
-		say("%v: no Service is shown", err)
+		logf("%v: the demo shows no Service", err)
 		return nil
 	}
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: webserver}, Spec: corev1.ServiceSpec{
@@ -68,12 +68,12 @@ func useService(ctx context.Context, env *testenv.Env) error {
 	if err := env.Client.Create(ctx, s); err != nil {
 		return err
 	}
-	say("Service %s is created for them, at ClusterIP %s", webserver, s.Spec.ClusterIP)
+	logf("Service %s is created for them, at ClusterIP %s", webserver, s.Spec.ClusterIP)
 	if err := show(ctx, env, "http://"+s.Spec.ClusterIP); err != nil {
 		return err
 	}
 	if env.Pod == nil {
-		say("Its name is not shown: CoreDNS needs the Linux node")
+		logf("The demo does not show its name: CoreDNS needs the Linux node")
 		return nil
 	}
 	for _, url := range []string{"http://" + webserver, "http://" + webserver + "/file?name=" + folder + `\` + file} {
@@ -81,37 +81,37 @@ func useService(ctx context.Context, env *testenv.Env) error {
 			return err
 		}
 	}
-	say("The Service answers at its ClusterIP and by its name, and a pod shows a ConfigMap")
+	logf("The Service answers at its ClusterIP and by its name, and a pod shows a ConfigMap")
 	return nil
 }
 
-// show prints the answer to a request of a pod.
+// show prints the response to a request from a pod.
 func show(ctx context.Context, env *testenv.Env, url string) error {
 	began := time.Now()
-	from, answer, err := ask(ctx, env, url)
+	from, response, err := request(ctx, env, url)
 	if err == nil {
-		fmt.Printf("%7.1f s  %s asks %s: %s\n", time.Since(began).Seconds(), from, url, answer)
+		fmt.Printf("%7.1f s  %s requests %s: %s\n", time.Since(began).Seconds(), from, url, response)
 	}
 	return err
 }
 
-// ask sends requests from a pod until there is an answer.
-func ask(ctx context.Context, env *testenv.Env, url string) (from, answer string, err error) {
+// request sends requests from a pod until one succeeds.
+func request(ctx context.Context, env *testenv.Env, url string) (from, response string, err error) {
 	for {
 		pods, err := env.Pods(ctx, webserver)
 		if err == nil && len(pods) == 0 {
-			err = errors.New("there are no pods")
+			err = errors.New("the Deployment has no pods")
 		}
 		if err == nil {
 			var code int
-			answer, code, err = env.Exec(ctx, &pods[0], "", "webserver", "get", url)
-			if answer = strings.TrimSpace(answer); err == nil && code == 0 && !strings.HasPrefix(answer, "error: ") {
-				return pods[0].Name, answer, nil
+			response, code, err = env.Exec(ctx, &pods[0], "", "webserver", "get", url)
+			if response = strings.TrimSpace(response); err == nil && code == 0 && !strings.HasPrefix(response, "error: ") {
+				return pods[0].Name, response, nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return "", "", fmt.Errorf("asking %s: %w: %s", url, errors.Join(context.Cause(ctx), err), answer)
+			return "", "", fmt.Errorf("requesting %s: %w: %s", url, errors.Join(context.Cause(ctx), err), response)
 		case <-time.After(refresh):
 		}
 	}

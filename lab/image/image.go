@@ -1,5 +1,5 @@
-// Package image creates container images with a few files. They can be pulled, unpacked and started in the lab; those for Windows
-// do not contain Windows.
+// Package image creates container images with a few files. They can be pulled, unpacked and started in the lab. Images for Windows
+// do not contain files of Windows.
 package image
 
 import (
@@ -22,34 +22,34 @@ import (
 type Image struct {
 	// Manifest is the manifest, whose hash is the digest.
 	Manifest []byte
-	// ID is the digest of the configuration, which container runtimes use as the ID.
+	// ID is the digest of the configuration, which container runtimes use as ID.
 	ID digest.Digest
 	// Blobs are the configuration and the layers, by digest.
 	Blobs map[digest.Digest][]byte
 }
 
-// Digest is the digest of the image.
+// Digest returns the digest of the image.
 func (i Image) Digest() digest.Digest { return digest.FromBytes(i.Manifest) }
 
-// NewProgram creates an image with one layer that runs a program. Its stop signal is a signal such as SIGHUP; if empty, it is the
+// NewProgram creates an image with one layer that runs a program. stopSignal is a signal such as SIGHUP, or "" for the
 // runtime's default, SIGTERM.
 func NewProgram(osVersion, entrypoint, stopSignal string, files map[string]string) (Image, error) {
 	return NewWindows(osVersion, v1.ImageConfig{Entrypoint: []string{entrypoint}, StopSignal: stopSignal, WorkingDir: `C:\`}, files)
 }
 
-// New creates an image for hosts with a version of Windows, such as 10.0.20348.1. It has a layer for each map of files: path
-// below drive C:, with slashes, to content. The first is the base layer and gets the empty registry of base layers, and the
-// folder from which virtual machines start, empty too.
+// New creates an image for a version of Windows, such as 10.0.20348.1. It has a layer for each map of files, from the path on
+// drive C:, with slashes, to the content. The first layer is the base layer. It also has empty registry hives, and the empty
+// folder from which utility VMs start.
 func New(osVersion string, layers ...map[string]string) (Image, error) {
 	return NewWindows(osVersion, v1.ImageConfig{}, layers...)
 }
 
-// NewLinux creates an image for Linux that has only a program, at /program.
+// NewLinux creates an image for Linux that only contains a program, /program.
 func NewLinux(architecture string, program []byte) (Image, error) {
 	return NewLinuxPrograms(architecture, v1.ImageConfig{Entrypoint: []string{"/program"}}, map[string][]byte{"program": program})
 }
 
-// NewLinuxPrograms creates an image for Linux that has only programs, by path, with the configuration run.
+// NewLinuxPrograms creates an image for Linux that only contains programs, by path, with configuration run.
 func NewLinuxPrograms(architecture string, run v1.ImageConfig, programs map[string][]byte) (Image, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -60,22 +60,22 @@ func NewLinuxPrograms(architecture string, run v1.ImageConfig, programs map[stri
 			_, err = w.Write(programs[name])
 		}
 		if err != nil {
-			return Image{}, fmt.Errorf("making the layer: %w", err)
+			return Image{}, fmt.Errorf("creating the layer: %w", err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		return Image{}, fmt.Errorf("making the layer: %w", err)
+		return Image{}, fmt.Errorf("creating the layer: %w", err)
 	}
 	return newImage(v1.Platform{Architecture: architecture, OS: "linux"}, run, b.Bytes())
 }
 
-// NewWindows creates an image with one layer for each map of files, as New does, with the configuration run.
+// NewWindows is like New, with configuration run.
 func NewWindows(osVersion string, run v1.ImageConfig, layers ...map[string]string) (Image, error) {
 	var all [][]byte
 	for n, files := range layers {
 		plain, err := layer(files, n == 0)
 		if err != nil {
-			return Image{}, fmt.Errorf("making layer %d: %w", n, err)
+			return Image{}, fmt.Errorf("creating layer %d: %w", n, err)
 		}
 		all = append(all, plain)
 	}
@@ -89,7 +89,7 @@ func newImage(platform v1.Platform, run v1.ImageConfig, layers ...[]byte) (Image
 	for n, plain := range layers {
 		packed, err := compress(plain)
 		if err != nil {
-			return Image{}, fmt.Errorf("making layer %d: %w", n, err)
+			return Image{}, fmt.Errorf("creating layer %d: %w", n, err)
 		}
 		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, digest.FromBytes(plain))
 		config.History = append(config.History, v1.History{CreatedBy: "lab"})
@@ -113,8 +113,8 @@ func (i Image) add(mediaType string, content []byte) v1.Descriptor {
 	return d
 }
 
-// layer writes files as in Windows layers: below Files, and folders before their content. In the base layer, a file with the content of
-// another is a link to it, as an image has programs with many names.
+// layer returns files as a Windows layer: in folder Files, and with folders before their content. In the base layer, a file
+// with the same content as another is a hard link, because some images have a program under many names.
 func layer(files map[string]string, base bool) ([]byte, error) {
 	content := map[string]string{}
 	for name, text := range files {
@@ -143,8 +143,8 @@ func layer(files map[string]string, base bool) ([]byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(content)) {
 		text := content[name]
 		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(text)), Mode: 0o644, Format: tar.FormatPAX}
-		if same, found := written[text]; found && base && text != "" {
-			header.Typeflag, header.Linkname, header.Size, text = tar.TypeLink, same, 0, ""
+		if target, found := written[text]; found && base && text != "" {
+			header.Typeflag, header.Linkname, header.Size, text = tar.TypeLink, target, 0, ""
 		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err

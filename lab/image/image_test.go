@@ -29,28 +29,28 @@ func TestImageMatchesItsManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if manifest.Config.Digest != i.ID || config.OS != "windows" || config.OSVersion != "10.0.20348.1" {
-		t.Errorf("image %s is for %+v", i.ID, config.Platform)
+		t.Errorf("got image ID %s and platform %+v, want ID %s and Windows 10.0.20348.1", i.ID, config.Platform, manifest.Config.Digest)
 	}
 	const hives = "Files/Windows/System32/config/"
 	want := []map[string]string{{
 		"Files/a/b.txt": "b", hives + "DEFAULT": "", hives + "SAM": "", hives + "SECURITY": "", hives + "SOFTWARE": "", hives + "SYSTEM": "",
 	}, {"Files/c.txt": "c"}}
 	if len(manifest.Layers) != len(want) || len(config.RootFS.DiffIDs) != len(want) {
-		t.Fatalf("there are %d layers and %d digests of them, want %d", len(manifest.Layers), len(config.RootFS.DiffIDs), len(want))
+		t.Fatalf("got %d layers and %d digests of layers, want %d", len(manifest.Layers), len(config.RootFS.DiffIDs), len(want))
 	}
 	for n, l := range manifest.Layers {
 		packed := i.Blobs[l.Digest]
 		if digest.FromBytes(packed) != l.Digest || int64(len(packed)) != l.Size {
-			t.Errorf("layer %d has %d bytes and digest %s, want %d and %s", n, len(packed), digest.FromBytes(packed), l.Size, l.Digest)
+			t.Errorf("layer %d: got %d bytes with digest %s, want %d and %s", n, len(packed), digest.FromBytes(packed), l.Size, l.Digest)
 		}
 		files, id := unpack(t, packed)
 		if diff := cmp.Diff(want[n], files); diff != "" || id != config.RootFS.DiffIDs[n] {
-			t.Errorf("layer %d: %s, digest %s, want %s", n, diff, id, config.RootFS.DiffIDs[n])
+			t.Errorf("layer %d: got digest %s, want %s; files (-want +got):\n%s", n, id, config.RootFS.DiffIDs[n], diff)
 		}
 	}
 }
 
-// unpack reads the files of a layer; each must come after the folder that it is in.
+// unpack returns the files of a layer and its digest. Each file must follow its folder.
 func unpack(t *testing.T, packed []byte) (files map[string]string, id digest.Digest) {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(packed))
@@ -72,7 +72,7 @@ func unpack(t *testing.T, packed []byte) (files map[string]string, id digest.Dig
 			t.Fatal(err)
 		}
 		if !folders[path.Dir(header.Name)] {
-			t.Errorf("%s comes before its folder", header.Name)
+			t.Errorf("%s precedes its folder", header.Name)
 		}
 		if header.Typeflag == tar.TypeDir {
 			folders[header.Name] = true
@@ -86,7 +86,7 @@ func unpack(t *testing.T, packed []byte) (files map[string]string, id digest.Dig
 	}
 }
 
-func TestEqualFilesOfTheBaseLayerAreLinks(t *testing.T) {
+func TestDuplicateFilesInBaseLayerAreLinks(t *testing.T) {
 	i, err := New("10.0.20348.1", map[string]string{"a.exe": "program", "bin/b.exe": "program", "empty": ""}, map[string]string{"c.exe": "program", "d.exe": "program"})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestEqualFilesOfTheBaseLayerAreLinks(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want, links); diff != "" {
-			t.Errorf("layer %d: %s", n, diff)
+			t.Errorf("layer %d: links (-want +got):\n%s", n, diff)
 		}
 	}
 }

@@ -1,8 +1,9 @@
 //go:build linux
 
-// Command prepare builds the programs for the tests of the lab and stores them in the cache: control planes, the template of Windows hosts, the
-// payload, the operator, CoreDNS, metrics-server, a CSI driver, the Operator Lifecycle Manager, Helm, Cluster API, the controllers of vSphere and the
-// Prometheus operators. Otherwise the first test that needs one builds it.
+// Command prepare builds the programs for tests in the lab, and stores them in the cache: control planes, the template of
+// Windows hosts, the payload, the operator, CoreDNS, metrics-server, a CSI driver, the Operator Lifecycle Manager, Helm,
+// Cluster API, the controllers of vSphere and the Prometheus operators. Without it, the first test that needs a program builds
+// it.
 package main
 
 import (
@@ -24,11 +25,11 @@ import (
 )
 
 func main() {
-	core := flag.Bool("core", false, "leave out what only make e2e needs")
-	tests := flag.Bool("conformance", false, "also build what make conformance needs")
+	core := flag.Bool("core", false, "skip programs that only make e2e needs")
+	tests := flag.Bool("conformance", false, "also build programs that make conformance needs")
 	flag.Parse()
 	minors := build.Minors()
-	oldest := minors[:2] // for clusters that move; all others have the newest
+	oldest := minors[:2] // for upgrades of clusters; all other tests use the newest
 	o := testenv.Options{
 		Network: testenv.NetworkLab, Components: append(testenv.NetworkHybridOverlay.Components(), "windows_exporter"),
 		Minors: minors[len(minors)-1:], Log: os.Stderr,

@@ -11,32 +11,32 @@ import (
 	"github.com/miekg/dns"
 )
 
-// query is a query of dig.
+// query is a DNS query.
 type query struct {
 	server, port, name string
 	kind               uint16
 	tcp, short         bool
 }
 
-// dig is "dig [@server] [-p port] [+short] [+tcp] [-x] name [A|PTR|CNAME|...]". Other options change nothing: its output is always that of
+// dig implements "dig [@server] [-p port] [+short] [+tcp] [-x] name [A|PTR|CNAME|...]". It ignores other options. The output is that of
 // "+noall +answer".
 func dig(ctx context.Context, c call) error {
 	q, err := parseQuery(c.args[1:])
 	if err != nil {
 		return err
 	}
-	answer, err := q.ask(ctx)
+	response, err := q.send(ctx)
 	if err != nil {
 		return err
 	}
-	for _, record := range answer.Answer {
+	for _, record := range response.Answer {
 		line := record.String()
 		if q.short {
 			line = strings.TrimPrefix(line, record.Header().String())
 		}
 		fmt.Fprintln(c.out, line)
 	}
-	return nil // also for a name that does not exist, as dig does
+	return nil // like dig, also for a name that does not exist
 }
 
 func parseQuery(args []string) (query, error) {
@@ -63,7 +63,7 @@ func parseQuery(args []string) (query, error) {
 			q.short = q.short || arg == "+short"
 			q.tcp = q.tcp || arg == "+tcp"
 		case q.name != "":
-			return q, fmt.Errorf("want one name, not also %q", arg)
+			return q, fmt.Errorf("got a second name %q, want one", arg)
 		default:
 			q.name = dns.Fqdn(arg)
 		}
@@ -74,7 +74,7 @@ func parseQuery(args []string) (query, error) {
 	return q, nil
 }
 
-func (q query) ask(ctx context.Context) (*dns.Msg, error) {
+func (q query) send(ctx context.Context) (*dns.Msg, error) {
 	server := net.JoinHostPort(q.server, q.port)
 	if q.server == "" {
 		var err error
@@ -86,20 +86,20 @@ func (q query) ask(ctx context.Context) (*dns.Msg, error) {
 	if q.tcp {
 		client.Net = "tcp"
 	}
-	answer, _, err := client.ExchangeContext(ctx, new(dns.Msg).SetQuestion(q.name, q.kind), server)
-	return answer, err
+	response, _, err := client.ExchangeContext(ctx, new(dns.Msg).SetQuestion(q.name, q.kind), server)
+	return response, err
 }
 
-// systemServer returns the first name server of the system, from a lookup of Go's resolver that is stopped at its first connection.
+// systemServer returns the first name server of the system. It uses a lookup of Go's resolver, and fails its first connection.
 func systemServer(ctx context.Context) (string, error) {
 	server := ""
-	asks := &net.Resolver{PreferGo: true, Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+	resolver := &net.Resolver{PreferGo: true, Dial: func(_ context.Context, _, address string) (net.Conn, error) {
 		server = cmp.Or(server, address)
-		return nil, errors.New("only its address is wanted")
+		return nil, errors.New("only the address is needed")
 	}}
-	_, err := asks.LookupHost(ctx, "server.invalid.")
+	_, err := resolver.LookupHost(ctx, "server.invalid.")
 	if server == "" {
-		return "", fmt.Errorf("finding a server: %w", err)
+		return "", fmt.Errorf("finding a name server: %w", err)
 	}
 	return server, nil
 }

@@ -24,12 +24,12 @@ const (
 	curlTimeout = 28
 )
 
-// request is what curl and wget send.
+// request is an HTTP request of curl or wget.
 type request struct {
-	url, method, body string
-	headers           []string
-	connect, whole    time.Duration // no limit if 0
-	insecure, follow  bool
+	url, method, body       string
+	headers                 []string
+	connectTimeout, timeout time.Duration // no limit if 0
+	insecure, follow        bool
 }
 
 // send sends a request. The caller closes the body of the response.
@@ -43,39 +43,39 @@ func (r request) send(ctx context.Context) (*http.Response, error) {
 			r.method = http.MethodPost
 		}
 	}
-	requested, err := http.NewRequestWithContext(ctx, r.method, r.url, strings.NewReader(r.body))
+	req, err := http.NewRequestWithContext(ctx, r.method, r.url, strings.NewReader(r.body))
 	if err != nil {
 		return nil, err
 	}
 	if r.body != "" {
-		requested.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for _, h := range r.headers {
 		name, value, _ := strings.Cut(h, ":")
 		value = strings.TrimSpace(value)
-		requested.Header.Set(name, value)
+		req.Header.Set(name, value)
 		if strings.EqualFold(name, "Host") {
-			requested.Host = value
+			req.Host = value
 		}
 	}
-	client := &http.Client{Timeout: r.whole, Transport: &http.Transport{
-		DialContext: (&net.Dialer{Timeout: r.connect}).DialContext, DisableKeepAlives: true,
+	client := &http.Client{Timeout: r.timeout, Transport: &http.Transport{
+		DialContext: (&net.Dialer{Timeout: r.connectTimeout}).DialContext, DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: r.insecure},
 	}}
 	if !r.follow {
 		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
-	return client.Do(requested)
+	return client.Do(req)
 }
 
-// seconds is an option that curl and wget take as a number of seconds.
+// seconds defines an option of curl or wget in seconds.
 func seconds(set *pflag.FlagSet, name, letter string) *float64 {
 	return set.Float64P(name, letter, 0, "")
 }
 
-func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+func toDuration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// curl supports the options that tests use.
+// curl implements the options of curl that tests use.
 func curl(ctx context.Context, c call) error {
 	set := c.flags()
 	set.BoolP("disable", "q", false, "")
@@ -90,7 +90,7 @@ func curl(ctx context.Context, c call) error {
 	include := set.BoolP("include", "i", false, "")
 	format := set.StringP("write-out", "w", "", "")
 	output := set.StringP("output", "o", "", "")
-	connect, whole := seconds(set, "connect-timeout", ""), seconds(set, "max-time", "m")
+	connectTimeout, timeout := seconds(set, "connect-timeout", ""), seconds(set, "max-time", "m")
 	var r request
 	set.BoolVarP(&r.insecure, "insecure", "k", false, "")
 	set.BoolVarP(&r.follow, "location", "L", false, "")
@@ -100,7 +100,7 @@ func curl(ctx context.Context, c call) error {
 	if err := set.Parse(c.args[1:]); err != nil {
 		return err
 	}
-	r.url, r.connect, r.whole = set.Arg(0), span(*connect), span(*whole)
+	r.url, r.connectTimeout, r.timeout = set.Arg(0), toDuration(*connectTimeout), toDuration(*timeout)
 	if *head {
 		r.method = http.MethodHead
 	}
@@ -109,7 +109,7 @@ func curl(ctx context.Context, c call) error {
 		return err
 	}
 	defer done()
-	answer, err := r.send(ctx)
+	response, err := r.send(ctx)
 	if err != nil {
 		if !*silent || *showError {
 			fmt.Fprintf(c.err, "curl: %v\n", err)
@@ -117,17 +117,17 @@ func curl(ctx context.Context, c call) error {
 		c.writeOut(*format, 0)
 		return interp.ExitStatus(curlCode(err))
 	}
-	defer answer.Body.Close()
-	if *fail && answer.StatusCode >= http.StatusBadRequest {
+	defer response.Body.Close()
+	if *fail && response.StatusCode >= http.StatusBadRequest {
 		return interp.ExitStatus(curlStatus)
 	}
 	if *include || *head {
-		fmt.Fprintf(to, "%s %s\r\n", answer.Proto, answer.Status)
-		_ = answer.Header.Write(to)
+		fmt.Fprintf(to, "%s %s\r\n", response.Proto, response.Status)
+		_ = response.Header.Write(to)
 		fmt.Fprint(to, "\r\n")
 	}
-	_, err = io.Copy(to, answer.Body)
-	c.writeOut(*format, answer.StatusCode)
+	_, err = io.Copy(to, response.Body)
+	c.writeOut(*format, response.StatusCode)
 	return err
 }
 
@@ -146,7 +146,7 @@ func curlCode(err error) uint8 {
 	return curlConnect
 }
 
-// create opens a file for output; the standard output if the name is empty or "-".
+// create opens a file for output, or returns the standard output if the name is "" or "-".
 func (c call) create(name string) (to io.Writer, done func(), err error) {
 	if name == "" || name == "-" {
 		return c.out, func() {}, nil
@@ -161,7 +161,7 @@ func (c call) create(name string) (to io.Writer, done func(), err error) {
 	return f, func() { _ = f.Close() }, nil
 }
 
-// wget supports the options that tests use.
+// wget implements the options of wget that tests use.
 func wget(ctx context.Context, c call) error {
 	set := c.flags()
 	set.BoolP("quiet", "q", false, "")
@@ -176,14 +176,14 @@ func wget(ctx context.Context, c call) error {
 	if err := set.Parse(c.args[1:]); err != nil {
 		return err
 	}
-	r.url, r.whole = set.Arg(0), span(*limit)
-	answer, err := r.send(ctx)
+	r.url, r.timeout = set.Arg(0), toDuration(*limit)
+	response, err := r.send(ctx)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("server returned error: %s %s", answer.Proto, answer.Status)
+	defer response.Body.Close()
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("server returned error: %s %s", response.Proto, response.Status)
 	}
 	if *spider {
 		return nil
@@ -193,12 +193,12 @@ func wget(ctx context.Context, c call) error {
 		return err
 	}
 	defer done()
-	_, err = io.Copy(to, answer.Body)
+	_, err = io.Copy(to, response.Body)
 	return err
 }
 
-// nc is "nc [-u] [-z] [-w seconds] [-p port] address port": it sends its input, and prints what comes back until the other side ends, or
-// nothing has come for a while.
+// nc implements "nc [-u] [-z] [-w seconds] [-p port] address port": it sends its input, and prints the received data until the
+// peer ends or the time of -w passes without data.
 func nc(ctx context.Context, c call) error {
 	set := c.flags()
 	set.BoolP("verbose", "v", false, "")
@@ -213,7 +213,7 @@ func nc(ctx context.Context, c call) error {
 	if set.NArg() != 2 {
 		return errors.New("want an address and a port")
 	}
-	dialer := net.Dialer{Timeout: span(*wait)}
+	dialer := net.Dialer{Timeout: toDuration(*wait)}
 	network := "tcp"
 	if *udp {
 		network, dialer.LocalAddr = "udp", &net.UDPAddr{Port: *source}
@@ -229,10 +229,11 @@ func nc(ctx context.Context, c call) error {
 	if *onlyConnects {
 		return nil
 	}
-	return c.converse(conn, span(*wait))
+	return c.exchange(conn, toDuration(*wait))
 }
 
-func (c call) converse(conn net.Conn, wait time.Duration) error {
+// exchange sends the input, and prints the received data.
+func (c call) exchange(conn net.Conn, wait time.Duration) error {
 	if _, err := io.Copy(conn, c.in); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// head prints the first lines, or bytes.
+// head prints the first lines or bytes.
 func head(_ context.Context, c call) error {
 	set := c.flags()
 	count := set.IntP("lines", "n", 10, "")
@@ -37,7 +37,7 @@ func head(_ context.Context, c call) error {
 	})
 }
 
-// hexdump prints bytes as numbers and as text, as with -C of other programs.
+// hexdump prints bytes as numbers and as text, like "hexdump -C".
 func hexdump(_ context.Context, c call) error {
 	set := c.flags()
 	set.BoolP("canonical", "C", true, "")
@@ -51,10 +51,10 @@ func hexdump(_ context.Context, c call) error {
 	})
 }
 
-// followInterval is how often tail reads a file that grows.
+// followInterval is how often tail -f reads the file.
 const followInterval = 500 * time.Millisecond
 
-// tail prints the last lines, or those from a number on ("-n +2"), and with -f what is added.
+// tail prints the last lines, or the lines from a number on ("-n +2"), and with -f also added ones.
 func tail(ctx context.Context, c call) error {
 	set := c.flags()
 	number := set.StringP("lines", "n", "10", "")

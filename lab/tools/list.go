@@ -2,8 +2,8 @@ package main
 
 import "context"
 
-// find returns one of the programs that neither the shell nor its core utilities have; nil if there is no such program. id has no numbers of users on
-// Windows, and shows their names.
+// find returns a program that neither the shell nor its core utilities have, or nil if it does not exist. id shows names,
+// because users have no numbers on Windows.
 func find(name string) func(context.Context, call) error {
 	return map[string]func(context.Context, call) error{
 		"awk":      awk,

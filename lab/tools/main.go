@@ -1,5 +1,6 @@
-// Command tools is a POSIX shell with the programs that Kubernetes' tests run in their images. Upstream's images for Windows have a port of BusyBox
-// instead. Like BusyBox it acts by its name or its first argument: images have it under each name that tests run.
+// Command tools is a POSIX shell with the programs that Kubernetes' tests run in their images. It replaces the port of BusyBox
+// in the upstream images for Windows. Like BusyBox, its name or its first argument selects the program: images have it under
+// each name that tests run.
 package main
 
 import (
@@ -37,16 +38,16 @@ const (
 	statusNotFound = 127
 )
 
-// call is a program that is run: its arguments, the first of which is its name, and what it runs with.
+// call is the call of a program.
 type call struct {
-	args     []string
+	args     []string // args[0] is the name of the program
 	dir      string
 	env      expand.Environ
 	in       io.Reader
 	out, err io.Writer
 }
 
-// run runs any program, and returns its exit code. One that is no shell is a command of a shell.
+// run runs a program, and returns its exit code. It runs programs other than sh as commands of a shell.
 func (c call) run(ctx context.Context) int {
 	var err error
 	switch {
@@ -80,11 +81,11 @@ func (c call) run(ctx context.Context) int {
 func shell(ctx context.Context, c call) error {
 	var options []string
 	args := c.args[1:]
-	given := false
-	for len(args) > 0 && !given && len(args[0]) > 1 && args[0][0] == '-' {
+	isCommand := false
+	for len(args) > 0 && !isCommand && len(args[0]) > 1 && args[0][0] == '-' {
 		for _, letter := range args[0][1:] {
 			if letter == 'c' {
-				given = true
+				isCommand = true
 			} else {
 				options = append(options, "-"+string(letter))
 			}
@@ -93,9 +94,9 @@ func shell(ctx context.Context, c call) error {
 	}
 	var command string
 	switch {
-	case given && len(args) == 0:
+	case isCommand && len(args) == 0:
 		return errors.New("sh: -c needs a command")
-	case given:
+	case isCommand:
 		command, args = args[0], args[min(len(args), 2):]
 	default:
 		in := c.in
@@ -116,7 +117,7 @@ func shell(ctx context.Context, c call) error {
 	return c.script(ctx, command, append(append(options, "--"), args...))
 }
 
-// script runs the text of a script with the parameters of set(1).
+// script runs a script with parameters like those of the built-in set.
 func (c call) script(ctx context.Context, text string, parameters []string) error {
 	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
 	if err != nil {
@@ -131,7 +132,7 @@ func (c call) script(ctx context.Context, text string, parameters []string) erro
 	return runner.Run(ctx, file)
 }
 
-// withTools runs the programs of this one in its own process. Where they are in Linux images, they are in these: in /bin.
+// withTools runs the programs of this package in this process. They have the same paths as in Linux images: in /bin.
 func withTools(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 	return func(ctx context.Context, args []string) error {
 		name := nameOf(args[0])
@@ -154,7 +155,7 @@ func withTools(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 	}
 }
 
-// nameOf is the name of a program in /bin; other programs keep their path.
+// nameOf returns the name of a program in /bin, and the path of other programs.
 func nameOf(path string) string {
 	name := path[strings.LastIndex(path, "/")+1:]
 	if folder := strings.TrimSuffix(path, name); folder != "" && !strings.HasSuffix(folder, "/bin/") {
@@ -166,7 +167,7 @@ func nameOf(path string) string {
 	return name
 }
 
-// path is the path of a file in an argument. On Windows a path that begins with a slash is one of the drive.
+// path returns the absolute path for an argument. On Windows, a path that starts with a slash is on the drive of the working folder.
 func (c call) path(arg string) string {
 	if arg == "/dev/null" {
 		return os.DevNull

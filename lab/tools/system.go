@@ -15,7 +15,7 @@ import (
 	"mvdan.cc/sh/v3/interp"
 )
 
-// env is "env" and "printenv [name]".
+// env implements "env" and "printenv [name]".
 func env(_ context.Context, c call) error {
 	if len(c.args) > 1 {
 		v := c.env.Get(c.args[1])
@@ -44,21 +44,21 @@ func hostname(_ context.Context, c call) error {
 	return err
 }
 
-// mv is "mv [-v] source target".
+// mv implements "mv [-v] source target".
 func mv(_ context.Context, c call) error {
 	set := c.flags()
-	say := set.BoolP("verbose", "v", false, "")
+	verbose := set.BoolP("verbose", "v", false, "")
 	if err := set.Parse(c.args[1:]); err != nil {
 		return err
 	}
 	if set.NArg() != 2 {
-		return fmt.Errorf("want a source and a target, not %q", set.Args())
+		return fmt.Errorf("got arguments %q, want a source and a target", set.Args())
 	}
 	from, to := c.path(set.Arg(0)), c.path(set.Arg(1))
 	if folder, err := os.Stat(to); err == nil && folder.IsDir() {
 		to = filepath.Join(to, filepath.Base(from))
 	}
-	if *say {
+	if *verbose {
 		fmt.Fprintf(c.out, "renamed '%s' -> '%s'\n", set.Arg(0), to)
 	}
 	return os.Rename(from, to)
@@ -97,7 +97,7 @@ func sleep(ctx context.Context, c call) error {
 	}
 }
 
-// timeout is "timeout [-t] duration program [arguments]".
+// timeout implements "timeout [-t] duration program [arguments]".
 func timeout(ctx context.Context, c call) error {
 	args := c.args[1:]
 	if len(args) > 0 && args[0] == "-t" {
@@ -124,7 +124,7 @@ func timeout(ctx context.Context, c call) error {
 	return nil
 }
 
-// stat is "stat [-c format] files", with the size, permissions and name of files.
+// stat implements "stat [-c format] files", with the size, permissions and name of files.
 func stat(_ context.Context, c call) error {
 	set := c.flags()
 	format := set.StringP("format", "c", "%n %s %a", "")

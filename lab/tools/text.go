@@ -72,7 +72,7 @@ func awk(_ context.Context, c call) error {
 	return err
 }
 
-// date supports the formats that tests use.
+// date implements the formats that tests use.
 func date(_ context.Context, c call) error {
 	now, layout := time.Now(), time.UnixDate
 	for _, arg := range c.args[1:] {
@@ -92,10 +92,10 @@ func date(_ context.Context, c call) error {
 	return err
 }
 
-// expr calculates "a operator b".
+// expr implements "a operator b" for numbers.
 func expr(_ context.Context, c call) error {
 	if len(c.args) != 4 {
-		return errors.New("only an expression of three words is known")
+		return errors.New("want an expression of three words")
 	}
 	a, errA := strconv.Atoi(c.args[1])
 	b, errB := strconv.Atoi(c.args[3])
@@ -174,7 +174,7 @@ func grep(_ context.Context, c call) error {
 	return err
 }
 
-// seq is "seq [first] last".
+// seq implements "seq [first] last".
 func seq(_ context.Context, c call) error {
 	first, last := 1, 0
 	var err error
