@@ -141,7 +141,7 @@ func (c contacts) exitStatus(t *testing.T, line string) int {
 	return exit.ExitStatus()
 }
 
-// TestContactWithQuirksOfSSHServers makes a whole first contact with hosts whose SSH server and shell have the quirks that Windows can have.
+// TestContactWithQuirksOfSSHServers performs a complete first contact with hosts whose SSH server and shell have quirks of Windows.
 func TestContactWithQuirksOfSSHServers(t *testing.T) {
 	c := newContacts(t, lab.Options{})
 	const old = "SSH-2.0-OpenSSH_for_Windows_7.7"
@@ -186,7 +186,8 @@ func TestContactWithQuirksOfSSHServers(t *testing.T) {
 	}
 }
 
-// TestContactThroughOpenSSHOfDebian makes a whole first contact through Debian's OpenSSH, which shares its code with OpenSSH for Windows.
+// TestContactThroughOpenSSHOfDebian performs a complete first contact through Debian's OpenSSH, which shares its code with
+// OpenSSH for Windows.
 func TestContactThroughOpenSSHOfDebian(t *testing.T) {
 	if err := lab.CanRunOpenSSH(); err != nil {
 		t.Skip("SKIPPED:", err)

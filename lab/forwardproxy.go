@@ -76,7 +76,7 @@ func (l *Lab) newForwardProxy(names map[string]string) (*ForwardProxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, p.giveTo(squidUser)
+	return p, p.changeOwner(squidUser)
 }
 
 // squidConfig disables the cache; only the log is kept. See squid.conf.documented of Debian's package.

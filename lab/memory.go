@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// memoryNeeded is several times what the hosts of a test need.
+// memoryNeeded is several times the memory that the hosts of a test need.
 const memoryNeeded = 8 << 30
 
 // PreferMemory moves temporary files, such as the drives of hosts and the control plane's data, to /dev/shm if it has room. A

@@ -119,7 +119,7 @@ func (p pods) logsAndExec() {
 	}
 }
 
-// failureRestarts makes a program exit with an exit code of its own.
+// failureRestarts makes a program exit with a nonzero exit code.
 func (p pods) failureRestarts() {
 	pod := p.expectServing("win-webserver", 2)[0]
 	_, _ = testenv.Call(p.t.Context(), pod.Status.PodIP, "/exit?code=3") // the program exits before it answers

@@ -129,8 +129,8 @@ func (s *service) write(files map[string][]byte) error {
 	return nil
 }
 
-// giveTo makes a user the owner of the folder and its files.
-func (s *service) giveTo(user string) error {
+// changeOwner makes a user the owner of the folder and its files.
+func (s *service) changeOwner(user string) error {
 	if out, err := exec.Command("chown", "-R", user, s.folder.Path).CombinedOutput(); err != nil {
 		return fmt.Errorf("changing the owner of the files of %s to %s: %w: %s", s.program, user, err, out)
 	}

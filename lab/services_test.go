@@ -78,9 +78,9 @@ func TestRegistryAndProxyLogRequests(t *testing.T) {
 	waitUntil(t, "the proxy logs both requests", func() string {
 		requests, err := p.Requests()
 		allowed := ProxyRequest{From: l.Address(), User: p.User, Method: "CONNECT", Target: r.Host, Status: 200}
-		refused := ProxyRequest{From: l.Address(), User: "-", Method: "CONNECT", Target: r.Host, Status: 407}
-		if err != nil || !slices.Contains(requests, allowed) || !slices.Contains(requests, refused) {
-			return cmp.Diff([]ProxyRequest{allowed, refused}, requests)
+		rejected := ProxyRequest{From: l.Address(), User: "-", Method: "CONNECT", Target: r.Host, Status: 407}
+		if err != nil || !slices.Contains(requests, allowed) || !slices.Contains(requests, rejected) {
+			return cmp.Diff([]ProxyRequest{allowed, rejected}, requests)
 		}
 		return ""
 	})

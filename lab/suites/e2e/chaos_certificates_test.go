@@ -93,7 +93,7 @@ func certificatesNotApproved(p harness) {
 		{name: "ServingCertificateForAnotherName", as: a.kubelet, signer: servingSigner, commonName: node + "joined", organization: nodes, dns: []string{"joined", "other"},
 			rule: "DNSNameNotOfInstance", note: "other"},
 		{name: "ServingCertificateForAnotherAddress", as: a.kubelet, signer: servingSigner, commonName: node + "joined", organization: nodes, dns: []string{"joined"}, ip: otherIP,
-			rule: "AddressNotOfInstance", says: otherIP},
+			rule: "AddressNotOfInstance", note: otherIP},
 		{name: "TokenOfNoHost", as: a.strayBootstrap, signer: kubeletSigner, commonName: node + "joining", organization: nodes,
 			rule: "CredentialNotOfInstance", note: "no joining host"},
 		{name: "ServiceAccountOfAnotherNamespace", as: a.stranger, signer: kubeletSigner, commonName: node + "joining", organization: nodes,

@@ -175,7 +175,7 @@ func (r releaseTest) uninstall() {
 	r.expectPod("v0.2.0", "1Gi")
 }
 
-// leaveAll removes all hosts, as the notes of the refused uninstallation describe.
+// leaveAll removes all hosts, as the notes of the failed uninstallation describe.
 func (r releaseTest) leaveAll() {
 	r.t.Helper()
 	r.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})

@@ -83,8 +83,8 @@ func (p harness) expectOneIdentity(host string, tokens, victims, claimed []strin
 		p.t.Error("none of the host's tokens could create a request: nothing was tested")
 	}
 	gained := map[string]bool{}
-	p.eventually("all requests are approved or refused", func(ctx context.Context) string {
-		refused, err := p.refusedRequests(ctx)
+	p.eventually("all requests are approved or rejected", func(ctx context.Context) string {
+		rejected, err := p.rejectedRequests(ctx)
 		if err != nil {
 			return err.Error()
 		}
@@ -96,7 +96,7 @@ func (p harness) expectOneIdentity(host string, tokens, victims, claimed []strin
 			switch {
 			case len(r.Status.Conditions) > 0:
 				gained[node] = true
-			case !refused[request]:
+			case !rejected[request]:
 				return fmt.Sprintf("request %s is pending", request)
 			}
 		}
@@ -112,17 +112,17 @@ func (p harness) expectOneIdentity(host string, tokens, victims, claimed []strin
 	}
 }
 
-// refusedRequests returns the certificate requests that the operator has reported as violating a rule.
-func (p harness) refusedRequests(ctx context.Context) (map[string]bool, error) {
+// rejectedRequests returns the certificate requests that the operator has reported as violating a rule.
+func (p harness) rejectedRequests(ctx context.Context) (map[string]bool, error) {
 	var list eventsv1.EventList
 	if err := p.Client.List(ctx, &list, client.InNamespace("default")); err != nil {
 		return nil, err
 	}
-	refused := map[string]bool{}
+	rejected := map[string]bool{}
 	for _, e := range list.Items {
 		if e.Reason == api.EventCertificateRefused {
-			refused[e.Regarding.Name] = true
+			rejected[e.Regarding.Name] = true
 		}
 	}
-	return refused, nil
+	return rejected, nil
 }

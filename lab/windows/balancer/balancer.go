@@ -15,7 +15,7 @@ import (
 // dsr is the flag of load balancers whose servers answer clients directly (hcsshim's hcn/hcnloadbalancer.go).
 const dsr = 1
 
-// loadBalancer is what the ruleset needs of a load balancer of the network service.
+// loadBalancer has the fields of a load balancer of the network service that the ruleset needs.
 type loadBalancer struct {
 	FrontendVIPs         []netip.Addr // the host's own address if empty
 	SourceVIP            string       // the client that servers see, unless they answer directly

@@ -13,17 +13,17 @@ func TestOverlayPodsReachOnlyRoutedSubnets(t *testing.T) {
 	const subnet = `"Ipams":[{"Subnets":[{"IpAddressPrefix":"10.130.1.0/24"}]}]`
 	const remote = `{"Type":"RemoteSubnetRoute","Settings":{"DestinationPrefix":"10.130.2.0/24","ProviderAddress":"10.99.1.3"}}`
 	const linux = `{"Type":"RemoteSubnetRoute","Settings":{"DestinationPrefix":"172.20.0.0/24"}}`
-	const own, refused = "ip saddr 10.130.1.0/24 ip daddr 10.130.1.0/24 accept", "ip saddr 10.130.1.0/24 ip daddr 10.130.0.0/17 drop"
+	const own, dropped = "ip saddr 10.130.1.0/24 ip daddr 10.130.1.0/24 accept", "ip saddr 10.130.1.0/24 ip daddr 10.130.0.0/17 drop"
 	for name, test := range map[string]struct {
 		document string
 		want     []string
 	}{
-		"no route":              {`{"Name":"x","Type":"Overlay",` + subnet + `}`, []string{own, refused}},
-		"a route":               {`{"Name":"x","Type":"Overlay",` + subnet + `,"Policies":[` + remote + `]}`, []string{own, "ip saddr 10.130.1.0/24 ip daddr 10.130.2.0/24 accept", refused}},
-		"a route to no pods":    {`{"Name":"x","Type":"Overlay",` + subnet + `,"Policies":[` + linux + `]}`, []string{own, refused}},
-		"another type":          {`{"Name":"x","Type":"L2Bridge",` + subnet + `}`, nil},
-		"the lab's own network": {`{"Name":"lab","Type":"Overlay",` + subnet + `}`, nil},
-		"an invalid subnet":     {`{"Name":"x","Type":"Overlay","Ipams":[{"Subnets":[{"IpAddressPrefix":"x"}]}]}`, nil},
+		"no route":               {`{"Name":"x","Type":"Overlay",` + subnet + `}`, []string{own, dropped}},
+		"route":                  {`{"Name":"x","Type":"Overlay",` + subnet + `,"Policies":[` + remote + `]}`, []string{own, "ip saddr 10.130.1.0/24 ip daddr 10.130.2.0/24 accept", dropped}},
+		"route to other network": {`{"Name":"x","Type":"Overlay",` + subnet + `,"Policies":[` + linux + `]}`, []string{own, dropped}},
+		"another type":           {`{"Name":"x","Type":"L2Bridge",` + subnet + `}`, nil},
+		"lab's own network":      {`{"Name":"lab","Type":"Overlay",` + subnet + `}`, nil},
+		"invalid subnet":         {`{"Name":"x","Type":"Overlay","Ipams":[{"Subnets":[{"IpAddressPrefix":"x"}]}]}`, nil},
 	} {
 		var got []string
 		for line := range strings.Lines(encapsulation(pods, objects(t, test.document))) {

@@ -2,7 +2,7 @@
 
 // Command csi sends requests to the csi-proxy of a Windows host as the node plugin of a CSI driver does, with the client of csi-proxy.
 //
-//	csi mkdir PATH   makes a folder
+//	csi mkdir PATH   creates a folder
 //	csi exists PATH  prints whether a path exists
 package main
 

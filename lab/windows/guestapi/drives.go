@@ -14,7 +14,7 @@ type Drive struct {
 	Mounts []Mount `json:",omitempty"`
 	// OnHost adds only the mounts to the host's own drive, for HostProcess containers.
 	OnHost bool `json:",omitempty"`
-	// Host is the computer name that the container's programs see; empty for the host's.
+	// Host is the computer name in the container. If empty, it is that of the host.
 	Host string `json:",omitempty"`
 	// Namespace is the network namespace of the container, whose endpoint determines how its programs resolve names.
 	Namespace string `json:",omitempty"`
@@ -22,18 +22,18 @@ type Drive struct {
 	Remove bool `json:",omitempty"`
 }
 
-// Limits are what the processes of a container can use; 0 is no limit.
+// Limits are the limits of all processes of a container. 0 is no limit.
 type Limits struct {
 	MemoryInMB   uint64 `json:",omitempty"`
 	ProcessorMax uint32 `json:",omitempty"` // 10000 are all processors of the host
 }
 
-// Mount is a folder or a file of the host that a container sees; the names are those of Windows' MappedDirectory.
+// Mount is a folder or a file of the host in a container. The fields have the names of Windows' MappedDirectory.
 type Mount struct {
 	HostPath, ContainerPath string
 	ReadOnly                bool `json:",omitempty"`
 }
 
-// DriveTag is the beginning of WINEDEBUG in processes with a drive C: of their own; the name of the drive follows. It is the only variable
-// of a new process that Wine hands to its loader.
+// DriveTag is the prefix of WINEDEBUG in processes with their own drive C:. The name of the drive follows. WINEDEBUG is the
+// only variable of a new process that Wine passes to its loader.
 const DriveTag = "lab:"

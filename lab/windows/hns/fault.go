@@ -11,13 +11,14 @@ import (
 
 // Fault makes calls of Windows' API fail or slow, in every process of the host.
 type Fault struct {
-	// Call is the beginning of the calls' names, such as HcnCreateLoadBalancer, or "HNSCall GET /endpoints"; "" means all calls.
+	// Call is a prefix of the names of affected calls, such as HcnCreateLoadBalancer, or "HNSCall GET /endpoints". "" affects
+	// all calls.
 	Call string
-	// Code is what the calls return; 0 if they are only slow.
+	// Code is the error code that the calls return. 0 only delays them.
 	Code Code
-	// Delay is how long each call waits first.
+	// Delay is the time for which each call is delayed.
 	Delay time.Duration
-	// Times is the number of affected calls; 0 means all until the next boot.
+	// Times is the number of affected calls. 0 affects all calls until the next boot.
 	Times int
 }
 

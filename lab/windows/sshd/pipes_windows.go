@@ -15,15 +15,15 @@ import (
 // pipeSize is the buffer size of a command's pipes (contrib/win32/win32compat/fileio.c of Win32-OpenSSH, fileio_pipe).
 const pipeSize = 4 << 10
 
-// pipe is a pipe whose two ends are open for overlapped calls. A command gets its end as a handle: a file of Go would make synchronous
-// writes of the shell hang (https://go.dev/issue/80979).
+// pipe is a pipe whose two ends are open for overlapped calls. The command inherits its end as a handle, because with an
+// *os.File synchronous writes of the shell would hang (https://go.dev/issue/80979).
 type pipe struct {
-	ours   *os.File
-	theirs windows.Handle
+	server  *os.File
+	command windows.Handle
 }
 
-// newPipe makes a pipe; ours and theirs are the accesses of its ends.
-func newPipe(ours, theirs uint32) (pipe, error) {
+// newPipe creates a pipe with the access rights of its two ends.
+func newPipe(serverAccess, commandAccess uint32) (pipe, error) {
 	id, err := windows.GenerateGUID()
 	if err != nil {
 		return pipe{}, fmt.Errorf("naming a pipe: %w", err)
@@ -33,11 +33,11 @@ func newPipe(ours, theirs uint32) (pipe, error) {
 	if err != nil {
 		return pipe{}, fmt.Errorf("naming a pipe: %w", err)
 	}
-	server, err := windows.CreateNamedPipe(name, ours|windows.FILE_FLAG_OVERLAPPED, windows.PIPE_TYPE_BYTE|windows.PIPE_WAIT, 1, pipeSize, pipeSize, 0, nil)
+	server, err := windows.CreateNamedPipe(name, serverAccess|windows.FILE_FLAG_OVERLAPPED, windows.PIPE_TYPE_BYTE|windows.PIPE_WAIT, 1, pipeSize, pipeSize, 0, nil)
 	if err != nil {
 		return pipe{}, fmt.Errorf("creating %s: %w", text, err)
 	}
-	client, err := windows.CreateFile(name, theirs, 0, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_OVERLAPPED, 0)
+	client, err := windows.CreateFile(name, commandAccess, 0, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_OVERLAPPED, 0)
 	if err != nil {
 		_ = windows.CloseHandle(server)
 		return pipe{}, fmt.Errorf("opening %s: %w", text, err)
@@ -51,29 +51,29 @@ type streams [3]pipe
 func newStreams() (*streams, error) {
 	var s streams
 	for i := range s {
-		ours, theirs := uint32(windows.PIPE_ACCESS_INBOUND), uint32(windows.GENERIC_WRITE)
+		serverAccess, commandAccess := uint32(windows.PIPE_ACCESS_INBOUND), uint32(windows.GENERIC_WRITE)
 		if i == 0 {
-			ours, theirs = windows.PIPE_ACCESS_OUTBOUND, windows.GENERIC_READ
+			serverAccess, commandAccess = windows.PIPE_ACCESS_OUTBOUND, windows.GENERIC_READ
 		}
 		var err error
-		if s[i], err = newPipe(ours, theirs); err != nil {
-			s.closeTheirs()
-			s.closeOurs()
+		if s[i], err = newPipe(serverAccess, commandAccess); err != nil {
+			s.closeCommandEnds()
+			s.closeServerEnds()
 			return nil, err
 		}
 	}
 	return &s, nil
 }
 
-func (s *streams) closeOurs() {
+func (s *streams) closeServerEnds() {
 	for _, p := range s {
-		_ = p.ours.Close() // of those that were made
+		_ = p.server.Close() // has no effect on pipes that were not created
 	}
 }
 
-func (s *streams) closeTheirs() {
+func (s *streams) closeCommandEnds() {
 	for _, p := range s {
-		_ = windows.CloseHandle(p.theirs)
+		_ = windows.CloseHandle(p.command)
 	}
 }
 
@@ -83,8 +83,8 @@ func (s *streams) send(stdout, stderr io.Writer) <-chan struct{} {
 	var copies sync.WaitGroup
 	for i, to := range map[int]io.Writer{1: stdout, 2: stderr} {
 		copies.Go(func() {
-			_, _ = io.Copy(to, s[i].ours)
-			_ = s[i].ours.Close()
+			_, _ = io.Copy(to, s[i].server)
+			_ = s[i].server.Close()
 		})
 	}
 	go func() {
@@ -94,7 +94,7 @@ func (s *streams) send(stdout, stderr io.Writer) <-chan struct{} {
 	return sent
 }
 
-// startOverlapped starts a command with pipes as OpenSSH for Windows has them.
+// startOverlapped starts a command with pipes like those of OpenSSH for Windows.
 func startOverlapped(cmd *exec.Cmd) (*process, error) {
 	s, err := newStreams()
 	if err != nil {
@@ -107,7 +107,7 @@ func startOverlapped(cmd *exec.Cmd) (*process, error) {
 			attributes.Sys.CmdLine = cmd.SysProcAttr.CmdLine
 		}
 		for _, p := range s {
-			attributes.Files = append(attributes.Files, uintptr(p.theirs))
+			attributes.Files = append(attributes.Files, uintptr(p.command))
 		}
 		pid, handle, err := syscall.StartProcess(cmd.Path, cmd.Args, attributes)
 		if err != nil {
@@ -117,14 +117,14 @@ func startOverlapped(cmd *exec.Cmd) (*process, error) {
 		started, err = os.FindProcess(pid)
 		return pid, err
 	})
-	s.closeTheirs()
+	s.closeCommandEnds()
 	if err != nil {
-		s.closeOurs()
+		s.closeServerEnds()
 		return nil, fmt.Errorf("starting the command: %w", err)
 	}
 	sent := s.send(cmd.Stdout, cmd.Stderr)
 	wait := func() (uint32, error) {
-		defer s.closeOurs()
+		defer s.closeServerEnds()
 		state, err := started.Wait()
 		if err != nil {
 			return 0, fmt.Errorf("waiting for the command: %w", err)
@@ -135,5 +135,5 @@ func startOverlapped(cmd *exec.Cmd) (*process, error) {
 		}
 		return uint32(state.ExitCode()), nil
 	}
-	return &process{s[0].ours, wait, kill}, nil
+	return &process{s[0].server, wait, kill}, nil
 }

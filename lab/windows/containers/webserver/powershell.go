@@ -10,15 +10,15 @@ import (
 	"sync"
 )
 
-// There is no PowerShell in the lab. In images that need one, this program is powershell.exe, and knows one script: the web server of the
-// Kubernetes documentation, of which it reads the port.
+// The lab has no PowerShell. In images that need it, this program is powershell.exe, and supports one script: the web server in
+// the Kubernetes documentation, from which it reads the port.
 
-// runScript does what the script does: it answers with how often each client has called.
+// runScript implements the script: a web server that responds with the number of requests of each client.
 func runScript(args []string) error {
 	script := strings.Join(args, " ")
 	prefix := regexp.MustCompile(`HttpListener.*\$listener\.Prefixes\.Add\('http://\*:(\d+)/'\)`).FindStringSubmatch(script)
 	if len(args) != 2 || args[0] != "-command" || prefix == nil {
-		return errors.New("the lab's powershell.exe knows only the web server of Kubernetes' documentation")
+		return errors.New("the lab's powershell.exe supports only the web server of Kubernetes' documentation")
 	}
 	var mu sync.Mutex
 	calls := map[string]int{}
