@@ -168,7 +168,7 @@ type program struct {
 	stamp string
 }
 
-// controlPlaneProgram is the control plane of the newest version of Kubernetes.
+// controlPlaneProgram returns the control plane of the newest version of Kubernetes.
 func controlPlaneProgram() program {
 	return program{pkg: "cluster/controlplane", about: "building the control plane (about five minutes the first time)", stamp: kubernetesModule}
 }

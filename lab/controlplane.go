@@ -284,8 +284,8 @@ func (cp *ControlPlane) RESTConfig() *rest.Config {
 	}
 }
 
-// FreePort finds a port below the range of ports for outgoing connections (32768 and up), so that no connection gets it before it
-// is used.
+// FreePort returns a free port below the range of ports for outgoing connections (32768 and up), so that no connection uses it
+// before the caller does.
 func FreePort(address string) (int, error) {
 	const first, count = 20000, 12000
 	var failures []error

@@ -44,8 +44,9 @@ const (
 	podHere    = "10.132.7.77"
 )
 
-// TestKubeProxyMatchesPredictions gives random Services and EndpointSlices to the real kube-proxy.exe of each minor version in turn, and compares
-// its load balancers and their back ends with the predictions of package kubeproxy: after its start, and after changes.
+// TestKubeProxyMatchesPredictions creates random Services and EndpointSlices for the real kube-proxy.exe of each minor version,
+// and compares its load balancers and their back ends with the predictions of package kubeproxy, after its start and after
+// changes.
 func TestKubeProxyMatchesPredictions(t *testing.T) {
 	seeds := differentialSeeds
 	if text := os.Getenv("WMCO_PROXY_SEEDS"); text != "" {

@@ -97,7 +97,7 @@ pid_filename none
 coredump_dir none
 `
 
-// URL is the proxy's URL with user and password.
+// URL returns the proxy's URL with user and password.
 func (p *ForwardProxy) URL() string {
 	return (&url.URL{Scheme: "http", User: url.UserPassword(p.User, p.Password), Host: p.address}).String()
 }

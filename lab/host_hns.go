@@ -87,7 +87,7 @@ func (s HNS) Lose(kinds ...hns.Kind) error {
 	return s.do(func(store *hns.Store) error { return store.Lose(kinds...) })
 }
 
-// Inject makes calls of HNS slow or fail, until a boot.
+// Inject delays calls of HNS or makes them fail until the next boot.
 func (s HNS) Inject(f hns.Fault) error {
 	return s.do(func(store *hns.Store) error { return store.Inject(f) })
 }
@@ -107,7 +107,7 @@ func (s HNS) do(change func(*hns.Store) error) error {
 	return errors.Join(change(&store), store.Close())
 }
 
-// setAddresses makes the host's reaper assign the addresses of all endpoints to the host.
+// setAddresses has the host's reaper assign the addresses of all endpoints to the host.
 func (h *Host) setAddresses() error {
 	pid, err := h.pid()
 	if err != nil {

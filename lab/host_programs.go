@@ -15,13 +15,13 @@ func criProgram() program {
 	return program{pkg: "windows/cri", about: "building the program that pulls images", env: []string{"GOOS=windows", "GOARCH=amd64"}}
 }
 
-// Pull makes the host's containerd pull and unpack an image as its kubelet does: over CRI, with the credentials from the
+// Pull has the host's containerd pull and unpack an image like its kubelet: over CRI, with the credentials from the
 // kubelet's config.json. It returns the image's ID.
 func (h *Host) Pull(ctx context.Context, image string) (id string, err error) {
 	return h.runProgram(ctx, criProgram(), "pull "+image)
 }
 
-// RemoveImage makes the host's containerd remove an image.
+// RemoveImage has the host's containerd remove an image.
 func (h *Host) RemoveImage(ctx context.Context, image string) error {
 	_, err := h.runProgram(ctx, criProgram(), "remove "+image)
 	return err

@@ -207,7 +207,7 @@ func (l *Lab) AddHost(ctx context.Context, name string) (*Host, error) {
 	return l.AddHostFor(ctx, name, l.options.AuthorizedKeys)
 }
 
-// AddHostFor is AddHost with other keys that can log in, in the format of an authorized_keys file.
+// AddHostFor is like AddHost with other authorized keys, in the format of an authorized_keys file.
 func (l *Lab) AddHostFor(ctx context.Context, name string, keys []byte) (*Host, error) {
 	if l.template == "" {
 		return nil, errors.New("adding a host: the lab was opened without hosts")

@@ -86,7 +86,7 @@ func CanLimit() error {
 	return nil
 }
 
-// linuxNodePrograms are containerd and its shim. The kubelet is part of the control plane's program.
+// linuxNodePrograms returns containerd and its shim. The kubelet is part of the control plane's program.
 func linuxNodePrograms() []program {
 	const module, commands = "../payload/containerd", "github.com/containerd/containerd/v2/cmd/"
 	return []program{

@@ -20,7 +20,7 @@ type Container struct {
 	memory string // its cgroup's folder
 }
 
-// Container finds a running container by the ID in the status of its pod.
+// Container returns a running container by the ID in the status of its pod.
 func (n *LinuxNode) Container(id string) (Container, error) {
 	_, id, _ = strings.Cut(id, "://")
 	var c Container

@@ -28,7 +28,7 @@ func podPrograms() []program {
 	return all
 }
 
-// ConnectPods lets all pods run on the node: it sets up a pod network, starts kube-proxy, and removes the taint of control plane nodes.
+// ConnectPods prepares the node for pods: it sets up a pod network, starts kube-proxy, and removes the taint of control plane nodes.
 func (n *LinuxNode) ConnectPods(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{n.addPlugins, n.writeProxyFiles, n.connectPods, n.removeTaint} {
 		if err := step(ctx); err != nil {
@@ -108,7 +108,7 @@ clusterCIDR: %s
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 `
 
-// connectPods makes the node a router between its pods and the hosts' network, and starts kube-proxy.
+// connectPods configures the node as a router between its pods and the hosts' network, and starts kube-proxy.
 func (n *LinuxNode) connectPods(context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -122,7 +122,7 @@ func (n *LinuxNode) startProxy() error {
 			"ip_forward": "1", "conf/" + hostLink + "/proxy_arp": "1", "neigh/" + hostLink + "/proxy_delay": "0", "conf/" + hostLink + "/send_redirects": "0",
 		} {
 			if err := os.WriteFile(filepath.Join(fmt.Sprintf("/proc/%d/root/proc/sys/net/ipv4", n.pid), file), []byte(value), 0o644); err != nil {
-				return fmt.Errorf("making the node forward packets: %w", err)
+				return fmt.Errorf("enabling packet forwarding on the node: %w", err)
 			}
 		}
 		return nil

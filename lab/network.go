@@ -195,7 +195,7 @@ func (n *network) address(number int) string { return fmt.Sprintf("10.99.%d.%d",
 // pods returns the range of pod addresses of this network: one for each number, so that labs do not conflict.
 func (n *network) pods() string { return fmt.Sprintf("10.%d.%d.0/17", 128+n.number/2, n.number%2*128) }
 
-// routePods makes pods neighbors on the bridge: the host of a pod answers for its address.
+// routePods routes the addresses of pods directly to the bridge, where their hosts answer ARP requests for them.
 func (n *network) routePods(h *netlink.Handle, link string) error {
 	l, err := h.LinkByName(link)
 	if err != nil {

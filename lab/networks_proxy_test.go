@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
-// refusals makes the network service reject kube-proxy's first load balancers, as that of Windows sometimes does.
-func (n networks) refusals() {
+// rejections makes the network service reject kube-proxy's first load balancers, as that of Windows sometimes does.
+func (n networks) rejections() {
 	for i, code := range []hns.Code{hns.Exists, hns.PortExists} { // one call each: the first call counts for both
 		must(n.t, n.host.HNS().Inject(hns.Fault{Call: "HcnCreateLoadBalancer", Code: code, Times: i + 1}))
 	}

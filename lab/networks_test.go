@@ -43,7 +43,7 @@ func TestNetworks(t *testing.T) {
 	n.copyPrograms("", "kube-proxy", "win-overlay", "host-local")
 	n.makeNetwork()
 	t.Run("PluginsCreateAndRemoveEndpoints", func(t *testing.T) { n.in(t).plugins() })
-	t.Run("KubeProxyRetriesRejectedLoadBalancers", func(t *testing.T) { n.in(t).refusals() })
+	t.Run("KubeProxyRetriesRejectedLoadBalancers", func(t *testing.T) { n.in(t).rejections() })
 	t.Run("ServiceRestartsWithFewerObjects", func(t *testing.T) { n.in(t).restarts() })
 	t.Run("BootRemovesNonPersistentObjects", func(t *testing.T) { n.in(t).forgets() })
 }

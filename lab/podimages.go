@@ -30,7 +30,7 @@ const (
 // WebserverProgram is the program of WebserverImage; see the command windows/containers/webserver.
 const WebserverProgram = `C:\webserver.exe`
 
-// ImageSources are the registries in the names of the images.
+// ImageSources returns the registries in the names of the images.
 func ImageSources() []string { return []string{"mcr.microsoft.com", "registry.k8s.io", "lab.test"} }
 
 func webserverProgram() program {
@@ -128,7 +128,7 @@ func (l *Lab) PushWebserver(ctx context.Context, r *Registry, repository, tag st
 	return i, r.PushIndex(ctx, repository, tag, i, platforms...)
 }
 
-// HostPlatform is the platform of the lab's hosts, in indexes of images.
+// HostPlatform returns the platform of the lab's hosts, for indexes of images.
 func HostPlatform() v1.Platform {
 	return v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: hostVersion()}
 }

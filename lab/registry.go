@@ -69,7 +69,7 @@ func (l *Lab) StartRegistry(ctx context.Context, o RegistryOptions) (*Registry, 
 	return r, r.Start(ctx)
 }
 
-// RegistryCA is the certificate of the CA for registries, as PEM. Hosts do not trust it by default.
+// RegistryCA returns the certificate of the CA for registries as PEM. Hosts do not trust it by default.
 func (l *Lab) RegistryCA() []byte { return l.registries.PEM }
 
 // ServingCertificate returns a certificate for a server with these DNS names, signed by the CA for registries.

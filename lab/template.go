@@ -41,7 +41,7 @@ func reaperProgram() program {
 	}
 }
 
-// hostComputeLibrary is vmcompute.dll.
+// hostComputeLibrary returns vmcompute.dll.
 func hostComputeLibrary() program {
 	return program{
 		pkg: "windows/hostcompute", about: "building the simulation of Windows' container services", library: true,
@@ -89,7 +89,7 @@ const (
 	linuxCompiler = "gcc"
 )
 
-// findWine finds Wine's own programs, not Debian's script /usr/bin/wine.
+// findWine returns the paths of Wine's own programs, not of Debian's script /usr/bin/wine.
 func findWine() (hostspec.Wine, error) {
 	const dir = "/usr/lib/wine"
 	w := hostspec.Wine{Loader: filepath.Join(dir, "wine64"), Server: filepath.Join(dir, "wineserver64")}

@@ -22,7 +22,7 @@ func toolsProgram() program {
 	}
 }
 
-// upstreamProgram is Kubernetes' own tests, e2e.test, of the control plane's version.
+// upstreamProgram returns e2e.test, Kubernetes' own tests, of the control plane's version.
 func upstreamProgram() program {
 	return program{
 		pkg: "k8s.io/kubernetes/test/e2e", module: "suites/upstream", about: "building Kubernetes' own tests (some minutes the first time)",
@@ -65,7 +65,7 @@ const (
 	admin        = "ContainerAdministrator"
 )
 
-// testImages are the images that tests for Windows run. Each has the shell and its programs.
+// testImages returns the images that tests for Windows run. Each has the shell and its programs.
 func testImages() []testImage {
 	command := []string{"cmd.exe", "/s", "/c"}
 	server := []string{"/agnhost", "test-webserver"}

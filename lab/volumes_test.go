@@ -45,7 +45,7 @@ func (p pods) create(objects ...client.Object) {
 	}
 }
 
-// withVolumes gives a Deployment volumes of all kinds, and a second container.
+// withVolumes adds volumes of all kinds and a second container to a Deployment.
 func withVolumes(d *appsv1.Deployment) {
 	mount := func(name, path string) corev1.VolumeMount { return corev1.VolumeMount{Name: name, MountPath: path} }
 	spec := &d.Spec.Template.Spec

@@ -117,7 +117,7 @@ func (f fleet) awaitReady(ctx context.Context, hosts []testenv.Host) error {
 	return nil
 }
 
-// dead is a host that never answers.
+// dead returns a host that never responds.
 func dead(n int, address string) testenv.Host {
 	return testenv.Host{Name: fmt.Sprintf("dead-%d", n), Address: address, Port: sshPort}
 }

@@ -362,7 +362,7 @@ func (env *Env) Announce(ctx context.Context, hosts ...Host) error {
 	return nil
 }
 
-// Release makes the operator leave the host unchanged when its instance is deleted.
+// Release sets the annotation with which the operator leaves the host unchanged when its instance is deleted.
 func (env *Env) Release(ctx context.Context, i *v1alpha1.WindowsInstance) error {
 	before := i.DeepCopy()
 	metav1.SetMetaDataAnnotation(&i.ObjectMeta, api.AnnotationRelease, "true")

@@ -99,8 +99,8 @@ func (o *Operator) Upgrade(dir string) error {
 	return o.Start()
 }
 
-// UseAPIServer makes the operator use another URL for the API server, and trust its certificate, from its next start until restore is
-// called.
+// UseAPIServer configures the operator to use another URL for the API server, and to trust its certificate, from its next start
+// until restore is called.
 func (o *Operator) UseAPIServer(url string, certificate *x509.Certificate) (restore func(), err error) {
 	config, err := clientcmd.LoadFromFile(o.kubeconfig)
 	if err != nil {
@@ -173,7 +173,7 @@ func (o *Operator) end(signal syscall.Signal) {
 	o.cmd = nil
 }
 
-// Ended is closed when the process has exited, on its own or by Kill.
+// Ended returns a channel that is closed when the process has exited, on its own or by Kill.
 func (o *Operator) Ended() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

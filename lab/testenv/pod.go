@@ -85,7 +85,7 @@ func (p *OperatorPod) Upgrade(ctx context.Context, tag string) error {
 	return p.change(ctx, func(c *corev1.Container) { c.Image = OperatorRepository + ":" + tag })
 }
 
-// enforceFIPS makes Go refuse cryptography that FIPS 140-3 does not approve.
+// enforceFIPS makes Go reject cryptography that FIPS 140-3 does not approve.
 func (p *OperatorPod) enforceFIPS(ctx context.Context) error {
 	return p.change(ctx, func(c *corev1.Container) {
 		c.Env = append(c.Env, corev1.EnvVar{Name: "GODEBUG", Value: "fips140=only"})

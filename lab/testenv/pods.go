@@ -165,12 +165,12 @@ func waitingFor(p *corev1.Pod) string {
 	return ""
 }
 
-// Call sends a request to a WebserverPod at its address and returns the answer. Each call opens a new connection.
+// Call sends a request to a WebserverPod at its address, and returns the response. Each call opens a new connection.
 func Call(ctx context.Context, podIP, path string) (string, error) {
 	return CallPort(ctx, podIP, WebserverPort, path)
 }
 
-// CallPort is Call with another port.
+// CallPort is like Call with another port.
 func CallPort(ctx context.Context, podIP string, port int, path string) (string, error) {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)

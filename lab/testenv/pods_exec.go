@@ -35,7 +35,7 @@ func (env *Env) Exec(ctx context.Context, p *corev1.Pod, stdin string, command .
 	return env.ExecIn(ctx, p, p.Spec.Containers[0].Name, stdin, command...)
 }
 
-// ExecIn is Exec in a given container.
+// ExecIn is like Exec in a given container.
 func (env *Env) ExecIn(ctx context.Context, p *corev1.Pod, container, stdin string, command ...string) (output string, code int, err error) {
 	var out, failures bytes.Buffer
 	options := &corev1.PodExecOptions{Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true}

@@ -83,7 +83,7 @@ func (env *Env) NewPrometheusOperator(ctx context.Context) (*PrometheusOperator,
 	)
 }
 
-// permitInKubeSystem gives Prometheus the permissions of kube-prometheus for finding kubelets.
+// permitInKubeSystem grants Prometheus the permissions with which kube-prometheus discovers kubelets.
 func (env *Env) permitInKubeSystem(ctx context.Context) error {
 	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: prometheusAccount}
 	read := []string{"get", "list", "watch"}

@@ -31,16 +31,16 @@ func (env *Env) NewShell(tools string) (*Shell, error) {
 	return &Shell{env: env, tools: tools}, env.Lab.ControlPlane.LinkKubectl(filepath.Join(tools, "kubectl"))
 }
 
-// Prefer makes commands prefer the programs in a folder to others of the same names.
+// Prefer prepends a folder with programs to the PATH of commands.
 func (s *Shell) Prefer(tools string) { s.tools = tools + ":" + s.tools }
 
-// Run runs commands in a folder; the error has their output.
+// Run runs commands in a folder. The error contains their output.
 func (s *Shell) Run(ctx context.Context, dir, script string) error {
 	_, err := s.Output(ctx, dir, script)
 	return err
 }
 
-// Output is Run, and returns the output of the commands.
+// Output is like Run, and returns the output of the commands.
 func (s *Shell) Output(ctx context.Context, dir, script string) (printed string, err error) {
 	script = s.Replaced(script)
 	command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "oc() { kubectl \"$@\"; }\n"+script)

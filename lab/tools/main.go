@@ -77,7 +77,7 @@ func (c call) run(ctx context.Context) int {
 	return statusNotFound
 }
 
-// shell is "sh [-efux] [-c command [name]] [file] [arguments]".
+// shell implements "sh [-efux] [-c command [name]] [file] [arguments]".
 func shell(ctx context.Context, c call) error {
 	var options []string
 	args := c.args[1:]

@@ -28,14 +28,15 @@ func quirkyService() hns.Quirks {
 	}
 }
 
-// setQuirks gives the first host's Host Network Service quirks from the beginning.
+// setQuirks sets the quirks of the first host's Host Network Service before it joins.
 func (x overlayTest) setQuirks() {
 	x.t.Helper()
 	must(x.t, x.Lab.Hosts()[0].HNS().SetQuirks(quirkyService()))
 }
 
-// addQuirks gives the other hosts' services quirks, too, as an update of Windows would, and removes the overlay's stored requests there, as an upgrade
-// would. Then it restarts all services and the programs that use them. All existing objects must stay unchanged.
+// addQuirks sets the quirks of the other hosts' services as well, like an update of Windows, and removes the overlay's stored
+// requests there, like an upgrade. Then it restarts all services and the programs that use them. All existing objects must stay
+// unchanged.
 func (x overlayTest) addQuirks() {
 	ctx := x.t.Context()
 	hosts := x.Lab.Hosts()

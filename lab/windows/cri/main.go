@@ -95,7 +95,7 @@ func pull(ctx context.Context, client cri.ImageServiceClient, spec *cri.ImageSpe
 	return failures
 }
 
-// repository is the name of an image without tag and digest.
+// repository returns the name of an image without tag and digest.
 func repository(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {

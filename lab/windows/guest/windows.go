@@ -178,8 +178,8 @@ func state(s svc.State) string {
 	return fmt.Sprintf("state %d", s)
 }
 
-// stopServices gives services the five seconds that Windows gives them to stop before it goes down. (Only the system can send the
-// control SHUTDOWN; this sends STOP.)
+// stopServices stops services like Windows before it shuts down: it waits for five seconds at most. It sends control STOP,
+// because only the system can send SHUTDOWN.
 func stopServices() {
 	m, err := mgr.Connect()
 	if err != nil {

@@ -61,7 +61,7 @@ func createJob(s hcs.System) (job, error) {
 	return j, nil
 }
 
-// openJob finds the job of a compute system.
+// openJob opens the job of a compute system.
 func openJob(id string) (job, error) {
 	const allAccess = 0x1F001F
 	handle, _, _ := openJobObject.Call(allAccess, 0, uintptr(unsafe.Pointer(jobName(id))))

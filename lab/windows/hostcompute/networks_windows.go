@@ -148,7 +148,7 @@ func remove(kind hns.Kind, id unsafe.Pointer, details **uint16) uint32 {
 	return noted(err, details, call+" "+guidAt(id))
 }
 
-// HNSCall is the first generation of the network service's API, which only reads here.
+// HNSCall implements the first generation of the network service's API, but only reads.
 //
 //export HNSCall
 func HNSCall(method, path, body *uint16, answer **uint16) uint32 {

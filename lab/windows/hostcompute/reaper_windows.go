@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/guestapi"
 )
 
-// changeDrive makes the host's reaper create or remove the drive C: of a container, which no program on Wine can do.
+// changeDrive has the host's reaper create or remove drive C: of a container, because programs on Wine cannot do this.
 func changeDrive(d guestapi.Drive) error {
 	request, err := json.Marshal(d)
 	if err != nil {
@@ -21,7 +21,7 @@ func changeDrive(d guestapi.Drive) error {
 	return callReaper(guestapi.DrivesPort, append(request, '\n'), guestapi.DriveDone)
 }
 
-// addressesChanged makes the host's reaper assign the addresses of all endpoints, which no program on Wine can do.
+// addressesChanged has the host's reaper assign the addresses of all endpoints, because programs on Wine cannot do this.
 func addressesChanged() error {
 	return callReaper(guestapi.AddressesPort, nil, guestapi.AddressesDone)
 }

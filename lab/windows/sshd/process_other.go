@@ -11,7 +11,7 @@ import (
 // systemFolder replaces that of Windows.
 const systemFolder = "/"
 
-// systemShell is for tests of this package on other systems.
+// systemShell returns a command of /bin/sh, for tests of this package on other systems.
 func systemShell(line string) *exec.Cmd { return exec.Command("/bin/sh", "-c", line) }
 
 // startTree starts a command in its own process group, which kill ends.

@@ -14,8 +14,8 @@ import (
 // systemFolder is where Windows is.
 const systemFolder = `C:\windows`
 
-// systemShell is cmd.exe, Windows' default. Like OpenSSH for Windows, it puts quotes around the whole line to preserve those
-// inside.
+// systemShell returns a command of cmd.exe, the default shell on Windows. Like OpenSSH for Windows, it encloses the line in
+// quotes to preserve the quotes inside.
 func systemShell(line string) *exec.Cmd {
 	cmd := exec.Command(`C:\windows\system32\cmd.exe`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd.exe /c "` + line + `"`}

@@ -31,7 +31,7 @@ type edit struct {
 	add     string // is added after it
 }
 
-// gorootPatch lets programs use Unix sockets and remove folders in Wine.
+// gorootPatch returns the patch with which programs can use Unix sockets and remove folders on Wine.
 func gorootPatch() patch {
 	const sockets = "net/unixsock_posix.go"
 	return patch{
@@ -56,7 +56,7 @@ func gorootPatch() patch {
 	}
 }
 
-// imagePatch lets programs use UDP: Wine does not support an option that Go sets.
+// imagePatch returns the patch with which programs can use UDP, because Wine does not support an option that Go sets.
 func imagePatch() patch {
 	return patch{edits: []edit{{
 		file:    "net/fd_windows.go",
@@ -90,8 +90,8 @@ func sysPatch() patch {
 	}}
 }
 
-// clientGoPatch is for the kubelet's certificates. The store has a symbolic link to the current one; on Wine, creating it
-// succeeds without an effect.
+// clientGoPatch returns the patch for the kubelet's certificates. Their store has a symbolic link to the current certificate,
+// but on Wine creating the link succeeds without an effect.
 func clientGoPatch() patch {
 	const store = "util/certificate/certificate_store.go"
 	return patch{
@@ -104,7 +104,7 @@ func clientGoPatch() patch {
 	}
 }
 
-// kubernetesPatch is for the kubelet's volumes of ConfigMaps, Secrets and tokens, which consist of symbolic links.
+// kubernetesPatch returns the patch for the kubelet's volumes of ConfigMaps, Secrets and tokens, which contain symbolic links.
 func kubernetesPatch() patch {
 	return patch{
 		module: "k8s.io/kubernetes",
@@ -117,8 +117,8 @@ func kubernetesPatch() patch {
 	}
 }
 
-// hcsshimPatch is for HostProcess containers. Wine lacks silos, logons of services and most properties of jobs, such as the
-// processor time.
+// hcsshimPatch returns the patch for HostProcess containers. Wine lacks silos, logons of services and most properties of jobs,
+// such as the processor time.
 func hcsshimPatch() patch {
 	const job, limits = "internal/jobobject/jobobject.go", "internal/jobobject/limits.go"
 	const container = "internal/jobcontainers/jobcontainer.go"

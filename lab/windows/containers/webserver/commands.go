@@ -92,7 +92,7 @@ func send(address string) (string, error) {
 	return string(reply[:n]), err
 }
 
-// fill takes megabytes of memory, and frees them at the end.
+// fill allocates megabytes of memory, and frees them at the end.
 func fill(megabytes string) error {
 	count, err := strconv.Atoi(megabytes)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// processorTime is how long processors have worked for this process.
+// processorTime returns the CPU time of this process.
 func processorTime() (time.Duration, error) {
 	self, err := syscall.GetCurrentProcess()
 	if err != nil {
