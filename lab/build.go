@@ -80,15 +80,15 @@ func (c cache) get(ctx context.Context, it item) (string, error) {
 		return "", fmt.Errorf("creating the cache folder: %w", err)
 	}
 	done := c.report(it.about)
-	beside := path + ".new"
-	if err := os.RemoveAll(beside); err != nil {
+	temporary := path + ".new"
+	if err := os.RemoveAll(temporary); err != nil {
 		return "", fmt.Errorf("clearing the cache: %w", err)
 	}
-	if err := it.make(ctx, beside); err != nil {
-		_ = os.RemoveAll(beside)
+	if err := it.make(ctx, temporary); err != nil {
+		_ = os.RemoveAll(temporary)
 		return "", fmt.Errorf("%s: %w", it.about, err)
 	}
-	if err := os.Rename(beside, path); err != nil {
+	if err := os.Rename(temporary, path); err != nil {
 		return "", fmt.Errorf("placing %s in the cache: %w", it.name, err)
 	}
 	done()

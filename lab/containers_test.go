@@ -60,10 +60,10 @@ func (p pods) samePort() {
 		from, to := &all[i], &all[1-i]
 		address := net.JoinHostPort(to.Status.PodIP, strconv.Itoa(testenv.WebserverPort))
 		if got := p.webserver(from, "get", "http://"+address); got[0] != to.Name {
-			p.t.Errorf("HTTP answer of %s: got %q, want its name", to.Name, got)
+			p.t.Errorf("HTTP response of %s: got %q, want its name", to.Name, got)
 		}
 		if got := p.webserver(from, "udp", address); got[0] != to.Name {
-			p.t.Errorf("UDP answer of %s: got %q, want its name", to.Name, got)
+			p.t.Errorf("UDP response of %s: got %q, want its name", to.Name, got)
 		}
 		client, _, err := net.SplitHostPort(p.webserver(from, "get", "http://"+address+"/client")[0])
 		if err != nil || client != from.Status.PodIP {
@@ -76,7 +76,7 @@ func (p pods) loopback() {
 	for _, pod := range p.expectServing("web", 2) {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.WebserverPort))
 		if got := []string{p.webserver(&pod, "get", "http://"+address)[0], p.webserver(&pod, "udp", address)[0]}; !slices.Equal(got, []string{pod.Name, pod.Name}) {
-			p.t.Errorf("answers of %s in %s: got %q, want the pod's name", address, pod.Name, got)
+			p.t.Errorf("responses of %s in %s: got %q, want the pod's name", address, pod.Name, got)
 		}
 	}
 }
@@ -87,8 +87,8 @@ func (p pods) forward() {
 	must(p.t, err)
 	defer stop()
 	for range 2 {
-		if answer, err := testenv.CallPort(p.t.Context(), "127.0.0.1", int(port), "/"); err != nil || answer != pod.Name {
-			p.t.Errorf("answer of the forwarded port: got %q (%v), want %q", answer, err, pod.Name)
+		if response, err := testenv.CallPort(p.t.Context(), "127.0.0.1", int(port), "/"); err != nil || response != pod.Name {
+			p.t.Errorf("response of the forwarded port: got %q (%v), want %q", response, err, pod.Name)
 		}
 	}
 }
@@ -154,9 +154,9 @@ func (p pods) hostProcess() {
 			return fmt.Sprintf("%d pods (%v), want 1", len(all), err)
 		}
 		pod = all[0]
-		answer, err := testenv.CallPort(ctx, p.host.Address(), port, "/")
-		if err != nil || answer != pod.Name || pod.Status.PodIP != p.host.Address() {
-			return fmt.Sprintf("pod %s with address %s answers %q (%v): %+v", pod.Name, pod.Status.PodIP, answer, err, pod.Status.ContainerStatuses)
+		response, err := testenv.CallPort(ctx, p.host.Address(), port, "/")
+		if err != nil || response != pod.Name || pod.Status.PodIP != p.host.Address() {
+			return fmt.Sprintf("pod %s with address %s responds with %q (error %v): %+v", pod.Name, pod.Status.PodIP, response, err, pod.Status.ContainerStatuses)
 		}
 		return ""
 	})
@@ -179,8 +179,8 @@ func (p pods) hostProcess() {
 	}
 	must(p.t, p.Client.Delete(p.t.Context(), d))
 	p.eventually("the HostProcess container ends", func(ctx context.Context) string {
-		if answer, err := testenv.CallPort(ctx, p.host.Address(), port, "/"); err == nil {
-			return fmt.Sprintf("it still answers %q", answer)
+		if response, err := testenv.CallPort(ctx, p.host.Address(), port, "/"); err == nil {
+			return fmt.Sprintf("the port still responds with %q", response)
 		}
 		return ""
 	})

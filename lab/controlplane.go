@@ -320,11 +320,11 @@ func (cp *ControlPlane) KubeconfigFor(ctx context.Context, namespace, serviceAcc
 // Token returns a token of an existing service account, which is bound to the account and valid for a day.
 func (cp *ControlPlane) Token(ctx context.Context, namespace, serviceAccount string) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(accountTokenLife.Seconds()))}}
-	answer, err := cp.clients.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
+	response, err := cp.clients.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("requesting a token for service account %s/%s: %w", namespace, serviceAccount, err)
 	}
-	return answer.Status.Token, nil
+	return response.Status.Token, nil
 }
 
 func (cp *ControlPlane) writeKubeconfig(path string, user controlplane.User) error {

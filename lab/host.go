@@ -261,19 +261,19 @@ func (h *Host) call(ctx context.Context, path string, in, out any) error {
 	if err != nil {
 		return fmt.Errorf("creating the request: %w", err)
 	}
-	answer, err := (&http.Client{Transport: transport}).Do(request)
+	response, err := (&http.Client{Transport: transport}).Do(request)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("calling the guest of %s: it is not running yet: %w", h.name, err)
 	}
 	if err != nil {
 		return fmt.Errorf("calling the guest of %s: %w", h.name, err)
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(response.Body)
 		return fmt.Errorf("calling the guest of %s: %s", h.name, strings.TrimSpace(string(text)))
 	}
-	if err := json.NewDecoder(answer.Body).Decode(out); err != nil {
+	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
 		return fmt.Errorf("decoding the answer of %s: %w", h.name, err)
 	}
 	return nil

@@ -120,9 +120,9 @@ func (h *Host) setAddresses() error {
 		return fmt.Errorf("connecting to the reaper of %s: %w", h.name, err)
 	}
 	defer conn.Close()
-	answer, err := io.ReadAll(conn)
-	if err == nil && string(answer) != guestapi.AddressesDone {
-		err = errors.New(strings.TrimSpace(string(answer)))
+	response, err := io.ReadAll(conn)
+	if err == nil && string(response) != guestapi.AddressesDone {
+		err = errors.New(strings.TrimSpace(string(response)))
 	}
 	return err
 }

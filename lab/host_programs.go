@@ -43,8 +43,8 @@ func (h *Host) CreateFolderWithCSIProxy(ctx context.Context, path string) (exist
 	if _, err := h.runProgram(ctx, csiProgram(), "mkdir "+path); err != nil {
 		return false, err
 	}
-	answer, err := h.runProgram(ctx, csiProgram(), "exists "+path)
-	return answer == "true", err
+	output, err := h.runProgram(ctx, csiProgram(), "exists "+path)
+	return output == "true", err
 }
 
 func computeProgram() program {

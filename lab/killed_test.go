@@ -27,20 +27,20 @@ type traces struct {
 }
 
 func (l *Lab) traces() traces {
-	made := traces{Folders: []string{l.ControlPlane.folder.Path, l.dir}, Link: fmt.Sprintf("wmco%d", l.network.number)}
-	made.Processes = append(made.Processes, l.ControlPlane.folder.reaper.cmd.Process.Pid, l.network.anchor.cmd.Process.Pid)
+	leftovers := traces{Folders: []string{l.ControlPlane.folder.Path, l.dir}, Link: fmt.Sprintf("wmco%d", l.network.number)}
+	leftovers.Processes = append(leftovers.Processes, l.ControlPlane.folder.reaper.cmd.Process.Pid, l.network.anchor.cmd.Process.Pid)
 	for _, r := range l.ControlPlane.running {
-		made.Processes = append(made.Processes, r.cmd.Process.Pid)
+		leftovers.Processes = append(leftovers.Processes, r.cmd.Process.Pid)
 	}
 	for _, s := range l.services {
-		made.Folders = append(made.Folders, s.folder.Path)
-		made.Processes = append(made.Processes, s.folder.reaper.cmd.Process.Pid)
-		made.Processes = append(made.Processes, family(s.running.cmd.Process.Pid)...)
+		leftovers.Folders = append(leftovers.Folders, s.folder.Path)
+		leftovers.Processes = append(leftovers.Processes, s.folder.reaper.cmd.Process.Pid)
+		leftovers.Processes = append(leftovers.Processes, family(s.running.cmd.Process.Pid)...)
 	}
 	for _, h := range l.hosts {
-		made.Processes = append(made.Processes, h.reaper.cmd.Process.Pid)
+		leftovers.Processes = append(leftovers.Processes, h.reaper.cmd.Process.Pid)
 	}
-	return made
+	return leftovers
 }
 
 // family returns a process with its descendants.
@@ -95,12 +95,12 @@ func startAll(t *testing.T) *Lab {
 
 func TestCloseRemovesEverything(t *testing.T) {
 	l := startAll(t)
-	made := l.traces()
-	if made.remaining() == "" {
+	leftovers := l.traces()
+	if leftovers.remaining() == "" {
 		t.Fatal("an open lab has no traces")
 	}
 	l.Close()
-	waitUntil(t, "Close removes all traces", made.remaining)
+	waitUntil(t, "Close removes all traces", leftovers.remaining)
 }
 
 // childVariable marks the child process of TestKilledLabIsRemoved.

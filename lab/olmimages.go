@@ -39,9 +39,9 @@ func opmProgram() program {
 // olmPrograms returns the programs in the images of OLM, by image. In OLM's own images, cp and grpc_health_probe come from other projects.
 func olmPrograms() map[string][]program {
 	own := func(name string) program { return program{pkg: name, module: olmModules, about: aboutOLM} }
-	theirs := func(path string) program { return own(olmModule + "/" + path) }
+	upstream := func(path string) program { return own(olmModule + "/" + path) }
 	return map[string][]program{
-		OLMImage: {theirs("cmd/olm"), theirs("cmd/catalog"), theirs("cmd/copy-content"), theirs("util/cpb"), own("cp")},
+		OLMImage: {upstream("cmd/olm"), upstream("cmd/catalog"), upstream("cmd/copy-content"), upstream("util/cpb"), own("cp")},
 		OPMImage: {opmProgram(), own("grpc_health_probe")},
 	}
 }

@@ -199,21 +199,21 @@ func (p pods) agnhost() {
 	})
 	must(p.t, err)
 	var pod corev1.Pod
-	p.eventually("agnhost answers", func(ctx context.Context) string {
+	p.eventually("agnhost responds", func(ctx context.Context) string {
 		list, err := p.Pods(ctx, "agnhost")
 		if err != nil || len(list) != 1 || list[0].Status.PodIP == "" {
 			return fmt.Sprintf("pods %v (%v), want one with an address", list, err)
 		}
 		pod = list[0]
-		if answer, err := testenv.CallPort(ctx, pod.Status.PodIP, testenv.AgnhostPort, "/echo?msg=hello"); err != nil || answer != "hello" {
-			return fmt.Sprintf("answer %q (%v), want hello", answer, err)
+		if response, err := testenv.CallPort(ctx, pod.Status.PodIP, testenv.AgnhostPort, "/echo?msg=hello"); err != nil || response != "hello" {
+			return fmt.Sprintf("got response %q (error %v), want hello", response, err)
 		}
 		return ""
 	})
 	other := p.expectServing("win-webserver", 2)[0]
 	dial := fmt.Sprintf("/dial?host=%s&port=%d&protocol=http&request=name", other.Status.PodIP, testenv.WebserverPort)
-	if answer, err := testenv.CallPort(p.t.Context(), pod.Status.PodIP, testenv.AgnhostPort, dial); err != nil || !strings.Contains(answer, `{"responses":["`+other.Name) {
-		p.t.Errorf("agnhost's request to pod %s: got %q (%v)", other.Name, answer, err)
+	if response, err := testenv.CallPort(p.t.Context(), pod.Status.PodIP, testenv.AgnhostPort, dial); err != nil || !strings.Contains(response, `{"responses":["`+other.Name) {
+		p.t.Errorf("agnhost's request to pod %s: got %q (%v)", other.Name, response, err)
 	}
 	log := make(chan string, 1)
 	go func() {

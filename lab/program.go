@@ -46,11 +46,11 @@ func (p *Program) WaitHealthy(ctx context.Context, url string, timeout time.Dura
 		if err != nil {
 			return false, err
 		}
-		answer, err := own.Do(request)
+		response, err := own.Do(request)
 		if err != nil {
 			return false, p.Failure() // not listening yet, unless it failed
 		}
-		return answer.StatusCode == http.StatusOK, answer.Body.Close()
+		return response.StatusCode == http.StatusOK, response.Body.Close()
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w; the log of the program ends with:\n%s", url, err, p.Log(3000))

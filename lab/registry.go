@@ -201,19 +201,19 @@ func (r *Registry) do(ctx context.Context, method, path, contentType string, bod
 	request.Header.Set("User-Agent", labAgent)
 	request.Header.Set("Content-Type", contentType)
 	request.SetBasicAuth(r.User, r.Password)
-	answer, err := r.client.Do(request)
+	response, err := r.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != want {
-		err = errors.New(answer.Status + ": " + string(text))
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != want {
+		err = errors.New(response.Status + ": " + string(text))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	return answer.Header, nil
+	return response.Header, nil
 }
 
 // A RegistryRequest is an entry of a registry's access log.

@@ -89,14 +89,14 @@ func (f fleet) awaitReady(ctx context.Context, hosts []testenv.Host) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
-	here := client.InNamespace(api.DefaultNamespace)
+	inNamespace := client.InNamespace(api.DefaultNamespace)
 	for len(missing) > 0 {
-		events, err := f.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, here)
+		events, err := f.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, inNamespace)
 		if err != nil {
 			return fmt.Errorf("waiting until hosts are Ready, %d are not: %w\n%s", len(missing), err, f.Diagnosis())
 		}
 		var list v1alpha1.WindowsInstanceList // the state when the watch begins, or after events were lost
-		if err := f.Client.List(ctx, &list, here); err != nil {
+		if err := f.Client.List(ctx, &list, inNamespace); err != nil {
 			events.Stop()
 			return err
 		}
@@ -292,7 +292,7 @@ func (f fleet) versions(ctx context.Context) (map[string]int, error) {
 
 // measureRemoval removes all hosts at once.
 func (f fleet) measureRemoval(ctx context.Context) error {
-	here := client.InNamespace(api.DefaultNamespace)
+	inNamespace := client.InNamespace(api.DefaultNamespace)
 	began := time.Now()
 	for _, at := range f.Hosts() { // one by one, like kubectl: a request for all of them would exceed the API server's timeout
 		if err := f.Client.Delete(ctx, at.Instance()); err != nil {
@@ -301,7 +301,7 @@ func (f fleet) measureRemoval(ctx context.Context) error {
 	}
 	err := f.poll(ctx, time.Second, 20*time.Minute, "all hosts have left", func(ctx context.Context) (bool, error) {
 		var list v1alpha1.WindowsInstanceList
-		if err := f.Client.List(ctx, &list, here); err != nil {
+		if err := f.Client.List(ctx, &list, inNamespace); err != nil {
 			return false, err
 		}
 		return len(list.Items) == 0, nil

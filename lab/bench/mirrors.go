@@ -109,9 +109,9 @@ func (p pulls) configure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	here := metav1.ObjectMeta{Namespace: api.DefaultNamespace}
-	secret := &corev1.Secret{ObjectMeta: here, Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: auths}}
-	trusted := &corev1.ConfigMap{ObjectMeta: here, Data: map[string]string{api.TrustedCAKey: string(p.Lab.RegistryCA())}}
+	meta := metav1.ObjectMeta{Namespace: api.DefaultNamespace}
+	secret := &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: auths}}
+	trusted := &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{api.TrustedCAKey: string(p.Lab.RegistryCA())}}
 	secret.Name, trusted.Name = api.PullSecret, api.TrustedCAConfigMap
 	return errors.Join(p.Client.Create(ctx, secret), p.Client.Create(ctx, trusted), p.Change(ctx, func(c *v1alpha1.WindowsConfigSpec) {
 		c.Registries.Mirrors = append(c.Registries.Mirrors, v1alpha1.RegistryMirrors{

@@ -213,9 +213,9 @@ func sshCounters(hosts []*lab.Host) ([]sshserver.Counters, error) {
 
 // removeAll removes all hosts from the cluster, without changing the hosts.
 func (st *stage) removeAll(ctx context.Context) error {
-	here := client.InNamespace(api.DefaultNamespace)
+	inNamespace := client.InNamespace(api.DefaultNamespace)
 	var all v1alpha1.WindowsInstanceList
-	if err := st.Client.List(ctx, &all, here); err != nil {
+	if err := st.Client.List(ctx, &all, inNamespace); err != nil {
 		return err
 	}
 	for i := range all.Items {
@@ -227,12 +227,12 @@ func (st *stage) removeAll(ctx context.Context) error {
 	if err := client.IgnoreNotFound(st.Client.Delete(ctx, entries)); err != nil {
 		return fmt.Errorf("deleting the entries: %w", err)
 	}
-	if err := st.Client.DeleteAllOf(ctx, &v1alpha1.WindowsInstance{}, here); err != nil {
+	if err := st.Client.DeleteAllOf(ctx, &v1alpha1.WindowsInstance{}, inNamespace); err != nil {
 		return fmt.Errorf("deleting the instances: %w", err)
 	}
 	err := st.until(ctx, "no instance is left", func(ctx context.Context) (bool, error) {
 		var list v1alpha1.WindowsInstanceList
-		err := st.Client.List(ctx, &list, here)
+		err := st.Client.List(ctx, &list, inNamespace)
 		return len(list.Items) == 0, err
 	})
 	if err != nil {

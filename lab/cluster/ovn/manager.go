@@ -178,8 +178,8 @@ func (m *Manager) hasFamilies(subnets []netip.Prefix) bool {
 			v6++
 		}
 	}
-	wanted := func(is4 bool) int { return map[bool]int{true: 1}[m.cluster.has(is4)] }
-	return v4 == wanted(true) && v6 == wanted(false)
+	want := func(is4 bool) int { return map[bool]int{true: 1}[m.cluster.has(is4)] }
+	return v4 == want(true) && v6 == want(false)
 }
 
 // assignCluster assigns the missing subnets to a Linux node.

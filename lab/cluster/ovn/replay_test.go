@@ -155,8 +155,8 @@ func (p *replay) compareNodes(st *story.Step, want map[string]map[string]string)
 }
 
 func (p *replay) difference(want map[string]map[string]string) string {
-	if got, wanted := slices.Sorted(maps.Keys(p.nodes)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, wanted) {
-		return fmt.Sprintf("got Nodes %v, want the recorded %v", got, wanted)
+	if got, names := slices.Sorted(maps.Keys(p.nodes)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, names) {
+		return fmt.Sprintf("got Nodes %v, want the recorded %v", got, names)
 	}
 	for name, recorded := range want {
 		if got := story.OnlyManaged(p.nodes[name].Annotations); !maps.Equal(got, recorded) {

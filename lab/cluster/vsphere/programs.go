@@ -48,9 +48,9 @@ func programs() []program {
 
 // Build builds all programs, which takes minutes the first time.
 func (p Programs) Build(ctx context.Context) error {
-	for _, one := range programs() {
-		pins := filepath.Join(p.Root, "lab", "cluster", "vsphere", one.module)
-		if err := lab.BuildProgram(ctx, pins, one.pkg, p.path(one), lab.BuildOptions{}, p.Progress); err != nil {
+	for _, controller := range programs() {
+		pins := filepath.Join(p.Root, "lab", "cluster", "vsphere", controller.module)
+		if err := lab.BuildProgram(ctx, pins, controller.pkg, p.path(controller), lab.BuildOptions{}, p.Progress); err != nil {
 			return err
 		}
 	}
@@ -64,8 +64,8 @@ type Started []*lab.Program
 
 // Stop stops them.
 func (s Started) Stop() {
-	for _, one := range s {
-		one.Stop()
+	for _, controller := range s {
+		controller.Stop()
 	}
 }
 
@@ -73,8 +73,8 @@ func (s Started) Stop() {
 func (s Started) Log() string {
 	const each = 6000
 	var all strings.Builder
-	for _, one := range s {
-		all.WriteString(one.Log(each) + "\n\n")
+	for _, controller := range s {
+		all.WriteString(controller.Log(each) + "\n\n")
 	}
 	return all.String()
 }
@@ -94,15 +94,15 @@ func (p Programs) Start(ctx context.Context, cp *lab.ControlPlane, kubeconfig, v
 		return nil, err
 	}
 	var all Started
-	for _, one := range programs() {
+	for _, controller := range programs() {
 		port, err := lab.FreePort(Loopback)
 		if err != nil {
 			return all, err
 		}
-		flags, health := one.flags(port, config, kubeconfig)
-		running, err := cp.Start(p.path(one)+".log", append([]string{"/usr/bin/env", "KUBECONFIG=" + kubeconfig, p.path(one)}, flags...)...)
+		flags, health := controller.flags(port, config, kubeconfig)
+		running, err := cp.Start(p.path(controller)+".log", append([]string{"/usr/bin/env", "KUBECONFIG=" + kubeconfig, p.path(controller)}, flags...)...)
 		if err != nil {
-			return all, fmt.Errorf("starting %s: %w", one.name(), err)
+			return all, fmt.Errorf("starting %s: %w", controller.name(), err)
 		}
 		all = append(all, running)
 		if health == "" {

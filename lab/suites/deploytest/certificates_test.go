@@ -189,14 +189,14 @@ func (c *cluster) testCertificateRequestSize(t *testing.T) {
 	} {
 		attempts = append(attempts, attempt{tc.name, tc.want, func(ctx context.Context) error {
 			_, request := newRequest(t, "bob", "devs")
-			made := &certificatesv1.CertificateSigningRequest{
+			req := &certificatesv1.CertificateSigningRequest{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
 				Spec: certificatesv1.CertificateSigningRequestSpec{
 					Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{"client auth"},
 				},
 			}
-			tc.change(made)
-			return drop(tc.by.CertificatesV1().CertificateSigningRequests().Create(ctx, made, metav1.CreateOptions{}))
+			tc.change(req)
+			return drop(tc.by.CertificatesV1().CertificateSigningRequests().Create(ctx, req, metav1.CreateOptions{}))
 		}})
 	}
 	try(t, attempts)

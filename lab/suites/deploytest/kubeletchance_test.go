@@ -104,11 +104,11 @@ func renderKubelet(spec v1alpha1.KubeletSpec) (string, error) {
 
 // randomKubeletSpec returns a spec with a few fields, whose values are within, at and beyond their limits.
 func randomKubeletSpec(r *rand.Rand) map[string]any {
-	one := func(of ...any) any { return of[r.IntN(len(of))] }
+	choose := func(of ...any) any { return of[r.IntN(len(of))] }
 	texts := func(keys []any, values ...any) map[string]any {
 		all := map[string]any{}
 		for range 1 + r.IntN(2) {
-			all[one(keys...).(string)] = one(values...)
+			all[choose(keys...).(string)] = choose(values...)
 		}
 		return all
 	}
@@ -119,43 +119,45 @@ func randomKubeletSpec(r *rand.Rand) map[string]any {
 	soft := texts(signals, thresholds...)
 	grace := map[string]any{}
 	for signal := range soft {
-		grace[signal] = one("90s", "1s", "24h", "1h1m1s", "0s", "90")
+		grace[signal] = choose("90s", "1s", "24h", "1h1m1s", "0s", "90")
 	}
 	fields := []func(spec map[string]any){
-		func(spec map[string]any) { spec["maxPods"] = one(int64(1), int64(250), int64(1000), int64(1001)) },
+		func(spec map[string]any) { spec["maxPods"] = choose(int64(1), int64(250), int64(1000), int64(1001)) },
 		func(spec map[string]any) { spec["systemReserved"] = texts(resources, amounts...) },
 		func(spec map[string]any) { spec["kubeReserved"] = texts(resources, amounts...) },
 		func(spec map[string]any) { spec["evictionHard"] = texts(signals, thresholds...) },
 		func(spec map[string]any) { spec["evictionSoft"], spec["evictionSoftGracePeriod"] = soft, grace },
-		func(spec map[string]any) { spec["evictionMaxPodGracePeriod"] = one(int64(0), int64(3600), int64(-1)) },
+		func(spec map[string]any) {
+			spec["evictionMaxPodGracePeriod"] = choose(int64(0), int64(3600), int64(-1))
+		},
 		func(spec map[string]any) { spec["evictionMinimumReclaim"] = texts(signals, thresholds...) },
 		func(spec map[string]any) {
-			spec["imageGCHighThresholdPercent"] = one(int64(1), int64(80), int64(81), int64(100))
+			spec["imageGCHighThresholdPercent"] = choose(int64(1), int64(80), int64(81), int64(100))
 		},
 		func(spec map[string]any) {
-			spec["imageGCLowThresholdPercent"] = one(int64(1), int64(84), int64(85), int64(99))
+			spec["imageGCLowThresholdPercent"] = choose(int64(1), int64(84), int64(85), int64(99))
 		},
-		func(spec map[string]any) { spec["maxParallelImagePulls"] = one(int64(1), int64(100), int64(101)) },
-		func(spec map[string]any) { spec["cpuManagerPolicy"] = one("none", "static", "Static") },
+		func(spec map[string]any) { spec["maxParallelImagePulls"] = choose(int64(1), int64(100), int64(101)) },
+		func(spec map[string]any) { spec["cpuManagerPolicy"] = choose("none", "static", "Static") },
 		func(spec map[string]any) {
-			spec["memoryManagerPolicy"] = one("None", "BestEffort", "BestEffort", "Static")
-		},
-		func(spec map[string]any) {
-			spec["memoryManagerPolicy"], spec["reservedMemory"] = "BestEffort", []any{map[string]any{"numaNode": int64(0), "memory": one("2548Mi", "2Gi", "500Mi", "0", "2671771648", "2671771648000m")}}
+			spec["memoryManagerPolicy"] = choose("None", "BestEffort", "BestEffort", "Static")
 		},
 		func(spec map[string]any) {
-			spec["topologyManagerPolicy"] = one("none", "best-effort", "restricted", "single-numa-node")
+			spec["memoryManagerPolicy"], spec["reservedMemory"] = "BestEffort", []any{map[string]any{"numaNode": int64(0), "memory": choose("2548Mi", "2Gi", "500Mi", "0", "2671771648", "2671771648000m")}}
 		},
 		func(spec map[string]any) {
-			spec["topologyManagerPolicy"], spec["topologyManagerScope"] = one("none", "restricted"), one("container", "pod")
+			spec["topologyManagerPolicy"] = choose("none", "best-effort", "restricted", "single-numa-node")
 		},
 		func(spec map[string]any) {
-			spec["containerLogMaxSize"] = one("1Mi", "10Gi", "50M", "1048576", "1Ki", "1e7", "1048576500m")
+			spec["topologyManagerPolicy"], spec["topologyManagerScope"] = choose("none", "restricted"), choose("container", "pod")
 		},
-		func(spec map[string]any) { spec["containerLogMaxFiles"] = one(int64(1), int64(2), int64(100)) },
-		func(spec map[string]any) { spec["shutdownGracePeriod"] = one("1s", "1h", "90s", "0s") },
 		func(spec map[string]any) {
-			spec["shutdownGracePeriod"], spec["shutdownGracePeriodCriticalPods"] = "30s", one("1s", "30s", "31s")
+			spec["containerLogMaxSize"] = choose("1Mi", "10Gi", "50M", "1048576", "1Ki", "1e7", "1048576500m")
+		},
+		func(spec map[string]any) { spec["containerLogMaxFiles"] = choose(int64(1), int64(2), int64(100)) },
+		func(spec map[string]any) { spec["shutdownGracePeriod"] = choose("1s", "1h", "90s", "0s") },
+		func(spec map[string]any) {
+			spec["shutdownGracePeriod"], spec["shutdownGracePeriodCriticalPods"] = "30s", choose("1s", "30s", "31s")
 		},
 	}
 	spec := map[string]any{}

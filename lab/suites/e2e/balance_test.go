@@ -99,10 +99,10 @@ func (s servicesTest) expect(from []corev1.Pod, url string, servers ...string) {
 	slices.Sort(servers)
 	for i := range from {
 		s.eventually(fmt.Sprintf("%s is answered by %v in %s", url, servers, from[i].Name), func(ctx context.Context) string {
-			answers, err := s.get(ctx, &from[i], slices.Repeat([]string{url}, 2*len(servers))...)
-			slices.Sort(answers)
-			if answers = slices.Compact(answers); err != nil || !slices.Equal(answers, servers) {
-				return fmt.Sprintf("got answers of %q (%v)", answers, err)
+			responses, err := s.get(ctx, &from[i], slices.Repeat([]string{url}, 2*len(servers))...)
+			slices.Sort(responses)
+			if responses = slices.Compact(responses); err != nil || !slices.Equal(responses, servers) {
+				return fmt.Sprintf("got answers of %q (%v)", responses, err)
 			}
 			return ""
 		})
@@ -138,11 +138,11 @@ func (s servicesTest) fromMachine(address string, port int32, servers ...string)
 	s.eventually(fmt.Sprintf("port %d of %s is answered by %v", port, address, servers), func(ctx context.Context) string {
 		var answers []string
 		for range 2 * len(servers) {
-			answer, err := testenv.CallPort(ctx, address, int(port), "/")
+			response, err := testenv.CallPort(ctx, address, int(port), "/")
 			if err != nil {
 				return err.Error()
 			}
-			answers = append(answers, answer)
+			answers = append(answers, response)
 		}
 		slices.Sort(answers)
 		if answers = slices.Compact(answers); !slices.Equal(answers, servers) {
@@ -191,10 +191,10 @@ func (s servicesTest) affinity() {
 	o, pods := s.service("affinity", func(spec *corev1.ServiceSpec) { spec.SessionAffinity = corev1.ServiceAffinityClientIP }), s.webPods()
 	for i := range pods {
 		s.eventually("a client reaches only one pod", func(ctx context.Context) string {
-			answers, err := s.get(ctx, &pods[i], slices.Repeat([]string{"http://" + o.Spec.ClusterIP}, 6)...)
-			slices.Sort(answers)
-			if answers = slices.Compact(answers); err != nil || len(answers) != 1 || !slices.Contains(namesOf(pods), answers[0]) {
-				return fmt.Sprintf("got answers of %q (%v)", answers, err)
+			responses, err := s.get(ctx, &pods[i], slices.Repeat([]string{"http://" + o.Spec.ClusterIP}, 6)...)
+			slices.Sort(responses)
+			if responses = slices.Compact(responses); err != nil || len(responses) != 1 || !slices.Contains(namesOf(pods), responses[0]) {
+				return fmt.Sprintf("got answers of %q (%v)", responses, err)
 			}
 			return ""
 		})
@@ -235,19 +235,19 @@ func (s servicesTest) differentPods() {
 			{Name: "one", Port: 80, TargetPort: intstr.FromString("one")}, {Name: "two", Port: 81, TargetPort: intstr.FromString("two")},
 		}
 	})
-	one, two := fmt.Sprintf("http://%s:80", o.Spec.ClusterIP), fmt.Sprintf("http://%s:81", o.Spec.ClusterIP)
+	url1, url2 := fmt.Sprintf("http://%s:80", o.Spec.ClusterIP), fmt.Sprintf("http://%s:81", o.Spec.ClusterIP)
 	from := s.webPods()
 	first := s.podWithPort("first", "one", 8090)
-	s.expect(from, one, "first")
+	s.expect(from, url1, "first")
 	s.podWithPort("second", "two", 8091)
-	s.expect(from, one, "first")
-	s.expect(from, two, "second")
+	s.expect(from, url1, "first")
+	s.expect(from, url2, "second")
 	s.remove(first)
 	s.expectGone(client.ObjectKeyFromObject(first), &corev1.Pod{})
-	s.expect(from, two, "second")
+	s.expect(from, url2, "second")
 	s.podWithPort("third", "one", 8092)
-	s.expect(from, one, "third")
-	s.expect(from, two, "second")
+	s.expect(from, url1, "third")
+	s.expect(from, url2, "second")
 }
 
 // podWithPort creates a pod with one named port.

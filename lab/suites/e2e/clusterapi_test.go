@@ -164,7 +164,7 @@ func (m clusterAPITest) nodesOfMachines(ctx context.Context) (nodes []string, mi
 	if err != nil {
 		return nil, err.Error()
 	}
-	wanted := []string{m.Hosts()[0].Name} // nodes of instances
+	want := []string{m.Hosts()[0].Name} // nodes of instances
 	for _, machine := range machines {
 		phase, _, _ := unstructured.NestedString(machine.Object, "status", "phase")
 		node, _, _ := unstructured.NestedString(machine.Object, "status", "nodeRef", "name")
@@ -174,7 +174,7 @@ func (m clusterAPITest) nodesOfMachines(ctx context.Context) (nodes []string, mi
 		if got, found := m.cloud.Get(machine.GetName()); !found || got.Node != node {
 			return nil, fmt.Sprintf("Machine %s has node %s, but its host is %q", machine.GetName(), node, got.Node)
 		}
-		nodes, wanted = append(nodes, node), append(wanted, node)
+		nodes, want = append(nodes, node), append(want, node)
 	}
 	var instances v1alpha1.WindowsInstanceList
 	var all corev1.NodeList
@@ -185,12 +185,12 @@ func (m clusterAPITest) nodesOfMachines(ctx context.Context) (nodes []string, mi
 		return nil, err.Error()
 	}
 	for _, i := range instances.Items {
-		if i.Status.NodeRef == nil || !slices.Contains(wanted, i.Status.NodeRef.Name) {
+		if i.Status.NodeRef == nil || !slices.Contains(want, i.Status.NodeRef.Name) {
 			return nil, fmt.Sprintf("WindowsInstance %s still exists, with node %+v", i.Name, i.Status.NodeRef)
 		}
 	}
-	if len(instances.Items) != len(wanted) || len(all.Items) != len(wanted) {
-		return nil, fmt.Sprintf("got %d instances and %d nodes, want %d", len(instances.Items), len(all.Items), len(wanted))
+	if len(instances.Items) != len(want) || len(all.Items) != len(want) {
+		return nil, fmt.Sprintf("got %d instances and %d nodes, want %d", len(instances.Items), len(all.Items), len(want))
 	}
 	return nodes, ""
 }

@@ -30,17 +30,17 @@ func TestPlugin(t *testing.T) {
 		t.Helper()
 		return p.in(t).run(code, args, parts...)
 	}
-	one, two := p.Hosts()[0], p.Hosts()[1]
+	first, second := p.Hosts()[0], p.Hosts()[1]
 	run(t, 0, []string{"status"}, "none; add one with kubectl windows add")
-	run(t, 0, []string{"add", one.Address, two.Address, "-u", testenv.User}, "entry "+one.Address+" added", "Ready")
-	run(t, 0, []string{"status"}, "2 of 2 Ready", one.Name, two.Name)
-	run(t, 0, []string{"describe", one.Name}, "State Ready", one.Address, "Reachable: Connected", "Configure", "Kubelet")
+	run(t, 0, []string{"add", first.Address, second.Address, "-u", testenv.User}, "entry "+first.Address+" added", "Ready")
+	run(t, 0, []string{"status"}, "2 of 2 Ready", first.Name, second.Name)
+	run(t, 0, []string{"describe", first.Name}, "State Ready", first.Address, "Reachable: Connected", "Configure", "Kubelet")
 	run(t, 0, []string{"version"}, "Nodes", "2 (")
 	run(t, 0, []string{"plan"}, "No actions are due.")
-	run(t, 0, []string{"plan", "--remove", one.Address}, "Leave", "Drain")
+	run(t, 0, []string{"plan", "--remove", first.Address}, "Leave", "Drain")
 	// The Deployment has no pod here: the operator is a process next to the API server.
 	run(t, 3, []string{"check"}, "leader: the operator is running", "SSH key: Secret cloud-private-key contains a key", "hosts: all 2 are Ready", "OperatorNotReady")
-	run(t, 0, []string{"check", "--pre", "--host", one.Address}, "Kubernetes: v1.37", "pod network: supports Windows nodes", "rights: you are allowed to install",
+	run(t, 0, []string{"check", "--pre", "--host", first.Address}, "Kubernetes: v1.37", "pod network: supports Windows nodes", "rights: you are allowed to install",
 		"this machine can connect to its SSH server")
 	run(t, 0, []string{"migrate", "--check"})
 	run(t, 7, []string{"describe", "nowhere"}, `no host "nowhere"`)
@@ -62,14 +62,14 @@ func TestPlugin(t *testing.T) {
 	})
 	t.Run("a paused host is not rebooted", func(t *testing.T) {
 		p := p.in(t)
-		name := p.instanceAt(one)
-		run(t, 0, []string{"pause", one.Address}, "paused")
+		name := p.instanceAt(first)
+		run(t, 0, []string{"pause", first.Address}, "paused")
 		if !p.instance(name).Spec.Paused {
 			t.Error("the instance is not paused")
 		}
-		run(t, 0, []string{"resume", one.Address}, "resumed")
+		run(t, 0, []string{"resume", first.Address}, "resumed")
 		run(t, 0, []string{"pause", "--all"}, "paused")
-		run(t, 0, []string{"reboot", one.Name, "--yes"}, "reboot requested")
+		run(t, 0, []string{"reboot", first.Name, "--yes"}, "reboot requested")
 		p.eventually("status reports the waiting reboot", func(context.Context) string {
 			r, err := p.plugin.Run(t.Context(), "status")
 			if err != nil {
@@ -77,10 +77,10 @@ func TestPlugin(t *testing.T) {
 			}
 			return r.Missing("Reboot for Paused", "kubectl windows resume --all")
 		})
-		before := p.node(one.Name).Status.NodeInfo.BootID
+		before := p.node(first.Name).Status.NodeInfo.BootID
 		run(t, 0, []string{"resume", "--all"}, "resumed")
 		p.eventually("the host has rebooted", func(context.Context) string {
-			if node := p.node(one.Name); node.Status.NodeInfo.BootID == before {
+			if node := p.node(first.Name); node.Status.NodeInfo.BootID == before {
 				return "the boot ID is unchanged"
 			}
 			return ""
@@ -97,7 +97,7 @@ func TestPlugin(t *testing.T) {
 			t.Errorf("exit code %d, want 5; %s", r.Code, missing)
 		}
 	})
-	run(t, 0, []string{"remove", one.Name, two.Name, "--yes"}, "has left")
+	run(t, 0, []string{"remove", first.Name, second.Name, "--yes"}, "has left")
 }
 
 // instanceAt returns the name of the instance of a host.

@@ -300,8 +300,8 @@ func publishedRestored(p harness, all []joiningHost) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy.HTTPProxy = secretProxy })
 	p.expectArrived(all)
 	before := p.hostStates()
-	here := metav1.ObjectMeta{Namespace: api.DefaultNamespace}
-	named := func(name string) metav1.ObjectMeta { here.Name = name; return here }
+	meta := metav1.ObjectMeta{Namespace: api.DefaultNamespace}
+	named := func(name string) metav1.ObjectMeta { meta.Name = name; return meta }
 	version := p.reported(all[0].at.Name)
 	applied := &corev1.ConfigMap{ObjectMeta: named(api.ServicesConfigMapPrefix + version)}
 	if err := p.Client.Delete(p.t.Context(), applied); err == nil || !strings.Contains(err.Error(), "only the operator writes it") {
