@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestAddressesCanBeListenedOn checks that programs reach each other at the addresses of a range, that ranges do not conflict,
+// TestAddressesAcceptListeners checks that programs reach each other at the addresses of a range, that ranges do not conflict,
 // and that Close removes everything.
-func TestAddressesCanBeListenedOn(t *testing.T) {
+func TestAddressesAcceptListeners(t *testing.T) {
 	if err := CanHaveHosts(); err != nil {
 		t.Skip("SKIPPED:", err)
 	}
@@ -36,7 +36,7 @@ func TestAddressesCanBeListenedOn(t *testing.T) {
 			conn, err := net.DialTimeout("tcp4", l.Addr().String(), 5*time.Second)
 			must(t, err)
 			if remote, _, _ := net.SplitHostPort(conn.RemoteAddr().String()); remote != at {
-				t.Errorf("%s answered instead of %s", remote, at)
+				t.Errorf("got a connection to %s, want %s", remote, at)
 			}
 			conn.Close()
 		}

@@ -52,7 +52,7 @@ func TestControlPlane(t *testing.T) {
 		}
 	})
 	t.Run("ServiceAccountsHaveOnlyTheirOwnPermissions", func(t *testing.T) { expectRightsOfAccounts(t, cp) })
-	t.Run("CertificatesOfAnotherCAAreRejected", func(t *testing.T) { expectUnauthorized(t, cp) })
+	t.Run("CertificatesOfOtherCAsAreRejected", func(t *testing.T) { expectUnauthorized(t, cp) })
 	t.Run("StopRemovesEverything", func(t *testing.T) {
 		cp.Stop()
 		cp.Stop()

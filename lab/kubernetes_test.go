@@ -10,8 +10,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-// TestControlPlanesHaveTheVersionsOfTheKubelets compares the pins. The lab's own module pins the newest minor version.
-func TestControlPlanesHaveTheVersionsOfTheKubelets(t *testing.T) {
+// TestControlPlaneVersionsMatchKubeletVersions compares the pins. The lab's own module pins the newest minor version.
+func TestControlPlaneVersionsMatchKubeletVersions(t *testing.T) {
 	minors := payloadbuild.Minors()
 	for i, minor := range minors {
 		module := filepath.Join("cluster", "kubernetes", minor)

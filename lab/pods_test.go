@@ -33,13 +33,13 @@ func TestPods(t *testing.T) {
 	}
 	p.expectServing("win-webserver", 2)
 	t.Run("LogsAndExecWork", func(t *testing.T) { p.in(t).logsAndExec() })
-	t.Run("AFailedContainerIsRestarted", func(t *testing.T) { p.in(t).failureRestarts() })
-	t.Run("ATerminatedContainerIsRestarted", func(t *testing.T) { p.in(t).terminationRestarts() })
-	t.Run("PodsSurviveACrashOfContainerd", func(t *testing.T) { p.in(t).surviveContainerd() })
+	t.Run("FailedContainersAreRestarted", func(t *testing.T) { p.in(t).failureRestarts() })
+	t.Run("TerminatedContainersAreRestarted", func(t *testing.T) { p.in(t).terminationRestarts() })
+	t.Run("PodsSurviveContainerdCrash", func(t *testing.T) { p.in(t).surviveContainerd() })
 	t.Run("PodsAreStoppedGracefully", func(t *testing.T) { p.in(t).stopping() })
 	t.Run("AgnhostRuns", func(t *testing.T) { p.in(t).agnhost() })
-	t.Run("PodsRecoverFromAReboot", func(t *testing.T) { p.in(t).recover(p.host.Reboot) })
-	t.Run("PodsRecoverFromAPowerCut", func(t *testing.T) {
+	t.Run("PodsRecoverFromReboot", func(t *testing.T) { p.in(t).recover(p.host.Reboot) })
+	t.Run("PodsRecoverFromPowerCut", func(t *testing.T) {
 		p.in(t).recover(func(ctx context.Context) error {
 			p.host.PowerOff()
 			return p.host.Boot(ctx)

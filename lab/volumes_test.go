@@ -26,7 +26,7 @@ func (p pods) volumes() {
 	}
 	all := p.expectServing("volumes", 2)
 	p.t.Run("ContainersSeeTheirVolumes", func(t *testing.T) { p.in(t).seeMounts(&all[0]) })
-	p.t.Run("ContainersOfAPodShareVolumes", func(t *testing.T) { p.in(t).shareVolumes(all) })
+	p.t.Run("ContainersOfPodShareVolumes", func(t *testing.T) { p.in(t).shareVolumes(all) })
 	p.t.Run("DrivesAreSeparate", func(t *testing.T) { p.in(t).separateDrives(all) })
 	p.t.Run("ReadOnlyMountsCannotBeChanged", func(t *testing.T) { p.in(t).readOnly(&all[0]) })
 	p.t.Run("ConfigMapChangesReachContainers", func(t *testing.T) { p.in(t).changeArrives(&all[0]) })

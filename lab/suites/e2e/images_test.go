@@ -34,7 +34,7 @@ func TestImages(t *testing.T) {
 	p.expectReady(operatorObject(p.Hosts()[0].Address))
 	// The proxy comes first, because containerd restarts for it: a program on Wine that has verified a certificate ignores CAs that are trusted
 	// later.
-	t.Run("ThroughAProxy", func(t *testing.T) { s.in(t).throughAProxy() })
+	t.Run("ThroughProxy", func(t *testing.T) { s.in(t).throughAProxy() })
 	t.Run("FromMirrors", func(t *testing.T) { s.in(t).fromMirrors() })
 	t.Run("LogHasNoSecrets", func(t *testing.T) { s.in(t).expectNoSecretInLog() })
 }

@@ -91,7 +91,7 @@ func TestListReturnsRunningComputeSystems(t *testing.T) {
 	}
 }
 
-func TestAComputeSystemExistsWhileItsJobDoes(t *testing.T) {
+func TestGetFailsWithoutJob(t *testing.T) {
 	all := newSystems(t)
 	for id, want := range map[string]Result{"a": 0, "gone": NotFound, "never": NotFound} {
 		if _, err := all.Get(id); ResultOf(err) != want {
@@ -142,7 +142,7 @@ func TestPropertiesSumUpProcesses(t *testing.T) {
 	}
 }
 
-func TestProcessorTimeIsReadFromACgroup(t *testing.T) {
+func TestProcessorTimeIsReadFromCgroup(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  ProcessorTime
@@ -167,7 +167,7 @@ func TestProcessorTimeIsReadFromACgroup(t *testing.T) {
 	}
 }
 
-func TestPathsOfAContainerAreBelowItsRoot(t *testing.T) {
+func TestContainerPathsAreBelowItsRoot(t *testing.T) {
 	found := map[string]bool{`R:\root`: true, `R:\root\web.exe`: true, `R:\root\app\tool.exe`: true, `R:\root\data`: true, `C:\windows\system32\cmd.exe`: true}
 	exists := func(path string) bool { return found[path] }
 	for path, want := range map[string]string{
@@ -181,7 +181,7 @@ func TestPathsOfAContainerAreBelowItsRoot(t *testing.T) {
 	}
 }
 
-func TestProgramsAreSearchedAsOnWindows(t *testing.T) {
+func TestProgramsAreSearchedLikeOnWindows(t *testing.T) {
 	p := Parameters{WorkingDirectory: `C:\app`, Environment: map[string]string{"Path": `C:\bin;C:\tools\`}}
 	for program, want := range map[string][]string{
 		"web":          {`C:\app\web`, `C:\bin\web`, `C:\tools\web`, `C:\windows\system32\web`, `C:\windows\web`},
@@ -193,7 +193,7 @@ func TestProgramsAreSearchedAsOnWindows(t *testing.T) {
 	}
 }
 
-func TestProcessesGetTheContainersEnvironment(t *testing.T) {
+func TestProcessesHaveTheEnvironmentOfTheirContainer(t *testing.T) {
 	p, err := ParseParameters(`{"CommandLine":"web","Environment":{"Path":"C:\\app","WHO":"me"}}`)
 	if err != nil {
 		t.Fatal(err)

@@ -117,7 +117,7 @@ func TestPrepareMergesLayers(t *testing.T) {
 	}
 }
 
-func TestVolumesAreNamedByTheirLayer(t *testing.T) {
+func TestVolumeNameDependsOnTheLayer(t *testing.T) {
 	layers := Layers{Mounts: "/mounts"}
 	a, b := layers.Volume(`C:\snapshots\1`), layers.Volume(`c:\SNAPSHOTS\1`)
 	if a != b || a == layers.Volume(`C:\snapshots\2`) {
