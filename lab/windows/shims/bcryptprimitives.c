@@ -1,11 +1,11 @@
-// bcryptprimitives.dll: random numbers for programs made with Go, which ask for them at start. Wine 8 has no such file.
+// bcryptprimitives.dll: random numbers for Go programs, which request them at their start. Wine 8 has no such file.
 #include <windows.h>
 
 BOOLEAN NTAPI SystemFunction036(PVOID buffer, ULONG length); // RtlGenRandom
 
 // windows_exporter connects to the service manager twice at the same time: as a service, and for its metrics of services. If these are the first
-// two connections of a process, Wine's server takes them for those of two clients, and one does not know the handles of the other: the service
-// cannot say that it runs, and its start fails after a while with error 1053. So the process has a connection before. Windows does not need it.
+// two connections of a process, Wine's server treats them as two clients, whose handles are separate: the service cannot report that it runs, and
+// its start fails with error 1053. So each process connects once before. Windows does not need this.
 static void connect_to_service_manager(void) {
     static const WCHAR program[] = L"\\windows_exporter.exe";
     static LONG asked;

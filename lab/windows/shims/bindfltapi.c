@@ -1,4 +1,4 @@
-// bindfltapi.dll: the filter that shows a folder at a second place. Nothing is shown at a second place here.
+// bindfltapi.dll: the bind filter, which makes a folder available at a second path. Here its calls have no effect.
 #include <windows.h>
 
 #define EXPORT __declspec(dllexport) HRESULT WINAPI

@@ -1,5 +1,5 @@
-// computecore.dll: the newer calls of Windows' container service, which windows_exporter makes. vmcompute.dll (package hostcompute) answers
-// them; here each is done before the caller waits for its operation.
+// computecore.dll: the newer API of Windows' container service, which windows_exporter uses. It calls vmcompute.dll (package hostcompute). Each
+// operation is complete before the caller waits for it.
 #include <windows.h>
 #include <objbase.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-// DismApi.dll: Windows features, which Wine does not have. Their states are numbers in the registry, in
-// HKLM\Software\WMCOLab\Features: 0 disabled, 1 enabled, 2 enabled from the next boot. What has no value there does not
-// exist, but Containers and Microsoft-Hyper-V are disabled then. With 2 goes a value <name>.BootId, the boot in which it
-// was enabled, and in the next boot a value <name>.Seen, the tick count when it was first looked at.
+// DismApi.dll: Windows features, which Wine does not have. Their states are numbers in the registry key
+// HKLM\Software\WMCOLab\Features: 0 disabled, 1 enabled, 2 enabled from the next boot. A feature without a value does not
+// exist, except that Containers and Microsoft-Hyper-V are disabled. State 2 comes with a value <name>.BootId, the boot in
+// which the feature was enabled, and in the next boot with a value <name>.Seen, the tick count of the first query.
 //
-// Values of HKLM\Software\WMCOLab\DISM make it unkind: Milliseconds is how long a session takes to open, OpenResult and
-// EnableResult what opening one and enabling a feature answer, PendingMilliseconds how long a feature stays pending in
-// the next boot, RollBacks how many times it is disabled again there instead.
+// Values of HKLM\Software\WMCOLab\DISM are quirks: Milliseconds is the time to open a session, OpenResult and EnableResult
+// are the results of opening a session and of enabling a feature, PendingMilliseconds is how long a feature stays pending
+// in the next boot, and RollBacks is how many times it is disabled again there instead.
 #include <windows.h>
 #include <dismapi.h>
 #include <wchar.h>
@@ -45,7 +45,7 @@ static void value_of(const WCHAR *feature, const WCHAR *what, WCHAR name[256]) {
     swprintf(name, 256, L"%.200ls.%ls", feature, what);
 }
 
-// start decides how a pending feature is in a boot since it was enabled.
+// start returns the state of a pending feature in a boot after it was enabled.
 static int start(const WCHAR *feature) {
     WCHAR name[256];
     DWORD seen, back = switched(L"RollBacks");
@@ -62,7 +62,7 @@ static int start(const WCHAR *feature) {
     return ENABLED;
 }
 
-// state tells how a feature is; a boot since it was enabled makes pending enabled.
+// state returns the state of a feature. A boot changes pending to enabled.
 static int state(const WCHAR *feature) {
     WCHAR name[256];
     DWORD value, since;
@@ -145,7 +145,7 @@ EXPORT DismEnableFeature(DismSession session, PCWSTR feature, PCWSTR identifier,
     case PENDING: return ERROR_SUCCESS_REBOOT_REQUIRED;
     }
     if (switched(L"EnableResult")) return switched(L"EnableResult");
-    if (!all) return DISMAPI_E_PARENT_FEATURE_DISABLED; // as for a feature that needs others
+    if (!all) return DISMAPI_E_PARENT_FEATURE_DISABLED; // like for a feature that depends on others
     value_of(feature, L"Seen", name);
     RegDeleteKeyValueW(HKEY_LOCAL_MACHINE, FEATURES, name);
     value_of(feature, L"BootId", name);

@@ -1,6 +1,6 @@
-// hnetcfg.dll: the rules of the firewall, of which Wine has no more than the objects. Here they are keys of the registry, in
-// HKLM\Software\WMCOLab\Firewall\<number>, with a value for each property. Objects are called by names (IDispatch) only; their classes
-// are those under which Wine registers its own DLL. Nothing is let in or kept out.
+// hnetcfg.dll: firewall rules, of which Wine only has the COM objects. Here rules are registry keys
+// HKLM\Software\WMCOLab\Firewall\<number> with a value for each property. Objects support only calls by name (IDispatch), and have the class
+// IDs of Wine's own DLL. The rules have no effect on connections.
 #define COBJMACROS
 #include <initguid.h>
 #include <windows.h>
@@ -12,7 +12,7 @@
 
 typedef enum { FACTORY, POLICY, RULE_LIST, RULE, ENUMERATION } Kind;
 
-// What a rule consists of. Numbers are kept as text, too.
+// The properties of a rule. Numbers are also stored as text.
 static const struct { const WCHAR *name; VARTYPE type; const WCHAR *initial; } properties[] = {
     {L"Name", VT_BSTR, L""}, {L"Description", VT_BSTR, L""}, {L"ApplicationName", VT_BSTR, L""}, {L"ServiceName", VT_BSTR, L""},
     {L"Protocol", VT_I4, L"256"}, {L"LocalPorts", VT_BSTR, L""}, {L"RemotePorts", VT_BSTR, L""}, {L"LocalAddresses", VT_BSTR, L"*"},
@@ -24,11 +24,11 @@ enum { COUNT = sizeof(properties) / sizeof(properties[0]), NAME = 0, PROTOCOL = 
 enum { METHOD_RULES = 100, METHOD_STATE, METHOD_ADD, METHOD_REMOVE, METHOD_COUNT };
 
 typedef struct Object {
-    IUnknownVtbl *table; // of IDispatch, IClassFactory or IEnumVARIANT: all begin with that of IUnknown
+    IUnknownVtbl *table; // of IDispatch, IClassFactory or IEnumVARIANT, which start with that of IUnknown
     LONG references;
-    Kind kind;           // for a factory, makes is what it makes
+    Kind kind;           // for a factory, makes is the kind of objects that it creates
     Kind makes;
-    DWORD number;        // of a rule in the registry; 0 while it is in none. For an enumeration, where it is
+    DWORD number;        // number of a rule in the registry, or 0 if it is not there. For an enumeration, its position
     WCHAR *values[COUNT];
 } Object;
 
@@ -49,7 +49,7 @@ static BOOL load(Object *rule) {
         LSTATUS failed = RegGetValueW(HKEY_LOCAL_MACHINE, key, properties[i].name, RRF_RT_REG_SZ, NULL, value, &size);
         if (failed && i == NAME) return FALSE;
         free(rule->values[i]);
-        rule->values[i] = copy(failed ? properties[i].initial : value); // rules of an earlier lab have fewer properties
+        rule->values[i] = copy(failed ? properties[i].initial : value); // rules of earlier versions of the lab have fewer properties
     }
     return TRUE;
 }
@@ -64,7 +64,7 @@ static HRESULT store(Object *rule) {
     return S_OK;
 }
 
-// next gives the number of the first rule after one; 0 when there is none.
+// next returns the number of the next rule, or 0 if there is none.
 static DWORD next(DWORD after) {
     HKEY key;
     DWORD found = 0;
@@ -133,7 +133,7 @@ static HRESULT get_property(Object *rule, int i, VARIANT *result) {
     return failed;
 }
 
-// put_property keeps a value; the rule that is in the firewall changes at once. Ports need a protocol that has some.
+// put_property sets a property. It changes a rule that is already in the firewall immediately. Ports need a protocol with ports.
 static HRESULT put_property(Object *rule, int i, VARIANT *value) {
     VARIANT text;
     WCHAR number[16];
@@ -152,7 +152,7 @@ static HRESULT put_property(Object *rule, int i, VARIANT *value) {
         swprintf(number, 16, L"%d", V_I4(&text));
         free(rule->values[i]);
         rule->values[i] = copy(number);
-        if (i == PROTOCOL) { // ports of another protocol mean nothing
+        if (i == PROTOCOL) { // ports are reset with the protocol
             free(rule->values[LOCAL_PORTS]), free(rule->values[REMOTE_PORTS]);
             rule->values[LOCAL_PORTS] = copy(L"*"), rule->values[REMOTE_PORTS] = copy(L"*");
         }
@@ -172,7 +172,7 @@ static HRESULT add(VARIANT *argument) {
     return failed;
 }
 
-// remove_named removes the first rule of a name: whose it is Windows does not ask either.
+// remove_named removes the first rule with a name, like Windows regardless of its owner.
 static HRESULT remove_named(VARIANT *name) {
     WCHAR key[128];
     if (V_VT(name) != VT_BSTR) return DISP_E_TYPEMISMATCH;
@@ -180,14 +180,14 @@ static HRESULT remove_named(VARIANT *name) {
         Object *rule;
         if (make(RULE, &rule)) return E_OUTOFMEMORY;
         rule->number = n;
-        BOOL isIt = load(rule) && !_wcsicmp(rule->values[NAME], V_BSTR(name));
+        BOOL matches = load(rule) && !_wcsicmp(rule->values[NAME], V_BSTR(name));
         Release((IUnknown *)rule);
         rule_key(n, key);
-        if (!isIt) continue;
+        if (!matches) continue;
         LSTATUS failed = RegDeleteKeyW(HKEY_LOCAL_MACHINE, key);
-        return HRESULT_FROM_WIN32(failed); // a macro, which looks at it more than once
+        return HRESULT_FROM_WIN32(failed); // a macro that evaluates its argument more than once
     }
-    return S_OK; // Windows says so, too, of a rule that is not there
+    return S_OK; // like Windows, also for a missing rule
 }
 
 static HRESULT WINAPI Invoke(IDispatch *dispatch, DISPID id, REFIID iid, LCID locale, WORD flags, DISPPARAMS *p, VARIANT *result,

@@ -1,11 +1,11 @@
-// mi.dll: the client of Windows Management Instrumentation, with which windows_exporter opens a session at its start. There is nothing
-// behind it: each query has no results. Calls that nobody makes here are not supported.
+// mi.dll: the client of Windows Management Instrumentation, with which windows_exporter opens a session at its start. All queries return no
+// results. Unused calls are not supported.
 #include <windows.h>
 
 #define OK 0
 #define NOT_SUPPORTED 7
 
-// What callers give for an application, a session, an operation or options: the place of its functions.
+// The handle of an application, a session, an operation or options, with the table of its functions.
 typedef struct {
     ULONGLONG reserved1;
     ptrdiff_t reserved2;
@@ -29,10 +29,10 @@ static int query(OBJECT *session, DWORD flags, OBJECT *options, const WCHAR *spa
     return OK;
 }
 
-// Close comes first, QueryInstances is the ninth of fifteen.
+// Close is the first function, QueryInstances the ninth of fifteen.
 static const void *const session_functions[] = {ok, none, none, none, none, none, none, none, query, none, none, none, none, none, none};
 
-// Delete, SetString, SetNumber, and later SetInterval, at which both kinds of options differ in place.
+// Delete, SetString, SetNumber, and later SetInterval, whose position differs between both kinds of options.
 static const void *const destination_functions[] = {ok, ok, ok, none, none, none, none, none, none, none, none, none, none, ok, none};
 static const void *const option_functions[] = {ok, ok, ok, none, none, none, none, none, none, none, none, ok, none};
 

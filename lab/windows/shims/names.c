@@ -1,5 +1,5 @@
-// Loaded into Wine's processes of containers: as on Windows, a name with a dot is not tried with the suffix. Wine resolves names by glibc,
-// and resolv.conf has no such option.
+// Loaded into Wine's processes of containers: as on Windows, a name with a dot is not resolved with the suffix. Wine resolves names with glibc,
+// and resolv.conf has no option for this.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netdb.h>

@@ -1,5 +1,5 @@
-// pdh.dll: the performance counters that kubelet reads, with the steady values of a quiet server. Wine's own file knows
-// neither their paths nor the calls for arrays of values. windows_exporter asks for raw values, of which there are none.
+// pdh.dll: the performance counters that kubelet reads, with the constant values of an idle server. Wine's own file supports
+// neither their paths nor the calls for arrays of values. windows_exporter requests raw values, of which there are none.
 #include <windows.h>
 #include <wchar.h>
 
@@ -21,13 +21,13 @@ static const struct {
     const WCHAR *path;
     double number;
 } counters[] = {
-    {L"", 0}, // everything not named here
+    {L"", 0}, // all other counters
     {L"\\Processor(_Total)\\% Processor Time", 7},
     {L"\\Process(_Total)\\Working Set - Private", 900.0 * 1024 * 1024},
     {L"\\Memory\\Committed Bytes", 1400.0 * 1024 * 1024},
 };
 
-// A counter's handle is its place in the table plus one.
+// A counter's handle is its index in the table plus one.
 static LONG add(LPCWSTR path, HANDLE *counter) {
     size_t found = 0;
     for (size_t i = 1; i < sizeof(counters) / sizeof(counters[0]); i++)
@@ -69,7 +69,7 @@ EXPORT PdhGetFormattedCounterArrayW(HANDLE counter, DWORD format, LPDWORD size, 
     return 0;
 }
 
-// What is known of a counter: that its values are numbers (PERF_COUNTER_RAWCOUNT). The texts that follow on Windows are left out.
+// The information about a counter: its values are numbers (PERF_COUNTER_RAWCOUNT). The texts that follow on Windows are missing.
 EXPORT PdhGetCounterInfoW(HANDLE counter, BOOLEAN explain, LPDWORD size, DWORD *info) {
     const DWORD need = 256;
     DWORD has = *size;

@@ -1,6 +1,6 @@
-// Loaded into Wine's server, which works for all programs of a host. It creates and binds their sockets: each belongs to the network
-// namespace of the program, and the namespace alone decides whether a port is free. It has their registry: the name of the computer in it
-// is that of the program's UTS namespace.
+// Loaded into Wine's server, which serves all programs of a host. The server creates and binds their sockets: with this library, each socket is
+// in the network namespace of its program, and only this namespace decides whether a port is free. The server has their registry: with this
+// library, the computer name in it is that of the program's UTS namespace.
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
@@ -22,10 +22,10 @@ enum {
     request_size = 64,   // union generic_request
     bind_code = 0x12003, // IOCTL_AFD_BIND
     inet6 = 23,          // Windows' AF_INET6; its AF_INET is Linux'
-    short_name = 15,     // the longest name that Windows had before DNS, in capitals
+    short_name = 15,     // length of a NetBIOS name, in upper case
 };
 
-// A reply is union generic_reply as the answer to a request for a value of the registry.
+// A reply is union generic_reply for a request of a registry value.
 struct reply {
     unsigned error, size;
     int type;
@@ -33,13 +33,13 @@ struct reply {
     char rest[48];
 };
 
-static int client = -1;     // the pipe of the thread whose request the server works on
-static int binding;         // that request binds a socket; its address has not been read
-static in_port_t wanted;    // the port in that address
-static size_t longest;      // that request is for the computer's name: its longest form, in characters; else 0
-static unsigned room;       // the bytes of data that the client takes in the answer
+static int client = -1;     // the pipe of the thread whose request the server is handling
+static int binding;         // whether the request binds a socket whose address has not been read yet
+static in_port_t wanted;    // the port in this address
+static size_t longest;      // for a request of the computer name, the maximum length of the name; otherwise 0
+static unsigned room;       // the number of bytes that the client accepts in the reply
 
-// longest_name is the length of the longest computer's name that a value of the registry can have, from the value's name; 0 for others.
+// longest_name returns the maximum length of the computer name in a registry value, by the value's name, or 0 for other values.
 static size_t longest_name(const void *value, ssize_t size) {
     static const char16_t host[] = u"Hostname", computer[] = u"ComputerName";
     if (size == sizeof host - sizeof *host && !memcmp(value, host, size)) return HOST_NAME_MAX;
@@ -47,13 +47,13 @@ static size_t longest_name(const void *value, ssize_t size) {
     return 0;
 }
 
-// read notes whose request comes, and what for. The server refuses ports that any program of the host uses, whatever its namespace. It does
-// not look at port 0, so that is what it gets to see.
+// read records the client and the kind of a request. The server rejects a port that any program of the host uses, regardless of its namespace. It
+// does not check port 0, so this function passes port 0 to it.
 ssize_t read(int fd, void *buffer, size_t size) {
     ssize_t got = syscall(SYS_read, fd, buffer, size);
     if (size == request_size && got == request_size) {
         client = fd;
-        binding = ((int *)buffer)[3] == bind_code; // behind the header
+        binding = ((int *)buffer)[3] == bind_code; // after the header
         wanted = 0;
         longest = 0;
         room = ((unsigned *)buffer)[2];
@@ -71,7 +71,7 @@ ssize_t read(int fd, void *buffer, size_t size) {
 }
 
 int bind(int fd, const struct sockaddr *address, socklen_t size) {
-    struct sockaddr_in6 own; // its port is where that of a sockaddr_in is
+    struct sockaddr_in6 own; // its port is at the same offset as in a sockaddr_in
     if (wanted && size <= sizeof own && (address->sa_family == AF_INET || address->sa_family == AF_INET6)) {
         memcpy(&own, address, size);
         own.sin6_port = wanted;
@@ -100,7 +100,7 @@ static int has_pipe(int pid, ino_t pipe) {
     return found;
 }
 
-// namespace_of_client opens the namespace of the client's process, unless it is the server's; else it returns -1.
+// namespace_of_client opens the namespace of the client's process. It returns -1 if this is the server's own namespace.
 static int namespace_of_client(const char *kind) {
     struct stat pipe;
     if (client < 0 || fstat(client, &pipe) || !S_ISFIFO(pipe.st_mode)) return -1;
@@ -120,7 +120,7 @@ static int namespace_of_client(const char *kind) {
     return found;
 }
 
-// enter moves the server into the namespace of the client's process. It returns the server's own for leave; -1 if they are the same.
+// enter moves the server into the namespace of the client's process. It returns the server's own namespace for leave, or -1 if they are the same.
 static int enter(const char *kind) {
     int there = namespace_of_client(kind);
     if (there < 0) return -1;
@@ -145,7 +145,7 @@ int socket(int domain, int type, int protocol) {
     return made;
 }
 
-// name_of_client writes the name of the client's computer, and returns its size in bytes; 0 if it is the server's.
+// name_of_client writes the computer name of the client, and returns its size in bytes, or 0 if it is the server's name.
 static size_t name_of_client(char16_t *name) {
     char whole[HOST_NAME_MAX + 1] = "";
     int here = enter("uts");
@@ -159,7 +159,7 @@ static size_t name_of_client(char16_t *name) {
     return (length + 1) * sizeof *name;
 }
 
-// writev sends answers that have data, and write the others.
+// writev sends replies with data, write all others.
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     char16_t name[HOST_NAME_MAX + 1];
     size_t size = longest && parts[0].iov_len == sizeof(struct reply) ? name_of_client(name) : 0;
@@ -170,7 +170,7 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
     reply.total = size;
     reply.size = count == 1 ? 0 : size < room ? size : room;
     struct iovec own[] = {{&reply, sizeof reply}, {name, reply.size}};
-    ssize_t sent = syscall(SYS_writev, fd, own, 2); // all or nothing: it is a pipe, and less than PIPE_BUF
+    ssize_t sent = syscall(SYS_writev, fd, own, 2); // atomic, because it is a pipe and the size is below PIPE_BUF
     return sent < 0 ? sent : (ssize_t)(sizeof reply + (count == 1 ? 0 : parts[1].iov_len));
 }
 
