@@ -128,7 +128,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// The module proxy does not serve the two versions that the driver requires; these are the next ones that it builds with.
+// The module proxy does not serve the two versions that the driver requires. These are the next versions with which it builds.
 replace sigs.k8s.io/cloud-provider-azure => sigs.k8s.io/cloud-provider-azure v1.33.2
 
 replace sigs.k8s.io/cloud-provider-azure/pkg/azclient/cache => sigs.k8s.io/cloud-provider-azure/pkg/azclient/cache v0.8.0
