@@ -26,7 +26,7 @@ func (c *cluster) testPodAnnotations(t *testing.T) {
 		text, err := json.Marshal(change)
 		must(t, err)
 		return func(ctx context.Context) error {
-			return drop(pods.Patch(ctx, pod.Name, types.MergePatchType, text, metav1.PatchOptions{}, subresources...))
+			return errOf(pods.Patch(ctx, pod.Name, types.MergePatchType, text, metav1.PatchOptions{}, subresources...))
 		}
 	}
 	annotate := func(uid types.UID, name string, value any) func(context.Context) error {
@@ -34,7 +34,7 @@ func (c *cluster) testPodAnnotations(t *testing.T) {
 	}
 	try(t, []attempt{
 		{"watch pods that have not started", "", func(ctx context.Context) error {
-			return watched(c.asOperator(t).CoreV1().Pods("").Watch(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending"}))
+			return watchErr(c.asOperator(t).CoreV1().Pods("").Watch(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending"}))
 		}},
 		{"add the reason", "", annotate(got.UID, api.AnnotationDoesNotStart, "TaintNotTolerated: x")},
 		{"add the reason to another pod with the name", "field is immutable", annotate("another", api.AnnotationDoesNotStart, "x")},
@@ -47,11 +47,11 @@ func (c *cluster) testPodAnnotations(t *testing.T) {
 		{"add a finalizer", rejected, patch(metadata("finalizers", []string{"example.com/stay"}))},
 		{"add an owner", rejected, patch(metadata("ownerReferences", []map[string]any{{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "y"}}))},
 		{"change an image", rejected, func(ctx context.Context) error {
-			return drop(pods.Patch(ctx, pod.Name, types.JSONPatchType, []byte(`[{"op": "replace", "path": "/spec/containers/0/image", "value": "r.test/evil:1"}]`), metav1.PatchOptions{}))
+			return errOf(pods.Patch(ctx, pod.Name, types.JSONPatchType, []byte(`[{"op": "replace", "path": "/spec/containers/0/image", "value": "r.test/evil:1"}]`), metav1.PatchOptions{}))
 		}},
 		{"change the status", forbidden, patch(map[string]any{"status": map[string]any{"phase": "Failed"}}, "status")},
 		{"create a pod", forbidden, func(ctx context.Context) error {
-			return drop(pods.Create(ctx, windowsPod("new", "a"), metav1.CreateOptions{}))
+			return errOf(pods.Create(ctx, windowsPod("new", "a"), metav1.CreateOptions{}))
 		}},
 	})
 	must(t, c.admin.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))

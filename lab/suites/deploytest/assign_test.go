@@ -31,7 +31,7 @@ func (c *cluster) testDefaultRuntimeClass(t *testing.T) {
 		class("windows2019", map[string]string{api.LabelImages: "ltsc2019"}, "10.0.17763"), class("windows2022", map[string]string{api.LabelImages: "ltsc2022"}, "10.0.20348"),
 		class("fallback", map[string]string{api.LabelDefaultClass: "true"}, "10.0.20348"), unmanaged,
 	} {
-		must(t, drop(c.admin.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{})))
+		must(t, errOf(c.admin.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{})))
 	}
 	eventually(t, "", func(ctx context.Context) error { // until the policy is in effect
 		got, err := c.dryRun(ctx, windowsPod("web", "a:ltsc2022"))

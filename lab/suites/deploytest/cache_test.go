@@ -29,7 +29,7 @@ func (c *cluster) testCacheMemory(t *testing.T) {
 	maps, pods := c.admin.CoreV1().ConfigMaps(namespace), c.admin.CoreV1().Pods("default")
 	for i := range 150 {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"a": strings.Repeat("x", 1_000_000)}}
-		must(t, drop(maps.Create(t.Context(), cm, metav1.CreateOptions{})))
+		must(t, errOf(maps.Create(t.Context(), cm, metav1.CreateOptions{})))
 		t.Cleanup(func() { _ = maps.Delete(context.WithoutCancel(t.Context()), cm.Name, metav1.DeleteOptions{}) })
 	}
 	for i := range 50 {
@@ -43,7 +43,7 @@ func (c *cluster) testCacheMemory(t *testing.T) {
 				Key: strings.Repeat("k", 240) + "/" + strings.Repeat("k", 50) + fmt.Sprintf("%04d", j), Operator: corev1.TolerationOpEqual, Value: strings.Repeat("v", 63), Effect: corev1.TaintEffectNoExecute,
 			})
 		}
-		must(t, drop(pods.Create(t.Context(), pod, metav1.CreateOptions{})))
+		must(t, errOf(pods.Create(t.Context(), pod, metav1.CreateOptions{})))
 		t.Cleanup(func() {
 			_ = pods.Delete(context.WithoutCancel(t.Context()), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 		})
@@ -74,7 +74,7 @@ func (c *cluster) fillCache(t *testing.T) (held, peak uint64) {
 	k, err := cache.New(c.operatorConfig(), o)
 	must(t, err)
 	for _, kind := range []client.Object{&corev1.ConfigMap{}, &corev1.Pod{}, &certificatesv1.CertificateSigningRequest{}, &corev1.Node{}} {
-		must(t, drop(k.GetInformer(ctx, kind, cache.BlockUntilSynced(false))))
+		must(t, errOf(k.GetInformer(ctx, kind, cache.BlockUntilSynced(false))))
 	}
 	synced := make(chan bool, 1)
 	go func() { _ = k.Start(ctx) }()

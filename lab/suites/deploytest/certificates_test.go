@@ -196,7 +196,7 @@ func (c *cluster) testCertificateRequestSize(t *testing.T) {
 				},
 			}
 			tc.change(req)
-			return drop(tc.by.CertificatesV1().CertificateSigningRequests().Create(ctx, req, metav1.CreateOptions{}))
+			return errOf(tc.by.CertificatesV1().CertificateSigningRequests().Create(ctx, req, metav1.CreateOptions{}))
 		}})
 	}
 	try(t, attempts)

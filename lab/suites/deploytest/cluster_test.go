@@ -106,7 +106,7 @@ func (c *cluster) createObjects(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	for name, os := range map[string]string{"win-1": "windows", "win-2": "windows", "linux-1": "linux"} {
-		must(t, drop(c.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{
+		must(t, errOf(c.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
 				Name:        name,
 				Labels:      map[string]string{"kubernetes.io/os": os},
@@ -115,12 +115,12 @@ func (c *cluster) createObjects(t *testing.T) {
 			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "os", Value: "Windows", Effect: corev1.TaintEffectNoSchedule}}},
 		}, metav1.CreateOptions{})))
 	}
-	must(t, drop(c.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-bare"}}, metav1.CreateOptions{})))
+	must(t, errOf(c.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-bare"}}, metav1.CreateOptions{})))
 	for _, name := range []string{"cloud-private-key", "other"} {
-		must(t, drop(c.admin.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})))
+		must(t, errOf(c.admin.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})))
 	}
 	for _, name := range []string{"windows-instances", "other"} {
-		must(t, drop(c.admin.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})))
+		must(t, errOf(c.admin.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})))
 	}
 }
 
@@ -129,10 +129,10 @@ func (c *cluster) waitForPolicies(t *testing.T) {
 	t.Helper()
 	operator := c.asOperator(t)
 	eventually(t, "", func(ctx context.Context) error {
-		return drop(operator.CoreV1().Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
+		return errOf(operator.CoreV1().Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 	})
 	eventually(t, "denied request", func(ctx context.Context) error {
-		return drop(c.admin.CoreV1().ConfigMaps(namespace).Create(ctx, configMap("windows-services-0"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
+		return errOf(c.admin.CoreV1().ConfigMaps(namespace).Create(ctx, configMap("windows-services-0"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
 	})
 	wicd := c.asWICD(t, "nobody")
 	_, pem := newRequest(t, "system:wicd-node:nobody", "system:wicd-nodes")
@@ -222,11 +222,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// drop returns only the error of a call.
-func drop[T any](_ T, err error) error { return err }
+// errOf returns only the error of a call.
+func errOf[T any](_ T, err error) error { return err }
 
-// watched stops a watch, and returns the error of starting it.
-func watched(w watch.Interface, err error) error {
+// watchErr stops a watch, and returns the error of starting it.
+func watchErr(w watch.Interface, err error) error {
 	if err == nil {
 		w.Stop()
 	}

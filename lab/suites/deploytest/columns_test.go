@@ -30,7 +30,7 @@ func (c *cluster) testColumns(t *testing.T) {
 	for i, reason := range reasons(t) {
 		name := fmt.Sprintf("production-x7k2p-windows-us-east-1a-a%03d", i)
 		o := object("WindowsInstance", name, map[string]any{"address": fmt.Sprintf("10.100.200.%d", 1+i), "username": "Administrator"})
-		must(t, drop(instances(c.admin, in).Create(t.Context(), o, metav1.CreateOptions{})))
+		must(t, errOf(instances(c.admin, in).Create(t.Context(), o, metav1.CreateOptions{})))
 		status := map[string]any{"status": map[string]any{
 			"nodeRef": map[string]any{"name": fmt.Sprintf("ip-10-100-200-%d.us-east-1.compute.internal", 100+i)},
 			"plan":    map[string]any{"action": "Upgrade", "disruption": "Drain", "waitsFor": "VersionSkewUnsupported"},
@@ -41,7 +41,7 @@ func (c *cluster) testColumns(t *testing.T) {
 		}}
 		raw, err := json.Marshal(status)
 		must(t, err)
-		must(t, drop(instances(c.admin, in).Patch(t.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{}, "status")))
+		must(t, errOf(instances(c.admin, in).Patch(t.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{}, "status")))
 	}
 	narrow := c.kubectl(t, "get", "winst", "-n", in)
 	for _, line := range narrow {

@@ -27,9 +27,9 @@ func (c *cluster) testWICDFlannelPermissions(t *testing.T) {
 	}
 	const policy = "ValidatingAdmissionPolicy 'windows-instance-config-daemon-status'"
 	try(t, []attempt{
-		{"list Nodes", "", func(ctx context.Context) error { return drop(wicd.CoreV1().Nodes().List(ctx, metav1.ListOptions{})) }},
+		{"list Nodes", "", func(ctx context.Context) error { return errOf(wicd.CoreV1().Nodes().List(ctx, metav1.ListOptions{})) }},
 		{"watch Nodes", "", func(ctx context.Context) error {
-			return watched(wicd.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{}))
+			return watchErr(wicd.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{}))
 		}},
 		{"set Flannel's annotations", "", write(map[string]any{
 			flannelPrefix + "backend-type": "vxlan", flannelPrefix + "backend-data": `{"VNI":4096,"VtepMAC":""}`,

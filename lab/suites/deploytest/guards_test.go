@@ -37,26 +37,26 @@ func (c *cluster) testOperatorComparesPolicies(t *testing.T) {
 	}
 	name := guards[0].Policy.Name
 	admin := c.admin.AdmissionregistrationV1()
-	must(t, drop(admin.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`), metav1.PatchOptions{})))
+	must(t, errOf(admin.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`), metav1.PatchOptions{})))
 	if got, err := o.ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{}); err != nil || guards[0].PolicyDiffers(got) != "spec.failurePolicy" {
 		t.Errorf("the policy that fails open differs in %q (error %v), want spec.failurePolicy", guards[0].PolicyDiffers(got), err)
 	}
-	must(t, drop(admin.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{})))
+	must(t, errOf(admin.ValidatingAdmissionPolicies().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{})))
 	try(t, []attempt{
 		{"read another policy", forbidden, func(ctx context.Context) error {
-			return drop(o.ValidatingAdmissionPolicies().Get(ctx, "other", metav1.GetOptions{}))
+			return errOf(o.ValidatingAdmissionPolicies().Get(ctx, "other", metav1.GetOptions{}))
 		}},
 		{"list policies", forbidden, func(ctx context.Context) error {
-			return drop(o.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{}))
+			return errOf(o.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{}))
 		}},
 		{"change a policy", forbidden, func(ctx context.Context) error {
-			return drop(o.ValidatingAdmissionPolicies().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`), metav1.PatchOptions{}))
+			return errOf(o.ValidatingAdmissionPolicies().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Ignore"}}`), metav1.PatchOptions{}))
 		}},
 		{"delete a binding", forbidden, func(ctx context.Context) error {
 			return o.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})
 		}},
 		{"create a policy", forbidden, func(ctx context.Context) error {
-			return drop(o.ValidatingAdmissionPolicies().Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
+			return errOf(o.ValidatingAdmissionPolicies().Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
 		}},
 	})
 }
@@ -69,7 +69,7 @@ func (c *cluster) testOperatorAppliesPolicies(t *testing.T) {
 	must(t, err)
 	as := c.asOperator(t).AdmissionregistrationV1()
 	eventually(t, "", func(ctx context.Context) error {
-		return drop(as.ValidatingAdmissionPolicies().List(ctx, byName(guards[0].Policy.Name)))
+		return errOf(as.ValidatingAdmissionPolicies().List(ctx, byName(guards[0].Policy.Name)))
 	})
 	c.weaken(t, guards)
 	o, err := client.New(c.operatorConfig(), client.Options{})
@@ -85,24 +85,24 @@ func (c *cluster) testOperatorAppliesPolicies(t *testing.T) {
 	apply := metav1.PatchOptions{FieldManager: "x"}
 	try(t, []attempt{
 		{"create another policy", forbidden, func(ctx context.Context) error {
-			return drop(as.ValidatingAdmissionPolicies().Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
+			return errOf(as.ValidatingAdmissionPolicies().Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
 		}},
 		{"apply another policy", forbidden, func(ctx context.Context) error {
-			return drop(as.ValidatingAdmissionPolicies().Patch(ctx, "x", types.ApplyPatchType,
+			return errOf(as.ValidatingAdmissionPolicies().Patch(ctx, "x", types.ApplyPatchType,
 				[]byte(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy"}`), apply))
 		}},
 		{"apply a policy that limits it", forbidden, func(ctx context.Context) error {
-			return drop(as.ValidatingAdmissionPolicies().Patch(ctx, limit, types.ApplyPatchType,
+			return errOf(as.ValidatingAdmissionPolicies().Patch(ctx, limit, types.ApplyPatchType,
 				[]byte(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","spec":{"failurePolicy":"Ignore"}}`), apply))
 		}},
 		{"delete a policy that it applies", forbidden, func(ctx context.Context) error {
 			return as.ValidatingAdmissionPolicies().Delete(ctx, guards[0].Policy.Name, metav1.DeleteOptions{})
 		}},
 		{"list a policy that it applies", "", func(ctx context.Context) error {
-			return drop(as.ValidatingAdmissionPolicies().List(ctx, byName(guards[0].Policy.Name)))
+			return errOf(as.ValidatingAdmissionPolicies().List(ctx, byName(guards[0].Policy.Name)))
 		}},
 		{"list all policies", forbidden, func(ctx context.Context) error {
-			return drop(as.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{}))
+			return errOf(as.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{}))
 		}},
 	})
 	c.testBundlePermissions(t)
@@ -117,18 +117,18 @@ func (c *cluster) testBundlePermissions(t *testing.T) {
 	o := c.asOperator(t).CoreV1()
 	userData := func(in string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(o.Secrets(in).Update(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "windows-user-data"}}, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}))
+			return errOf(o.Secrets(in).Update(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "windows-user-data"}}, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}))
 		}
 	}
 	for _, name := range []string{"pull-secret", "windows-user-data"} {
-		must(t, drop(c.admin.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})))
+		must(t, errOf(c.admin.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})))
 	}
 	takeOver := func(ctx context.Context) error {
-		return drop(o.Pods("kube-system").Patch(ctx, "none", types.MergePatchType, []byte(`{"spec":{"containers":null}}`), metav1.PatchOptions{}))
+		return errOf(o.Pods("kube-system").Patch(ctx, "none", types.MergePatchType, []byte(`{"spec":{"containers":null}}`), metav1.PatchOptions{}))
 	}
 	try(t, []attempt{
 		{"read a tenant's pull secret", forbidden, func(ctx context.Context) error {
-			return drop(o.Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
+			return errOf(o.Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
 		{"write a tenant's user data with limits", "allowed in default is", userData("default")},
 		{"patch pods with limits", "not found", takeOver},
@@ -146,9 +146,9 @@ func (c *cluster) weaken(t *testing.T, guards []deploy.Guard) {
 	for _, err := range []error{
 		admin.ValidatingAdmissionPolicies().Delete(t.Context(), guards[0].Policy.Name, metav1.DeleteOptions{}),
 		admin.ValidatingAdmissionPolicyBindings().Delete(t.Context(), guards[1].Binding.Name, metav1.DeleteOptions{}),
-		drop(admin.ValidatingAdmissionPolicies().Patch(t.Context(), guards[2].Policy.Name, types.JSONPatchType,
+		errOf(admin.ValidatingAdmissionPolicies().Patch(t.Context(), guards[2].Policy.Name, types.JSONPatchType,
 			[]byte(`[{"op":"add","path":"/spec/matchConditions/-","value":{"name":"never","expression":"false"}}]`), metav1.PatchOptions{})),
-		drop(admin.ValidatingAdmissionPolicyBindings().Patch(t.Context(), guards[3].Binding.Name, types.MergePatchType,
+		errOf(admin.ValidatingAdmissionPolicyBindings().Patch(t.Context(), guards[3].Binding.Name, types.MergePatchType,
 			[]byte(`{"spec":{"validationActions":["Audit"],"matchResources":{"objectSelector":{"matchLabels":{"a":"b"}}}}}`), metav1.PatchOptions{})),
 	} {
 		must(t, err)

@@ -39,7 +39,7 @@ func patchStatus(ctx context.Context, as clients, node string, kind types.PatchT
 	if err != nil {
 		return err
 	}
-	return drop(as.CoreV1().Nodes().Patch(ctx, node, kind, raw, metav1.PatchOptions{}, "status"))
+	return errOf(as.CoreV1().Nodes().Patch(ctx, node, kind, raw, metav1.PatchOptions{}, "status"))
 }
 
 // fullStatus returns a status with all fields that a kubelet writes.
@@ -63,7 +63,7 @@ func fullStatus() corev1.NodeStatus {
 // newNode creates a Node with a full status.
 func (c *cluster) newNode(t *testing.T, name string) {
 	t.Helper()
-	err := drop(c.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+	err := errOf(c.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{"kubernetes.io/os": "windows"}, Annotations: map[string]string{group + "/version": "1"},
 	}}, metav1.CreateOptions{}))
 	must(t, err)
@@ -187,7 +187,7 @@ func eventOf(node string) *eventsv1.Event {
 }
 
 func createEvent(ctx context.Context, as clients, e *eventsv1.Event) error {
-	return drop(as.EventsV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{}))
+	return errOf(as.EventsV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{}))
 }
 
 func (c *cluster) testWICDEventPermissions(t *testing.T) {
@@ -212,19 +212,19 @@ func (c *cluster) testWICDEventPermissions(t *testing.T) {
 		{"create an event with a related object", policy, create(func(e *eventsv1.Event) { e.Related = &corev1.ObjectReference{Kind: "Node", Name: "win-2"} })},
 		{"create an event of another controller", policy, create(func(e *eventsv1.Event) { e.ReportingController = "kubelet" })},
 		{"create an event of API group core", forbidden, func(ctx context.Context) error {
-			return drop(wicd.CoreV1().Events("default").Create(ctx, &corev1.Event{
+			return errOf(wicd.CoreV1().Events("default").Create(ctx, &corev1.Event{
 				ObjectMeta:     metav1.ObjectMeta{Name: "older", Namespace: "default"},
 				InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "win-1"},
 			}, metav1.CreateOptions{}))
 		}},
 		{"change its event", forbidden, func(ctx context.Context) error {
-			return drop(wicd.EventsV1().Events("default").Patch(ctx, "win-1.known", types.MergePatchType, []byte(`{"note":"y"}`), metav1.PatchOptions{}))
+			return errOf(wicd.EventsV1().Events("default").Patch(ctx, "win-1.known", types.MergePatchType, []byte(`{"note":"y"}`), metav1.PatchOptions{}))
 		}},
 		{"delete its event", forbidden, func(ctx context.Context) error {
 			return wicd.EventsV1().Events("default").Delete(ctx, "win-1.known", metav1.DeleteOptions{})
 		}},
 		{"list events", forbidden, func(ctx context.Context) error {
-			return drop(wicd.EventsV1().Events("default").List(ctx, metav1.ListOptions{}))
+			return errOf(wicd.EventsV1().Events("default").List(ctx, metav1.ListOptions{}))
 		}},
 	})
 }

@@ -89,9 +89,9 @@ func (c *cluster) testWICDNodePermissions(t *testing.T) {
 		{"change its version", "", patch(annotate(group+"/version", "2"))},
 		{"remove its version", "", patch(annotate(group+"/version", nil))},
 		{"read its Node", "", func(ctx context.Context) error {
-			return drop(wicd.CoreV1().Nodes().Get(ctx, "win-1", metav1.GetOptions{}))
+			return errOf(wicd.CoreV1().Nodes().Get(ctx, "win-1", metav1.GetOptions{}))
 		}},
-		{"watch its Node", "", func(ctx context.Context) error { return watched(wicd.CoreV1().Nodes().Watch(ctx, byName("win-1"))) }},
+		{"watch its Node", "", func(ctx context.Context) error { return watchErr(wicd.CoreV1().Nodes().Watch(ctx, byName("win-1"))) }},
 		{"report a collection", "", patch(annotate(group+"/collected", strings.Repeat("x", 1024)))},
 		{"report a collection in more than 1024 bytes", policy, patch(annotate(group+"/collected", strings.Repeat("x", 1025)))},
 		{"report its services", "", patch(annotate(group+"/services", strings.Repeat("x", 2048)))},
@@ -144,7 +144,7 @@ func (c *cluster) testWICDLimits(t *testing.T) {
 	_, pem := newRequest(t, "system:wicd-node:win-1", "system:wicd-nodes")
 	request := func(signer string, usage certificatesv1.KeyUsage) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(createRequest(ctx, wicd, signer, pem, "digital signature", usage))
+			return errOf(createRequest(ctx, wicd, signer, pem, "digital signature", usage))
 		}
 	}
 	core := wicd.CoreV1()
@@ -162,34 +162,34 @@ func (c *cluster) testWICDLimits(t *testing.T) {
 			return patchNode(ctx, member, "win-1", version)
 		}},
 		{"create a Node", forbidden, func(ctx context.Context) error {
-			return drop(core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-3"}}, metav1.CreateOptions{}))
+			return errOf(core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-3"}}, metav1.CreateOptions{}))
 		}},
 		{"read a Secret", forbidden, func(ctx context.Context) error {
-			return drop(core.Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
+			return errOf(core.Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 		}},
 		{"read a ConfigMap", forbidden, func(ctx context.Context) error {
-			return drop(core.ConfigMaps(namespace).Get(ctx, "windows-instances", metav1.GetOptions{}))
+			return errOf(core.ConfigMaps(namespace).Get(ctx, "windows-instances", metav1.GetOptions{}))
 		}},
 		{"read settings of nodes", "", func(ctx context.Context) error {
-			return found(core.ConfigMaps(namespace).Get(ctx, "windows-services-1", metav1.GetOptions{}))
+			return allowMissing(core.ConfigMaps(namespace).Get(ctx, "windows-services-1", metav1.GetOptions{}))
 		}},
 		{"watch settings of nodes", "", func(ctx context.Context) error {
-			return watched(core.ConfigMaps(namespace).Watch(ctx, byName("windows-services-1")))
+			return watchErr(core.ConfigMaps(namespace).Watch(ctx, byName("windows-services-1")))
 		}},
 		{"read settings of an unknown version", forbidden, func(ctx context.Context) error {
-			return drop(core.ConfigMaps(namespace).Get(ctx, "windows-services-3", metav1.GetOptions{}))
+			return errOf(core.ConfigMaps(namespace).Get(ctx, "windows-services-3", metav1.GetOptions{}))
 		}},
 		{"read secrets of nodes", "", func(ctx context.Context) error {
-			return found(core.Secrets(namespace).Get(ctx, "windows-node-secrets", metav1.GetOptions{}))
+			return allowMissing(core.Secrets(namespace).Get(ctx, "windows-node-secrets", metav1.GetOptions{}))
 		}},
 		{"read the signing key", forbidden, func(ctx context.Context) error {
-			return drop(core.Secrets(namespace).Get(ctx, "windows-settings-signing-key", metav1.GetOptions{}))
+			return errOf(core.Secrets(namespace).Get(ctx, "windows-settings-signing-key", metav1.GetOptions{}))
 		}},
 		{"list secrets of nodes", forbidden, func(ctx context.Context) error {
-			return drop(core.Secrets(namespace).List(ctx, byName("windows-node-secrets")))
+			return errOf(core.Secrets(namespace).List(ctx, byName("windows-node-secrets")))
 		}},
-		{"list ConfigMaps", forbidden, func(ctx context.Context) error { return drop(core.ConfigMaps("").List(ctx, metav1.ListOptions{})) }},
-		{"list Pods", forbidden, func(ctx context.Context) error { return drop(core.Pods("").List(ctx, metav1.ListOptions{})) }},
+		{"list ConfigMaps", forbidden, func(ctx context.Context) error { return errOf(core.ConfigMaps("").List(ctx, metav1.ListOptions{})) }},
+		{"list Pods", forbidden, func(ctx context.Context) error { return errOf(core.Pods("").List(ctx, metav1.ListOptions{})) }},
 		{"request its certificate", "", request(certificatesv1.KubeAPIServerClientSignerName, "client auth")},
 		{"request a kubelet's certificate", "allowed are kubernetes.io/kube-apiserver-client", request(certificatesv1.KubeAPIServerClientKubeletSignerName, "client auth")},
 		{"request a serving certificate", "allowed are kubernetes.io/kube-apiserver-client", request(certificatesv1.KubeletServingSignerName, "server auth")},
@@ -217,7 +217,7 @@ func (c *cluster) testPoliciesIgnoreOtherIdentities(t *testing.T) {
 			return patchNode(ctx, c.admin, "win-2", map[string]any{"spec": map[string]any{"unschedulable": true}})
 		}},
 		{"administrator requests a certificate of any signer", "", func(ctx context.Context) error {
-			return drop(createRequest(ctx, c.admin, "example.com/any", request, "client auth"))
+			return errOf(createRequest(ctx, c.admin, "example.com/any", request, "client auth"))
 		}},
 	})
 }
@@ -227,7 +227,7 @@ func (c *cluster) testBootstrapTokenPermissions(t *testing.T) {
 	_, pem := newRequest(t, "system:node:win-1", "system:nodes")
 	request := func(signer string, usage certificatesv1.KeyUsage) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(createRequest(ctx, host, signer, pem, "digital signature", usage))
+			return errOf(createRequest(ctx, host, signer, pem, "digital signature", usage))
 		}
 	}
 	const allowed = "allowed are kubernetes.io/kube-apiserver-client-kubelet, kubernetes.io/kube-apiserver-client"
@@ -240,19 +240,19 @@ func (c *cluster) testBootstrapTokenPermissions(t *testing.T) {
 			if _, err := host.CertificatesV1().CertificateSigningRequests().List(ctx, byName(created.Name)); err != nil {
 				return err
 			}
-			return watched(host.CertificatesV1().CertificateSigningRequests().Watch(ctx, byName(created.Name)))
+			return watchErr(host.CertificatesV1().CertificateSigningRequests().Watch(ctx, byName(created.Name)))
 		}},
 		{"request a serving certificate", allowed, request(certificatesv1.KubeletServingSignerName, "server auth")},
 		{"request a certificate of another signer", allowed, request("example.com/any", "client auth")},
 		{"approve its request", forbidden, func(ctx context.Context) error { return approve(ctx, host, created) }},
 		{"read a Node", forbidden, func(ctx context.Context) error {
-			return drop(host.CoreV1().Nodes().Get(ctx, "win-1", metav1.GetOptions{}))
+			return errOf(host.CoreV1().Nodes().Get(ctx, "win-1", metav1.GetOptions{}))
 		}},
 		{"read the SSH key", forbidden, func(ctx context.Context) error {
-			return drop(host.CoreV1().Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
+			return errOf(host.CoreV1().Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 		}},
 		{"create a new token", forbidden, func(ctx context.Context) error {
-			return drop(host.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "windows-node-bootstrapper", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
+			return errOf(host.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "windows-node-bootstrapper", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 		}},
 	})
 }

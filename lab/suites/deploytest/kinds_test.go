@@ -22,7 +22,7 @@ func (c *cluster) testWindowsInstance(t *testing.T) {
 		spec := map[string]any{"address": "10.0.0.1", "username": "Administrator"}
 		maps.Copy(spec, change)
 		return func(ctx context.Context) error {
-			return drop(all.Create(ctx, object("WindowsInstance", "x", spec), dryRun))
+			return errOf(all.Create(ctx, object("WindowsInstance", "x", spec), dryRun))
 		}
 	}
 	const notAnAddress = "address must be an IPv4 address or a DNS name"
@@ -59,10 +59,10 @@ func (c *cluster) testWindowsInstance(t *testing.T) {
 		{"too many additional addresses", "spec.additionalAddresses", with(map[string]any{"additionalAddresses": addressRanges(17)})},
 		{"host key of an unsupported type", "spec.hostKey", with(map[string]any{"hostKey": "ssh-dss AAAA"})},
 	})
-	must(t, drop(all.Create(t.Context(), object("WindowsInstance", "kept", map[string]any{"address": "10.0.0.1", "username": "a"}), metav1.CreateOptions{})))
+	must(t, errOf(all.Create(t.Context(), object("WindowsInstance", "kept", map[string]any{"address": "10.0.0.1", "username": "a"}), metav1.CreateOptions{})))
 	patch := func(raw string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(all.Patch(ctx, "kept", types.MergePatchType, []byte(raw), metav1.PatchOptions{}))
+			return errOf(all.Patch(ctx, "kept", types.MergePatchType, []byte(raw), metav1.PatchOptions{}))
 		}
 	}
 	try(t, []attempt{
@@ -85,7 +85,7 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	named := func(name string, spec map[string]any) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(configs(c.admin).Create(ctx, object("WindowsConfig", name, spec), dryRun))
+			return errOf(configs(c.admin).Create(ctx, object("WindowsConfig", name, spec), dryRun))
 		}
 	}
 	set := func(path string, value any) func(context.Context) error {

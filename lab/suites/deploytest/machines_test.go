@@ -48,30 +48,30 @@ func (c *cluster) testMachines(t *testing.T) {
 				labels = map[string]string{"machine.openshift.io/os-id": system}
 			}
 			machine := openshift.NewMachine(openshift.MachineAPI, in, name, labels)
-			must(t, drop(machinesOf(c.admin, "machine.openshift.io", "v1beta1", in).Create(t.Context(), machine, metav1.CreateOptions{})))
+			must(t, errOf(machinesOf(c.admin, "machine.openshift.io", "v1beta1", in).Create(t.Context(), machine, metav1.CreateOptions{})))
 		}
 	}
 	for _, in := range []string{clusterAPI, "default"} {
-		must(t, drop(machinesOf(c.admin, "cluster.x-k8s.io", "v1beta2", in).Create(t.Context(), openshift.NewMachine(openshift.ClusterAPI, in, "m", nil), metav1.CreateOptions{})))
+		must(t, errOf(machinesOf(c.admin, "cluster.x-k8s.io", "v1beta2", in).Create(t.Context(), openshift.NewMachine(openshift.ClusterAPI, in, "m", nil), metav1.CreateOptions{})))
 	}
 	o := c.asOperator(t)
 	own, foreign := machinesOf(o, "machine.openshift.io", "v1beta1", machineAPI), machinesOf(o, "machine.openshift.io", "v1beta1", "default")
-	eventually(t, "", func(ctx context.Context) error { return drop(own.Get(ctx, "m", metav1.GetOptions{})) })
+	eventually(t, "", func(ctx context.Context) error { return errOf(own.Get(ctx, "m", metav1.GetOptions{})) })
 	patch := func(m dynamic.ResourceInterface) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(m.Patch(ctx, "m", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))
+			return errOf(m.Patch(ctx, "m", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))
 		}
 	}
 	watch := func(m dynamic.ResourceInterface) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return watched(m.Watch(ctx, metav1.ListOptions{LabelSelector: "machine.openshift.io/os-id=Windows"}))
+			return watchErr(m.Watch(ctx, metav1.ListOptions{LabelSelector: "machine.openshift.io/os-id=Windows"}))
 		}
 	}
 	all := machinesOf(o, "cluster.x-k8s.io", "v1beta2", "")
 	tenants := machinesOf(o, "cluster.x-k8s.io", "v1beta2", "default")
 	before := machinesOf(o, "cluster.x-k8s.io", "v1beta1", clusterAPI)
 	try(t, []attempt{
-		{"list Machines", "", func(ctx context.Context) error { return drop(own.List(ctx, metav1.ListOptions{})) }},
+		{"list Machines", "", func(ctx context.Context) error { return errOf(own.List(ctx, metav1.ListOptions{})) }},
 		{"watch Machines", "", watch(own)},
 		{"delete a Machine without its UID", "is deleted by its UID only", func(ctx context.Context) error { return own.Delete(ctx, "m", metav1.DeleteOptions{}) }},
 		{"delete a Machine with the UID of a deleted one", "the UID in the precondition (gone) does not match", func(ctx context.Context) error {
@@ -81,31 +81,31 @@ func (c *cluster) testMachines(t *testing.T) {
 		{"delete a Linux Machine", "deletes Windows Machines only", func(ctx context.Context) error { return deleteByUID(ctx, own, "tux") }},
 		{"delete a Machine without operating system", "deletes Windows Machines only", func(ctx context.Context) error { return deleteByUID(ctx, own, "bare") }},
 		{"read OpenShift's pull secret", "", func(ctx context.Context) error {
-			return found(o.CoreV1().Secrets("openshift-config").Get(ctx, "pull-secret", metav1.GetOptions{}))
+			return allowMissing(o.CoreV1().Secrets("openshift-config").Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
 		{"watch OpenShift's pull secret", "", func(ctx context.Context) error {
-			return watched(o.CoreV1().Secrets("openshift-config").Watch(ctx, byName("pull-secret")))
+			return watchErr(o.CoreV1().Secrets("openshift-config").Watch(ctx, byName("pull-secret")))
 		}},
 		{"read another Secret in the same namespace", forbidden, func(ctx context.Context) error {
-			return drop(o.CoreV1().Secrets("openshift-config").Get(ctx, "other", metav1.GetOptions{}))
+			return errOf(o.CoreV1().Secrets("openshift-config").Get(ctx, "other", metav1.GetOptions{}))
 		}},
 		{"read a Secret with the name in another namespace", forbidden, func(ctx context.Context) error {
-			return drop(o.CoreV1().Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
+			return errOf(o.CoreV1().Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
 		{"change a Machine", forbidden, patch(own)},
 		{"create a Machine", forbidden, func(ctx context.Context) error {
-			return drop(own.Create(ctx, openshift.NewMachine(openshift.MachineAPI, machineAPI, "x", nil), metav1.CreateOptions{}))
+			return errOf(own.Create(ctx, openshift.NewMachine(openshift.MachineAPI, machineAPI, "x", nil), metav1.CreateOptions{}))
 		}},
 		{"delete all Machines at once", forbidden, func(ctx context.Context) error {
 			return own.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 		}},
-		{"read a Machine in another namespace", forbidden, func(ctx context.Context) error { return drop(foreign.Get(ctx, "m", metav1.GetOptions{})) }},
+		{"read a Machine in another namespace", forbidden, func(ctx context.Context) error { return errOf(foreign.Get(ctx, "m", metav1.GetOptions{})) }},
 		{"delete a Machine in another namespace", forbidden, func(ctx context.Context) error { return foreign.Delete(ctx, "n", metav1.DeleteOptions{}) }},
-		{"list Cluster API's Machines of all namespaces", forbidden, func(ctx context.Context) error { return drop(all.List(ctx, metav1.ListOptions{})) }},
+		{"list Cluster API's Machines of all namespaces", forbidden, func(ctx context.Context) error { return errOf(all.List(ctx, metav1.ListOptions{})) }},
 		{"watch Cluster API's Machines of all namespaces", forbidden, watch(all)},
-		{"read a Machine of Cluster API in another namespace", forbidden, func(ctx context.Context) error { return drop(tenants.Get(ctx, "m", metav1.GetOptions{})) }},
+		{"read a Machine of Cluster API in another namespace", forbidden, func(ctx context.Context) error { return errOf(tenants.Get(ctx, "m", metav1.GetOptions{})) }},
 		{"watch Cluster API's Machines in OpenShift's namespace", "", watch(before)},
-		{"read a Machine of Cluster API in the previous version", "", func(ctx context.Context) error { return drop(before.Get(ctx, "m", metav1.GetOptions{})) }},
+		{"read a Machine of Cluster API in the previous version", "", func(ctx context.Context) error { return errOf(before.Get(ctx, "m", metav1.GetOptions{})) }},
 		{"delete a Machine of Cluster API", forbidden, func(ctx context.Context) error { return before.Delete(ctx, "m", metav1.DeleteOptions{}) }},
 		{"change a Machine of Cluster API", forbidden, patch(before)},
 	})
@@ -117,7 +117,7 @@ func (c *cluster) testMachines(t *testing.T) {
 	}
 	create := func(as clients, in string, s *corev1.Secret) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(as.CoreV1().Secrets(in).Create(ctx, s, metav1.CreateOptions{}))
+			return errOf(as.CoreV1().Secrets(in).Create(ctx, s, metav1.CreateOptions{}))
 		}
 	}
 	try(t, []attempt{
@@ -138,36 +138,36 @@ func (c *cluster) testUserData(t *testing.T, o clients, in string) {
 	data := func(name string, kind corev1.SecretType) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}, Type: kind}
 	}
-	must(t, drop(c.admin.CoreV1().Secrets(in).Create(t.Context(), data("worker-user-data", ""), metav1.CreateOptions{})))
+	must(t, errOf(c.admin.CoreV1().Secrets(in).Create(t.Context(), data("worker-user-data", ""), metav1.CreateOptions{})))
 	const limited = "allowed in openshift-"
 	try(t, []attempt{
 		{"create another Secret", limited, func(ctx context.Context) error {
-			return drop(secrets.Create(ctx, data("x", ""), metav1.CreateOptions{}))
+			return errOf(secrets.Create(ctx, data("x", ""), metav1.CreateOptions{}))
 		}},
 		{"create user data as a ServiceAccount token", limited, func(ctx context.Context) error {
-			return drop(secrets.Create(ctx, data("windows-user-data", corev1.SecretTypeServiceAccountToken), metav1.CreateOptions{}))
+			return errOf(secrets.Create(ctx, data("windows-user-data", corev1.SecretTypeServiceAccountToken), metav1.CreateOptions{}))
 		}},
 		{"create a Secret with a generated name", limited, func(ctx context.Context) error {
-			return drop(secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "windows-user-data"}}, metav1.CreateOptions{}))
+			return errOf(secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "windows-user-data"}}, metav1.CreateOptions{}))
 		}},
 		{"create user data", "", func(ctx context.Context) error {
-			return drop(secrets.Create(ctx, data("windows-user-data", ""), metav1.CreateOptions{}))
+			return errOf(secrets.Create(ctx, data("windows-user-data", ""), metav1.CreateOptions{}))
 		}},
-		{"list user data by name", "", func(ctx context.Context) error { return drop(secrets.List(ctx, byName("windows-user-data"))) }},
+		{"list user data by name", "", func(ctx context.Context) error { return errOf(secrets.List(ctx, byName("windows-user-data"))) }},
 		{"update user data", "", func(ctx context.Context) error {
 			s, err := secrets.Get(ctx, "windows-user-data", metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
 			s.Data = map[string][]byte{"userData": []byte("x")}
-			return drop(secrets.Update(ctx, s, metav1.UpdateOptions{}))
+			return errOf(secrets.Update(ctx, s, metav1.UpdateOptions{}))
 		}},
 		{"delete user data", "", func(ctx context.Context) error {
 			return secrets.Delete(ctx, "windows-user-data", metav1.DeleteOptions{})
 		}},
-		{"list all Secrets", forbidden, func(ctx context.Context) error { return drop(secrets.List(ctx, metav1.ListOptions{})) }},
+		{"list all Secrets", forbidden, func(ctx context.Context) error { return errOf(secrets.List(ctx, metav1.ListOptions{})) }},
 		{"read other user data", forbidden, func(ctx context.Context) error {
-			return drop(secrets.Get(ctx, "worker-user-data", metav1.GetOptions{}))
+			return errOf(secrets.Get(ctx, "worker-user-data", metav1.GetOptions{}))
 		}},
 		{"delete other user data", forbidden, func(ctx context.Context) error {
 			return secrets.Delete(ctx, "worker-user-data", metav1.DeleteOptions{})

@@ -55,13 +55,13 @@ func (c *cluster) testMonitoring(t *testing.T) {
 	prometheus := prometheusIn("monitoring")
 	try(t, []attempt{
 		{"list Nodes as Prometheus", "", func(ctx context.Context) error {
-			return drop(prometheus.CoreV1().Nodes().List(ctx, metav1.ListOptions{}))
+			return errOf(prometheus.CoreV1().Nodes().List(ctx, metav1.ListOptions{}))
 		}},
 		{"list pods in another namespace as Prometheus", forbidden, func(ctx context.Context) error {
-			return drop(prometheus.CoreV1().Pods("default").List(ctx, metav1.ListOptions{}))
+			return errOf(prometheus.CoreV1().Pods("default").List(ctx, metav1.ListOptions{}))
 		}},
 		{"read the SSH key as Prometheus", forbidden, func(ctx context.Context) error {
-			return drop(prometheus.CoreV1().Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
+			return errOf(prometheus.CoreV1().Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 		}},
 	})
 	for path, want := range map[string]bool{"/metrics": true, "/logs": false} {

@@ -37,7 +37,7 @@ func (c *cluster) setNode(t *testing.T, name string, providerID string, taints [
 	for _, key := range taints {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 	}
-	must(t, drop(c.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})))
+	must(t, errOf(c.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})))
 }
 
 // updateNode returns a function that reads a Node and updates it like the cloud-node-manager, as a dry run.
@@ -49,7 +49,7 @@ func updateNode(as clients, name string, change func(*corev1.Node)) func(context
 				return err
 			}
 			change(node)
-			return drop(as.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}))
+			return errOf(as.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}))
 		})
 	}
 }
@@ -166,19 +166,19 @@ func (c *cluster) testNodeManagerLimits(t *testing.T) {
 		{"update a Node whose name starts with its own", "is not the node of user", updateNode(longer, "win-1", nothing)},
 		{"update a Node as another member of the group", "is not the node of user alice", updateNode(member, "win-1", nothing)},
 		{"set addresses as another member of the group", "is not the node of user alice", status(member, "win-1")},
-		{"watch its Node", "", func(ctx context.Context) error { return watched(core.Nodes().Watch(ctx, byName("win-1"))) }},
+		{"watch its Node", "", func(ctx context.Context) error { return watchErr(core.Nodes().Watch(ctx, byName("win-1"))) }},
 		{"delete its Node", forbidden, func(ctx context.Context) error { return core.Nodes().Delete(ctx, "win-1", metav1.DeleteOptions{}) }},
 		{"create a Node", forbidden, func(ctx context.Context) error {
-			return drop(core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-3"}}, metav1.CreateOptions{}))
+			return errOf(core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-3"}}, metav1.CreateOptions{}))
 		}},
 		{"create an event", forbidden, func(ctx context.Context) error { return createEvent(ctx, manager, eventOf("win-1")) }},
 		{"request a certificate", forbidden, func(ctx context.Context) error {
-			return drop(createRequest(ctx, manager, certificatesv1.KubeAPIServerClientSignerName, request, "digital signature", "client auth"))
+			return errOf(createRequest(ctx, manager, certificatesv1.KubeAPIServerClientSignerName, request, "digital signature", "client auth"))
 		}},
 		{"read secrets of nodes", forbidden, func(ctx context.Context) error {
-			return drop(core.Secrets(namespace).Get(ctx, "windows-node-secrets", metav1.GetOptions{}))
+			return errOf(core.Secrets(namespace).Get(ctx, "windows-node-secrets", metav1.GetOptions{}))
 		}},
-		{"list Pods", forbidden, func(ctx context.Context) error { return drop(core.Pods("").List(ctx, metav1.ListOptions{})) }},
+		{"list Pods", forbidden, func(ctx context.Context) error { return errOf(core.Pods("").List(ctx, metav1.ListOptions{})) }},
 	})
 }
 

@@ -26,79 +26,79 @@ func (c *cluster) testOperatorLimits(t *testing.T) {
 	core := o.CoreV1()
 	token := func(in, name string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(core.ServiceAccounts(in).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
+			return errOf(core.ServiceAccounts(in).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 		}
 	}
 	try(t, []attempt{
 		{"read another Secret in its namespace", forbidden, func(ctx context.Context) error {
-			return drop(core.Secrets(namespace).Get(ctx, "other", metav1.GetOptions{}))
+			return errOf(core.Secrets(namespace).Get(ctx, "other", metav1.GetOptions{}))
 		}},
-		{"list the Secrets in its namespace", forbidden, func(ctx context.Context) error { return drop(core.Secrets(namespace).List(ctx, metav1.ListOptions{})) }},
-		{"list another Secret by name", forbidden, func(ctx context.Context) error { return drop(core.Secrets(namespace).List(ctx, byName("other"))) }},
-		{"list all Secrets", forbidden, func(ctx context.Context) error { return drop(core.Secrets("").List(ctx, metav1.ListOptions{})) }},
+		{"list the Secrets in its namespace", forbidden, func(ctx context.Context) error { return errOf(core.Secrets(namespace).List(ctx, metav1.ListOptions{})) }},
+		{"list another Secret by name", forbidden, func(ctx context.Context) error { return errOf(core.Secrets(namespace).List(ctx, byName("other"))) }},
+		{"list all Secrets", forbidden, func(ctx context.Context) error { return errOf(core.Secrets("").List(ctx, metav1.ListOptions{})) }},
 		{"read a Secret with the name of the SSH key in another namespace", forbidden, func(ctx context.Context) error {
-			return drop(core.Secrets("default").Get(ctx, "cloud-private-key", metav1.GetOptions{}))
+			return errOf(core.Secrets("default").Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 		}},
 		{"change the signing key", forbidden, func(ctx context.Context) error {
-			return drop(core.Secrets(namespace).Patch(ctx, "windows-settings-signing-key", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
+			return errOf(core.Secrets(namespace).Patch(ctx, "windows-settings-signing-key", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
 		}},
 		{"delete the signing key", forbidden, func(ctx context.Context) error {
 			return core.Secrets(namespace).Delete(ctx, "windows-settings-signing-key", metav1.DeleteOptions{})
 		}},
 		{"change the SSH key", forbidden, func(ctx context.Context) error {
-			return drop(core.Secrets(namespace).Patch(ctx, "cloud-private-key", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
+			return errOf(core.Secrets(namespace).Patch(ctx, "cloud-private-key", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
 		}},
 		{"read a pull secret in another namespace", forbidden, func(ctx context.Context) error {
-			return drop(core.Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
+			return errOf(core.Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
 		{"read OpenShift's pull secret without deploy/openshift", forbidden, func(ctx context.Context) error {
-			return drop(core.Secrets("openshift-config").Get(ctx, "pull-secret", metav1.GetOptions{}))
+			return errOf(core.Secrets("openshift-config").Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
 		{"read a ConfigMap in another namespace", forbidden, func(ctx context.Context) error {
-			return drop(core.ConfigMaps("default").Get(ctx, "windows-instances", metav1.GetOptions{}))
+			return errOf(core.ConfigMaps("default").Get(ctx, "windows-instances", metav1.GetOptions{}))
 		}},
 		{"watch the ConfigMaps in Flannel's namespace", forbidden, func(ctx context.Context) error {
-			return drop(core.ConfigMaps("kube-flannel").Watch(ctx, metav1.ListOptions{}))
+			return errOf(core.ConfigMaps("kube-flannel").Watch(ctx, metav1.ListOptions{}))
 		}},
 		{"change Flannel's configuration", forbidden, func(ctx context.Context) error {
-			return drop(core.ConfigMaps("kube-flannel").Patch(ctx, "kube-flannel-cfg", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
+			return errOf(core.ConfigMaps("kube-flannel").Patch(ctx, "kube-flannel-cfg", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
 		}},
 		{"change OpenShift's network configuration", forbidden, func(ctx context.Context) error {
-			return drop(o.dynamic.Resource(operatorNetworks()).Patch(ctx, "cluster", types.MergePatchType, []byte(`{"spec":null}`), metav1.PatchOptions{}))
+			return errOf(o.dynamic.Resource(operatorNetworks()).Patch(ctx, "cluster", types.MergePatchType, []byte(`{"spec":null}`), metav1.PatchOptions{}))
 		}},
 		{"grant WICD permissions that it lacks itself", "attempting to grant RBAC permissions not currently held", func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
-			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+			return errOf(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
 		{"let WICD read the SSH key", daemonsOnly, func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Rules[1].ResourceNames = append(role.Rules[1].ResourceNames, "cloud-private-key")
-			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+			return errOf(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
 		{"let WICD read the ConfigMap of hosts", daemonsOnly, func(ctx context.Context) error {
-			return drop(o.RbacV1().Roles(namespace).Update(ctx, daemonRole("windows-instances"), metav1.UpdateOptions{}))
+			return errOf(o.RbacV1().Roles(namespace).Update(ctx, daemonRole("windows-instances"), metav1.UpdateOptions{}))
 		}},
 		{"let WICD read all ConfigMaps", daemonsOnly, func(ctx context.Context) error {
-			return drop(o.RbacV1().Roles(namespace).Update(ctx, daemonRole(), metav1.UpdateOptions{}))
+			return errOf(o.RbacV1().Roles(namespace).Update(ctx, daemonRole(), metav1.UpdateOptions{}))
 		}},
 		{"let WICD delete settings of nodes", daemonsOnly, func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Rules[0].Verbs = append(role.Rules[0].Verbs, "delete")
-			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+			return errOf(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
 		{"create another Role", "allowed is windows-instance-config-daemon", func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Name = "other"
-			return drop(o.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{}))
+			return errOf(o.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{}))
 		}},
 		{"update another Role", forbidden, func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Name = "windows-machine-config-operator"
-			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+			return errOf(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
 		{"change the ConfigMap of hosts", forbidden, func(ctx context.Context) error {
-			return drop(core.ConfigMaps(namespace).Patch(ctx, "windows-instances", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
+			return errOf(core.ConfigMaps(namespace).Patch(ctx, "windows-instances", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
 		}},
 		{"create a token for its own account", forbidden, token(namespace, "windows-machine-config-operator")},
 		{"create a token for another account", forbidden, token(namespace, "default")},
@@ -139,39 +139,39 @@ func (c *cluster) testOperatorLimits(t *testing.T) {
 		{"label a node without operating system", "changes and deletes Windows nodes only", func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-bare", metadata("labels", map[string]any{"kubernetes.io/os": "windows"}))
 		}},
-		{"read one pod", forbidden, func(ctx context.Context) error { return drop(core.Pods("default").Get(ctx, "a", metav1.GetOptions{})) }},
+		{"read one pod", forbidden, func(ctx context.Context) error { return errOf(core.Pods("default").Get(ctx, "a", metav1.GetOptions{})) }},
 		{"write the status of a node", forbidden, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"status": map[string]any{"phase": "Running"}}, "status")
 		}},
 		{"list all Leases", forbidden, func(ctx context.Context) error {
-			return drop(o.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{}))
+			return errOf(o.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{}))
 		}},
 		{"read the Lease of another operator", forbidden, func(ctx context.Context) error {
-			return drop(o.CoordinationV1().Leases("default").Get(ctx, "windows-machine-config-operator", metav1.GetOptions{}))
+			return errOf(o.CoordinationV1().Leases("default").Get(ctx, "windows-machine-config-operator", metav1.GetOptions{}))
 		}},
 		{"create an event of API group core", forbidden, func(ctx context.Context) error {
-			return drop(o.CoreV1().Events(namespace).Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "older"}}, metav1.CreateOptions{}))
+			return errOf(o.CoreV1().Events(namespace).Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "older"}}, metav1.CreateOptions{}))
 		}},
 		{"update another Lease", forbidden, func(ctx context.Context) error {
-			return drop(o.CoordinationV1().Leases(namespace).Update(ctx, leaseNamed("other"), metav1.UpdateOptions{}))
+			return errOf(o.CoordinationV1().Leases(namespace).Update(ctx, leaseNamed("other"), metav1.UpdateOptions{}))
 		}},
 		{"list WindowsInstances in other namespaces", forbidden, func(ctx context.Context) error {
-			return drop(instances(o, "default").List(ctx, metav1.ListOptions{}))
+			return errOf(instances(o, "default").List(ctx, metav1.ListOptions{}))
 		}},
 		{"create the WindowsConfig", forbidden, func(ctx context.Context) error {
-			return drop(configs(o).Create(ctx, object("WindowsConfig", "cluster", nil), metav1.CreateOptions{}))
+			return errOf(configs(o).Create(ctx, object("WindowsConfig", "cluster", nil), metav1.CreateOptions{}))
 		}},
 		{"create a pod", forbidden, func(ctx context.Context) error {
-			return drop(core.Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
+			return errOf(core.Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
 		}},
 		{"change a Service", forbidden, func(ctx context.Context) error {
-			return drop(core.Services("default").Patch(ctx, "kubernetes", types.MergePatchType, []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`), metav1.PatchOptions{}))
+			return errOf(core.Services("default").Patch(ctx, "kubernetes", types.MergePatchType, []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`), metav1.PatchOptions{}))
 		}},
 		{"change the addresses of API servers", forbidden, func(ctx context.Context) error {
-			return drop(o.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{}, metav1.CreateOptions{}))
+			return errOf(o.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{}, metav1.CreateOptions{}))
 		}},
 		{"grant itself permissions", forbidden, func(ctx context.Context) error {
-			return drop(o.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
+			return errOf(o.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
 		}},
 	})
 }
@@ -243,7 +243,7 @@ func (c *cluster) testOperatorApprovals(t *testing.T) {
 			if tc.change != nil {
 				tc.change(approved)
 			}
-			return drop(o.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, created.Name, approved, metav1.UpdateOptions{}))
+			return errOf(o.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, created.Name, approved, metav1.UpdateOptions{}))
 		}})
 	}
 	try(t, attempts)
@@ -265,7 +265,7 @@ func (c *cluster) mayRequest(t *testing.T, as clients, user string) clients {
 	c.bind(t, "", "system:node-bootstrapper", userNamed(user))
 	_, request := newRequest(t, "bob", "devs")
 	eventually(t, "", func(ctx context.Context) error {
-		return drop(as.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
+		return errOf(as.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
 			Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{"client auth"}},
 		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// found ignores that an object does not exist in this cluster: the request was permitted.
-func found[T any](_ T, err error) error {
+// allowMissing ignores that an object does not exist in this cluster: the request was permitted.
+func allowMissing[T any](_ T, err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -47,42 +47,42 @@ func (c *cluster) testOperatorPermissions(t *testing.T) {
 	core, own := o.CoreV1(), instances(o, namespace)
 	host := object("WindowsInstance", "by-operator", map[string]any{"address": "10.0.0.1", "username": "Administrator"})
 	try(t, []attempt{
-		{"create a WindowsInstance", "", func(ctx context.Context) error { return drop(own.Create(ctx, host, metav1.CreateOptions{})) }},
+		{"create a WindowsInstance", "", func(ctx context.Context) error { return errOf(own.Create(ctx, host, metav1.CreateOptions{})) }},
 		{"patch a WindowsInstance", "", func(ctx context.Context) error {
-			return drop(own.Patch(ctx, "by-operator", types.MergePatchType, []byte(`{"spec":{"username":"other"}}`), metav1.PatchOptions{}))
+			return errOf(own.Patch(ctx, "by-operator", types.MergePatchType, []byte(`{"spec":{"username":"other"}}`), metav1.PatchOptions{}))
 		}},
 		{"patch the status of a WindowsInstance", "", func(ctx context.Context) error {
-			return drop(own.Patch(ctx, "by-operator", types.MergePatchType, []byte(`{"status":{"hostname":"win-1"}}`), metav1.PatchOptions{}, "status"))
+			return errOf(own.Patch(ctx, "by-operator", types.MergePatchType, []byte(`{"status":{"hostname":"win-1"}}`), metav1.PatchOptions{}, "status"))
 		}},
-		{"list WindowsInstances", "", func(ctx context.Context) error { return drop(own.List(ctx, metav1.ListOptions{})) }},
+		{"list WindowsInstances", "", func(ctx context.Context) error { return errOf(own.List(ctx, metav1.ListOptions{})) }},
 		{"delete a WindowsInstance", "", func(ctx context.Context) error { return own.Delete(ctx, "by-operator", metav1.DeleteOptions{}) }},
-		{"list WindowsConfigs", "", func(ctx context.Context) error { return drop(configs(o).List(ctx, metav1.ListOptions{})) }},
+		{"list WindowsConfigs", "", func(ctx context.Context) error { return errOf(configs(o).List(ctx, metav1.ListOptions{})) }},
 		{"label and annotate a Node", "", func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"metadata": map[string]any{
 				"labels": map[string]any{"node-role.kubernetes.io/worker": ""}, "annotations": map[string]any{group + "/desired-version": "2"},
 			}})
 		}},
-		{"list Nodes", "", func(ctx context.Context) error { return drop(core.Nodes().List(ctx, metav1.ListOptions{})) }},
+		{"list Nodes", "", func(ctx context.Context) error { return errOf(core.Nodes().List(ctx, metav1.ListOptions{})) }},
 		{"list NetworkPolicies of all namespaces", "", func(ctx context.Context) error {
-			return drop(o.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{}))
+			return errOf(o.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{}))
 		}},
 		{"list the pods of a node in pages", "", func(ctx context.Context) error {
-			return drop(core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=win-1", Limit: 25}))
+			return errOf(core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=win-1", Limit: 25}))
 		}},
 		{"list certificate requests", "", func(ctx context.Context) error {
-			return drop(o.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{}))
+			return errOf(o.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{}))
 		}},
 		{"read the pull secret in its namespace", "", func(ctx context.Context) error {
-			return found(core.Secrets(namespace).Get(ctx, "pull-secret", metav1.GetOptions{}))
+			return allowMissing(core.Secrets(namespace).Get(ctx, "pull-secret", metav1.GetOptions{}))
 		}},
 		{"read the SSH key", "", func(ctx context.Context) error {
-			return drop(core.Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
+			return errOf(core.Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 		}},
 		{"list the SSH key by name", "", func(ctx context.Context) error {
-			return drop(core.Secrets(namespace).List(ctx, byName("cloud-private-key")))
+			return errOf(core.Secrets(namespace).List(ctx, byName("cloud-private-key")))
 		}},
 		{"watch the ConfigMaps in its namespace", "", func(ctx context.Context) error {
-			return watched(core.ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{}))
+			return watchErr(core.ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{}))
 		}},
 		{"create and delete settings of nodes", "", func(ctx context.Context) error {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "windows-services-1"}}
@@ -96,17 +96,17 @@ func (c *cluster) testOperatorPermissions(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return drop(core.Secrets(namespace).Update(ctx, secret, metav1.UpdateOptions{}))
+			return errOf(core.Secrets(namespace).Update(ctx, secret, metav1.UpdateOptions{}))
 		}},
 		{"create and read the signing key", "", func(ctx context.Context) error {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "windows-settings-signing-key"}, Immutable: new(true), Type: corev1.SecretTypeOpaque}
 			if _, err := core.Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 				return err
 			}
-			if err := found(core.Secrets(namespace).List(ctx, byName(secret.Name))); err != nil {
+			if err := allowMissing(core.Secrets(namespace).List(ctx, byName(secret.Name))); err != nil {
 				return err
 			}
-			return found(core.Secrets(namespace).Get(ctx, secret.Name, metav1.GetOptions{}))
+			return allowMissing(core.Secrets(namespace).Get(ctx, secret.Name, metav1.GetOptions{}))
 		}},
 		{"let WICD read settings and secrets of nodes", "", func(ctx context.Context) error {
 			role, err := o.RbacV1().Roles(namespace).Create(ctx, daemonRole("windows-services-1"), metav1.CreateOptions{})
@@ -114,59 +114,59 @@ func (c *cluster) testOperatorPermissions(t *testing.T) {
 				return err
 			}
 			role.Rules = daemonRole("windows-services-1", "windows-services-2").Rules
-			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+			return errOf(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
 		{"read OpenShift's TLS security profile", "", func(ctx context.Context) error {
-			return found(o.dynamic.Resource(configOf("apiservers")).Get(ctx, "cluster", metav1.GetOptions{}))
+			return allowMissing(o.dynamic.Resource(configOf("apiservers")).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
 		{"read OpenShift's proxy", "", func(ctx context.Context) error {
-			return found(o.dynamic.Resource(configOf("proxies")).Get(ctx, "cluster", metav1.GetOptions{}))
+			return allowMissing(o.dynamic.Resource(configOf("proxies")).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
 		{"read OpenShift's network status", "", func(ctx context.Context) error {
-			return found(o.dynamic.Resource(configOf("networks")).Get(ctx, "cluster", metav1.GetOptions{}))
+			return allowMissing(o.dynamic.Resource(configOf("networks")).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
 		{"read OpenShift's network configuration", "", func(ctx context.Context) error {
-			return found(o.dynamic.Resource(operatorNetworks()).Get(ctx, "cluster", metav1.GetOptions{}))
+			return allowMissing(o.dynamic.Resource(operatorNetworks()).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
 		{"watch Flannel's configuration", "", func(ctx context.Context) error {
-			return watched(core.ConfigMaps("kube-flannel").Watch(ctx, byName("kube-flannel-cfg")))
+			return watchErr(core.ConfigMaps("kube-flannel").Watch(ctx, byName("kube-flannel-cfg")))
 		}},
 		{"read the API server's CA certificate", "", func(ctx context.Context) error {
-			return found(core.ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}))
+			return allowMissing(core.ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}))
 		}},
 		{"read the client CA certificate of kubelets", "", func(ctx context.Context) error {
-			return drop(core.ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{}))
+			return errOf(core.ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{}))
 		}},
 		{"read cluster-info", "", func(ctx context.Context) error {
-			return found(core.ConfigMaps("kube-public").Get(ctx, "cluster-info", metav1.GetOptions{}))
+			return allowMissing(core.ConfigMaps("kube-public").Get(ctx, "cluster-info", metav1.GetOptions{}))
 		}},
 		{"read the DNS settings of kubelets", "", func(ctx context.Context) error {
-			return found(core.ConfigMaps("kube-system").Get(ctx, "kubelet-config", metav1.GetOptions{}))
+			return allowMissing(core.ConfigMaps("kube-system").Get(ctx, "kubelet-config", metav1.GetOptions{}))
 		}},
 		{"list the cluster's DNS Service by its label", "", func(ctx context.Context) error {
-			return drop(core.Services("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "k8s-app in (kube-dns, coredns)"}))
+			return errOf(core.Services("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "k8s-app in (kube-dns, coredns)"}))
 		}},
 		{"read the cluster's DNS Service", "", func(ctx context.Context) error {
-			return found(core.Services("kube-system").Get(ctx, "kube-dns", metav1.GetOptions{}))
+			return allowMissing(core.Services("kube-system").Get(ctx, "kube-dns", metav1.GetOptions{}))
 		}},
 		{"read OpenShift's DNS Service", "", func(ctx context.Context) error {
-			return found(core.Services("openshift-dns").Get(ctx, "dns-default", metav1.GetOptions{}))
+			return allowMissing(core.Services("openshift-dns").Get(ctx, "dns-default", metav1.GetOptions{}))
 		}},
-		{"list Services", "", func(ctx context.Context) error { return drop(core.Services("").List(ctx, metav1.ListOptions{})) }},
+		{"list Services", "", func(ctx context.Context) error { return errOf(core.Services("").List(ctx, metav1.ListOptions{})) }},
 		{"read the addresses of API servers", "", func(ctx context.Context) error {
-			return found(o.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
+			return allowMissing(o.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
 		}},
 		{"read the ServiceCIDR", "", func(ctx context.Context) error {
-			return drop(o.NetworkingV1().ServiceCIDRs().Get(ctx, "kubernetes", metav1.GetOptions{}))
+			return errOf(o.NetworkingV1().ServiceCIDRs().Get(ctx, "kubernetes", metav1.GetOptions{}))
 		}},
 		{"read namespace kube-system", "", func(ctx context.Context) error {
-			return drop(core.Namespaces().Get(ctx, "kube-system", metav1.GetOptions{}))
+			return errOf(core.Namespaces().Get(ctx, "kube-system", metav1.GetOptions{}))
 		}},
 		{"create a bootstrap token", "", func(ctx context.Context) error {
-			return drop(core.ServiceAccounts(namespace).CreateToken(ctx, "windows-node-bootstrapper", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
+			return errOf(core.ServiceAccounts(namespace).CreateToken(ctx, "windows-node-bootstrapper", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 		}},
 		{"list the Leases of other operators", "", func(ctx context.Context) error {
-			return drop(o.CoordinationV1().Leases("").List(ctx, byName("windows-machine-config-operator")))
+			return errOf(o.CoordinationV1().Leases("").List(ctx, byName("windows-machine-config-operator")))
 		}},
 		{"create and update its Lease", "", func(ctx context.Context) error {
 			leases := o.CoordinationV1().Leases(namespace)
@@ -177,16 +177,16 @@ func (c *cluster) testOperatorPermissions(t *testing.T) {
 			if _, err := leases.Get(ctx, lease.Name, metav1.GetOptions{}); err != nil {
 				return err
 			}
-			return drop(leases.Update(ctx, lease, metav1.UpdateOptions{}))
+			return errOf(leases.Update(ctx, lease, metav1.UpdateOptions{}))
 		}},
 		{"create an event about an instance", "", func(ctx context.Context) error {
-			return drop(o.EventsV1().Events(namespace).Create(ctx, eventAbout("a", namespace), metav1.CreateOptions{}))
+			return errOf(o.EventsV1().Events(namespace).Create(ctx, eventAbout("a", namespace), metav1.CreateOptions{}))
 		}},
 		{"create an event about a node", "", func(ctx context.Context) error {
-			return drop(o.EventsV1().Events("default").Create(ctx, eventAbout("b", "default"), metav1.CreateOptions{}))
+			return errOf(o.EventsV1().Events("default").Create(ctx, eventAbout("b", "default"), metav1.CreateOptions{}))
 		}},
 		{"update the count of an event", "", func(ctx context.Context) error {
-			return drop(o.EventsV1().Events("default").Patch(ctx, "b", types.MergePatchType, []byte(`{"series":{"count":2,"lastObservedTime":"2030-01-01T00:00:00.000000Z"}}`), metav1.PatchOptions{}))
+			return errOf(o.EventsV1().Events("default").Patch(ctx, "b", types.MergePatchType, []byte(`{"series":{"count":2,"lastObservedTime":"2030-01-01T00:00:00.000000Z"}}`), metav1.PatchOptions{}))
 		}},
 		{"cordon and uncordon a Windows node", "", func(ctx context.Context) error {
 			return errors.Join(patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"unschedulable": true}}),
@@ -196,7 +196,7 @@ func (c *cluster) testOperatorPermissions(t *testing.T) {
 			return errors.Join(setTaint(ctx, o, "win-1", "windows"), setTaint(ctx, o, "win-1", "Windows"))
 		}},
 		{"list the pods of a node", "", func(ctx context.Context) error {
-			return drop(core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=win-1"}))
+			return errOf(core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=win-1"}))
 		}},
 		{"evict a pod", `pods "gone" not found`, func(ctx context.Context) error {
 			return core.Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gone"}})
@@ -208,7 +208,7 @@ func (c *cluster) testOperatorPermissions(t *testing.T) {
 			if _, err := o.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "x"}}, metav1.CreateOptions{}); err != nil {
 				return err
 			}
-			return drop(o.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			return errOf(o.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: "bob", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
 			}}, metav1.CreateOptions{}))
 		}},

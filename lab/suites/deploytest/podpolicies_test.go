@@ -71,7 +71,7 @@ func (c *cluster) newWriterAs(t *testing.T, user string) writer {
 func (w writer) create(ctx context.Context, o *unstructured.Unstructured) error {
 	kind := o.GroupVersionKind()
 	resource := kind.GroupVersion().WithResource(strings.ToLower(kind.Kind) + "s")
-	return drop(w.dynamic.Resource(resource).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
+	return errOf(w.dynamic.Resource(resource).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
 }
 
 // goodSpec returns a valid spec of a pod that violates no rule. It has no os.name, because with it the API server itself
@@ -237,7 +237,7 @@ func (c *cluster) testPlacementPolicy(t *testing.T, w writer) {
 func (c *cluster) createNamespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	must(t, drop(c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})))
+	must(t, errOf(c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
 	_, _ = c.admin.CoreV1().ServiceAccounts(name).Create(t.Context(), account, metav1.CreateOptions{}) // unless the controller already has
 }
@@ -284,7 +284,7 @@ func (c *cluster) mayWritePods(t *testing.T, in string) writer {
 	const user = "tenant-of-pods"
 	c.bind(t, in, "admin", userNamed(user))
 	w := c.newWriterAs(t, user)
-	eventually(t, "", func(ctx context.Context) error { return drop(w.CoreV1().Pods(in).List(ctx, metav1.ListOptions{})) })
+	eventually(t, "", func(ctx context.Context) error { return errOf(w.CoreV1().Pods(in).List(ctx, metav1.ListOptions{})) })
 	return w
 }
 
@@ -294,11 +294,11 @@ func (c *cluster) scale(ctx context.Context, o *unstructured.Unstructured, in st
 		return fmt.Errorf("Deployment %s already exists", o.GetName())
 	}
 	deployments := c.admin.dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace(in)
-	if err := drop(deployments.Create(ctx, o, metav1.CreateOptions{})); err != nil {
+	if err := errOf(deployments.Create(ctx, o, metav1.CreateOptions{})); err != nil {
 		return err
 	}
-	if err := drop(c.admin.CoreV1().Namespaces().Patch(ctx, in, types.MergePatchType, []byte(`{"metadata":{"labels":{"`+api.LabelPodRules+`":"deny"}}}`), metav1.PatchOptions{})); err != nil {
+	if err := errOf(c.admin.CoreV1().Namespaces().Patch(ctx, in, types.MergePatchType, []byte(`{"metadata":{"labels":{"`+api.LabelPodRules+`":"deny"}}}`), metav1.PatchOptions{})); err != nil {
 		return err
 	}
-	return drop(deployments.Patch(ctx, o.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))
+	return errOf(deployments.Patch(ctx, o.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))
 }

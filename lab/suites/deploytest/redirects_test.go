@@ -88,7 +88,7 @@ func (c *cluster) serveAsKubelet(t *testing.T, handle http.HandlerFunc) (port in
 	t.Cleanup(kubelet.Close)
 	port = listener.Addr().(*net.TCPAddr).Port
 	status := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, address, port)
-	must(t, drop(node.CoreV1().Nodes().Patch(t.Context(), "win-1", types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")))
+	must(t, errOf(node.CoreV1().Nodes().Patch(t.Context(), "win-1", types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")))
 	return port
 }
 
@@ -124,7 +124,7 @@ func (c *cluster) administrator(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	const name = "administrator"
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	must(t, drop(c.admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), account, metav1.CreateOptions{})))
+	must(t, errOf(c.admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), account, metav1.CreateOptions{})))
 	c.bind(t, "", "cluster-admin", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: name})
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, c.control.KubeconfigFor(t.Context(), metav1.NamespaceDefault, name, kubeconfig))

@@ -41,13 +41,13 @@ func (c *cluster) testRuntimeClasses(t *testing.T) {
 	const onlyOwn, onlyWindows = "changes and deletes only those", "must have label"
 	foreign := windowsClass("foreign")
 	foreign.Labels = nil
-	must(t, drop(c.admin.NodeV1().RuntimeClasses().Create(t.Context(), foreign, metav1.CreateOptions{})))
+	must(t, errOf(c.admin.NodeV1().RuntimeClasses().Create(t.Context(), foreign, metav1.CreateOptions{})))
 	classes := c.asOperator(t).NodeV1().RuntimeClasses()
 	create := func(change func(*nodev1.RuntimeClass)) func(context.Context) error {
 		return func(ctx context.Context) error {
 			class := windowsClass("windows2022")
 			change(class)
-			return drop(classes.Create(ctx, class, metav1.CreateOptions{}))
+			return errOf(classes.Create(ctx, class, metav1.CreateOptions{}))
 		}
 	}
 	update := func(name string, change func(*nodev1.RuntimeClass)) func(context.Context) error {
@@ -57,7 +57,7 @@ func (c *cluster) testRuntimeClasses(t *testing.T) {
 				return err
 			}
 			change(class)
-			return drop(classes.Update(ctx, class, metav1.UpdateOptions{}))
+			return errOf(classes.Update(ctx, class, metav1.UpdateOptions{}))
 		}
 	}
 	try(t, []attempt{

@@ -24,26 +24,26 @@ func (c *cluster) testSettingsWriters(t *testing.T) {
 	const rejected = "is what Windows nodes obey, and only the operator writes it"
 	const name = "windows-services-9"
 	o := c.asOperator(t).CoreV1().ConfigMaps(namespace)
-	must(t, drop(o.Create(t.Context(), configMap(name), metav1.CreateOptions{})))
+	must(t, errOf(o.Create(t.Context(), configMap(name), metav1.CreateOptions{})))
 	for _, who := range []clients{c.mayWriteConfigMaps(t, "pipeline"), c.admin} {
 		maps := who.CoreV1().ConfigMaps(namespace)
 		try(t, []attempt{
 			{"create settings", rejected, func(ctx context.Context) error {
-				return drop(maps.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
+				return errOf(maps.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
 			}},
 			{"create settings with a generated name", rejected, func(ctx context.Context) error {
 				cm := configMap("")
 				cm.GenerateName = "windows-services-"
-				return drop(maps.Create(ctx, cm, metav1.CreateOptions{}))
+				return errOf(maps.Create(ctx, cm, metav1.CreateOptions{}))
 			}},
 			{"apply settings", rejected, func(ctx context.Context) error {
-				return drop(maps.Patch(ctx, "windows-services-8", types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"windows-services-8"}}`), metav1.PatchOptions{FieldManager: "x"}))
+				return errOf(maps.Patch(ctx, "windows-services-8", types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"windows-services-8"}}`), metav1.PatchOptions{FieldManager: "x"}))
 			}},
 			{"change settings", rejected, func(ctx context.Context) error {
-				return drop(maps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"services":"x"}}`), metav1.PatchOptions{}))
+				return errOf(maps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"services":"x"}}`), metav1.PatchOptions{}))
 			}},
 			{"label settings", rejected, func(ctx context.Context) error {
-				return drop(maps.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))
+				return errOf(maps.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))
 			}},
 			{"delete settings", rejected, func(ctx context.Context) error { return maps.Delete(ctx, name, metav1.DeleteOptions{}) }},
 			{"delete settings as a collection", rejected, func(ctx context.Context) error {
@@ -56,7 +56,7 @@ func (c *cluster) testSettingsWriters(t *testing.T) {
 				return maps.Delete(ctx, "windows-service", metav1.DeleteOptions{})
 			}},
 			{"change the ConfigMap of hosts", "", func(ctx context.Context) error {
-				return drop(maps.Patch(ctx, "windows-instances", types.MergePatchType, []byte(`{"data":{"10.0.0.9":"username=core"}}`), metav1.PatchOptions{}))
+				return errOf(maps.Patch(ctx, "windows-instances", types.MergePatchType, []byte(`{"data":{"10.0.0.9":"username=core"}}`), metav1.PatchOptions{}))
 			}},
 		})
 	}
@@ -70,11 +70,11 @@ func (c *cluster) testSettingsWriters(t *testing.T) {
 		}},
 		{"create settings as an account with the operator's name in another namespace", rejected, func(ctx context.Context) error {
 			foreign := c.mayWriteConfigMaps(t, "system:serviceaccount:default:windows-machine-config-operator").CoreV1().ConfigMaps(namespace)
-			return drop(foreign.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
+			return errOf(foreign.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
 		}},
 		{"create settings as the namespace controller", rejected, func(ctx context.Context) error {
 			cleaner := c.mayWriteConfigMaps(t, "system:serviceaccount:kube-system:namespace-controller").CoreV1().ConfigMaps(namespace)
-			return drop(cleaner.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
+			return errOf(cleaner.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
 		}},
 		{"delete settings as the operator", "", func(ctx context.Context) error { return o.Delete(ctx, name, metav1.DeleteOptions{}) }},
 	})
@@ -83,7 +83,7 @@ func (c *cluster) testSettingsWriters(t *testing.T) {
 // testNamespaceDeletion must run last: it deletes the namespace together with the settings of nodes.
 func (c *cluster) testNamespaceDeletion(t *testing.T) {
 	o := c.asOperator(t).CoreV1().ConfigMaps(namespace)
-	must(t, drop(o.Create(t.Context(), configMap("windows-services-9"), metav1.CreateOptions{})))
+	must(t, errOf(o.Create(t.Context(), configMap("windows-services-9"), metav1.CreateOptions{})))
 	must(t, c.admin.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
 	eventually(t, "", func(ctx context.Context) error {
 		got, err := c.admin.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})

@@ -41,7 +41,7 @@ func (c *cluster) tenant(t *testing.T, in string) clients {
 }
 
 func createService(ctx context.Context, as clients, in, name string, spec corev1.ServiceSpec) error {
-	return drop(as.CoreV1().Services(in).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))
+	return errOf(as.CoreV1().Services(in).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))
 }
 
 // createEndpoint creates the EndpointSlice of a tenant's Service, in place of its controller.

@@ -24,7 +24,7 @@ func (c *cluster) testWICDWatchesSettings(t *testing.T) {
 	publish := func(settings string) {
 		t.Helper()
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "windows-services-1"}, Immutable: new(true), Data: map[string]string{"settings": settings}}
-		must(t, drop(operators.Create(t.Context(), cm, metav1.CreateOptions{})))
+		must(t, errOf(operators.Create(t.Context(), cm, metav1.CreateOptions{})))
 	}
 	withdraw := func() {
 		t.Helper()
@@ -41,7 +41,7 @@ func (c *cluster) testWICDWatchesSettings(t *testing.T) {
 	expectEvent(t, w, watch.Added, "second")
 	withdraw()
 	watches := func(options metav1.ListOptions) func(context.Context) error {
-		return func(ctx context.Context) error { return watched(wicd.Watch(ctx, options)) }
+		return func(ctx context.Context) error { return watchErr(wicd.Watch(ctx, options)) }
 	}
 	try(t, []attempt{
 		{"watch settings of another version in use", "", watches(byName("windows-services-2"))},
@@ -49,7 +49,7 @@ func (c *cluster) testWICDWatchesSettings(t *testing.T) {
 		{"watch another ConfigMap", forbidden, watches(byName("windows-instances"))},
 		{"watch all ConfigMaps", forbidden, watches(metav1.ListOptions{})},
 		{"list settings", forbidden, func(ctx context.Context) error {
-			return drop(wicd.List(ctx, byName("windows-services-1")))
+			return errOf(wicd.List(ctx, byName("windows-services-1")))
 		}},
 	})
 }

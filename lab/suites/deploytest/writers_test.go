@@ -75,19 +75,19 @@ func (c *cluster) testSecretsWriters(t *testing.T) {
 	_, _ = admin.Create(t.Context(), named(key), metav1.CreateOptions{}) // unless it exists from another test
 	for _, name := range []string{key, secrets} {
 		try(t, []attempt{
-			{"create " + name, rejected, func(ctx context.Context) error { return drop(writer.Create(ctx, named(name), dry)) }},
+			{"create " + name, rejected, func(ctx context.Context) error { return errOf(writer.Create(ctx, named(name), dry)) }},
 		})
 	}
 	try(t, []attempt{
 		{"change the signing key", rejected, func(ctx context.Context) error {
-			return drop(writer.Patch(ctx, key, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))
+			return errOf(writer.Patch(ctx, key, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))
 		}},
 		{"delete the signing key", rejected, func(ctx context.Context) error { return writer.Delete(ctx, key, metav1.DeleteOptions{}) }},
 		{"delete the signing key as a collection", rejected, func(ctx context.Context) error {
 			return writer.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + key})
 		}},
-		{"create another Secret", "", func(ctx context.Context) error { return drop(writer.Create(ctx, named("windows-user-secret"), dry)) }},
-		{"create a Secret with the name in another namespace", "", func(ctx context.Context) error { return drop(elsewhere.Create(ctx, named(key), dry)) }},
+		{"create another Secret", "", func(ctx context.Context) error { return errOf(writer.Create(ctx, named("windows-user-secret"), dry)) }},
+		{"create a Secret with the name in another namespace", "", func(ctx context.Context) error { return errOf(elsewhere.Create(ctx, named(key), dry)) }},
 		{"delete the signing key as a cluster administrator", "", func(ctx context.Context) error {
 			return admin.Delete(ctx, key, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		}},
@@ -118,11 +118,11 @@ func (c *cluster) testNodeLabels(t *testing.T) {
 		}},
 		attempt{"register with a label of the operator", rejected, func(ctx context.Context) error {
 			newcomer := c.as(t, "system:node:win-newcomer", "system:nodes")
-			return drop(newcomer.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-newcomer", Labels: map[string]string{group + "/hyperv": "true"}}}, metav1.CreateOptions{}))
+			return errOf(newcomer.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-newcomer", Labels: map[string]string{group + "/hyperv": "true"}}}, metav1.CreateOptions{}))
 		}},
 		attempt{"register with the labels that the operator configures", "", func(ctx context.Context) error {
 			newcomer := c.as(t, "system:node:win-newcomer", "system:nodes")
-			return drop(newcomer.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			return errOf(newcomer.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 				Name: "win-newcomer", Labels: map[string]string{"node.openshift.io/os_id": "Windows", "kubernetes.io/os": "windows"},
 			}}, metav1.CreateOptions{}))
 		}},
@@ -170,12 +170,12 @@ func (c *cluster) testRolesOfOLM(t *testing.T) {
 	instance := func(who clients) func(context.Context) error {
 		return func(ctx context.Context) error {
 			o := object("WindowsInstance", "of-olm", map[string]any{"address": "10.0.0.77", "username": "Administrator"})
-			return drop(instances(who, namespace).Create(ctx, o, dry))
+			return errOf(instances(who, namespace).Create(ctx, o, dry))
 		}
 	}
 	config := func(who clients) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(configs(who).Create(ctx, object("WindowsConfig", "cluster", map[string]any{}), dry))
+			return errOf(configs(who).Create(ctx, object("WindowsConfig", "cluster", map[string]any{}), dry))
 		}
 	}
 	for _, tc := range []struct{ role, wantInstance string }{{"edit", rejected}, {"admin", ""}} {
@@ -225,12 +225,12 @@ func (c *cluster) testOperatorCondition(t *testing.T) {
 	conditions := schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v2", Resource: "operatorconditions"}
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition", "metadata": map[string]any{"name": "wmco"}, "spec": map[string]any{}}}
 	eventually(t, "", func(ctx context.Context) error {
-		return drop(c.admin.dynamic.Resource(conditions).Namespace(namespace).Create(ctx, o, metav1.CreateOptions{}))
+		return errOf(c.admin.dynamic.Resource(conditions).Namespace(namespace).Create(ctx, o, metav1.CreateOptions{}))
 	})
 	rules := rbacv1.PolicyRule{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"operatorconditions"}, ResourceNames: []string{"wmco"}, Verbs: []string{"get", "update", "patch"}}
 	blockUpgrades := func(who clients) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return drop(who.dynamic.Resource(conditions).Namespace(namespace).Patch(ctx, "wmco", types.MergePatchType,
+			return errOf(who.dynamic.Resource(conditions).Namespace(namespace).Patch(ctx, "wmco", types.MergePatchType,
 				[]byte(`{"spec":{"overrides":[{"type":"Upgradeable","status":"False","reason":"Stopped","message":"x"}]}}`), metav1.PatchOptions{}))
 		}
 	}
