@@ -22,11 +22,11 @@ func (p *harness) removal() {
 		p.t.Fatal(err)
 	}
 	p.eventually("nothing is left in the cluster", func(ctx context.Context) string {
-		left, err := p.left(ctx)
+		remaining, err := p.remainingObjects(ctx)
 		if err != nil {
 			return err.Error()
 		}
-		return strings.Join(left, ", ")
+		return strings.Join(remaining, ", ")
 	})
 }
 
@@ -81,8 +81,8 @@ func (p *harness) reinstall() {
 	p.mustReach("0.5.0", "Succeeded")
 }
 
-// left returns the cluster-scoped objects whose names contain windows, and Windows nodes.
-func (p *harness) left(ctx context.Context) (left []string, err error) {
+// remainingObjects returns the cluster-scoped objects whose names contain windows, and Windows nodes.
+func (p *harness) remainingObjects(ctx context.Context) (remaining []string, err error) {
 	for _, kind := range []schema.GroupVersionKind{
 		{Version: "v1", Kind: "Node"},
 		{Version: "v1", Kind: "Namespace"},
@@ -99,9 +99,9 @@ func (p *harness) left(ctx context.Context) (left []string, err error) {
 		}
 		for _, o := range list.Items {
 			if strings.Contains(o.GetName(), "windows") || o.GetLabels()["kubernetes.io/os"] == "windows" {
-				left = append(left, fmt.Sprintf("%s %s", kind.Kind, o.GetName()))
+				remaining = append(remaining, fmt.Sprintf("%s %s", kind.Kind, o.GetName()))
 			}
 		}
 	}
-	return left, nil
+	return remaining, nil
 }

@@ -37,8 +37,8 @@ func (o Object) compartment() string {
 	return ""
 }
 
-// place returns the key of an address on a network.
-func place(network, address string) string { return Key(network) + " " + address }
+// addressKey returns the key of an address on a network.
+func addressKey(network, address string) string { return Key(network) + " " + address }
 
 func (o Object) places(k Kind) []string {
 	if k != Endpoint {
@@ -46,7 +46,7 @@ func (o Object) places(k Kind) []string {
 	}
 	var list []string
 	for _, a := range o.addresses() {
-		list = append(list, place(o.text("HostComputeNetwork"), a))
+		list = append(list, addressKey(o.text("HostComputeNetwork"), a))
 	}
 	return list
 }

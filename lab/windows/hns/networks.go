@@ -127,7 +127,7 @@ func (now *state) free(network Object) (netip.Addr, subnet, error) {
 	for _, s := range network.subnets() {
 		first := s.prefix.Addr().Next() // the first one is the network's own
 		for a := first; s.prefix.Contains(a) && s.prefix.Contains(a.Next()); a = a.Next() {
-			if a.String() != s.gateway && len(now.addresses[place(network.id(), a.String())]) == 0 {
+			if a.String() != s.gateway && len(now.addresses[addressKey(network.id(), a.String())]) == 0 {
 				return a, s, nil
 			}
 		}

@@ -126,11 +126,11 @@ func (s *Store) commitChange(do func(*state) error) (notify bool, err error) {
 }
 
 // put writes an object. It is stored as other processes will read it.
-func (s *Store) put(k Kind, o Object) { s.note(entry{Kind: k, ID: Key(o.id()), Object: o.clone()}) }
+func (s *Store) put(k Kind, o Object) { s.record(entry{Kind: k, ID: Key(o.id()), Object: o.clone()}) }
 
-func (s *Store) remove(k Kind, id string) { s.note(entry{Kind: k, ID: Key(id)}) }
+func (s *Store) remove(k Kind, id string) { s.record(entry{Kind: k, ID: Key(id)}) }
 
-func (s *Store) note(e entry) {
+func (s *Store) record(e entry) {
 	before := s.known.objects[e.Kind][e.ID]
 	s.notify = s.notify || e.Kind == Endpoint && (!slices.Equal(before.ownAddresses(), e.Object.ownAddresses()) || before.compartment() != e.Object.compartment())
 	s.pending = append(s.pending, e)

@@ -36,15 +36,15 @@ func failed(err error, details **uint16, call string) uint32 {
 		code = hns.Code(hcs.InvalidHandle)
 	}
 	description, _ := json.Marshal(map[string]any{"Success": false, "Error": err.Error(), "ErrorCode": uint32(code)})
-	give(details, string(description))
-	note("%s: %v", call, err)
+	setText(details, string(description))
+	logf("%s: %v", call, err)
 	return uint32(code)
 }
 
-// noted returns from a call that is also logged on success, unlike the many reads of single objects.
-func noted(err error, details **uint16, call string) uint32 {
+// logResult logs a call also on success, and returns its result code. The many reads of single objects are only logged on failure.
+func logResult(err error, details **uint16, call string) uint32 {
 	if err == nil {
-		note("%s", call)
+		logf("%s", call)
 	}
 	return failed(err, details, call)
 }
@@ -60,7 +60,7 @@ func enumerate(kind hns.Kind, query *uint16, list, details **uint16) uint32 {
 	}
 	if err == nil {
 		raw, _ := json.Marshal(ids)
-		give(list, string(raw))
+		setText(list, string(raw))
 	}
 	return failed(err, details, call+" "+text(query))
 }
@@ -79,7 +79,7 @@ func create(kind hns.Kind, id unsafe.Pointer, settings string, handle *uintptr, 
 	if err == nil {
 		handles.add(handle, object{kind, fmt.Sprint(made["ID"])})
 	}
-	return noted(err, details, fmt.Sprintf("%s %s %s", call, guidText(own), settings))
+	return logResult(err, details, fmt.Sprintf("%s %s %s", call, guidText(own), settings))
 }
 
 // createEndpoint creates an endpoint on the network of a handle.
@@ -120,7 +120,7 @@ func modify(handle uintptr, request string, details **uint16) uint32 {
 	if err == nil {
 		err = networks.Modify(o.kind, o.id, []byte(request))
 	}
-	return noted(err, details, fmt.Sprintf("%s %s %s", call, o.id, request))
+	return logResult(err, details, fmt.Sprintf("%s %s %s", call, o.id, request))
 }
 
 func properties(handle uintptr, to, details **uint16) uint32 {
@@ -134,7 +134,7 @@ func properties(handle uintptr, to, details **uint16) uint32 {
 		document, err = networks.Properties(o.kind, o.id)
 	}
 	if err == nil {
-		give(to, document)
+		setText(to, document)
 	}
 	return failed(err, details, call+" "+o.id)
 }
@@ -145,7 +145,7 @@ func remove(kind hns.Kind, id unsafe.Pointer, details **uint16) uint32 {
 	if err == nil {
 		err = networks.Delete(kind, guidAt(id))
 	}
-	return noted(err, details, call+" "+guidAt(id))
+	return logResult(err, details, call+" "+guidAt(id))
 }
 
 // HNSCall implements the first generation of the network service's API, but only reads.
@@ -157,7 +157,7 @@ func HNSCall(method, path, body *uint16, answer **uint16) uint32 {
 	if err == nil {
 		var output string
 		output, err = networks.Call(text(method), text(path))
-		give(answer, output)
+		setText(answer, output)
 	}
 	return failed(err, nil, call+" "+text(body))
 }
@@ -167,7 +167,7 @@ func HNSCall(method, path, body *uint16, answer **uint16) uint32 {
 func ownAddress() string {
 	address, err := os.ReadFile(guestapi.AddressFile)
 	if err != nil {
-		note("reading the address of this host: %v", err)
+		logf("reading the address of this host: %v", err)
 	}
 	return string(address)
 }

@@ -254,7 +254,7 @@ func HcsCreateProcess(handle uintptr, parameters *uint16, info unsafe.Pointer, c
 		}
 		*(*information)(info) = information{pid: p.pid, pipes: p.pipes}
 		handles.add(created, p)
-		note("process %d of %s is %s", p.pid, s.ID, text(parameters))
+		logf("process %d of %s is %s", p.pid, s.ID, text(parameters))
 		return nil
 	})
 }
@@ -310,8 +310,8 @@ func HcsGetProcessProperties(handle uintptr, properties, details **uint16) uint3
 	return onProcess(handle, "HcsGetProcessProperties", func(p *process) error {
 		code, ended := p.exit()
 		status, err := hcs.ProcessStatus(p.pid, ended, code)
-		give(properties, status)
-		note("process %d: ended %v, exit code %d", p.pid, ended, code)
+		setText(properties, status)
+		logf("process %d: ended %v, exit code %d", p.pid, ended, code)
 		return err
 	})
 }

@@ -85,7 +85,7 @@ const (
 //export HcsEnumerateComputeSystems
 func HcsEnumerateComputeSystems(query *uint16, list, details **uint16) uint32 {
 	found, err := systems().List(text(query))
-	give(list, found)
+	setText(list, found)
 	return result(err, "HcsEnumerateComputeSystems %s", text(query))
 }
 
@@ -159,7 +159,7 @@ func HcsGetComputeSystemProperties(handle uintptr, query *uint16, properties, de
 	if err == nil {
 		var all string
 		all, err = s.Properties(time.Now(), worked, s.usage())
-		give(properties, all)
+		setText(properties, all)
 	}
 	if err != nil {
 		return result(err, "HcsGetComputeSystemProperties %s", text(query))
@@ -179,6 +179,6 @@ func HcsModifyServiceSettings(settings *uint16, details **uint16) uint32 { retur
 
 //export HcsGetServiceProperties
 func HcsGetServiceProperties(query *uint16, properties, details **uint16) uint32 {
-	give(properties, fmt.Sprintf(`{"Properties":[{"SupportedSchemaVersions":[{"Major":1,"Minor":0},{"Major":2,"Minor":1}],"LogicalProcessorCount":%d}]}`, runtime.NumCPU()))
+	setText(properties, fmt.Sprintf(`{"Properties":[{"SupportedSchemaVersions":[{"Major":1,"Minor":0},{"Major":2,"Minor":1}],"LogicalProcessorCount":%d}]}`, runtime.NumCPU()))
 	return 0
 }

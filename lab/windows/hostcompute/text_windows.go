@@ -21,8 +21,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hcs"
 )
 
-// give returns a text to a caller, which frees it.
-func give(to **uint16, text string) {
+// setText allocates a copy of text, and stores it in to. The caller frees it.
+func setText(to **uint16, text string) {
 	if to == nil {
 		return
 	}
@@ -46,8 +46,8 @@ var log = sync.OnceValue(func() *os.File {
 	return file
 })
 
-// note writes a line to the log.
-func note(format string, args ...any) {
+// logf writes a line to the log.
+func logf(format string, args ...any) {
 	program, _ := os.Executable()
 	line := fmt.Sprintf("%s %s[%d] %s\n", time.Now().Format("15:04:05.000"), filepath.Base(program), os.Getpid(), fmt.Sprintf(format, args...))
 	if file := log(); file != nil {
@@ -59,9 +59,9 @@ func note(format string, args ...any) {
 func result(err error, format string, args ...any) uint32 {
 	call := fmt.Sprintf(format, args...)
 	if err != nil {
-		note("%s: %v", call, err)
+		logf("%s: %v", call, err)
 		return uint32(hcs.ResultOf(err))
 	}
-	note("%s", call)
+	logf("%s", call)
 	return 0
 }
