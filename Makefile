@@ -165,7 +165,7 @@ fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/reference, docs/support.md, docs/counterparts.md, docs/metrics.md, the commands of docs/kubectl-windows.md, the list in docs/limitations.md, deploy/monitoring/rules, and the policies for pods.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
 	go run ./hack/generate
-	go test -vet=off -count=1 -run '^TestTheDocumentHasTheList$$' ./internal/testing/acceptance -update
+	go test -vet=off -count=1 -run '^TestLimitationsDocumentMatchesLines$$' ./internal/testing/acceptance -update
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
 	rm -rf bin _payload _image _image.cdx.json _install _chart _olm _plugin _release _acceptance _site cmd/wmco-acceptance/programs

@@ -73,8 +73,8 @@ func verdicts() map[string]acceptance.Verdict {
 	}
 }
 
-// TestEachLineHasItsVerdict runs all lines on Wine; with -short, it skips the contract tests, which make unit-windows also runs.
-func TestEachLineHasItsVerdict(t *testing.T) {
+// TestVerdictOfEachLine runs all lines on Wine; with -short, it skips the contract tests, which make unit-windows also runs.
+func TestVerdictOfEachLine(t *testing.T) {
 	var ids []string
 	want := map[string]acceptance.Verdict{}
 	for _, l := range acceptance.Lines() {
@@ -119,8 +119,8 @@ func TestEachLineHasItsVerdict(t *testing.T) {
 	before.mustBeSame(t)
 }
 
-// TestARunThatIsKilledIsPutBack kills the program at each line that announces a change or its undoing.
-func TestARunThatIsKilledIsPutBack(t *testing.T) {
+// TestKilledRunIsReverted kills the program at each line that announces a change or its undoing.
+func TestKilledRunIsReverted(t *testing.T) {
 	before := remember(t)
 	for _, id := range []string{"user-folders", "hostname", "antivirus", "shells", "firewall", "certificate-store", "log-runner"} {
 		if id == "log-runner" && os.Getenv(builtProgram) == "" {
@@ -139,8 +139,8 @@ func TestARunThatIsKilledIsPutBack(t *testing.T) {
 	}
 }
 
-// TestContractTestsThatAreKilledArePutBack kills the program while tests of services run.
-func TestContractTestsThatAreKilledArePutBack(t *testing.T) {
+// TestKilledContractTestsAreReverted kills the program while tests of services run.
+func TestKilledContractTestsAreReverted(t *testing.T) {
 	if os.Getenv(builtProgram) == "" || testing.Short() {
 		t.Skip("it takes a program of make acceptance, and minutes")
 	}
@@ -232,7 +232,7 @@ func kill(t *testing.T, id string, step int) (wasKilled bool, at string) {
 	defer func() { _ = c.Wait() }() // the error is that of the kill or a refuted line
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		at = strings.TrimSpace(lines.Text())
-		if !strings.HasPrefix(at, "changing: ") && !strings.HasPrefix(at, "putting back: ") {
+		if !strings.HasPrefix(at, "changing: ") && !strings.HasPrefix(at, "reverting: ") {
 			continue
 		}
 		if step--; step > 0 {
@@ -300,10 +300,10 @@ func look(t *testing.T) machineState {
 func (s machineState) mustBeSame(t *testing.T) {
 	t.Helper()
 	if diff := cmp.Diff(s, look(t)); diff != "" {
-		t.Errorf("the machine is not as before (-before +after):\n%s", diff)
+		t.Errorf("the machine differs from before (-before +after):\n%s", diff)
 	}
 	if (hostapi.Disk{}).Exists(acceptance.Root) {
-		t.Errorf("%s is there", acceptance.Root)
+		t.Errorf("%s exists", acceptance.Root)
 	}
 }
 
@@ -318,7 +318,7 @@ func outFolder(t *testing.T) string {
 	return folder
 }
 
-func TestWineIsRefusedWithoutTheFlag(t *testing.T) {
+func TestWineIsRefusedWithoutFlag(t *testing.T) {
 	c := program(t)
 	c.Args = c.Args[:1]
 	output, err := c.CombinedOutput()
@@ -327,11 +327,11 @@ func TestWineIsRefusedWithoutTheFlag(t *testing.T) {
 	}
 }
 
-func TestThePlanAndBadFlags(t *testing.T) {
-	if plan := mustEnd(t, allRight, "--plan"); !strings.Contains(plan, "hostname: gives the machine another name") {
+func TestPlanAndInvalidFlags(t *testing.T) {
+	if plan := mustEnd(t, allRight, "--plan"); !strings.Contains(plan, "hostname: sets another host name") {
 		t.Errorf("the plan is %s", plan)
 	}
-	if plan := mustEnd(t, allRight, "--plan", "--join"); !strings.Contains(plan, "node-ready: makes services") {
+	if plan := mustEnd(t, allRight, "--plan", "--join"); !strings.Contains(plan, "node-ready: creates services") {
 		t.Errorf("the plan of --join is %s", plan)
 	}
 	if output := mustEnd(t, misused, "--join", "--only", "hns"); !strings.Contains(output, "--only cannot be used with --join") {

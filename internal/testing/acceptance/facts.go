@@ -22,7 +22,7 @@ const (
 	maxFact      = 512 << 10
 )
 
-// Fact is one piece of information from Windows in its original form, collected before anything is tried or by a probe. Exactly one of Document, Text
+// Fact is one piece of information from Windows in its original form, collected before the first probe or by a probe. Exactly one of Document, Text
 // and Error is set.
 type Fact struct {
 	Name     string          `json:"name"`
@@ -32,19 +32,19 @@ type Fact struct {
 	Seconds  float64         `json:"seconds"`
 }
 
-// question describes how one fact is collected.
-type question struct {
+// query describes how one fact is collected.
+type query struct {
 	name string
-	ask  func(ctx context.Context, s *session) (string, error)
+	run  func(ctx context.Context, s *session) (string, error)
 }
 
 // collect collects all facts, one by one, and passes the report to report after each.
 func (s *session) collect(ctx context.Context, r *Report, report func(Report) error) error {
-	s.say("facts: what Windows says of itself; nothing is changed")
+	s.printf("facts: reading information about Windows; nothing is changed")
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
-	for _, q := range questions() {
+	for _, q := range queries() {
 		if ctx.Err() != nil {
 			break
 		}
@@ -60,12 +60,12 @@ func (s *session) collect(ctx context.Context, r *Report, report func(Report) er
 			failed++
 		}
 	}
-	s.say("  %d facts after %.0f s; %d could not be told", len(r.Facts), time.Since(began).Seconds(), failed)
+	s.printf("  %d facts collected in %.0f s; %d could not be read", len(r.Facts), time.Since(began).Seconds(), failed)
 	return nil
 }
 
 // record collects one more fact in the middle of a probe, adds it to the report, and returns it.
-func (s *session) record(ctx context.Context, q question) Fact {
+func (s *session) record(ctx context.Context, q query) Fact {
 	f := s.fact(ctx, q)
 	if s.recorded != nil {
 		s.recorded(f)
@@ -73,15 +73,15 @@ func (s *session) record(ctx context.Context, q question) Fact {
 	return f
 }
 
-func (s *session) fact(ctx context.Context, q question) Fact {
+func (s *session) fact(ctx context.Context, q query) Fact {
 	ctx, cancel := context.WithTimeout(ctx, factTimeout)
 	defer cancel()
 	began := time.Now()
-	output, err := q.ask(ctx, s)
+	output, err := q.run(ctx, s)
 	f := Fact{Name: q.name, Seconds: time.Since(began).Round(time.Millisecond).Seconds()}
 	f.Document, f.Text = s.hide.answer(truncate.Text(output, maxFact))
 	if err == nil && f.Document == nil && f.Text == "" {
-		err = errors.New("Windows says nothing")
+		err = errors.New("Windows returned no output")
 	}
 	if err != nil {
 		f.Error = s.hide.text(truncate.Text(err.Error(), maxSeen))
@@ -89,9 +89,9 @@ func (s *session) fact(ctx context.Context, q question) Fact {
 	return f
 }
 
-// program returns a question that a Windows program answers.
-func program(name, command string) question {
-	return question{name, func(ctx context.Context, s *session) (string, error) { return s.commandOutput(ctx, command) }}
+// program returns a query that a Windows program answers.
+func program(name, command string) query {
+	return query{name, func(ctx context.Context, s *session) (string, error) { return s.commandOutput(ctx, command) }}
 }
 
 // commandOutput runs a Windows program and returns its output. The error contains the program's error output.
@@ -110,22 +110,22 @@ func (s *session) powerShell(ctx context.Context, command string) (string, error
 	return strings.TrimSpace(strings.TrimPrefix(output, "\ufeff")), err
 }
 
-// cmdlet returns a question that PowerShell answers with a JSON list of objects, possibly empty, with these fields. The words of command are
+// cmdlet returns a query that PowerShell answers with a JSON list of objects, possibly empty, with these fields. The words of command are
 // separated by one space and contain no quotation marks.
-func cmdlet(name, command string, fields ...string) question {
+func cmdlet(name, command string, fields ...string) query {
 	if len(fields) > 0 {
 		command += " | Select-Object " + strings.Join(fields, ",")
 	}
 	return program(name, powerShell+"$ErrorActionPreference='Stop';ConvertTo-Json -Depth 4 -Compress -InputObject @("+command+")")
 }
 
-// feature returns a question that queries dism.exe for the state of a feature, as an administrator would.
-func feature(name, feature string) question {
-	return question{name, func(ctx context.Context, s *session) (string, error) { return s.featureState(ctx, feature) }}
+// feature returns a query that queries dism.exe for the state of a feature, as an administrator would.
+func feature(name, feature string) query {
+	return query{name, func(ctx context.Context, s *session) (string, error) { return s.featureState(ctx, feature) }}
 }
 
-// ofWindows returns the facts that WICD reads.
-func ofWindows(ctx context.Context, s *session) (string, error) {
+// hostFacts returns the facts that WICD reads.
+func hostFacts(ctx context.Context, s *session) (string, error) {
 	s.facts, s.factsFailure = s.Host.System.Facts(ctx)
 	s.hide = newHider(s.hide.salt, append(slices.Clone(s.hide.names), s.facts.Hostname, s.facts.Domain)...)
 	text, err := json.Marshal(s.facts)
@@ -220,20 +220,20 @@ func (r Report) renamesWithTarget() (count int, known bool) {
 	return count, true
 }
 
-// questions returns all questions, the most informative ones first.
-func questions() []question {
-	return slices.Concat([]question{
-		{"windows", ofWindows},
+// queries returns all queries, the most informative ones first.
+func queries() []query {
+	return slices.Concat([]query{
+		{"windows", hostFacts},
 		feature("dism-containers", desired.ContainersFeature),
 		feature("dism-hyperv", desired.HyperVFeature),
-	}, questionsOfWindows(), questionsOfNetwork(), questionsOfProtection())
+	}, windowsQueries(), networkQueries(), protectionQueries())
 }
 
-// documentsOfHNS returns all objects of the Host Network Service, unmodified.
-func documentsOfHNS(ctx context.Context, s *session) (string, error) {
+// hnsDocuments returns all objects of the Host Network Service, unmodified.
+func hnsDocuments(ctx context.Context, s *session) (string, error) {
 	service, ok := s.Host.Networks.(documenter)
 	if !ok {
-		return "", errors.New("this Host Network Service gives no documents")
+		return "", errors.New("this Host Network Service returns no documents")
 	}
 	documents, err := service.Documents(ctx)
 	return string(documents), err

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// networkFacts are what Windows reports about the network of the machine at one moment, by the name of the question.
+// networkFacts are what Windows reports about the network of the machine at one moment, by the name of the query.
 type networkFacts map[string]Fact
 
-// namesOfNetworkFacts returns the names of the questions whose answers a pod network can change.
-func namesOfNetworkFacts() []string {
+// networkFactNames returns the names of the queries whose answers a pod network can change.
+func networkFactNames() []string {
 	return []string{
 		"adapters", "addresses", "interfaces", "dns-servers", "dns-clients", "routes", "persistent-routes", "firewall-profiles", "network-profiles",
 		"excluded-ports-tcp", "hns",
@@ -22,27 +22,27 @@ func namesOfNetworkFacts() []string {
 // recordNetwork records what Windows reports about the network now, as facts whose names begin with that prefix and a hyphen.
 func (s *session) recordNetwork(ctx context.Context, prefix string) networkFacts {
 	facts := networkFacts{}
-	for _, q := range questionsOfNetwork() {
-		if slices.Contains(namesOfNetworkFacts(), q.name) {
-			facts[q.name] = s.record(ctx, question{prefix + "-" + q.name, q.ask})
+	for _, q := range networkQueries() {
+		if slices.Contains(networkFactNames(), q.name) {
+			facts[q.name] = s.record(ctx, query{prefix + "-" + q.name, q.run})
 		}
 	}
 	return facts
 }
 
-// networkFacts returns the facts of a report that were recorded with a prefix; empty for those from before anything was tested.
+// networkFacts returns the facts of a report that were recorded with a prefix. An empty prefix selects those from before the first probe.
 func (r *Report) networkFacts(prefix string) networkFacts {
 	facts := networkFacts{}
 	for _, f := range r.Facts {
 		name, found := strings.CutPrefix(f.Name, prefix)
-		if found && slices.Contains(namesOfNetworkFacts(), name) {
+		if found && slices.Contains(networkFactNames(), name) {
 			facts[name] = f
 		}
 	}
 	return facts
 }
 
-// compare lists the facts that differ afterwards. It ignores facts that Windows did not report both times, and the objects of the Host Network
+// compare lists the facts that changed. It ignores facts that Windows did not report both times, and the objects of the Host Network
 // Service, which differ anyway.
 func (before networkFacts) compare(after networkFacts) string {
 	var same, different []string
@@ -63,5 +63,5 @@ func (before networkFacts) compare(after networkFacts) string {
 		}
 		return strings.Join(names, ", ")
 	}
-	return "facts about the network of the machine that differ from before: " + list(different) + "; that are the same: " + list(same)
+	return "network facts that changed: " + list(different) + "; unchanged: " + list(same)
 }

@@ -22,24 +22,24 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// silent is a System that returns neither feature states, as if DISM were busy, nor complete facts.
-type silent struct{ hostapi.System }
+// busySystem is a System that returns neither feature states, as if DISM were busy, nor complete facts.
+type busySystem struct{ hostapi.System }
 
-func (s silent) Facts(ctx context.Context) (wicdapi.HostFacts, error) {
+func (s busySystem) Facts(ctx context.Context) (wicdapi.HostFacts, error) {
 	f, err := s.System.Facts(ctx)
 	return f, errors.Join(err, errors.New("Windows is busy"))
 }
 
-func (s silent) Feature(context.Context, string) (wicdapi.FeatureState, error) {
+func (s busySystem) Feature(context.Context, string) (wicdapi.FeatureState, error) {
 	return "", errors.New("DISM is busy")
 }
 
-func TestFactsThatFailDoNotEndARun(t *testing.T) {
+func TestRunContinuesAfterFailedFacts(t *testing.T) {
 	c := newComputer(t)
 	m := c.machine()
-	m.Host.System = silent{m.Host.System}
+	m.Host.System = busySystem{m.Host.System}
 	r, err := Run(t.Context(), m, Options{Only: []string{"firewall", "hyper-v"}, Out: io.Discard})
-	if err != nil || len(r.Lines) != 2 || len(r.Facts) != len(questions()) {
+	if err != nil || len(r.Lines) != 2 || len(r.Facts) != len(queries()) {
 		t.Fatalf("%d lines and %d facts, %v", len(r.Lines), len(r.Facts), err)
 	}
 	for i, want := range []Verdict{Confirmed, Untried} {
@@ -52,21 +52,21 @@ func TestFactsThatFailDoNotEndARun(t *testing.T) {
 	}
 }
 
-func TestARefusedMachineIsDescribed(t *testing.T) {
+func TestReportOfRefusedMachineHasFacts(t *testing.T) {
 	c := newComputer(t)
 	m := c.machine()
 	m.Desktop = true
 	var last Report
 	r, err := Run(t.Context(), m, Options{Out: io.Discard, Report: func(r Report) error { last = r; return nil }})
-	if !errors.Is(err, ErrRefused) || !strings.Contains(r.Refused, "desktop edition") || len(last.Facts) != len(questions()) || last.Finished.IsZero() {
+	if !errors.Is(err, ErrRefused) || !strings.Contains(r.Refused, "desktop edition") || len(last.Facts) != len(queries()) || last.Finished.IsZero() {
 		t.Errorf("Run() = %d facts, refused: %q, finished: %v, %v", len(last.Facts), r.Refused, last.Finished, err)
 	}
-	if !strings.Contains(r.Summary(), "Nothing was tried: ") || m.Host.Disk.Exists(Root) {
+	if !strings.Contains(r.Summary(), "Nothing was tested: ") || m.Host.Disk.Exists(Root) {
 		t.Errorf("the summary is %s", r.Summary())
 	}
 }
 
-func TestTheReportDoesNotNameTheMachine(t *testing.T) {
+func TestReportHidesNamesAndAddresses(t *testing.T) {
 	h := newHider([]byte("salt"), "WIN-7Q2", "Alice", "corp.example.com", "Administrator", "abc")
 	other := newHider([]byte("pepper"), "WIN-7Q2")
 	for text, want := range map[string]string{
@@ -127,7 +127,7 @@ func TestSSHSettingsHideNames(t *testing.T) {
 	}
 }
 
-func TestFilesThatWaitForARestartAreCounted(t *testing.T) {
+func TestPendingFileRenamesAreCounted(t *testing.T) {
 	for output, want := range map[string][]renameEntry{
 		`["\\??\\C:\\Windows\\Temp\\a\\b.tmp","","\\??\\C:\\Windows\\Temp\\c.tmp",null,"\\??\\C:\\Program Files\\X\\new.dll","!\\??\\C:\\Program Files\\X\\old.dll"]`: {
 			{`C:\Windows\Temp`, false, 2}, {`C:\Program Files\X`, true, 1},
@@ -142,7 +142,7 @@ func TestFilesThatWaitForARestartAreCounted(t *testing.T) {
 		}
 	}
 	if _, err := parseRenames("no"); err == nil {
-		t.Error("what is no JSON is read")
+		t.Error("invalid JSON is accepted")
 	}
 }
 
@@ -157,8 +157,8 @@ func FuzzRenames(f *testing.F) {
 	})
 }
 
-// TestFilesThatAreOnlyDeletedAreNoReasonToRefuse covers the deletions that programs leave pending at each start.
-func TestFilesThatAreOnlyDeletedAreNoReasonToRefuse(t *testing.T) {
+// TestPendingFileDeletionsDoNotPreventJoin covers the deletions that programs leave pending at each start.
+func TestPendingFileDeletionsDoNotPreventJoin(t *testing.T) {
 	const files = "files in use wait for their replacement (PendingFileRenameOperations)"
 	for document, want := range map[string][]string{
 		`[{"beginning":"C:\\x","hasTarget":false,"count":3}]`: {"updates"},
@@ -167,13 +167,13 @@ func TestFilesThatAreOnlyDeletedAreNoReasonToRefuse(t *testing.T) {
 	} {
 		s := session{facts: wicdapi.HostFacts{PendingReboot: []string{files, "updates"}}}
 		r := Report{Facts: []Fact{{Name: "pending-renames", Document: json.RawMessage(document)}}}
-		if diff := cmp.Diff(want, s.waitsForRestart(r)); diff != "" {
+		if diff := cmp.Diff(want, s.restartReasons(r)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", document, diff)
 		}
 	}
 }
 
-func TestTheArchiveHasReportAndLogs(t *testing.T) {
+func TestArchiveContainsReportAndLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		m := c.machine()

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mask"
 )
 
-// hider removes from texts what a public report must not contain: secrets, and whatever names or locates the machine. A name or an address is
+// hider removes from texts what a public report must not contain: secrets, and anything that names or locates the machine. A name or an address is
 // replaced by a salted hash, so that it is the same throughout one report and in no other.
 type hider struct {
 	salt    []byte
@@ -22,7 +22,7 @@ type hider struct {
 	secrets *mask.Masker
 }
 
-// shortestName is the minimum length of a hidden name, in bytes: shorter names would hide parts of words.
+// shortestName is the minimum length of a hidden name, in bytes: a shorter name would also match parts of words.
 const shortestName = 4
 
 // newHider returns a hider for these names of the machine and its users. It ignores names that every Windows has.

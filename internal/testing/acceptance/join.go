@@ -38,7 +38,7 @@ const (
 	OVN     = "ovn"
 )
 
-// joining is a join of this machine to a control plane that runs on it.
+// joining is the state of a join of this machine to a control plane that runs on it.
 type joining struct {
 	*session
 	options JoinOptions
@@ -51,17 +51,17 @@ type joining struct {
 	credentials controlplane.Credentials
 	key         string
 	running     running
-	// ownSSH is set if this program runs the SSH server. asked is when it requested a restart.
-	ownSSH bool
-	asked  time.Time
+	// ownSSH is set if this program runs the SSH server. restartRequested is when it requested a restart.
+	ownSSH           bool
+	restartRequested time.Time
 	// internet is the transport to registries of images.
 	internet http.RoundTripper
-	// imagesAt is the address that serves the included images; empty if there are none.
-	imagesAt string
+	// imageServer is the address that serves the included images; empty if there are none.
+	imageServer string
 	// report is the report of the run, which continues after a restart.
 	report *Report
-	// had lists the parts of the node that were present before its restart.
-	had []string
+	// partsBefore lists the parts of the node that were present before its restart.
+	partsBefore []string
 	// failed is the ID of the first required step that failed.
 	failed string
 }
@@ -71,35 +71,35 @@ func joinSteps(j *joining) []Line {
 	steps := []Line{
 		{
 			ID: "control-plane", Title: "Control plane on Windows", Claim: "etcd, kube-apiserver, kube-controller-manager and kube-scheduler work on this Windows",
-			Changes: "starts them on 127.0.0.1, with certificates of their own", Try: j.startControlPlane,
+			Changes: "starts them on 127.0.0.1 with their own certificates", Try: j.startControlPlane,
 		},
 		{
-			ID: "operator", Title: "Operator", Claim: "the operator works with the rights that deploy/ gives to its ServiceAccount",
-			Changes: "applies deploy/, and starts the operator as a process of this machine", Try: j.startOperator,
+			ID: "operator", Title: "Operator", Claim: "the operator works with the permissions that deploy/ grants to its ServiceAccount",
+			Changes: "applies deploy/ and starts the operator as a process on this machine", Try: j.startOperator,
 		},
 		{
-			ID: "ssh", Title: "SSH", Claim: "the operator logs in with a key of an administrator",
-			Changes: "adds a key to " + keysFile + " where OpenSSH's server runs, and starts an SSH server of its own where there is none", Try: j.announce,
+			ID: "ssh", Title: "SSH", Claim: "the operator logs in with an administrator's key",
+			Changes: "adds a key to " + keysFile + " if an OpenSSH server is running; otherwise starts its own SSH server", Try: j.announce,
 		},
 		{
-			ID: "node-ready", Title: "Node", Claim: "this machine becomes a Ready node, with the network of pods that --network names",
-			Changes: "makes services, firewall rules, environment variables, a network of the Host Network Service, and folders " +
+			ID: "node-ready", Title: "Node", Claim: "this machine becomes a Ready node with the pod network that --network selects",
+			Changes: "creates services, firewall rules, environment variables, a network of the Host Network Service, and folders " +
 				desired.Root + ", " + desired.Logs + " and " + desired.ContainerdData, Try: j.awaitNode,
 		},
 		{
-			ID: "pod", Title: "Pod", Claim: "a pod runs on the node, with an address of the node's range",
+			ID: "pod", Title: "Pod", Claim: "a pod runs on the node with an address from the node's range",
 			Changes: "starts a pod", Try: j.runPod,
 		},
 		{
-			ID: "traffic", Title: "Traffic of pods", Claim: "this machine and a pod reach two pods, and the Service in front of them",
+			ID: "traffic", Title: "Pod traffic", Claim: "this machine and a pod reach two pods and their Service",
 			Changes: "with --image-port: starts two more pods and a Service of type NodePort", Try: j.tryTraffic,
 		},
 		{
-			ID: "restarted", Title: "Restart of a node", Claim: "a node that restarts with a pod is Ready again, with its services, its network and the pod",
+			ID: "restarted", Title: "Node restart", Claim: "after a restart of Windows, the node is Ready again with its services, network and pod",
 			Changes: "with --restart-allowed: restarts Windows", Try: j.restartNode,
 		},
 		{
-			ID: "leave", Title: "Leaving", Claim: "the operator takes everything off a host that is removed from the list, but for journal and logs",
+			ID: "leave", Title: "Leaving", Claim: "the operator removes everything except journal and logs from a host that is no longer listed",
 			Changes: "removes the node", Try: j.leave,
 		},
 	}
@@ -110,12 +110,12 @@ func joinSteps(j *joining) []Line {
 	return steps
 }
 
-// inOrder returns a step that is skipped after one of the first steps failed. A missing sandbox image or a failed later step does not prevent the
+// inOrder returns a step that is skipped after one of the first steps failed. A missing sandbox image or a failed later step does not skip the
 // following steps: the node can still leave.
 func (j *joining) inOrder(l Line) func(context.Context, *session) (string, error) {
 	return func(ctx context.Context, s *session) (string, error) {
 		if j.failed != "" {
-			return "", untriedf("it needs %s, which did not succeed", j.failed)
+			return "", untriedf("it requires step %s, which did not succeed", j.failed)
 		}
 		seen, err := l.Try(ctx, s)
 		if err != nil && slices.Contains([]string{"control-plane", "operator", "ssh", "node-ready"}, l.ID) && !errors.Is(err, errNoSandboxImage) {
@@ -166,7 +166,7 @@ func Join(ctx context.Context, m Machine, o JoinOptions) (Report, error) {
 func (j *joining) run(ctx context.Context, r *Report) error {
 	s, o := j.session, j.options
 	lines := joinSteps(j)
-	s.say("%s\n", joinPlan(lines))
+	s.printf("%s\n", joinPlan(lines))
 	for _, l := range lines {
 		if r.hasAnswer(l.ID) {
 			continue
@@ -202,9 +202,11 @@ func (s *session) prepareOrResume(ctx context.Context, o JoinOptions, r *Report,
 	}
 	if after != nil {
 		l := containersLine()
-		l.Try = func(ctx context.Context, s *session) (string, error) { return s.awaitContainers(ctx, after.Asked) }
+		l.Try = func(ctx context.Context, s *session) (string, error) {
+			return s.awaitContainers(ctx, after.RestartRequested)
+		}
 		r.Lines = append(r.Lines, s.try(ctx, l))
-		s.record(ctx, question{"containers-hns", documentsOfHNS})
+		s.record(ctx, query{"containers-hns", hnsDocuments})
 		if r.count(Refuted) > 0 {
 			return nil, fmt.Errorf("%w: feature %s is not enabled", errStopped, desired.ContainersFeature)
 		}
@@ -228,7 +230,7 @@ func (s *session) enableFirst(ctx context.Context, o JoinOptions, r *Report) err
 	if err := s.refuseNode(ctx); err != nil {
 		return err
 	}
-	if _, err := s.refuseRest(ctx, o, *r); err != nil {
+	if _, err := s.refuseUnsuitable(ctx, o, *r); err != nil {
 		return err
 	}
 	var reboot bool
@@ -268,7 +270,7 @@ func prepare(ctx context.Context, s *session, o JoinOptions, r Report) (*joining
 			return nil, err
 		}
 	}
-	j.before, err = j.look(ctx)
+	j.before, err = j.findRemains(ctx)
 	return j, err
 }
 
@@ -286,12 +288,12 @@ func newJoining(s *session, o JoinOptions, address string) *joining {
 // joinPlan returns a description of the changes that a join makes.
 func joinPlan(lines []Line) string {
 	var b strings.Builder
-	b.WriteString("This program makes this machine a node of a control plane that it starts here, and puts back what it changes. It needs about\n" +
+	b.WriteString("This program makes this machine a node of a control plane that it starts here, and reverts its changes. It takes about\n" +
 		"fifteen minutes. The network of the machine can fail for some seconds.\n")
 	for _, l := range lines {
 		fmt.Fprintf(&b, "  %s: %s\n", l.ID, l.Changes)
 	}
-	fmt.Fprintf(&b, "If it is cut, start it again, or with --restore: the journal in %s says what to put back.\n", Root)
+	fmt.Fprintf(&b, "If it is interrupted, start it again, or with --restore: the journal in %s lists the changes to revert.\n", Root)
 	return b.String()
 }
 

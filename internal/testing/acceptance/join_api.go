@@ -70,7 +70,7 @@ func (a apiServer) remove(ctx context.Context, path string) error {
 }
 
 // errAbsent is what apiServer returns for an object that does not exist.
-var errAbsent = errors.New("it does not exist")
+var errAbsent = errors.New("not found")
 
 func (a apiServer) call(ctx context.Context, method, path string, object, into any) error {
 	var body io.Reader
@@ -103,20 +103,20 @@ func (a apiServer) call(ctx context.Context, method, path string, object, into a
 		return fmt.Errorf("%s %s: %w", method, path, errAbsent)
 	case response.StatusCode >= http.StatusBadRequest:
 		var status metav1.Status
-		_ = json.Unmarshal(answer, &status) // otherwise the status code must do
+		_ = json.Unmarshal(answer, &status) // without a status object, the status code has to suffice
 		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, status.Message)
 	case into == nil:
 		return nil
 	}
 	if err := json.Unmarshal(answer, into); err != nil {
-		return fmt.Errorf("%s %s: reading the answer: %w", method, path, err)
+		return fmt.Errorf("%s %s: reading the response: %w", method, path, err)
 	}
 	return nil
 }
 
 // await polls check until nothing is missing, check fails, or ctx ends. In the last case, the error includes what was missing.
 func await(ctx context.Context, what string, check func(context.Context) (missing string, err error)) error {
-	last := "it was not asked"
+	last := "not checked yet"
 	for {
 		missing, err := check(ctx)
 		if err != nil || missing == "" {

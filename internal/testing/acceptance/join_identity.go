@@ -50,7 +50,7 @@ func (j *joining) approveOverlay(ctx context.Context) error {
 		return err
 	}
 	for _, r := range list.Items {
-		if !isOfOverlay(r, node.Name) {
+		if !isOverlayRequest(r, node.Name) {
 			continue
 		}
 		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
@@ -63,8 +63,8 @@ func (j *joining) approveOverlay(ctx context.Context) error {
 	return nil
 }
 
-// isOfOverlay reports whether the node requests its own OVN-Kubernetes identity in an undecided request.
-func isOfOverlay(r certificatesv1.CertificateSigningRequest, node string) bool {
+// isOverlayRequest reports whether this is a pending request of the node for its own OVN-Kubernetes identity.
+func isOverlayRequest(r certificatesv1.CertificateSigningRequest, node string) bool {
 	asks := r.Spec.Username == nodeUser+node || r.Spec.Username == overlayUser+node
 	if len(r.Status.Conditions) > 0 || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName || !asks {
 		return false

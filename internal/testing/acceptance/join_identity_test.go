@@ -11,8 +11,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// TestOnlyTheIdentityOfTheNodeIsApproved rejects requests of the kubelet, WICD and unknown clients.
-func TestOnlyTheIdentityOfTheNodeIsApproved(t *testing.T) {
+// TestOnlyOverlayIdentityOfNodeIsApproved rejects requests of the kubelet, WICD and unknown clients.
+func TestOnlyOverlayIdentityOfNodeIsApproved(t *testing.T) {
 	type request = certificatesv1.CertificateSigningRequest
 	for name, test := range map[string]struct {
 		user, group string
@@ -49,8 +49,8 @@ func TestOnlyTheIdentityOfTheNodeIsApproved(t *testing.T) {
 			if test.edit != nil {
 				test.edit(&r)
 			}
-			if got := isOfOverlay(r, "win-1"); got != test.want {
-				t.Errorf("it is approved: %v, want %v", got, test.want)
+			if got := isOverlayRequest(r, "win-1"); got != test.want {
+				t.Errorf("approved: %v, want %v", got, test.want)
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func (i *images) add(layout string) error {
 // ServeHTTP implements the part of the registry API that containerd uses.
 func (i images) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		http.Error(w, "this registry can only be read", http.StatusMethodNotAllowed)
+		http.Error(w, "this registry is read-only", http.StatusMethodNotAllowed)
 		return
 	}
 	path, under := strings.CutPrefix(r.URL.Path, "/v2/")
@@ -129,18 +129,18 @@ func (i images) manifest(repository, reference string) descriptor {
 // serveImages serves the included images on loopback, at address or a free one, and makes this server the mirror of all registries, unless the user
 // set a mirror. It serves until the process ends.
 func (j *joining) serveImages(address string) error {
-	brought, err := readImages(j.path(imagesFolder))
-	if err != nil || len(brought.names) == 0 || j.options.Mirror != "" {
+	copied, err := readImages(j.path(imagesFolder))
+	if err != nil || len(copied.names) == 0 || j.options.Mirror != "" {
 		return err
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp4", address)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: brought, ReadHeaderTimeout: callTimeout}
+	server := &http.Server{Handler: copied, ReadHeaderTimeout: callTimeout}
 	go func() { _ = server.Serve(l) }() // if it fails, the pod does
-	j.imagesAt = l.Addr().String()
-	j.options.Mirror = j.imagesAt
-	j.say("  images that came along are served at %s", j.imagesAt)
+	j.imageServer = l.Addr().String()
+	j.options.Mirror = j.imageServer
+	j.printf("  serving the included images at %s", j.imageServer)
 	return nil
 }

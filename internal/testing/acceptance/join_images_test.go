@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-func TestImagesThatCameAlongAreServed(t *testing.T) {
+func TestIncludedImagesAreServed(t *testing.T) {
 	folder := t.TempDir()
 	blobs := filepath.Join(folder, "one", "blobs", "sha256")
 	if err := os.MkdirAll(blobs, 0o700); err != nil {
@@ -57,15 +57,15 @@ func TestImagesThatCameAlongAreServed(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	if all.ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/v2/x/blobs/x", nil)); w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("a push gives %d", w.Code)
+		t.Errorf("a push returns %d", w.Code)
 	}
 	if none, err := readImages(t.TempDir()); err != nil || len(none.names) > 0 {
 		t.Errorf("an empty folder has %+v, %v", none, err)
 	}
 }
 
-// TestTheNodesOfTheOverlayDiffer requires disjoint subnets, because the overlay refuses overlapping ones.
-func TestTheNodesOfTheOverlayDiffer(t *testing.T) {
+// TestSimulatedLinuxNodesAreDistinct requires disjoint subnets, because the overlay refuses overlapping ones.
+func TestSimulatedLinuxNodesAreDistinct(t *testing.T) {
 	seen := map[string]bool{}
 	for i := 1; i <= linuxNodes; i++ {
 		n := linuxNode(i)
@@ -79,7 +79,7 @@ func TestTheNodesOfTheOverlayDiffer(t *testing.T) {
 		}
 		for _, value := range []string{subnet.String(), n.Annotations[routerMAC], n.Status.Addresses[0].Address} {
 			if seen[value] {
-				t.Errorf("node %d has %s, which another has", i, value)
+				t.Errorf("node %d has the same %s as another", i, value)
 			}
 			seen[value] = true
 		}
@@ -96,8 +96,8 @@ func (r registries) RoundTrip(request *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody, Request: request}, nil
 }
 
-// TestANodeThatLacksOnlyTheSandboxImageLeaves: where the registry answers, an image that cannot be pulled is a fault of the node.
-func TestANodeThatLacksOnlyTheSandboxImageLeaves(t *testing.T) {
+// TestNodeWithoutSandboxImageLeaves: where the registry answers, an image that cannot be pulled is a fault of the node.
+func TestNodeWithoutSandboxImageLeaves(t *testing.T) {
 	for name, test := range map[string]struct {
 		condition string
 		internet  registries
@@ -128,11 +128,11 @@ func TestANodeThatLacksOnlyTheSandboxImageLeaves(t *testing.T) {
 				if a.Verdict != want || strings.Contains(a.Seen, errNoSandboxImage.Error()) != test.lacksOnly {
 					t.Errorf("node-ready is %s: %s", a.Verdict, a.Seen)
 				}
-				if len(recorded) != len(namesOfNetworkFacts()) || !strings.HasPrefix(recorded[0].Name, "node-") {
+				if len(recorded) != len(networkFactNames()) || !strings.HasPrefix(recorded[0].Name, "node-") {
 					t.Errorf("the facts are %+v", recorded)
 				}
 				pod := j.session.try(t.Context(), steps[at+1])
-				if needs := strings.Contains(pod.Seen, "it needs node-ready"); pod.Verdict != Untried || needs == test.lacksOnly {
+				if needs := strings.Contains(pod.Seen, "it requires step node-ready"); pod.Verdict != Untried || needs == test.lacksOnly {
 					t.Errorf("the next step is %s: %s", pod.Verdict, pod.Seen)
 				}
 			})

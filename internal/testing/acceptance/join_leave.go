@@ -30,14 +30,14 @@ const (
 // remains lists the parts of a node on a machine.
 type remains []remain
 
-// remain is one part. It is ours if only this product creates objects with this name or path; other programs change the others at any time.
+// remain is one part. It is ours if only this product creates objects with this name or path. Other programs may change all others at any time.
 type remain struct {
 	What string `json:"what"`
 	Ours bool   `json:"ours,omitempty"`
 }
 
-// look lists the remains. WICD's journal and logs stay by design and are not listed.
-func (j *joining) look(ctx context.Context) (remains, error) {
+// findRemains lists the remains. WICD's journal and logs stay by design and are not listed.
+func (j *joining) findRemains(ctx context.Context) (remains, error) {
 	var all remains
 	add := func(ours bool, kind, name string) { all = append(all, remain{kind + " " + name, ours}) }
 	services, err := j.Host.Services.List(ctx, desired.Services())
@@ -47,10 +47,10 @@ func (j *joining) look(ctx context.Context) (remains, error) {
 	networks, networkErr := j.Host.Networks.Look(ctx)
 	var ours []string
 	for _, n := range networks.Networks {
-		if isOurNetwork(n.Name) {
+		if isProductNetwork(n.Name) {
 			ours = append(ours, n.ID)
 		}
-		add(isOurNetwork(n.Name), "network", n.Name)
+		add(isProductNetwork(n.Name), "network", n.Name)
 	}
 	for _, e := range networks.Endpoints {
 		add(slices.Contains(ours, e.Network), "endpoint", e.Name)
@@ -78,19 +78,19 @@ func (j *joining) look(ctx context.Context) (remains, error) {
 	exclusions, err2 := j.Host.Defender.Exclusions(ctx)
 	if err2 == nil { // otherwise there are no exclusions, or they cannot be read
 		for _, path := range exclusions.Paths {
-			add(isOurPath(path), "Defender exclusion", path)
+			add(isProductPath(path), "Defender exclusion", path)
 		}
 	}
 	return all, errors.Join(err, networkErr, rootsErr, listErr)
 }
 
-// isOurNetwork reports whether a network is one that the overlay or Flannel creates.
-func isOurNetwork(name string) bool {
+// isProductNetwork reports whether a network is one that the overlay or Flannel creates.
+func isProductNetwork(name string) bool {
 	return strings.HasPrefix(name, "flannel.") || strings.HasSuffix(name, "OVNKubernetesHybridOverlayNetwork")
 }
 
-// isOurPath reports whether a path is in a folder of the product.
-func isOurPath(path string) bool {
+// isProductPath reports whether a path is in a folder of the product.
+func isProductPath(path string) bool {
 	return slices.ContainsFunc([]string{desired.Root, desired.ContainerdData, desired.KubeletData, desired.CNIData}, func(folder string) bool {
 		return len(path) >= len(folder) && strings.EqualFold(path[:len(folder)], folder) && (len(path) == len(folder) || path[len(folder)] == '\\')
 	})
@@ -121,12 +121,12 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(j.awaitGone(ctx, "the instance does not go", ofInstances+j.address),
-		j.awaitGone(ctx, "the node does not go", "/api/v1/nodes/"+node.Name)); err != nil {
+	if err := errors.Join(j.awaitDeletion(ctx, "the instance is not deleted", ofInstances+j.address),
+		j.awaitDeletion(ctx, "the node is not deleted", "/api/v1/nodes/"+node.Name)); err != nil {
 		return "", err
 	}
 	took := time.Since(began)
-	now, err := j.look(ctx)
+	now, err := j.findRemains(ctx)
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
@@ -134,18 +134,18 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 	rules, err := j.Host.Firewall.Set(ctx, nil)
 	firewall := ""
 	if err != nil {
-		firewall = fmt.Sprintf(" (the firewall could not be asked: %v)", err)
+		firewall = fmt.Sprintf(" (listing firewall rules: %v)", err)
 	}
 	for _, name := range rules {
 		left = append(left, "firewall rule "+name)
 	}
 	if len(others) > 0 {
-		firewall += "; changed meanwhile by others: " + strings.Join(others, ", ")
+		firewall += "; changed by others in the meantime: " + strings.Join(others, ", ")
 	}
 	if len(left) > 0 {
-		return "", errors.Join(ended, fmt.Errorf("the host left, and these are still there: %s%s", strings.Join(left, ", "), firewall))
+		return "", errors.Join(ended, fmt.Errorf("the host left, but these remain: %s%s", strings.Join(left, ", "), firewall))
 	}
-	return fmt.Sprintf("the host left within %.0f s, and nothing is left but journal and logs%s", took.Seconds(), firewall), ended
+	return fmt.Sprintf("the host left within %.0f s; only journal and logs remain%s", took.Seconds(), firewall), ended
 }
 
 // authorize adds the operator's key to the administrators' keys. The former file is kept next to the journal.
@@ -190,7 +190,7 @@ func (s *session) restoreKeys() error {
 	disk := s.Host.Disk
 	if !disk.Exists(formerKeys) {
 		if !disk.Exists(noKeys) {
-			return fmt.Errorf("neither %s nor %s is there: look at %s yourself", formerKeys, noKeys, keysFile)
+			return fmt.Errorf("neither %s nor %s exists: check %s yourself", formerKeys, noKeys, keysFile)
 		}
 		return disk.Remove(keysFile)
 	}
@@ -202,23 +202,23 @@ func (s *session) restoreKeys() error {
 }
 
 const (
-	// takeOffAttempts limits the attempts to remove a node, with takeOffPause in between: a deleted service disappears when the last program with an
+	// removeNodeAttempts limits the attempts to remove a node, with removeNodePause in between: a deleted service disappears when the last program with an
 	// open handle to it has ended.
-	takeOffAttempts = 5
-	takeOffPause    = 2 * time.Second
+	removeNodeAttempts = 5
+	removeNodePause    = 2 * time.Second
 )
 
-// takeOffNode removes a node of that cluster from this machine. The operator and the control plane end first, so that they do not join it again.
-func (s *session) takeOffNode(ctx context.Context, cluster string) error {
+// removeNode removes a node of that cluster from this machine. The operator and the control plane end first, so that they do not join it again.
+func (s *session) removeNode(ctx context.Context, cluster string) error {
 	if _, err := s.Host.Containers.EndPrograms(ctx, joinFolder); err != nil {
 		return err
 	}
 	var left error
-	for range takeOffAttempts {
-		if left = s.takeOffOnce(ctx, cluster); left == nil {
+	for range removeNodeAttempts {
+		if left = s.removeNodeOnce(ctx, cluster); left == nil {
 			break
 		}
-		if err := backoff.Sleep(ctx, takeOffPause); err != nil {
+		if err := backoff.Sleep(ctx, removeNodePause); err != nil {
 			return errors.Join(left, err)
 		}
 	}
@@ -229,11 +229,11 @@ func (s *session) takeOffNode(ctx context.Context, cluster string) error {
 	if names, err := s.Host.Disk.List(above); err == nil && len(names) == 0 {
 		_ = s.Host.Disk.Remove(above) // an empty folder does no harm
 	}
-	return s.removeBrought()
+	return s.removeCopiedPrograms()
 }
 
-// takeOffOnce runs the node's own program to remove the node, and then deletes what that program leaves.
-func (s *session) takeOffOnce(ctx context.Context, cluster string) error {
+// removeNodeOnce runs the node's own program to remove the node, and then deletes what that program leaves.
+func (s *session) removeNodeOnce(ctx context.Context, cluster string) error {
 	if s.Host.Disk.Exists(desired.State) || s.isNode(ctx) {
 		var result wicdapi.LeaveResult
 		command := s.Host.Disk.Local(joinFolder+`\`+strings.ReplaceAll(setupProgram, "/", `\`)) + " " + wicdapi.CommandLeave
@@ -242,7 +242,7 @@ func (s *session) takeOffOnce(ctx context.Context, cluster string) error {
 		}
 		remains := slices.DeleteFunc(result.Remains, func(r string) bool { return strings.Contains(r, joinFolder+`\`) }) // removed with the folder
 		if len(remains) > 0 {
-			return fmt.Errorf("these stay: %s", strings.Join(remains, ", "))
+			return fmt.Errorf("not removed: %s", strings.Join(remains, ", "))
 		}
 	}
 	if _, err := s.Host.Containers.EndPrograms(ctx, desired.Root); err != nil {
@@ -261,8 +261,8 @@ func (s *session) isNode(ctx context.Context) bool {
 	return err != nil || len(services) > 0
 }
 
-// removeBrought removes the programs that the operator copied into the user's home folder.
-func (s *session) removeBrought() error {
+// removeCopiedPrograms removes the programs that the operator copied into the user's home folder.
+func (s *session) removeCopiedPrograms() error {
 	home, err := s.home()
 	if err != nil {
 		return err
@@ -271,10 +271,10 @@ func (s *session) removeBrought() error {
 	if err != nil {
 		return err
 	}
-	brought := regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
+	copied := regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
 	var failures []error
 	for _, name := range names {
-		if brought.MatchString(name) {
+		if copied.MatchString(name) {
 			failures = append(failures, s.Host.Disk.Remove(home+`\`+name))
 		}
 	}

@@ -83,15 +83,15 @@ func podRange(node corev1.Node) string {
 	return node.Annotations[hybridSubnet]
 }
 
-// overlayPatience is how long the overlay may take for the subnets of all nodes.
-const overlayPatience = 3 * time.Minute
+// overlayTimeout is how long the overlay may take for the subnets of all nodes.
+const overlayTimeout = 3 * time.Minute
 
 // awaitRemotes waits until the Host Network Service has the subnets of all Linux nodes.
 func (j *joining) awaitRemotes(ctx context.Context) (string, error) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, overlayPatience)
+	ctx, cancel := context.WithTimeout(ctx, overlayTimeout)
 	defer cancel()
-	err := j.await(ctx, "the overlay lacks subnets of nodes", func(ctx context.Context) (string, error) {
+	err := j.await(ctx, "the overlay is missing node subnets", func(ctx context.Context) (string, error) {
 		state, err := j.Host.Networks.Look(ctx)
 		if err != nil {
 			return err.Error(), nil

@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
 )
 
-// triedPod is the name of the pod.
-const triedPod = "wmco-acceptance"
+// testPod is the name of the pod.
+const testPod = "wmco-acceptance"
 
 const (
 	ofPods     = "/api/v1/namespaces/default/pods"
@@ -52,23 +52,23 @@ func (j *joining) runPod(ctx context.Context, _ *session) (string, error) {
 		return "", err
 	}
 	began := time.Now()
-	if err := errors.Join(j.api.create(ctx, ofPods, j.windowsPod(triedPod), nil), j.api.create(ctx, ofServices, serviceOf(triedPod, 80), nil)); err != nil {
+	if err := errors.Join(j.api.create(ctx, ofPods, j.windowsPod(testPod), nil), j.api.create(ctx, ofServices, serviceOf(testPod, 80), nil)); err != nil {
 		return "", err
 	}
-	pod, err := j.awaitPod(ctx, "the pod", triedPod)
+	pod, err := j.awaitPod(ctx, "the pod", testPod)
 	ran := time.Since(began)
 	if err != nil {
 		return "", errors.Join(err, j.removePod(ctx)) // otherwise it stays for the steps that restart services below it
 	}
 	if ip, err := netip.ParseAddr(pod.Status.PodIP); err != nil || !inRange(podRange(node), ip) {
-		return "", fmt.Errorf("its address is %q, and the node's range %s", pod.Status.PodIP, podRange(node))
+		return "", fmt.Errorf("its address %q is not in the node's range %s", pod.Status.PodIP, podRange(node))
 	}
-	return fmt.Sprintf("%s ran after %.0f s, at %s; %s", j.image(), ran.Seconds(), pod.Status.PodIP, j.awaitBalancer(ctx)), nil
+	return fmt.Sprintf("%s was Ready after %.0f s at %s; %s", j.image(), ran.Seconds(), pod.Status.PodIP, j.awaitBalancer(ctx)), nil
 }
 
 // awaitPod waits until a pod is Ready. what names it in an error.
 func (j *joining) awaitPod(ctx context.Context, what, name string) (pod corev1.Pod, err error) {
-	err = j.await(ctx, what+" does not run", func(ctx context.Context) (string, error) {
+	err = j.await(ctx, what+" is not Ready", func(ctx context.Context) (string, error) {
 		if err := j.api.get(ctx, ofPods+"/"+name, &pod); err != nil {
 			return err.Error(), nil
 		}
@@ -98,15 +98,15 @@ func serviceOf(label string, port uint16) corev1.Service {
 	}}
 }
 
-// balancerPatience is how long kube-proxy may take for the load balancer of a Service.
-const balancerPatience = time.Minute
+// balancerTimeout is how long kube-proxy may take for the load balancer of a Service.
+const balancerTimeout = time.Minute
 
 // awaitBalancer waits for the first load balancer and returns the result as text. There is none until a Service has pods.
 func (j *joining) awaitBalancer(ctx context.Context) string {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, balancerPatience)
+	ctx, cancel := context.WithTimeout(ctx, balancerTimeout)
 	defer cancel()
-	err := j.await(ctx, "kube-proxy made no load balancer for its Service", func(ctx context.Context) (string, error) {
+	err := j.await(ctx, "kube-proxy created no load balancer for its Service", func(ctx context.Context) (string, error) {
 		state, err := j.Host.Networks.Look(ctx)
 		if err == nil && len(state.LoadBalancers) > 0 {
 			return "", nil
@@ -116,7 +116,7 @@ func (j *joining) awaitBalancer(ctx context.Context) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("kube-proxy made the load balancer of its Service %.0f s later", time.Since(began).Seconds())
+	return fmt.Sprintf("kube-proxy created the load balancer of its Service %.0f s later", time.Since(began).Seconds())
 }
 
 func inRange(cidr string, ip netip.Addr) bool {
@@ -186,7 +186,7 @@ func (j *joining) warnings(ctx context.Context, namespace, name string) (reporte
 
 // removePod removes the pod with its Service. Absent ones are no error.
 func (j *joining) removePod(ctx context.Context) error {
-	return errors.Join(j.api.remove(ctx, ofServices+"/"+triedPod), j.removeNamedPod(ctx, triedPod))
+	return errors.Join(j.api.remove(ctx, ofServices+"/"+testPod), j.removeNamedPod(ctx, testPod))
 }
 
 func (j *joining) removeNamedPod(ctx context.Context, name string) error {
@@ -195,5 +195,5 @@ func (j *joining) removeNamedPod(ctx context.Context, name string) error {
 	if err := j.api.remove(ctx, ofPods+"/"+name); err != nil {
 		return err
 	}
-	return j.awaitGone(ctx, "pod "+name+" does not end", ofPods+"/"+name)
+	return j.awaitDeletion(ctx, "pod "+name+" is not deleted", ofPods+"/"+name)
 }

@@ -133,7 +133,7 @@ func (j *joining) startControlPlane(ctx context.Context, _ *session) (string, er
 		return "", err
 	}
 	// Only the controllers create it.
-	if err := j.await(ctx, "the controllers do not work", j.exists("/api/v1/namespaces/default/serviceaccounts/default")); err != nil {
+	if err := j.await(ctx, "the controllers are not running", j.exists("/api/v1/namespaces/default/serviceaccounts/default")); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("the API server was ready after %.0f s, the controllers after %.0f s", served.Seconds(), time.Since(began).Seconds()), nil
@@ -165,7 +165,7 @@ func (j *joining) await(ctx context.Context, what string, check func(context.Con
 		return check(ctx)
 	})
 	if errors.Is(err, context.Canceled) {
-		return untriedf("it was interrupted")
+		return untriedf("interrupted")
 	}
 	return err
 }
@@ -180,8 +180,8 @@ func (j *joining) exists(path string) func(context.Context) (string, error) {
 	}
 }
 
-// awaitGone waits until an object does not exist. Meanwhile, an instance's condition Ready names what it waits for.
-func (j *joining) awaitGone(ctx context.Context, what, path string) error {
+// awaitDeletion waits until an object does not exist. Meanwhile, an instance's condition Ready names what it waits for.
+func (j *joining) awaitDeletion(ctx context.Context, what, path string) error {
 	return j.await(ctx, what, func(ctx context.Context) (string, error) {
 		err := j.api.get(ctx, path, nil)
 		switch {
@@ -192,6 +192,6 @@ func (j *joining) awaitGone(ctx context.Context, what, path string) error {
 		case strings.HasPrefix(path, ofInstances):
 			return j.missing(ctx, api.ConditionReady)
 		}
-		return "it is there", nil
+		return "it still exists", nil
 	})
 }

@@ -37,20 +37,20 @@ func (s *session) refuseJoin(ctx context.Context, o JoinOptions, r Report) (neti
 		return netip.Addr{}, fmt.Errorf("%w: feature %s of Windows is %s, and pods need it: install it with \"Install-WindowsFeature Containers -Restart\" "+
 			"in PowerShell, and start this program again, or let it do both with --restart-allowed", ErrRefused, desired.ContainersFeature, got)
 	}
-	return s.refuseRest(ctx, o, r)
+	return s.refuseUnsuitable(ctx, o, r)
 }
 
-// refuseRest checks everything that refuseJoin does except the feature.
-func (s *session) refuseRest(ctx context.Context, o JoinOptions, r Report) (netip.Addr, error) {
+// refuseUnsuitable checks everything except the feature.
+func (s *session) refuseUnsuitable(ctx context.Context, o JoinOptions, r Report) (netip.Addr, error) {
 	refused := func(format string, values ...any) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, values...))
 	}
-	if reason := s.waitsForRestart(r); len(reason) > 0 && !s.Wine {
+	if reason := s.restartReasons(r); len(reason) > 0 && !s.Wine {
 		return refused("Windows waits for a restart (%s): restart it first", strings.Join(reason, ", "))
 	}
 	for _, folder := range []string{desired.Root, desired.Logs, desired.ContainerdData} {
 		if s.Host.Disk.Exists(folder) {
-			return refused("folder %s exists, and a join would change it: take a machine without it", folder)
+			return refused("folder %s exists, and a join would change it: use a machine without it", folder)
 		}
 	}
 	services, err := s.Host.Services.List(ctx, []string{desired.ContainerdService})
@@ -58,16 +58,16 @@ func (s *session) refuseRest(ctx context.Context, o JoinOptions, r Report) (neti
 		return refused("listing services: %w", err)
 	}
 	if len(services) > 0 {
-		return refused("there is a service %s, and a join would replace it: take a machine without containerd", desired.ContainerdService)
+		return refused("service %s exists, and a join would replace it: use a machine without containerd", desired.ContainerdService)
 	}
 	if free := s.facts.FreeBytes; free < neededBytes {
 		return refused("drive C: has %d MB free, and a join needs %d MB", free>>20, uint64(neededBytes)>>20)
 	}
 	if o.User == "" || strings.ContainsAny(o.User, " \t\r\n,=") {
-		return refused("--user is %q: the name of an administrator of this machine is needed, without white space", o.User)
+		return refused("--user is %q, want the name of an administrator of this machine, without white space", o.User)
 	}
 	if _, err := readChecksums(o.Files); err != nil {
-		return refused("reading what a join needs: %w (make acceptance JOIN=1 builds it)", err)
+		return refused("reading the files for a join: %w (make acceptance JOIN=1 builds them)", err)
 	}
 	address, found := s.joinAddress()
 	if !found {
@@ -76,9 +76,9 @@ func (s *session) refuseRest(ctx context.Context, o JoinOptions, r Report) (neti
 	return address, nil
 }
 
-// waitsForRestart returns the reasons for which Windows waits for a restart. Files pending deletion do not count: programs leave some at each start,
+// restartReasons returns the reasons for which Windows waits for a restart. Files pending deletion do not count: programs leave some at each start,
 // and Windows deletes them at the next one.
-func (s *session) waitsForRestart(r Report) []string {
+func (s *session) restartReasons(r Report) []string {
 	renamed, known := r.renamesWithTarget()
 	return slices.DeleteFunc(slices.Clone(s.facts.PendingReboot), func(reason string) bool {
 		return known && renamed == 0 && strings.Contains(reason, "PendingFileRenameOperations")
@@ -138,7 +138,7 @@ func parseChecksums(r io.Reader) (map[string]string, error) {
 	for in.Scan() {
 		m := line.FindStringSubmatch(strings.TrimSuffix(in.Text(), "\r"))
 		if m == nil || !filepath.IsLocal(filepath.FromSlash(m[2])) {
-			return nil, fmt.Errorf("%.100q is no checksum and path", in.Text())
+			return nil, fmt.Errorf("%.100q is not a checksum with a path", in.Text())
 		}
 		sums[m[2]] = m[1]
 	}

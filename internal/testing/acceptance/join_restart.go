@@ -26,30 +26,30 @@ func (j *joining) restarts() bool {
 func (j *joining) restartNode(ctx context.Context, s *session) (string, error) {
 	switch {
 	case !j.restarts():
-		return "", untriedf("it needs --%s-allowed", RestartAllowed)
+		return "", untriedf("it requires --%s-allowed", RestartAllowed)
 	case !j.report.wasConfirmed("node-ready"):
-		return "", untriedf("it takes a Ready node")
-	case j.asked.IsZero():
-		j.asked = time.Now()
-		s.record(ctx, question{"node-hns-before", documentsOfHNS})
+		return "", untriedf("it requires a Ready node")
+	case j.restartRequested.IsZero():
+		j.restartRequested = time.Now()
+		s.record(ctx, query{"node-hns-before", hnsDocuments})
 		boot, err := s.Host.NextStart.Boot(ctx)
 		if err != nil {
 			return "", untriedf("%w", err)
 		}
 		return "", s.restart(ctx, resumption{
 			Moment: asNode, Report: *j.report, Address: j.address, Port: j.config.Port, EtcdPort: j.config.EtcdPort, OwnSSH: j.ownSSH,
-			ImagesAt: j.imagesAt, Before: j.before, Had: j.present(ctx, boot),
+			ImageServer: j.imageServer, Before: j.before, PartsBefore: j.present(ctx, boot),
 		})
 	}
-	return j.watchReturn(ctx, s)
+	return j.watchRestart(ctx, s)
 }
 
 // resumeNode restores a join after the restart, with the former ports, addresses and credentials.
 func (s *session) resumeNode(ctx context.Context, o JoinOptions, r *Report, after *resumption) (*joining, error) {
 	s.facts, s.factsFailure = s.Host.System.Facts(ctx)
 	j := newJoining(s, o, after.Address)
-	j.report, j.before, j.ownSSH, j.asked = r, after.Before, after.OwnSSH, after.Asked
-	j.had, j.config.Port, j.config.EtcdPort = after.Had, after.Port, after.EtcdPort
+	j.report, j.before, j.ownSSH, j.restartRequested = r, after.Before, after.OwnSSH, after.RestartRequested
+	j.partsBefore, j.config.Port, j.config.EtcdPort = after.PartsBefore, after.Port, after.EtcdPort
 	files := map[string][]byte{}
 	for _, name := range []string{"ca.crt", "admin.crt", "admin.key"} {
 		content, err := os.ReadFile(j.path(name))
@@ -61,8 +61,8 @@ func (s *session) resumeNode(ctx context.Context, o JoinOptions, r *Report, afte
 	j.credentials = controlplane.Credentials{
 		CA: &controlplane.Authority{PEM: files["ca.crt"]}, Admin: controlplane.Pair{Cert: files["admin.crt"], Key: files["admin.key"]},
 	}
-	if after.ImagesAt != "" {
-		if err := j.serveImages(after.ImagesAt); err != nil {
+	if after.ImageServer != "" {
+		if err := j.serveImages(after.ImageServer); err != nil {
 			return nil, err
 		}
 	}
@@ -83,15 +83,15 @@ func (j *joining) restartPrograms(ctx context.Context) error {
 			return err
 		}
 	}
-	return j.startTheOperator()
+	return j.startOperatorProcess()
 }
 
-// returnPatience is how long a node may take to be back.
-const returnPatience = 12 * time.Minute
+// restartTimeout is how long a node may take to be back.
+const restartTimeout = 12 * time.Minute
 
-// watchReturn checks every second which parts of the node are back.
-func (j *joining) watchReturn(ctx context.Context, s *session) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, returnPatience)
+// watchRestart checks every second which parts of the node are back.
+func (j *joining) watchRestart(ctx context.Context, s *session) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
 	defer cancel()
 	if err := j.restartPrograms(ctx); err != nil {
 		return "", untriedf("%w", err)
@@ -102,24 +102,24 @@ func (j *joining) watchReturn(ctx context.Context, s *session) (string, error) {
 	}
 	var history []string
 	back := map[string]bool{}
-	err = j.await(ctx, "the node is not back", func(ctx context.Context) (string, error) {
-		missing := j.notBack(ctx, boot)
-		for _, what := range j.had {
+	err = j.await(ctx, "the node has not recovered", func(ctx context.Context) (string, error) {
+		missing := j.missingParts(ctx, boot)
+		for _, what := range j.partsBefore {
 			if _, waits := missing[what]; waits == back[what] {
 				back[what] = !waits
 				state := "back"
 				if waits {
-					state = "gone again"
+					state = "missing again"
 				}
-				history = append(history, fmt.Sprintf("%s %s at %.0f s", what, state, time.Since(j.asked).Seconds()))
-				s.say("  %s", history[len(history)-1])
+				history = append(history, fmt.Sprintf("%s %s at %.0f s", what, state, time.Since(j.restartRequested).Seconds()))
+				s.printf("  %s", history[len(history)-1])
 			}
 		}
-		return listed(missing, j.had), nil
+		return formatMissing(missing, j.partsBefore), nil
 	})
-	s.record(context.WithoutCancel(ctx), question{"node-hns-after", documentsOfHNS})
+	s.record(context.WithoutCancel(ctx), query{"node-hns-after", hnsDocuments})
 	network := j.report.networkFacts(networkOfNode + "-").compare(s.recordNetwork(context.WithoutCancel(ctx), "restarted"))
-	seen := "after the restart was asked for: " + strings.Join(history, ", ") + "\n" + network
+	seen := "after the restart request: " + strings.Join(history, ", ") + "\n" + network
 	if err != nil {
 		return "", fmt.Errorf("%w; %s", err, seen)
 	}
@@ -131,8 +131,8 @@ func parts() []string {
 	return []string{"services", "network", "endpoint of the host", "load balancers", "node", "pod"}
 }
 
-// notBack returns, for each missing part of the node, why it is missing.
-func (j *joining) notBack(ctx context.Context, boot string) map[string]string {
+// missingParts returns, for each missing part of the node, why it is missing.
+func (j *joining) missingParts(ctx context.Context, boot string) map[string]string {
 	missing := map[string]string{}
 	services, err := j.Host.Services.List(ctx, desired.Services())
 	if err != nil {
@@ -147,36 +147,36 @@ func (j *joining) notBack(ctx context.Context, boot string) map[string]string {
 	if err != nil {
 		missing["network"] = err.Error()
 	}
-	if !slices.ContainsFunc(state.Networks, func(n hns.Network) bool { return isOurNetwork(n.Name) }) {
-		missing["network"] = "there is none"
+	if !slices.ContainsFunc(state.Networks, func(n hns.Network) bool { return isProductNetwork(n.Name) }) {
+		missing["network"] = "not found"
 	}
 	hostHas := false
 	for _, e := range state.Endpoints {
 		hostHas = hostHas || e.Host
 	}
 	if !hostHas {
-		missing["endpoint of the host"] = "there is none"
+		missing["endpoint of the host"] = "not found"
 	}
 	if len(state.LoadBalancers) == 0 {
-		missing["load balancers"] = "there is none"
+		missing["load balancers"] = "not found"
 	}
-	if reason := j.nodeNotBack(ctx, boot); reason != "" {
+	if reason := j.whyNodeNotReady(ctx, boot); reason != "" {
 		missing["node"] = reason
 	}
-	if reason := j.podNotBack(ctx); reason != "" {
+	if reason := j.whyPodNotReady(ctx); reason != "" {
 		missing["pod"] = reason
 	}
 	return missing
 }
 
-// nodeNotBack returns why the Node is not Ready again. It compares the boot ID, because the Node's status may be from before the restart.
-func (j *joining) nodeNotBack(ctx context.Context, boot string) string {
+// whyNodeNotReady returns why the Node is not Ready again. It compares the boot ID, because the Node's status may be from before the restart.
+func (j *joining) whyNodeNotReady(ctx context.Context, boot string) string {
 	node, err := j.node(ctx)
 	if err != nil {
 		return err.Error()
 	}
 	if node.Status.NodeInfo.BootID != boot {
-		return "its kubelet has not told the start of Windows"
+		return "its kubelet has not reported the restart of Windows"
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
@@ -186,12 +186,12 @@ func (j *joining) nodeNotBack(ctx context.Context, boot string) string {
 	return ""
 }
 
-func (j *joining) podNotBack(ctx context.Context) string {
+func (j *joining) whyPodNotReady(ctx context.Context) string {
 	if !j.report.wasConfirmed("pod") {
 		return "" // there was no pod
 	}
 	var pod corev1.Pod
-	if err := j.api.get(ctx, ofPods+"/"+triedPod, &pod); err != nil && !errors.Is(err, errAbsent) {
+	if err := j.api.get(ctx, ofPods+"/"+testPod, &pod); err != nil && !errors.Is(err, errAbsent) {
 		return err.Error()
 	}
 	return j.whyNotReady(ctx, pod)

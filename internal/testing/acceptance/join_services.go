@@ -23,11 +23,11 @@ const (
 	computeService = "vmcompute"
 )
 
-// startPatience is how long Windows and WICD may take to start a service after its process was killed.
-const startPatience = time.Minute
+// startTimeout is how long Windows and WICD may take to start a service after its process was killed.
+const startTimeout = time.Minute
 
-// backPatience is how long a node may take to recover after one of its services restarted.
-const backPatience = 5 * time.Minute
+// recoveryTimeout is how long a node may take to recover after one of its services restarted.
+const recoveryTimeout = 5 * time.Minute
 
 // serviceSteps returns the steps that restart one service each below the node and its pod.
 func (j *joining) serviceSteps() (steps []Line) {
@@ -35,13 +35,13 @@ func (j *joining) serviceSteps() (steps []Line) {
 		id, title, name, changes string
 		restart                  func(context.Context, *session, hostapi.Service) (string, error)
 	}{
-		{"hns-restarted", "Restart of the Host Network Service", networkService, "restarts service ", stopAndStart},
-		{"vmcompute-restarted", "Restart of the Host Compute Service", computeService, "restarts service ", stopAndStart},
-		{"containerd-restarted", "Death of containerd", desired.ContainerdService, "kills the process of service ", killProcess},
-		{"wicd-restarted", "Death of WICD", api.WICDService, "kills the process of service ", killProcess},
+		{"hns-restarted", "Host Network Service restart", networkService, "restarts service ", stopAndStart},
+		{"vmcompute-restarted", "Host Compute Service restart", computeService, "restarts service ", stopAndStart},
+		{"containerd-restarted", "Killed containerd", desired.ContainerdService, "kills the process of service ", killProcess},
+		{"wicd-restarted", "Killed WICD", api.WICDService, "kills the process of service ", killProcess},
 	} {
 		steps = append(steps, Line{
-			ID: s.id, Title: s.title, Claim: "all of the node and its pod are there within minutes after service " + s.name + " restarts",
+			ID: s.id, Title: s.title, Claim: "the whole node and its pod recover within minutes after service " + s.name + " restarts",
 			Changes: s.changes + s.name, Try: func(ctx context.Context, ses *session) (string, error) {
 				return j.restartService(ctx, ses, s.name, s.restart)
 			},
@@ -69,13 +69,13 @@ func killProcess(ctx context.Context, s *session, service hostapi.Service) (stri
 		return "", untriedf("killing the process of service %s: %w", service.Name, err)
 	}
 	killed := time.Now()
-	patience := startPatience
+	patience := startTimeout
 	if s.Wine {
-		patience = startPatience / 4 // Wine restarts no services
+		patience = startTimeout / 4 // Wine restarts no services
 	}
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := await(limited, "nothing starts service "+service.Name+" again", func(ctx context.Context) (string, error) {
+	err := await(limited, "nothing restarts service "+service.Name, func(ctx context.Context) (string, error) {
 		services, err := s.Host.Services.List(ctx, []string{service.Name})
 		if err == nil && len(services) == 1 && services[0].State == hostapi.Running && services[0].PID != service.PID {
 			return "", nil
@@ -83,11 +83,11 @@ func killProcess(ctx context.Context, s *session, service hostapi.Service) (stri
 		return fmt.Sprintf("%+v, %v", services, err), nil
 	})
 	if err == nil {
-		return fmt.Sprintf("it was started again after %.1f s", time.Since(killed).Seconds()), nil
+		return fmt.Sprintf("it was restarted after %.1f s", time.Since(killed).Seconds()), nil
 	}
 	starting := s.Host.Services.Start(ctx, service.Name)
 	if s.Wine {
-		return "it was started by this program", starting
+		return "this program started it", starting
 	}
 	return "", errors.Join(err, starting)
 }
@@ -95,7 +95,7 @@ func killProcess(ctx context.Context, s *session, service hostapi.Service) (stri
 // restartService restarts a service, and reports at some moments afterwards which parts of the node are missing.
 func (j *joining) restartService(ctx context.Context, s *session, service string, restart func(context.Context, *session, hostapi.Service) (string, error)) (string, error) {
 	if !j.report.wasConfirmed("node-ready") {
-		return "", untriedf("it takes a Ready node")
+		return "", untriedf("it requires a Ready node")
 	}
 	services, err := s.Host.Services.List(ctx, []string{service})
 	if err != nil || len(services) == 0 {
@@ -115,25 +115,27 @@ func (j *joining) restartService(ctx context.Context, s *session, service string
 	history := []string{how}
 	for _, after := range s.moments() {
 		if backoff.Sleep(ctx, time.Until(restarted.Add(after))) != nil {
-			return "", untriedf("it was interrupted")
+			return "", untriedf("interrupted")
 		}
-		state := listed(j.notBack(ctx, boot), before)
+		state := formatMissing(j.missingParts(ctx, boot), before)
 		if state == "" {
-			state = "all is there"
+			state = "all parts present"
 		}
 		history = append(history, fmt.Sprintf("%.0f s later: %s", after.Seconds(), state))
-		s.say("  %s", history[len(history)-1])
+		s.printf("  %s", history[len(history)-1])
 	}
-	limited, cancel := context.WithTimeout(ctx, backPatience)
-	err = j.await(limited, "the node is not as before", func(ctx context.Context) (string, error) { return listed(j.notBack(ctx, boot), before), nil })
+	limited, cancel := context.WithTimeout(ctx, recoveryTimeout)
+	err = j.await(limited, "the node has not recovered", func(ctx context.Context) (string, error) {
+		return formatMissing(j.missingParts(ctx, boot), before), nil
+	})
 	cancel()
-	s.record(context.WithoutCancel(ctx), question{"node-hns-" + service + "-restarted", documentsOfHNS})
-	history = append(history, fmt.Sprintf("all is there after %.0f s", time.Since(restarted).Seconds()))
+	s.record(context.WithoutCancel(ctx), query{"node-hns-" + service + "-restarted", hnsDocuments})
+	history = append(history, fmt.Sprintf("all parts present after %.0f s", time.Since(restarted).Seconds()))
 	if err != nil {
 		history[len(history)-1] = err.Error()
 	}
 	if container != "" {
-		history = append(history, map[bool]string{true: "the container of the pod runs on", false: "the pod has another container"}[j.container(ctx) == container])
+		history = append(history, map[bool]string{true: "the pod's container kept running", false: "the pod has a new container"}[j.container(ctx) == container])
 	}
 	seen := strings.Join(append(history, j.warningsOfNode(ctx, began)...), "\n")
 	if err != nil {
@@ -153,12 +155,12 @@ func (s *session) moments() []time.Duration {
 
 // present returns the parts of a node that are not missing.
 func (j *joining) present(ctx context.Context, boot string) []string {
-	missing := j.notBack(ctx, boot)
+	missing := j.missingParts(ctx, boot)
 	return slices.DeleteFunc(parts(), func(what string) bool { return missing[what] != "" })
 }
 
-// listed formats what is missing of the parts that the node had.
-func listed(missing map[string]string, before []string) string {
+// formatMissing formats what is missing of the parts that the node had.
+func formatMissing(missing map[string]string, before []string) string {
 	var texts []string
 	for _, what := range before {
 		if reason, waits := missing[what]; waits {
@@ -171,7 +173,7 @@ func listed(missing map[string]string, before []string) string {
 // container returns the ID of the pod's container; empty if there is none.
 func (j *joining) container(ctx context.Context) string {
 	var pod corev1.Pod
-	if err := j.api.get(ctx, ofPods+"/"+triedPod, &pod); err != nil || len(pod.Status.ContainerStatuses) == 0 {
+	if err := j.api.get(ctx, ofPods+"/"+testPod, &pod); err != nil || len(pod.Status.ContainerStatuses) == 0 {
 		return ""
 	}
 	return pod.Status.ContainerStatuses[0].ContainerID
@@ -185,7 +187,7 @@ func (j *joining) warningsOfNode(ctx context.Context, since time.Time) (reported
 	}
 	var events corev1.EventList
 	if err := j.api.get(ctx, "/api/v1/events?fieldSelector=type=Warning,involvedObject.name="+node.Name, &events); err != nil {
-		return []string{"the events of the node: " + err.Error()}
+		return []string{"listing the events of the node: " + err.Error()}
 	}
 	for _, e := range events.Items {
 		if last := e.LastTimestamp.Time; last.After(since) || e.EventTime.After(since) {

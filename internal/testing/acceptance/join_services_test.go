@@ -41,11 +41,11 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	node.Status.Conditions, node.Status.NodeInfo.BootID = append(c.conditions, ready), c.boot
 	var instance v1alpha1.WindowsInstance
 	instance.Status.Conditions = []metav1.Condition{{Type: api.ConditionReady, Status: c.instance, Reason: "Joining", Message: "it takes its time"}}
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: triedPod}}
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: testPod}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: c.container.Load().(string)}}
 	answers := map[string]any{
-		"/api/v1/nodes": corev1.NodeList{Items: []corev1.Node{node}}, ofPods + "/" + triedPod: pod, "/api/v1/events": corev1.EventList{Items: c.events},
+		"/api/v1/nodes": corev1.NodeList{Items: []corev1.Node{node}}, ofPods + "/" + testPod: pod, "/api/v1/events": corev1.EventList{Items: c.events},
 		ofInstances + hostAddress: instance,
 	}
 	response := &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: r}
@@ -64,13 +64,13 @@ func TestServiceRestartEffectsAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		lost, container string
 		back            bool
-		says            []string
+		wantSeen        []string
 		err             bool
 	}{
-		"nothing":               {says: []string{"1 s later: all is there", "the container of the pod runs on", "event NetworkLost: it was lost"}},
-		"the network, a while":  {lost: "network", back: true, says: []string{"60 s later: network: there is none", "all is there after 121 s"}},
-		"the network, for good": {lost: "network", err: true, says: []string{"the node is not as before: context deadline exceeded: network: there is none"}},
-		"the container":         {container: "other", says: []string{"the pod has another container"}},
+		"nothing":               {wantSeen: []string{"1 s later: all parts present", "the pod's container kept running", "event NetworkLost: it was lost"}},
+		"the network, a while":  {lost: "network", back: true, wantSeen: []string{"60 s later: network: not found", "all parts present after 121 s"}},
+		"the network, for good": {lost: "network", err: true, wantSeen: []string{"the node has not recovered: context deadline exceeded: network: not found"}},
+		"the container":         {container: "other", wantSeen: []string{"the pod has a new container"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -87,14 +87,14 @@ func TestServiceRestartEffectsAreReported(t *testing.T) {
 				}
 				seen, err := j.serviceSteps()[0].Try(t.Context(), j.session)
 				if (err != nil) != test.err {
-					t.Errorf("it ends with %v", err)
+					t.Errorf("unexpected error: %v", err)
 				}
 				if err != nil {
 					seen = err.Error()
 				}
-				for _, want := range test.says {
+				for _, want := range test.wantSeen {
 					if !strings.Contains(seen, want) {
-						t.Errorf("it does not say %q:\n%s", want, seen)
+						t.Errorf("missing %q in:\n%s", want, seen)
 					}
 				}
 			})
@@ -165,12 +165,12 @@ func (c *computer) lose(t *testing.T, what string) {
 // TestKilledServiceMustRestart expects Windows or WICD to start it.
 func TestKilledServiceMustRestart(t *testing.T) {
 	for name, test := range map[string]struct {
-		kill func(*computer, uint32) error
-		says string
-		err  bool
+		kill     func(*computer, uint32) error
+		wantSeen string
+		err      bool
 	}{
-		"it is":     {func(c *computer, _ uint32) error { c.Crash(desired.ContainerdService); return nil }, "it was started again after", false},
-		"it is not": {func(*computer, uint32) error { return nil }, "nothing starts service " + desired.ContainerdService, true},
+		"it is":     {func(c *computer, _ uint32) error { c.Crash(desired.ContainerdService); return nil }, "it was restarted after", false},
+		"it is not": {func(*computer, uint32) error { return nil }, "nothing restarts service " + desired.ContainerdService, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -183,8 +183,8 @@ func TestKilledServiceMustRestart(t *testing.T) {
 				if err != nil {
 					seen = err.Error()
 				}
-				if (err != nil) != test.err || errors.Is(err, errUntried) || !strings.Contains(seen, test.says) {
-					t.Errorf("it ends with %v and says:\n%s", err, seen)
+				if (err != nil) != test.err || errors.Is(err, errUntried) || !strings.Contains(seen, test.wantSeen) {
+					t.Errorf("got error %v and:\n%s", err, seen)
 				}
 			})
 		})

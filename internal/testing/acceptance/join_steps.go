@@ -56,7 +56,7 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 	if err := j.writeKubeconfig("operator.conf", controlplane.User{Token: token.Status.Token}); err != nil {
 		return "", untriedf("%w", err)
 	}
-	if err := j.startTheOperator(); err != nil {
+	if err := j.startOperatorProcess(); err != nil {
 		return "", err
 	}
 	began := time.Now()
@@ -64,7 +64,7 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 	if err := j.configure(ctx); err != nil {
 		return "", err
 	}
-	err := j.await(ctx, "the operator does not publish the settings of nodes", func(ctx context.Context) (string, error) {
+	err := j.await(ctx, "the operator does not publish node settings", func(ctx context.Context) (string, error) {
 		var list corev1.ConfigMapList
 		if err := j.api.get(ctx, ofOperator+"/configmaps", &list); err != nil {
 			return err.Error(), nil
@@ -76,7 +76,7 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 		}
 		return j.endOfLog("operator"), nil
 	})
-	return fmt.Sprintf("it published the settings of nodes after %.0f s", time.Since(began).Seconds()), err
+	return fmt.Sprintf("it published the node settings after %.0f s", time.Since(began).Seconds()), err
 }
 
 // kubeletConfig is the part of kubeadm's kubelet configuration for new nodes that the operator's nodes get. No DNS server runs at that address.
@@ -148,7 +148,7 @@ func (j *joining) configure(ctx context.Context) error {
 		j.api.create(ctx, "/apis/"+api.GroupName+"/v1alpha1/windowsconfigs", config, nil))
 }
 
-// networkSpec has WICD report repairs without making them, so that the report shows what Windows itself does with its objects after a restart.
+// networkSpec makes WICD report repairs without making them, so that the report shows how Windows itself restores its objects after a restart.
 func (j *joining) networkSpec() v1alpha1.NetworkSpec {
 	spec := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
 	if j.options.Network == OVN {
@@ -199,12 +199,12 @@ func (j *joining) openSSH(ctx context.Context) (server string, err error) {
 	address := net.JoinHostPort(j.address, sshPort)
 	connection, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
 	if err == nil {
-		return "the SSH server of this machine", errors.Join(connection.Close(), j.authorize(ctx, j.key))
+		return "this machine's SSH server", errors.Join(connection.Close(), j.authorize(ctx, j.key))
 	}
 	if err := os.WriteFile(j.path("authorized_keys"), []byte(j.key+"\n"), 0o600); err != nil {
 		return "", err
 	}
-	return "an SSH server of this program, because none listens on port " + sshPort, j.startSSH()
+	return "this program's own SSH server, because none listens on port " + sshPort, j.startSSH()
 }
 
 // startSSH starts this program's SSH server.
@@ -214,16 +214,16 @@ func (j *joining) startSSH() error {
 		"--keys="+j.path("authorized_keys"), "--folder="+j.path(""))
 }
 
-// startTheOperator starts the operator's process.
-func (j *joining) startTheOperator() error {
+// startOperatorProcess starts the operator's process.
+func (j *joining) startOperatorProcess() error {
 	return j.start("operator", operatorProgram, "--kubeconfig="+j.path("operator.conf"), "--payload-dir="+j.path("payload"),
 		"--namespace="+api.DefaultNamespace, "--one-machine", "--metrics-bind-address=0", "--health-probe-bind-address=0")
 }
 
 // errNoSandboxImage reports a node that lacks only the sandbox image because its registry is out of reach.
-var errNoSandboxImage = errors.New("the node has everything but the sandbox image")
+var errNoSandboxImage = errors.New("the node lacks only the sandbox image")
 
-// awaitNode is a step of the join. It also records what became of the network of the machine, whether the node is Ready or not.
+// awaitNode is a step of the join. It also records the network facts of the machine, whether the node is Ready or not.
 func (j *joining) awaitNode(ctx context.Context, s *session) (string, error) {
 	seen, err := j.awaitReady(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -318,7 +318,7 @@ func (j *joining) node(ctx context.Context) (corev1.Node, error) {
 	}
 	nodes := slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return n.Labels[corev1.LabelOSStable] == "linux" })
 	if len(nodes) != 1 {
-		return corev1.Node{}, fmt.Errorf("there are %d Windows nodes, want one", len(nodes))
+		return corev1.Node{}, fmt.Errorf("found %d Windows nodes, want one", len(nodes))
 	}
 	return nodes[0], nil
 }

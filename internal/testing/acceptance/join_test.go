@@ -54,10 +54,10 @@ func (w withContainers) Feature(ctx context.Context, name string) (wicdapi.Featu
 	return w.System.Feature(ctx, name)
 }
 
-func TestAJoinIsRefusedBeforeAnythingChanges(t *testing.T) {
+func TestUnsuitableMachineIsRefusedUnchanged(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*testing.T, *Machine, *JoinOptions)
-		says   string
+		change  func(*testing.T, *Machine, *JoinOptions)
+		wantErr string
 	}{
 		"no feature":   {func(_ *testing.T, m *Machine, _ *JoinOptions) { m.Host.System = m.Host.System.(withContainers).System }, "Install-WindowsFeature Containers"},
 		"no rights":    {func(_ *testing.T, m *Machine, _ *JoinOptions) { m.Elevated = false }, "rights of an administrator"},
@@ -82,11 +82,11 @@ func TestAJoinIsRefusedBeforeAnythingChanges(t *testing.T) {
 			tc.change(t, &m, &o)
 			before := c.state(t)
 			_, err := Join(t.Context(), m, o)
-			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("it says %v, want %q", err, tc.says)
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), tc.wantErr) {
+				t.Errorf("Join() = %v, want %q", err, tc.wantErr)
 			}
 			if diff := cmp.Diff(before, c.state(t)); diff != "" {
-				t.Errorf("the computer is not as before (-before +after):\n%s", diff)
+				t.Errorf("the computer differs from before (-before +after):\n%s", diff)
 			}
 		})
 	}
@@ -99,8 +99,8 @@ func mustMakeFolder(t *testing.T, m *Machine, folder string) {
 	}
 }
 
-// TestAJoinWhoseProgramsDoNotStartIsPutBack uses empty programs.
-func TestAJoinWhoseProgramsDoNotStartIsPutBack(t *testing.T) {
+// TestJoinWithBrokenProgramsIsReverted uses empty programs.
+func TestJoinWithBrokenProgramsIsReverted(t *testing.T) {
 	c := newComputer(t)
 	m := c.machine()
 	m.Host.System = withContainers{m.Host.System}
@@ -118,11 +118,11 @@ func TestAJoinWhoseProgramsDoNotStartIsPutBack(t *testing.T) {
 		t.Errorf("verdicts (-want +got):\n%s\n%+v", diff, r)
 	}
 	if diff := cmp.Diff(before, c.state(t)); diff != "" {
-		t.Errorf("the computer is not as before (-before +after):\n%s", diff)
+		t.Errorf("the computer differs from before (-before +after):\n%s", diff)
 	}
 }
 
-func TestFilesAreComparedWithTheirChecksums(t *testing.T) {
+func TestChecksumMismatchIsReported(t *testing.T) {
 	folder := joinFiles(t)
 	mustWrite(t, filepath.Join(folder, operatorProgram), "changed")
 	c := newComputer(t)
@@ -130,24 +130,24 @@ func TestFilesAreComparedWithTheirChecksums(t *testing.T) {
 	m.Host.System = withContainers{m.Host.System}
 	r, err := Join(t.Context(), m, JoinOptions{Options: Options{Out: io.Discard}, Files: folder, User: "Administrator"})
 	if err != nil || r.Lines[0].Verdict != Untried || !strings.Contains(r.Lines[0].Seen, operatorProgram+" has SHA-256") {
-		t.Errorf("it says %+v, %v", r.Lines, err)
+		t.Errorf("it wantErr %+v, %v", r.Lines, err)
 	}
 }
 
-func TestInvalidChecksumsAreRefused(t *testing.T) {
+func TestInvalidChecksumListsAreRejected(t *testing.T) {
 	sum := strings.Repeat("0a", 32)
-	for text, says := range map[string]string{
+	for text, wantErr := range map[string]string{
 		sum + "  a/b.exe\r\n" + sum + " *c": "",
-		sum + "  ../a":                      "no checksum",
-		sum + "  /a":                        "no checksum",
-		sum + "  C:\\a":                     "no checksum",
-		sum[1:] + "  a":                     "no checksum",
+		sum + "  ../a":                      "not a checksum",
+		sum + "  /a":                        "not a checksum",
+		sum + "  C:\\a":                     "not a checksum",
+		sum[1:] + "  a":                     "not a checksum",
 		"":                                  "",
 		strings.Repeat("a", 1<<17):          "too long",
 	} {
 		_, err := parseChecksums(strings.NewReader(text))
-		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			t.Errorf("parseChecksums(%.80q) = %v, want %q", text, err, says)
+		if wantErr == "" && err != nil || wantErr != "" && (err == nil || !strings.Contains(err.Error(), wantErr)) {
+			t.Errorf("parseChecksums(%.80q) = %v, want %q", text, err, wantErr)
 		}
 	}
 }
@@ -168,8 +168,8 @@ func FuzzChecksums(f *testing.F) {
 	})
 }
 
-// TestKeysOfAdministratorsAreRestored includes the case that Windows has no file of keys.
-func TestKeysOfAdministratorsAreRestored(t *testing.T) {
+// TestAdministratorKeysAreRestored includes the case that Windows has no file of keys.
+func TestAdministratorKeysAreRestored(t *testing.T) {
 	for name, former := range map[string]string{"a key": "ssh-ed25519 AAAA somebody", "no key": "", "no file": "-"} {
 		t.Run(name, func(t *testing.T) {
 			c := newComputer(t)
@@ -200,16 +200,16 @@ func TestKeysOfAdministratorsAreRestored(t *testing.T) {
 				t.Errorf("the file is %q, %v, want %q", got, err, former)
 			}
 			if m.Host.Disk.Exists(desired.Root) {
-				t.Errorf("%s is there", desired.Root)
+				t.Errorf("%s exists", desired.Root)
 			}
 		})
 	}
 }
 
-// leaver is a computer with a node's own program, which removes the node at the configured attempt.
+// leaver is a computer whose wicd-setup removes the node at the configured attempt.
 type leaver struct {
 	*computer
-	asked, times int
+	attempts, times int
 }
 
 func (l *leaver) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
@@ -217,7 +217,7 @@ func (l *leaver) Run(ctx context.Context, command string, stdin io.Reader, stdou
 		return l.computer.Run(ctx, command, stdin, stdout)
 	}
 	var result wicdapi.LeaveResult
-	if l.asked++; l.asked < l.times {
+	if l.attempts++; l.attempts < l.times {
 		result.Remains = []string{"service x"}
 	}
 	s := wicdapi.NewSession(stdin, stdout)
@@ -231,7 +231,7 @@ func (l *leaver) Run(ctx context.Context, command string, stdin io.Reader, stdou
 
 // TestNodeLeftoversAreRemoved expects a failed removal to keep the files that another attempt needs.
 func TestNodeLeftoversAreRemoved(t *testing.T) {
-	for times, succeeds := range map[int]bool{1: true, takeOffAttempts: true, takeOffAttempts + 1: false} {
+	for times, succeeds := range map[int]bool{1: true, removeNodeAttempts: true, removeNodeAttempts + 1: false} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &leaver{computer: newComputer(t), times: times}
 			m := l.machine()
@@ -252,22 +252,22 @@ func TestNodeLeftoversAreRemoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := Restore(t.Context(), m, o); (err == nil) != succeeds {
-				t.Errorf("after %d times: %v", l.asked, err)
+				t.Errorf("after %d attempts: %v", l.attempts, err)
 			}
 			for _, folder := range []string{desired.Root, desired.Logs, joinFolder, Root} {
 				if m.Host.Disk.Exists(folder) == succeeds {
-					t.Errorf("%d times: %s is there: %v", times, folder, !succeeds)
+					t.Errorf("%d attempts: %s exists: %v", times, folder, !succeeds)
 				}
 			}
 			if _, err := Restore(t.Context(), m, o); err != nil {
-				t.Errorf("the second time: %v", err)
+				t.Errorf("removing the node again: %v", err)
 			}
 			l.PowerOff()
 		})
 	}
 }
 
-func TestThePlanOfAJoinNamesEachChange(t *testing.T) {
+func TestJoinPlanListsEachChange(t *testing.T) {
 	plan := JoinPlan()
 	for _, l := range joinSteps(&joining{}) {
 		if l.Changes == "" || l.Claim == "" || !strings.Contains(plan, l.ID+": ") {
@@ -275,6 +275,6 @@ func TestThePlanOfAJoinNamesEachChange(t *testing.T) {
 		}
 	}
 	if !strings.Contains(plan, "--restore") {
-		t.Error("the plan does not say what to do after a cut")
+		t.Error("the plan does not say what to do after an interruption")
 	}
 }

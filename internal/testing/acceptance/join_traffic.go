@@ -17,11 +17,11 @@ import (
 const (
 	// webPods is the name of the Service of two pods, and the prefix of the pods' names.
 	webPods = "wmco-acceptance-web"
-	// webTries is the number of requests per way. webPatience is how long the first answer may take: kube-proxy needs a moment for a new Service.
+	// webTries is the number of requests per path. webTimeout is how long the first answer may take: kube-proxy needs a moment for a new Service.
 	webTries    = 10
-	webPatience = time.Minute
+	webTimeout  = time.Minute
 	callSeconds = 5
-	// healthPort is where kube-proxy answers health checks of load balancers. Of what this machine can try, only a packet from a pod passes the rule of
+	// healthPort is where kube-proxy answers health checks of load balancers. On a single machine, only packets from a pod pass the rule of
 	// its firewall.
 	healthPort = "10256"
 )
@@ -29,39 +29,39 @@ const (
 // webPodNames returns the names of the two pods.
 func webPodNames() []string { return []string{webPods + "-1", webPods + "-2"} }
 
-// way is the way of a request: from where to where.
-type way struct {
+// trafficPath is the source and destination of a request.
+type trafficPath struct {
 	what, address string
 	// from is the pod that sends it; empty for this machine.
 	from string
-	// mayFail is set if Windows does not promise this way.
+	// mayFail is set if Windows does not guarantee this path.
 	mayFail bool
 }
 
-// tryTraffic is a step of the join: it starts two pods that answer HTTP, and sends requests to them in several ways.
+// tryTraffic is a step of the join: it starts two pods that serve HTTP, and sends requests to them over several paths.
 func (j *joining) tryTraffic(ctx context.Context, s *session) (string, error) {
 	switch {
 	case j.options.Image == "" || j.options.ImagePort == 0:
-		return "", untriedf("it needs --image and --image-port: an image that answers HTTP requests, and has curl.exe")
+		return "", untriedf("it requires --image and --image-port: an image that serves HTTP and contains curl.exe")
 	case !j.report.wasConfirmed("pod"):
-		return "", untriedf("it takes a pod that runs")
+		return "", untriedf("it requires a running pod")
 	}
 	service, pods, err := j.startWebPods(ctx)
 	if err != nil {
 		return "", errors.Join(err, j.removeWebPods(ctx))
 	}
 	var all findings
-	for _, w := range j.ways(service, pods) {
+	for _, w := range j.trafficPaths(service, pods) {
 		result, err := j.send(ctx, w)
 		switch {
 		case err != nil && w.mayFail:
-			all.seen = append(all.seen, fmt.Sprintf("%s: %v; Windows does not promise it", w.what, err))
+			all.seen = append(all.seen, fmt.Sprintf("%s: %v; Windows does not guarantee this", w.what, err))
 		case err != nil:
 			all.wrong = append(all.wrong, fmt.Sprintf("%s: %v", w.what, err))
 		default:
 			all.seen = append(all.seen, w.what+": "+result)
 		}
-		s.say("  %s: %s", w.what, map[bool]string{true: "answers", false: "does not answer"}[err == nil])
+		s.printf("  %s: %s", w.what, map[bool]string{true: "answers", false: "does not answer"}[err == nil])
 	}
 	if err := j.kubectl(ctx, "logs", pods[0].Name); err != nil {
 		all.wrong = append(all.wrong, fmt.Sprintf("kubectl logs: %v", err))
@@ -96,15 +96,15 @@ func (j *joining) startWebPods(ctx context.Context) (service corev1.Service, pod
 	return service, pods, nil
 }
 
-// ways returns the ways to try. A node does not reach its own node ports, according to
+// trafficPaths returns the paths to test. A node does not reach its own node ports, according to
 // https://learn.microsoft.com/virtualization/windowscontainers/kubernetes/common-problems.
-func (j *joining) ways(service corev1.Service, pods []corev1.Pod) []way {
+func (j *joining) trafficPaths(service corev1.Service, pods []corev1.Pod) []trafficPath {
 	first, second := pods[0], pods[1]
 	port := strconv.Itoa(int(j.options.ImagePort))
 	virtual := net.JoinHostPort(service.Spec.ClusterIP, "80")
 	node := net.JoinHostPort(j.address, strconv.Itoa(int(service.Spec.Ports[0].NodePort)))
 	health := net.JoinHostPort(j.address, healthPort)
-	return []way{
+	return []trafficPath{
 		{what: "this machine to a pod", address: net.JoinHostPort(first.Status.PodIP, port)},
 		{what: "this machine to the other pod", address: net.JoinHostPort(second.Status.PodIP, port)},
 		{what: "this machine to the Service", address: virtual},
@@ -116,11 +116,11 @@ func (j *joining) ways(service corev1.Service, pods []corev1.Pod) []way {
 	}
 }
 
-// send waits until a way works, and then tries it several more times. Lost requests are reported but do not fail: a pod may not reach itself by its
+// send waits until a path works, and then tests it several more times. Lost requests are reported but do not fail: a pod may not reach itself by its
 // Service.
-func (j *joining) send(ctx context.Context, w way) (string, error) {
+func (j *joining) send(ctx context.Context, w trafficPath) (string, error) {
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, webPatience)
+	limited, cancel := context.WithTimeout(ctx, webTimeout)
 	err := j.await(limited, "no answer", func(ctx context.Context) (string, error) {
 		if err := j.call(ctx, w); err != nil {
 			return err.Error(), nil
@@ -138,11 +138,11 @@ func (j *joining) send(ctx context.Context, w way) (string, error) {
 			answers++
 		}
 	}
-	return fmt.Sprintf("it answered after %.1f s, then %d times of %d", first.Seconds(), answers, webTries), nil
+	return fmt.Sprintf("first response after %.1f s, then %d of %d requests succeeded", first.Seconds(), answers, webTries), nil
 }
 
 // call sends one request.
-func (j *joining) call(ctx context.Context, w way) error {
+func (j *joining) call(ctx context.Context, w trafficPath) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*callSeconds*time.Second)
 	defer cancel()
 	url := "http://" + w.address + "/"

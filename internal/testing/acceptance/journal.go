@@ -42,7 +42,7 @@ const (
 	kindNetworks    Kind = "networks"                    // empty
 	kindService     Kind = "temporary service"           // empty
 	kindShell       Kind = "default shell of OpenSSH"    // former path; empty for none
-	kindBrought     Kind = "programs in the home folder" // empty
+	kindPrograms    Kind = "programs in the home folder" // empty
 )
 
 // change is one change to the machine.
@@ -62,17 +62,17 @@ func (c change) String() string {
 func (c change) check() error {
 	names := map[Kind]string{
 		kindFolder:      `[a-z]+`,
-		kindFeature:     triedFeature,
+		kindFeature:     testFeature,
 		kindRules:       hostapi.FirewallGroup,
 		kindExclusion:   regexp.QuoteMeta(excludedFolder),
-		kindRoute:       regexp.QuoteMeta(triedRoute),
+		kindRoute:       regexp.QuoteMeta(testRoute),
 		kindCertificate: `[0-9a-f]{64}`,
 		kindHostname:    `[A-Za-z0-9-]{1,63}`,
 		kindRestart:     ``,
 		kindTests:       `[a-z]+`,
 		kindKeys:        ``,
 		kindNode:        `[0-9a-f-]{36}`,
-		kindBrought:     ``,
+		kindPrograms:    ``,
 		kindShell:       `|[A-Za-z]:\\[A-Za-z0-9 ().\\_-]{1,200}`,
 		kindService:     ``,
 		kindNetworks:    ``,
@@ -91,7 +91,7 @@ func (c change) check() error {
 type journal struct {
 	disk    hostapi.Disk
 	changes []change
-	// failure is why the journal could not be written. Nothing may be changed after that.
+	// failure is why the journal could not be written. After that, no change is allowed.
 	failure error
 }
 
@@ -111,7 +111,7 @@ func readJournal(d hostapi.Disk) (*journal, error) {
 		return nil, fmt.Errorf("reading the journal: %w", err)
 	}
 	if j.changes, err = parseJournal(content); err != nil {
-		return nil, fmt.Errorf("reading %s: %w: put back by hand what it names, and remove the file", journalFile, err)
+		return nil, fmt.Errorf("reading %s: %w: revert the listed changes manually and remove the file", journalFile, err)
 	}
 	return j, nil
 }

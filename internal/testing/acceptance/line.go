@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// Line is one thing that could not be tried on a real Windows. Exactly one of Try, Tests and Reason is set.
+// Line is one assumption about Windows that was not tested on a real Windows. Exactly one of Try, Tests and Reason is set.
 type Line struct {
 	// ID identifies the line in reports. It never changes.
 	ID string
 	// Title and Text are the text of the line in the document; Text is Markdown.
 	Title, Text string
-	// Claim is the statement that is confirmed or refuted. It is empty if no program can try it.
+	// Claim is the statement that is confirmed or refuted. It is empty if no program can test it.
 	Claim string
 	// Changes describes what Try changes temporarily; empty if nothing.
 	Changes string
-	// Needs is the permission that Try needs, as in Options.Allowed; empty if every run tries it.
+	// Needs is the permission that Try needs, as in Options.Allowed; empty if every run tests the line.
 	Needs string
 	// Try returns nil if the claim holds, an untriedf error if that cannot be determined, and otherwise an error that says what contradicts the
-	// claim. seen is what was observed, for people.
+	// claim. seen is the human-readable observation.
 	Try func(ctx context.Context, s *session) (seen string, err error)
 	// Tests are names of tests of package internal/node/win. The claim holds if all of them pass.
 	Tests []string
-	// Reason is why no program can try the claim on a single machine.
+	// Reason is why no program can test the claim on a single machine.
 	Reason string
 }
 

@@ -8,7 +8,7 @@ func featureLines() []Line {
 			Text: "`DismApi.dll` is a stand-in whose features are registry values. The structures of the real " +
 				"library are taken from its documentation. How long real DISM takes to enable the feature " +
 				"Containers, whether that can be canceled, and what ending its process leaves behind, is unknown.",
-			Claim:   "a feature is enabled by DISM as WICD does it, and DISM says so",
+			Claim:   "WICD enables a feature through DISM, and DISM reports it as enabled",
 			Changes: "enables the feature TelnetClient for some seconds",
 			Try:     tryFeature,
 		},
@@ -16,13 +16,13 @@ func featureLines() []Line {
 			ID: "hostname", Title: "Host names",
 			Text: "Windows is queried with the documented call. Wine returns a new name at once; that Windows " +
 				"returns the old one until it restarts is from its documentation.",
-			Claim:   "Windows tells its old name until it restarts",
-			Changes: "gives the machine another name, and the old one before a restart",
+			Claim:   "Windows returns its old name until it restarts",
+			Changes: "sets another host name, and restores the old one before a restart",
 			Try:     tryHostname,
 		},
 		{
 			ID: "restarts", Title: "Restarts",
-			Text: "hosts of the lab have a `shutdown.exe` of the lab's. The exit codes of Windows' own when a " +
+			Text: "hosts of the lab run the lab's own `shutdown.exe`. The exit codes of Windows' own when a " +
 				"restart is in progress (1115) or scheduled (1190) are from its documentation.",
 			Claim:   "`shutdown.exe` exits with 1190 when a restart is scheduled",
 			Changes: "schedules a restart in ten years and cancels it",
@@ -30,10 +30,10 @@ func featureLines() []Line {
 		},
 		{
 			ID: "event-logs", Title: "Event logs",
-			Text: "Wine keeps no events (`EvtQuery` gives nothing), so there are no copies of event logs on hosts of the lab. " +
-				"The calls of Windows' event API are used after their documentation, events are read from the XML of its " +
+			Text: "Wine keeps no events (`EvtQuery` returns none), so there are no copies of event logs on hosts of the lab. " +
+				"Windows' event API is used as documented, events are read from the XML of its " +
 				"schema, and the copies were tested with simulated logs.",
-			Claim: "WICD reads the events that a program writes, newest first, and knows channels that do not exist",
+			Claim: "WICD reads the events that a program writes, newest first, and recognizes channels that do not exist",
 			Tests: []string{
 				"TestEventLogsKeepTheContract/NewerEventsAreRead",
 				"TestEventLogsKeepTheContract/TheNewestEventsAreReadFirst",
@@ -42,14 +42,14 @@ func featureLines() []Line {
 		},
 		{
 			ID: "defender", Title: "Microsoft Defender",
-			Text: "Wine has none. Its class `MSFT_MpPreference` and methods `Add` and `Remove` are used after their " +
-				"documentation; what Defender does was simulated. Connecting to WMI, reading an instance, calling " +
+			Text: "Wine has none. Its class `MSFT_MpPreference` and methods `Add` and `Remove` are used as " +
+				"documented; what Defender does was simulated. Connecting to WMI, reading an instance, calling " +
 				"a method with parameters, and lists of strings in both directions were tried with other classes " +
-				"of Wine (`StdRegProv`), and a truth with `Win32_OperatingSystem`. Not tried: passing a list to a method, the rights that WMI wants " +
-				"(`CoSetProxyBlanket` has no effect there), and which errors policies and tamper protection " +
-				"really cause. How much faster pulls become is unknown.",
-			Claim:   "an exclusion that WICD adds is in force, and it is gone when WICD removes it; Defender says whether its real-time protection is on",
-			Changes: "adds the exclusion C:\\ProgramData\\wmco-acceptance\\excluded for a moment",
+				"of Wine (`StdRegProv`), and a boolean with `Win32_OperatingSystem`. Not tried: passing a list to a method, the rights that WMI requires " +
+				"(`CoSetProxyBlanket` has no effect on Wine), and which errors policies and tamper protection " +
+				"cause. How much faster pulls become is unknown.",
+			Claim:   "an exclusion takes effect when WICD adds it and ends when WICD removes it; Defender reports whether real-time protection is on",
+			Changes: "temporarily adds the exclusion C:\\ProgramData\\wmco-acceptance\\excluded",
 			Try:     tryDefender,
 		},
 	}
@@ -59,10 +59,10 @@ func featureLines() []Line {
 func healthLines() []Line {
 	return []Line{
 		{
-			ID: "node-problems", Title: "Problems of Windows",
+			ID: "node-problems", Title: "Windows problems",
 			Text: "the commit charge is read with the documented call; Wine returns the memory that Linux uses. A Host Compute " +
-				"Service that hangs or fails was simulated, and so was a clock that is off.",
-			Claim: "memory that a program commits is counted, without being used",
+				"Service that hangs or fails was simulated, and so was a wrong clock.",
+			Claim: "memory that a program commits but does not use is counted",
 			Tests: []string{"TestMemoryKeepsTheContract/TheLimitIsBeyondWhatIsCommitted", "TestMemoryKeepsTheContract/WhatProgramsCommitIsCounted"},
 		},
 		{
@@ -70,7 +70,7 @@ func healthLines() []Line {
 			Text: "the domain of a host is read with the documented call, and the plugins of Container Credential Guard from " +
 				"the documented keys of the registry. Wine can join no domain, and no container had such an account. That pods " +
 				"reach file shares by name with the value that a join sets was not tried.",
-			Reason: "it takes a domain of Active Directory",
+			Reason: "it requires an Active Directory domain",
 		},
 	}
 }
@@ -82,7 +82,7 @@ func fileLines() []Line {
 			ID: "access-rights", Title: "Access control lists",
 			Text: "rights are set with the documented calls. Wine does not return them exactly, so the tests check that " +
 				"the calls succeed, not what NTFS makes of them.",
-			Claim: "folders and files have the rights that were set, and Windows tells them as they were written",
+			Claim: "folders and files have the rights that were set, and Windows returns them as they were written",
 			Tests: []string{
 				"TestRightsKeepTheContract/FoldersHaveTheirRightsFromTheBeginning",
 				"TestRightsKeepTheContract/ProtectGivesExactlyTheseRights",
@@ -94,13 +94,13 @@ func fileLines() []Line {
 			},
 		},
 		{
-			ID: "user-folders", Title: "Folders of users of the host",
+			ID: "user-folders", Title: "User folders on the host",
 			Text: "that Windows does not rename a folder with open files, so that a renamed folder is not in use by " +
 				"services, is from its documentation. Microseconds pass between the moment when Windows creates " +
 				"the registry key of a new service and the moment when WICD restricts it; a user who opens it " +
 				"then can read the service's variables later.",
 			Claim:   "Windows does not rename a folder in which a program has a file open",
-			Changes: "makes a folder below C:\\ProgramData\\wmco-acceptance",
+			Changes: "creates a folder below C:\\ProgramData\\wmco-acceptance",
 			Try:     tryRename,
 		},
 		{
@@ -109,16 +109,16 @@ func fileLines() []Line {
 				"that is not a CA was not tested. On Wine, a program that has verified a certificate does not " +
 				"notice new roots until it restarts; it was not tested that a running containerd does on Windows. " +
 				"If it does not pull after a change of `trusted-ca`, restart the service.",
-			Claim:   "a process that has verified certificates before trusts a root that is added later",
-			Changes: "adds a root certificate \"WMCO acceptance\" for a moment",
+			Claim:   "a process that has already verified certificates trusts a root that is added later",
+			Changes: "temporarily adds a root certificate \"WMCO acceptance\"",
 			Try:     tryRoot,
 		},
 		{
 			ID: "certificate-lookup", Title: "Verifying certificates without a network",
 			Text: "containerd verifies the certificate of WICD's registry, which WICD signed itself, first with the " +
-				"certificates of Windows (`CertGetCertificateChain`). Windows may look for roots on its update " +
-				"service then. How long that takes on a closed network is unknown; each pull from a mirror could " +
-				"wait for it.",
+				"certificates of Windows (`CertGetCertificateChain`). Windows may then look for roots on its update " +
+				"service. How long that takes on a closed network is unknown; it could delay each pull " +
+				"from a mirror.",
 			Claim: "verifying WICD's own certificate takes less than a second",
 			Try:   tryLookup,
 		},
@@ -130,41 +130,41 @@ func loginLines() []Line {
 	return []Line{
 		{
 			ID: "shells", Title: "PowerShell or bash as the host's default shell",
-			Text: "command lines are written so that both and cmd.exe read them alike; only cmd.exe (Wine's) was " +
+			Text: "command lines are written so that both parse them as cmd.exe does; only cmd.exe (Wine's) was " +
 				"run.",
-			Claim: "PowerShell, and bash if there is one, read the operator's command lines as cmd.exe does, and hand on input, output and exit codes " +
-				"unchanged, but that PowerShell makes 1 of each code but 0",
-			Changes: "makes a folder below C:\\ProgramData\\wmco-acceptance",
+			Claim: "PowerShell, and bash if installed, parse the operator's command lines as cmd.exe does, and pass on input, output and exit codes " +
+				"unchanged, except that PowerShell replaces every code other than 0 by 1",
+			Changes: "creates a folder below C:\\ProgramData\\wmco-acceptance",
 			Try:     tryShells,
 		},
 		{
 			ID: "openssh", Title: "Microsoft's OpenSSH server",
 			Text: "hosts of the lab and simulated hosts run another SSH server with the same protocol, and tests give it what " +
-				"is known of Microsoft's: commands that run on without their connection, pipes that are opened for overlapped " +
-				"calls, lost input, PowerShell's exit codes. A first contact was made through Debian's OpenSSH server, of whose " +
-				"code Microsoft's is made.",
-			Claim: "Windows' own SSH server replaces a file by SFTP, runs two programs at once, and hands 64 MB to a program and 8 MB back " +
-				"unchanged, with each default shell; exit codes arrive, with PowerShell as 0 or 1; a lost connection ends the input of the program",
-			Changes: "with --login-allowed: adds an SSH key for administrators, and gives OpenSSH each default shell in turn, for a moment each",
+				"is known of Microsoft's: commands that keep running without their connection, pipes that are opened for overlapped " +
+				"calls, lost input, PowerShell's exit codes. A first contact was made through Debian's OpenSSH server, which " +
+				"Microsoft's is derived from.",
+			Claim: "Windows' own SSH server replaces a file by SFTP, runs two programs at once, and passes 64 MB to a program and 8 MB back " +
+				"unchanged, with each default shell; it returns exit codes, with PowerShell as 0 or 1; a lost connection ends the program's input",
+			Changes: "with --login-allowed: temporarily adds an SSH key for administrators and sets each default shell of OpenSSH in turn",
 			Needs:   Login,
 			Try:     tryOpenSSH,
 		},
 		{
 			ID: "user-data", Title: "User data",
 			Text:   "PowerShell's grammar accepts the script. Its effect on each platform is from documentation.",
-			Reason: "it takes a cloud that creates the machine",
+			Reason: "it requires a cloud that creates the machine",
 		},
 		{
 			ID: "metadata", Title: "Metadata services",
-			Text:  "the tests simulate them after the documentation of AWS and GCP.",
-			Claim: "the metadata service of AWS or GCP answers with a name for this machine",
+			Text:  "the tests simulate them according to the documentation of AWS and GCP.",
+			Claim: "the metadata service of AWS or GCP returns a name for this machine",
 			Try:   tryMetadata,
 		},
 		{
 			ID: "authenticode", Title: "Authenticode",
 			Text: "the program that carries WICD to a new host (`wicd-<sha>-setup.exe`) has WICD appended, so an " +
 				"Authenticode signature would not cover all of it. WICD itself can be signed.",
-			Reason: "it takes a certificate of the publisher",
+			Reason: "it requires the publisher's certificate",
 		},
 	}
 }

@@ -17,8 +17,8 @@ func podLines() []Line {
 			ID: "container-removal", Title: "Removing containers when a host leaves",
 			Text: "the functions of `vmcompute.dll` and `computenetwork.dll` are called as hcsshim calls them; the " +
 				"lab has stand-ins for both. Whether Windows can remove a layer before a restart that was in use " +
-				"when containerd stopped is unknown; files that cannot be removed are named.",
-			Reason: "it takes containers and their images; step leave of --join tries it",
+				"when containerd stopped is unknown; files that cannot be removed are listed.",
+			Reason: "it requires containers and their images; step leave of --join tests it",
 		},
 		{
 			ID: "pods", Title: "Pods",
@@ -27,23 +27,23 @@ func podLines() []Line {
 				"reboots and power cuts. The container and network services of Windows below them are stand-ins: containers are " +
 				"ordinary processes in namespaces and cgroups of Linux without a Windows image, no packet is " +
 				"encapsulated, and Linux balances what kube-proxy wrote for Windows (see lab/README.md).",
-			Reason: "it takes a cluster; --join tries three pods of one image, and restarts what is below them",
+			Reason: "it requires a cluster; --join tests three pods of one image, and restarts the services below them",
 		},
 		{
 			ID: "hyper-v", Title: "Hyper-V isolation",
-			Text: "no pod ever ran with it. What was tried: the feature's state and its enabling with the stand-in " +
-				"of `DismApi.dll`, what the processor says with Wine on a virtual machine without nested " +
+			Text: "no pod ever ran with it. What was tried: reading and enabling the feature with the stand-in " +
+				"of `DismApi.dll`, what the processor reports with Wine on a virtual machine without nested " +
 				"virtualization, condition, label and RuntimeClasses with simulated hosts, and that containerd and " +
-				"its shim take the configuration and ask the stand-in of Windows' container service for a virtual " +
+				"its shim accept the configuration and request from the stand-in of Windows' container service a virtual " +
 				"machine with the memory and processors of WindowsConfig. Whether Hyper-V runs on a real host after the " +
-				"restart, whether the pause image has what a virtual machine starts from, how much memory its " +
-				"Windows takes, and networks and volumes in it, are unknown.",
-			Claim: "the state of feature Microsoft-Hyper-V is what dism.exe says, and Hyper-V is said to run only where it is enabled",
+				"restart, whether the pause image contains what a virtual machine boots from, how much memory its " +
+				"Windows uses, and networks and volumes in it, are unknown.",
+			Claim: "WICD reports the same state of feature Microsoft-Hyper-V as dism.exe, and reports Hyper-V as running only if the feature is enabled",
 			Try:   tryHyperV,
 		},
 		{
-			ID: "missed-network", Title: "A network configuration that containerd missed",
-			Text: "on Wine, containerd missed one on a busy machine, and tells WICD whether it has a network. That " +
+			ID: "missed-network", Title: "Network configuration missed by containerd",
+			Text: "on Wine, containerd missed one on a busy machine; it reports to WICD whether it has a network. That " +
 				"it reads the folder again when WICD changes a file in it is from its source " +
 				"(`cni_conf_syncer.go`); the simulated containerd does so, and the moment could not be provoked " +
 				"with the real one.",

@@ -23,17 +23,17 @@ func serviceLines() []Line {
 			ID: "service-deletion", Title: "Deleting a running service",
 			Text: "Windows reports it, and WICD creates the service again at once. Wine does not report it; there " +
 				"it is detected when the service stops.",
-			Claim: "the deletion of a running service is reported, and the service comes back when it has stopped",
+			Claim: "the deletion of a running service is reported, and the service is created again when it has stopped",
 			Tests: []string{
 				"TestServicesKeepTheContract/WatchTellsOfADeletion",
 				"TestServicesKeepTheContract/AServiceThatWasDeletedComesAgainWhenItHasStopped",
 			},
 		},
 		{
-			ID: "listeners", Title: "Who listens on ports of the node",
-			Text: "the tables of TCP and UDP were read on Wine, which does not always say whose process a socket is. " +
-				"That Windows says it, also of services, is from its documentation.",
-			Claim: "a program that listens on a port of the node, or on a named pipe, is found",
+			ID: "listeners", Title: "Listeners on ports of the node",
+			Text: "the tables of TCP and UDP were read on Wine, which does not always report which process owns a socket. " +
+				"That Windows reports it, also for services, is from its documentation.",
+			Claim: "a program that listens on a port of the node or on a named pipe is detected",
 			Tests: []string{
 				"TestListenersOnNodePortsAreFound",
 				"TestNamedPipeIsDetectedWithoutConnecting",
@@ -41,10 +41,10 @@ func serviceLines() []Line {
 		},
 		{
 			ID: "service-environment", Title: "Environment of a service",
-			Text: "Wine's service manager ignores it; the containerd and the kubelet of the tests read it by " +
+			Text: "Wine's service manager ignores it; containerd and the kubelet of the tests read it " +
 				"themselves when they start. That Windows reads it at each start of a service is from its " +
 				"documentation.",
-			Claim: "Windows reads the environment of a service at each of its starts",
+			Claim: "Windows reads the environment of a service each time the service starts",
 			Tests: []string{
 				"TestServicesKeepTheContract/AServiceHasItsEnvironmentAtTheNextStart",
 			},
@@ -53,7 +53,7 @@ func serviceLines() []Line {
 			ID: "failure-actions", Title: "Restart of a service that stops with an error",
 			Text: "Windows documents for `FailureActionsFlag` that a change takes effect at the next start of the " +
 				"system. Until then WICD restarts the service.",
-			Reason: "it takes a restart of Windows",
+			Reason: "it requires a restart of Windows",
 		},
 	}
 }
@@ -65,8 +65,8 @@ func processLines() []Line {
 			ID: "log-runner", Title: "Terminating kube-log-runner",
 			Text: "whether the kubelet below it terminates on Windows, too, is unknown. If it does not, as on Wine, WICD " +
 				"terminates it before the service starts again.",
-			Claim:   "the program below kube-log-runner keeps running when kube-log-runner is terminated",
-			Changes: "starts two programs for a moment",
+			Claim:   "the child of kube-log-runner keeps running when kube-log-runner is terminated",
+			Changes: "temporarily starts two programs",
 			Try:     tryLogRunner,
 		},
 		{
@@ -77,16 +77,16 @@ func processLines() []Line {
 		},
 		{
 			ID: "kubelet-shutdown", Title: "Graceful shutdown of the kubelet",
-			Text: "what `spec.kubelet.shutdownGracePeriod` does was never seen: Wine does not notify services before a " +
+			Text: "the effect of `spec.kubelet.shutdownGracePeriod` was never observed: Wine does not notify services before a " +
 				"shutdown. Windows starts kube-log-runner, and the kubelet below it registers for the " +
-				"notification, as it does for a stop. That Windows takes this from a child is known of a stop, " +
+				"notification, as it does for a stop. That Windows accepts this from a child process is known for a stop, " +
 				"from the original operator. WICD may try to start the kubelet again while Windows shuts down.",
-			Reason: "it takes a node, and a restart of Windows",
+			Reason: "it requires a node and a restart of Windows",
 		},
 		{
 			ID: "priority-class", Title: "Priority class",
-			Text:   "the kubelet is started with it; what Windows makes of it was not measured.",
-			Reason: "it takes a node under load",
+			Text:   "the kubelet is started with it; its effect on Windows was not measured.",
+			Reason: "it requires a node under load",
 		},
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 const document = "../../../docs/limitations.md"
 
-// TestTheDocumentHasTheList compares docs/limitations.md with Lines. With -update, it writes the list to the document.
-func TestTheDocumentHasTheList(t *testing.T) {
+// TestLimitationsDocumentMatchesLines compares docs/limitations.md with Lines. With -update, it writes the list to the document.
+func TestLimitationsDocumentMatchesLines(t *testing.T) {
 	content, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
@@ -70,8 +70,8 @@ func TestEachLineHasProbeTestsOrReason(t *testing.T) {
 	}
 }
 
-// TestTheTestsOfLinesExist searches the sources of the tests and of the contracts for them.
-func TestTheTestsOfLinesExist(t *testing.T) {
+// TestLinesReferToExistingTests searches the sources of the tests and of the contracts for them.
+func TestLinesReferToExistingTests(t *testing.T) {
 	var sources strings.Builder
 	for _, pattern := range []string{"../../node/win/*_test.go", "../sim/contract/*.go"} {
 		files, err := filepath.Glob(pattern)
@@ -96,7 +96,7 @@ func TestTheTestsOfLinesExist(t *testing.T) {
 	}
 }
 
-func TestDocumentsAreWrapped(t *testing.T) {
+func TestListItemsAreWrapped(t *testing.T) {
 	item := "- **A**: " + strings.Repeat("word ", 60)
 	for i, line := range strings.Split(strings.TrimSuffix(wrap(item), "\n"), "\n") {
 		if len(line) > columns || len(line) < 20 || i > 0 && !strings.HasPrefix(line, "  word") || strings.IndexFunc(line, unicode.IsControl) >= 0 {
@@ -135,7 +135,7 @@ func markdown(lines []Line) string {
 		if l.Claim != "" {
 			text += " *To be confirmed: " + l.Claim + ".*"
 		} else {
-			text += " *Not tried by a program: " + l.Reason + ".*"
+			text += " *Not tested by a program: " + l.Reason + ".*"
 		}
 		b.WriteString(wrap(text))
 	}

@@ -21,7 +21,7 @@ import (
 const Issues = "https://github.com/windows-machine-config/wmco/issues"
 
 const (
-	// lastLines and lastBytes limit what is taken of each log, and logAge is the maximum age of events.
+	// lastLines and lastBytes limit the size of each log, and logAge is the maximum age of events.
 	lastLines = 2000
 	lastBytes = 1 << 20
 	logAge    = time.Hour

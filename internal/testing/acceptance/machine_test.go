@@ -18,7 +18,7 @@ import (
 // computer is a simulated computer with the Windows programs that probes use.
 type computer struct {
 	*sim.Windows
-	feature string // state of triedFeature
+	feature string // state of testFeature
 	hyperV  string // state of Hyper-V in the output of dism.exe; empty if unknown to it
 	restart bool   // whether a restart is scheduled
 	// security is whether virtualization-based security runs.
@@ -29,7 +29,7 @@ type computer struct {
 func newComputer(t *testing.T) *computer {
 	t.Helper()
 	c := &computer{feature: "Disabled", hyperV: "Disabled", Windows: sim.NewWindows(sim.WindowsOptions{
-		Root: t.TempDir(), Hostname: "WIN-ACC", Kind: "each verdict is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled, triedFeature: wicdapi.FeatureDisabled},
+		Root: t.TempDir(), Hostname: "WIN-ACC", Kind: "each verdict is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled, testFeature: wicdapi.FeatureDisabled},
 	})}
 	t.Cleanup(c.PowerOff)
 	if _, err := c.Disk().MakeFolder(hostapi.Parent(Root)); err != nil {
@@ -54,7 +54,7 @@ type features struct {
 
 func (f features) EnableFeature(ctx context.Context, name string) (bool, error) {
 	reboot, err := f.System.EnableFeature(ctx, name)
-	if err == nil && name == triedFeature {
+	if err == nil && name == testFeature {
 		f.c.feature = "Enabled"
 	}
 	return reboot, err
@@ -138,10 +138,12 @@ func (c *computer) state(t *testing.T) state {
 	return s
 }
 
-// stubborn is a Defender that fails to remove exclusions.
-type stubborn struct{ hostapi.Defender }
+// failingDefender fails to remove exclusions.
+type failingDefender struct{ hostapi.Defender }
 
-func (stubborn) Remove(context.Context, desired.Exclusions) error { return errors.New("it refuses") }
+func (failingDefender) Remove(context.Context, desired.Exclusions) error {
+	return errors.New("it refuses")
+}
 
 func mustPut(t *testing.T, m *Machine, s desired.Service) {
 	t.Helper()

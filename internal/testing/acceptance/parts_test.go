@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/httpclient"
 )
 
-func TestInvalidJournalsAreRefused(t *testing.T) {
-	for text, says := range map[string]string{
+func TestInvalidJournalsAreRejected(t *testing.T) {
+	for text, wantErr := range map[string]string{
 		`[]`: "",
 		`[{"kind":"folder","name":"tests"},{"kind":"scheduled restart"}]`:                     "",
 		`[{"kind":"SSH keys"},{"kind":"node","name":"5f6c0e5e-3a0b-4a38-8f5c-0c6d1f6f2f10"}]`: "",
@@ -36,8 +36,8 @@ func TestInvalidJournalsAreRefused(t *testing.T) {
 		strings.Repeat(" ", maxJournal+1): "more than",
 	} {
 		_, err := parseJournal([]byte(text))
-		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			t.Errorf("parseJournal(%.60q) = %v, want %q", text, err, says)
+		if wantErr == "" && err != nil || wantErr != "" && (err == nil || !strings.Contains(err.Error(), wantErr)) {
+			t.Errorf("parseJournal(%.60q) = %v, want %q", text, err, wantErr)
 		}
 	}
 }
@@ -81,7 +81,7 @@ const output = "=== RUN   TestA\r\n" +
 	"--- PASS: TestB (0.00s)\r\n" +
 	"FAIL\r\n"
 
-func TestAProcessThatOutlivesItsTestsIsNoFailure(t *testing.T) {
+func TestOutputIsReadDespiteRunningChild(t *testing.T) {
 	for script, succeeds := range map[string]bool{"echo PASS; sleep 5 &": true, "echo FAIL; sleep 5 & exit 1": false} {
 		command := exec.CommandContext(t.Context(), "sh", "-c", script)
 		command.WaitDelay = 50 * time.Millisecond
@@ -91,7 +91,7 @@ func TestAProcessThatOutlivesItsTestsIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestTheOutputOfTestsIsRead(t *testing.T) {
+func TestTestOutputIsParsed(t *testing.T) {
 	want := []TestResult{
 		{Name: "win/TestA", Result: failedTest},
 		{Name: "win/TestA/One", Result: skippedTest, Output: "    a_test.go:7: not here\n"},
@@ -114,14 +114,14 @@ func TestTheOutputOfTestsIsRead(t *testing.T) {
 		{[]string{"TestC"}, Untried, "test TestC did not run"},
 	} {
 		var a Answer
-		a.judge(judgeTests(got, test.names))
+		a.setVerdict(testsResult(got, test.names))
 		if a.Verdict != test.verdict || a.Seen != test.seen {
 			t.Errorf("%v: %s, %q", test.names, a.Verdict, a.Seen)
 		}
 	}
 }
 
-func TestSandboxImagesAreFound(t *testing.T) {
+func TestSandboxImageIsFoundForBuild(t *testing.T) {
 	const whole, elsewhere = "sha256:aa", "sha256:bb"
 	mux := http.NewServeMux()
 	serve := func(path, text string) {
@@ -140,19 +140,19 @@ func TestSandboxImagesAreFound(t *testing.T) {
 	r := repository{client: httpclient.New(server.Client().Transport, 0), url: server.URL + "/v2/pause"}
 	for build, want := range map[int]Answer{
 		20348: {Verdict: Confirmed, Seen: "1 layers for 10.0.20348.2402"},
-		17763: {Verdict: Refuted, Seen: "layer sha256:22 is of type application/vnd.docker.image.rootfs.foreign.diff.tar.gzip, which registries need not have"},
+		17763: {Verdict: Refuted, Seen: "layer sha256:22 is of type application/vnd.docker.image.rootfs.foreign.diff.tar.gzip, which registries may not contain"},
 		26100: {Verdict: Refuted, Seen: "HEAD " + r.url + "/blobs/sha256:33: 404 Not Found"},
 		2034:  {Verdict: Refuted, Seen: "it has no entry for build 2034"},
 	} {
 		var got Answer
-		got.judge(r.try(t.Context(), "3.9", build))
+		got.setVerdict(r.try(t.Context(), "3.9", build))
 		if got != want {
 			t.Errorf("build %d: %+v, want %+v", build, got, want)
 		}
 	}
 	server.Close()
 	var got Answer
-	if got.judge(r.try(t.Context(), "3.9", 20348)); got.Verdict != Untried {
+	if got.setVerdict(r.try(t.Context(), "3.9", 20348)); got.Verdict != Untried {
 		t.Errorf("without a registry: %+v", got)
 	}
 }
@@ -167,10 +167,10 @@ func TestSummaryListsRefutedClaimsFirst(t *testing.T) {
 			{ID: "six", Title: "Six", Verdict: Untried, Seen: "it takes six machines"},
 		},
 		Tests: []TestResult{{Name: "win/TestA", Result: passedTest}, {Name: "win/TestB", Result: failedTest, Output: "b_test.go:1: no\n"}},
-		Left:  []string{"putting back route 203.0.113.10: no"},
+		Left:  []string{"reverting route 203.0.113.10: no"},
 	}
 	const want = "# Acceptance of v0.1.0\n\nWindows Server 2022 Datacenter, build 20348.2402, Server Core, amd64, 2026-01-02 03:04 UTC\n\n" +
-		"Not put back: putting back route 203.0.113.10: no\n\n1 confirmed, 1 refuted, 1 could not be tried\n" +
+		"Not reverted: reverting route 203.0.113.10: no\n\n1 confirmed, 1 refuted, 1 could not be tried\n" +
 		"\n## Refuted\n\n- Two (`two`): it is two\n  it is three\n  and four\n" +
 		"\n## Confirmed\n\n- One (`one`): it is one\n" +
 		"\n## Could not be tried\n\n- Six (`six`)\n  it takes six machines\n" +
@@ -180,7 +180,7 @@ func TestSummaryListsRefutedClaimsFirst(t *testing.T) {
 	}
 }
 
-func TestCommandsForProbes(t *testing.T) {
+func TestProbeCommands(t *testing.T) {
 	var out bytes.Buffer
 	if known, err := Command([]string{EchoCommand, "a b", "c"}, nil, &out); !known || err != nil || out.String() != "echo|a b|c\n" {
 		t.Errorf("Command() = %v, %v, %q", known, err, out.String())
@@ -190,14 +190,14 @@ func TestCommandsForProbes(t *testing.T) {
 	}
 }
 
-func TestAnswersAreBounded(t *testing.T) {
+func TestAnswerLengthIsBounded(t *testing.T) {
 	var a Answer
-	if a.judge("", errors.New(strings.Repeat("x", 10*maxSeen))); len(a.Seen) > maxSeen {
-		t.Errorf("an answer has %d bytes", len(a.Seen))
+	if a.setVerdict("", errors.New(strings.Repeat("x", 10*maxSeen))); len(a.Seen) > maxSeen {
+		t.Errorf("Seen has %d bytes", len(a.Seen))
 	}
 }
 
-func TestInputIsHashedAndAnswered(t *testing.T) {
+func TestHashCommandReturnsHashAndExitCode(t *testing.T) {
 	var out bytes.Buffer
 	_, err := Command([]string{HashCommand, "3", "7"}, strings.NewReader("abc"), &out)
 	const want = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n\x00\x01\x02"

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// certificateFor creates a server certificate that is signed by authority, or self-signed if that is nil.
+// certificateFor creates a server certificate that is signed by authority, or self-signed if authority is nil.
 func certificateFor(name string, authority *x509.Certificate, by *rsa.PrivateKey) (*x509.Certificate, *rsa.PrivateKey, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -52,7 +52,7 @@ func tryRoot(ctx context.Context, s *session) (string, error) {
 		return err
 	}
 	if verify() == nil {
-		return "", errors.New("it trusts the certificate before its root is added")
+		return "", errors.New("the certificate is trusted before its root is added")
 	}
 	sum := sha256.Sum256(root.Raw)
 	err = s.change(change{kindCertificate, hex.EncodeToString(sum[:])}, func() error {
@@ -68,7 +68,7 @@ func tryRoot(ctx context.Context, s *session) (string, error) {
 		time.Sleep(patience / 20)
 	}
 	if err != nil {
-		return "", fmt.Errorf("after %s it does not trust it: %w", patience, err)
+		return "", fmt.Errorf("the certificate is not trusted after %s: %w", patience, err)
 	}
 	return fmt.Sprintf("trusted after %.1f s", time.Since(began).Seconds()), nil
 }

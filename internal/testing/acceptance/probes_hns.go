@@ -16,17 +16,17 @@ import (
 
 // Names and numbers of what probe hns creates.
 const (
-	triedPrefix     = "wmco-acceptance"
-	triedBase       = triedPrefix + "-base"
-	triedNetwork    = triedPrefix + "-pods"
-	triedEndpoint   = triedPrefix + "-host"
-	triedSubnet     = "10.244.250.0/24"
-	triedRemotes    = 300
-	triedBalancers  = 300
-	firstPort       = 20000
-	cutPatience     = 3 * time.Minute
-	probeInterval   = 2 * time.Second
-	adapterPatience = 2 * time.Minute
+	testPrefix     = "wmco-acceptance"
+	testBase       = testPrefix + "-base"
+	testNetwork    = testPrefix + "-pods"
+	testEndpoint   = testPrefix + "-host"
+	testSubnet     = "10.244.250.0/24"
+	testRemotes    = 300
+	testBalancers  = 300
+	firstPort      = 20000
+	outageTimeout  = 3 * time.Minute
+	probeInterval  = 2 * time.Second
+	adapterTimeout = 2 * time.Minute
 )
 
 // overlayService is the Host Network Service as the overlay and kube-proxy use it.
@@ -57,12 +57,12 @@ var errCutOff = errors.New("the machine had no network for 3 minutes")
 
 func (n *networkTrial) note(format string, values ...any) {
 	n.seen = append(n.seen, fmt.Sprintf(format, values...))
-	n.say("  %s", n.seen[len(n.seen)-1])
+	n.printf("  %s", n.seen[len(n.seen)-1])
 }
 
 func (n *networkTrial) fail(format string, values ...any) {
 	n.wrong = append(n.wrong, fmt.Sprintf(format, values...))
-	n.say("  %s", n.wrong[len(n.wrong)-1])
+	n.printf("  %s", n.wrong[len(n.wrong)-1])
 }
 
 // tryHNS creates the networks of the overlay, checks them, and deletes them again. If the machine is cut off for too long, it deletes them
@@ -71,10 +71,10 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	service, can := s.Host.Networks.(overlayService)
 	address, found := s.joinAddress()
 	if !can || !found {
-		return "", untriedf("there is no Host Network Service to make networks with, or no address")
+		return "", untriedf("the machine has no Host Network Service or no address")
 	}
 	if found, err := s.Host.Services.List(ctx, []string{networkService}); err != nil || len(found) == 0 { // Look then returns no error
-		return "", untriedf("there is no service %s; it takes feature Containers: %w", networkService, cmp.Or(err, errAbsent))
+		return "", untriedf("service %s does not exist without feature Containers: %w", networkService, cmp.Or(err, errAbsent))
 	}
 	before, err := s.Host.Networks.Look(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	}
 	for _, other := range before.Networks {
 		if other.Type == hns.Overlay {
-			return "", untriedf("there is an overlay network %s already", other.Name)
+			return "", untriedf("overlay network %s already exists", other.Name)
 		}
 	}
 	n := &networkTrial{session: s, service: service, address: address}
@@ -92,7 +92,7 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	gap := n.guard(guarded, stop)
 	err = s.change(change{Kind: kindNetworks}, func() error { n.try(guarded); return nil })
 	cause := context.Cause(guarded)
-	s.say("  deleting the networks")
+	s.printf("  deleting the networks")
 	removal := n.removeNetworks(context.WithoutCancel(ctx))
 	n.awaitAddress(context.WithoutCancel(ctx))
 	stop(nil)
@@ -120,11 +120,11 @@ func (n *networkTrial) try(ctx context.Context) {
 	n.addHostRoute(ctx)
 	began := time.Now()
 	var err error
-	n.endpoint, err = n.Host.Networks.CreateEndpoint(ctx, hns.Endpoint{Network: n.pods.ID, Name: triedEndpoint, Host: true})
+	n.endpoint, err = n.Host.Networks.CreateEndpoint(ctx, hns.Endpoint{Network: n.pods.ID, Name: testEndpoint, Host: true})
 	if err != nil {
-		n.fail("the host's endpoint is not made: %v", err)
+		n.fail("the host's endpoint was not created: %v", err)
 	} else {
-		n.note("the host's endpoint was made after %.1f s", time.Since(began).Seconds())
+		n.note("the host's endpoint was created after %.1f s", time.Since(began).Seconds())
 	}
 	n.addRemotes(ctx)
 	n.recordDocuments(ctx, "with-remotes")
@@ -134,15 +134,15 @@ func (n *networkTrial) try(ctx context.Context) {
 
 // wanted returns the overlay's own networks under other names, in the order of their creation.
 func (n *networkTrial) wanted() []hns.Network {
-	names := map[string]string{overlay.BaseNetwork: triedBase, overlay.Network: triedNetwork}
-	all := overlay.Settings{Adapter: n.adapter}.Networks(netip.MustParsePrefix(triedSubnet))
+	names := map[string]string{overlay.BaseNetwork: testBase, overlay.Network: testNetwork}
+	all := overlay.Settings{Adapter: n.adapter}.Networks(netip.MustParsePrefix(testSubnet))
 	for i := range all {
 		all[i].Name = names[all[i].Name]
 	}
 	return all
 }
 
-// request is one way to ask for a network.
+// request is one variant of a request for a network.
 type request struct {
 	what    string
 	network hns.Network
@@ -150,29 +150,29 @@ type request struct {
 	hasNext bool
 }
 
-// requests returns the overlay's own requests for a network, in its order, and for the base network one that shows whether the adapter is the reason.
+// requests returns the overlay's own requests for a network, in its order. For the base network, another one shows whether the adapter causes a failure.
 func (n *networkTrial) requests(wanted hns.Network) []request {
 	other := wanted
 	if wanted.Adapter != "" {
 		other.Adapter = ""
-		return []request{{"as the overlay wants it", wanted, false}, {"without the name of an adapter", other, false}}
+		return []request{{"as the overlay requests it", wanted, false}, {"without the name of an adapter", other, false}}
 	}
 	other.Adapter = n.wanted()[0].Adapter
-	return []request{{"as the overlay wants it", wanted, true}, {"with the name of the adapter, as the overlay then wants it", other, false}}
+	return []request{{"as the overlay requests it", wanted, true}, {"with the name of the adapter, as the overlay then requests it", other, false}}
 }
 
 // create creates a network on the adapter with the machine's address.
 func (n *networkTrial) create(ctx context.Context, wanted hns.Network) (made hns.Network, ok bool) {
 	for _, r := range n.requests(wanted) {
 		began := time.Now()
-		limited, cancel := context.WithTimeout(ctx, adapterPatience)
+		limited, cancel := context.WithTimeout(ctx, adapterTimeout)
 		made, err := n.service.CreateNetwork(limited, r.network)
 		cancel()
 		if err == nil && made.ManagementIP.IsValid() && made.ManagementIP != n.address {
 			err = fmt.Errorf("it is on the adapter with address %s, and the machine has %s", made.ManagementIP, n.address)
 		}
 		if err == nil {
-			n.note("network %s was made %s, after %.1f s", wanted.Name, r.what, time.Since(began).Seconds())
+			n.note("network %s was created %s, after %.1f s", wanted.Name, r.what, time.Since(began).Seconds())
 			n.checkEcho(ctx, r.network)
 			return made, true
 		}
@@ -180,7 +180,7 @@ func (n *networkTrial) create(ctx context.Context, wanted hns.Network) (made hns
 		if r.hasNext {
 			report = n.note
 		}
-		report("network %s is not made %s, after %.1f s: %v", wanted.Name, r.what, time.Since(began).Seconds(), err)
+		report("network %s was not created %s, after %.1f s: %v", wanted.Name, r.what, time.Since(began).Seconds(), err)
 		if ctx.Err() != nil {
 			break
 		}
@@ -189,16 +189,16 @@ func (n *networkTrial) create(ctx context.Context, wanted hns.Network) (made hns
 	return hns.Network{}, false
 }
 
-// addHostRoute adds the host's own route as the overlay does if Windows refused it at the creation of the network.
+// addHostRoute adds the host route separately, as the overlay does, if Windows refused it when it created the network.
 func (n *networkTrial) addHostRoute(ctx context.Context) {
 	if n.pods.HostRoute {
 		return
 	}
 	if err := n.service.AddHostRoute(ctx, n.pods.ID); err != nil {
-		n.fail("Windows refused the route of the host when it made network %s, and refuses it afterwards: %v", triedNetwork, err)
+		n.fail("Windows refused the host route when it created network %s, and refuses it afterwards: %v", testNetwork, err)
 		return
 	}
-	n.note("Windows refused the route of the host when it made network %s, and accepted it afterwards", triedNetwork)
+	n.note("Windows refused the host route when it created network %s, and accepted it afterwards", testNetwork)
 }
 
 // checkEcho compares the network that Windows returns with the requested one.
@@ -212,7 +212,7 @@ func (n *networkTrial) checkEcho(ctx context.Context, wanted hns.Network) {
 		if found.Name != wanted.Name {
 			continue
 		}
-		n.note("asked for adapter %q, port %d, host route %v, subnets %v; Windows returns adapter %q, port %d, host route %v, subnets %v, router %v, address %v",
+		n.note("requested adapter %q, port %d, host route %v, subnets %v; Windows returned adapter %q, port %d, host route %v, subnets %v, router %v, address %v",
 			wanted.Adapter, wanted.VXLANPort, wanted.HostRoute, wanted.Subnets, found.Adapter, found.VXLANPort, found.HostRoute, found.Subnets,
 			found.RouterMAC != "", found.ManagementIP == n.address)
 		return
@@ -222,7 +222,7 @@ func (n *networkTrial) checkEcho(ctx context.Context, wanted hns.Network) {
 
 func (n *networkTrial) addRemotes(ctx context.Context) {
 	var remotes []hns.RemoteSubnet
-	for i := range triedRemotes {
+	for i := range testRemotes {
 		remotes = append(remotes, hns.RemoteSubnet{
 			Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 245 + byte(i>>8), byte(i), 0}), 24), VNI: overlay.VNI,
 			Host: netip.AddrFrom4([4]byte{198, 51, 100, byte(1 + i%250)}), RouterMAC: fmt.Sprintf("00-15-5D-00-%02X-%02X", i>>8, i&0xff),
@@ -231,11 +231,11 @@ func (n *networkTrial) addRemotes(ctx context.Context) {
 	began := time.Now()
 	err := n.service.AddRemotes(ctx, n.pods.ID, remotes)
 	count := n.remotes(ctx)
-	n.note("%d remote subnets in one request: %d are there after %.1f s", triedRemotes, count, time.Since(began).Seconds())
+	n.note("%d remote subnets in one request: %d present after %.1f s", testRemotes, count, time.Since(began).Seconds())
 	if err != nil {
 		n.fail("remote subnets: %v", err)
-	} else if count != triedRemotes {
-		n.fail("only %d of %d remote subnets are there", count, triedRemotes)
+	} else if count != testRemotes {
+		n.fail("only %d of %d remote subnets are present", count, testRemotes)
 	}
 }
 
@@ -260,17 +260,17 @@ func (n *networkTrial) addBalancers(ctx context.Context) {
 		return
 	}
 	began := time.Now()
-	for i := range triedBalancers {
+	for i := range testBalancers {
 		_, err := service.CreateLoadBalancer(ctx, hns.LoadBalancer{
 			VIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}).Next()}, Endpoints: []string{n.endpoint.ID}, Protocol: hns.TCP,
 			External: 80, Internal: firstPort, DSR: true,
 		})
 		if err != nil {
-			n.note("load balancer %d is refused after %.1f s: %v", i+1, time.Since(began).Seconds(), err)
+			n.note("load balancer %d was refused after %.1f s: %v", i+1, time.Since(began).Seconds(), err)
 			return
 		}
 	}
-	n.note("%d load balancers with direct server return were made after %.1f s", triedBalancers, time.Since(began).Seconds())
+	n.note("%d load balancers with direct server return were created after %.1f s", testBalancers, time.Since(began).Seconds())
 }
 
 // restartService restarts the Host Network Service and notes which objects it has afterwards. The networks must be there at the end.
@@ -295,7 +295,7 @@ func (n *networkTrial) restartService(ctx context.Context) {
 			len(state.Networks), len(state.Endpoints), len(state.LoadBalancers), n.remotes(ctx))
 	}
 	if missing > 0 {
-		n.fail("%d networks are lost after the restart of service %s", missing, networkService)
+		n.fail("%d networks were lost after the restart of service %s", missing, networkService)
 	}
 	n.recordDocuments(ctx, "after-restart")
 }
@@ -303,7 +303,7 @@ func (n *networkTrial) restartService(ctx context.Context) {
 // tried returns the networks of the probe.
 func tried(state hns.State) (networks []hns.Network) {
 	for _, network := range state.Networks {
-		if strings.HasPrefix(network.Name, triedPrefix) {
+		if strings.HasPrefix(network.Name, testPrefix) {
 			networks = append(networks, network)
 		}
 	}
@@ -352,5 +352,5 @@ func (n *networkTrial) removeNamed(ctx context.Context, name string) {
 }
 
 func (n *networkTrial) recordDocuments(ctx context.Context, when string) {
-	n.record(ctx, question{"hns-" + when, documentsOfHNS})
+	n.record(ctx, query{"hns-" + when, hnsDocuments})
 }

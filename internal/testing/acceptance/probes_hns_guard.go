@@ -22,7 +22,7 @@ func (n *networkTrial) guard(ctx context.Context, stop context.CancelCauseFunc) 
 				last = time.Now()
 			}
 			longest = max(longest, time.Since(last))
-			if time.Since(last) >= cutPatience {
+			if time.Since(last) >= outageTimeout {
 				stop(errCutOff)
 			}
 			if backoff.Sleep(ctx, probeInterval) != nil {
@@ -50,8 +50,8 @@ func (n *networkTrial) reaches(ctx context.Context, answers bool) bool {
 func (n *networkTrial) awaitAddress(ctx context.Context) {
 	began := time.Now()
 	for !n.hasAddress(n.address) {
-		if time.Since(began) > adapterPatience {
-			n.fail("the address of the machine is not back %.0f s after the networks were deleted", time.Since(began).Seconds())
+		if time.Since(began) > adapterTimeout {
+			n.fail("the machine has not recovered its address %.0f s after the networks were deleted", time.Since(began).Seconds())
 			return
 		}
 		if backoff.Sleep(ctx, probeInterval) != nil {
@@ -73,7 +73,7 @@ func (s *session) hasAddress(want netip.Addr) bool {
 			return true
 		}
 	}
-	return err != nil // unknown counts as yes
+	return err != nil // treat unknown as present
 }
 
 // adapterOf returns the name of the interface with an address.

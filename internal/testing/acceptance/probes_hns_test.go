@@ -17,12 +17,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// onItsAddress returns a machine whose interface has its address while has returns true.
-func onItsAddress(c *computer, has func() bool) Machine {
+// withAddress returns a machine whose interface has its address while hasAddress returns true.
+func withAddress(c *computer, hasAddress func() bool) Machine {
 	m := c.machine()
 	m.Host.Networks = c.HNS()
 	m.Addresses = func() ([]net.Addr, error) {
-		if !has() {
+		if !hasAddress() {
 			return nil, nil
 		}
 		return []net.Addr{&net.IPNet{IP: net.IPv4(192, 0, 2, 10), Mask: net.CIDRMask(24, 32)}}, nil
@@ -30,11 +30,11 @@ func onItsAddress(c *computer, has func() bool) Machine {
 	return m
 }
 
-// runHNS runs line hns on a computer with a running Host Network Service, and expects it to leave nothing.
+// runHNS runs line hns on a computer with a running Host Network Service, and expects it to revert all changes.
 func runHNS(t *testing.T, c *computer) Report {
 	t.Helper()
 	c.put(t, networkService)
-	m := onItsAddress(c, func() bool { return true })
+	m := withAddress(c, func() bool { return true })
 	before := c.state(t)
 	r, err := Run(t.Context(), m, Options{Only: []string{"hns"}, Out: io.Discard, Allowed: []string{NetworkCut}})
 	if err != nil || len(r.Lines) != 1 {
@@ -42,42 +42,42 @@ func runHNS(t *testing.T, c *computer) Report {
 	}
 	state, err := m.Host.Networks.Look(t.Context())
 	if err != nil || len(state.Networks)+len(state.Endpoints) > 0 {
-		t.Errorf("it left %+v, %v", state, err)
+		t.Errorf("objects left behind: %+v, %v", state, err)
 	}
 	if diff := cmp.Diff(before, c.state(t)); diff != "" {
-		t.Errorf("the computer is not as before (-before +after):\n%s", diff)
+		t.Errorf("the computer differs from before (-before +after):\n%s", diff)
 	}
 	return r
 }
 
-func TestNetworksAreMadeAndDeleted(t *testing.T) {
+func TestOverlayNetworksAreCreatedAndDeleted(t *testing.T) {
 	const (
-		base, pods  = "network " + triedBase + " ", "network " + triedNetwork + " "
-		made, named = "was made as the overlay wants it", "was made with the name of the adapter, as the overlay then wants it"
+		base, pods  = "network " + testBase + " ", "network " + testNetwork + " "
+		made, named = "was created as the overlay requests it", "was created with the name of the adapter, as the overlay then requests it"
 	)
 	for name, test := range map[string]struct {
-		adapter string
-		quirks  sim.NetworkQuirks
-		want    Verdict
-		says    []string
+		adapter  string
+		quirks   sim.NetworkQuirks
+		want     Verdict
+		wantSeen []string
 	}{
-		"a usual Windows": {want: Confirmed, says: []string{
-			base + made, pods + made, "300 remote subnets in one request: 300 are there", "after the restart of service hns: 2 networks",
+		"a usual Windows": {want: Confirmed, wantSeen: []string{
+			base + made, pods + made, "300 remote subnets in one request: 300 present", "after the restart of service hns: 2 networks",
 		}},
-		"an adapter has one switch":           {quirks: sim.NetworkQuirks{Adapters: []string{"Ethernet"}}, want: Confirmed, says: []string{pods + made}},
-		"the adapter of a switch of others":   {adapter: "vEthernet (LAN)", quirks: sim.NetworkQuirks{Adapters: []string{"LAN"}}, want: Confirmed},
-		"Windows returns less than was asked": {quirks: sim.NetworkQuirks{OmitsAdapter: true, OmitsVNI: true}, want: Confirmed},
-		"an overlay needs an adapter":         {quirks: sim.NetworkQuirks{NeedsAdapter: true}, want: Confirmed, says: []string{pods + named}},
+		"an adapter has one switch":         {quirks: sim.NetworkQuirks{Adapters: []string{"Ethernet"}}, want: Confirmed, wantSeen: []string{pods + made}},
+		"the adapter of a switch of others": {adapter: "vEthernet (LAN)", quirks: sim.NetworkQuirks{Adapters: []string{"LAN"}}, want: Confirmed},
+		"Windows omits requested fields":    {quirks: sim.NetworkQuirks{OmitsAdapter: true, OmitsVNI: true}, want: Confirmed},
+		"an overlay needs an adapter":       {quirks: sim.NetworkQuirks{NeedsAdapter: true}, want: Confirmed, wantSeen: []string{pods + named}},
 		"Windows chooses another adapter": {
-			quirks: sim.NetworkQuirks{ChoosesAddress: "198.51.100.7"}, want: Confirmed, says: []string{"with address 198.51.100.7", named},
+			quirks: sim.NetworkQuirks{ChoosesAddress: "198.51.100.7"}, want: Confirmed, wantSeen: []string{"with address 198.51.100.7", named},
 		},
 		"no adapter of that name": {
-			quirks: sim.NetworkQuirks{Adapters: []string{"LAN"}}, want: Refuted, says: []string{"was made without the name of an adapter"},
+			quirks: sim.NetworkQuirks{Adapters: []string{"LAN"}}, want: Refuted, wantSeen: []string{"was created without the name of an adapter"},
 		},
 		"no adapter for the network of pods": {
-			quirks: sim.NetworkQuirks{Adapters: []string{"Ethernet"}, NeedsAdapter: true}, want: Refuted, says: []string{pods + "is not made with"},
+			quirks: sim.NetworkQuirks{Adapters: []string{"Ethernet"}, NeedsAdapter: true}, want: Refuted, wantSeen: []string{pods + "was not created with"},
 		},
-		"no route of the host": {quirks: sim.NetworkQuirks{RefusesHostRoute: true}, want: Refuted, says: []string{"policy HostRoute"}},
+		"no route of the host": {quirks: sim.NetworkQuirks{RefusesHostRoute: true}, want: Refuted, wantSeen: []string{"policy HostRoute"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -89,11 +89,11 @@ func TestNetworksAreMadeAndDeleted(t *testing.T) {
 				c.HNS().SetQuirks(test.quirks)
 				a := runHNS(t, c).Lines[0]
 				if a.Verdict != test.want {
-					t.Errorf("it is %s, want %s: %s", a.Verdict, test.want, a.Seen)
+					t.Errorf("verdict %s, want %s: %s", a.Verdict, test.want, a.Seen)
 				}
-				for _, want := range test.says {
+				for _, want := range test.wantSeen {
 					if !strings.Contains(a.Seen, want) {
-						t.Errorf("it does not say %q: %s", want, a.Seen)
+						t.Errorf("missing %q in: %s", want, a.Seen)
 					}
 				}
 			})
@@ -101,15 +101,15 @@ func TestNetworksAreMadeAndDeleted(t *testing.T) {
 	}
 }
 
-// TestTheNetworkOfTheMachineIsComparedWithBefore expects all facts twice, although this computer reports only the Host Network Service.
-func TestTheNetworkOfTheMachineIsComparedWithBefore(t *testing.T) {
+// TestNetworkFactsAreCompared expects all facts before and after, although this computer reports only those of the Host Network Service.
+func TestNetworkFactsAreCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		defer c.PowerOff()
 		r := runHNS(t, c)
 		for _, prefix := range []string{"hns-before-", "hns-after-"} {
-			if facts := r.networkFacts(prefix); len(facts) != len(namesOfNetworkFacts()) {
-				t.Errorf("facts %s: %d, want %d", prefix, len(facts), len(namesOfNetworkFacts()))
+			if facts := r.networkFacts(prefix); len(facts) != len(networkFactNames()) {
+				t.Errorf("facts %s: %d, want %d", prefix, len(facts), len(networkFactNames()))
 			}
 		}
 	})
@@ -117,28 +117,28 @@ func TestTheNetworkOfTheMachineIsComparedWithBefore(t *testing.T) {
 		"addresses": {Text: "a"}, "routes": {Document: []byte(`["r"]`)}, "adapters": {Error: "no"}, "dns-servers": {Text: "d"}, "hns": {Text: "1"},
 	}
 	after := networkFacts{"addresses": {Text: "b"}, "routes": {Document: []byte(`["r"]`)}, "adapters": {Text: "x"}, "hns": {Text: "2"}}
-	const want = "that differ from before: addresses; that are the same: routes"
+	const want = "that changed: addresses; unchanged: routes"
 	if got := before.compare(after); !strings.HasSuffix(got, want) {
 		t.Errorf("compare() = %q, want %q", got, want)
 	}
 }
 
-func TestAMachineWithoutTheHostNetworkServiceRefutesNothing(t *testing.T) {
+func TestHNSLineIsUntriedWithoutHostNetworkService(t *testing.T) {
 	c := newComputer(t)
-	m := onItsAddress(c, func() bool { return true })
+	m := withAddress(c, func() bool { return true })
 	r, err := Run(t.Context(), m, Options{Only: []string{"hns"}, Out: io.Discard, Allowed: []string{NetworkCut}})
-	if err != nil || r.Lines[0].Verdict != Untried || !strings.Contains(r.Lines[0].Seen, "takes feature Containers") {
-		t.Errorf("it says %+v, %v", r.Lines, err)
+	if err != nil || r.Lines[0].Verdict != Untried || !strings.Contains(r.Lines[0].Seen, "without feature Containers") {
+		t.Errorf("it wantSeen %+v, %v", r.Lines, err)
 	}
 }
 
-func TestNetworksAreDeletedWhenTheMachineIsCutOff(t *testing.T) {
+func TestNetworksAreDeletedAfterLongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		defer c.PowerOff()
 		c.put(t, networkService)
 		var m Machine
-		m = onItsAddress(c, func() bool {
+		m = withAddress(c, func() bool {
 			state, err := m.Host.Networks.Look(t.Context())
 			return err == nil && len(state.Networks) == 0
 		})
@@ -146,26 +146,26 @@ func TestNetworksAreDeletedWhenTheMachineIsCutOff(t *testing.T) {
 		r, err := Run(t.Context(), m, Options{Only: []string{"hns"}, Out: io.Discard, Allowed: []string{NetworkCut}})
 		if err != nil || r.Lines[0].Verdict != Refuted || !strings.Contains(r.Lines[0].Seen, errCutOff.Error()) ||
 			!strings.Contains(r.Lines[0].Seen, "has its address 0 s after") {
-			t.Errorf("it says %+v, %v", r.Lines, err)
+			t.Errorf("it wantSeen %+v, %v", r.Lines, err)
 		}
 		if state, err := m.Host.Networks.Look(t.Context()); err != nil || len(state.Networks) > 0 {
-			t.Errorf("it left %+v, %v", state, err)
+			t.Errorf("objects left behind: %+v, %v", state, err)
 		}
 	})
 }
 
-func TestNetworksAreMadeOnlyWhenThatIsAllowed(t *testing.T) {
+func TestNetworksRequirePermission(t *testing.T) {
 	c := newComputer(t)
 	r, err := Run(t.Context(), c.machine(), Options{Only: []string{"hns"}, Out: io.Discard})
-	if err != nil || r.Lines[0].Verdict != Untried || r.Lines[0].Seen != "it needs --network-cut-allowed" {
-		t.Errorf("it says %+v, %v", r.Lines, err)
+	if err != nil || r.Lines[0].Verdict != Untried || r.Lines[0].Seen != "it requires --network-cut-allowed" {
+		t.Errorf("it wantSeen %+v, %v", r.Lines, err)
 	}
 }
 
-// TestNetworksOfAKilledRunAreDeleted also has another program's network, which stays.
-func TestNetworksOfAKilledRunAreDeleted(t *testing.T) {
+// TestNetworksOfKilledRunAreDeleted also has another program's network, which stays.
+func TestNetworksOfKilledRunAreDeleted(t *testing.T) {
 	c := newComputer(t)
-	m := onItsAddress(c, func() bool { return true })
+	m := withAddress(c, func() bool { return true })
 	o := Options{Out: io.Discard}
 	s, release, err := open(t.Context(), m, o)
 	if err != nil {
@@ -193,7 +193,7 @@ func TestNetworksOfAKilledRunAreDeleted(t *testing.T) {
 	}
 	state, err := m.Host.Networks.Look(t.Context())
 	if err != nil || len(state.Networks) != 1 || state.Networks[0].Name != "nat" || m.Host.Disk.Exists(Root) {
-		t.Errorf("it left %+v, %v", state, err)
+		t.Errorf("objects left behind: %+v, %v", state, err)
 	}
 }
 

@@ -20,12 +20,12 @@ import (
 const (
 	// system32 is the folder of the Windows programs.
 	system32 = `C:\Windows\System32\`
-	// triedFeature is a small feature that every Windows Server has and no other feature depends on.
-	triedFeature = "TelnetClient"
+	// testFeature is a small feature that every Windows Server has and no other feature depends on.
+	testFeature = "TelnetClient"
 	// excludedFolder does not exist.
 	excludedFolder = Root + `\excluded`
-	// triedHostname has 15 characters, the maximum of a NetBIOS name.
-	triedHostname = "wmco-acceptance"
+	// testHostname has 15 characters, the maximum of a NetBIOS name.
+	testHostname = "wmco-acceptance"
 )
 
 // run runs a Windows program and returns its output and exit code.
@@ -47,7 +47,7 @@ func (s *session) featureState(ctx context.Context, feature string) (string, err
 	}
 	m := regexp.MustCompile(`(?m)^State : (.+?)\s*$`).FindStringSubmatch(output)
 	if m == nil {
-		return "", fmt.Errorf("dism.exe does not tell the state of feature %s (exit code %d)", feature, code)
+		return "", fmt.Errorf("dism.exe did not report the state of feature %s (exit code %d)", feature, code)
 	}
 	return m[1], nil
 }
@@ -60,30 +60,30 @@ func (s *session) disableFeature(ctx context.Context, feature string) error {
 	const takesEffectLater = 3010 // ERROR_SUCCESS_REBOOT_REQUIRED
 	output, code, err := s.run(ctx, "dism.exe /English /Online /Disable-Feature /FeatureName:"+feature+" /NoRestart /Quiet")
 	if err == nil && code != 0 && code != takesEffectLater {
-		err = fmt.Errorf("dism.exe ends with %d: %s", code, strings.TrimSpace(output))
+		err = fmt.Errorf("dism.exe exited with code %d: %s", code, strings.TrimSpace(output))
 	}
 	return err
 }
 
 func tryFeature(ctx context.Context, s *session) (string, error) {
-	before, err := s.featureState(ctx, triedFeature)
+	before, err := s.featureState(ctx, testFeature)
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
 	if before != "Disabled" {
-		return "", untriedf("feature %s is %s already", triedFeature, before)
+		return "", untriedf("feature %s is already %s", testFeature, before)
 	}
 	began := time.Now()
 	var reboot bool
-	err = s.change(change{kindFeature, triedFeature}, func() error {
-		reboot, err = s.Host.System.EnableFeature(ctx, triedFeature)
+	err = s.change(change{kindFeature, testFeature}, func() error {
+		reboot, err = s.Host.System.EnableFeature(ctx, testFeature)
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
 	took := time.Since(began)
-	after, err := s.featureState(ctx, triedFeature)
+	after, err := s.featureState(ctx, testFeature)
 	isEnabled := after == "Enabled" || reboot && after == "Enable Pending"
 	if err == nil && !isEnabled {
 		err = fmt.Errorf("it is %s afterwards", after)
@@ -98,19 +98,19 @@ func tryHyperV(ctx context.Context, s *session) (string, error) {
 	}
 	got, err := s.Host.System.Feature(ctx, desired.HyperVFeature)
 	if err != nil {
-		return "", untriedf("WICD cannot tell the state of the feature: %w", err)
+		return "", untriedf("WICD cannot read the state of the feature: %w", err)
 	}
 	v := s.facts.Virtualization
-	seen := fmt.Sprintf("the feature is %q; the processor lets Windows have virtual machines: %v, the hypervisor is %q, and Hyper-V runs: %v",
+	seen := fmt.Sprintf("the feature is %q; the processor supports virtual machines: %v, the hypervisor is %q, and Hyper-V runs: %v",
 		state, v.Processor, v.Hypervisor, v.HyperV)
 	isEnabled := state == "Enabled"
 	switch {
 	case isEnabled != (got == wicdapi.FeatureEnabled):
-		err = fmt.Errorf("WICD says that the feature is %s", got)
+		err = fmt.Errorf("WICD reports the feature as %s", got)
 	case v.HyperV && !isEnabled && s.hasVirtualizationBasedSecurity(ctx):
 		seen += "; virtualization-based security has started the hypervisor"
 	case v.HyperV && !isEnabled:
-		err = errors.New("WICD says that Hyper-V runs, and virtualization-based security, which would explain it, does not")
+		err = errors.New("WICD reports that Hyper-V runs, but the feature is not enabled and virtualization-based security is off")
 	}
 	return seen, err
 }
@@ -144,7 +144,7 @@ func tryRename(ctx context.Context, s *session) (string, error) {
 	defer f.Close()
 	refusal := s.Host.Disk.Rename(folder+from, folder+to)
 	if refusal == nil {
-		return "", errors.New("it was renamed")
+		return "", errors.New("Windows renamed the folder")
 	}
 	return refusal.Error(), nil
 }
@@ -153,15 +153,15 @@ func tryHostname(ctx context.Context, s *session) (string, error) {
 	before := s.facts
 	switch err := hostapi.CheckHostname(before.Hostname); {
 	case err != nil:
-		return "", untriedf("the machine could not get its name back: %w", err)
+		return "", untriedf("the former name of the machine could not be restored: %w", err)
 	case before.Domain != "":
-		return "", untriedf("the machine is in a domain, which may have to agree")
-	case strings.EqualFold(before.Hostname, triedHostname):
-		return "", untriedf("the machine has the name that it would get")
-	case newNameWaits(before.PendingReboot) != "": // it would be lost
-		return "", untriedf("the machine gets another name at its restart: %s", newNameWaits(before.PendingReboot))
+		return "", untriedf("the machine is in a domain, which may reject another name")
+	case strings.EqualFold(before.Hostname, testHostname):
+		return "", untriedf("the machine already has the name that the probe sets")
+	case pendingRename(before.PendingReboot) != "": // it would be lost
+		return "", untriedf("another new name is already pending: %s", pendingRename(before.PendingReboot))
 	}
-	err := s.change(change{kindHostname, before.Hostname}, func() error { return s.Host.NextStart.Rename(ctx, triedHostname) })
+	err := s.change(change{kindHostname, before.Hostname}, func() error { return s.Host.NextStart.Rename(ctx, testHostname) })
 	if err != nil {
 		return "", err
 	}
@@ -170,15 +170,15 @@ func tryHostname(ctx context.Context, s *session) (string, error) {
 	case err != nil:
 		return "", untriedf("%w", err)
 	case after.Hostname != before.Hostname:
-		return "", errors.New("it tells the new name at once")
-	case newNameWaits(after.PendingReboot) == "":
-		return "", errors.New("it tells the old name, and that it does not wait for a restart")
+		return "", errors.New("it returns the new name at once")
+	case pendingRename(after.PendingReboot) == "":
+		return "", errors.New("it returns the old name, but reports no pending restart")
 	}
-	return "it tells the old name, and that it waits for a restart", nil
+	return "it returns the old name and reports a pending restart", nil
 }
 
-// newNameWaits returns the cause of a pending restart that is a new host name; empty if there is none. Other causes are usual on a server.
-func newNameWaits(causes []string) string {
+// pendingRename returns the pending restart's cause that is a new host name; empty if there is none. Other causes are common on servers.
+func pendingRename(causes []string) string {
 	if i := slices.IndexFunc(causes, hostapi.IsRenamePending); i >= 0 {
 		return causes[i]
 	}
@@ -193,7 +193,7 @@ const (
 
 func tryRestart(ctx context.Context, s *session) (string, error) {
 	if s.Wine {
-		return "", untriedf("Wine has no restarts")
+		return "", untriedf("Wine cannot restart")
 	}
 	const longest = "shutdown.exe /r /t 315360000 /d p:4:1" // ten years
 	restart := change{Kind: kindRestart}
@@ -206,14 +206,14 @@ func tryRestart(ctx context.Context, s *session) (string, error) {
 		return "", untriedf("%w", err)
 	}
 	if first == shutdownScheduled { // another program scheduled it and may still need it
-		return "", errors.Join(s.journal.remove(restart), untriedf("a restart is scheduled already"))
+		return "", errors.Join(s.journal.remove(restart), untriedf("a restart is already scheduled"))
 	}
 	if first != 0 {
-		return "", untriedf("shutdown.exe ends with %d", first)
+		return "", untriedf("shutdown.exe exited with code %d", first)
 	}
 	_, second, err := s.run(ctx, longest)
 	if err == nil && second != shutdownScheduled {
-		err = fmt.Errorf("it exits with %d", second)
+		err = fmt.Errorf("it exited with code %d", second)
 	}
 	return fmt.Sprintf("exit codes %d and %d", first, second), err
 }
@@ -221,7 +221,7 @@ func tryRestart(ctx context.Context, s *session) (string, error) {
 func (s *session) cancelRestart(ctx context.Context) error {
 	_, code, err := s.run(ctx, "shutdown.exe /a")
 	if err == nil && code != 0 && code != noShutdown {
-		err = fmt.Errorf("shutdown.exe /a ends with %d", code)
+		err = fmt.Errorf("shutdown.exe /a exited with code %d", code)
 	}
 	return err
 }
@@ -237,7 +237,7 @@ func tryDefender(ctx context.Context, s *session) (string, error) {
 	case err != nil:
 		return "", err
 	case in:
-		return "", untriedf("%s is excluded already", excludedFolder)
+		return "", untriedf("%s is already excluded", excludedFolder)
 	}
 	ours := desired.Exclusions{Paths: []string{excludedFolder}}
 	err := s.change(change{kindExclusion, excludedFolder}, func() error { return s.Host.Defender.Add(ctx, ours) })
@@ -245,13 +245,13 @@ func tryDefender(ctx context.Context, s *session) (string, error) {
 		return "", err
 	}
 	if in, err := isIn(); err != nil || !in {
-		return "", errors.Join(err, errors.New("it was added without an error, and is not in force: see whether a policy or tamper protection decides"))
+		return "", errors.Join(err, errors.New("it was added without an error but is not in force: check for policies and tamper protection"))
 	}
 	if err := s.Host.Defender.Remove(ctx, ours); err != nil {
 		return "", err
 	}
 	if in, err := isIn(); err != nil || in {
-		return "", errors.Join(err, errors.New("it was removed without an error, and is still in force"))
+		return "", errors.Join(err, errors.New("it was removed without an error but is still in force"))
 	}
 	scans, err := s.Host.Defender.Scans(ctx)
 	if err != nil {
@@ -267,7 +267,7 @@ func tryMetadata(ctx context.Context, _ *session) (string, error) {
 		name, err := metadata.Client{}.NodeName(limited, cloud)
 		cancel()
 		if err == nil && name != "" {
-			return fmt.Sprintf("%s tells a name of %d characters", cloud, len(name)), nil
+			return fmt.Sprintf("%s returned a name of %d characters", cloud, len(name)), nil
 		}
 		failures = append(failures, fmt.Errorf("%s: %w", cloud, err))
 	}

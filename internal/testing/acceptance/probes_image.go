@@ -52,7 +52,7 @@ type repository struct {
 
 func trySandboxImage(ctx context.Context, s *session) (string, error) {
 	if s.facts.Build == 0 {
-		return "", untriedf("Windows does not tell its build: %w", s.factsFailure)
+		return "", untriedf("Windows did not report its build: %w", s.factsFailure)
 	}
 	registry, rest, _ := strings.Cut(desired.DefaultSandboxImage, "/")
 	name, tag, _ := strings.Cut(rest, ":")
@@ -79,9 +79,9 @@ func (r repository) try(ctx context.Context, tag string, build int) (string, err
 	}
 	for _, layer := range image.Layers {
 		if len(layer.URLs) > 0 || strings.Contains(layer.MediaType, "foreign") || strings.Contains(layer.MediaType, "nondistributable") {
-			return "", fmt.Errorf("layer %s is of type %s, which registries need not have", layer.Digest, layer.MediaType)
+			return "", fmt.Errorf("layer %s is of type %s, which registries may not contain", layer.Digest, layer.MediaType)
 		}
-		if err := r.has(ctx, layer.Digest); err != nil {
+		if err := r.checkBlob(ctx, layer.Digest); err != nil {
 			return "", err
 		}
 	}
@@ -100,7 +100,7 @@ func (r repository) manifest(ctx context.Context, reference string) (m manifest,
 	return m, nil
 }
 
-func (r repository) has(ctx context.Context, digest string) error {
+func (r repository) checkBlob(ctx context.Context, digest string) error {
 	body, err := r.get(ctx, http.MethodHead, "/blobs/"+digest)
 	var redirect *httpclient.Redirect
 	switch {

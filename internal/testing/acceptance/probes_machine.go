@@ -20,13 +20,13 @@ import (
 
 func tryRevision(_ context.Context, s *session) (string, error) {
 	if s.facts.Build == 0 || s.facts.UBR == 0 {
-		return "", untriedf("Windows does not tell its revision: %w", s.factsFailure)
+		return "", untriedf("Windows did not report its revision: %w", s.factsFailure)
 	}
-	return judgeRevision(windowsbuild.Build(s.facts.Build), s.facts.UBR)
+	return checkRevision(windowsbuild.Build(s.facts.Build), s.facts.UBR)
 }
 
-// judgeRevision compares a revision with what the operator's own tables say about its build.
-func judgeRevision(build windowsbuild.Build, revision int) (string, error) {
+// checkRevision compares a revision with the operator's own tables for its build.
+func checkRevision(build windowsbuild.Build, revision int) (string, error) {
 	seen := fmt.Sprintf("build %d, revision %d", build, revision)
 	if _, known := windowsbuild.ReleaseOf(build); !known {
 		return "", untriedf("%s: no release of Windows Server that can be a node has this build", seen)
@@ -72,27 +72,27 @@ func tryAdapter(ctx context.Context, s *session) (string, error) {
 				err = json.Unmarshal([]byte(output), &state)
 			}
 			if err != nil {
-				return "", untriedf("PowerShell does not tell of adapter %q: %w", i.Name, err)
+				return "", untriedf("reading adapter %q with PowerShell: %w", i.Name, err)
 			}
 		}
-		return judgeAdapter(state)
+		return checkAdapter(state)
 	}
 	return "", untriedf("no interface has a default route")
 }
 
-// judgeAdapter lists what is unusual about the adapter. It refutes the claim that this machine is like those on which such networks were created
+// checkAdapter lists what is unusual about the adapter. It refutes the claim that this machine is like those on which pod networks were created
 // before.
-func judgeAdapter(a adapterState) (string, error) {
+func checkAdapter(a adapterState) (string, error) {
 	seen := fmt.Sprintf("adapter %q, %s, DHCP: %v, MTU %d, IPv4 addresses: %d", a.Alias, a.Description, a.DHCP == 1, a.MTU, a.Addresses)
 	var reason []string
 	if !a.HardwareInterface {
-		reason = append(reason, "it has no hardware: a team, a switch of Hyper-V, or an adapter of another network")
+		reason = append(reason, "it has no hardware: it is a team, a Hyper-V switch, or the adapter of another network")
 	}
 	if regexp.MustCompile(`(?i)^vEthernet `).MatchString(a.Alias) {
-		reason = append(reason, "it is the host's side of a virtual switch, which others made")
+		reason = append(reason, "it is the host's side of an existing virtual switch")
 	}
 	if a.DHCP == 0 {
-		reason = append(reason, "its address is static, which the first network may take away")
+		reason = append(reason, "its address is static, and the first network may remove it")
 	}
 	if a.Addresses > 1 {
 		reason = append(reason, "it has several IPv4 addresses")
@@ -103,10 +103,10 @@ func judgeAdapter(a adapterState) (string, error) {
 	return seen, nil
 }
 
-// scanPatience is how long antivirus software may take to remove a program.
-const scanPatience = 30 * time.Second
+// scanTimeout is how long antivirus software may take to remove a program.
+const scanTimeout = 30 * time.Second
 
-// setupName is a name of the program that carries WICD to a new host. WICD's own has no -setup.
+// setupName is a name of the program that installs WICD on a new host. WICD's own name has no -setup.
 const setupName = "wicd-0123456789abcdef-setup.exe"
 
 func tryAntivirus(ctx context.Context, s *session) (string, error) {
@@ -120,21 +120,21 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 		source, arguments = s.Program, []string{EchoCommand}
 	}
 	before := s.detections(ctx)
-	if err := s.change(change{Kind: kindBrought}, func() error { return copyFile(source, file) }); err != nil {
-		return "", fmt.Errorf("it cannot be copied: %w", err)
+	if err := s.change(change{Kind: kindPrograms}, func() error { return copyFile(source, file) }); err != nil {
+		return "", fmt.Errorf("copying it: %w", err)
 	}
 	began := time.Now()
 	command := exec.CommandContext(ctx, file, arguments...)
 	command.Dir = s.Host.Disk.Local(home)
 	if output, err := outputOf(command); err != nil { // wicd-setup fails if WICD is blocked
-		return "", fmt.Errorf("it does not run: %w: %s", err, tail(output))
+		return "", fmt.Errorf("running it: %w: %s", err, tail(output))
 	}
 	ran := time.Since(began)
-	programs, err := s.broughtPrograms(home)
+	programs, err := s.copiedPrograms(home)
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	patience := scanPatience
+	patience := scanTimeout
 	if s.Wine {
 		patience = time.Second
 	}
@@ -155,8 +155,8 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	return seen, nil
 }
 
-// broughtPrograms returns the names of the operator's programs in a folder.
-func (s *session) broughtPrograms(folder string) ([]string, error) {
+// copiedPrograms returns the names of the operator's programs in a folder.
+func (s *session) copiedPrograms(folder string) ([]string, error) {
 	program := regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe$`)
 	names, err := s.Host.Disk.List(folder)
 	return slices.DeleteFunc(names, func(name string) bool { return !program.MatchString(name) }), err

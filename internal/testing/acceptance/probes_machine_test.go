@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
 
-// TestRevisionsAreComparedWithWhatNetworksNeed takes the limits from the operator's own tables.
-func TestRevisionsAreComparedWithWhatNetworksNeed(t *testing.T) {
+// TestRevisionVerdicts takes the limits from the operator's own tables.
+func TestRevisionVerdicts(t *testing.T) {
 	type row struct {
 		build    windowsbuild.Build
 		revision int
@@ -31,20 +31,20 @@ func TestRevisionsAreComparedWithWhatNetworksNeed(t *testing.T) {
 	}
 	for _, test := range rows {
 		var a Answer
-		a.judge(judgeRevision(test.build, test.revision))
+		a.setVerdict(checkRevision(test.build, test.revision))
 		if a.Verdict != test.want {
 			t.Errorf("%d.%d: %s, %s; want %s", test.build, test.revision, a.Verdict, a.Seen, test.want)
 		}
 	}
 }
 
-// TestAProgramThatAntivirusSoftwareStopsIsReported uses scripts in place of wicd-setup.
-func TestAProgramThatAntivirusSoftwareStopsIsReported(t *testing.T) {
+// TestProgramBlockedByAntivirusIsReported uses scripts in place of wicd-setup.
+func TestProgramBlockedByAntivirusIsReported(t *testing.T) {
 	const unpacked = "wicd-00000000000000aa.exe"
 	for name, test := range map[string]struct {
-		script string
-		want   Verdict
-		says   string
+		script   string
+		want     Verdict
+		wantSeen string
 	}{
 		"nothing stops it":           {"echo > " + unpacked, Confirmed, "with 2 programs of the operator"},
 		"what it starts is blocked":  {`echo '{"error":{"code":"Blocked"}}'; exit 1`, Refuted, "Blocked"},
@@ -64,11 +64,11 @@ func TestAProgramThatAntivirusSoftwareStopsIsReported(t *testing.T) {
 			}
 			mustWrite(t, setup, "#!/bin/sh\n"+test.script+"\n")
 			r, err := Run(t.Context(), m, Options{Only: []string{"antivirus"}, Out: io.Discard, OnWine: true})
-			if err != nil || len(r.Lines) != 1 || r.Lines[0].Verdict != test.want || !strings.Contains(r.Lines[0].Seen, test.says) {
-				t.Errorf("it says %+v, %v; want %s, %q", r.Lines, err, test.want, test.says)
+			if err != nil || len(r.Lines) != 1 || r.Lines[0].Verdict != test.want || !strings.Contains(r.Lines[0].Seen, test.wantSeen) {
+				t.Errorf("got %+v, %v; want %s, %q", r.Lines, err, test.want, test.wantSeen)
 			}
 			if left, err := m.Host.Disk.List(m.Home); err != nil || len(left) > 0 {
-				t.Errorf("it left %q, %v", left, err)
+				t.Errorf("programs left behind: %q, %v", left, err)
 			}
 		})
 	}
@@ -76,10 +76,10 @@ func TestAProgramThatAntivirusSoftwareStopsIsReported(t *testing.T) {
 
 func TestUnusualAdaptersAreReported(t *testing.T) {
 	usual := adapterState{Alias: "Ethernet", HardwareInterface: true, DHCP: 1, MTU: 1500, Addresses: 1}
-	if seen, err := judgeAdapter(usual); err != nil || !strings.Contains(seen, "MTU 1500") {
+	if seen, err := checkAdapter(usual); err != nil || !strings.Contains(seen, "MTU 1500") {
 		t.Errorf("a usual adapter: %q, %v", seen, err)
 	}
-	for says, edit := range map[string]func(*adapterState){
+	for wantErr, edit := range map[string]func(*adapterState){
 		"static":         func(a *adapterState) { a.DHCP = 0 },
 		"no hardware":    func(a *adapterState) { a.HardwareInterface = false },
 		"virtual switch": func(a *adapterState) { a.Alias = "vEthernet (Ethernet) 2" },
@@ -87,19 +87,19 @@ func TestUnusualAdaptersAreReported(t *testing.T) {
 	} {
 		a := usual
 		edit(&a)
-		if _, err := judgeAdapter(a); err == nil || errors.Is(err, errUntried) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%+v: %v, want %q", a, err, says)
+		if _, err := checkAdapter(a); err == nil || errors.Is(err, errUntried) || !strings.Contains(err.Error(), wantErr) {
+			t.Errorf("%+v: %v, want %q", a, err, wantErr)
 		}
 	}
 }
 
-// TestOnlyOurOwnObjectsRefuteALeave ignores networks, certificates and exclusions of Windows and other programs, which change at any time.
-func TestOnlyOurOwnObjectsRefuteALeave(t *testing.T) {
+// TestOnlyProductObjectsRefuteLeave ignores networks, certificates and exclusions of Windows and other programs, which change at any time.
+func TestOnlyProductObjectsRefuteLeave(t *testing.T) {
 	before := remains{{"network nat", false}, {"service kubelet", true}}
 	now := remains{
-		{"network nat", false}, {"service kubelet", true}, {"network Default Switch", isOurNetwork("Default Switch")}, {"root certificate 0a", false},
-		{"network flannel.4096", isOurNetwork("flannel.4096")}, {"network B", isOurNetwork("BaseOVNKubernetesHybridOverlayNetwork")},
-		{`Defender exclusion C:\K\containerd`, isOurPath(`C:\K\containerd`)}, {`Defender exclusion C:\kept`, isOurPath(`C:\kept`)},
+		{"network nat", false}, {"service kubelet", true}, {"network Default Switch", isProductNetwork("Default Switch")}, {"root certificate 0a", false},
+		{"network flannel.4096", isProductNetwork("flannel.4096")}, {"network B", isProductNetwork("BaseOVNKubernetesHybridOverlayNetwork")},
+		{`Defender exclusion C:\K\containerd`, isProductPath(`C:\K\containerd`)}, {`Defender exclusion C:\kept`, isProductPath(`C:\kept`)},
 	}
 	ours, others := now.since(before)
 	if diff := cmp.Diff([]string{"network flannel.4096", "network B", `Defender exclusion C:\K\containerd`}, ours); diff != "" {

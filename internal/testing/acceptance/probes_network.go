@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// triedRoute is an address that no host has (RFC 5737).
-const triedRoute = "203.0.113.10"
+// testRoute is an address that no host has (RFC 5737).
+const testRoute = "203.0.113.10"
 
 func tryFirewall(ctx context.Context, s *session) (string, error) {
 	rules := []desired.FirewallRule{
@@ -36,7 +36,7 @@ func tryFirewall(ctx context.Context, s *session) (string, error) {
 	if err == nil && len(again) > 0 {
 		err = fmt.Errorf("they differ from what was declared: %s", strings.Join(again, ", "))
 	}
-	return fmt.Sprintf("%d rules were added, and read as declared", len(added)), err
+	return fmt.Sprintf("%d rules were added and read back as declared", len(added)), err
 }
 
 func tryRoutes(ctx context.Context, s *session) (string, error) {
@@ -50,10 +50,10 @@ func tryRoutes(ctx context.Context, s *session) (string, error) {
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	to := netip.MustParsePrefix(triedRoute + "/32")
+	to := netip.MustParsePrefix(testRoute + "/32")
 	for _, want := range []bool{true, false} {
 		var added bool
-		err := s.change(change{kindRoute, triedRoute}, func() (err error) {
+		err := s.change(change{kindRoute, testRoute}, func() (err error) {
 			added, err = s.Host.Routes.Ensure(ctx, hostapi.Route{To: to, From: from, Gateway: true})
 			return err
 		})
@@ -61,10 +61,10 @@ func tryRoutes(ctx context.Context, s *session) (string, error) {
 			return "", untriedf("%w", err)
 		}
 		if err != nil || added != want {
-			return "", errors.Join(err, fmt.Errorf("adding it says %v, want %v", added, want))
+			return "", errors.Join(err, fmt.Errorf("adding it returned %v, want %v", added, want))
 		}
 	}
-	quiet(changed)
+	drain(changed)
 	if err := s.removeRoute(ctx); err != nil {
 		return "", untriedf("%w", err)
 	}
@@ -77,8 +77,8 @@ func tryRoutes(ctx context.Context, s *session) (string, error) {
 	}
 }
 
-// quiet receives from changed until nothing has arrived for a second.
-func quiet(changed <-chan struct{}) {
+// drain receives from changed until nothing has arrived for a second.
+func drain(changed <-chan struct{}) {
 	for {
 		select {
 		case <-changed:
@@ -90,7 +90,7 @@ func quiet(changed <-chan struct{}) {
 
 // removeRoute removes the route. Only the output of route.exe shows whether there was one.
 func (s *session) removeRoute(ctx context.Context) error {
-	_, _, err := s.run(ctx, "route.exe DELETE "+triedRoute+" MASK 255.255.255.255")
+	_, _, err := s.run(ctx, "route.exe DELETE "+testRoute+" MASK 255.255.255.255")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // Wine, which adds no routes either
 	}

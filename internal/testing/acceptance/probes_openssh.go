@@ -59,7 +59,7 @@ func tryOpenSSH(ctx context.Context, s *session) (string, error) {
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	if err := s.change(change{Kind: kindBrought}, func() error { return nil }); err != nil {
+	if err := s.change(change{Kind: kindPrograms}, func() error { return nil }); err != nil {
 		return "", untriedf("%w", err)
 	}
 	target := remote.Target{Address: "127.0.0.1", User: s.user, Key: signer}
@@ -71,14 +71,14 @@ func tryOpenSSH(ctx context.Context, s *session) (string, error) {
 		if err := s.change(change{kindShell, former}, func() error { return s.setShell(ctx, sh.path) }); err != nil {
 			return "", untriedf("%w", err)
 		}
-		l := login{target: target, program: s.Program, shell: sh, name: broughtName(i)}
+		l := login{target: target, program: s.Program, shell: sh, name: copyName(i)}
 		l.try(ctx)
 		all.seen, all.wrong = append(all.seen, l.seen...), append(all.wrong, l.wrong...)
 	}
 	return all.result()
 }
 
-// login is one login with one shell, and what it found.
+// login is one login with one shell, with its findings.
 type login struct {
 	target remote.Target
 	// program is the local path of this program, name that of its copy. A program of an earlier login may still run.
@@ -100,27 +100,27 @@ func (l *login) try(ctx context.Context) {
 		return
 	}
 	defer h.Close()
-	if err := l.bring(ctx, h); err != nil {
+	if err := l.copyProgram(ctx, h); err != nil {
 		l.check("copying a program by SFTP", err)
 		return
 	}
 	began := time.Now()
 	l.check(fmt.Sprintf("%d MB of input", sentBytes>>20), l.exchange(ctx, h, exchange{send: sentBytes}))
-	l.see("%d MB of input took %.1f s", sentBytes>>20, time.Since(began).Seconds())
+	l.note("%d MB of input took %.1f s", sentBytes>>20, time.Since(began).Seconds())
 	l.check(fmt.Sprintf("%d MB of output", answeredBytes>>20), l.exchange(ctx, h, exchange{send: 1 << 10, answer: answeredBytes}))
 	for _, code := range []int{someCode, shutdownRunning} {
 		l.check(fmt.Sprintf("exit code %d", code), l.exchange(ctx, h, exchange{send: 1 << 10, code: code}))
 	}
 	l.check("two programs at once", l.runTwo(ctx, h))
-	l.check("a lost connection", l.lose(ctx))
+	l.check("a lost connection", l.dropConnection(ctx))
 }
 
-func (l *login) see(format string, values ...any) {
+func (l *login) note(format string, values ...any) {
 	l.seen = append(l.seen, l.shell.name+": "+fmt.Sprintf(format, values...))
 }
 
-// bring copies the program. An empty file is there before, so that it has to be replaced.
-func (l *login) bring(ctx context.Context, h *remote.Host) error {
+// copyProgram copies the program over an existing empty file.
+func (l *login) copyProgram(ctx context.Context, h *remote.Host) error {
 	f, err := os.Open(l.program)
 	if err != nil {
 		return err
@@ -137,11 +137,11 @@ func (l *login) bring(ctx context.Context, h *remote.Host) error {
 	if err := h.Put(ctx, l.name, f, info.Size()); err != nil {
 		return err
 	}
-	l.see("a program of %.1f MB replaced an empty file after %.1f s", float64(info.Size())/(1<<20), time.Since(began).Seconds())
+	l.note("a program of %.1f MB replaced an empty file after %.1f s", float64(info.Size())/(1<<20), time.Since(began).Seconds())
 	return nil
 }
 
-// exchange runs the program, and judges what arrives.
+// exchange runs the program and checks its exit code and output.
 func (l *login) exchange(ctx context.Context, h *remote.Host, x exchange) error {
 	var output bytes.Buffer
 	err := h.Run(ctx, `.\\`+l.name+" "+x.command(), x.input(), &output)
@@ -152,16 +152,16 @@ func (l *login) exchange(ctx context.Context, h *remote.Host, x exchange) error 
 	if err != nil {
 		return err
 	}
-	if err := x.judge(l.shell, arrived, output.Bytes()); err != nil {
+	if err := x.check(l.shell, arrived, output.Bytes()); err != nil {
 		return err
 	}
 	if arrived != x.code {
-		l.see("exit code %d arrives as %d", x.code, arrived)
+		l.note("exit code %d arrives as %d", x.code, arrived)
 	}
 	return nil
 }
 
-// runTwo runs the program while another one waits for its input, as the operator does where a shell hands on no input.
+// runTwo runs the program while another one waits for its input, as the operator does if a shell does not pass on input.
 func (l *login) runTwo(ctx context.Context, h *remote.Host) error {
 	waiting := exchange{}
 	in, end := io.Pipe()
@@ -171,8 +171,8 @@ func (l *login) runTwo(ctx context.Context, h *remote.Host) error {
 	return errors.Join(second, end.Close(), <-first)
 }
 
-// lose closes the connection while a program reads its input. Afterwards the server must accept another login.
-func (l *login) lose(ctx context.Context) error {
+// dropConnection closes the connection while a program reads its input. Afterwards the server must accept another login.
+func (l *login) dropConnection(ctx context.Context) error {
 	h, err := remote.Dial(ctx, l.target, remote.Options{})
 	if err != nil {
 		return err

@@ -25,8 +25,8 @@ func newSigner(t *testing.T) ssh.Signer {
 	return signer
 }
 
-// honest runs the commands of probes.
-func honest(_ context.Context, c sshserver.Command, stdin io.Reader, stdout, _ io.Writer) int {
+// runProbeCommand is a handler that runs the commands of probes without altering their data.
+func runProbeCommand(_ context.Context, c sshserver.Command, stdin io.Reader, stdout, _ io.Writer) int {
 	_, err := Command(strings.Fields(c.Line)[1:], stdin, stdout)
 	if exit := Exit(0); errors.As(err, &exit) {
 		return int(exit)
@@ -37,11 +37,11 @@ func honest(_ context.Context, c sshserver.Command, stdin io.Reader, stdout, _ i
 	return 0
 }
 
-// newLogin returns a login to a server, and the path of the program's copy, which is another file of the same size before.
+// newLogin returns a login to a server, and the path of the program's copy, where a different file of the same size already exists.
 func newLogin(t *testing.T, sh shell, serve sshserver.Handler) (l login, file string) {
 	t.Helper()
 	key, home, program := newSigner(t), t.TempDir(), filepath.Join(t.TempDir(), "program")
-	file = filepath.Join(home, broughtName(1))
+	file = filepath.Join(home, copyName(1))
 	mustWrite(t, program, "program")
 	mustWrite(t, file, "another")
 	server, err := sshserver.New(sshserver.Options{
@@ -57,16 +57,16 @@ func newLogin(t *testing.T, sh shell, serve sshserver.Handler) (l login, file st
 	go func() { _ = server.Serve(t.Context(), listener) }() // logins fail if it does
 	return login{
 		target:  remote.Target{Address: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, User: "Administrator", Key: key},
-		program: program, name: broughtName(1), shell: sh,
+		program: program, name: copyName(1), shell: sh,
 	}, file
 }
 
-// TestShellMisbehaviorIsReported uses servers with known misbehavior of Windows shells.
+// TestShellMisbehaviorIsReported uses servers that behave like known Windows shells.
 func TestShellMisbehaviorIsReported(t *testing.T) {
-	// withCode changes the exit codes of honest.
+	// withCode returns a handler with changed exit codes.
 	withCode := func(change func(int) int) sshserver.Handler {
 		return func(ctx context.Context, c sshserver.Command, in io.Reader, out, errs io.Writer) int {
-			return change(honest(ctx, c, in, out, errs))
+			return change(runProbeCommand(ctx, c, in, out, errs))
 		}
 	}
 	become1, become0 := withCode(func(code int) int { return min(code, 1) }), withCode(func(int) int { return 0 })
@@ -77,7 +77,7 @@ func TestShellMisbehaviorIsReported(t *testing.T) {
 		wrong []string
 		seen  string
 	}{
-		"nothing":                        {shell: cmdShell, serve: honest, seen: "cmd.exe: a program of"},
+		"nothing":                        {shell: cmdShell, serve: runProbeCommand, seen: "cmd.exe: a program of"},
 		"exit codes of PowerShell":       {shell: powerShell, serve: become1, seen: "PowerShell: exit code 7 arrives as 1"},
 		"exit codes become 1":            {shell: cmdShell, serve: become1, wrong: []string{"exit code 7 arrives as 1", "exit code 1115 arrives as 1"}},
 		"failures succeed":               {shell: cmdShell, serve: become0, wrong: []string{"exit code 7 arrives as 0", "exit code 1115 arrives as 0"}},
@@ -86,7 +86,7 @@ func TestShellMisbehaviorIsReported(t *testing.T) {
 			"64 MB of input: exit code 0 arrives as 1", "8 MB of output: exit code 0 arrives as 1", "two programs at once: exit code 0 arrives as 1",
 		}},
 		"input is cut": {shell: cmdShell, serve: func(ctx context.Context, c sshserver.Command, in io.Reader, out, errs io.Writer) int {
-			code := honest(ctx, c, io.LimitReader(in, 4096), out, errs)
+			code := runProbeCommand(ctx, c, io.LimitReader(in, 4096), out, errs)
 			_, _ = io.Copy(io.Discard, in) // ends with the lost connection
 			return code
 		}, wrong: []string{"64 MB of input: 65 bytes of output"}},
@@ -98,21 +98,21 @@ func TestShellMisbehaviorIsReported(t *testing.T) {
 				t.Errorf("the copy is %q, %v", content, err)
 			}
 			if seen := strings.Join(l.seen, "\n"); !strings.Contains(seen, test.seen) {
-				t.Errorf("it has seen %q, want %q", seen, test.seen)
+				t.Errorf("got %q, want %q", seen, test.seen)
 			}
 			if len(l.wrong) != len(test.wrong) {
-				t.Fatalf("it says %q, want %q", l.wrong, test.wrong)
+				t.Fatalf("got %q, want %q", l.wrong, test.wrong)
 			}
 			for i, want := range test.wrong {
 				if !strings.Contains(l.wrong[i], want) {
-					t.Errorf("it says %q, want %q", l.wrong[i], want)
+					t.Errorf("got %q, want %q", l.wrong[i], want)
 				}
 			}
 		})
 	}
 }
 
-func TestTheDefaultShellIsRead(t *testing.T) {
+func TestDefaultShellIsParsed(t *testing.T) {
 	for output, want := range map[string]string{
 		"\r\nHKEY_LOCAL_MACHINE\\SOFTWARE\\OpenSSH\r\n    DefaultShell    REG_SZ    C:\\Program Files\\PowerShell\\7\\pwsh.exe\r\n\r\n": `C:\Program Files\PowerShell\7\pwsh.exe`,
 		"": "",

@@ -22,7 +22,7 @@ const (
 	EchoCommand = "echo"
 	// CountCommand counts in a file until it is killed or half a minute has passed.
 	CountCommand = "count"
-	// HashCommand reads its input to the end, prints its SHA-256 followed by as many bytes as the first argument says, and ends with the exit code in
+	// HashCommand reads its input to the end, prints its SHA-256 followed by as many bytes as the first argument specifies, and ends with the exit code in
 	// the second argument.
 	HashCommand = "hash"
 )
@@ -113,7 +113,7 @@ func tryShells(ctx context.Context, s *session) (string, error) {
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	if err := copyFile(s.Program, s.Host.Disk.Local(folder+`\`+broughtName(0))); err != nil {
+	if err := copyFile(s.Program, s.Host.Disk.Local(folder+`\`+copyName(0))); err != nil {
 		return "", untriedf("%w", err)
 	}
 	var all findings
@@ -127,7 +127,7 @@ func tryShells(ctx context.Context, s *session) (string, error) {
 			continue // the PowerShell of Wine does nothing
 		}
 		if got := strings.TrimSpace(string(output)); err != nil || got != EchoCommand+"|one|--two=3" {
-			all.wrong = append(all.wrong, fmt.Sprintf("%s makes of a command line %q, %v", sh.name, got, err))
+			all.wrong = append(all.wrong, fmt.Sprintf("%s changed the command line to %q, %v", sh.name, got, err))
 			continue
 		}
 		hasPowerShell = hasPowerShell || sh.mapsCodes
@@ -138,13 +138,13 @@ func tryShells(ctx context.Context, s *session) (string, error) {
 			arrived, err = exit.ExitCode(), nil
 		}
 		if err == nil {
-			err = x.judge(sh, arrived, output)
+			err = x.check(sh, arrived, output)
 		}
 		if err != nil {
 			all.wrong = append(all.wrong, sh.name+": "+err.Error())
 			continue
 		}
-		all.seen = append(all.seen, fmt.Sprintf("%s: all is as sent, and exit code %d arrives as %d", sh.name, x.code, arrived))
+		all.seen = append(all.seen, fmt.Sprintf("%s: data unchanged, and exit code %d arrives as %d", sh.name, x.code, arrived))
 	}
 	if !hasPowerShell && len(all.wrong) == 0 {
 		return "", untriedf("there is no PowerShell (tried: %s)", strings.Join(all.seen, "; "))
@@ -152,15 +152,15 @@ func tryShells(ctx context.Context, s *session) (string, error) {
 	return all.result()
 }
 
-// inShell returns a run of this program's copy by a shell, as OpenSSH starts it.
+// inShell returns a command that runs this program's copy in a shell, as OpenSSH starts it.
 func (s *session) inShell(ctx context.Context, sh shell, folder, arguments string, stdin io.Reader) *exec.Cmd {
-	command := exec.CommandContext(ctx, s.Host.Disk.Local(sh.path), sh.option, `.\\`+broughtName(0)+" "+arguments)
+	command := exec.CommandContext(ctx, s.Host.Disk.Local(sh.path), sh.option, `.\\`+copyName(0)+" "+arguments)
 	command.Dir, command.Stdin, command.WaitDelay = s.Host.Disk.Local(folder), stdin, releasedWithin
 	return command
 }
 
-// broughtName returns names of programs that the operator copies into the home folder.
-func broughtName(n int) string { return fmt.Sprintf("wicd-%016x.exe", n) }
+// copyName returns names of programs that the operator copies into the home folder.
+func copyName(n int) string { return fmt.Sprintf("wicd-%016x.exe", n) }
 
 // exchange is one run of HashCommand: send and answer are the bytes of its input and of its answer, code is its exit code.
 type exchange struct {
@@ -178,8 +178,8 @@ func (x *exchange) input() io.Reader {
 	return io.TeeReader(io.LimitReader(rand.Reader, x.send), x.sum)
 }
 
-// judge compares what arrived of a run with what the program received and returned.
-func (x *exchange) judge(sh shell, arrived int, output []byte) error {
+// check compares the exit code and output that arrived with what the program returned.
+func (x *exchange) check(sh shell, arrived int, output []byte) error {
 	if arrived != x.code && (!sh.mapsCodes || x.code == 0 || arrived != 1) {
 		return fmt.Errorf("exit code %d arrives as %d", x.code, arrived)
 	}
@@ -200,7 +200,7 @@ const logRunner = "kube-log-runner"
 func tryLogRunner(ctx context.Context, s *session) (string, error) {
 	packed, known := s.Programs[logRunner]
 	if !known {
-		return "", untriedf("this program was built without %s (make acceptance builds it with it)", logRunner)
+		return "", untriedf("this program was built without %s (make acceptance includes it)", logRunner)
 	}
 	folder, err := s.folder(ctx, "runner")
 	if err != nil {
@@ -230,7 +230,7 @@ func tryLogRunner(ctx context.Context, s *session) (string, error) {
 		_, _ = child.Wait()
 	}
 	if err != nil {
-		return "", errors.New("it ended, too")
+		return "", errors.New("it was terminated as well")
 	}
 	return fmt.Sprintf("it counted from %d to %d", before, after), nil
 }
@@ -248,7 +248,7 @@ func awaitCount(file string, beyond int) (pid, count int, err error) {
 			return pid, count, nil
 		}
 	}
-	return pid, count, errors.New("the program below kube-log-runner does not count")
+	return pid, count, errors.New("the child of kube-log-runner does not count")
 }
 
 func copyFile(from, to string) error {

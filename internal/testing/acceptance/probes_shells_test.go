@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestShellsThatChangeWhatTheyHandOnAreReported uses scripts in place of the shells, which start the test binary.
-func TestShellsThatChangeWhatTheyHandOnAreReported(t *testing.T) {
+// TestShellThatChangesDataIsReported uses scripts in place of the shells, which start the test binary.
+func TestShellThatChangesDataIsReported(t *testing.T) {
 	const (
 		// begin sets $p to the program and $a to its arguments.
 		begin      = "#!/bin/sh\nline=$2; p=${line%% *}; p=./${p##*\\\\}; a=${line#* }\n"
@@ -19,15 +19,15 @@ func TestShellsThatChangeWhatTheyHandOnAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		cmd, powerShell string
 		want            Verdict
-		says            []string
+		wantSeen        []string
 	}{
 		"nothing": {cmd, powerShell, Confirmed, []string{
-			"cmd.exe: all is as sent, and exit code 7 arrives as 7", "PowerShell: all is as sent, and exit code 7 arrives as 1",
+			"cmd.exe: data unchanged, and exit code 7 arrives as 7", "PowerShell: data unchanged, and exit code 7 arrives as 1",
 		}},
-		"no PowerShell": {cmd, "", Untried, []string{"there is no PowerShell", "cmd.exe: all is as sent"}},
-		"arguments":     {cmd, begin + "$p $a more || exit 1\n", Refuted, []string{`PowerShell makes of a command line "echo|one|--two=3|more"`}},
+		"no PowerShell": {cmd, "", Untried, []string{"there is no PowerShell", "cmd.exe: data unchanged"}},
+		"arguments":     {cmd, begin + "$p $a more || exit 1\n", Refuted, []string{`PowerShell changed the command line to "echo|one|--two=3|more"`}},
 		"the input is cut": {cmd, begin + "head -c 4096 | $p $a || exit 1\n", Refuted, []string{
-			"PowerShell: 1048641 bytes of output, which begin with", "cmd.exe: all is as sent",
+			"PowerShell: 1048641 bytes of output, which begin with", "cmd.exe: data unchanged",
 		}},
 		"the input is missing":       {cmd, begin + "$p $a < /dev/null || exit 1\n", Refuted, []string{"PowerShell: 1048641 bytes of output"}},
 		"the output gets line ends":  {cmd, begin + "{ $p $a || e=1; echo; } ; exit ${e:-0}\n", Refuted, []string{"PowerShell: 1048642 bytes of output"}},
@@ -55,11 +55,11 @@ func TestShellsThatChangeWhatTheyHandOnAreReported(t *testing.T) {
 			}
 			r, err := Run(t.Context(), m, Options{Only: []string{"shells"}, Out: io.Discard})
 			if err != nil || len(r.Lines) != 1 || r.Lines[0].Verdict != test.want {
-				t.Fatalf("it is %+v, %v, want %s", r.Lines, err, test.want)
+				t.Fatalf("got %+v, %v, want %s", r.Lines, err, test.want)
 			}
-			for _, want := range test.says {
+			for _, want := range test.wantSeen {
 				if !strings.Contains(r.Lines[0].Seen, want) {
-					t.Errorf("it does not say %q: %s", want, r.Lines[0].Seen)
+					t.Errorf("missing %q in: %s", want, r.Lines[0].Seen)
 				}
 			}
 		})

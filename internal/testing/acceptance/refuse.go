@@ -36,9 +36,9 @@ type Machine struct {
 func (m Machine) refuseEdition(o Options) error {
 	switch {
 	case m.Wine && !o.OnWine:
-		return fmt.Errorf("%w: this is Wine, which cannot tell what Windows does: run it on Windows Server (--on-wine tries the program itself)", ErrRefused)
+		return fmt.Errorf("%w: this is Wine, which proves nothing about Windows: run it on Windows Server (--on-wine tests the program itself)", ErrRefused)
 	case !m.Wine && o.OnWine:
-		return fmt.Errorf("%w: --on-wine is given, and this is not Wine: leave it out", ErrRefused)
+		return fmt.Errorf("%w: --on-wine is set, but this is not Wine: omit it", ErrRefused)
 	case m.Desktop && !m.Wine: // Wine reports the edition that its prefix was created for
 		return fmt.Errorf("%w: this is a desktop edition of Windows, which cannot be a node: run it on Windows Server 2019, 2022 or 2025", ErrRefused)
 	case !m.Elevated:
@@ -63,7 +63,7 @@ func (m Machine) refuseNode(ctx context.Context) error {
 		found = append(found, "folder "+desired.State)
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("%w: this machine is, or was, a node: it has %s: take one that never was", ErrRefused, strings.Join(found, ", "))
+		return fmt.Errorf("%w: this machine is, or was, a node: it has %s: use one that never was", ErrRefused, strings.Join(found, ", "))
 	}
 	return nil
 }

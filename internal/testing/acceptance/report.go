@@ -31,7 +31,7 @@ type Report struct {
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished,omitzero"` // missing in the report of an interrupted run
-	// Refused is why nothing was tried; empty if the run tried something.
+	// Refused is why nothing was tested; empty if the run tested something.
 	Refused string `json:"refused,omitempty"`
 	// Machine is the Windows version of the machine.
 	Machine Windows `json:"machine"`
@@ -43,7 +43,7 @@ type Report struct {
 	Lines []Answer `json:"lines"`
 	// Tests are the results of the contract tests.
 	Tests []TestResult `json:"tests,omitempty"`
-	// Left is what could not be undone.
+	// Left lists the changes that could not be undone.
 	Left []string `json:"left,omitempty"`
 
 	logs map[string]string // name -> the end of a log, for Archive
@@ -70,8 +70,8 @@ type Answer struct {
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// judge sets the verdict from the return values of a probe.
-func (a *Answer) judge(seen string, err error) {
+// setVerdict sets the verdict from the return values of a probe.
+func (a *Answer) setVerdict(seen string, err error) {
 	switch {
 	case err == nil:
 		a.Verdict, a.Seen = Confirmed, seen
@@ -123,19 +123,19 @@ func (r Report) Summary() string {
 	fmt.Fprintf(&b, "# Acceptance of %s\n\n%s, build %d.%d, %s, %s, %s\n\n", r.Version, m.Product, m.Build, m.UBR, m.Installation, m.Architecture,
 		r.Started.Format("2006-01-02 15:04 MST"))
 	if m.Wine {
-		b.WriteString("This is Wine. The verdicts say whether the program works, and nothing about Windows.\n\n")
+		b.WriteString("This is Wine. The verdicts show whether the program works and prove nothing about Windows.\n\n")
 	}
 	if r.Refused != "" {
-		fmt.Fprintf(&b, "Nothing was tried: %s\n\n", r.Refused)
+		fmt.Fprintf(&b, "Nothing was tested: %s\n\n", r.Refused)
 	}
 	if r.Finished.IsZero() {
-		b.WriteString("The run has not ended.\n\n")
+		b.WriteString("The run has not finished.\n\n")
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, "Note: %s\n\n", note)
 	}
 	for _, left := range r.Left {
-		fmt.Fprintf(&b, "Not put back: %s\n\n", left)
+		fmt.Fprintf(&b, "Not reverted: %s\n\n", left)
 	}
 	fmt.Fprintf(&b, "%d confirmed, %d refuted, %d could not be tried\n", r.count(Confirmed), r.count(Refuted), r.count(Untried))
 	for _, v := range []Verdict{Refuted, Confirmed, Untried} {
@@ -195,7 +195,7 @@ func (r Report) summaryOfTests() string {
 // Plan returns a description of what a run of these lines tries and changes.
 func Plan(lines []Line) string {
 	var b strings.Builder
-	b.WriteString("This program tries the following and puts back what it changes. It needs about five minutes.\n")
+	b.WriteString("This program tests the following and reverts its changes. It takes about five minutes.\n")
 	tests := false
 	for _, l := range lines {
 		switch {
@@ -213,6 +213,6 @@ func Plan(lines []Line) string {
 		b.WriteString("  contract tests: they create services wicd-contract-* and wicd-test, environment variables WICD_CONTRACT_*, root\n" +
 			"    certificates \"WICD contract\" and \"WICD test\", and routes to 203.0.113.9/32 and 198.51.100.0/28, and remove them\n")
 	}
-	fmt.Fprintf(&b, "If it is cut, start it again, or with --restore: the journal in %s says what to put back.\n", Root)
+	fmt.Fprintf(&b, "If it is interrupted, start it again, or with --restore: the journal in %s lists the changes to revert.\n", Root)
 	return b.String()
 }

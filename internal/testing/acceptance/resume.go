@@ -15,7 +15,7 @@ import (
 )
 
 // ErrRestarting is returned by Join when Windows restarts. The run continues afterwards, in its service.
-var ErrRestarting = errors.New("Windows restarts, and the run goes on afterwards")
+var ErrRestarting = errors.New("Windows restarts, and the run continues afterwards")
 
 // RestartAllowed allows a join to restart Windows.
 const RestartAllowed = "restart"
@@ -23,11 +23,11 @@ const RestartAllowed = "restart"
 const (
 	resumeFile = Root + `\resume.json`
 	maxResume  = 64 << 20
-	// restartDelay is the delay of a restart, featurePatience how long Windows may take to complete a feature after it, and pollPause the time
+	// restartDelay is the delay of a restart, featureTimeout how long Windows may take to complete a feature after it, and pollPause the time
 	// between two checks.
-	restartDelay    = 5 * time.Second
-	featurePatience = 12 * time.Minute
-	pollPause       = 2 * time.Second
+	restartDelay   = 5 * time.Second
+	featureTimeout = 12 * time.Minute
+	pollPause      = 2 * time.Second
 )
 
 // The occasions on which a join restarts Windows.
@@ -38,21 +38,21 @@ const (
 
 // resumption is the state of a join that is kept while Windows restarts.
 type resumption struct {
-	Moment string    `json:"moment"`
-	Boot   string    `json:"boot"`
-	Asked  time.Time `json:"asked"`
-	Report Report    `json:"report"`
-	Salt   []byte    `json:"salt"`
-	Names  []string  `json:"names"`
+	Moment           string    `json:"moment"`
+	Boot             string    `json:"boot"`
+	RestartRequested time.Time `json:"restartRequested"`
+	Report           Report    `json:"report"`
+	Salt             []byte    `json:"salt"`
+	Names            []string  `json:"names"`
 
-	Address  string  `json:"address,omitempty"`
-	Port     int     `json:"port,omitempty"`
-	EtcdPort int     `json:"etcdPort,omitempty"`
-	OwnSSH   bool    `json:"ownSSH,omitempty"`
-	ImagesAt string  `json:"imagesAt,omitempty"`
-	Before   remains `json:"before,omitempty"`
-	// Had lists the parts of the node before the restart.
-	Had []string `json:"had,omitempty"`
+	Address     string  `json:"address,omitempty"`
+	Port        int     `json:"port,omitempty"`
+	EtcdPort    int     `json:"etcdPort,omitempty"`
+	OwnSSH      bool    `json:"ownSSH,omitempty"`
+	ImageServer string  `json:"imageServer,omitempty"`
+	Before      remains `json:"before,omitempty"`
+	// PartsBefore lists the parts of the node before the restart.
+	PartsBefore []string `json:"partsBefore,omitempty"`
 }
 
 // restart saves the state of a join and restarts Windows. It returns ErrRestarting when Windows ends this process, or immediately in tests.
@@ -61,7 +61,7 @@ func (s *session) restart(ctx context.Context, r resumption) error {
 	if err != nil {
 		return untriedf("%w", err)
 	}
-	r.Boot, r.Asked, r.Salt, r.Names = boot, time.Now().UTC(), s.hide.salt, s.hide.names
+	r.Boot, r.RestartRequested, r.Salt, r.Names = boot, time.Now().UTC(), s.hide.salt, s.hide.names
 	text, err := json.Marshal(r)
 	if err == nil {
 		_, err = s.Host.Disk.WriteFile(resumeFile, string(text))
@@ -69,7 +69,7 @@ func (s *session) restart(ctx context.Context, r resumption) error {
 	if err != nil {
 		return untriedf("%w", err)
 	}
-	s.say("  restarting Windows")
+	s.printf("  restarting Windows")
 	if err := s.Host.System.Reboot(ctx, "wmco-acceptance: "+r.Moment, restartDelay); err != nil {
 		return errors.Join(err, s.Host.Disk.Remove(resumeFile))
 	}
@@ -94,7 +94,7 @@ func (s *session) resumed(ctx context.Context) (*resumption, error) {
 	}
 	boot, err := s.Host.NextStart.Boot(ctx)
 	if err == nil && boot == r.Boot {
-		err = errors.New("the run asked for a restart of Windows, and was cut before it: start it again")
+		err = errors.New("the run requested a restart of Windows and was interrupted before it: start it again")
 	}
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func parseResumption(content []byte) (r resumption, err error) {
 		return r, err
 	}
 	if r.Moment != forContainers && r.Moment != asNode {
-		return r, fmt.Errorf("moment %.50q is not known", r.Moment)
+		return r, fmt.Errorf("unknown moment %.50q", r.Moment)
 	}
 	return r, nil
 }
@@ -120,7 +120,7 @@ func parseResumption(content []byte) (r resumption, err error) {
 func containersLine() Line {
 	return Line{
 		ID: "containers", Title: "Feature Containers", Claim: "DISM enables the feature, and one restart completes it",
-		Changes: "enables feature Containers, and restarts Windows; the feature stays, because removing it takes another restart",
+		Changes: "enables feature Containers, and restarts Windows; the feature stays, because removing it requires another restart",
 	}
 }
 
@@ -132,28 +132,28 @@ func (s *session) containers(ctx context.Context) (wicdapi.FeatureState, error) 
 // enableContainers enables the feature as WICD does. reboot is true if the feature takes effect after a restart.
 func (s *session) enableContainers(ctx context.Context) (seen string, reboot bool, err error) {
 	began := time.Now()
-	s.say("  changing: feature %s", desired.ContainersFeature)
+	s.printf("  changing: feature %s", desired.ContainersFeature)
 	reboot, err = s.Host.System.EnableFeature(ctx, desired.ContainersFeature)
 	return fmt.Sprintf("DISM enabled it after %.1f s, needs a restart: %v", time.Since(began).Seconds(), reboot), reboot, err
 }
 
-// signs returns what Windows says about operations that it has not finished: a join waits for these.
-func (s *session) signs(ctx context.Context) string {
+// pendingOperations returns the operations that Windows has not finished and that a join waits for.
+func (s *session) pendingOperations(ctx context.Context) string {
 	unfinished, err := s.Host.NextStart.Unfinished(ctx)
 	waits, waitsErr := s.Host.NextStart.Waits(ctx)
 	if err := errors.Join(err, waitsErr); err != nil {
-		return "signs not told: " + err.Error()
+		return "signs unknown: " + err.Error()
 	}
 	all := slices.Concat(unfinished.Setup, unfinished.Servicing, waits.All())
 	if len(all) == 0 {
-		return "nothing is unfinished"
+		return "nothing is pending"
 	}
 	return strings.Join(all, "; ")
 }
 
 // awaitContainers queries DISM every 2 seconds after a restart, until the feature is enabled. It never restarts again.
 func (s *session) awaitContainers(ctx context.Context, requested time.Time) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, featurePatience)
+	ctx, cancel := context.WithTimeout(ctx, featureTimeout)
 	defer cancel()
 	began := time.Now()
 	var history []string
@@ -162,19 +162,19 @@ func (s *session) awaitContainers(ctx context.Context, requested time.Time) (str
 		got, err := s.containers(ctx)
 		state := string(got)
 		if err != nil {
-			state = "not told: " + err.Error()
+			state = "unknown: " + err.Error()
 		}
-		signs := s.signs(ctx)
+		signs := s.pendingOperations(ctx)
 		if now := state + signs; now != last {
 			history, last = append(history, fmt.Sprintf("%s at %.0f s (%s)", state, time.Since(began).Seconds(), signs)), now
-			s.say("  %s", history[len(history)-1])
+			s.printf("  %s", history[len(history)-1])
 		}
 		if err == nil && got == wicdapi.FeatureEnabled {
 			s.facts, s.factsFailure = s.Host.System.Facts(ctx)
-			return fmt.Sprintf("the program started %.0f s after it had asked for the restart; then DISM said: %s", began.Sub(requested).Seconds(), strings.Join(history, ", ")), nil
+			return fmt.Sprintf("the program started %.0f s after requesting the restart; then DISM reported: %s", began.Sub(requested).Seconds(), strings.Join(history, ", ")), nil
 		}
 		if backoff.Sleep(ctx, pollPause) != nil {
-			return "", fmt.Errorf("%.0f s after the start, the feature is not enabled; DISM said: %s", time.Since(began).Seconds(), strings.Join(history, ", "))
+			return "", fmt.Errorf("%.0f s after the start, the feature is not enabled; DISM reported: %s", time.Since(began).Seconds(), strings.Join(history, ", "))
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestJoinResumesAfterRestartForContainers(t *testing.T) {
 		before := c.state(t)
 		r, err := Join(t.Context(), c.machine(), files)
 		if !errors.Is(err, ErrRestarting) || len(r.Lines) > 0 || !r.Finished.IsZero() {
-			t.Fatalf("it ends with %v, %+v", err, r.Lines)
+			t.Fatalf("got error %v, lines %+v", err, r.Lines)
 		}
 		c.Restart()
 		r, err = Join(t.Context(), c.machine(), files)
@@ -43,11 +43,11 @@ func TestJoinResumesAfterRestartForContainers(t *testing.T) {
 		if len(r.Lines) != 1+len(joinSteps(&joining{})) || r.Lines[0].ID != "containers" || r.Lines[0].Verdict != Confirmed || r.Lines[1].Verdict != Refuted {
 			t.Errorf("the lines are %+v", r.Lines) // the programs are empty
 		}
-		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "needs a restart: true") || len(r.Facts) < len(questions()) || r.Finished.IsZero() {
+		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "needs a restart: true") || len(r.Facts) < len(queries()) || r.Finished.IsZero() {
 			t.Errorf("the notes are %q, with %d facts", r.Notes, len(r.Facts))
 		}
 		if diff := cmp.Diff(before, c.state(t)); diff != "" {
-			t.Errorf("the computer is not as before (-before +after):\n%s", diff)
+			t.Errorf("the computer differs from before (-before +after):\n%s", diff)
 		}
 	})
 }
@@ -55,13 +55,13 @@ func TestJoinResumesAfterRestartForContainers(t *testing.T) {
 // pending is a System with a feature that stays in one state.
 type pending struct {
 	hostapi.System
-	state wicdapi.FeatureState
-	asked *int
+	state   wicdapi.FeatureState
+	reboots *int
 }
 
 func (p pending) Feature(context.Context, string) (wicdapi.FeatureState, error) { return p.state, nil }
 
-func (p pending) Reboot(context.Context, string, time.Duration) error { *p.asked++; return nil }
+func (p pending) Reboot(context.Context, string, time.Duration) error { *p.reboots++; return nil }
 
 // TestMissingFeatureCausesOneRestart: Windows may roll back a feature, or take minutes after its start to complete it.
 func TestMissingFeatureCausesOneRestart(t *testing.T) {
@@ -85,8 +85,8 @@ func TestMissingFeatureCausesOneRestart(t *testing.T) {
 	}
 }
 
-// TestSignsOfAPendingFeatureAreRecorded: which signs Windows gives while DISM says that the feature is pending decides how a join waits.
-func TestSignsOfAPendingFeatureAreRecorded(t *testing.T) {
+// TestPendingFeatureProgressIsRecorded: which signs Windows gives while DISM says that the feature is pending decides how a join waits.
+func TestPendingFeatureProgressIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		defer c.PowerOff()
@@ -103,17 +103,17 @@ func TestSignsOfAPendingFeatureAreRecorded(t *testing.T) {
 		}
 		for _, want := range []string{
 			"Pending at 0 s (TrustedInstaller runs; features or updates are half installed", "Pending at 30 s (TrustedInstaller runs)",
-			"Enabled at 60 s (nothing is unfinished)",
+			"Enabled at 60 s (nothing is pending)",
 		} {
 			if !strings.Contains(seen, want) {
-				t.Errorf("it does not say %q: %s", want, seen)
+				t.Errorf("missing %q in: %s", want, seen)
 			}
 		}
 	})
 }
 
-// TestAJoinThatWasCutBeforeItsRestartIsPutBack expects that it does not start again on its own.
-func TestAJoinThatWasCutBeforeItsRestartIsPutBack(t *testing.T) {
+// TestJoinInterruptedBeforeRestartIsReverted expects that it does not start again on its own.
+func TestJoinInterruptedBeforeRestartIsReverted(t *testing.T) {
 	files := bareOptions(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
@@ -121,28 +121,28 @@ func TestAJoinThatWasCutBeforeItsRestartIsPutBack(t *testing.T) {
 		if _, err := Join(t.Context(), c.machine(), files); !errors.Is(err, ErrRestarting) {
 			t.Fatal(err)
 		}
-		if _, err := Join(t.Context(), c.machine(), files); err == nil || !strings.Contains(err.Error(), "was cut before it") {
-			t.Errorf("it ends with %v", err)
+		if _, err := Join(t.Context(), c.machine(), files); err == nil || !strings.Contains(err.Error(), "was interrupted before it") {
+			t.Errorf("unexpected error: %v", err)
 		}
 		if _, err := Restore(t.Context(), c.machine(), Options{Out: io.Discard}); err != nil || c.machine().Host.Disk.Exists(Root) {
-			t.Errorf("it left %s, %v", Root, err)
+			t.Errorf("%s still exists: %v", Root, err)
 		}
 	})
 }
 
-func TestNothingRestartsWithoutPermission(t *testing.T) {
+func TestRestartRequiresPermission(t *testing.T) {
 	c := newComputer(t)
 	o := bareOptions(t)
 	o.Allowed = nil
 	r, err := Join(t.Context(), c.machine(), o)
 	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--restart-allowed") || len(r.Facts) == 0 || !strings.Contains(r.Refused, "Install-WindowsFeature") {
-		t.Errorf("it ends with %v, %q", err, r.Refused)
+		t.Errorf("got error %v, report refused: %q", err, r.Refused)
 	}
 }
 
-// TestAMachineThatIsNoNodeIsNotRestartedAsOne covers a node that is not Ready because it lacks the sandbox image: nothing could be back after a
+// TestNodeThatIsNotReadyIsNotRestarted covers a node that is not Ready because it lacks the sandbox image: nothing could be back after a
 // restart.
-func TestAMachineThatIsNoNodeIsNotRestartedAsOne(t *testing.T) {
+func TestNodeThatIsNotReadyIsNotRestarted(t *testing.T) {
 	c := newComputer(t)
 	requested := 0
 	m := c.machine()
@@ -156,12 +156,12 @@ func TestAMachineThatIsNoNodeIsNotRestartedAsOne(t *testing.T) {
 	j := &joining{session: s, options: bareOptions(t), report: &Report{Lines: []Answer{{ID: "node-ready", Verdict: Untried}}}}
 	for _, step := range []func(context.Context, *session) (string, error){j.restartNode, j.serviceSteps()[0].Try} {
 		if _, err := step(t.Context(), s); !errors.Is(err, errUntried) || requested > 0 || s.Host.Disk.Exists(resumeFile) {
-			t.Errorf("it restarts %d times, and ends with %v", requested, err)
+			t.Errorf("%d restarts, error %v", requested, err)
 		}
 	}
 }
 
-func TestTheServiceRunsItsOrderOncePerStart(t *testing.T) {
+func TestServiceRunsOrderOncePerStart(t *testing.T) {
 	c := newComputer(t)
 	m := c.machine()
 	if _, err := m.Host.Rights.MakeFolder(Root, hostapi.Private); err != nil {
@@ -193,7 +193,7 @@ func TestTheServiceRunsItsOrderOncePerStart(t *testing.T) {
 	}
 	serve(4, true)
 	if code, ended := s.result(); ended {
-		t.Errorf("it has ended with %d while Windows restarts", code)
+		t.Errorf("the service ended with %d while Windows restarts", code)
 	}
 	serve(4, true)
 	if err := m.Host.Disk.Remove(resumeFile); err != nil {
@@ -207,7 +207,7 @@ func TestTheServiceRunsItsOrderOncePerStart(t *testing.T) {
 		t.Errorf("the result is %d, %v", code, ended)
 	}
 	if services, err := m.Host.Services.List(t.Context(), []string{ServiceName}); err != nil || len(services) > 0 {
-		t.Errorf("the service is still there: %+v, %v", services, err)
+		t.Errorf("the service still exists: %+v, %v", services, err)
 	}
 }
 

@@ -22,7 +22,7 @@ func simulated() []string {
 	return []string{"features", "user-folders", "certificate-store", "hostname", "restarts", "defender", "firewall", "routes", "hns"}
 }
 
-func TestARunAnswersEachLineAndLeavesNothing(t *testing.T) {
+func TestRunAnswersEachLineAndRevertsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		before := c.state(t)
@@ -45,21 +45,21 @@ func TestARunAnswersEachLineAndLeavesNothing(t *testing.T) {
 			t.Errorf("verdicts (-want +got):\n%s\n%s", diff, reported.String())
 		}
 		if diff := cmp.Diff(before, c.state(t)); diff != "" {
-			t.Errorf("the computer is not as before (-before +after):\n%s", diff)
+			t.Errorf("the computer differs from before (-before +after):\n%s", diff)
 		}
-		if reports != len(r.Facts)+len(want)+1 || len(r.Facts) != len(questions()) || r.Finished.IsZero() || !r.Refuted() || len(r.Left) > 0 {
+		if reports != len(r.Facts)+len(want)+1 || len(r.Facts) != len(queries()) || r.Finished.IsZero() || !r.Refuted() || len(r.Left) > 0 {
 			t.Errorf("%d reports, the last is %+v", reports, r)
 		}
-		if !strings.Contains(reported.String(), "defender: adds the exclusion") {
-			t.Errorf("it does not say before what it changes: %s", reported.String())
+		if !strings.Contains(reported.String(), "defender: temporarily adds the exclusion") {
+			t.Errorf("the output does not announce the changes: %s", reported.String())
 		}
 	})
 }
 
 func TestHyperVStateIsComparedWithWindows(t *testing.T) {
 	for _, test := range []struct {
-		says string
-		is   wicdapi.FeatureState
+		dism string
+		wicd wicdapi.FeatureState
 		want Verdict
 	}{
 		{"Disabled", wicdapi.FeatureDisabled, Confirmed},
@@ -70,12 +70,12 @@ func TestHyperVStateIsComparedWithWindows(t *testing.T) {
 		{"", wicdapi.FeatureDisabled, Untried},
 	} {
 		c := newComputer(t)
-		c.hyperV = test.says
+		c.hyperV = test.dism
 		m := c.machine()
-		m.Host.System = withFeature{m.Host.System, test.is}
+		m.Host.System = withFeature{m.Host.System, test.wicd}
 		r, err := Run(t.Context(), m, Options{Version: "v1", Only: []string{"hyper-v"}, Out: io.Discard})
 		if err != nil || len(r.Lines) != 1 || r.Lines[0].Verdict != test.want {
-			t.Errorf("dism.exe says %q, and WICD %s: %+v, %v; want %s", test.says, test.is, r.Lines, err, test.want)
+			t.Errorf("dism.exe reports %q, WICD %s: %+v, %v; want %s", test.dism, test.wicd, r.Lines, err, test.want)
 		}
 	}
 }
@@ -83,13 +83,15 @@ func TestHyperVStateIsComparedWithWindows(t *testing.T) {
 // withFeature is a System with feature Hyper-V in a given state.
 type withFeature struct {
 	hostapi.System
-	is wicdapi.FeatureState
+	state wicdapi.FeatureState
 }
 
-func (w withFeature) Feature(context.Context, string) (wicdapi.FeatureState, error) { return w.is, nil }
+func (w withFeature) Feature(context.Context, string) (wicdapi.FeatureState, error) {
+	return w.state, nil
+}
 
-// TestVirtualizationBasedSecurityExplainsAHypervisor: Windows then runs on its hypervisor without feature Hyper-V.
-func TestVirtualizationBasedSecurityExplainsAHypervisor(t *testing.T) {
+// TestVirtualizationBasedSecurityExplainsHypervisor: Windows then runs on its hypervisor without feature Hyper-V.
+func TestVirtualizationBasedSecurityExplainsHypervisor(t *testing.T) {
 	for isOn, want := range map[bool]Verdict{true: Confirmed, false: Refuted} {
 		c := newComputer(t)
 		c.security = isOn
@@ -110,24 +112,24 @@ func (w withHypervisor) Facts(ctx context.Context) (wicdapi.HostFacts, error) {
 	return f, err
 }
 
-// TestANameIsTriedWhereOtherThingsWaitForARestart: files that wait for their replacement, and updates, are usual on a server.
-func TestANameIsTriedWhereOtherThingsWaitForARestart(t *testing.T) {
+// TestHostnameIsTestedDespiteOtherPendingRestarts: files that wait for their replacement, and updates, are usual on a server.
+func TestHostnameIsTestedDespiteOtherPendingRestarts(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare func(*computer)
-		edit    func(*Machine)
-		want    Verdict
-		says    string
+		prepare  func(*computer)
+		edit     func(*Machine)
+		want     Verdict
+		wantSeen string
 	}{
 		"files and updates": {prepare: func(c *computer) {
 			c.RenameAtStart(`\??\C:\new.dll`, `!\??\C:\old.dll`)
 			c.WaitFor("updates")
-		}, want: Confirmed, says: "old name"},
+		}, want: Confirmed, wantSeen: "old name"},
 		"another name": {prepare: func(c *computer) {
 			c.WaitFor(hostapi.PendingRename("WIN-ACC", "WIN-2"))
-		}, want: Untried, says: "to WIN-2"},
-		"a name of which Windows says nothing": {
-			prepare: func(c *computer) { c.WaitFor("updates") }, edit: func(m *Machine) { m.Host.NextStart = unheard{m.Host.NextStart} },
-			want: Refuted, says: "does not wait for a restart",
+		}, want: Untried, wantSeen: "to WIN-2"},
+		"a name of which Windows returned no output": {
+			prepare: func(c *computer) { c.WaitFor("updates") }, edit: func(m *Machine) { m.Host.NextStart = withoutRename{m.Host.NextStart} },
+			want: Refuted, wantSeen: "reports no pending restart",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,20 +140,20 @@ func TestANameIsTriedWhereOtherThingsWaitForARestart(t *testing.T) {
 				test.edit(&m)
 			}
 			r, err := Run(t.Context(), m, Options{Only: []string{"hostname"}, Out: io.Discard})
-			if err != nil || len(r.Lines) != 1 || r.Lines[0].Verdict != test.want || !strings.Contains(r.Lines[0].Seen, test.says) {
-				t.Errorf("it says %+v, %v; want %s, %q", r.Lines, err, test.want, test.says)
+			if err != nil || len(r.Lines) != 1 || r.Lines[0].Verdict != test.want || !strings.Contains(r.Lines[0].Seen, test.wantSeen) {
+				t.Errorf("got %+v, %v; want %s, %q", r.Lines, err, test.want, test.wantSeen)
 			}
 		})
 	}
 }
 
-// unheard is a NextStart that ignores a new name.
-type unheard struct{ hostapi.NextStart }
+// withoutRename is a NextStart that ignores a new name.
+type withoutRename struct{ hostapi.NextStart }
 
-func (unheard) Rename(context.Context, string) error { return nil }
+func (withoutRename) Rename(context.Context, string) error { return nil }
 
-// TestACutRunIsPutBackByTheNext cuts the power at each change of the computer, for each probe.
-func TestACutRunIsPutBackByTheNext(t *testing.T) {
+// TestInterruptedRunIsRevertedByNextRun cuts the power at each change of the computer, for each probe.
+func TestInterruptedRunIsRevertedByNextRun(t *testing.T) {
 	for _, id := range simulated() {
 		t.Run(id, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -160,7 +162,7 @@ func TestACutRunIsPutBackByTheNext(t *testing.T) {
 					cuts++
 				}
 				if cuts < 4 && id != "hns" {
-					t.Errorf("it was cut %d times only", cuts)
+					t.Errorf("only %d interruptions", cuts)
 				}
 			})
 		})
@@ -193,7 +195,7 @@ func cutAt(t *testing.T, changes int, o Options) (wasCut bool) {
 	c.PowerCut() // the former name takes effect at the next start
 	c.PowerOn()
 	if diff := cmp.Diff(before, c.state(t)); diff != "" {
-		t.Errorf("cut after %d changes: the computer is not as before (-before +after):\n%s", changes, diff)
+		t.Errorf("cut after %d changes: the computer differs from before (-before +after):\n%s", changes, diff)
 	}
 	return true
 }
@@ -214,7 +216,7 @@ func TestInterruptRestoresChanges(t *testing.T) {
 			t.Errorf("Run() = %d lines, %v", len(r.Lines), err)
 		}
 		if diff := cmp.Diff(before, c.state(t)); diff != "" {
-			t.Errorf("the computer is not as before (-before +after):\n%s", diff)
+			t.Errorf("the computer differs from before (-before +after):\n%s", diff)
 		}
 	})
 }
@@ -225,7 +227,7 @@ func TestFailedRestoreIsReportedAndRetried(t *testing.T) {
 	o := Options{Only: []string{"defender", "firewall"}, Out: io.Discard}
 	m := c.machine()
 	c.EditDefender(func(d *sim.Defender) { d.PolicyOnly = true }) // the probe fails if its exclusion is not in force
-	m.Host.Defender = stubborn{m.Host.Defender}
+	m.Host.Defender = failingDefender{m.Host.Defender}
 	r, err := Run(t.Context(), m, o)
 	if err == nil || len(r.Left) != 1 || !strings.Contains(r.Left[0], "Defender exclusion "+excludedFolder) {
 		t.Errorf("Run() = %q, %v", r.Left, err)
@@ -235,7 +237,7 @@ func TestFailedRestoreIsReportedAndRetried(t *testing.T) {
 		t.Errorf("Restore() = %v, %v", left, err)
 	}
 	if diff := cmp.Diff(before, c.state(t)); diff != "" {
-		t.Errorf("the computer is not as before (-before +after):\n%s", diff)
+		t.Errorf("the computer differs from before (-before +after):\n%s", diff)
 	}
 	if left, err := Restore(t.Context(), c.machine(), o); err != nil || left {
 		t.Errorf("second Restore() = %v, %v", left, err)
@@ -247,7 +249,7 @@ func TestForeignMachineIsRefusedUnchanged(t *testing.T) {
 		name    string
 		edit    func(t *testing.T, c *computer, m *Machine)
 		options Options
-		says    string
+		wantErr string
 	}{
 		{"a kubelet", func(t *testing.T, c *computer, m *Machine) {
 			mustPut(t, m, desired.Service{Name: desired.KubeletService, Description: "somebody's", Command: `C:\other.exe`})
@@ -272,11 +274,11 @@ func TestForeignMachineIsRefusedUnchanged(t *testing.T) {
 			before, changes := c.state(t), c.Changes()
 			test.options.Out = io.Discard
 			_, err := Run(t.Context(), m, test.options)
-			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("Run() = %v, want %q", err, test.says)
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("Run() = %v, want %q", err, test.wantErr)
 			}
 			if diff := cmp.Diff(before, c.state(t)); diff != "" || c.Changes() != changes {
-				t.Errorf("it changed something (-before +after):\n%s", diff)
+				t.Errorf("the run changed the computer (-before +after):\n%s", diff)
 			}
 		})
 	}
@@ -291,7 +293,7 @@ func TestFolderWithForeignAccessIsRefused(t *testing.T) {
 	if err := c.GiveAway(Root); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(t.Context(), m, Options{Out: io.Discard}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "others than administrators") {
+	if _, err := Run(t.Context(), m, Options{Out: io.Discard}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "users who are not administrators") {
 		t.Errorf("Run() = %v", err)
 	}
 }
@@ -309,7 +311,7 @@ func TestOnlyOneRunAtATime(t *testing.T) {
 	}
 }
 
-func TestAnUnknownLineIsNamed(t *testing.T) {
+func TestUnknownLineIsRejected(t *testing.T) {
 	if _, err := Run(t.Context(), newComputer(t).machine(), Options{Only: []string{"hms"}}); err == nil || !strings.Contains(err.Error(), `"hms"`) {
 		t.Errorf("Run() = %v", err)
 	}

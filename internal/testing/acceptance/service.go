@@ -62,9 +62,9 @@ func Detach(ctx context.Context, m Machine, o Options, args []string) (int, erro
 		return 0, errors.Join(err, s.cleanUpService())
 	}
 	if _, code, err := s.run(ctx, "sc.exe start "+ServiceName); err != nil || code != 0 {
-		return 0, errors.Join(err, fmt.Errorf("starting service %s: sc.exe ends with %d", ServiceName, code), s.cleanUpService())
+		return 0, errors.Join(err, fmt.Errorf("starting service %s: sc.exe exited with code %d", ServiceName, code), s.cleanUpService())
 	}
-	s.say("this runs as service %s, and goes on when this session ends; the report is in the folder of --out", ServiceName)
+	s.printf("this runs as service %s and continues when this session ends; the report is in the folder of --out", ServiceName)
 	code, err := s.follow(ctx)
 	return code, errors.Join(err, s.cleanUpService())
 }
@@ -83,7 +83,7 @@ func (s *session) makeService(ctx context.Context, args []string) error {
 	return s.change(change{Kind: kindService}, func() error {
 		output, code, err := s.run(ctx, "sc.exe create "+ServiceName+" binPath= "+serviceProgram+" start= auto")
 		if err == nil && code != 0 {
-			err = fmt.Errorf("creating service %s: sc.exe ends with %d: %s", ServiceName, code, strings.TrimSpace(output))
+			err = fmt.Errorf("creating service %s: sc.exe exited with code %d: %s", ServiceName, code, strings.TrimSpace(output))
 		}
 		return err
 	})
@@ -132,7 +132,7 @@ func (s *session) follow(ctx context.Context) (code int, err error) {
 		select {
 		case <-ends:
 			ends = nil
-			s.say("stopping service %s, which puts back what it changed", ServiceName)
+			s.printf("stopping service %s, which reverts its changes", ServiceName)
 			_, _, err := s.run(context.WithoutCancel(ctx), "sc.exe stop "+ServiceName)
 			if err != nil {
 				return 0, err
@@ -143,9 +143,9 @@ func (s *session) follow(ctx context.Context) (code int, err error) {
 }
 
 // errKilled is returned for a service that ended without a result.
-var errKilled = errors.New("service " + ServiceName + " ended in the middle of its run, and what it changed was put back: start this program again")
+var errKilled = errors.New("service " + ServiceName + " ended in the middle of its run, and its changes were reverted: start this program again")
 
-// wasKilled reports whether the service ended without a result although Windows does not restart.
+// wasKilled reports whether the service ended without a result although Windows is not restarting.
 func (s *session) wasKilled(ctx context.Context) bool {
 	services, err := s.Host.Services.List(context.WithoutCancel(ctx), []string{ServiceName})
 	ended := err == nil && !slices.ContainsFunc(services, func(v hostapi.Service) bool { return v.Name == ServiceName && v.State != hostapi.Stopped })
@@ -212,7 +212,7 @@ func Serve(ctx context.Context, m Machine, restarting int, run func(ctx context.
 	}
 	args := append(o.Args, "--in-service")
 	if o.Starts > maxStarts || o.Starts > 1 && !m.Host.Disk.Exists(resumeFile) {
-		s.say("the run was cut: what it changed is put back")
+		s.printf("the run was interrupted; its changes are reverted")
 		args = append(args, "--restore")
 	}
 	code := run(ctx, args, out)

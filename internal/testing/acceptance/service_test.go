@@ -30,8 +30,8 @@ func inTheService(t *testing.T, c *computer) *session {
 	return &session{Machine: m, out: io.Discard}
 }
 
-// TestARunWhoseServiceIsKilledIsNotWaitedFor: its result will never be written.
-func TestARunWhoseServiceIsKilledIsNotWaitedFor(t *testing.T) {
+// TestKilledServiceEndsFollow: its result will never be written.
+func TestKilledServiceEndsFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		defer c.PowerOff()
@@ -40,13 +40,13 @@ func TestARunWhoseServiceIsKilledIsNotWaitedFor(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if _, err := s.follow(ctx); !errors.Is(err, errKilled) {
-			t.Errorf("it ends with %v", err)
+			t.Errorf("unexpected error: %v", err)
 		}
 	})
 }
 
-// TestARunThatRestartsWindowsIsWaitedFor covers the time between the end of the service and the restart.
-func TestARunThatRestartsWindowsIsWaitedFor(t *testing.T) {
+// TestFollowWaitsForRestartOfWindows covers the time between the end of the service and the restart.
+func TestFollowWaitsForRestartOfWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)
 		defer c.PowerOff()
@@ -61,7 +61,7 @@ func TestARunThatRestartsWindowsIsWaitedFor(t *testing.T) {
 			}
 		})
 		if code, err := s.follow(t.Context()); code != 3 || err != nil {
-			t.Errorf("it ends with %d, %v", code, err)
+			t.Errorf("got exit code %d, %v", code, err)
 		}
 	})
 }

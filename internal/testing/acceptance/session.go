@@ -63,7 +63,7 @@ type session struct {
 	inService bool
 }
 
-func (s *session) say(format string, values ...any) {
+func (s *session) printf(format string, values ...any) {
 	fmt.Fprintf(s.out, format+"\n", values...)
 }
 
@@ -75,7 +75,7 @@ func (s *session) change(c change, do func() error) error {
 	if err := s.journal.add(c); err != nil {
 		return err
 	}
-	s.say("  changing: %s", c)
+	s.printf("  changing: %s", c)
 	return do()
 }
 
@@ -123,7 +123,7 @@ func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 		r.Facts = append(r.Facts, f)
 		_ = o.report(r) // the error returns with the report after the line
 	}
-	s.say("%s\n", Plan(lines))
+	s.printf("%s\n", Plan(lines))
 	for _, l := range lines {
 		if ctx.Err() != nil {
 			break
@@ -229,14 +229,14 @@ func open(ctx context.Context, m Machine, o Options) (*session, func(), error) {
 	}
 	ours, _, err := m.Host.Rights.Look(Root, hostapi.Private)
 	if err == nil && !ours && !m.Wine { // Wine does not return rights exactly as they were set
-		err = errors.New("others than administrators can change it: look at what is in it, and remove it")
+		err = errors.New("users who are not administrators can change it: check its content and remove it")
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: folder %s: %w", ErrRefused, Root, err)
 	}
 	release, err := m.Host.System.Lock(lockFile)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: another run is going on: %w", ErrRefused, err)
+		return nil, nil, fmt.Errorf("%w: another run is in progress: %w", ErrRefused, err)
 	}
 	j, err := readJournal(m.Host.Disk)
 	if err != nil {
@@ -277,13 +277,13 @@ func (s *session) failedUndo(r *Report) error {
 // try returns the answer to one line.
 func (s *session) try(ctx context.Context, l Line) Answer {
 	a := Answer{ID: l.ID, Title: l.Title, Claim: l.Claim}
-	s.say("%s: %s (at %s)", l.ID, l.Title, time.Now().Format(time.TimeOnly))
+	s.printf("%s: %s (at %s)", l.ID, l.Title, time.Now().Format(time.TimeOnly))
 	began := time.Now()
 	switch {
 	case l.Reason != "":
 		a.Verdict, a.Seen = Untried, l.Reason
 	case l.Needs != "" && !slices.Contains(s.allowed, l.Needs):
-		a.Verdict, a.Seen = Untried, "it needs --"+l.Needs+"-allowed"
+		a.Verdict, a.Seen = Untried, "it requires --"+l.Needs+"-allowed"
 	default:
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		seen, err := s.probe(ctx, l)
@@ -291,10 +291,10 @@ func (s *session) try(ctx context.Context, l Line) Answer {
 		if errors.Is(err, ErrRestarting) {
 			return a
 		}
-		a.judge(seen, err)
+		a.setVerdict(seen, err)
 		a.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
 	}
-	s.say("  %s after %.0f s: %s", a.Verdict, a.Seconds, strings.ReplaceAll(a.Seen, "\n", "\n    "))
+	s.printf("  %s after %.0f s: %s", a.Verdict, a.Seconds, strings.ReplaceAll(a.Seen, "\n", "\n    "))
 	a.Seen = s.hide.text(a.Seen)
 	return a
 }
@@ -308,7 +308,7 @@ func (s *session) probe(ctx context.Context, l Line) (string, error) {
 			return "", untriedf("the tests did not run: %w", err)
 		}
 	}
-	return judgeTests(s.tests, l.Tests)
+	return testsResult(s.tests, l.Tests)
 }
 
 // selected returns the lines with these IDs, or all if there are none.

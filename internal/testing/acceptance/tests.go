@@ -83,7 +83,7 @@ func (s *session) runTests(ctx context.Context) error {
 func (s *session) runTestsOf(ctx context.Context, name, folder string, arguments ...string) ([]byte, error) {
 	packed, known := s.Programs[name+testSuffix]
 	if !known {
-		return nil, fmt.Errorf("this program has no tests of %s: use the one that was cut", name)
+		return nil, fmt.Errorf("this program does not contain the tests of %s: use the one that was interrupted", name)
 	}
 	program := s.Host.Disk.Local(folder + `\` + name + testSuffix + ".exe")
 	if err := unpack(program, packed); err != nil {
@@ -172,8 +172,8 @@ func parseTests(program string, output []byte) (results []TestResult) {
 	return results
 }
 
-// judgeTests returns the result of a line whose claim holds if these tests pass.
-func judgeTests(results []TestResult, names []string) (string, error) {
+// testsResult returns the result of a line whose claim holds if these tests pass.
+func testsResult(results []TestResult, names []string) (string, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(results, func(r TestResult) bool { return r.Name == contractTests+"/"+name })
 		switch {

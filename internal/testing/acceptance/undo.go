@@ -24,7 +24,7 @@ func (s *session) undoAll(ctx context.Context) error {
 		if s.inService && isOfService(c) {
 			continue // this process runs in the service
 		}
-		s.say("  putting back: %s", c)
+		s.printf("  reverting: %s", c)
 		timeout := undoTimeout
 		if c.Kind == kindNode {
 			timeout = leaveTimeout
@@ -36,7 +36,7 @@ func (s *session) undoAll(ctx context.Context) error {
 			err = s.journal.remove(c)
 		}
 		if err != nil {
-			failures = append(failures, fmt.Errorf("putting back %s: %w", c, err))
+			failures = append(failures, fmt.Errorf("reverting %s: %w", c, err))
 		}
 	}
 	return errors.Join(failures...)
@@ -47,7 +47,7 @@ func (s *session) undo(ctx context.Context, c change) error {
 	switch c.Kind {
 	case kindFolder:
 		if s.isNeeded(c) {
-			return errors.New("it is needed to take the node off")
+			return errors.New("it is needed to remove the node")
 		}
 		return s.removeFolder(ctx, Root+`\`+c.Name)
 	case kindFeature:
@@ -71,15 +71,15 @@ func (s *session) undo(ctx context.Context, c change) error {
 	case kindKeys:
 		return s.restoreKeys()
 	case kindNode:
-		return s.takeOffNode(ctx, c.Name)
+		return s.removeNode(ctx, c.Name)
 	case kindNetworks:
 		return s.removeNetworks(ctx)
 	case kindService:
 		return s.removeService(ctx)
 	case kindShell:
 		return s.setShell(ctx, c.Name)
-	case kindBrought:
-		return s.removeBrought()
+	case kindPrograms:
+		return s.removeCopiedPrograms()
 	}
 	return c.check()
 }

@@ -6,9 +6,9 @@ const (
 	servicing  = `'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\`
 )
 
-// questionsOfWindows returns the questions about the Windows version and its pending operations.
-func questionsOfWindows() []question {
-	return []question{
+// windowsQueries returns the queries about the Windows version and its pending operations.
+func windowsQueries() []query {
+	return []query{
 		cmdlet("edition", "Get-ItemProperty -LiteralPath "+windowsKey,
 			"ProductName", "EditionID", "InstallationType", "CurrentBuildNumber", "UBR", "DisplayVersion", "BuildLabEx", "InstallDate"),
 		program("image-state", `reg.exe query HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State`),
@@ -35,9 +35,9 @@ func questionsOfWindows() []question {
 	}
 }
 
-// questionsOfNetwork returns the questions about adapters, addresses, routes, ports and networks.
-func questionsOfNetwork() []question {
-	return []question{
+// networkQueries returns the queries about adapters, addresses, routes, ports and networks.
+func networkQueries() []query {
+	return []query{
 		cmdlet("adapters", "Get-NetAdapter -IncludeHidden", "Name", "InterfaceDescription", "ifIndex", "InterfaceGuid", "MacAddress", "Status", "LinkSpeed",
 			"MtuSize", "Virtual", "DriverProvider", "DriverVersion", "VlanID"),
 		cmdlet("addresses", "Get-NetIPAddress", "InterfaceAlias", "InterfaceIndex", "IPAddress", "PrefixLength", "PrefixOrigin", "SuffixOrigin", "AddressState",
@@ -58,13 +58,13 @@ func questionsOfNetwork() []question {
 		cmdlet("virtual-switches", "Get-VMSwitch", "Name", "SwitchType", "EmbeddedTeamingEnabled", "AllowManagementOS"),
 		cmdlet("firewall-profiles", "Get-NetFirewallProfile", "Name", "Enabled", "DefaultInboundAction", "DefaultOutboundAction", "AllowLocalFirewallRules"),
 		cmdlet("network-profiles", "Get-NetConnectionProfile", "InterfaceAlias", "NetworkCategory", "IPv4Connectivity"),
-		{"hns", documentsOfHNS},
+		{"hns", hnsDocuments},
 	}
 }
 
-// questionsOfProtection returns the questions about software that monitors programs and files, and about the SSH server.
-func questionsOfProtection() []question {
-	return []question{
+// protectionQueries returns the queries about software that monitors programs and files, and about the SSH server.
+func protectionQueries() []query {
+	return []query{
 		cmdlet("sshd", "Get-Item -Path C:\\Windows\\System32\\OpenSSH\\sshd.exe,'C:\\Program Files\\OpenSSH*\\sshd.exe' -ErrorAction SilentlyContinue | ForEach-Object VersionInfo",
 			"FileName", "FileVersion", "ProductVersion"),
 		program("sshd-shell", `reg.exe query HKLM\SOFTWARE\OpenSSH`),
