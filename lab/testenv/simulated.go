@@ -61,7 +61,7 @@ func (env *Env) simulatedLogs() string {
 	var text strings.Builder
 	for _, h := range env.simulated {
 		log, err := h.Windows().Disk().Read(desired.WICDLog)
-		fmt.Fprintf(&text, "\n%s, %s\nWICD, a service that is %+v (%v):\n%s", h.Addr(), h.Windows().Told(), h.Windows().Service(api.WICDService), err, log[max(0, len(log)-4000):])
+		fmt.Fprintf(&text, "\n%s, %s\nWICD, a service that is %+v (%v):\n%s", h.Addr(), h.Windows().DescribeQuirks(), h.Windows().Service(api.WICDService), err, log[max(0, len(log)-4000):])
 	}
 	return text.String()
 }

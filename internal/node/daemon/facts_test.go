@@ -59,7 +59,7 @@ func TestFactsIncludeCloudNodeName(t *testing.T) {
 			if (facts.NoCloudName != "") != (test.fails != "") || !strings.Contains(facts.NoCloudName, test.fails) {
 				t.Errorf("%s: got %q, want %q", test.what, facts.NoCloudName, test.fails)
 			}
-			if requested := service.Asked(); test.flag != platform.AWS && len(requested) > 0 {
+			if requested := service.Requests(); test.flag != platform.AWS && len(requested) > 0 {
 				t.Errorf("%s: the cloud received the queries %q", test.what, requested)
 			}
 		})

@@ -36,8 +36,8 @@ func featureLines() []Line {
 			Claim: "WICD reads the events that a program writes, newest first, and recognizes channels that do not exist",
 			Tests: []string{
 				"TestEventLogsKeepTheContract/NewerEventsAreRead",
-				"TestEventLogsKeepTheContract/TheNewestEventsAreReadFirst",
-				"TestEventLogsKeepTheContract/AnAbsentChannelIsTold",
+				"TestEventLogsKeepTheContract/NewestEventsAreReadFirst",
+				"TestEventLogsKeepTheContract/AbsentChannelIsReported",
 			},
 		},
 		{
@@ -63,7 +63,7 @@ func healthLines() []Line {
 			Text: "the commit charge is read with the documented call; Wine returns the memory that Linux uses. A Host Compute " +
 				"Service that hangs or fails was simulated, and so was a wrong clock.",
 			Claim: "memory that a program commits but does not use is counted",
-			Tests: []string{"TestMemoryKeepsTheContract/TheLimitIsBeyondWhatIsCommitted", "TestMemoryKeepsTheContract/WhatProgramsCommitIsCounted"},
+			Tests: []string{"TestMemoryKeepsTheContract/LimitExceedsCommittedMemory", "TestMemoryKeepsTheContract/CommittedMemoryIsCounted"},
 		},
 		{
 			ID: "gmsa", Title: "Group Managed Service Accounts",
@@ -84,9 +84,9 @@ func fileLines() []Line {
 				"the calls succeed, not what NTFS makes of them.",
 			Claim: "folders and files have the rights that were set, and Windows returns them as they were written",
 			Tests: []string{
-				"TestRightsKeepTheContract/FoldersHaveTheirRightsFromTheBeginning",
-				"TestRightsKeepTheContract/ProtectGivesExactlyTheseRights",
-				"TestRightsKeepTheContract/StrangersAreTold",
+				"TestRightsKeepTheContract/FoldersAreCreatedWithRights",
+				"TestRightsKeepTheContract/ProtectSetsExactRights",
+				"TestRightsKeepTheContract/ForeignOwnersAreReported",
 				"TestRightsKeepTheContract/LinksAreNotFollowed",
 				"TestProtectAppliesToFilesCreatedLater",
 				"TestProtectRemovesForeignRights",

@@ -12,8 +12,8 @@ func serviceLines() []Line {
 				"its documentation: Wine's SCM does not.",
 			Claim: "Windows restarts a service whose process was killed, or that ended with an error",
 			Tests: []string{
-				"TestServicesKeepTheContract/WhatCrashedIsStartedAgain",
-				"TestServicesKeepTheContract/WhatEndsWithAnErrorIsStartedAgain",
+				"TestServicesKeepTheContract/CrashedServiceIsRestarted",
+				"TestServicesKeepTheContract/FailedServiceIsRestarted",
 				"TestFailureActionDelayIsInMilliseconds",
 				"TestServiceStartsAtBootAndIsRestarted",
 				"TestPutKeepsALongerPreShutdownTime",
@@ -25,8 +25,8 @@ func serviceLines() []Line {
 				"it is detected when the service stops.",
 			Claim: "the deletion of a running service is reported, and the service is created again when it has stopped",
 			Tests: []string{
-				"TestServicesKeepTheContract/WatchTellsOfADeletion",
-				"TestServicesKeepTheContract/AServiceThatWasDeletedComesAgainWhenItHasStopped",
+				"TestServicesKeepTheContract/WatchReportsDeletion",
+				"TestServicesKeepTheContract/DeletedServiceCanBeCreatedAgainAfterItStops",
 			},
 		},
 		{
@@ -46,7 +46,7 @@ func serviceLines() []Line {
 				"documentation.",
 			Claim: "Windows reads the environment of a service each time the service starts",
 			Tests: []string{
-				"TestServicesKeepTheContract/AServiceHasItsEnvironmentAtTheNextStart",
+				"TestServicesKeepTheContract/ServiceEnvironmentTakesEffectAtNextStart",
 			},
 		},
 		{

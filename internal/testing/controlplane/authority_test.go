@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestWineCanCheckCertificates creates enough certificates that one would be invalid on Wine without the workaround.
-func TestWineCanCheckCertificates(t *testing.T) {
+// TestWineCanVerifyCertificates creates enough certificates that one would be invalid on Wine without the workaround.
+func TestWineCanVerifyCertificates(t *testing.T) {
 	authority, err := NewAuthority()
 	if err != nil {
 		t.Fatal(err)

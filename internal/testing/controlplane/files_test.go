@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFilesOfFlagsExist compares the files that flags name with those of NewCredentials.
-func TestFilesOfFlagsExist(t *testing.T) {
+// TestFlagsReferToCreatedFiles compares the files that flags name with those of NewCredentials.
+func TestFlagsReferToCreatedFiles(t *testing.T) {
 	c := Config{Folder: "/trial", Address: "10.99.0.1", Port: 6443, EtcdPort: 2379, PodNetwork: "10.244.0.0/14", AuditPolicy: "{}"}
 	credentials, err := c.NewCredentials()
 	if err != nil {
@@ -33,8 +33,8 @@ func TestFilesOfFlagsExist(t *testing.T) {
 	}
 }
 
-// TestFrontProxyIsNoUserOfTheCluster: with a certificate of the cluster's CA, its key would be one more client.
-func TestFrontProxyIsNoUserOfTheCluster(t *testing.T) {
+// TestFrontProxyCannotAuthenticateToCluster: with a certificate of the cluster's CA, its key would be one more client.
+func TestFrontProxyCannotAuthenticateToCluster(t *testing.T) {
 	credentials, err := Config{Address: "127.0.0.1"}.NewCredentials()
 	if err != nil {
 		t.Fatal(err)

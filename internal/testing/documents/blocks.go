@@ -54,7 +54,7 @@ func Blocks(document, text string) (blocks []Block, err error) {
 			}
 		case trimmed != "":
 			if next.NotRun != "" {
-				err = errors.Join(err, fmt.Errorf("%s:%d: a comment says %q, and no block follows", document, i+1, next.NotRun))
+				err = errors.Join(err, fmt.Errorf("%s:%d: comment %q is not followed by a block", document, i+1, next.NotRun))
 				next.NotRun = ""
 			}
 			if strings.HasPrefix(line, "#") {
@@ -63,7 +63,7 @@ func Blocks(document, text string) (blocks []Block, err error) {
 		}
 	}
 	if inside || next.NotRun != "" {
-		err = errors.Join(err, fmt.Errorf("%s: it ends within a block, or with a comment about one", document))
+		err = errors.Join(err, fmt.Errorf("%s: the document ends within a block, or with a comment about one", document))
 	}
 	return blocks, err
 }

@@ -12,7 +12,7 @@ const document = "# A\n\n" +
 	"### C\n\n```console\n$ get a \\\n    -n b\nNAME   AGE\na      1m\n$ get c\nnothing\n```\n" +
 	"```\n# no heading\n```\n"
 
-func TestBlocksOfADocument(t *testing.T) {
+func TestBlocksAreExtracted(t *testing.T) {
 	want := []Block{
 		{Document: "a.md", Line: 3, Heading: "# A", Language: "sh", Text: "one\n  two\n"},
 		{Document: "a.md", Line: 14, Heading: "## B", Language: "yaml", Text: "a:\n  b: 1\n", NotRun: "needs a console"},
@@ -25,23 +25,23 @@ func TestBlocksOfADocument(t *testing.T) {
 	}
 }
 
-func TestBadDocumentsAreErrors(t *testing.T) {
+func TestInvalidDocumentsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct{ text, says string }{
 		"a block without an end":    {"```sh\na\n", "ends within a block"},
-		"a comment without a block": {"<!-- not run: needs a console -->\n\ntext\n", "no block follows"},
+		"a comment without a block": {"<!-- not run: needs a console -->\n\ntext\n", "is not followed by a block"},
 		"a comment at the end":      {"<!-- not run: needs a console -->\n", "with a comment about one"},
 		"a comment without reason":  {"<!-- not run: -->\n```sh\na\n```\n", "a.md:1: the comment has no reason"},
 		"a comment of two lines":    {"<!-- not run: needs\na console -->\n```sh\na\n```\n", "does not end in this line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Blocks("a.md", test.text); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("the error is %v, want one that says %q", err, test.says)
+				t.Errorf("got error %v, want %q", err, test.says)
 			}
 		})
 	}
 }
 
-func TestCommandsAndTheirOutput(t *testing.T) {
+func TestCommandsAreSeparatedFromOutput(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"a\nb\n":                  {"a\nb\n", ""},
 		"$ a \\\n    b\nc\n$ d\n": {"a \\\n    b\nd\n", "c\n"},
@@ -53,7 +53,7 @@ func TestCommandsAndTheirOutput(t *testing.T) {
 	}
 }
 
-func TestOutputIsComparedByItsShape(t *testing.T) {
+func TestOutputIsComparedByShape(t *testing.T) {
 	const documented = "NAME        STATUS   AGE\n10.1.42.1   Ready    2m\n"
 	for printed, want := range map[string]bool{
 		"NAME          STATUS   AGE\n10.98.0.200   Ready    1h3m\n":                    true,

@@ -15,7 +15,7 @@ func CompareOutput(documented, printed string) error {
 			rest = rest[1:]
 		}
 		if len(rest) == 0 {
-			return fmt.Errorf("nothing printed has the shape %q; printed was\n%s", want, printed)
+			return fmt.Errorf("no printed line has the shape %q; output:\n%s", want, printed)
 		}
 		rest = rest[1:]
 	}

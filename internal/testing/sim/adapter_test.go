@@ -29,8 +29,8 @@ func TestSimulatedAdaptersKeepTheContract(t *testing.T) {
 	}
 }
 
-// TestAHostWithOddAddressesHasItsOwnAsNode, regardless of other addresses of an adapter and of whether they moved to a virtual one.
-func TestAHostWithOddAddressesHasItsOwnAsNode(t *testing.T) {
+// TestNodeIPIsHostAddressDespiteOtherAddresses, regardless of other addresses of an adapter and of whether they moved to a virtual one.
+func TestNodeIPIsHostAddressDespiteOtherAddresses(t *testing.T) {
 	moved := false
 	for seed := range uint64(30) {
 		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Quirks: sim.Quirks{Adapter: sim.QuirksByChance(seed).Adapter}})

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestTheSimulatedDefenderKeepsTheContract(t *testing.T) {
+func TestSimulatedDefenderKeepsTheContract(t *testing.T) {
 	contract.Defender(t, func(t *testing.T) contract.DefenderFixture {
 		w := mustNewComputer(t, nil)
 		return contract.DefenderFixture{

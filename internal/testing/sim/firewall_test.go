@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestTheSimulatedFirewallKeepsTheContract(t *testing.T) {
+func TestSimulatedFirewallKeepsTheContract(t *testing.T) {
 	contract.Firewall(t, func(t *testing.T) contract.FirewallFixture {
 		w := mustNewComputer(t, nil)
 		edit := func(edit func(*sim.Rule)) func(*testing.T, string) {

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
-func TestTheSimulatedMemoryKeepsTheContract(t *testing.T) {
+func TestSimulatedMemoryKeepsTheContract(t *testing.T) {
 	contract.Memory(t, func(t *testing.T) contract.MemoryFixture {
 		w := mustNewComputer(t, nil)
 		return contract.MemoryFixture{

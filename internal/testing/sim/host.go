@@ -67,7 +67,7 @@ func Start(ctx context.Context, o Options) (*Host, error) {
 		return nil, fmt.Errorf("starting a simulated host: %w", err)
 	}
 	h.addr = listener.Addr().String()
-	if err := h.furnish(&o); err != nil {
+	if err := h.setUp(&o); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting a simulated host: %w", err), listener.Close())
 	}
 	ctx, h.cancel = context.WithCancel(ctx)
@@ -76,8 +76,8 @@ func Start(ctx context.Context, o Options) (*Host, error) {
 	return h, nil
 }
 
-// furnish completes the options, and creates the home folder and the SSH server.
-func (h *Host) furnish(o *Options) error {
+// setUp completes the options, and creates the home folder and the SSH server.
+func (h *Host) setUp(o *Options) error {
 	if o.Windows.Root == "" {
 		root, err := os.MkdirTemp("", "windows-")
 		if err != nil {
@@ -103,7 +103,7 @@ func (h *Host) furnish(o *Options) error {
 			return err
 		}
 	}
-	o.Windows.unkind()
+	o.Windows.drawQuirks()
 	quirks := o.Windows.Quirks
 	shell := &shell{host: h, home: `C:\Users\` + o.User, root: o.Windows.Root, quirks: quirks}
 	for _, folder := range []string{shell.home, windowsFolder} {

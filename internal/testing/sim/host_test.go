@@ -116,7 +116,7 @@ func hashOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func TestAProgramThatIsNotThereIsAnsweredAsCmdDoes(t *testing.T) {
+func TestMissingProgramFailsAsInCmd(t *testing.T) {
 	key := mustKey(t)
 	o := mustDial(t, mustStart(t, key, sim.Options{}), key)
 	s, err := o.client.NewSession()
@@ -129,7 +129,7 @@ func TestAProgramThatIsNotThereIsAnsweredAsCmdDoes(t *testing.T) {
 	}
 }
 
-func TestSetupInstallsWICDOnTheHost(t *testing.T) {
+func TestSetupInstallsWICD(t *testing.T) {
 	key := mustKey(t)
 	o := mustDial(t, mustStart(t, key, sim.Options{Windows: sim.WindowsOptions{Hostname: "WIN-1"}}), key)
 	program := []byte("the bytes of WICD")
@@ -145,7 +145,7 @@ func TestSetupInstallsWICDOnTheHost(t *testing.T) {
 	}
 }
 
-func TestATruncatedSetupReportsAnError(t *testing.T) {
+func TestTruncatedSetupReportsError(t *testing.T) {
 	key := mustKey(t)
 	o := mustDial(t, mustStart(t, key, sim.Options{}), key)
 	whole := mustPack(t, []byte("the bytes of WICD"))
@@ -160,7 +160,7 @@ func TestATruncatedSetupReportsAnError(t *testing.T) {
 	}
 }
 
-func TestUsersLogInWithTheKeysOfTheFile(t *testing.T) {
+func TestLoginUsesKeysFile(t *testing.T) {
 	first, second := mustKey(t), mustKey(t)
 	h := mustStart(t, first, sim.Options{})
 	login := func(key ssh.Signer) error {

@@ -49,7 +49,7 @@ func mustMakeNetwork(t *testing.T, h *sim.HNS, n hns.Network) hns.Network {
 	return made
 }
 
-func TestARestartOfWindowsLeavesPersistentNetworksOnly(t *testing.T) {
+func TestRestartKeepsOnlyPersistentNetworks(t *testing.T) {
 	w := mustNewComputer(t, nil)
 	h := w.HNS()
 	base, passing := pods("base"), pods("passing")
@@ -70,10 +70,10 @@ func TestARestartOfWindowsLeavesPersistentNetworksOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(state.Networks) != 1 || state.Networks[0].ID != kept.ID || state.Endpoints != nil || state.LoadBalancers != nil {
-		t.Errorf("after the restart there is %+v, want the network %s only", state, kept.Name)
+		t.Errorf("after the restart: %+v, want only network %s", state, kept.Name)
 	}
 	if _, err := before.Look(t.Context()); !errors.Is(err, sim.ErrPower) {
-		t.Errorf("a program of the time before sees %v, want ErrPower", err)
+		t.Errorf("a program from before the restart got %v, want ErrPower", err)
 	}
 }
 
@@ -86,16 +86,16 @@ func TestPowerCanBeCutDuringChangesOfNetworks(t *testing.T) {
 		t.Errorf("Remove() = %v, want ErrPower", err)
 	}
 	if left := w.HNS().State(); len(left.LoadBalancers) != 1 || len(left.Networks) != 1 {
-		t.Errorf("left is %+v, want one load balancer and the network", left)
+		t.Errorf("remaining objects %+v, want one load balancer and the network", left)
 	}
 }
 
-func TestAnOldWindowsSupportsOnlyTheDefaultVXLANPort(t *testing.T) {
+func TestOldWindowsSupportsOnlyDefaultVXLANPort(t *testing.T) {
 	h := sim.NewHNS(sim.HNSOptions{Build: 17763})
 	n := pods("pods")
 	n.VXLANPort = 9898
 	if _, err := h.CreateNetwork(t.Context(), n); err == nil || len(h.State().Networks) > 0 {
-		t.Errorf("CreateNetwork() = %v, and there are %+v", err, h.State().Networks)
+		t.Errorf("CreateNetwork() = %v, networks %+v", err, h.State().Networks)
 	}
 	n.VXLANPort = hns.DefaultVXLANPort
 	mustMakeNetwork(t, h, n)

@@ -67,8 +67,8 @@ func SeedOf(name string) uint64 {
 	return uint64(h.Sum32())
 }
 
-// unkind sets random quirks, unless the options have some or Kind is set.
-func (o *WindowsOptions) unkind() {
+// drawQuirks sets random quirks, unless the options have some or Kind is set.
+func (o *WindowsOptions) drawQuirks() {
 	o.Hostname = cmp.Or(o.Hostname, "WIN-SIM")
 	if o.Kind != "" || !reflect.ValueOf(o.Quirks).IsZero() {
 		return
@@ -77,7 +77,7 @@ func (o *WindowsOptions) unkind() {
 	o.Seed = cmp.Or(o.Seed, SeedOf(o.Hostname))
 	o.Quirks = PassingQuirksByChance(o.Seed)
 	if !inSimulatedTime() {
-		hurry(reflect.ValueOf(&o.Quirks).Elem())
+		shortenDurations(reflect.ValueOf(&o.Quirks).Elem())
 		o.Quirks.Files.Held = 0 // it would slow down WICD by at least 50 ms per file
 	}
 }
@@ -85,18 +85,18 @@ func (o *WindowsOptions) unkind() {
 // inSimulatedTime reports whether the clock is that of testing/synctest, which starts in the year 2000.
 func inSimulatedTime() bool { return time.Now().Year() == 2000 }
 
-// mostInRealTime is the maximum of each duration, in both directions, outside simulated time.
-const mostInRealTime = 20 * time.Millisecond
+// maxRealTimeDuration is the maximum of each duration, in both directions, outside simulated time.
+const maxRealTimeDuration = 20 * time.Millisecond
 
-// hurry shortens all durations.
-func hurry(v reflect.Value) {
+// shortenDurations shortens all durations.
+func shortenDurations(v reflect.Value) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
-		v.SetInt(max(min(v.Int(), int64(mostInRealTime)), -int64(mostInRealTime)))
+		v.SetInt(max(min(v.Int(), int64(maxRealTimeDuration)), -int64(maxRealTimeDuration)))
 	case v.Kind() == reflect.Struct && v.CanSet():
 		for _, f := range v.Fields() {
 			if f.CanSet() {
-				hurry(f)
+				shortenDurations(f)
 			}
 		}
 	}
@@ -109,13 +109,13 @@ func (w *Windows) Quirks() Quirks {
 	return w.options.Quirks
 }
 
-// Told describes the quirks of this Windows and how to reproduce them, for failing tests.
-func (w *Windows) Told() string {
+// DescribeQuirks describes the quirks of this Windows and how to reproduce them, for failing tests.
+func (w *Windows) DescribeQuirks() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.options
 	if !o.drawn {
-		return fmt.Sprintf("a Windows with chosen quirks, or kind (%q): %+v", o.Kind, o.Quirks)
+		return fmt.Sprintf("a Windows with chosen quirks, or without quirks (%q): %+v", o.Kind, o.Quirks)
 	}
-	return fmt.Sprintf("play it again with %s=%d; its Windows has quirks %+v", SeedVariable, o.Seed, o.Quirks)
+	return fmt.Sprintf("reproduce with %s=%d; this Windows has quirks %+v", SeedVariable, o.Seed, o.Quirks)
 }

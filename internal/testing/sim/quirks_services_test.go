@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-func TestRevisionsByChanceAreOfTheirKind(t *testing.T) {
+func TestRandomRevisionsMatchTheirKind(t *testing.T) {
 	seen := map[sim.Revision]int{}
 	for seed := range uint64(40) {
 		for _, release := range windowsbuild.Releases() {

@@ -27,11 +27,11 @@ func TestQuirksAreDrawnUnlessDisabled(t *testing.T) {
 			options sim.WindowsOptions
 			want    sim.Quirks
 		}{
-			"by its name":          {sim.WindowsOptions{Hostname: "win-7"}, sim.PassingQuirksByChance(sim.SeedOf("win-7"))},
-			"by a seed":            {sim.WindowsOptions{Seed: 7}, sim.PassingQuirksByChance(7)},
-			"as chosen":            {sim.WindowsOptions{Seed: 7, Quirks: chosen}, chosen},
-			"kind, for a reason":   {sim.WindowsOptions{Seed: 7, Kind: "each change is counted"}, sim.Quirks{}},
-			"kind but for a quirk": {sim.WindowsOptions{Kind: "each change is counted", Quirks: chosen}, chosen},
+			"by hostname":      {sim.WindowsOptions{Hostname: "win-7"}, sim.PassingQuirksByChance(sim.SeedOf("win-7"))},
+			"by a seed":        {sim.WindowsOptions{Seed: 7}, sim.PassingQuirksByChance(7)},
+			"as chosen":        {sim.WindowsOptions{Seed: 7, Quirks: chosen}, chosen},
+			"disabled":         {sim.WindowsOptions{Seed: 7, Kind: "each change is counted"}, sim.Quirks{}},
+			"disabled but one": {sim.WindowsOptions{Kind: "each change is counted", Quirks: chosen}, chosen},
 		} {
 			if got := newQuirkyWindows(t, test.options).Quirks(); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%s: its quirks are %+v, want %+v", name, got, test.want)
@@ -47,12 +47,12 @@ func TestSeedReproducesQuirks(t *testing.T) {
 		if got, want := w.Quirks(), sim.PassingQuirksByChance(41); !reflect.DeepEqual(got, want) {
 			t.Errorf("its quirks are %+v, want %+v", got, want)
 		}
-		if reported := w.Told(); !strings.Contains(reported, sim.SeedVariable+"=41") {
-			t.Errorf("it tells %q, not how to play it again", reported)
+		if reported := w.DescribeQuirks(); !strings.Contains(reported, sim.SeedVariable+"=41") {
+			t.Errorf("DescribeQuirks() = %q, want instructions to reproduce", reported)
 		}
 		w = newQuirkyWindows(t, sim.WindowsOptions{Kind: "each change is counted"})
-		if reported := w.Told(); strings.Contains(reported, sim.SeedVariable) || !strings.Contains(reported, "each change is counted") {
-			t.Errorf("a kind one tells %q", reported)
+		if reported := w.DescribeQuirks(); strings.Contains(reported, sim.SeedVariable) || !strings.Contains(reported, "each change is counted") {
+			t.Errorf("without quirks: %q", reported)
 		}
 	})
 }

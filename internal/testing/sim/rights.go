@@ -68,7 +68,7 @@ func (r rights) Protect(name string, who hostapi.Access) error {
 	local := r.boot.w.Disk().Local(name)
 	info, err := os.Lstat(local)
 	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-		err = errors.New("it is a link, and must be a file or folder: remove it")
+		err = errors.New("it is a link, want a file or folder: remove it")
 	}
 	if err != nil {
 		return err

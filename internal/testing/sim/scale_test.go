@@ -35,7 +35,7 @@ func TestManyHostsFitIntoOneProcess(t *testing.T) {
 		hosts[i] = h
 	}
 	if each := (runtime.NumGoroutine() - goroutines) / count; each > 3 {
-		t.Errorf("a host that does nothing costs %d goroutines", each)
+		t.Errorf("an idle host uses %d goroutines", each)
 	}
 	seen := map[string]bool{}
 	for _, h := range hosts {

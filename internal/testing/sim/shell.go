@@ -34,7 +34,7 @@ func (s *shell) local(name string) string { return hostapi.Disk{Root: s.root}.Lo
 // RunCommand runs a command line that arrived over another SSH server, with the streams of this process, on a new simulated computer whose drives are
 // in an existing folder: each command may be in another process.
 func RunCommand(ctx context.Context, o WindowsOptions, user, line string) int {
-	o.unkind()
+	o.drawQuirks()
 	w := NewWindows(o)
 	defer w.PowerOff()
 	s := &shell{host: &Host{windows: w}, home: `C:\Users\` + user, root: o.Root, quirks: o.Quirks}

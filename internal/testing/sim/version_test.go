@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
-func TestSimulatedNodesReportTheProgramsOfThePayload(t *testing.T) {
+func TestSimulatedNodesReportPayloadVersions(t *testing.T) {
 	if want := payloadtest.Version(t, "../../..", "kubelet"); sim.KubeletVersion != want {
 		t.Errorf("simulated nodes have kubelet %s, want %s", sim.KubeletVersion, want)
 	}

@@ -143,7 +143,7 @@ var ErrPower = errors.New("the power is off")
 
 // NewWindows creates a computer and starts it.
 func NewWindows(o WindowsOptions) *Windows {
-	o.unkind()
+	o.drawQuirks()
 	o.Build, o.UBR = cmp.Or(o.Build, 20348), cmp.Or(o.UBR, 2402)
 	o.UBR = o.Quirks.Setup.Revision.Of(o.Build, o.UBR)
 	o.Installation, o.Architecture = cmp.Or(o.Installation, "Server Core"), cmp.Or(o.Architecture, "amd64")

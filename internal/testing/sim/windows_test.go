@@ -62,13 +62,13 @@ func (a *actor) process(t *testing.T) *sim.Process {
 	return nil
 }
 
-// likeWine is why a Windows of contract tests has no quirks.
-const likeWine = "its contract is also that of Wine, which has no quirks"
+// noQuirksReason is why a Windows of contract tests has no quirks.
+const noQuirksReason = "its contract is also that of Wine, which has no quirks"
 
 // mustNewComputer returns a computer with the program of contract tests.
 func mustNewComputer(t *testing.T, programs map[string]sim.Program) *sim.Windows {
 	t.Helper()
-	w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), RestartDelay: 10 * time.Millisecond, Programs: programs, Kind: likeWine})
+	w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), RestartDelay: 10 * time.Millisecond, Programs: programs, Kind: noQuirksReason})
 	t.Cleanup(w.PowerOff)
 	if _, err := w.Disk().WriteFile(`C:\programs\runs.exe`, "a program"); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 	for name, securesItself := range map[string]bool{"hypervisor of Hyper-V": false, "virtualization-based security": true} {
 		t.Run(name, func(t *testing.T) {
 			contract.System(t, func(t *testing.T) contract.SystemFixture {
-				o := sim.WindowsOptions{Root: t.TempDir(), Kind: likeWine, Features: map[string]wicdapi.FeatureState{
+				o := sim.WindowsOptions{Root: t.TempDir(), Kind: noQuirksReason, Features: map[string]wicdapi.FeatureState{
 					desired.ContainersFeature: wicdapi.FeatureDisabled, desired.HyperVFeature: wicdapi.FeatureUnknown,
 				}}
 				if securesItself {
@@ -177,8 +177,8 @@ func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 	}
 }
 
-// TestHyperVRunsFromTheNextStartOn expects a machine without processor support to have the feature but no Hyper-V.
-func TestHyperVRunsFromTheNextStartOn(t *testing.T) {
+// TestHyperVRunsAfterNextStart expects a machine without processor support to have the feature but no Hyper-V.
+func TestHyperVRunsAfterNextStart(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Kind: "the next start is enough", Virtualization: wicdapi.Virtualization{Processor: can}})
 		t.Cleanup(w.PowerOff)
@@ -188,7 +188,7 @@ func TestHyperVRunsFromTheNextStartOn(t *testing.T) {
 		for _, want := range []bool{false, can} {
 			facts, err := w.Host().System.Facts(t.Context())
 			if err != nil || facts.Virtualization.HyperV != want {
-				t.Errorf("where the processor can: %v, Hyper-V runs: %v, %v; want %v", can, facts.Virtualization.HyperV, err, want)
+				t.Errorf("processor support %v: Hyper-V runs: %v, %v; want %v", can, facts.Virtualization.HyperV, err, want)
 			}
 			w.Restart()
 		}
@@ -217,7 +217,7 @@ func TestSimulatedRightsKeepTheContract(t *testing.T) {
 	})
 }
 
-func TestTheSimulatedEnvironmentKeepsTheContract(t *testing.T) {
+func TestSimulatedEnvironmentKeepsTheContract(t *testing.T) {
 	contract.Environment(t, func(t *testing.T) contract.EnvironmentFixture {
 		w := mustNewComputer(t, nil)
 		return contract.EnvironmentFixture{
@@ -234,7 +234,7 @@ func TestSimulatedCertificatesKeepTheContract(t *testing.T) {
 	})
 }
 
-func TestAServiceHasTheMachinesEnvironmentOfTheLastStart(t *testing.T) {
+func TestServiceHasMachineEnvironmentOfLastStart(t *testing.T) {
 	program := &actor{}
 	w := mustNewComputer(t, map[string]sim.Program{"one": program.program})
 	w.SetVariable("Path", `C:\Windows`)
@@ -263,7 +263,7 @@ func TestAServiceHasTheMachinesEnvironmentOfTheLastStart(t *testing.T) {
 	}
 }
 
-func TestACutLeavesEachVariableOldOrNew(t *testing.T) {
+func TestPowerCutLeavesEachVariableOldOrNew(t *testing.T) {
 	for cut, want := range []map[string]string{
 		{"ONE": "old", "THREE": "old"},
 		{"ONE": "new", "THREE": "old"},
@@ -290,7 +290,7 @@ func TestACutLeavesEachVariableOldOrNew(t *testing.T) {
 	}
 }
 
-func TestACutOrFailedChangeOfTrustChangesNothing(t *testing.T) {
+func TestInterruptedTrustChangeChangesNothing(t *testing.T) {
 	cluster, err := servers.NewCluster()
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +324,7 @@ func TestACutOrFailedChangeOfTrustChangesNothing(t *testing.T) {
 		}
 		expect(step.before...)
 		if changed, err := step.change(); !changed || err != nil {
-			t.Errorf("at last: %v, %v", changed, err)
+			t.Errorf("after the failure: %v, %v", changed, err)
 		}
 		expect(step.after...)
 	}
@@ -354,14 +354,14 @@ func TestSimulatedContainersKeepTheContract(t *testing.T) {
 					t.Fatal(err)
 				}
 				if err := w.Host().Disk.RemoveAll(folder); !errors.Is(err, fs.ErrPermission) {
-					t.Errorf("plain calls remove the layer: %v", err)
+					t.Errorf("removing the layer with ordinary calls: %v", err)
 				}
 			},
 		}
 	})
 }
 
-func TestTheSimulatedNextStartKeepsTheContract(t *testing.T) {
+func TestSimulatedNextStartKeepsTheContract(t *testing.T) {
 	contract.NextStart(t, func(t *testing.T) contract.NextStartFixture {
 		w := mustNewComputer(t, nil)
 		h := w.Host()

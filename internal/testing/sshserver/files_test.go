@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestTransfersWorkOnTheHomeFolder(t *testing.T) {
+func TestTransfersUseHomeFolder(t *testing.T) {
 	r := start(t, nil)
 	c := r.transfers(t)
 	home := func(name string) string { return filepath.Join(r.options.Home, name) }
@@ -42,7 +42,7 @@ func TestTransfersWorkOnTheHomeFolder(t *testing.T) {
 		t.Errorf("got %v and %v", info, err)
 	}
 	if _, err := c.Stat("folder/b"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v, want that it does not exist", err)
+		t.Errorf("got %v, want a not-exist error", err)
 	}
 	then := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for what, err := range map[string]error{
@@ -73,7 +73,7 @@ func TestTransfersWorkOnTheHomeFolder(t *testing.T) {
 		}
 	}
 	if err := c.Symlink("a", "b"); err == nil {
-		t.Error("a link was made, which Windows does not let an SFTP client do")
+		t.Error("a symbolic link was created, which Windows does not allow")
 	}
 	if n := r.Counters(); n.SFTPChannels != 1 || n.FilesWritten != 1 {
 		t.Errorf("%d SFTP channels and %d files written, want 1 and 1", n.SFTPChannels, n.FilesWritten)
@@ -93,7 +93,7 @@ func TestLongFoldersAreListed(t *testing.T) {
 	}
 }
 
-func TestRootHoldsTheDrives(t *testing.T) {
+func TestRootContainsDrives(t *testing.T) {
 	root := t.TempDir()
 	home := filepath.Join(root, "C", "Users", "me")
 	for _, folder := range []string{home, filepath.Join(root, "C", "k"), filepath.Join(root, "D")} {
@@ -104,7 +104,7 @@ func TestRootHoldsTheDrives(t *testing.T) {
 	r := start(t, func(o *Options) { o.Home, o.Root = home, root })
 	c := r.transfers(t)
 	if wd, err := c.Getwd(); err != nil || wd != "/C:/Users/me" {
-		t.Errorf("the home is known as %q (%v), want /C:/Users/me", wd, err)
+		t.Errorf("home is %q (%v), want /C:/Users/me", wd, err)
 	}
 	for name, at := range map[string]string{
 		"a":         "C/Users/me/a",
@@ -125,7 +125,7 @@ func TestRootHoldsTheDrives(t *testing.T) {
 	}
 }
 
-func TestNamesOfTheClientStayBeneathTheRoot(t *testing.T) {
+func TestClientPathsStayBelowRoot(t *testing.T) {
 	f := &files{root: filepath.FromSlash("/r")}
 	for name, want := range map[string]string{
 		"/":               "/r",
@@ -140,7 +140,7 @@ func TestNamesOfTheClientStayBeneathTheRoot(t *testing.T) {
 		"/no-drive/:/odd": "/r/no-drive/:/odd",
 	} {
 		if got := filepath.ToSlash(f.local(name)); got != want {
-			t.Errorf("%s is kept at %s, want %s", name, got, want)
+			t.Errorf("local(%s) = %s, want %s", name, got, want)
 		}
 	}
 }

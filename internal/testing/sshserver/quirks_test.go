@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-func TestCommandsHaveTheQuirksOfShells(t *testing.T) {
+func TestCommandsHaveShellQuirks(t *testing.T) {
 	const input = "0123456789"
 	exit := func(code int) Handler {
 		return func(_ context.Context, _ Command, stdin io.Reader, stdout, _ io.Writer) int {

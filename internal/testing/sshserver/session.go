@@ -40,17 +40,17 @@ func (s *Server) serveConn(server context.Context, tcp net.Conn) {
 	if quirks.RunsOn {
 		commands = server
 	}
-	visitor := visitor{user: login.User(), home: s.home(quirks), quirks: quirks}
+	clientUser := clientUser{user: login.User(), home: s.home(quirks), quirks: quirks}
 	for channel := range channels {
-		open.Go(func() { s.serveChannel(commands, visitor, channel) })
+		open.Go(func() { s.serveChannel(commands, clientUser, channel) })
 	}
 	cancel()
 	open.Wait()
 	log.Info("Disconnected")
 }
 
-// visitor is a logged-in user.
-type visitor struct {
+// clientUser is a logged-in user.
+type clientUser struct {
 	user, home string
 	quirks     Quirks
 }
@@ -68,7 +68,7 @@ func (s *Server) home(q Quirks) string {
 }
 
 // serveChannel runs the one command or file transfer of a channel, while it listens for signals and the end of the channel.
-func (s *Server) serveChannel(ctx context.Context, who visitor, offered ssh.NewChannel) {
+func (s *Server) serveChannel(ctx context.Context, who clientUser, offered ssh.NewChannel) {
 	if offered.ChannelType() != "session" {
 		_ = offered.Reject(ssh.UnknownChannelType, "only sessions are served")
 		return
@@ -106,7 +106,7 @@ func (s *Server) serveChannel(ctx context.Context, who visitor, offered ssh.NewC
 }
 
 // program returns what a request starts, already counted; nil if the server does not support it.
-func (s *Server) program(r *ssh.Request, who visitor) func(context.Context, ssh.Channel) int {
+func (s *Server) program(r *ssh.Request, who clientUser) func(context.Context, ssh.Channel) int {
 	var requested struct{ Name string } // the command of RFC 4254 section 6.5, and the subsystem too
 	if ssh.Unmarshal(r.Payload, &requested) != nil {
 		return nil
@@ -126,7 +126,7 @@ func (s *Server) program(r *ssh.Request, who visitor) func(context.Context, ssh.
 }
 
 // transfer serves SFTP until the client ends it.
-func (s *Server) transfer(c ssh.Channel, who visitor) int {
+func (s *Server) transfer(c ssh.Channel, who clientUser) int {
 	f := &files{
 		home: who.home, root: s.options.Root, endless: s.options.EndlessFolders, arrived: s.options.Arrived, heldFor: who.quirks.HeldFor,
 		wrote: func() { s.count(func(n *Counters) { n.FilesWritten++ }) },

@@ -156,7 +156,7 @@ func TestCommandsReachTheHandler(t *testing.T) {
 	}
 }
 
-func TestOnlyTheKeysOfAUserLogIn(t *testing.T) {
+func TestLoginRequiresKeyOfUser(t *testing.T) {
 	r := start(t, nil)
 	for name, try := range map[string]struct {
 		user string
@@ -178,13 +178,13 @@ func TestOnlyTheKeysOfAUserLogIn(t *testing.T) {
 	}
 }
 
-func TestServerNeedsAHostKey(t *testing.T) {
+func TestServerRequiresHostKey(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
-		t.Error("a server without a host key was made")
+		t.Error("a server without a host key was created")
 	}
 }
 
-func TestUnknownRequestsAreRefused(t *testing.T) {
+func TestUnknownRequestsAreRejected(t *testing.T) {
 	r := start(t, nil)
 	c := r.client(t)
 	if _, _, err := c.OpenChannel("direct-tcpip", nil); err == nil {
@@ -235,7 +235,7 @@ func TestCommandContextEnds(t *testing.T) {
 	}
 }
 
-func TestFaultsAreForOneConnectionEach(t *testing.T) {
+func TestFaultAffectsOneConnection(t *testing.T) {
 	other := newKey(t)
 	const cut = 1200 // in the middle of the handshake
 	faults := map[int]Fault{

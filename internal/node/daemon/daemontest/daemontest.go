@@ -45,7 +45,7 @@ func NewWindows(t *testing.T, o sim.WindowsOptions) *sim.Windows {
 	t.Cleanup(func() {
 		w.PowerOff()
 		if t.Failed() {
-			t.Log(w.Told())
+			t.Log(w.DescribeQuirks())
 		}
 	})
 	return w

@@ -32,7 +32,7 @@ func fetch(t *testing.T, o servers.MetadataOptions, check func(t *testing.T, nam
 		m := servers.NewMetadata(o)
 		began := time.Now()
 		name, err := metadata.Client{Dial: m.Dial}.NodeName(t.Context(), o.Platform)
-		check(t, name, err, time.Since(began), m.Asked())
+		check(t, name, err, time.Since(began), m.Requests())
 		m.Close()
 	})
 }

@@ -13,7 +13,7 @@ import (
 // AccountsFixture is a computer for one test that is joined to no domain and has no plugin. The fixture cleans up after the test.
 type AccountsFixture struct {
 	Accounts hostapi.Accounts
-	// Join joins the computer to a domain of this name, or to none; nil if a test cannot, and NoJoin is the reason.
+	// Join joins the computer to a domain of this name, or to none. It is nil if a test cannot do that; NoJoin is the reason.
 	Join   func(t *testing.T, domain string)
 	NoJoin string
 	// Register registers a plugin by a class ID, and Class the class; nil if a test cannot, and NoRegister is the reason.
@@ -24,10 +24,10 @@ type AccountsFixture struct {
 // Accounts checks the contract of hostapi.Accounts.
 func Accounts(t *testing.T, fixture func(t *testing.T) AccountsFixture) {
 	run(t, fixture, []test[AccountsFixture]{
-		{"ADomainIsToldWhileTheHostIsJoined", aDomainIsToldWhileTheHostIsJoined},
-		{"PluginsAreThoseWithAClass", pluginsAreThoseWithAClass},
-		{"ManyPluginsAreCut", manyPluginsAreCut},
-		{"WhatAccountsNeedIsNotReadLate", whatAccountsNeedIsNotReadLate},
+		{"DomainIsReportedWhileHostIsJoined", domainIsReportedWhileHostIsJoined},
+		{"OnlyPluginsWithClassAreListed", onlyPluginsWithClassAreListed},
+		{"PluginListIsBounded", pluginListIsBounded},
+		{"CanceledCallsFail", canceledCallsFail},
 	})
 }
 
@@ -38,7 +38,7 @@ func expectDomain(t *testing.T, f AccountsFixture, want string) {
 	}
 }
 
-func aDomainIsToldWhileTheHostIsJoined(t *testing.T, f AccountsFixture) {
+func domainIsReportedWhileHostIsJoined(t *testing.T, f AccountsFixture) {
 	expectDomain(t, f, "")
 	if f.Join == nil {
 		t.Skip(f.NoJoin)
@@ -56,7 +56,7 @@ func expectPlugins(t *testing.T, f AccountsFixture, want ...string) {
 	}
 }
 
-func pluginsAreThoseWithAClass(t *testing.T, f AccountsFixture) {
+func onlyPluginsWithClassAreListed(t *testing.T, f AccountsFixture) {
 	expectPlugins(t, f)
 	if f.Register == nil {
 		t.Skip(f.NoRegister)
@@ -72,7 +72,7 @@ func pluginsAreThoseWithAClass(t *testing.T, f AccountsFixture) {
 	expectPlugins(t, f, first, second)
 }
 
-func manyPluginsAreCut(t *testing.T, f AccountsFixture) {
+func pluginListIsBounded(t *testing.T, f AccountsFixture) {
 	if f.Register == nil {
 		t.Skip(f.NoRegister)
 	}
@@ -86,13 +86,13 @@ func manyPluginsAreCut(t *testing.T, f AccountsFixture) {
 	}
 }
 
-func whatAccountsNeedIsNotReadLate(t *testing.T, f AccountsFixture) {
+func canceledCallsFail(t *testing.T, f AccountsFixture) {
 	ctx := canceled(t)
 	_, errDomain := f.Accounts.Domain(ctx)
 	_, errPlugins := f.Accounts.Plugins(ctx)
 	for _, err := range []error{errDomain, errPlugins} {
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("a canceled call gives %v", err)
+			t.Errorf("a canceled call returned %v", err)
 		}
 	}
 }

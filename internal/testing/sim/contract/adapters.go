@@ -32,7 +32,7 @@ func Adapters(t *testing.T, fixture func(t *testing.T) AdaptersFixture) {
 		_, err := f.Adapters.Adapters(canceled(t))
 		for _, err := range []error{err, f.Adapters.Restore(canceled(t), netip.MustParseAddr("203.0.113.99"), hostnetwork.Loss{})} {
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("a canceled call gives %v", err)
+				t.Errorf("a canceled call returned %v", err)
 			}
 		}
 	})

@@ -31,10 +31,10 @@ func Certificates(t *testing.T, fixture func(t *testing.T) CertificatesFixture) 
 	run(t, fixture, []test[CertificatesFixture]{
 		{"AddedCertificatesAreListed", addedCertificatesAreListed},
 		{"AddingTwiceChangesNothing", addingTwiceChangesNothing},
-		{"RemovedCertificatesAreGoneAndOthersStay", removedCertificatesAreGoneAndOthersStay},
-		{"RemovingWhatIsNotThereIsNoError", removingWhatIsNotThereIsNoError},
+		{"OnlyNamedCertificateIsRemoved", onlyNamedCertificateIsRemoved},
+		{"RemovingAbsentCertificateIsNoError", removingAbsentCertificateIsNoError},
 		{"OneNameCanHaveTwoCertificates", oneNameCanHaveTwoCertificates},
-		{"WhatIsNoCertificateIsRefused", whatIsNoCertificateIsRefused},
+		{"InvalidCertificatesAreRejected", invalidCertificatesAreRejected},
 	})
 }
 
@@ -104,7 +104,7 @@ func addingTwiceChangesNothing(t *testing.T, f CertificatesFixture) {
 	expectHashes(t, f, before)
 }
 
-func removedCertificatesAreGoneAndOthersStay(t *testing.T, f CertificatesFixture) {
+func onlyNamedCertificateIsRemoved(t *testing.T, f CertificatesFixture) {
 	one, _ := mustMake(t, "one")
 	two, twoHash := mustMake(t, "two")
 	mustTrust(t, f, one)
@@ -118,7 +118,7 @@ func removedCertificatesAreGoneAndOthersStay(t *testing.T, f CertificatesFixture
 	expectHashes(t, f, before, twoHash)
 }
 
-func removingWhatIsNotThereIsNoError(t *testing.T, f CertificatesFixture) {
+func removingAbsentCertificateIsNoError(t *testing.T, f CertificatesFixture) {
 	before := mustHashes(t, f)
 	_, hash := mustMake(t, "one")
 	if removed, err := f.Certificates.Remove(deadline(t), hash); err != nil || removed {
@@ -141,7 +141,7 @@ func oneNameCanHaveTwoCertificates(t *testing.T, f CertificatesFixture) {
 	expectHashes(t, f, before, renewedHash)
 }
 
-func whatIsNoCertificateIsRefused(t *testing.T, f CertificatesFixture) {
+func invalidCertificatesAreRejected(t *testing.T, f CertificatesFixture) {
 	before := mustHashes(t, f)
 	der, _ := mustMake(t, "one")
 	for what, bad := range map[string][]byte{

@@ -35,17 +35,17 @@ type ContainersFixture struct {
 // Containers checks the contract of hostapi.Containers.
 func Containers(t *testing.T, fixture func(t *testing.T) ContainersFixture) {
 	run(t, fixture, []test[ContainersFixture]{
-		{"ProgramsBelowAFolderEndAndOthersGoOn", programsBelowAFolderEndAndOthersGoOn},
+		{"EndProgramsEndsOnlyProgramsBelowFolder", endProgramsEndsOnlyProgramsBelowFolder},
 		{"EndingNoProgramsIsNoError", endingNoProgramsIsNoError},
-		{"WhatIsNotThereIsNoError", whatIsNotThereIsNoError},
+		{"AbsentObjectsAreNoError", absentObjectsAreNoError},
 		{"ContainersAreListedUntilTheyEnd", containersAreListedUntilTheyEnd},
-		{"AListEndsWithItsContext", aListEndsWithItsContext},
-		{"NetworksOfPodsAreRemovedOnce", networksOfPodsAreRemovedOnce},
+		{"ListEndsWithItsContext", listEndsWithItsContext},
+		{"PodNetworksAreRemovedOnce", podNetworksAreRemovedOnce},
 		{"LayersAreRemoved", layersAreRemoved},
 	})
 }
 
-func programsBelowAFolderEndAndOthersGoOn(t *testing.T, f ContainersFixture) {
+func endProgramsEndsOnlyProgramsBelowFolder(t *testing.T, f ContainersFixture) {
 	inside, deep, beside := f.Folder+`\inside\one.exe`, f.Folder+`\inside\deep\two.exe`, f.Folder+`\inside-not\three.exe`
 	for _, path := range []string{inside, deep, beside} {
 		f.Start(t, path)
@@ -70,7 +70,7 @@ func programsBelowAFolderEndAndOthersGoOn(t *testing.T, f ContainersFixture) {
 	}
 }
 
-func aListEndsWithItsContext(t *testing.T, f ContainersFixture) {
+func listEndsWithItsContext(t *testing.T, f ContainersFixture) {
 	if f.Hang == nil {
 		t.Skip(f.NoHang)
 	}
@@ -78,7 +78,7 @@ func aListEndsWithItsContext(t *testing.T, f ContainersFixture) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := f.Containers.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a service that hangs gives %v, want DeadlineExceeded", err)
+		t.Errorf("a hanging service returned %v, want DeadlineExceeded", err)
 	}
 }
 
@@ -90,7 +90,7 @@ func endingNoProgramsIsNoError(t *testing.T, f ContainersFixture) {
 	}
 }
 
-func whatIsNotThereIsNoError(t *testing.T, f ContainersFixture) {
+func absentObjectsAreNoError(t *testing.T, f ContainersFixture) {
 	if _, err := f.Containers.List(deadline(t)); err != nil {
 		t.Errorf("List(): %v", err)
 	}
@@ -126,7 +126,7 @@ func containersAreListedUntilTheyEnd(t *testing.T, f ContainersFixture) {
 	}
 }
 
-func networksOfPodsAreRemovedOnce(t *testing.T, f ContainersFixture) {
+func podNetworksAreRemovedOnce(t *testing.T, f ContainersFixture) {
 	if f.Network == nil {
 		t.Skip(f.NoContainers)
 	}
@@ -148,6 +148,6 @@ func layersAreRemoved(t *testing.T, f ContainersFixture) {
 		t.Fatal(err)
 	}
 	if f.Disk.Exists(layer) {
-		t.Error("the layer is there")
+		t.Error("the layer still exists")
 	}
 }

@@ -41,12 +41,12 @@ func Defender(t *testing.T, fixture func(t *testing.T) DefenderFixture) {
 	run(t, withExclusions, []test[DefenderFixture]{
 		{"ExclusionsAreAdded", exclusionsAreAdded},
 		{"ExclusionsAreRemoved", exclusionsAreRemoved},
-		{"ExclusionsOfAPolicyStay", exclusionsOfAPolicyStay},
-		{"HiddenExclusionsAreTold", hiddenExclusionsAreTold},
-		{"RealTimeProtectionIsTold", realTimeProtectionIsTold},
+		{"PolicyExclusionsStay", policyExclusionsStay},
+		{"HiddenExclusionsAreReported", hiddenExclusionsAreReported},
+		{"RealTimeProtectionIsReported", realTimeProtectionIsReported},
 		{"CallsEndWithTheirContext", callsEndWithTheirContext},
 	})
-	run(t, fixture, []test[DefenderFixture]{{"AStoppedDefenderIsTold", aStoppedDefenderIsTold}})
+	run(t, fixture, []test[DefenderFixture]{{"StoppedDefenderIsReported", stoppedDefenderIsReported}})
 }
 
 func someExclusions() desired.Exclusions {
@@ -92,7 +92,7 @@ func exclusionsAreRemoved(t *testing.T, f DefenderFixture) {
 	expectExclusions(t, f, desired.Exclusions{Paths: all.Paths[:1]})
 }
 
-func exclusionsOfAPolicyStay(t *testing.T, f DefenderFixture) {
+func policyExclusionsStay(t *testing.T, f DefenderFixture) {
 	all := someExclusions()
 	f.SetByPolicy(t, all)
 	expectExclusions(t, f, all)
@@ -102,14 +102,14 @@ func exclusionsOfAPolicyStay(t *testing.T, f DefenderFixture) {
 	expectExclusions(t, f, all)
 }
 
-func hiddenExclusionsAreTold(t *testing.T, f DefenderFixture) {
+func hiddenExclusionsAreReported(t *testing.T, f DefenderFixture) {
 	f.Hide(t)
 	if e, err := f.Defender.Exclusions(deadline(t)); !errors.Is(err, hostapi.ErrExclusionsHidden) || !e.IsEmpty() {
 		t.Errorf("Exclusions() = %v, %v, want %v", e, err, hostapi.ErrExclusionsHidden)
 	}
 }
 
-func realTimeProtectionIsTold(t *testing.T, f DefenderFixture) {
+func realTimeProtectionIsReported(t *testing.T, f DefenderFixture) {
 	for _, on := range []bool{true, false} {
 		f.Protect(t, on)
 		if scans, err := f.Defender.Scans(deadline(t)); err != nil || scans != on {
@@ -124,18 +124,18 @@ func callsEndWithTheirContext(t *testing.T, f DefenderFixture) {
 	_, errScans := f.Defender.Scans(ctx)
 	for _, err := range []error{err, errScans, f.Defender.Add(ctx, someExclusions()), f.Defender.Remove(ctx, someExclusions())} {
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("a canceled call gives %v", err)
+			t.Errorf("a canceled call returned %v", err)
 		}
 	}
 }
 
-func aStoppedDefenderIsTold(t *testing.T, f DefenderFixture) {
+func stoppedDefenderIsReported(t *testing.T, f DefenderFixture) {
 	f.Stop(t)
 	_, err := f.Defender.Exclusions(deadline(t))
 	_, errScans := f.Defender.Scans(deadline(t))
 	for _, err := range []error{err, errScans, f.Defender.Add(deadline(t), someExclusions()), f.Defender.Remove(deadline(t), someExclusions())} {
 		if !errors.Is(err, hostapi.ErrNoDefender) {
-			t.Errorf("a call gives %v, want %v", err, hostapi.ErrNoDefender)
+			t.Errorf("a call returned %v, want %v", err, hostapi.ErrNoDefender)
 		}
 	}
 }

@@ -34,13 +34,13 @@ type EnvironmentFixture struct {
 // Environment checks the contract of hostapi.Environment.
 func Environment(t *testing.T, fixture func(t *testing.T) EnvironmentFixture) {
 	run(t, fixture, []test[EnvironmentFixture]{
-		{"SetGivesExactlyTheseValues", setGivesExactlyTheseValues},
+		{"SetStoresExactValues", setStoresExactValues},
 		{"SettingTwiceChangesNothing", settingTwiceChangesNothing},
-		{"SetChangesWhatDiffers", setChangesWhatDiffers},
-		{"OursWithoutAValueGo", oursWithoutAValueGo},
-		{"VariablesOfOthersStay", variablesOfOthersStay},
-		{"NamesHaveNoCase", namesHaveNoCase},
-		{"BadVariablesChangeNothing", badVariablesChangeNothing},
+		{"SetChangesOnlyDifferences", setChangesOnlyDifferences},
+		{"ManagedVariablesWithoutValueAreRemoved", managedVariablesWithoutValueAreRemoved},
+		{"ForeignVariablesStay", foreignVariablesStay},
+		{"VariableNamesIgnoreCase", variableNamesIgnoreCase},
+		{"InvalidVariablesAreRejected", invalidVariablesAreRejected},
 	})
 }
 
@@ -84,7 +84,7 @@ func expectNames(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-func setGivesExactlyTheseValues(t *testing.T, f EnvironmentFixture) {
+func setStoresExactValues(t *testing.T, f EnvironmentFixture) {
 	changed := mustSet(t, f, values(), Variables()...)
 	expectNames(t, "all are new", changed, FirstVariable, SecondVariable, ThirdVariable)
 	expectVariables(t, f, values())
@@ -96,7 +96,7 @@ func settingTwiceChangesNothing(t *testing.T, f EnvironmentFixture) {
 	expectVariables(t, f, values())
 }
 
-func setChangesWhatDiffers(t *testing.T, f EnvironmentFixture) {
+func setChangesOnlyDifferences(t *testing.T, f EnvironmentFixture) {
 	want := values()
 	mustSet(t, f, want, Variables()...)
 	want[SecondVariable] = ".svc"
@@ -106,20 +106,20 @@ func setChangesWhatDiffers(t *testing.T, f EnvironmentFixture) {
 	expectVariables(t, f, want)
 }
 
-func oursWithoutAValueGo(t *testing.T, f EnvironmentFixture) {
+func managedVariablesWithoutValueAreRemoved(t *testing.T, f EnvironmentFixture) {
 	want := values()
 	mustSet(t, f, want)
 	delete(want, FirstVariable)
-	expectNames(t, "not ours", mustSet(t, f, want, SecondVariable))
+	expectNames(t, "not managed", mustSet(t, f, want, SecondVariable))
 	delete(want, SecondVariable)
 	expectNames(t, "ours", mustSet(t, f, want, Variables()...), FirstVariable, SecondVariable)
 	expectVariables(t, f, want)
-	expectNames(t, "gone already", mustSet(t, f, want, Variables()...))
-	expectNames(t, "nothing is wanted", mustSet(t, f, nil, Variables()...), ThirdVariable)
+	expectNames(t, "already removed", mustSet(t, f, want, Variables()...))
+	expectNames(t, "no variables desired", mustSet(t, f, nil, Variables()...), ThirdVariable)
 	expectVariables(t, f, map[string]string{})
 }
 
-func variablesOfOthersStay(t *testing.T, f EnvironmentFixture) {
+func foreignVariablesStay(t *testing.T, f EnvironmentFixture) {
 	f.Give(t, ThirdVariable, "another")
 	before := f.All(t)
 	mustSet(t, f, map[string]string{FirstVariable: "ours"}, FirstVariable, SecondVariable)
@@ -129,7 +129,7 @@ func variablesOfOthersStay(t *testing.T, f EnvironmentFixture) {
 	}
 }
 
-func namesHaveNoCase(t *testing.T, f EnvironmentFixture) {
+func variableNamesIgnoreCase(t *testing.T, f EnvironmentFixture) {
 	lower := strings.ToLower(FirstVariable)
 	f.Give(t, lower, "value")
 	expectNames(t, "the same value", mustSet(t, f, map[string]string{FirstVariable: "value"}, lower))
@@ -150,7 +150,7 @@ func badVariables() map[string]map[string]string {
 	}
 }
 
-func badVariablesChangeNothing(t *testing.T, f EnvironmentFixture) {
+func invalidVariablesAreRejected(t *testing.T, f EnvironmentFixture) {
 	mustSet(t, f, map[string]string{ThirdVariable: "good"})
 	for what, variables := range badVariables() {
 		variables[SecondVariable] = "good"

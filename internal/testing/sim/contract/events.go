@@ -36,14 +36,14 @@ func EventLogs(t *testing.T, fixture func(t *testing.T) EventLogsFixture) {
 	}
 	run(t, withEvents, []test[EventLogsFixture]{
 		{"NewerEventsAreRead", newerEventsAreRead},
-		{"TheNewestEventsAreReadFirst", theNewestEventsAreReadFirst},
-		{"AClearedLogBeginsAgain", aClearedLogBeginsAgain},
-		{"AnAbsentChannelIsTold", anAbsentChannelIsTold},
+		{"NewestEventsAreReadFirst", newestEventsAreReadFirst},
+		{"ClearedLogIsReadFromStart", clearedLogIsReadFromStart},
+		{"AbsentChannelIsReported", absentChannelIsReported},
 	})
 	run(t, fixture, []test[EventLogsFixture]{
-		{"EventsThatCannotBeReadAreUnsupported", unreadableEventsAreUnsupported},
+		{"UnreadableEventsAreUnsupported", unreadableEventsAreUnsupported},
 		{"RoutesAreListed", routesAreListed},
-		{"AReadEndsWithItsContext", aReadEndsWithItsContext},
+		{"ReadEndsWithItsContext", readEndsWithItsContext},
 	})
 }
 
@@ -80,7 +80,7 @@ func newerEventsAreRead(t *testing.T, f EventLogsFixture) {
 	f.Write(t, 7036, "the second")
 	events := mustReadEvents(t, f, before, 100, 2)
 	if len(events) != 2 {
-		t.Fatalf("there are %d events, want 2: %+v", len(events), events)
+		t.Fatalf("%d events, want 2: %+v", len(events), events)
 	}
 	for i, want := range []struct {
 		id      uint32
@@ -95,14 +95,14 @@ func newerEventsAreRead(t *testing.T, f EventLogsFixture) {
 		}
 	}
 	if events := mustReadEvents(t, f, events[0].Record, 100, 1); len(events) != 1 || events[0].ID != 7036 {
-		t.Errorf("after the first event, there is %+v", events)
+		t.Errorf("after the first event: unexpected %+v", events)
 	}
 	if events := mustReadEvents(t, f, events[1].Record, 100, 0); len(events) != 0 {
-		t.Errorf("after the last event, there is %+v", events)
+		t.Errorf("after the last event: unexpected %+v", events)
 	}
 }
 
-func theNewestEventsAreReadFirst(t *testing.T, f EventLogsFixture) {
+func newestEventsAreReadFirst(t *testing.T, f EventLogsFixture) {
 	before := lastRecord(t, f)
 	for i := range 50 {
 		f.Write(t, 1, fmt.Sprintf("number %d.", i))
@@ -110,7 +110,7 @@ func theNewestEventsAreReadFirst(t *testing.T, f EventLogsFixture) {
 	mustReadEvents(t, f, before, 1000, 50)
 	events, err := f.EventLogs.Read(deadline(t), f.Channel, before, 20)
 	if err != nil || len(events) != 20 {
-		t.Fatalf("there are %d events, %v", len(events), err)
+		t.Fatalf("%d events, %v", len(events), err)
 	}
 	if !slices.IsSortedFunc(events, func(a, b hostapi.Event) int { return int(a.Record) - int(b.Record) }) {
 		t.Errorf("the events are not in order: %+v", events)
@@ -120,7 +120,7 @@ func theNewestEventsAreReadFirst(t *testing.T, f EventLogsFixture) {
 	}
 }
 
-func aClearedLogBeginsAgain(t *testing.T, f EventLogsFixture) {
+func clearedLogIsReadFromStart(t *testing.T, f EventLogsFixture) {
 	if f.Clear == nil {
 		t.Skip(f.NoClear)
 	}
@@ -131,11 +131,11 @@ func aClearedLogBeginsAgain(t *testing.T, f EventLogsFixture) {
 	f.Clear(t)
 	f.Write(t, 2, "after")
 	if events := mustReadEvents(t, f, last, 100, 1); len(events) != 1 || events[0].ID != 2 {
-		t.Errorf("after the log was cleared, there is %+v", events)
+		t.Errorf("after the log was cleared: %+v", events)
 	}
 }
 
-func anAbsentChannelIsTold(t *testing.T, f EventLogsFixture) {
+func absentChannelIsReported(t *testing.T, f EventLogsFixture) {
 	events, err := f.EventLogs.Read(deadline(t), "WICD-contract-no-such-channel/Operational", 0, 1)
 	if !errors.Is(err, hostapi.ErrNotFound) {
 		t.Errorf("Read() = %v, %v; want ErrNotFound", events, err)
@@ -164,7 +164,7 @@ func routesAreListed(t *testing.T, f EventLogsFixture) {
 	}
 }
 
-func aReadEndsWithItsContext(t *testing.T, f EventLogsFixture) {
+func readEndsWithItsContext(t *testing.T, f EventLogsFixture) {
 	if events, err := f.EventLogs.Read(canceled(t), "System", 0, 10); err == nil {
 		t.Errorf("Read() = %v, without an error", events)
 	}

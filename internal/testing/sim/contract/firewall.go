@@ -45,11 +45,11 @@ type FirewallFixture struct {
 // Firewall checks the contract of hostapi.Firewall.
 func Firewall(t *testing.T, fixture func(t *testing.T) FirewallFixture) {
 	run(t, fixture, []test[FirewallFixture]{
-		{"RulesBecomeThose", rulesBecomeThose},
+		{"SetReplacesRules", setReplacesRules},
 		{"BrokenRulesAreRestored", brokenRulesAreRestored},
-		{"RulesOfOthersStay", rulesOfOthersStay},
-		{"BadRulesChangeNothing", badRulesChangeNothing},
-		{"AStoppedFirewallIsTold", aStoppedFirewallIsTold},
+		{"ForeignRulesStay", foreignRulesStay},
+		{"InvalidRulesAreRejected", invalidRulesAreRejected},
+		{"StoppedFirewallIsReported", stoppedFirewallIsReported},
 	})
 }
 
@@ -92,7 +92,7 @@ func expectRules(t *testing.T, f FirewallFixture, want ...Rule) {
 	}
 }
 
-func rulesBecomeThose(t *testing.T, f FirewallFixture) {
+func setReplacesRules(t *testing.T, f FirewallFixture) {
 	first, second := firstRule(), secondRule()
 	expectRuleChanges(t, f, []desired.FirewallRule{second, first}, FirstRule, SecondRule)
 	expectRules(t, f, Rule{first, true, true}, Rule{second, true, true})
@@ -136,7 +136,7 @@ func brokenRulesAreRestored(t *testing.T, f FirewallFixture) {
 	}
 }
 
-func rulesOfOthersStay(t *testing.T, f FirewallFixture) {
+func foreignRulesStay(t *testing.T, f FirewallFixture) {
 	others := firstRule()
 	others.Protocol = desired.UDP
 	f.Give(t, others)
@@ -180,7 +180,7 @@ func badRules() map[string][]desired.FirewallRule {
 	}
 }
 
-func badRulesChangeNothing(t *testing.T, f FirewallFixture) {
+func invalidRulesAreRejected(t *testing.T, f FirewallFixture) {
 	for what, rules := range badRules() {
 		if changed, err := f.Firewall.Set(deadline(t), rules); err == nil || len(changed) > 0 || errors.Is(err, hostapi.ErrNoFirewall) {
 			t.Errorf("%s: Set() = %q, %v, want an error", what, changed, err)
@@ -189,7 +189,7 @@ func badRulesChangeNothing(t *testing.T, f FirewallFixture) {
 	expectRules(t, f)
 }
 
-func aStoppedFirewallIsTold(t *testing.T, f FirewallFixture) {
+func stoppedFirewallIsReported(t *testing.T, f FirewallFixture) {
 	if f.Stop == nil {
 		t.Skip(f.NoStop)
 	}

@@ -27,7 +27,7 @@ func HNSState(t *testing.T, fixture func(t *testing.T) HNSStateFixture) {
 		_, err := f.State.Get(ctx, HNSValue)
 		for _, err := range []error{err, f.State.Set(ctx, HNSValue, 1), f.State.Remove(ctx, HNSValue)} {
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("a canceled call gives %v", err)
+				t.Errorf("a canceled call returned %v", err)
 			}
 		}
 	})

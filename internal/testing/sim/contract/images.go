@@ -19,7 +19,7 @@ type ImagesFixture struct {
 
 // Images checks the contract of hostapi.Runtime.
 func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
-	t.Run("an image that is pulled is there", func(t *testing.T) {
+	t.Run("PulledImageExists", func(t *testing.T) {
 		f := fixture(t)
 		expectImage(t, f, f.Good, false)
 		for range 2 {
@@ -29,7 +29,7 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 			expectImage(t, f, f.Good, true)
 		}
 	})
-	t.Run("what the runtime says is an error of its own kind", func(t *testing.T) {
+	t.Run("RuntimeErrorHasItsOwnType", func(t *testing.T) {
 		f := fixture(t)
 		var refused *cri.Error
 		if err := f.Runtime.Pull(deadline(t), f.Absent, cri.Login{}); !errors.As(err, &refused) || refused.Code != cri.NotFound || refused.Message == "" {
@@ -37,7 +37,7 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 		}
 		expectImage(t, f, f.Absent, false)
 	})
-	t.Run("a runtime that is away is an error", func(t *testing.T) {
+	t.Run("UnreachableRuntimeIsAnError", func(t *testing.T) {
 		f := fixture(t)
 		f.Stop()
 		ctx := deadline(t)
@@ -50,12 +50,12 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 			}
 		}
 	})
-	t.Run("a runtime says that it has no network", func(t *testing.T) {
+	t.Run("MissingNetworkIsReported", func(t *testing.T) {
 		if isReady, err := fixture(t).Runtime.NetworkReady(deadline(t)); err != nil || isReady {
 			t.Errorf("NetworkReady() = %v, %v", isReady, err)
 		}
 	})
-	t.Run("a call ends with its context", func(t *testing.T) {
+	t.Run("PullEndsWithItsContext", func(t *testing.T) {
 		f := fixture(t)
 		if err := f.Runtime.Pull(canceled(t), f.Good, cri.Login{}); err == nil {
 			t.Error("Pull() returned no error after the end of its context")
@@ -66,6 +66,6 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 func expectImage(t *testing.T, f ImagesFixture, name string, want bool) {
 	t.Helper()
 	if image, found, err := f.Runtime.Look(deadline(t), name); err != nil || found != want || found && image.ID == "" {
-		t.Errorf("Look(%s) = %+v, %v, %v, want it there: %v", name, image, found, err, want)
+		t.Errorf("Look(%s) = %+v, %v, %v, want found: %v", name, image, found, err, want)
 	}
 }

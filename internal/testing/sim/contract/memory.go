@@ -18,9 +18,9 @@ type MemoryFixture struct {
 // Memory checks the contract of hostapi.Inventory about memory.
 func Memory(t *testing.T, fixture func(t *testing.T) MemoryFixture) {
 	run(t, fixture, []test[MemoryFixture]{
-		{"TheLimitIsBeyondWhatIsCommitted", theLimitIsBeyondWhatIsCommitted},
-		{"WhatProgramsCommitIsCounted", whatProgramsCommitIsCounted},
-		{"ACommitIsNotReadWhenItsContextHasEnded", aCommitIsNotReadLate},
+		{"LimitExceedsCommittedMemory", limitExceedsCommittedMemory},
+		{"CommittedMemoryIsCounted", committedMemoryIsCounted},
+		{"CommitFailsAfterContextEnds", commitFailsAfterContextEnds},
 	})
 }
 
@@ -33,7 +33,7 @@ func mustCommit(t *testing.T, f MemoryFixture) hostapi.Commit {
 	return c
 }
 
-func theLimitIsBeyondWhatIsCommitted(t *testing.T, f MemoryFixture) {
+func limitExceedsCommittedMemory(t *testing.T, f MemoryFixture) {
 	facts, err := f.System.Facts(deadline(t))
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func theLimitIsBeyondWhatIsCommitted(t *testing.T, f MemoryFixture) {
 	}
 }
 
-func whatProgramsCommitIsCounted(t *testing.T, f MemoryFixture) {
+func committedMemoryIsCounted(t *testing.T, f MemoryFixture) {
 	if f.Commit == nil {
 		t.Skip(f.NoCommit)
 	}
@@ -55,7 +55,7 @@ func whatProgramsCommitIsCounted(t *testing.T, f MemoryFixture) {
 	}
 }
 
-func aCommitIsNotReadLate(t *testing.T, f MemoryFixture) {
+func commitFailsAfterContextEnds(t *testing.T, f MemoryFixture) {
 	if _, err := f.Inventory.Commit(canceled(t)); err == nil {
 		t.Error("a call whose context has ended succeeded")
 	}

@@ -33,22 +33,22 @@ type NetworksFixture struct {
 // Networks checks the contracts of hostapi.Networks and overlay.HNS.
 func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
 	run(t, fixture, []test[NetworksFixture]{
-		{"ANetworkIsAsItWasAskedForAndHasItsAddresses", aNetworkIsAsItWasAskedFor},
-		{"ANameHasOneNetwork", aNameHasOneNetwork},
-		{"AnOverlayCanHaveAPortOfItsOwn", anOverlayCanHaveAPortOfItsOwn},
-		{"ADeletedNetworkIsGoneWithItsEndpoints", aDeletedNetworkIsGone},
-		{"RemoteSubnetsComeAndGo", remoteSubnetsComeAndGo},
-		{"ARemoteSubnetHasOneHost", aRemoteSubnetHasOneHost},
-		{"RemoteSubnetsNeedTheirNetwork", remoteSubnetsNeedTheirNetwork},
-		{"AnEndpointOfTheHostIsInItsCompartment", anEndpointOfTheHostIsInItsCompartment},
-		{"NamesAndAddressesHaveOneEndpoint", namesAndAddressesHaveOneEndpoint},
-		{"LoadBalancersAreSeen", loadBalancersAreSeen},
-		{"ACloseLookHasTheSame", aCloseLookHasTheSame},
-		{"ANetworkIsFoundByItsID", aNetworkIsFoundByItsID},
-		{"OnlyWhatIsNamedIsRemoved", onlyWhatIsNamedIsRemoved},
-		{"AStoppedServiceIsNeverAnEmptyOne", aStoppedServiceIsNeverAnEmptyOne},
-		{"ALateAnswerIsNoAnswer", aLateAnswerIsNoAnswer},
-		{"WatchTellsOfStopAndStart", watchTellsOfStopAndStart},
+		{"NetworkMatchesRequestAndHasAddresses", networkMatchesRequestAndHasAddresses},
+		{"NetworkNamesAreUnique", networkNamesAreUnique},
+		{"OverlayCanHaveItsOwnPort", overlayCanHaveItsOwnPort},
+		{"DeletingNetworkDeletesEndpoints", deletingNetworkDeletesEndpoints},
+		{"RemoteSubnetsAreAddedAndRemoved", remoteSubnetsAreAddedAndRemoved},
+		{"RemoteSubnetHasOneHost", remoteSubnetHasOneHost},
+		{"RemoteSubnetsRequireNetwork", remoteSubnetsRequireNetwork},
+		{"HostEndpointIsInHostCompartment", hostEndpointIsInHostCompartment},
+		{"EndpointNamesAndAddressesAreUnique", endpointNamesAndAddressesAreUnique},
+		{"LoadBalancersAreListed", loadBalancersAreListed},
+		{"ReadObjectsReturnsSameState", readObjectsReturnsSameState},
+		{"NetworkIsFoundByID", networkIsFoundByID},
+		{"OnlyNamedObjectsAreRemoved", onlyNamedObjectsAreRemoved},
+		{"StoppedServiceIsNotReportedAsEmpty", stoppedServiceIsNotReportedAsEmpty},
+		{"LateResponseIsDiscarded", lateResponseIsDiscarded},
+		{"WatchReportsStopAndStart", watchReportsStopAndStart},
 		{"WatchEndsWithItsContext", networkWatchEnds},
 	})
 }
@@ -117,7 +117,7 @@ func expectError(t *testing.T, what string, err, want error) {
 	}
 }
 
-func aNetworkIsAsItWasAskedFor(t *testing.T, f NetworksFixture) {
+func networkMatchesRequestAndHasAddresses(t *testing.T, f NetworksFixture) {
 	one := overlayNetwork()
 	two := overlayNetwork()
 	two.Name, two.HostRoute, two.AutomaticDNS, two.Persistent = "wicd-contract-two", false, false, false
@@ -126,28 +126,28 @@ func aNetworkIsAsItWasAskedFor(t *testing.T, f NetworksFixture) {
 	for _, wanted := range []hns.Network{one, two} {
 		got := mustCreateNetwork(t, f, wanted)
 		if !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(got.ID) {
-			t.Errorf("ID %q is no GUID in lower case", got.ID)
+			t.Errorf("ID %q is not a GUID in lower case", got.ID)
 		}
 		if !regexp.MustCompile(`^[0-9A-F]{2}(-[0-9A-F]{2}){5}$`).MatchString(got.RouterMAC) || !got.ManagementIP.Is4() {
-			t.Errorf("its router has MAC %q and the host address %v", got.RouterMAC, got.ManagementIP)
+			t.Errorf("router MAC %q, host address %v", got.RouterMAC, got.ManagementIP)
 		}
 		made = append(made, got)
 		got.ID, got.RouterMAC, got.ManagementIP = "", "", netip.Addr{}
 		if diff := cmp.Diff(wanted, got, equal()...); diff != "" {
-			t.Errorf("made (-want +got):\n%s", diff)
+			t.Errorf("created (-want +got):\n%s", diff)
 		}
 	}
 	expectNetworks(t, f, made...)
 }
 
-func aNameHasOneNetwork(t *testing.T, f NetworksFixture) {
+func networkNamesAreUnique(t *testing.T, f NetworksFixture) {
 	made := mustCreateNetwork(t, f, overlayNetwork())
 	_, err := f.Overlay.CreateNetwork(deadline(t), overlayNetwork())
-	expectError(t, "the same again", err, hns.ErrExists)
+	expectError(t, "creating it again", err, hns.ErrExists)
 	expectNetworks(t, f, made)
 }
 
-func anOverlayCanHaveAPortOfItsOwn(t *testing.T, f NetworksFixture) {
+func overlayCanHaveItsOwnPort(t *testing.T, f NetworksFixture) {
 	n := overlayNetwork()
 	n.VXLANPort = 9898
 	own := mustCreateNetwork(t, f, n)
@@ -161,7 +161,7 @@ func anOverlayCanHaveAPortOfItsOwn(t *testing.T, f NetworksFixture) {
 	expectNetworks(t, f, own, usual)
 }
 
-func aDeletedNetworkIsGone(t *testing.T, f NetworksFixture) {
+func deletingNetworkDeletesEndpoints(t *testing.T, f NetworksFixture) {
 	n := mustCreateNetwork(t, f, overlayNetwork())
 	mustCreateEndpoint(t, f, hns.Endpoint{Network: n.ID, Name: "wicd-contract"})
 	for _, want := range []error{nil, hns.ErrNotFound} {
@@ -189,7 +189,7 @@ func remotes(count int) []hns.RemoteSubnet {
 	return list
 }
 
-func remoteSubnetsComeAndGo(t *testing.T, f NetworksFixture) {
+func remoteSubnetsAreAddedAndRemoved(t *testing.T, f NetworksFixture) {
 	n := mustCreateNetwork(t, f, overlayNetwork())
 	all := remotes(230)
 	expect := func(what string, err error, want []hns.RemoteSubnet) {
@@ -204,14 +204,14 @@ func remoteSubnetsComeAndGo(t *testing.T, f NetworksFixture) {
 	expect("adding more, and some again", f.Overlay.AddRemotes(deadline(t), n.ID, all[200:]), all)
 	expect("adding none", f.Overlay.AddRemotes(deadline(t), n.ID, nil), all)
 	expect("removing many", f.Overlay.RemoveRemotes(deadline(t), n.ID, all[10:]), all[:10])
-	expect("removing some that are not there", f.Overlay.RemoveRemotes(deadline(t), n.ID, all[9:12]), all[:9])
+	expect("removing some that are absent", f.Overlay.RemoveRemotes(deadline(t), n.ID, all[9:12]), all[:9])
 	moved := all[3]
 	moved.Host = netip.MustParseAddr("192.0.2.250")
 	expect("removing one of another host", f.Overlay.RemoveRemotes(deadline(t), n.ID, []hns.RemoteSubnet{moved}), all[:9])
 	expect("removing all", f.Overlay.RemoveRemotes(deadline(t), n.ID, all), nil)
 }
 
-func aRemoteSubnetHasOneHost(t *testing.T, f NetworksFixture) {
+func remoteSubnetHasOneHost(t *testing.T, f NetworksFixture) {
 	n := mustCreateNetwork(t, f, overlayNetwork())
 	all := remotes(3)
 	n.Remotes = all[:2]
@@ -222,7 +222,7 @@ func aRemoteSubnetHasOneHost(t *testing.T, f NetworksFixture) {
 	expectNetworks(t, f, n)
 }
 
-func remoteSubnetsNeedTheirNetwork(t *testing.T, f NetworksFixture) {
+func remoteSubnetsRequireNetwork(t *testing.T, f NetworksFixture) {
 	expectError(t, "adding", f.Overlay.AddRemotes(deadline(t), absent, remotes(1)), hns.ErrNotFound)
 	expectError(t, "removing", f.Overlay.RemoveRemotes(deadline(t), absent, remotes(1)), hns.ErrNotFound)
 }
@@ -230,7 +230,7 @@ func remoteSubnetsNeedTheirNetwork(t *testing.T, f NetworksFixture) {
 // absent is an ID without an object.
 const absent = "11111111-2222-4333-8444-555555555555"
 
-func anEndpointOfTheHostIsInItsCompartment(t *testing.T, f NetworksFixture) {
+func hostEndpointIsInHostCompartment(t *testing.T, f NetworksFixture) {
 	n := mustCreateNetwork(t, f, overlayNetwork())
 	pod := mustCreateEndpoint(t, f, hns.Endpoint{Network: n.ID, Name: "wicd-contract-pod", Address: netip.MustParseAddr("10.250.1.9")})
 	host := mustCreateEndpoint(t, f, hns.Endpoint{Network: n.ID, Name: "VIPEndpoint", Host: true})
@@ -238,11 +238,11 @@ func anEndpointOfTheHostIsInItsCompartment(t *testing.T, f NetworksFixture) {
 	subnet := n.Subnets[0]
 	for _, e := range []hns.Endpoint{host, second} {
 		if !subnet.Prefix.Contains(e.Address) || e.Address == subnet.Gateway || e.Address == pod.Address || e.MAC == "" || e.Namespace == "" || !e.Host {
-			t.Errorf("made %+v; want it in the host's namespace, with a MAC and a free address of %v", e, subnet.Prefix)
+			t.Errorf("created %+v; want it in the host's namespace, with a MAC and a free address of %v", e, subnet.Prefix)
 		}
 	}
 	if pod.Host || pod.Namespace != "" || pod.Address != netip.MustParseAddr("10.250.1.9") || host.Address == second.Address || host.Namespace != second.Namespace {
-		t.Errorf("made %+v, which is not the host's, and %+v and %+v, which are", pod, host, second)
+		t.Errorf("created pod endpoint %+v and host endpoints %+v and %+v", pod, host, second)
 	}
 	want := []hns.Endpoint{pod, host, second}
 	slices.SortFunc(want, func(a, b hns.Endpoint) int { return strings.Compare(a.ID, b.ID) })
@@ -251,7 +251,7 @@ func anEndpointOfTheHostIsInItsCompartment(t *testing.T, f NetworksFixture) {
 	}
 }
 
-func namesAndAddressesHaveOneEndpoint(t *testing.T, f NetworksFixture) {
+func endpointNamesAndAddressesAreUnique(t *testing.T, f NetworksFixture) {
 	n := mustCreateNetwork(t, f, overlayNetwork())
 	one := hns.Endpoint{Network: n.ID, Name: "wicd-contract", Address: netip.MustParseAddr("10.250.1.9")}
 	mustCreateEndpoint(t, f, one)
@@ -260,10 +260,10 @@ func namesAndAddressesHaveOneEndpoint(t *testing.T, f NetworksFixture) {
 		"its address": {Network: n.ID, Name: "wicd-contract-two", Address: one.Address},
 	} {
 		_, err := f.Networks.CreateEndpoint(deadline(t), e)
-		expectError(t, "another with "+what, err, hns.ErrExists)
+		expectError(t, "another endpoint with "+what, err, hns.ErrExists)
 	}
 	_, err := f.Networks.CreateEndpoint(deadline(t), hns.Endpoint{Network: absent, Name: "wicd-contract"})
-	expectError(t, "on a network that is not there", err, hns.ErrNotFound)
+	expectError(t, "on an absent network", err, hns.ErrNotFound)
 	if got := mustLook(t, f).Endpoints; len(got) != 1 {
 		t.Errorf("there are %+v, want one", got)
 	}
@@ -287,14 +287,14 @@ func mustBalance(t *testing.T, f NetworksFixture) hns.State {
 	return s
 }
 
-func loadBalancersAreSeen(t *testing.T, f NetworksFixture) {
+func loadBalancersAreListed(t *testing.T, f NetworksFixture) {
 	want := mustBalance(t, f)
 	if diff := cmp.Diff(want, mustLook(t, f), equal()...); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)
 	}
 }
 
-func onlyWhatIsNamedIsRemoved(t *testing.T, f NetworksFixture) {
+func onlyNamedObjectsAreRemoved(t *testing.T, f NetworksFixture) {
 	all := mustBalance(t, f)
 	expectLeft := func(what string, remove, left hns.State) {
 		t.Helper()
@@ -314,7 +314,7 @@ func onlyWhatIsNamedIsRemoved(t *testing.T, f NetworksFixture) {
 	expectLeft("the rest", all, hns.State{})
 }
 
-func aStoppedServiceIsNeverAnEmptyOne(t *testing.T, f NetworksFixture) {
+func stoppedServiceIsNotReportedAsEmpty(t *testing.T, f NetworksFixture) {
 	if f.Stop == nil {
 		t.Skip(f.NoStop)
 	}
@@ -338,25 +338,25 @@ func aStoppedServiceIsNeverAnEmptyOne(t *testing.T, f NetworksFixture) {
 	}
 }
 
-func aCloseLookHasTheSame(t *testing.T, f NetworksFixture) {
+func readObjectsReturnsSameState(t *testing.T, f NetworksFixture) {
 	want := mustBalance(t, f)
 	got, err := f.Networks.ReadObjects(deadline(t), []string{want.Endpoints[0].ID, absent})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got, equal()...); diff != "" {
-		t.Errorf("a close look (-want +got):\n%s", diff)
+		t.Errorf("ReadObjects() (-want +got):\n%s", diff)
 	}
 }
 
-// aNetworkIsFoundByItsID also adds the host's route later, more than once.
-func aNetworkIsFoundByItsID(t *testing.T, f NetworksFixture) {
+// networkIsFoundByID also adds the host's route later, more than once.
+func networkIsFoundByID(t *testing.T, f NetworksFixture) {
 	wanted := overlayNetwork()
 	wanted.HostRoute = false
 	n := mustCreateNetwork(t, f, wanted)
 	for id, want := range map[string]bool{n.ID: true, absent: false} {
 		if got, err := f.Overlay.HasNetwork(deadline(t), id); got != want || err != nil {
-			t.Errorf("network %s is there: %t, %v; want %t", id, got, err, want)
+			t.Errorf("HasNetwork(%s) = %t, %v; want %t", id, got, err, want)
 		}
 	}
 	for range 2 {
@@ -366,10 +366,10 @@ func aNetworkIsFoundByItsID(t *testing.T, f NetworksFixture) {
 	}
 	n.HostRoute = true
 	expectNetworks(t, f, n)
-	expectError(t, "a route to a network that is not there", f.Overlay.AddHostRoute(deadline(t), absent), hns.ErrNotFound)
+	expectError(t, "a route to an absent network", f.Overlay.AddHostRoute(deadline(t), absent), hns.ErrNotFound)
 }
 
-func aLateAnswerIsNoAnswer(t *testing.T, f NetworksFixture) {
+func lateResponseIsDiscarded(t *testing.T, f NetworksFixture) {
 	mustCreateNetwork(t, f, overlayNetwork())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
@@ -378,7 +378,7 @@ func aLateAnswerIsNoAnswer(t *testing.T, f NetworksFixture) {
 	expectError(t, "Look", err, hns.ErrUnavailable)
 	expectError(t, "Look", err, context.DeadlineExceeded)
 	if len(s.Networks) > 0 {
-		t.Errorf("it saw %+v nevertheless", s)
+		t.Errorf("unexpected state %+v", s)
 	}
 	_, err = f.Overlay.CreateNetwork(ctx, overlayNetwork())
 	expectError(t, "CreateNetwork", err, hns.ErrUnavailable)

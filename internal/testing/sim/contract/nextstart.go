@@ -24,11 +24,11 @@ type NextStartFixture struct {
 // NextStart checks the contract of hostapi.NextStart.
 func NextStart(t *testing.T, fixture func(t *testing.T) NextStartFixture) {
 	run(t, fixture, []test[NextStartFixture]{
-		{"WhatWindowsWaitsForIsTold", whatWindowsWaitsForIsTold},
-		{"WhatIsUnfinishedIsTold", whatIsUnfinishedIsTold},
-		{"TheStartIsThatOfTheFacts", theStartIsThatOfTheFacts},
-		{"BadNamesAreRefused", badNamesAreRefused},
-		{"ANameTakesEffectWithTheNextStart", aNameTakesEffectWithTheNextStart},
+		{"PendingRestartIsReported", pendingRestartIsReported},
+		{"UnfinishedSetupIsReported", unfinishedSetupIsReported},
+		{"BootIDMatchesFacts", bootIDMatchesFacts},
+		{"InvalidNamesAreRejected", invalidNamesAreRejected},
+		{"NewNameTakesEffectAtNextStart", newNameTakesEffectAtNextStart},
 	})
 }
 
@@ -41,18 +41,18 @@ func mustWaits(t *testing.T, f NextStartFixture) []string {
 	return waits.All()
 }
 
-func whatWindowsWaitsForIsTold(t *testing.T, f NextStartFixture) {
+func pendingRestartIsReported(t *testing.T, f NextStartFixture) {
 	if waits := mustWaits(t, f); len(waits) > 0 {
 		t.Fatalf("before the test: %q", waits)
 	}
 	f.Await(t)
 	waits := mustWaits(t, f)
 	if len(waits) == 0 || slices.Contains(waits, "") {
-		t.Errorf("Waits() = %q, want what for", waits)
+		t.Errorf("Waits() = %q, want the reasons", waits)
 	}
 	facts, err := f.System.Facts(deadline(t))
 	if err != nil || !slices.Equal(facts.PendingReboot, waits) {
-		t.Errorf("facts say %q, %v; Waits() = %q", facts.PendingReboot, err, waits)
+		t.Errorf("facts have %q, %v; Waits() = %q", facts.PendingReboot, err, waits)
 	}
 	if f.Restart == nil {
 		t.Skip(f.NoRestart)
@@ -63,22 +63,22 @@ func whatWindowsWaitsForIsTold(t *testing.T, f NextStartFixture) {
 	}
 }
 
-// whatIsUnfinishedIsTold expects a computer that was installed long ago.
-func whatIsUnfinishedIsTold(t *testing.T, f NextStartFixture) {
+// unfinishedSetupIsReported expects a computer that was installed long ago.
+func unfinishedSetupIsReported(t *testing.T, f NextStartFixture) {
 	first, err := f.NextStart.Unfinished(deadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	second, err := f.NextStart.Unfinished(deadline(t))
 	if err != nil || second.Up < first.Up {
-		t.Errorf("Windows runs for %s, and then for %s, %v", first.Up, second.Up, err)
+		t.Errorf("uptime %s, and then %s, %v", first.Up, second.Up, err)
 	}
 	if len(first.Setup) > 0 {
 		t.Errorf("Windows is still setting itself up: %q", first.Setup)
 	}
 }
 
-func theStartIsThatOfTheFacts(t *testing.T, f NextStartFixture) {
+func bootIDMatchesFacts(t *testing.T, f NextStartFixture) {
 	mustBoot := func() string {
 		t.Helper()
 		facts, err := f.System.Facts(deadline(t))
@@ -87,7 +87,7 @@ func theStartIsThatOfTheFacts(t *testing.T, f NextStartFixture) {
 		}
 		id, err := f.NextStart.Boot(deadline(t))
 		if err != nil || id == "" || id != facts.BootID {
-			t.Errorf("Boot() = %q, %v; facts say %q", id, err, facts.BootID)
+			t.Errorf("Boot() = %q, %v; facts have %q", id, err, facts.BootID)
 		}
 		return id
 	}
@@ -101,7 +101,7 @@ func theStartIsThatOfTheFacts(t *testing.T, f NextStartFixture) {
 	}
 }
 
-func badNamesAreRefused(t *testing.T, f NextStartFixture) {
+func invalidNamesAreRejected(t *testing.T, f NextStartFixture) {
 	for _, name := range []string{"", "a b", "a.example", "-a", "a-", "a_b", "ä", strings.Repeat("a", 64)} {
 		if err := f.NextStart.Rename(deadline(t), name); err == nil {
 			t.Errorf("Rename(%q) succeeds", name)
@@ -112,7 +112,7 @@ func badNamesAreRefused(t *testing.T, f NextStartFixture) {
 	}
 }
 
-func aNameTakesEffectWithTheNextStart(t *testing.T, f NextStartFixture) {
+func newNameTakesEffectAtNextStart(t *testing.T, f NextStartFixture) {
 	const name = "wicd-contract-of-more-than-15"
 	before, err := f.System.Facts(deadline(t))
 	if err != nil {

@@ -30,12 +30,12 @@ type RightsFixture struct {
 // Rights checks the contract of hostapi.Rights.
 func Rights(t *testing.T, fixture func(t *testing.T) RightsFixture) {
 	run(t, fixture, []test[RightsFixture]{
-		{"FoldersHaveTheirRightsFromTheBeginning", foldersHaveTheirRightsFromTheBeginning},
-		{"AFolderThatIsThereStaysAsItIs", aFolderThatIsThereStaysAsItIs},
+		{"FoldersAreCreatedWithRights", foldersAreCreatedWithRights},
+		{"ExistingFolderIsUnchanged", existingFolderIsUnchanged},
 		{"ProtectedFoldersAreUsable", protectedFoldersAreUsable},
-		{"ProtectGivesExactlyTheseRights", protectGivesExactlyTheseRights},
-		{"WhatIsNotThereIsNotFound", whatIsNotThereIsNotFound},
-		{"StrangersAreTold", strangersAreTold},
+		{"ProtectSetsExactRights", protectSetsExactRights},
+		{"AbsentObjectIsNotFound", absentObjectIsNotFound},
+		{"ForeignOwnersAreReported", foreignOwnersAreReported},
 		{"LinksAreNotFollowed", linksAreNotFollowed},
 	})
 }
@@ -60,12 +60,12 @@ func expectRights(t *testing.T, f RightsFixture, name string, want hostapi.Acces
 	for _, who := range accesses() {
 		ours, stranger, err := f.Rights.Look(name, who)
 		if err != nil || ours != (who == want) || stranger != "" {
-			t.Errorf("Look(%s, %d) = %v, %q, %v; its rights are to be %d", name, who, ours, stranger, err, want)
+			t.Errorf("Look(%s, %d) = %v, %q, %v; want rights %d", name, who, ours, stranger, err, want)
 		}
 	}
 }
 
-func foldersHaveTheirRightsFromTheBeginning(t *testing.T, f RightsFixture) {
+func foldersAreCreatedWithRights(t *testing.T, f RightsFixture) {
 	if f.NoLook != "" {
 		t.Skip(f.NoLook)
 	}
@@ -74,7 +74,7 @@ func foldersHaveTheirRightsFromTheBeginning(t *testing.T, f RightsFixture) {
 	}
 }
 
-func aFolderThatIsThereStaysAsItIs(t *testing.T, f RightsFixture) {
+func existingFolderIsUnchanged(t *testing.T, f RightsFixture) {
 	folder := mustMakeFolder(t, f, "folder", hostapi.Readable)
 	if made, err := f.Rights.MakeFolder(folder, hostapi.Private); err != nil || made {
 		t.Errorf("again: MakeFolder() = %v, %v", made, err)
@@ -105,14 +105,14 @@ func protectedFoldersAreUsable(t *testing.T, f RightsFixture) {
 	}
 }
 
-func protectGivesExactlyTheseRights(t *testing.T, f RightsFixture) {
+func protectSetsExactRights(t *testing.T, f RightsFixture) {
 	if f.NoLook != "" {
 		t.Skip(f.NoLook)
 	}
 	for _, who := range accesses() {
 		f.Open(t, f.Folder)
 		if ours, _, err := f.Rights.Look(f.Folder, who); err != nil || ours {
-			t.Errorf("a folder that is everybody's: Look() = %v, %v", ours, err)
+			t.Errorf("a folder with full access for everyone: Look() = %v, %v", ours, err)
 		}
 		if err := f.Rights.Protect(f.Folder, who); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func protectGivesExactlyTheseRights(t *testing.T, f RightsFixture) {
 	}
 }
 
-func whatIsNotThereIsNotFound(t *testing.T, f RightsFixture) {
+func absentObjectIsNotFound(t *testing.T, f RightsFixture) {
 	if err := f.Rights.Protect(f.Folder+`\absent`, hostapi.Private); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Protect() = %v, want fs.ErrNotExist", err)
 	}
@@ -129,30 +129,30 @@ func whatIsNotThereIsNotFound(t *testing.T, f RightsFixture) {
 		t.Errorf("Look() = %v, want fs.ErrNotExist", err)
 	}
 	if _, err := f.Rights.MakeFolder(f.Folder+`\absent\folder`, hostapi.Private); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("MakeFolder() in a folder that is not there = %v, want fs.ErrNotExist", err)
+		t.Errorf("MakeFolder() in an absent folder = %v, want fs.ErrNotExist", err)
 	}
 }
 
-func strangersAreTold(t *testing.T, f RightsFixture) {
+func foreignOwnersAreReported(t *testing.T, f RightsFixture) {
 	if f.NoStrangers != "" {
 		t.Skip(f.NoStrangers)
 	}
 	folder := mustMakeFolder(t, f, "folder", hostapi.Private)
 	f.GiveAway(t, folder)
 	if ours, stranger, err := f.Rights.Look(folder, hostapi.Private); err != nil || ours || stranger == "" {
-		t.Errorf("Look() = %v, %q, %v; want the stranger", ours, stranger, err)
+		t.Errorf("Look() = %v, %q, %v; want the foreign owner", ours, stranger, err)
 	}
 	if err := f.Disk.Rename(folder, folder+".aside"); err != nil {
 		t.Fatal(err)
 	}
 	if _, stranger, err := f.Rights.Look(folder+".aside", hostapi.Private); err != nil || stranger == "" {
-		t.Errorf("under another name: %q, %v; want the stranger", stranger, err)
+		t.Errorf("after a rename: %q, %v; want the foreign owner", stranger, err)
 	}
 	if err := f.Rights.Protect(folder+".aside", hostapi.Private); err != nil {
 		t.Fatal(err)
 	}
 	if _, stranger, err := f.Rights.Look(folder+".aside", hostapi.Private); err != nil || stranger != "" {
-		t.Errorf("protected, it belongs to %q, %v", stranger, err)
+		t.Errorf("after Protect(), its owner is %q, %v", stranger, err)
 	}
 }
 
@@ -169,7 +169,7 @@ func linksAreNotFollowed(t *testing.T, f RightsFixture) {
 		t.Errorf("MakeFolder() where a link is = %v, %v", made, err)
 	}
 	if ours, _, err := f.Rights.Look(link, hostapi.Readable); err != nil || ours {
-		t.Errorf("Look() at a link = %v, %v; want that it is not ours", ours, err)
+		t.Errorf("Look() at a link = %v, %v; want false", ours, err)
 	}
 	if f.NoLook == "" {
 		expectRights(t, f, folder, hostapi.Readable)

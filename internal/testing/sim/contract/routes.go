@@ -25,10 +25,10 @@ type RoutesFixture struct {
 // Routes checks the contract of hostapi.Routes.
 func Routes(t *testing.T, fixture func(t *testing.T) RoutesFixture) {
 	run(t, fixture, []test[RoutesFixture]{
-		{"ARouteIsAddedOnce", aRouteIsAddedOnce},
-		{"AnUnknownAddressHasNoRoute", anUnknownAddressHasNoRoute},
-		{"ALostRouteIsTold", aLostRouteIsTold},
-		{"TheWatchOfRoutesEndsWithItsContext", theWatchOfRoutesEndsWithItsContext},
+		{"RouteIsAddedOnce", routeIsAddedOnce},
+		{"UnknownAddressIsRejected", unknownAddressIsRejected},
+		{"LostRouteIsReported", lostRouteIsReported},
+		{"RouteWatchEndsWithItsContext", routeWatchEndsWithItsContext},
 	})
 }
 
@@ -43,7 +43,7 @@ func expectEnsured(t *testing.T, f RoutesFixture, r hostapi.Route, want bool) {
 	}
 }
 
-func aRouteIsAddedOnce(t *testing.T, f RoutesFixture) {
+func routeIsAddedOnce(t *testing.T, f RoutesFixture) {
 	if f.NoRoutes != "" {
 		t.Skip(f.NoRoutes)
 	}
@@ -55,7 +55,7 @@ func aRouteIsAddedOnce(t *testing.T, f RoutesFixture) {
 	}
 }
 
-func anUnknownAddressHasNoRoute(t *testing.T, f RoutesFixture) {
+func unknownAddressIsRejected(t *testing.T, f RoutesFixture) {
 	r := f.route(false)
 	r.From = netip.MustParseAddr("203.0.113.200")
 	if changed, err := f.Routes.Ensure(deadline(t), r); !errors.Is(err, hostapi.ErrNotFound) || changed {
@@ -63,7 +63,7 @@ func anUnknownAddressHasNoRoute(t *testing.T, f RoutesFixture) {
 	}
 }
 
-func aLostRouteIsTold(t *testing.T, f RoutesFixture) {
+func lostRouteIsReported(t *testing.T, f RoutesFixture) {
 	if f.NoRoutes != "" || f.NoWatch != "" {
 		t.Skip(f.NoRoutes + " " + f.NoWatch)
 	}
@@ -79,6 +79,6 @@ func aLostRouteIsTold(t *testing.T, f RoutesFixture) {
 	expectMessage(t, changes, "a new route")
 }
 
-func theWatchOfRoutesEndsWithItsContext(t *testing.T, f RoutesFixture) {
+func routeWatchEndsWithItsContext(t *testing.T, f RoutesFixture) {
 	expectEnd(t, f.Routes.Watch)
 }

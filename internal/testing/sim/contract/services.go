@@ -18,34 +18,34 @@ import (
 func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 	run(t, fixture, []test[ServicesFixture]{
 		{"AbsentServicesAreNotListed", absentServicesAreNotListed},
-		{"PutCreatesAStoppedService", putCreatesAStoppedService},
+		{"PutCreatesStoppedService", putCreatesStoppedService},
 		{"PuttingTwiceChangesNothing", puttingTwiceChangesNothing},
-		{"PutChangesWhatDiffers", putChangesWhatDiffers},
-		{"EmptyIsTheSameAsAbsent", emptyIsTheSameAsAbsent},
-		{"PutRefusesBadVariables", putRefusesBadVariables},
-		{"PutLeavesARunningProcessAlone", putLeavesARunningProcessAlone},
-		{"MarkedServicesAreListedUnasked", markedServicesAreListedUnasked},
+		{"PutChangesOnlyDifferences", putChangesOnlyDifferences},
+		{"EmptyEqualsAbsent", emptyEqualsAbsent},
+		{"PutRejectsInvalidVariables", putRejectsInvalidVariables},
+		{"PutKeepsRunningProcess", putKeepsRunningProcess},
+		{"MarkedServicesAreAlwaysListed", markedServicesAreAlwaysListed},
 		{"ForeignServicesAreListedByNameOnly", foreignServicesAreListedByNameOnly},
-		{"OnlyWhatIsAskedForIsListed", onlyWhatIsAskedForIsListed},
+		{"OnlyRequestedServicesAreListed", onlyRequestedServicesAreListed},
 		{"StartingTwiceKeepsTheProcess", startingTwiceKeepsTheProcess},
 		{"StartStartsDependenciesToo", startStartsDependenciesToo},
-		{"StartOfWhatIsNotThereIsNotFound", startOfWhatIsNotThereIsNotFound},
-		{"StartOfAMissingProgramFails", startOfAMissingProgramFails},
+		{"StartOfAbsentServiceIsNotFound", startOfAbsentServiceIsNotFound},
+		{"StartOfMissingProgramFails", startOfMissingProgramFails},
 		{"StopStopsDependantsToo", stopStopsDependantsToo},
-		{"StopOfWhatDoesNotRunIsNoError", stopOfWhatDoesNotRunIsNoError},
+		{"StopOfStoppedServiceIsNoError", stopOfStoppedServiceIsNoError},
 		{"DeleteStopsFirst", deleteStopsFirst},
-		{"DeleteOfWhatIsNotThereIsNoError", deleteOfWhatIsNotThereIsNoError},
-		{"AServiceThatDeletesItselfGoesWhenItStops", aServiceThatDeletesItselfGoesWhenItStops},
-		{"WatchTellsOfStartStopAndCrash", watchTellsOfStartStopAndCrash},
-		{"WatchTellsOfEdits", watchReportsEdits},
-		{"WatchTellsOfADeletion", watchTellsOfADeletion},
+		{"DeleteOfAbsentServiceIsNoError", deleteOfAbsentServiceIsNoError},
+		{"ServiceThatDeletesItselfDisappearsWhenItStops", serviceThatDeletesItselfDisappearsWhenItStops},
+		{"WatchReportsStartStopAndCrash", watchReportsStartStopAndCrash},
+		{"WatchReportsEdits", watchReportsEdits},
+		{"WatchReportsDeletion", watchReportsDeletion},
 		{"WatchEndsWithItsContext", watchEndsWithItsContext},
-		{"AServiceThatWasDeletedComesAgainWhenItHasStopped", aServiceThatWasDeletedComesAgainWhenItHasStopped},
-		{"WhatCrashedIsStartedAgain", whatCrashedIsStartedAgain},
-		{"WhatEndsWithAnErrorIsStartedAgain", whatEndsWithAnErrorIsStartedAgain},
-		{"WhatEndsWithoutAnErrorStaysStopped", whatEndsWithoutAnErrorStaysStopped},
-		{"AServiceHasTheMachinesEnvironment", aServiceHasTheMachinesEnvironment},
-		{"AServiceHasItsEnvironmentAtTheNextStart", aServiceHasItsEnvironmentAtTheNextStart},
+		{"DeletedServiceCanBeCreatedAgainAfterItStops", deletedServiceCanBeCreatedAgainAfterItStops},
+		{"CrashedServiceIsRestarted", crashedServiceIsRestarted},
+		{"FailedServiceIsRestarted", failedServiceIsRestarted},
+		{"CompletedServiceStaysStopped", completedServiceStaysStopped},
+		{"ServiceInheritsMachineEnvironment", serviceInheritsMachineEnvironment},
+		{"ServiceEnvironmentTakesEffectAtNextStart", serviceEnvironmentTakesEffectAtNextStart},
 	})
 }
 
@@ -55,7 +55,7 @@ func absentServicesAreNotListed(t *testing.T, f ServicesFixture) {
 	}
 }
 
-func putCreatesAStoppedService(t *testing.T, f ServicesFixture) {
+func putCreatesStoppedService(t *testing.T, f ServicesFixture) {
 	want := declare(First, f.AlsoRuns)
 	want.Environment = values()
 	changed, err := f.Services.Put(deadline(t), want)
@@ -82,7 +82,7 @@ func puttingTwiceChangesNothing(t *testing.T, f ServicesFixture) {
 	}
 }
 
-func putChangesWhatDiffers(t *testing.T, f ServicesFixture) {
+func putChangesOnlyDifferences(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs), declare(Second, f.Runs))
 	described := declare(Second, f.Runs)
 	described.Description += ", in other words"
@@ -116,7 +116,7 @@ func with(s desired.Service, environment map[string]string) desired.Service {
 	return s
 }
 
-func emptyIsTheSameAsAbsent(t *testing.T, f ServicesFixture) {
+func emptyEqualsAbsent(t *testing.T, f ServicesFixture) {
 	absent := declare(First, f.Runs)
 	empty := with(absent, map[string]string{})
 	empty.DependsOn = []string{}
@@ -130,7 +130,7 @@ func emptyIsTheSameAsAbsent(t *testing.T, f ServicesFixture) {
 	}
 }
 
-func putRefusesBadVariables(t *testing.T, f ServicesFixture) {
+func putRejectsInvalidVariables(t *testing.T, f ServicesFixture) {
 	for what, variables := range badVariables() {
 		changed, err := f.Services.Put(deadline(t), with(declare(First, f.Runs), variables))
 		if err == nil || changed || strings.Contains(err.Error(), "secret") {
@@ -138,11 +138,11 @@ func putRefusesBadVariables(t *testing.T, f ServicesFixture) {
 		}
 	}
 	if found := mustList(t, f); len(found) > 0 {
-		t.Errorf("there is %+v", found)
+		t.Errorf("found %+v, want none")
 	}
 }
 
-func putLeavesARunningProcessAlone(t *testing.T, f ServicesFixture) {
+func putKeepsRunningProcess(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	mustStart(t, f, First)
 	before := mustList(t, f)[First]
@@ -156,7 +156,7 @@ func putLeavesARunningProcessAlone(t *testing.T, f ServicesFixture) {
 	}
 }
 
-func markedServicesAreListedUnasked(t *testing.T, f ServicesFixture) {
+func markedServicesAreAlwaysListed(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	list, err := f.Services.List(deadline(t), nil)
 	if err != nil {
@@ -167,11 +167,11 @@ func markedServicesAreListedUnasked(t *testing.T, f ServicesFixture) {
 	}
 }
 
-func onlyWhatIsAskedForIsListed(t *testing.T, f ServicesFixture) {
+func onlyRequestedServicesAreListed(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs), declare(Second, f.Runs))
 	list, err := f.Services.List(deadline(t), []string{Second, Second, Third})
 	if err != nil || len(list) != 1 || list[0].Name != Second {
-		t.Errorf("asked for %s and %s, listed are %+v, %v", Second, Third, list, err)
+		t.Errorf("requested %s and %s, got %+v, %v", Second, Third, list, err)
 	}
 }
 
@@ -200,7 +200,7 @@ func startingTwiceKeepsTheProcess(t *testing.T, f ServicesFixture) {
 	}
 	mustStart(t, f, First)
 	if after := mustList(t, f)[First]; after.PID != before.PID {
-		t.Errorf("the second Start made process %d of %d", after.PID, before.PID)
+		t.Errorf("the second Start replaced process %d by %d", after.PID, before.PID)
 	}
 }
 
@@ -214,13 +214,13 @@ func startStartsDependenciesToo(t *testing.T, f ServicesFixture) {
 	}
 }
 
-func startOfWhatIsNotThereIsNotFound(t *testing.T, f ServicesFixture) {
+func startOfAbsentServiceIsNotFound(t *testing.T, f ServicesFixture) {
 	if err := f.Services.Start(deadline(t), First); !errors.Is(err, hostapi.ErrNotFound) {
 		t.Errorf("Start() = %v, want ErrNotFound", err)
 	}
 }
 
-func startOfAMissingProgramFails(t *testing.T, f ServicesFixture) {
+func startOfMissingProgramFails(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Missing))
 	err := f.Services.Start(deadline(t), First)
 	if err == nil || errors.Is(err, hostapi.ErrNotFound) {
@@ -244,7 +244,7 @@ func stopStopsDependantsToo(t *testing.T, f ServicesFixture) {
 	}
 }
 
-func stopOfWhatDoesNotRunIsNoError(t *testing.T, f ServicesFixture) {
+func stopOfStoppedServiceIsNoError(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	for _, name := range []string{First, Second} {
 		if err := f.Services.Stop(deadline(t), name); err != nil {
@@ -267,7 +267,7 @@ func deleteStopsFirst(t *testing.T, f ServicesFixture) {
 	mustStart(t, f, First)
 }
 
-func deleteOfWhatIsNotThereIsNoError(t *testing.T, f ServicesFixture) {
+func deleteOfAbsentServiceIsNoError(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	for range 2 {
 		if err := f.Services.Delete(deadline(t), First); err != nil {
@@ -276,7 +276,7 @@ func deleteOfWhatIsNotThereIsNoError(t *testing.T, f ServicesFixture) {
 	}
 }
 
-func aServiceThatDeletesItselfGoesWhenItStops(t *testing.T, f ServicesFixture) {
+func serviceThatDeletesItselfDisappearsWhenItStops(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	mustStart(t, f, First)
 	f.DeleteItself(t, First)
@@ -288,13 +288,13 @@ func aServiceThatDeletesItselfGoesWhenItStops(t *testing.T, f ServicesFixture) {
 	}
 	for ctx := deadline(t); mustList(t, f)[First].Name != ""; {
 		if ctx.Err() != nil {
-			t.Fatal("the service is still there")
+			t.Fatal("the service still exists")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-func aServiceThatWasDeletedComesAgainWhenItHasStopped(t *testing.T, f ServicesFixture) {
+func deletedServiceCanBeCreatedAgainAfterItStops(t *testing.T, f ServicesFixture) {
 	first := declare(First, f.Runs)
 	mustPut(t, f, first, declare(Second, f.Runs, First))
 	mustStart(t, f, Second)
@@ -311,15 +311,15 @@ func aServiceThatWasDeletedComesAgainWhenItHasStopped(t *testing.T, f ServicesFi
 	mustStart(t, f, Second)
 }
 
-func whatCrashedIsStartedAgain(t *testing.T, f ServicesFixture) {
+func crashedServiceIsRestarted(t *testing.T, f ServicesFixture) {
 	if f.NoRecovery != "" {
 		t.Skip(f.NoRecovery)
 	}
 	expectRestart(t, f, func() { f.Crash(t, First) })
 }
 
-// whatEndsWithAnErrorIsStartedAgain: Windows treats this as a failure, although it is not a crash.
-func whatEndsWithAnErrorIsStartedAgain(t *testing.T, f ServicesFixture) {
+// failedServiceIsRestarted: Windows treats this as a failure, although it is not a crash.
+func failedServiceIsRestarted(t *testing.T, f ServicesFixture) {
 	if f.NoRecovery != "" {
 		t.Skip(f.NoRecovery)
 	}
@@ -338,7 +338,7 @@ func expectRestart(t *testing.T, f ServicesFixture, harm func()) {
 	})
 }
 
-func whatEndsWithoutAnErrorStaysStopped(t *testing.T, f ServicesFixture) {
+func completedServiceStaysStopped(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	mustStart(t, f, First)
 	f.End(t, First, 0)
@@ -349,7 +349,7 @@ func whatEndsWithoutAnErrorStaysStopped(t *testing.T, f ServicesFixture) {
 	}
 }
 
-func aServiceHasTheMachinesEnvironment(t *testing.T, f ServicesFixture) {
+func serviceInheritsMachineEnvironment(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, with(declare(First, f.Runs), map[string]string{FirstVariable: "a"}))
 	mustStart(t, f, First)
 	variables := f.Variables(t, First)
@@ -358,7 +358,7 @@ func aServiceHasTheMachinesEnvironment(t *testing.T, f ServicesFixture) {
 	}
 }
 
-func aServiceHasItsEnvironmentAtTheNextStart(t *testing.T, f ServicesFixture) {
+func serviceEnvironmentTakesEffectAtNextStart(t *testing.T, f ServicesFixture) {
 	if f.NoVariables != "" {
 		t.Skip(f.NoVariables)
 	}

@@ -29,13 +29,13 @@ type SystemFixture struct {
 // System checks the contract of hostapi.System, without a restart.
 func System(t *testing.T, fixture func(t *testing.T) SystemFixture) {
 	run(t, fixture, []test[SystemFixture]{
-		{"FactsAreWhole", factsAreWhole},
-		{"FactsStayWhileWindowsRuns", factsStayWhileWindowsRuns},
-		{"WhatIsThereForHyperVIsTold", whatIsThereForHyperVIsTold},
+		{"FactsAreComplete", factsAreComplete},
+		{"FactsAreStableUntilRestart", factsAreStableUntilRestart},
+		{"HyperVSupportIsReported", hyperVSupportIsReported},
 		{"UnknownFeaturesAreNotFound", unknownFeaturesAreNotFound},
-		{"EnablingAFeatureTwiceIsHarmless", enablingAFeatureTwiceIsHarmless},
-		{"ALockExcludesOthers", aLockExcludesOthers},
-		{"LocksOfDifferentNamesAreDifferent", locksOfDifferentNamesAreDifferent},
+		{"EnablingFeatureTwiceIsHarmless", enablingFeatureTwiceIsHarmless},
+		{"LockIsExclusive", lockIsExclusive},
+		{"LocksWithDifferentNamesAreIndependent", locksWithDifferentNamesAreIndependent},
 	})
 }
 
@@ -48,7 +48,7 @@ func mustFacts(t *testing.T, f SystemFixture) wicdapi.HostFacts {
 	return facts
 }
 
-func factsAreWhole(t *testing.T, f SystemFixture) {
+func factsAreComplete(t *testing.T, f SystemFixture) {
 	facts := mustFacts(t, f)
 	if len(facts.Unread) > 0 {
 		t.Errorf("facts could not be read: %v", facts.Unread)
@@ -88,22 +88,22 @@ func factsAreWhole(t *testing.T, f SystemFixture) {
 	}
 }
 
-func factsStayWhileWindowsRuns(t *testing.T, f SystemFixture) {
+func factsAreStableUntilRestart(t *testing.T, f SystemFixture) {
 	one, two := mustFacts(t, f), mustFacts(t, f)
 	if one.BootID != two.BootID || one.Hostname != two.Hostname {
 		t.Errorf("boot %q of %q became %q of %q", one.BootID, one.Hostname, two.BootID, two.Hostname)
 	}
 }
 
-// whatIsThereForHyperVIsTold checks that the facts about Hyper-V are consistent.
-func whatIsThereForHyperVIsTold(t *testing.T, f SystemFixture) {
+// hyperVSupportIsReported checks that the facts about Hyper-V are consistent.
+func hyperVSupportIsReported(t *testing.T, f SystemFixture) {
 	got := mustFacts(t, f).Virtualization
 	feature, err := f.System.Feature(deadline(t), desired.HyperVFeature)
 	if err != nil || feature == "" {
 		t.Errorf("the state of feature %s is %q, %v", desired.HyperVFeature, feature, err)
 	}
 	if got.HyperV && (feature != wicdapi.FeatureEnabled && !f.OtherHypervisor || got.Hypervisor != "Microsoft Hv") {
-		t.Errorf("Hyper-V runs, and its feature is %q; the hypervisor is %q", feature, got.Hypervisor)
+		t.Errorf("Hyper-V runs, but its feature is %q and the hypervisor is %q", feature, got.Hypervisor)
 	}
 	if len(got.Hypervisor) > 12 || strings.ContainsRune(got.Hypervisor, 0) {
 		t.Errorf("the hypervisor is %q", got.Hypervisor)
@@ -119,7 +119,7 @@ func unknownFeaturesAreNotFound(t *testing.T, f SystemFixture) {
 	}
 }
 
-func enablingAFeatureTwiceIsHarmless(t *testing.T, f SystemFixture) {
+func enablingFeatureTwiceIsHarmless(t *testing.T, f SystemFixture) {
 	if f.Feature == "" {
 		t.Skip(f.NoFeatures)
 	}
@@ -133,7 +133,7 @@ func enablingAFeatureTwiceIsHarmless(t *testing.T, f SystemFixture) {
 	}
 }
 
-func aLockExcludesOthers(t *testing.T, f SystemFixture) {
+func lockIsExclusive(t *testing.T, f SystemFixture) {
 	name := f.Folder + `\test.lock`
 	for range 2 { // the second time the file exists
 		release, err := f.System.Lock(name)
@@ -147,7 +147,7 @@ func aLockExcludesOthers(t *testing.T, f SystemFixture) {
 	}
 }
 
-func locksOfDifferentNamesAreDifferent(t *testing.T, f SystemFixture) {
+func locksWithDifferentNamesAreIndependent(t *testing.T, f SystemFixture) {
 	for _, name := range []string{`\one.lock`, `\two.lock`} {
 		release, err := f.System.Lock(f.Folder + name)
 		if err != nil {

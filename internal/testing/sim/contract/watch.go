@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func watchTellsOfStartStopAndCrash(t *testing.T, f ServicesFixture) {
+func watchReportsStartStopAndCrash(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs), declare(Second, f.Runs))
 	changes, err := f.Changes.Watch(deadline(t), []string{First, Second, Third})
 	if err != nil {
@@ -66,7 +66,7 @@ func expectMessage(t *testing.T, changes <-chan struct{}, what string) {
 	}
 }
 
-func watchTellsOfADeletion(t *testing.T, f ServicesFixture) {
+func watchReportsDeletion(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	changes, err := f.Changes.Watch(deadline(t), []string{First})
 	if err != nil {
@@ -97,7 +97,7 @@ func watchEndsWithItsContext(t *testing.T, f ServicesFixture) {
 	expectEnd(t, func(ctx context.Context) (<-chan struct{}, error) { return f.Changes.Watch(ctx, []string{First}) })
 }
 
-func watchTellsOfStopAndStart(t *testing.T, f NetworksFixture) {
+func watchReportsStopAndStart(t *testing.T, f NetworksFixture) {
 	if f.Stop == nil {
 		t.Skip(f.NoStop)
 	}

@@ -22,7 +22,7 @@ type part struct {
 
 const truth = `{"name":"win-1","list":[1,2,3],"up":true}`
 
-func TestASeedIsOneSequenceOfLies(t *testing.T) {
+func TestSeedDeterminesLies(t *testing.T) {
 	told := func() (all string) {
 		l := lies.New(7, &answer{})
 		for range 200 {
@@ -31,12 +31,12 @@ func TestASeedIsOneSequenceOfLies(t *testing.T) {
 		return all
 	}
 	if first, second := told(), told(); first != second {
-		t.Error("the same seed lies in two ways")
+		t.Error("the same seed has two sequences of lies")
 	}
 }
 
-// TestEveryFieldIsLiedAbout, although no test lists the fields.
-func TestEveryFieldIsLiedAbout(t *testing.T) {
+// TestEveryFieldIsFalsified, although no test lists the fields.
+func TestEveryFieldIsFalsified(t *testing.T) {
 	l := lies.New(1, &answer{})
 	l.Words = []string{"win-2"}
 	changed := map[string]bool{}
@@ -56,12 +56,12 @@ func TestEveryFieldIsLiedAbout(t *testing.T) {
 	}
 	for _, name := range []string{"name", "list", "up", "rare", "parts", "name of another"} {
 		if !changed[name] {
-			t.Errorf("in 2000 answers, %s is always what is true", name)
+			t.Errorf("in 2000 answers, %s is never falsified", name)
 		}
 	}
 }
 
-func TestObjectsThatCannotBeReadAreNone(t *testing.T) {
+func TestUnreadableObjectsAreReported(t *testing.T) {
 	l := lies.New(2, &answer{})
 	read, unread := 0, 0
 	for range 200 {
@@ -73,11 +73,11 @@ func TestObjectsThatCannotBeReadAreNone(t *testing.T) {
 		}
 	}
 	if read == 0 || unread == 0 {
-		t.Errorf("%d can be read, %d cannot; want some of both", read, unread)
+		t.Errorf("%d readable, %d unreadable; want some of both", read, unread)
 	}
 }
 
-func TestLinesWithoutAChanceOfLiesStay(t *testing.T) {
+func TestLinesAreUnchangedWithoutLies(t *testing.T) {
 	var out bytes.Buffer
 	w := lies.New(3).Writer(&out, 0)
 	for _, piece := range []string{"on", "e\ntw", "o\nthree"} {
@@ -92,6 +92,6 @@ func TestLinesWithoutAChanceOfLiesStay(t *testing.T) {
 	w = lies.New(3).Writer(&out, 1)
 	_, _ = w.Write([]byte(strings.Repeat(truth+"\n", 20)))
 	if strings.Count(out.String(), truth) > 15 {
-		t.Errorf("hardly a line is a lie: %s", out.String())
+		t.Errorf("too few lines are lies: %s", out.String())
 	}
 }

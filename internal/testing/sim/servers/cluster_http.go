@@ -27,7 +27,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	away, token, now := c.away, c.Token, time.Now().Add(c.ahead)
 	c.mu.Unlock()
 	w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
-	known := c.knows(r)
+	known := c.isAuthenticated(r)
 	switch {
 	case away:
 		fail(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
@@ -44,8 +44,8 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// knows reports whether a client has a valid certificate of this cluster. Others are anonymous, as with the real server.
-func (c *Cluster) knows(r *http.Request) bool {
+// isAuthenticated reports whether a client has a valid certificate of this cluster. Others are anonymous, as with the real server.
+func (c *Cluster) isAuthenticated(r *http.Request) bool {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return false
 	}
@@ -301,19 +301,19 @@ func (c *Cluster) beginWatch(w http.ResponseWriter, r *http.Request) (seen int, 
 	c.mu.Lock()
 	forgotten, lists := c.forgotten, c.listsOnly
 	c.mu.Unlock()
-	tellsEnd := r.URL.Query().Get("sendInitialEvents") == "true" // KEP-3157
+	sendsBookmark := r.URL.Query().Get("sendInitialEvents") == "true" // KEP-3157
 	seen, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	switch {
-	case tellsEnd && lists:
+	case sendsBookmark && lists:
 		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 		return 0, false
-	case err == nil && !tellsEnd && seen < forgotten:
+	case err == nil && !sendsBookmark && seen < forgotten:
 		fail(w, http.StatusGone, metav1.StatusReasonExpired)
 		return 0, false
-	case err != nil || tellsEnd:
+	case err != nil || sendsBookmark:
 		seen = c.sendAll(w, r)
 	}
-	if tellsEnd {
+	if sendsBookmark {
 		_ = json.NewEncoder(w).Encode(map[string]any{"type": "BOOKMARK", "object": map[string]any{
 			"apiVersion": versionOf(r.URL.Path), "kind": collection(r.URL.Path), "metadata": map[string]any{
 				"resourceVersion": strconv.Itoa(seen), "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"},

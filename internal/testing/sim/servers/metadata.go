@@ -38,7 +38,7 @@ type Metadata struct {
 	server   *http.Server
 
 	mu       sync.Mutex
-	asked    []string
+	requests []string
 	failures int
 }
 
@@ -67,11 +67,11 @@ func (m *Metadata) Dial(ctx context.Context, network, address string) (net.Conn,
 // Close ends the service.
 func (m *Metadata) Close() { _ = m.server.Close() }
 
-// Asked lists the requests in order: method, path, and the required header.
-func (m *Metadata) Asked() []string {
+// Requests lists the requests in order: method, path, and the required header.
+func (m *Metadata) Requests() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.asked)
+	return slices.Clone(m.requests)
 }
 
 func (m *Metadata) answer(w http.ResponseWriter, r *http.Request) {
@@ -81,7 +81,7 @@ func (m *Metadata) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m.mu.Lock()
-	m.asked = append(m.asked, r.Method+" "+r.URL.Path)
+	m.requests = append(m.requests, r.Method+" "+r.URL.Path)
 	fails := m.failures != 0
 	if m.failures > 0 {
 		m.failures--
