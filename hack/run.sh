@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs targets of the Makefile two at a time, and prints at the end what failed and how long each step took: hack/run.sh <targets>
-# [-- <targets that come after all of those>]. No step is skipped; a step that fails stops only those that depend on it, and what comes after
-# the next --. After WMCO_LIMIT minutes, where that is set, it stops everything and prints which steps were running.
+# [-- <targets that run after those>]. No step is skipped; a failed step stops only the steps that depend on it and the targets after
+# the next --. After WMCO_LIMIT minutes, if set, it stops everything and prints which steps were running.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-export MAKEFLAGS= MAKELEVEL= # those of the make that called are not for the ones that are called
+export MAKEFLAGS= MAKELEVEL= # do not pass the calling make's flags to the makes below
 
 if [ -n "${WMCO_RUN:-}" ]; then # within a run
   phase=()
@@ -23,8 +23,8 @@ WMCO_RUN=$(mktemp -d "${TMPDIR:-/tmp}/wmco-run-XXXXXX")
 export WMCO_RUN
 began=$SECONDS
 
-# steps prints a line for each step in the order of their beginnings: began, name and budget, and of those that ended the seconds in all, of the
-# user and of the system, and the status.
+# steps prints a line for each step in the order of their start: start time, name and budget, and for finished steps the real, user and
+# system time in seconds and the exit status.
 steps() { paste -sd ' ' "$WMCO_RUN"/*.step 2>/dev/null | sort -n; }
 
 running() { steps | awk -v now="$EPOCHREALTIME" 'NF == 3 { printf " %s (%.0f s)", $2, now - $1 }'; }
@@ -41,12 +41,12 @@ table() {
   grep -hE '^--- (PASS|FAIL)' "$WMCO_RUN"/*.log 2>/dev/null | sed 's/^--- //; s/[()]//g' | awk '$3 + 0 >= 10 { sub(":", "", $1); printf "  %-45s %9.1f  %s\n", $2, $3, $1 }'
 }
 
-# failures repeats what failed: in the output before may be the logs of whole clusters, and often only the end of it is kept.
+# failures repeats the output of failed steps: the output above may contain the logs of whole clusters, and often only its end is kept.
 failures() {
-  local name said
+  local name excerpt
   for name in $(steps | awk 'NF > 3 && $7 != 0 { print $2 }'); do
-    said=$(awk -f hack/failures.awk "$WMCO_RUN/$name.log" | tail -n 80)
-    printf '\nwhat failed in %s:\n%s\n' "$name" "${said:-$(tail -n 20 "$WMCO_RUN/$name.log")}"
+    excerpt=$(awk -f hack/failures.awk "$WMCO_RUN/$name.log" | tail -n 80)
+    printf '\nwhat failed in %s:\n%s\n' "$name" "${excerpt:-$(tail -n 20 "$WMCO_RUN/$name.log")}"
   done
 }
 
@@ -72,6 +72,6 @@ runner=$!
 wait $runner
 status=$?
 if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
-  printf '\nSTOPPED: the run was not done after %s minutes. Running were:%s\n' "$WMCO_LIMIT" "$(running)" >&2
+  printf '\nSTOPPED: the run did not finish within %s minutes. Running steps:%s\n' "$WMCO_LIMIT" "$(running)" >&2
 fi
 exit "$status"

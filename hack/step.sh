@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one step of a run (hack/run.sh): hack/step.sh <name> <budget in seconds, with warm caches> <command>. It notes when the step began,
-# how it ended and what it took, keeps its output, and shows its name before each line of it, because other steps run beside it.
+# its exit status and duration, keeps its output, and prefixes each line with its name, because other steps run in parallel.
 set -uo pipefail
 name=$1 budget=$2
 shift 2
@@ -13,6 +13,6 @@ TIMEFORMAT='%R %U %S'
 took=$({ time "$@" >&3 2>&1 3>&-; } 2>&1)
 status=$?
 exec 3>&-
-timeout 10 tail --pid=$printer -f /dev/null # until all is printed; a process that outlived the step may keep the pipe open
+timeout 10 tail --pid=$printer -f /dev/null # until everything is printed; a process that outlives the step may keep the pipe open
 echo "$took $status" >>"$notes.step"
 exit "$status"

@@ -28,7 +28,7 @@ func TestClientsFollowNoRedirects(t *testing.T) {
 					}
 				case *ast.FuncDecl:
 					if configures, wraps := configurations(n); configures && !wraps {
-						t.Errorf("%s: %s makes a configuration whose clients follow redirects; wrap it with httpclient.RefuseRedirects", fset.Position(n.Pos()), n.Name.Name)
+						t.Errorf("%s: %s creates a configuration whose clients follow redirects; wrap it with httpclient.RefuseRedirects", fset.Position(n.Pos()), n.Name.Name)
 					}
 				}
 				return true

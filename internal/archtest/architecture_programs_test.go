@@ -35,9 +35,9 @@ func TestProgramsOnHostsAreLinkedWithoutUnusedMethods(t *testing.T) {
 	}
 }
 
-// TestProgramsThatEndedAreNotWaitedFor: if another process, such as a child, holds the output pipe of a program, the pipe never ends. Unless
+// TestProgramOutputHasWaitDelay: if another process, such as a child, holds the output pipe of a program, the pipe never ends. Unless
 // WaitDelay is set, its reader waits forever, whatever deadline the program had.
-func TestProgramsThatEndedAreNotWaitedFor(t *testing.T) {
+func TestProgramOutputHasWaitDelay(t *testing.T) {
 	inRoot(t)
 	fset, packages := sources(t)
 	for _, p := range packages {
@@ -51,7 +51,7 @@ func TestProgramsThatEndedAreNotWaitedFor(t *testing.T) {
 					continue
 				}
 				if starts, limits := startsPrograms(f); starts && !limits {
-					t.Errorf("%s: %s starts a program and can wait for ever for those that hold its output; set WaitDelay", fset.Position(f.Pos()), f.Name.Name)
+					t.Errorf("%s: %s starts a program and can wait forever for other processes that hold its output; set WaitDelay", fset.Position(f.Pos()), f.Name.Name)
 				}
 			}
 		}

@@ -52,7 +52,7 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 	return fset, slices.SortedFunc(maps.Values(byDir), func(a, b source) int { return strings.Compare(a.dir, b.dir) })
 }
 
-// must ends a test that cannot go on after an error.
+// must ends a test that cannot continue after an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -67,7 +67,7 @@ func TestImportsPointFromEdgesToCore(t *testing.T) {
 	for _, p := range packages {
 		may, known := allowed[p.dir]
 		if !known {
-			t.Errorf("package %s is not in mayImport; every package has a place in the architecture", p.dir)
+			t.Errorf("package %s is not in mayImport, which lists every package", p.dir)
 		}
 		delete(allowed, p.dir)
 		for name, file := range p.files {
@@ -126,8 +126,8 @@ func TestInternalFoldersLimitImports(t *testing.T) {
 	}
 }
 
-// TestLibrariesAreUsedWhereTheyBelong checks imports of other modules. Tests may use all of them.
-func TestLibrariesAreUsedWhereTheyBelong(t *testing.T) {
+// TestLibrariesAreImportedOnlyWhereAllowed checks imports of other modules. Tests may use all of them.
+func TestLibrariesAreImportedOnlyWhereAllowed(t *testing.T) {
 	inRoot(t)
 	isBelow := func(dir string, folders ...string) bool {
 		return slices.ContainsFunc(folders, func(f string) bool { return dir == f || strings.HasPrefix(dir, f+"/") })
@@ -144,16 +144,16 @@ func TestLibrariesAreUsedWhereTheyBelong(t *testing.T) {
 		},
 		{
 			[]string{"golang.org/x/sys/windows"},
-			func(dir string) bool { return !isBelow(dir, "internal/node/win") }, "only internal/node/win does: all others build and are tested on Linux",
+			func(dir string) bool { return !isBelow(dir, "internal/node/win") }, "only internal/node/win may: all other packages build and are tested on Linux",
 		},
 		{
 			[]string{"k8s.io/client-go"},
 			func(dir string) bool { return isBelow(dir, "internal/node", "internal/shared", "cmd/wicd") },
-			"it would be a quarter of WICD (decision 48); use internal/node/kubeapi",
+			"it would make up a quarter of WICD (decision 48); use internal/node/kubeapi",
 		},
 		{
 			[]string{"charm.land", "github.com/charmbracelet", "github.com/spf13", "k8s.io/cli-runtime"},
-			func(dir string) bool { return !isBelow(dir, "cmd/kubectl-windows", "hack/generate", "internal/cli") }, "only kubectl windows does",
+			func(dir string) bool { return !isBelow(dir, "cmd/kubectl-windows", "hack/generate", "internal/cli") }, "only kubectl windows may",
 		},
 	} {
 		for _, p := range packages {
@@ -185,7 +185,7 @@ func TestEveryPackageIsDocumented(t *testing.T) {
 			}
 		}
 		if len(docs) != 1 {
-			t.Errorf("package %s has %d package comments (%v), want one that says what it is", p.dir, len(docs), docs)
+			t.Errorf("package %s has %d package comments (%v), want one", p.dir, len(docs), docs)
 		}
 	}
 }
@@ -241,8 +241,8 @@ func isErrorValue(e ast.Expr) bool {
 	return false
 }
 
-// TestNamesUsersTouchAreInAPI keeps every label, annotation and object name in one documented place.
-func TestNamesUsersTouchAreInAPI(t *testing.T) {
+// TestUserVisibleNamesAreInAPI keeps every label, annotation and object name in one documented place.
+func TestUserVisibleNamesAreInAPI(t *testing.T) {
 	inRoot(t)
 	ours := regexp.MustCompile(`windowsmachineconfig\.openshift\.io|node\.openshift\.io/`)
 	fset, packages := sources(t)
@@ -253,7 +253,7 @@ func TestNamesUsersTouchAreInAPI(t *testing.T) {
 		for _, file := range p.files {
 			ast.Inspect(file, func(n ast.Node) bool {
 				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && ours.MatchString(l.Value) {
-					t.Errorf("%s: %s is a name users touch; it belongs in api", fset.Position(l.Pos()), l.Value)
+					t.Errorf("%s: %s is a name that users see; declare it in api", fset.Position(l.Pos()), l.Value)
 				}
 				return true
 			})

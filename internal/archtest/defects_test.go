@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// TestDocumentsNameTestsThatExist checks each test that a document names, as in internal/node/daemon.TestX.
-func TestDocumentsNameTestsThatExist(t *testing.T) {
+// TestDocumentsReferToExistingTests checks each test that a document names, as in internal/node/daemon.TestX.
+func TestDocumentsReferToExistingTests(t *testing.T) {
 	inRoot(t)
 	for _, document := range checkedDocuments(t) {
-		for _, test := range testsNamed().FindAllStringSubmatch(read(t, document), -1) {
+		for _, test := range testReferences().FindAllStringSubmatch(read(t, document), -1) {
 			if !hasFunction(t, test[1], test[2]) {
 				t.Errorf("%s names %s, which does not exist in %s", document, test[2], test[1])
 			}
@@ -24,19 +24,19 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// testsNamed returns an expression that matches tests as in `internal/node/daemon.TestX`.
-func testsNamed() *regexp.Regexp {
+// testReferences returns an expression that matches tests as in `internal/node/daemon.TestX`.
+func testReferences() *regexp.Regexp {
 	return regexp.MustCompile("`([a-z0-9/-]+)\\.([Tt]est[A-Z][A-Za-z0-9]*)`")
 }
 
-// TestDefectsHaveTheirTests expects each row of docs/defects.md and docs/security.md to name its tests in the last cell.
-func TestDefectsHaveTheirTests(t *testing.T) {
+// TestDefectsHaveTests expects each row of docs/defects.md and docs/security.md to name its tests in the last cell.
+func TestDefectsHaveTests(t *testing.T) {
 	inRoot(t)
 	for _, document := range []string{"docs/defects.md", "docs/security.md"} {
 		lines := rows(read(t, document))
 		for _, line := range lines {
 			cells := strings.Split(strings.Trim(line, "| \n"), " | ")
-			tests := testsNamed().FindAllString(cells[len(cells)-1], -1)
+			tests := testReferences().FindAllString(cells[len(cells)-1], -1)
 			if len(cells) != 3 || len(tests) == 0 || len(tests) != strings.Count(cells[2], "`")/2 {
 				t.Errorf("this row of %s does not have three cells, the last of which names tests as in `internal/node/daemon.TestX`: %s", document, line)
 			}
@@ -57,17 +57,17 @@ func rows(text string) (all []string) {
 	return all
 }
 
-// TestEveryThreatHasItsMutant expects, for each row of docs/security.md, a file in hack/mutants that removes its safeguard and makes one of
+// TestEveryThreatHasMutant expects, for each row of docs/security.md, a file in hack/mutants that removes its safeguard and makes one of
 // the row's tests fail.
-func TestEveryThreatHasItsMutant(t *testing.T) {
+func TestEveryThreatHasMutant(t *testing.T) {
 	inRoot(t)
 	mutants := testsOfMutants(t)
 	for _, row := range rows(read(t, "docs/security.md")) {
 		isTried := func(named []string) bool {
 			return slices.ContainsFunc(mutants, func(m mutantTest) bool { return m.selects(t, named[1], named[2]) })
 		}
-		if !slices.ContainsFunc(testsNamed().FindAllStringSubmatch(row, -1), isTried) {
-			t.Errorf("no file in hack/mutants takes out what stops this row, and names one of its tests: %s", row)
+		if !slices.ContainsFunc(testReferences().FindAllStringSubmatch(row, -1), isTried) {
+			t.Errorf("no file in hack/mutants removes the safeguard of this row and names one of its tests: %s", row)
 		}
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// TestRecipesNameWhatExists checks the paths in docs/development.md: those that begin the numbered steps of its
+// TestRecipesReferToExistingPaths checks the paths in docs/development.md: those that begin the numbered steps of its
 // recipes, and all others.
-func TestRecipesNameWhatExists(t *testing.T) {
+func TestRecipesReferToExistingPaths(t *testing.T) {
 	inRoot(t)
 	text := read(t, "docs/development.md")
 	recipes := strings.Split(text, "\n## Recipe: ")[1:]
@@ -63,8 +63,8 @@ func TestGlossaryIsShortAndSorted(t *testing.T) {
 	}
 }
 
-// TestDocumentOfDisconnectedClustersNamesTheImages compares the list with the images that are installed and rendered.
-func TestDocumentOfDisconnectedClustersNamesTheImages(t *testing.T) {
+// TestDisconnectedDocumentListsImages compares the list with the images that are installed and rendered.
+func TestDisconnectedDocumentListsImages(t *testing.T) {
 	inRoot(t)
 	text := read(t, "docs/disconnected.md")
 	var listed []string
@@ -81,21 +81,21 @@ func TestDocumentOfDisconnectedClustersNamesTheImages(t *testing.T) {
 	}
 	for _, image := range want {
 		if _, path, _ := strings.Cut(image, "/"); !strings.Contains(text, "docker://"+image+" docker://registry.example.com/"+path) {
-			t.Errorf("docs/disconnected.md does not say how %s is mirrored", image)
+			t.Errorf("docs/disconnected.md does not describe how to mirror %s", image)
 		}
 	}
 }
 
-// TestDocumentsAnswerReports expects what users of other projects had to find out.
-func TestDocumentsAnswerReports(t *testing.T) {
+// TestDocumentsCoverKnownReports expects what users of other projects had to find out.
+func TestDocumentsCoverKnownReports(t *testing.T) {
 	inRoot(t)
-	for _, report := range []struct{ document, says, link string }{
+	for _, report := range []struct{ document, text, link string }{
 		{"docs/tasks/prepare-host.md", "0x800f0954", "https://github.com/MicrosoftDocs/windowsserverdocs/issues/7843"}, // OpenSSH behind WSUS
 		{"docs/fleet.md", "`nodeStartupTimeout`", "https://github.com/Azure/ARO-RP/issues/2647"},
 		{"docs/machines.md", "ec2launch reset", "https://github.com/hashicorp/packer/issues/6750"},
 	} {
-		if !strings.Contains(read(t, report.document), report.says) {
-			t.Errorf("%s does not say %q; see %s", report.document, report.says, report.link)
+		if !strings.Contains(read(t, report.document), report.text) {
+			t.Errorf("%s does not contain %q; see %s", report.document, report.text, report.link)
 		}
 	}
 	// The name of the group is in the language of Windows: https://github.com/MicrosoftDocs/windowsserverdocs/issues/7392
@@ -104,19 +104,19 @@ func TestDocumentsAnswerReports(t *testing.T) {
 	}
 }
 
-// TestNoDocumentDemandsImagesOfTheSameBuild: Windows Server 2025 also runs images of 2022 (docs/workloads.md).
-func TestNoDocumentDemandsImagesOfTheSameBuild(t *testing.T) {
+// TestNoDocumentRequiresImagesOfSameBuild: Windows Server 2025 also runs images of 2022 (docs/workloads.md).
+func TestNoDocumentRequiresImagesOfSameBuild(t *testing.T) {
 	inRoot(t)
 	same := regexp.MustCompile(`(?i)build of Windows must (?:match|be the same)|must match the (?:image|node|host)\b`)
 	for _, name := range checkedDocuments(t) {
 		if found := same.FindString(strings.Join(strings.Fields(read(t, name)), " ")); found != "" {
-			t.Errorf("%s says %q; a node also runs some images of earlier builds", name, found)
+			t.Errorf("%s contains %q, but a node also runs some images of earlier builds", name, found)
 		}
 	}
 }
 
-// TestDependabotKnowsEveryModule compares .github/dependabot.yml with the folders that have a go.mod.
-func TestDependabotKnowsEveryModule(t *testing.T) {
+// TestDependabotCoversEveryModule compares .github/dependabot.yml with the folders that have a go.mod.
+func TestDependabotCoversEveryModule(t *testing.T) {
 	inRoot(t)
 	config := read(t, ".github/dependabot.yml")
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -154,15 +154,15 @@ func TestDocumentsAreWrappedAndPlain(t *testing.T) {
 				t.Errorf("%s:%d has more than 120 columns", name, i+1)
 			}
 			if word := unusual.FindString(tests.ReplaceAllString(line, "")); word != "" {
-				t.Errorf("%s:%d says %q; use the words of docs/glossary.md and of Kubernetes", name, i+1, word)
+				t.Errorf("%s:%d contains %q; use the terms of docs/glossary.md and of Kubernetes", name, i+1, word)
 			}
 		}
 	}
 }
 
-// TestLinksLeadToHeadings checks the fragment of every link between documents; TestDocumentsLinkToWhatExists checks the
+// TestLinkFragmentsMatchHeadings checks the fragment of every link between documents; TestDocumentLinksExist checks the
 // files.
-func TestLinksLeadToHeadings(t *testing.T) {
+func TestLinkFragmentsMatchHeadings(t *testing.T) {
 	inRoot(t)
 	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/-]*)#([^)\s]+)\)`)
 	for _, name := range checkedDocuments(t) {
@@ -223,8 +223,8 @@ func TestEachDecisionIsListed(t *testing.T) {
 	}
 }
 
-// TestDocumentsLinkToWhatExists checks every relative link of the documents.
-func TestDocumentsLinkToWhatExists(t *testing.T) {
+// TestDocumentLinksExist checks every relative link of the documents.
+func TestDocumentLinksExist(t *testing.T) {
 	inRoot(t)
 	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/][^)#:\s]*)(#[^)]*)?\)`)
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {

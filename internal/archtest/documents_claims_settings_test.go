@@ -86,8 +86,8 @@ func commentsOfFields(t *testing.T) map[string]string {
 	return texts
 }
 
-// TestEveryDefaultHasASource expects each default in a document, or in the comment of a field, to be compared with the code by a claim.
-func TestEveryDefaultHasASource(t *testing.T) {
+// TestEveryDefaultHasSource expects each default in a document, or in the comment of a field, to be compared with the code by a claim.
+func TestEveryDefaultHasSource(t *testing.T) {
 	inRoot(t)
 	all, texts := claims(), commentsOfFields(t)
 	for _, document := range userDocuments(t) {
@@ -96,7 +96,7 @@ func TestEveryDefaultHasASource(t *testing.T) {
 	for name, text := range texts {
 		for _, at := range defaultsIn(text) {
 			isCompared := func(c claim) bool {
-				return slices.ContainsFunc(c.said(name, text), func(said [2]int) bool { return at[0] <= said[0] && said[1] <= at[1] })
+				return slices.ContainsFunc(c.occurrences(name, text), func(found [2]int) bool { return at[0] <= found[0] && found[1] <= at[1] })
 			}
 			if sentence := text[at[0]:at[1]]; !slices.ContainsFunc(all, isCompared) && !strings.Contains(sentence, "`vEthernet*`") { // of VMware Tools
 				t.Errorf("%s: nothing compares the default in %q: add a line to claimsOfSettings", name, strings.TrimSpace(sentence))
@@ -121,8 +121,8 @@ func defaultsIn(text string) (sentences [][2]int) {
 	return sentences
 }
 
-// TestDefaultsAreFound tests which sentences name a default.
-func TestDefaultsAreFound(t *testing.T) {
+// TestDefaultsAreExtracted tests which sentences name a default.
+func TestDefaultsAreExtracted(t *testing.T) {
 	for text, want := range map[string]int{
 		"It is a number. The default is 250. Each counts.":                     1,
 		"Set it. The default is none: all share. Or the default is a/b:3.9.\n": 2,

@@ -21,8 +21,8 @@ const everyDocument = ""
 // its spaces match any space or line break. The expression for the source has one group, or counts its matches, or is the name of a
 // constant. The document may also be a file of the API, and the source one of Kubernetes.
 type claim struct {
-	document, says string
-	file, has      string
+	document, pattern   string
+	file, sourcePattern string
 }
 
 // claims returns the claims that would mislead a reader who acts on them. Figures that readers need not know do not
@@ -76,13 +76,13 @@ func TestDocumentClaimsMatchSources(t *testing.T) {
 	}
 }
 
-// said returns the positions at which a document makes the claim.
-func (c claim) said(document, text string) (found [][2]int) {
+// occurrences returns the positions at which a document makes the claim.
+func (c claim) occurrences(document, text string) (found [][2]int) {
 	if c.document != everyDocument && c.document != document {
 		return nil
 	}
-	says := regexp.MustCompile(strings.ReplaceAll(c.says, " ", `\s+`))
-	for _, m := range says.FindAllStringSubmatchIndex(text, -1) {
+	expression := regexp.MustCompile(strings.ReplaceAll(c.pattern, " ", `\s+`))
+	for _, m := range expression.FindAllStringSubmatchIndex(text, -1) {
 		found = append(found, [2]int{m[2], m[3]})
 	}
 	return found
@@ -92,26 +92,26 @@ func (c claim) said(document, text string) (found [][2]int) {
 func (c claim) fault(documents map[string]string, source string) string {
 	want, known := c.want(source)
 	if !known {
-		return fmt.Sprintf("not one place of %s has %s, with which %q of %q is compared: correct or remove the claim", c.file, c.has, c.says, c.document)
+		return fmt.Sprintf("%s has no single match of %s, with which %q of %q is compared: correct or remove the claim", c.file, c.sourcePattern, c.pattern, c.document)
 	}
-	isSaid := false
+	isFound := false
 	for _, document := range slices.Sorted(maps.Keys(documents)) {
-		for _, at := range c.said(document, documents[document]) {
-			isSaid = true
+		for _, at := range c.occurrences(document, documents[document]) {
+			isFound = true
 			if got := documents[document][at[0]:at[1]]; measure(got) != measure(want) {
-				return fmt.Sprintf("%s says %s in the form %s, and %s has %s", document, got, c.says, c.file, want)
+				return fmt.Sprintf("%s has %s where it matches %s, but %s has %s", document, got, c.pattern, c.file, want)
 			}
 		}
 	}
-	if !isSaid {
-		return fmt.Sprintf("%q says nothing of the form %s: correct or remove the claim", c.document, c.says)
+	if !isFound {
+		return fmt.Sprintf("%q has no match of %s: correct or remove the claim", c.document, c.pattern)
 	}
 	return ""
 }
 
 // want returns the value in the source, if there is one.
 func (c claim) want(source string) (value string, known bool) {
-	got := c.has
+	got := c.sourcePattern
 	if regexp.MustCompile(`^\w+$`).MatchString(got) {
 		got = `(?m)\b` + got + `(?: \w+)? += ([^/\n]+?)(?: //.*)?$`
 	}
@@ -158,10 +158,10 @@ func numberWords() map[string]int {
 		"ten": 10, "fifteen": 15, "twenty": 20, "forty": 40}
 }
 
-func TestWrongClaimsAreFound(t *testing.T) {
+func TestWrongClaimsAreDetected(t *testing.T) {
 	inRoot(t)
-	waits := claim{says: `waits (\w+ minutes)`, has: `patience = (.+)`}
-	counts := claim{says: `has (\w+) cases`, has: `(?m)^case`}
+	waits := claim{pattern: `waits (\w+ minutes)`, sourcePattern: `patience = (.+)`}
+	counts := claim{pattern: `has (\w+) cases`, sourcePattern: `(?m)^case`}
 	for name, test := range map[string]struct {
 		claim            claim
 		document, source string
@@ -174,11 +174,11 @@ func TestWrongClaimsAreFound(t *testing.T) {
 		"no such sentence any more": {waits, "It waits.", "const patience = 10 * time.Minute\n", true},
 		"no such constant any more": {waits, "It waits ten minutes.", "", true},
 		"two constants":             {waits, "It waits ten minutes.", "patience = 10 * time.Minute\npatience = time.Minute\n", true},
-		"the same with a product":   {claim{says: `waits (a quarter of an hour)`, has: "patience"}, "It waits a quarter of an hour.", "\tpatience = 15 * time.Minute // long\n", false},
-		"the same in seconds":       {claim{says: `waits (a day)`, has: `> ([0-9 *]+)`}, "It waits\na day.", "age > 24 * 3600", false},
-		"the same size":             {claim{says: `at most ([0-9]+ KiB)`, has: "most"}, "It has at most 64 KiB.", "const most = 64 << 10\n", false},
-		"another unit of size":      {claim{says: `at most ([0-9]+ KiB)`, has: "most"}, "It has at most 64 KiB.", "const most = 64 << 20\n", true},
-		"the same share":            {claim{says: `below ([0-9]+) %`, has: `< (0\.[0-9]+)`}, "It is below 4 %.", "left < 0.04", false},
+		"the same with a product":   {claim{pattern: `waits (a quarter of an hour)`, sourcePattern: "patience"}, "It waits a quarter of an hour.", "\tpatience = 15 * time.Minute // long\n", false},
+		"the same in seconds":       {claim{pattern: `waits (a day)`, sourcePattern: `> ([0-9 *]+)`}, "It waits\na day.", "age > 24 * 3600", false},
+		"the same size":             {claim{pattern: `at most ([0-9]+ KiB)`, sourcePattern: "most"}, "It has at most 64 KiB.", "const most = 64 << 10\n", false},
+		"another unit of size":      {claim{pattern: `at most ([0-9]+ KiB)`, sourcePattern: "most"}, "It has at most 64 KiB.", "const most = 64 << 20\n", true},
+		"the same share":            {claim{pattern: `below ([0-9]+) %`, sourcePattern: `< (0\.[0-9]+)`}, "It is below 4 %.", "left < 0.04", false},
 		"the same count":            {counts, "It has two cases.", "case a\ncase b\n", false},
 		"another count":             {counts, "It has two cases.", "case a\ncase b\ncase c\n", true},
 	} {

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestCommandsReadFieldsThatExist checks the fields of this project's objects that commands in documents print, and the conditions that
+// TestCommandsReadExistingFields checks the fields of this project's objects that commands in documents print, and the conditions that
 // they select: for those that do not exist, kubectl prints nothing and does not fail.
-func TestCommandsReadFieldsThatExist(t *testing.T) {
+func TestCommandsReadExistingFields(t *testing.T) {
 	inRoot(t)
 	command := regexp.MustCompile(`(?:kubectl|oc) get (winst|windowsinstances?|windowsconfig|nodes?)\b([^\n|]*)`)
 	field := regexp.MustCompile(`[:{"' ]\.((?:spec|status)(?:\.[A-Za-z]+)*)`)

@@ -12,18 +12,18 @@ type figure struct {
 	start, end int
 }
 
-// TestEveryFigureOfADocumentHasASource expects each figure to be compared with the repository by a claim, or to have a source in
+// TestEveryFigureHasSource expects each figure to be compared with the repository by a claim, or to have a source in
 // documents_exceptions_test.go.
-func TestEveryFigureOfADocumentHasASource(t *testing.T) {
+func TestEveryFigureHasSource(t *testing.T) {
 	inRoot(t)
 	all, documents := claims(), userDocuments(t)
-	mustBeOf(t, documents, exceptions())
+	mustBeChecked(t, documents, exceptions())
 	for _, document := range documents {
 		text := read(t, document)
 		flat := strings.ReplaceAll(text, "\n", " ")
 		var compared [][2]int
 		for _, c := range all {
-			compared = append(compared, c.said(document, text)...)
+			compared = append(compared, c.occurrences(document, text)...)
 		}
 		excepted, needed := ranges(t, exceptions(), document, flat), map[[2]int]bool{}
 		for _, f := range figuresIn(text) {
@@ -108,8 +108,8 @@ func proseOf(text string) string {
 	return text
 }
 
-// TestFiguresAreFound tests what counts as a figure, and what does not.
-func TestFiguresAreFound(t *testing.T) {
+// TestFiguresAreExtracted tests what counts as a figure, and what does not.
+func TestFiguresAreExtracted(t *testing.T) {
 	inRoot(t)
 	for text, want := range map[string]string{
 		"It waits ten minutes, an hour, and two\nminutes more.":                  "ten, an, two",

@@ -57,12 +57,12 @@ func histories() []history {
 	}
 }
 
-// mustBeOf checks that the documents of all entries are read.
-func mustBeOf(t *testing.T, documents []string, entries []history) {
+// mustBeChecked checks that the documents of all entries are checked.
+func mustBeChecked(t *testing.T, documents []string, entries []history) {
 	t.Helper()
 	for _, h := range entries {
 		if !slices.Contains(documents, h.document) {
-			t.Errorf("the entry %q is of %s, which is not read: remove it", h.text, h.document)
+			t.Errorf("entry %q is for %s, which is not checked: remove it", h.text, h.document)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func ranges(t *testing.T, entries []history, document, flat string) (found [][2]
 			at += i + len(h.text)
 		}
 		if len(found) == before {
-			t.Errorf("%s has no text %q any more: remove its entry", document, h.text)
+			t.Errorf("%s no longer contains %q: remove its entry", document, h.text)
 		}
 	}
 	return found

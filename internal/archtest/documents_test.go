@@ -12,9 +12,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/documents"
 )
 
-// TestEveryCommandOfADocumentIsRun: each block of commands or objects in a document is in a story that a test runs, or a comment before it gives
+// TestEveryDocumentedCommandIsRun: each block of commands or objects in a document is in a story that a test runs, or a comment before it gives
 // the reason why not. A document of which nothing is run is in a list that describes what is tested of it.
-func TestEveryCommandOfADocumentIsRun(t *testing.T) {
+func TestEveryDocumentedCommandIsRun(t *testing.T) {
 	inRoot(t)
 	reported := map[string]bool{}
 	for _, document := range allDocuments(t) {
@@ -27,12 +27,12 @@ func TestEveryCommandOfADocumentIsRun(t *testing.T) {
 		switch {
 		case isInAStory(document):
 			if entry != "" {
-				t.Errorf("%s is in a story, and in the list of documents that are in none", document)
+				t.Errorf("%s is in a story and also in the list of documents without one", document)
 			}
 			checkBlocks(t, blocks)
 		case len(blocks) == 0:
 		case entry == "":
-			t.Errorf("no test runs the commands of %s: add it to a story of internal/testing/documents, or say there what is tested of it", document)
+			t.Errorf("no test runs the commands of %s: add it to a story in internal/testing/documents, or describe there what is tested", document)
 		default:
 			reported[entry] = true
 		}
@@ -59,18 +59,18 @@ func checkBlocks(t *testing.T, blocks []documents.Block) {
 		case b.NotRun == "" && b.Language == "powershell":
 			t.Errorf("%s is for Windows, where no test runs it: add a comment <!-- not run: reason --> before it", b)
 		case b.NotRun != "" && len(strings.Fields(b.NotRun)) < 3:
-			t.Errorf("%s has the comment %q, which is no reason", b, b.NotRun)
+			t.Errorf("%s has the comment %q, which gives no reason", b, b.NotRun)
 		}
 	}
 }
 
-// TestStoriesAreOfDocumentsAndTests checks that the documents, headings and tests of stories exist.
-func TestStoriesAreOfDocumentsAndTests(t *testing.T) {
+// TestStoriesReferToDocumentsAndTests checks that the documents, headings and tests of stories exist.
+func TestStoriesReferToDocumentsAndTests(t *testing.T) {
 	inRoot(t)
 	for _, s := range documents.Stories() {
 		folder, test, named := strings.Cut(s.Test, ".")
 		if found, err := filepath.Glob(folder + "/*_test.go"); err != nil || len(found) == 0 || named && !hasFunction(t, folder, test) {
-			t.Errorf("a story is of %s, which does not exist", s.Test)
+			t.Errorf("a story refers to test %s, which does not exist", s.Test)
 		}
 		for _, step := range s.Steps {
 			if text := "\n" + read(t, step.Document); step.Heading != "" && !strings.Contains(text, "\n"+step.Heading+"\n") {
@@ -80,8 +80,8 @@ func TestStoriesAreOfDocumentsAndTests(t *testing.T) {
 	}
 }
 
-// TestCommandsHaveTheirLanguage ensures that blocks without a language do not bypass TestEveryCommandOfADocumentIsRun.
-func TestCommandsHaveTheirLanguage(t *testing.T) {
+// TestCommandBlocksHaveLanguage ensures that blocks without a language do not bypass TestEveryDocumentedCommandIsRun.
+func TestCommandBlocksHaveLanguage(t *testing.T) {
 	inRoot(t)
 	command := regexp.MustCompile(`(?m)^(\$ )?(kubectl|oc|helm|make|skopeo|ssh-keygen|apiVersion:) ?`)
 	for _, document := range allDocuments(t) {

@@ -23,19 +23,19 @@ type pinned struct {
 	versions []string
 }
 
-// mentioned is a version in a document: its position in the text and its program.
-type mentioned struct {
+// mention is a version in a document: its position in the text and its program.
+type mention struct {
 	start, end int
 	version    string
 	program    int // -1 if the text before it names none
 }
 
-// TestDocumentsNameVersionsThatAreThere expects each version in a document to be one that the repository pins or supports, or to have a
+// TestDocumentedVersionsExist expects each version in a document to be one that the repository pins or supports, or to have a
 // reason in documents_history_test.go.
-func TestDocumentsNameVersionsThatAreThere(t *testing.T) {
+func TestDocumentedVersionsExist(t *testing.T) {
 	inRoot(t)
 	programs, documents := pinnedPrograms(t), writtenDocuments(t)
-	mustBeOf(t, documents, histories())
+	mustBeChecked(t, documents, histories())
 	for _, document := range documents {
 		text := read(t, document)
 		flat := strings.ReplaceAll(text, "\n", " ")
@@ -44,7 +44,7 @@ func TestDocumentsNameVersionsThatAreThere(t *testing.T) {
 		for i, m := range found {
 			fault := m.fault(programs)
 			if i > 0 && fault == "" {
-				fault = faultOfRange(flat, found[i-1], m)
+				fault = rangeFault(flat, found[i-1], m)
 			}
 			if fault != "" && !slices.ContainsFunc(kept, m.isIn) {
 				t.Errorf("%s:%d: %s: %q", document, 1+strings.Count(text[:m.start], "\n"), fault, strings.TrimSpace(flat[max(0, m.start-50):m.end]))
@@ -59,7 +59,7 @@ func TestDocumentsNameVersionsThatAreThere(t *testing.T) {
 				fault = m.fault(programs)
 			}
 			if i > 0 && fault == "" {
-				fault = faultOfRange(text, found[i-1], m)
+				fault = rangeFault(text, found[i-1], m)
 			}
 			if fault != "" {
 				t.Errorf("%s: %s: %q", name, fault, text[max(0, m.start-50):m.end])
@@ -68,9 +68,9 @@ func TestDocumentsNameVersionsThatAreThere(t *testing.T) {
 	}
 }
 
-// faultOfRange describes what is wrong with two versions in a row: "Kubernetes 1.33 to 1.37", with the oldest minor version of the payload,
+// rangeFault describes what is wrong with two consecutive versions: "Kubernetes 1.33 to 1.37", with the oldest minor version of the payload,
 // means all of them.
-func faultOfRange(text string, from, to mentioned) string {
+func rangeFault(text string, from, to mention) string {
 	all := build.Minors()
 	oldest, newest := all[0], all[len(all)-1]
 	if strings.TrimSpace(text[from.end:to.start]) != "to" || from.program != 0 || from.version != oldest || to.version == newest {
@@ -80,7 +80,7 @@ func faultOfRange(text string, from, to mentioned) string {
 }
 
 // fault describes what is wrong with a version; empty if nothing is.
-func (m mentioned) fault(programs []pinned) string {
+func (m mention) fault(programs []pinned) string {
 	if m.program < 0 {
 		return fmt.Sprintf("no known program is named before %s: name one, remove the version, or list it in documents_history_test.go", m.version)
 	}
@@ -88,13 +88,13 @@ func (m mentioned) fault(programs []pinned) string {
 	if slices.ContainsFunc(p.versions, func(got string) bool { return got == m.version || strings.HasPrefix(got, m.version+".") }) {
 		return ""
 	}
-	return fmt.Sprintf("%s is no version of %s that the repository has: %q", m.version, p.name, p.versions)
+	return fmt.Sprintf("%s is not one of the versions of %s in the repository: %q", m.version, p.name, p.versions)
 }
 
-func (m mentioned) isIn(r [2]int) bool { return r[0] <= m.start && m.end <= r[1] }
+func (m mention) isIn(r [2]int) bool { return r[0] <= m.start && m.end <= r[1] }
 
 // versionsIn returns the versions in a text without line breaks. Addresses, and numbers with a unit, are not versions.
-func versionsIn(text string, programs []pinned) (found []mentioned) {
+func versionsIn(text string, programs []pinned) (found []mention) {
 	number := regexp.MustCompile(`\bv?[0-9]+(?:\.[0-9]+)+\b`)
 	unit := regexp.MustCompile(`^(?:,? (?:and|to|or) [0-9.]+)? ?(?:s|ms|min|[KMGkm]i?B|seconds|minutes|times|%)(?:\W|$)`)
 	list := regexp.MustCompile(`^(?:[\s,(*` + "`" + `]|and|or|to)+$`)
@@ -106,7 +106,7 @@ func versionsIn(text string, programs []pinned) (found []mentioned) {
 		names = append(names, regexp.MustCompile(`(?:\b|_)(?:`+p.name+`)(?:['’]s)?(?:\.exe)?`+between))
 	}
 	for _, at := range number.FindAllStringIndex(text, -1) {
-		m := mentioned{start: at[0], end: at[1], version: strings.TrimPrefix(text[at[0]:at[1]], "v"), program: -1}
+		m := mention{start: at[0], end: at[1], version: strings.TrimPrefix(text[at[0]:at[1]], "v"), program: -1}
 		parts := strings.Split(m.version, ".")
 		isWindows := len(parts) > 2 && len(parts[2]) == 5
 		isAddress := len(parts) > 3 || strings.HasSuffix(text[:m.start], ".") || partOfAddress.MatchString(text[m.end:])
@@ -188,8 +188,8 @@ func tagOfImage(t *testing.T) string {
 	return tag[1]
 }
 
-// TestAnotherVersionIsFound tests what TestDocumentsNameVersionsThatAreThere rejects and accepts.
-func TestAnotherVersionIsFound(t *testing.T) {
+// TestWrongVersionsAreDetected tests what TestDocumentedVersionsExist rejects and accepts.
+func TestWrongVersionsAreDetected(t *testing.T) {
 	inRoot(t)
 	programs := []pinned{{"[Kk]ubernetes|kubelets?", []string{"1.36", "1.37", "1.37.2"}}, {"containerd", []string{"2.3.7"}}, {"Windows", []string{"10.0.20348"}}}
 	first, last := build.Minors()[0], build.Minors()[len(build.Minors())-1]
@@ -198,7 +198,7 @@ func TestAnotherVersionIsFound(t *testing.T) {
 	} {
 		text = "Kubernetes " + text
 		found := versionsIn(text, programs)
-		if got := faultOfRange(text, found[0], found[1]); (got != "") != isWrong {
+		if got := rangeFault(text, found[0], found[1]); (got != "") != isWrong {
 			t.Errorf("%q: the fault is %q", text, got)
 		}
 	}

@@ -58,7 +58,7 @@ func TestReasonsAreStable(t *testing.T) {
 	}
 	fset, packages := sources(t)
 	for _, p := range packages {
-		if !reports(p.dir) {
+		if !hasReasons(p.dir) {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.files)) {
@@ -72,9 +72,9 @@ func TestReasonsAreStable(t *testing.T) {
 	}
 }
 
-// reports reports whether the reasons in a package are those of conditions or events. In other packages, a reason is a
+// hasReasons reports whether the reasons in a package are those of conditions or events. In other packages, a reason is a
 // sentence, or the answer of a third-party server.
-func reports(dir string) bool {
+func hasReasons(dir string) bool {
 	for _, prefix := range []string{"internal/operator/lease", "internal/operator/controllers", "internal/node/daemon", "internal/operator/join", "internal/operator/kube"} {
 		if dir == prefix || strings.HasPrefix(dir, prefix+"/") {
 			return dir != "internal/operator/controllers/controllertest"
@@ -119,7 +119,7 @@ func TestEventsAreDeclared(t *testing.T) {
 	fset, packages := sources(t)
 	found := 0
 	for _, p := range packages {
-		if !reports(p.dir) {
+		if !hasReasons(p.dir) {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.files)) {

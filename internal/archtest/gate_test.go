@@ -20,15 +20,15 @@ func TestRunReportsStepDurations(t *testing.T) {
 		targets []string
 		limit   string // minutes
 		status  int
-		says    []string
-		silent  string // must not be in the output
+		want    []string
+		absent  string // must not be in the output
 	}{
 		{"all pass", []string{"quick", "--", "later"}, "", 0, []string{"quick             | here I am", "quick passed", "later passed"}, "FAILED"},
 		{"tests fail", []string{"quick", "broken", "--", "later"}, "", 2,
 			[]string{"quick passed", "broken FAILED", "what failed in broken:\n--- FAIL: TestBad (1.00s)\n    bad_test.go:7: it is bad\nFAIL\n\nstep"}, "later"},
 		{"something else fails", []string{"missing"}, "", 2, []string{"missing FAILED", "what failed in missing:\nno such thing\n"}, ""},
 		{"one takes too long", []string{"quick", "slow", "--", "later"}, "0.05", 124,
-			[]string{"STOPPED: the run was not done after 0.05 minutes. Running were: slow", "quick passed", "slow was running"}, "later"},
+			[]string{"STOPPED: the run did not finish within 0.05 minutes. Running steps: slow", "quick passed", "slow was running"}, "later"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -42,19 +42,19 @@ func TestRunReportsStepDurations(t *testing.T) {
 				t.Fatal(err)
 			}
 			if status != test.status {
-				t.Errorf("the status is %d, want %d", status, test.status)
+				t.Errorf("exit status %d, want %d", status, test.status)
 			}
 			reported := string(out) + outcomes(string(out))
-			for _, part := range test.says {
+			for _, part := range test.want {
 				if !strings.Contains(reported, part) {
-					t.Errorf("it does not say %q", part)
+					t.Errorf("missing in the output: %q", part)
 				}
 			}
-			if test.silent != "" && strings.Contains(reported, test.silent) {
-				t.Errorf("it says %q", test.silent)
+			if test.absent != "" && strings.Contains(reported, test.absent) {
+				t.Errorf("unexpected output: %q", test.absent)
 			}
 			if t.Failed() {
-				t.Logf("it says:\n%s", out)
+				t.Logf("output:\n%s", out)
 			}
 		})
 	}
@@ -101,8 +101,8 @@ FAIL
 	return hack
 }
 
-// TestTheCoreHasItsTests checks that each test that the Makefile names for make e2e-core exists: go test silently ignores missing ones.
-func TestTheCoreHasItsTests(t *testing.T) {
+// TestCoreTestsExist checks that each test that the Makefile names for make e2e-core exists: go test silently ignores missing ones.
+func TestCoreTestsExist(t *testing.T) {
 	inRoot(t)
 	core := regexp.MustCompile(`(?m)^CORE := \^Test\((.*)\)\$\$$`).FindStringSubmatch(read(t, "Makefile"))
 	if core == nil {
@@ -110,14 +110,14 @@ func TestTheCoreHasItsTests(t *testing.T) {
 	}
 	for name := range strings.SplitSeq(core[1], "|") {
 		if !hasFunction(t, "lab/suites/e2e", "Test"+name) {
-			t.Errorf("there is no Test%s in lab/suites/e2e", name)
+			t.Errorf("lab/suites/e2e has no Test%s", name)
 		}
 	}
 }
 
-// TestEachStepOfTheLabIsInAShard: if a step of make e2e is in no shard, neither of the two machines that share it runs the
+// TestEachLabStepIsInShard: if a step of make e2e is in no shard, neither of the two machines that share it runs the
 // step.
-func TestEachStepOfTheLabIsInAShard(t *testing.T) {
+func TestEachLabStepIsInShard(t *testing.T) {
 	inRoot(t)
 	makefile := read(t, "Makefile")
 	var shards []string
@@ -140,8 +140,8 @@ func TestEachStepOfTheLabIsInAShard(t *testing.T) {
 	}
 }
 
-// TestEachTestOfTheLabIsRun: go test runs only the packages that a step names, so a forgotten one would not run.
-func TestEachTestOfTheLabIsRun(t *testing.T) {
+// TestEachLabTestIsRun: go test runs only the packages that a step names, so a forgotten one would not run.
+func TestEachLabTestIsRun(t *testing.T) {
 	inRoot(t)
 	makefile := read(t, "Makefile")
 	seen := map[string]bool{}
@@ -177,8 +177,8 @@ func outcomes(output string) (lines string) {
 	return lines
 }
 
-// TestMakeRefusesOVNTestsWithoutPrograms: their tests would be skipped, and make would pass without having run one.
-func TestMakeRefusesOVNTestsWithoutPrograms(t *testing.T) {
+// TestMakeRejectsOVNTestsWithoutPrograms: their tests would be skipped, and make would pass without having run one.
+func TestMakeRejectsOVNTestsWithoutPrograms(t *testing.T) {
 	inRoot(t)
 	for _, args := range [][]string{{}, {"OVNKUBE=/bin/true"}, {"OVNKUBE_IDENTITY=/bin/true"}} {
 		command := exec.Command("make", append([]string{"-n", "e2e-ovn"}, args...)...)

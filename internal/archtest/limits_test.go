@@ -49,7 +49,7 @@ func eachGoFile(t *testing.T, folder string, each func(name string, text []byte)
 	must(t, err)
 }
 
-func TestNothingIsTooLongToReadAtAGlance(t *testing.T) {
+func TestFilesFunctionsAndInterfacesAreShort(t *testing.T) {
 	inRoot(t)
 	fset, packages := sources(t)
 	for _, p := range packages {

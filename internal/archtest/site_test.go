@@ -60,7 +60,7 @@ func TestTaskPagesAreShortWithCommands(t *testing.T) {
 	inRoot(t)
 	tasks, err := filepath.Glob("docs/tasks/*.md")
 	if err != nil || len(tasks) < 10 {
-		t.Fatalf("there are %d tasks: %v", len(tasks), err)
+		t.Fatalf("%d task pages: %v", len(tasks), err)
 	}
 	for _, name := range tasks {
 		text := read(t, name)

@@ -10,7 +10,7 @@ import (
 // for its requests and responses (https://go.dev/issue/75949, https://go.dev/issue/76391).
 const oldestGo = "go1.26.8"
 
-func TestGoIsNewEnough(t *testing.T) {
+func TestGoToolchainIsNewEnough(t *testing.T) {
 	inRoot(t)
 	if toolchain := "go" + goVersion(t); version.Compare(toolchain, oldestGo) < 0 {
 		t.Errorf("go.mod has the toolchain %s, want %s or later", toolchain, oldestGo)

@@ -45,17 +45,17 @@ func TestExportedNamesAreUsed(t *testing.T) {
 	})
 	must(t, err)
 	if len(declared) < 300 {
-		t.Fatalf("only %d names were found", len(declared))
+		t.Fatalf("found only %d names", len(declared))
 	}
 	for name, at := range declared {
 		if used[name] == 0 {
-			t.Errorf("%s: %s is used by no program", fset.Position(at), name)
+			t.Errorf("%s: no program uses %s", fset.Position(at), name)
 		}
 	}
 }
 
 // mustBeUsed reports whether programs must use a name of a file. Simulations of Windows and shared test code are for tests; in the API, users also
-// set values that are equal to none, and events that are reasons.
+// set values that code never mentions, and use events that are reasons.
 func mustBeUsed(file, name string) bool {
 	switch {
 	case strings.HasPrefix(file, "internal/testing/sim/"), strings.HasPrefix(file, "internal/testing/sshserver/"),

@@ -36,8 +36,8 @@ func retiredWords() map[string]string {
 	}
 }
 
-// TestIdentifiersAreInTheWordsOfTheField rejects retired words in the names that programs declare.
-func TestIdentifiersAreInTheWordsOfTheField(t *testing.T) {
+// TestIdentifiersUseStandardTerms rejects retired words in the names that programs declare.
+func TestIdentifiersUseStandardTerms(t *testing.T) {
 	inRoot(t)
 	word := regexp.MustCompile(`[A-Z]+(?:[^a-z]|$)|[A-Z]?[a-z]+`)
 	instead := retiredWords()
@@ -47,7 +47,7 @@ func TestIdentifiersAreInTheWordsOfTheField(t *testing.T) {
 			declared(p.files[name], func(id *ast.Ident) {
 				for _, w := range word.FindAllString(id.Name, -1) {
 					if better, retired := instead[strings.ToLower(w)]; retired {
-						t.Errorf("%s: %s has the retired word %q; say %s", fset.Position(id.Pos()), id.Name, strings.ToLower(w), better)
+						t.Errorf("%s: %s contains the retired word %q; use %s", fset.Position(id.Pos()), id.Name, strings.ToLower(w), better)
 					}
 				}
 			})
@@ -84,9 +84,9 @@ func declared(file *ast.File, visit func(*ast.Ident)) {
 	})
 }
 
-// TestLabAndPayloadAreInTheWordsOfTheField rejects words in code, comments and messages of the lab, its tests, and packages that no
+// TestLabAndPayloadUseStandardTerms rejects words in code, comments and messages of the lab, its tests, and packages that no
 // longer have such words; and in the comments of deploy/, which administrators read.
-func TestLabAndPayloadAreInTheWordsOfTheField(t *testing.T) {
+func TestLabAndPayloadUseStandardTerms(t *testing.T) {
 	inRoot(t)
 	retired := regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|whoever|in vain|carriers?|keepers?|luck|unlucky|looks at|looked at|is asked for|was asked for|the world)\b`)
 	unspecific := regexp.MustCompile(`(?i)\b(somebody|nobody|shall|wish(es)?|pokes?|poked|career|trouble)\b`)
@@ -98,7 +98,7 @@ func TestLabAndPayloadAreInTheWordsOfTheField(t *testing.T) {
 				word = unspecific.FindString(line)
 			}
 			if word != "" {
-				t.Errorf("%s:%d says %q; use the words of docs/glossary.md, of Kubernetes and of Windows", name, n+1, word)
+				t.Errorf("%s:%d contains %q; use the terms of docs/glossary.md, of Kubernetes and of Windows", name, n+1, word)
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func TestCommentsAreInPlainEnglish(t *testing.T) {
 			for _, comment := range group.List {
 				for _, word := range append(unusual.FindAllString(comment.Text, -1), inComments.FindAllString(comment.Text, -1)...) {
 					if !names[word] {
-						t.Errorf("%s: the comment has %q; say it in the words of docs/glossary.md, of Kubernetes and of Windows", fset.Position(comment.Pos()), word)
+						t.Errorf("%s: the comment contains %q; use the terms of docs/glossary.md, of Kubernetes and of Windows", fset.Position(comment.Pos()), word)
 					}
 				}
 			}
@@ -148,8 +148,8 @@ func unusualWords() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|shall|whoever|nobody|in vain|come to|wishes)\b`)
 }
 
-// TestTextIsInTheWordsOfTheField rejects words in the output of programs: logs, events, conditions, errors and help.
-func TestTextIsInTheWordsOfTheField(t *testing.T) {
+// TestOutputUsesStandardTerms rejects words in the output of programs: logs, events, conditions, errors and help.
+func TestOutputUsesStandardTerms(t *testing.T) {
 	inRoot(t)
 	unusual := unusualWords()
 	fset, packages := sources(t)
@@ -161,7 +161,7 @@ func TestTextIsInTheWordsOfTheField(t *testing.T) {
 			ast.Inspect(p.files[name], func(n ast.Node) bool {
 				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
 					if w := unusual.FindString(text.Value); w != "" {
-						t.Errorf("%s: %s says %q; use the words of docs/glossary.md and of Kubernetes", fset.Position(text.Pos()), text.Value, w)
+						t.Errorf("%s: %s contains %q; use the terms of docs/glossary.md and of Kubernetes", fset.Position(text.Pos()), text.Value, w)
 					}
 				}
 				return true

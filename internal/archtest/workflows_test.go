@@ -62,7 +62,7 @@ func TestWorkflowsPinActions(t *testing.T) {
 		for name, job := range w.Jobs {
 			for _, s := range job.Steps {
 				if s.Uses != "" && !pinned.MatchString(s.Uses) {
-					t.Errorf("%s: job %s uses %s, which is no commit", file, name, s.Uses)
+					t.Errorf("%s: job %s uses %s, which is not a commit", file, name, s.Uses)
 				}
 				if strings.HasPrefix(s.Uses, "actions/checkout@") && s.With["persist-credentials"] != false {
 					t.Errorf("%s: job %s leaves its token in the clone", file, name)
@@ -88,11 +88,11 @@ func TestReleaseUsesOnlyPinnedInputs(t *testing.T) {
 			mayWrite++
 		}
 		if image, _ := job.Container.(string); job.Container != nil && (writes || name != "test") && !strings.Contains(image, "@sha256:") {
-			t.Errorf("job %s runs in %v, which is no digest", name, job.Container)
+			t.Errorf("job %s runs in %v, which is not a digest", name, job.Container)
 		}
 		for _, s := range job.Steps {
 			if writes && regexp.MustCompile(`make .*\b(check|test|unit|e2e)`).MatchString(s.Run) {
-				t.Errorf("job %s may write, and runs tests: %s", name, s.Run)
+				t.Errorf("job %s has write permission and runs tests: %s", name, s.Run)
 			}
 			if strings.HasPrefix(s.Uses, "actions/setup-go@") && s.With["cache"] != false {
 				t.Errorf("job %s restores modules from a cache", name)
@@ -100,7 +100,7 @@ func TestReleaseUsesOnlyPinnedInputs(t *testing.T) {
 		}
 	}
 	if mayWrite != 1 {
-		t.Errorf("%d jobs may write, want one", mayWrite)
+		t.Errorf("%d jobs have write permission, want one", mayWrite)
 	}
 	for _, want := range []string{"mod verify", "actions/attest-build-provenance@", "SIGN=", `diff -r "$RUNNER_TEMP/built" _release`, "needs: [test, build]"} {
 		if !strings.Contains(text, want) {
@@ -122,7 +122,7 @@ func inputs() map[string][]string {
 	}
 }
 
-func TestActionsGetInputsThatTheyHave(t *testing.T) {
+func TestActionInputsExist(t *testing.T) {
 	inRoot(t)
 	known := inputs()
 	for file, w := range workflows(t) {
@@ -137,7 +137,7 @@ func TestActionsGetInputsThatTheyHave(t *testing.T) {
 				}
 				for input := range s.With {
 					if found && !slices.Contains(got, input) {
-						t.Errorf("%s: job %s gives %s the input %s, which it does not have", file, name, s.Uses, input)
+						t.Errorf("%s: job %s passes %s the input %s, which it does not have", file, name, s.Uses, input)
 					}
 				}
 			}
@@ -145,8 +145,8 @@ func TestActionsGetInputsThatTheyHave(t *testing.T) {
 	}
 }
 
-// TestPinsAreComparedEachNightAndBeforeARelease: a newer version, or a known vulnerability, appears without a change of the repository.
-func TestPinsAreComparedEachNightAndBeforeARelease(t *testing.T) {
+// TestPinsAreCheckedNightlyAndBeforeRelease: newer versions and known vulnerabilities appear without a change of the repository.
+func TestPinsAreCheckedNightlyAndBeforeRelease(t *testing.T) {
 	inRoot(t)
 	var nightly []string
 	for _, job := range workflows(t)["lab.yaml"].Jobs {
@@ -164,9 +164,9 @@ func TestPinsAreComparedEachNightAndBeforeARelease(t *testing.T) {
 	}
 }
 
-// TestMakeFailsWithTheCodeOfItsProgram runs the Makefile with a Go command whose programs find something. It shows the exit code of
+// TestMakeReturnsExitCodeOfProgram runs the Makefile with a Go command whose programs find something. It shows the exit code of
 // go run, too, which is 1 for each failure of a program.
-func TestMakeFailsWithTheCodeOfItsProgram(t *testing.T) {
+func TestMakeReturnsExitCodeOfProgram(t *testing.T) {
 	inRoot(t)
 	const fakeGo = `#!/bin/bash
 case "$*" in
@@ -197,9 +197,9 @@ esac
 	}
 }
 
-// TestChangedModulesStopARelease runs the block that compares modules with go.sum, with a go that finds a difference. find -exec and
+// TestChangedModulesStopRelease runs the block that compares modules with go.sum, with a go that finds a difference. find -exec and
 // -execdir, for example, would succeed whatever the commands return.
-func TestChangedModulesStopARelease(t *testing.T) {
+func TestChangedModulesStopRelease(t *testing.T) {
 	inRoot(t)
 	steps := workflows(t)["release.yaml"].Jobs["build"].Steps
 	i := slices.IndexFunc(steps, func(s step) bool { return strings.Contains(s.Run, "mod verify") })
@@ -214,14 +214,14 @@ func TestChangedModulesStopARelease(t *testing.T) {
 		block := exec.CommandContext(t.Context(), "bash", "-e", "-c", steps[i].Run)
 		block.Dir, block.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 		if out, err := block.CombinedOutput(); (err != nil) != fails {
-			t.Errorf("where go mod verify returns %s, the block returns %v: %s", status, err, out)
+			t.Errorf("if go mod verify returns %s, the block returns %v: %s", status, err, out)
 		}
 	}
 }
 
-// TestAReleaseBeginsWithTheCatalogOfTheLastOne runs the block that downloads it, with a gh that has no release, one, or no
+// TestReleaseStartsFromPreviousCatalog runs the block that downloads it, with a gh that has no release, one, or no
 // answer.
-func TestAReleaseBeginsWithTheCatalogOfTheLastOne(t *testing.T) {
+func TestReleaseStartsFromPreviousCatalog(t *testing.T) {
 	inRoot(t)
 	const name = "Get the catalog of the last release"
 	jobs := workflows(t)["release.yaml"].Jobs
@@ -234,7 +234,7 @@ func TestAReleaseBeginsWithTheCatalogOfTheLastOne(t *testing.T) {
 	}
 	block := find("build")
 	if block != find("publish") {
-		t.Error("the two jobs that build get it by different blocks")
+		t.Error("the two build jobs download it with different blocks")
 	}
 	const list, download = `[ "$2" = list ] || exit 2`, `[ "$2" = list ] && echo v0.1.0 && exit; cp "$OLM" "$9"`
 	for gh, want := range map[string]string{list: "", download: "schema: olm.package\n", "exit 1": "failed"} {
@@ -256,14 +256,14 @@ func TestAReleaseBeginsWithTheCatalogOfTheLastOne(t *testing.T) {
 			got = []byte("failed")
 		}
 		if string(got) != want {
-			t.Errorf("with a gh that says %q, it gets %q (%v: %s), want %q", gh, got, err, &failure, want)
+			t.Errorf("gh script %q: got %q (%v: %s), want %q", gh, got, err, &failure, want)
 		}
 	}
 }
 
-// TestAReleaseIsBuiltByAGoThatCanBuildIt compares the workflow's version of Go with the versions that the modules need: setup-go
+// TestReleaseGoVersionSatisfiesModules compares the workflow's version of Go with the versions that the modules need: setup-go
 // prevents Go from downloading a newer one.
-func TestAReleaseIsBuiltByAGoThatCanBuildIt(t *testing.T) {
+func TestReleaseGoVersionSatisfiesModules(t *testing.T) {
 	inRoot(t)
 	var used []string
 	for _, job := range workflows(t)["release.yaml"].Jobs {
@@ -275,7 +275,7 @@ func TestAReleaseIsBuiltByAGoThatCanBuildIt(t *testing.T) {
 		}
 	}
 	if len(used) != 2 || used[0] != used[1] || len(strings.Split(used[0], ".")) != 3 {
-		t.Fatalf("the versions of Go are %q, want the same whole one in both jobs that build", used)
+		t.Fatalf("the versions of Go are %q, want the same patch version in both build jobs", used)
 	}
 	files, err := exec.CommandContext(t.Context(), "git", "ls-files", "*go.mod").Output()
 	must(t, err)

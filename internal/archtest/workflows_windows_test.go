@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTheAcceptanceProgramMeetsWindowsOwnSSHServer checks the workflow that runs the program on Windows: with Windows' own SSH server and both
+// TestWindowsWorkflowTestsWindowsSSHServer checks the workflow that runs the program on Windows: with Windows' own SSH server and both
 // of its shells, with the whole join last, because it can disconnect the runner, and with all diagnostics of a failure uploaded.
-func TestTheAcceptanceProgramMeetsWindowsOwnSSHServer(t *testing.T) {
+func TestWindowsWorkflowTestsWindowsSSHServer(t *testing.T) {
 	inRoot(t)
 	const file = ".github/workflows/windows.yaml"
 	var w struct {
@@ -50,7 +50,7 @@ func TestTheAcceptanceProgramMeetsWindowsOwnSSHServer(t *testing.T) {
 	}
 	for _, want := range []string{"report.json", "wmco-acceptance.zip", "whole-join", "windows"} {
 		if !slices.Contains(strings.Fields(uploaded), want) {
-			t.Errorf("%s is not kept", want)
+			t.Errorf("%s is not uploaded", want)
 		}
 	}
 }
