@@ -193,7 +193,7 @@ func retry(s *session.Session) *cobra.Command {
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
 			hosts, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {
-				if h.Failure == nil && !restartDidNotHelp(h) {
+				if h.Failure == nil && !retryRestartsHost(h) {
 					return session.Failf(session.CodeFailed, "host %s has no failed action to retry: its state is %s (%s)", h.Name, h.State, h.Reason)
 				}
 				return nil
@@ -206,8 +206,8 @@ func retry(s *session.Session) *cobra.Command {
 	}
 }
 
-// restartDidNotHelp reports whether retrying means restarting the host again.
-func restartDidNotHelp(h fleetstatus.Host) bool {
+// retryRestartsHost reports whether retrying means restarting the host again.
+func retryRestartsHost(h fleetstatus.Host) bool {
 	return slices.ContainsFunc(h.Conditions, func(c fleetstatus.Condition) bool {
 		return c.Object == "WindowsInstance" && c.Reason == api.ReasonRebootDidNotHelp
 	})

@@ -30,8 +30,8 @@ func has(t *testing.T, c *clitest.Cluster, path, text string) bool {
 	return strings.Contains(string(data), text)
 }
 
-// changing returns a cluster with a failed host, a leaving host, a host of a Machine, and an entry.
-func changing(t *testing.T) *clitest.Cluster {
+// clusterWithActions returns a cluster with a failed host, a leaving host, a host of a Machine, and an entry.
+func clusterWithActions(t *testing.T) *clitest.Cluster {
 	c := fleet(t)
 	failed := instance("win-4", "10.1.42.4", api.ReasonReady, "")
 	failed.Status.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: "1.1.0-122778d", Message: "the kubelet stopped", At: at(0)}
@@ -67,7 +67,7 @@ func TestActionsChangeObjects(t *testing.T) {
 		"pause all":          {args: []string{"pause", "--all"}, path: config, text: `"paused":true`},
 		"resume all":         {args: []string{"resume", "--all"}, path: config, text: `!"paused":true`},
 		"retry":              {args: []string{"retry", "win-4"}, path: instancePath("win-4"), text: `"` + api.AnnotationRetry + `":"true"`},
-		"reboot, asked":      {args: []string{"reboot", "win-1"}, input: "y\n", path: "/api/v1/nodes/win-1", text: api.AnnotationReboot},
+		"reboot, confirmed":  {args: []string{"reboot", "win-1"}, input: "y\n", path: "/api/v1/nodes/win-1", text: api.AnnotationReboot},
 		"reboot with --yes":  {args: []string{"reboot", "win-1", "-y"}, path: "/api/v1/nodes/win-1", text: api.AnnotationReboot},
 		"release":            {args: []string{"release", "win-5", "-y"}, path: instancePath("win-5"), text: `"` + api.AnnotationRelease + `":"true"`},
 		"add an entry":       {args: []string{"add", "10.1.42.9", "--wait=false"}, path: entries, text: `"10.1.42.9":"username=Administrator"`},
@@ -77,7 +77,7 @@ func TestActionsChangeObjects(t *testing.T) {
 		"remove an instance": {args: []string{"remove", "win-1", "-y"}, path: instancePath("win-1"), text: "!win-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := changing(t)
+			c := clusterWithActions(t)
 			r := c.Run(t, test.input, test.args...)
 			if r.Code != session.CodeOK || r.Out == "" {
 				t.Fatalf("exit code %d: %s%s", r.Code, r.Out, r.Err)
@@ -91,36 +91,36 @@ func TestActionsChangeObjects(t *testing.T) {
 	}
 }
 
-func TestActionsThatMakeNoSense(t *testing.T) {
+func TestInvalidActionsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct {
-		args  []string
-		input string
-		code  int
-		says  string
+		args    []string
+		input   string
+		code    int
+		wantErr string
 	}{
 		"nothing to pause":    {[]string{"pause"}, "", session.CodeUsage, "requires either hosts or --all"},
 		"host and all":        {[]string{"resume", "win-1", "--all"}, "", session.CodeUsage, "requires either hosts or --all"},
 		"nothing failed":      {[]string{"retry", "win-1"}, "", session.CodeFailed, "host win-1 has no failed action"},
 		"no node":             {[]string{"reboot", "win-3", "-y"}, "", session.CodeFailed, "no Node yet"},
 		"not leaving":         {[]string{"release", "win-1", "-y"}, "", session.CodeFailed, "kubectl windows remove win-1 first"},
-		"said no":             {[]string{"reboot", "win-1"}, "n\n", session.CodeFailed, "not confirmed"},
-		"nobody answers":      {[]string{"reboot", "win-1"}, "", session.CodeUsage, "--yes"},
+		"refused":             {[]string{"reboot", "win-1"}, "n\n", session.CodeFailed, "not confirmed"},
+		"no answer":           {[]string{"reboot", "win-1"}, "", session.CodeUsage, "--yes"},
 		"known host":          {[]string{"add", "10.1.42.1", "--wait=false"}, "", session.CodeFailed, "host 10.1.42.1 already exists"},
 		"of a Machine":        {[]string{"remove", "win-6", "-y"}, "", session.CodeFailed, "scale down its MachineSet"},
 		"unknown":             {[]string{"remove", "win-9", "-y"}, "", session.CodeNotFound, `no host "win-9"`},
 		"two names":           {[]string{"add", "10.1.42.9", "10.1.42.10", "--name", "x"}, "", session.CodeUsage, "only one"},
 		"it does not join":    {[]string{"add", "10.1.42.8", "--timeout", "10ms"}, "", session.CodeTimeout, "timed out after 10ms"},
 		"it does not leave":   {[]string{"remove", "win-5", "-y", "--timeout", "10ms"}, "", session.CodeTimeout, "win-5 is Leaving"},
-		"reboot, not allowed": {[]string{"reboot", "win-1", "-y"}, "", session.CodeForbidden, "missing right: patch"},
+		"reboot, not allowed": {[]string{"reboot", "win-1", "-y"}, "", session.CodeForbidden, "missing permission:  patch"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := changing(t)
+			c := clusterWithActions(t)
 			if name == "reboot, not allowed" {
 				c.Deny("PATCH /api/v1/nodes")
 			}
 			r := c.Run(t, test.input, test.args...)
-			if r.Code != test.code || !strings.Contains(r.Err, test.says) {
-				t.Errorf("exit code %d, want %d; it says %q, want ...%s...", r.Code, test.code, r.Err, test.says)
+			if r.Code != test.code || !strings.Contains(r.Err, test.wantErr) {
+				t.Errorf("exit code %d, want %d; stderr %q, want ...%s...", r.Code, test.code, r.Err, test.wantErr)
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func check(s *session.Session) *cobra.Command {
 		Short: "Check the operator and all hosts, or with --pre, a cluster before installation",
 		Long: "Check the operator, its SSH key and settings, all hosts and Nodes, certificate requests, and PodDisruptionBudgets that block drains.\n" +
 			"Each finding includes a remedy. The exit code is 3 if there is an error.\n\n" +
-			"With --pre, check a cluster before the operator is installed: the version of Kubernetes, the pod network, your rights, other operators,\n" +
+			"With --pre, check a cluster before the operator is installed: the version of Kubernetes, the pod network, your permissions, other operators,\n" +
 			"and whether this machine can connect to the SSH port of hosts (--host). The operator must be able to connect to it from its node.",
 		Example: "  kubectl windows check\n  kubectl windows check --pre --host 10.1.42.1 --host 10.1.42.2\n  kubectl windows check -o json",
 		Args:    noArguments,
@@ -132,7 +132,7 @@ func checkInstalled(ctx context.Context, s *session.Session) (findings, error) {
 		found.add(advice.Info, "hosts", fmt.Sprintf("%d of %d are Ready", n, f.Counts.Total), "See kubectl windows status.", "")
 	}
 	for _, u := range f.Unread {
-		found.add(advice.Warning, u.What, "not all were checked: "+u.Why, "If a right is missing, run the command as a user who has it.", "")
+		found.add(advice.Warning, u.What, "not all were checked: "+u.Why, "If a permission is missing, run the command as a user who has it.", "")
 	}
 	return *found, nil
 }
@@ -149,7 +149,7 @@ func (k checker) unread(check string, err error) bool {
 	if err == nil {
 		return false
 	}
-	k.found.add(advice.Warning, check, "not checked: "+session.Explain(err, "reading").Error(), "Run the command as a user with this right.", "")
+	k.found.add(advice.Warning, check, "not checked: "+session.Explain(err, "reading").Error(), "Run the command as a user with this permission.", "")
 	return true
 }
 
@@ -179,7 +179,7 @@ func (k checker) key(ctx context.Context) {
 	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.in.Namespace, Name: api.PrivateKeySecret}, &secret)
 	a := advice.All().For(api.ReasonPrivateKeyMissing)
 	switch {
-	case apierrors.IsForbidden(err): // users need no right to read Secrets
+	case apierrors.IsForbidden(err): // users need no permission to read Secrets
 		k.found.add(advice.Info, "SSH key", "not checked: you may not read Secret "+api.PrivateKeySecret, "", "")
 	case apierrors.IsNotFound(err):
 		k.found.add(advice.Error, "SSH key", "Secret "+api.PrivateKeySecret+" does not exist", a.Remedy, a.Page)

@@ -1,4 +1,4 @@
-// Package cli implements the commands of kubectl windows. Each command reads the cluster with the user's rights, lets internal/observe/fleetstatus
+// Package cli implements the commands of kubectl windows. Each command reads the cluster with the user's permissions, lets internal/observe/fleetstatus
 // evaluate it, and prints the result.
 package cli
 
@@ -27,7 +27,7 @@ func Root(streams genericiooptions.IOStreams, version string) *cobra.Command {
 		Use:   "kubectl",
 		Short: "Show and manage the Windows nodes of a cluster",
 		Long: "Show the state of Windows nodes, what they wait for and what to do next, and manage their hosts.\n\n" +
-			"Commands use your kubeconfig and your rights.",
+			"Commands use your kubeconfig and your permissions.",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl windows"},
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {

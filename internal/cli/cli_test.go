@@ -153,7 +153,7 @@ func TestStatusMakesFewRequests(t *testing.T) {
 	}
 }
 
-func TestStatusAsJSONIsAFleet(t *testing.T) {
+func TestStatusJSONIsFleet(t *testing.T) {
 	var f fleetstatus.Fleet
 	r := fleet(t).Run(t, "", "status", "-o", "json")
 	if err := json.Unmarshal([]byte(r.Out), &f); err != nil || len(f.Hosts) != 3 || f.Version != fleetstatus.Version {
@@ -161,17 +161,17 @@ func TestStatusAsJSONIsAFleet(t *testing.T) {
 	}
 }
 
-// TestBadSurroundings expects one clear line and an exit code for each problem.
-func TestBadSurroundings(t *testing.T) {
+// TestFailuresPrintOneLine expects one clear line and an exit code for each problem.
+func TestFailuresPrintOneLine(t *testing.T) {
 	for name, test := range map[string]struct {
 		cluster func(*testing.T) *clitest.Cluster
 		args    []string
 		code    int
-		says    string
+		wantErr string
 	}{
 		"no kinds": {func(t *testing.T) *clitest.Cluster { return clitest.New(t, "/api/v1/nodes") }, []string{"status"}, session.CodeNotInstalled, "does not serve windowsinstances"},
 		"no right": {func(t *testing.T) *clitest.Cluster { c := fleet(t); c.Deny("GET /apis/" + api.GroupName); return c }, []string{"status"}, session.CodeForbidden,
-			"missing right: list windowsinstances"},
+			"missing permission:  list windowsinstances"},
 		"no host":         {fleet, []string{"describe", "win-9"}, session.CodeNotFound, `no host "win-9"`},
 		"no argument":     {fleet, []string{"describe"}, session.CodeUsage, "requires one host"},
 		"two arguments":   {fleet, []string{"status", "win-1"}, session.CodeUsage, "takes no argument"},
@@ -183,18 +183,18 @@ func TestBadSurroundings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := test.cluster(t).Run(t, "", test.args...)
-			if r.Code != test.code || !strings.Contains(r.Err, test.says) || strings.Count(r.Err, "\n") != 1 || r.Out != "" {
-				t.Errorf("exit code %d, want %d; it says %q, want ...%s...; output %q", r.Code, test.code, r.Err, test.says, r.Out)
+			if r.Code != test.code || !strings.Contains(r.Err, test.wantErr) || strings.Count(r.Err, "\n") != 1 || r.Out != "" {
+				t.Errorf("exit code %d, want %d; stderr %q, want ...%s...; output %q", r.Code, test.code, r.Err, test.wantErr, r.Out)
 			}
 		})
 	}
 }
 
-func TestMissingRightsAreNamedAndTheRestIsShown(t *testing.T) {
+func TestStatusListsMissingPermissions(t *testing.T) {
 	c := fleet(t)
 	c.Deny("GET /api/v1/nodes")
 	r := c.Run(t, "", "status")
-	if r.Code != session.CodeOK || !strings.Contains(r.Out, "missing right: list nodes") || !strings.Contains(r.Out, "win-3") {
+	if r.Code != session.CodeOK || !strings.Contains(r.Out, "missing permission:  list nodes") || !strings.Contains(r.Out, "win-3") {
 		t.Errorf("exit code %d: %s%s", r.Code, r.Out, r.Err)
 	}
 }
@@ -207,7 +207,7 @@ func TestIncompleteListsAreReported(t *testing.T) {
 	}))
 	for _, command := range []string{"status", "check"} {
 		if r := c.Run(t, "", command); !strings.Contains(r.Out, "only the first 5000 were read") {
-			t.Errorf("%s does not say that there are more pods: %s%s", command, r.Out, r.Err)
+			t.Errorf("%s does not report the incomplete list of pods: %s%s", command, r.Out, r.Err)
 		}
 	}
 }

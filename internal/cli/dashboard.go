@@ -17,7 +17,7 @@ func dashboard(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Show all hosts in a browser",
-		Long: "Serve a page on 127.0.0.1 that shows all hosts and follows their changes, until you stop the command. The page uses your rights and\n" +
+		Long: "Serve a page on 127.0.0.1 that shows all hosts and follows their changes, until you stop the command. The page uses your permissions and\n" +
 			"changes nothing. The printed address admits one browser, once: do not share it.",
 		Example: "  kubectl windows dashboard\n  kubectl windows dashboard --export report.html",
 		Args:    noArguments,

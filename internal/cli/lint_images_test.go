@@ -53,9 +53,9 @@ func TestLintQueriesRegistriesForBuilds(t *testing.T) {
 		return y
 	}
 	for name, test := range map[string]struct {
-		pod  string
-		code int
-		says []string
+		pod     string
+		code    int
+		wantOut []string
 	}{
 		"the class's build": {pod("runtimeClassName: windows2022", "a:20348"), session.CodeOK, []string{"0 errors, 0 warnings"}},
 		"another build": {pod("runtimeClassName: windows2022", "a:17763"), session.CodeFindings,
@@ -82,9 +82,9 @@ func TestLintQueriesRegistriesForBuilds(t *testing.T) {
 			if r.Code != test.code {
 				t.Errorf("exit code %d, want %d", r.Code, test.code)
 			}
-			for _, text := range test.says {
+			for _, text := range test.wantOut {
 				if !strings.Contains(r.Out, text) {
-					t.Errorf("it does not say %q", text)
+					t.Errorf("missing in the output: %q", text)
 				}
 			}
 			if t.Failed() {

@@ -26,7 +26,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-func TestLintOfNothingWrong(t *testing.T) {
+func TestLintAcceptsValidManifests(t *testing.T) {
 	text, err := os.ReadFile(manifests + "/more/good.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -39,8 +39,8 @@ func TestLintOfNothingWrong(t *testing.T) {
 	}
 }
 
-// TestLintOfHostileTexts expects terminal control characters in manifests, which may come from others, to be replaced.
-func TestLintOfHostileTexts(t *testing.T) {
+// TestLintEscapesHostileText expects terminal control characters in manifests, which may come from others, to be replaced.
+func TestLintEscapesHostileText(t *testing.T) {
 	const images = `kind: Pod
 metadata: {name: "\e[2J"}
 spec: {os: {name: windows}, containers: [{name: a, image: "a\e[2J:ltsc2019"}, {name: b, image: "b\e[2J:ltsc2022"}]}
@@ -66,7 +66,7 @@ spec: {os: {name: windows}, containers: [{name: a, image: "a\e[2J:ltsc2019"}, {n
 
 func TestLintRejectsInvalidManifests(t *testing.T) {
 	dir := t.TempDir()
-	for name, test := range map[string]struct{ text, says string }{
+	for name, test := range map[string]struct{ text, wantErr string }{
 		"no YAML":    {"a: b: c", "object 1"},
 		"no pod":     {"kind: Pod\nmetadata: {name: a}\nspec: {os: {name: windows}, hostPID: [1]}", "Pod a: decoding the pod spec"},
 		"the second": {"kind: A\n---\n- a", "object 2"},
@@ -77,7 +77,7 @@ func TestLintRejectsInvalidManifests(t *testing.T) {
 			if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if r := clitest.New(t).Run(t, "", "lint", "-f", file); r.Code != session.CodeUsage || !strings.Contains(r.Err, test.says) {
+			if r := clitest.New(t).Run(t, "", "lint", "-f", file); r.Code != session.CodeUsage || !strings.Contains(r.Err, test.wantErr) {
 				t.Errorf("exit code %d: %s", r.Code, r.Err)
 			}
 		})
@@ -105,14 +105,14 @@ spec: {template: {metadata: {labels: {app: agent}}, spec: {os: {name: windows}, 
   securityContext: {windowsOptions: {hostProcess: true}}, containers: [{name: c, image: c, resources: {limits: {memory: 1Gi}}}]}}}
 ---
 `
-	const told = "spec.podSelector: The policy selects pods for Windows (Deployment shop/web)."
+	const selected = "spec.podSelector: The policy selects pods for Windows (Deployment shop/web)."
 	for name, test := range map[string]struct {
 		policy, want string
 		code         int
 	}{
-		"all pods":             {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}", told, session.CodeOK},
-		"these":                {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: web}}}", told, session.CodeOK},
-		"by expression":        {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [api]}]}}", told, session.CodeOK},
+		"all pods":             {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}", selected, session.CodeOK},
+		"these":                {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: web}}}", selected, session.CodeOK},
+		"by expression":        {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [api]}]}}", selected, session.CodeOK},
 		"the Deployment's own": {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: another}}}", "", session.CodeOK},
 		"those for Linux":      {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: api}}}", "", session.CodeOK},
 		"the host's network":   {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: agent}}}", "", session.CodeOK},

@@ -50,12 +50,12 @@ func TestMachineSets(t *testing.T) {
 	}
 }
 
-func TestMachineSetsThatCannotBe(t *testing.T) {
+func TestInvalidMachineSetsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		platform string
 		args     []string
 		code     int
-		says     string
+		wantErr  string
 	}{
 		"another platform": {"AWS", []string{"--platform", "azure"}, session.CodeUsage, "is aws, not azure"},
 		"no image":         {"AWS", nil, session.CodeUsage, "--image is required on aws"},
@@ -65,8 +65,8 @@ func TestMachineSetsThatCannotBe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := openShift(t, test.platform, "{}").Run(t, "", append([]string{"machineset"}, test.args...)...)
-			if r.Code != test.code || !strings.Contains(r.Err, test.says) {
-				t.Errorf("exit code %d, want %d; it says %q, want ...%s...", r.Code, test.code, r.Err, test.says)
+			if r.Code != test.code || !strings.Contains(r.Err, test.wantErr) {
+				t.Errorf("exit code %d, want %d; stderr %q, want ...%s...", r.Code, test.code, r.Err, test.wantErr)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ import (
 // nextVersion represents a version that is not known yet.
 const nextVersion = "(next)"
 
-// planFleet gathers the input of rollout.Decide with the user's rights. next is the release of another operator; nil if unknown.
+// planFleet gathers the input of rollout.Decide with the user's permissions. next is the release of another operator; nil if unknown.
 func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.Input, spec v1alpha1.WindowsConfigSpec, next *kubeversions.Release) (rollout.Fleet, error) {
 	version := a.fleet.Rollout.Version
 	switch {

@@ -107,8 +107,8 @@ func labelWith(t *testing.T, m payload.Manifest) map[string]string {
 	return map[string]string{api.ImageLabelPayload: string(text), "org.opencontainers.image.version": "1.3.0"}
 }
 
-// TestPlanOfAnImage compares the content of nodes with that of another operator's image.
-func TestPlanOfAnImage(t *testing.T) {
+// TestPlanComparesImageContent compares the content of nodes with that of another operator's image.
+func TestPlanComparesImageContent(t *testing.T) {
 	t.Setenv("REGISTRY_AUTH_FILE", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	for name, test := range map[string]struct {
@@ -183,10 +183,10 @@ func TestPlanRejectsNonOperatorImage(t *testing.T) {
 	broken := operatorRegistry(t, map[string]string{api.ImageLabelPayload: `{"files": [{"path": "../../x"}]}`})
 	repository := func(registry string) string { return "image: {repository: " + registry + "/wmco, tag: 1.3.0}" }
 	for name, test := range map[string]struct {
-		args   []string
-		server string
-		code   int
-		says   string
+		args    []string
+		server  string
+		code    int
+		wantErr string
 	}{
 		"a chart":              {[]string{"--upgrade", "--chart", chart(t, "wmco/values.yaml", repository(good))}, "v1.36.1", session.CodeOK, ""},
 		"a chart without":      {[]string{"--upgrade", "--chart", chart(t, "wmco/x.yaml", "")}, "v1.36.1", session.CodeUsage, "has no values.yaml"},
@@ -203,8 +203,8 @@ func TestPlanRejectsNonOperatorImage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := published(t, test.server).Run(t, "", append([]string{"plan"}, test.args...)...)
-			if r.Code != test.code || !strings.Contains(r.Err, test.says) {
-				t.Errorf("exit code %d, want %d: %s, want ...%s...", r.Code, test.code, r.Err, test.says)
+			if r.Code != test.code || !strings.Contains(r.Err, test.wantErr) {
+				t.Errorf("exit code %d, want %d: %s, want ...%s...", r.Code, test.code, r.Err, test.wantErr)
 			}
 		})
 	}

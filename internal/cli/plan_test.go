@@ -46,7 +46,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-func TestPlansThatMakeNoSense(t *testing.T) {
+func TestInvalidPlansAreRejected(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		name = filepath.Join(dir, name)
@@ -56,9 +56,9 @@ func TestPlansThatMakeNoSense(t *testing.T) {
 		return name
 	}
 	for name, test := range map[string]struct {
-		args []string
-		code int
-		says string
+		args    []string
+		code    int
+		wantErr string
 	}{
 		"no file":       {[]string{"-f", "missing"}, session.CodeUsage, "no such file"},
 		"not YAML":      {[]string{"-f", file("a", "{")}, session.CodeUsage, "is not a WindowsConfig"},
@@ -66,7 +66,7 @@ func TestPlansThatMakeNoSense(t *testing.T) {
 		"another kind":  {[]string{"-f", file("c", "kind: Node\nmetadata: {name: cluster}")}, session.CodeUsage, "want WindowsConfig"},
 		"unknown host":  {[]string{"--remove", "win-9"}, session.CodeNotFound, "win-9"},
 		"no disruption": {[]string{"--disruption", "Some"}, session.CodeUsage, "use one of"},
-		"no right":      {nil, session.CodeForbidden, "missing right: list nodes"},
+		"no right":      {nil, session.CodeForbidden, "missing permission:  list nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := upgrading(t)
@@ -74,8 +74,8 @@ func TestPlansThatMakeNoSense(t *testing.T) {
 				c.Deny("GET /api/v1/nodes")
 			}
 			r := c.Run(t, "", append([]string{"plan"}, test.args...)...)
-			if r.Code != test.code || !strings.Contains(r.Err, test.says) {
-				t.Errorf("exit code %d, want %d; it says %q, want ...%s...", r.Code, test.code, r.Err, test.says)
+			if r.Code != test.code || !strings.Contains(r.Err, test.wantErr) {
+				t.Errorf("exit code %d, want %d; stderr %q, want ...%s...", r.Code, test.code, r.Err, test.wantErr)
 			}
 		})
 	}

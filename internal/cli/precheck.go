@@ -77,7 +77,7 @@ func (p preflight) run(ctx context.Context, s *session.Session) (findings, error
 	}
 	found := &findings{}
 	checkServer(found, server)
-	checkSurroundings(found, current)
+	checkCluster(found, current)
 	if err := checkRights(ctx, s, found); err != nil {
 		return nil, err
 	}
@@ -96,8 +96,8 @@ func checkServer(found *findings, server string) {
 	found.add(advice.OK, "Kubernetes", server, "", "")
 }
 
-// checkSurroundings adds findings about the cluster: its network, installed operators, the SSH key, entries and failed reads.
-func checkSurroundings(found *findings, current migration.Cluster) {
+// checkCluster adds findings about the cluster: its network, installed operators, the SSH key, entries and failed reads.
+func checkCluster(found *findings, current migration.Cluster) {
 	if current.NetworkFault != "" {
 		found.add(advice.Error, "pod network", current.NetworkFault, "Change the cluster's network, or set spec.network of WindowsConfig, as the message says.", "network#checks")
 	} else if _, unread := current.Unread["Pod network"]; !unread {
@@ -119,11 +119,11 @@ func checkSurroundings(found *findings, current migration.Cluster) {
 		found.add(advice.Error, "entry "+truncate.Printable(entry, truncate.Quoted), current.EntryFaults[entry], "Correct the entry of ConfigMap "+api.InstancesConfigMap+".", "machines")
 	}
 	for _, what := range slices.Sorted(maps.Keys(current.Unread)) {
-		found.add(advice.Warning, what, "not checked: "+truncate.Printable(current.Unread[what], truncate.Note), "Run the command as a user with this right.", "")
+		found.add(advice.Warning, what, "not checked: "+truncate.Printable(current.Unread[what], truncate.Note), "Run the command as a user with this permission.", "")
 	}
 }
 
-// installing returns rights that only a cluster administrator has and that applying the manifests requires.
+// installing returns permissions that applying the manifests requires and that only a cluster administrator has.
 func installing() []authorizationv1.ResourceAttributes {
 	return []authorizationv1.ResourceAttributes{
 		{Verb: "create", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
@@ -144,7 +144,7 @@ func checkRights(ctx context.Context, s *session.Session, found *findings) error
 	for _, right := range installing() {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
 		if err := c.Create(ctx, review); err != nil {
-			return session.Explain(err, "checking your rights")
+			return session.Explain(err, "checking your permissions")
 		}
 		if !review.Status.Allowed {
 			missing = append(missing, strings.TrimSuffix(right.Verb+" "+right.Resource+"."+right.Group, "."))

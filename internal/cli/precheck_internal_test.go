@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/migration"
 )
 
-func TestVersionsOfTheAPIServer(t *testing.T) {
+func TestAPIServerVersionIsChecked(t *testing.T) {
 	for version, want := range map[string]advice.Severity{"v1.32.9": advice.Error, "v1.33.0": advice.OK, "v1.36.3+abc": advice.OK, "unknown": advice.OK} {
 		found := &findings{}
 		if checkServer(found, version); (*found)[0].Severity != want {
@@ -20,9 +20,9 @@ func TestVersionsOfTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestSurroundings(t *testing.T) {
+func TestClusterIsChecked(t *testing.T) {
 	found := &findings{}
-	checkSurroundings(found, migration.Cluster{
+	checkCluster(found, migration.Cluster{
 		Namespace: "a", NetworkFault: "no range", KeyFault: "none", EntryFaults: map[string]string{"10.1.42.": "no address"}, Unread: map[string]string{"Secret": "forbidden"},
 	})
 	var errors, warnings int

@@ -25,7 +25,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-func TestABrokenPipeEndsTheProgramQuietly(t *testing.T) {
+func TestBrokenPipeEndsProgramQuietly(t *testing.T) {
 	for _, args := range [][]string{{"status"}, {"status", "-o", "json"}, {"describe", "win-1"}, {"plan"}} {
 		var errs bytes.Buffer
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: broken{}, ErrOut: &errs}
@@ -49,12 +49,12 @@ func TestFailureIsPrintedOnce(t *testing.T) {
 	}))
 	r := c.Run(t, "", "status")
 	if r.Code == session.CodeOK || strings.Count(r.Err, "\n") != 1 || logged.Len() > 0 {
-		t.Errorf("exit code %d, %q; logged is %q", r.Code, r.Err, logged.String())
+		t.Errorf("exit code %d, stderr %q, log %q", r.Code, r.Err, logged.String())
 	}
 }
 
-// TestAProgramThatDoesNotLogInIsRunOnce uses a kubeconfig whose credential plugin fails.
-func TestAProgramThatDoesNotLogInIsRunOnce(t *testing.T) {
+// TestFailingCredentialPluginRunsOnce uses a kubeconfig whose credential plugin fails.
+func TestFailingCredentialPluginRunsOnce(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler()) // clients send no credentials over plain HTTP
 	defer server.Close()
 	for _, args := range [][]string{{"status"}, {"describe", "win-1"}, {"check"}} {

@@ -15,7 +15,7 @@ import (
 
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOldOldOldOldOldOldOldOldOldOldOldOldOldOldOld"
 
-func TestUserDataIsASecretForClusterAPI(t *testing.T) {
+func TestUserDataIsSecretForClusterAPI(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key.pub")
 	if err := os.WriteFile(file, []byte(publicKey+" operator@example.com\n\n"), 0o644); err != nil {
 		t.Fatal(err)

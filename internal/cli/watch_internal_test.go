@@ -23,8 +23,8 @@ func hosts(states ...fleetstatus.State) fleetstatus.Fleet {
 	return f
 }
 
-// TestThePageFitsEachTerminal renders the page on terminals of all sizes and scrolls it.
-func TestThePageFitsEachTerminal(t *testing.T) {
+// TestPageFitsTerminal renders the page on terminals of all sizes and scrolls it.
+func TestPageFitsTerminal(t *testing.T) {
 	for width := 1; width < 130; width += 3 {
 		for height := 1; height < 30; height += 4 {
 			var model tea.Model = page{fleet: hosts(slices.Repeat([]fleetstatus.State{fleetstatus.Failed}, 15)...)}
@@ -32,7 +32,7 @@ func TestThePageFitsEachTerminal(t *testing.T) {
 			for range 3 {
 				lines := strings.Split(model.View().Content, "\n")
 				if len(lines) > max(height, 2) {
-					t.Fatalf("on %dx%d there are %d lines", width, height, len(lines))
+					t.Fatalf("on %dx%d, the page has %d lines", width, height, len(lines))
 				}
 				for _, line := range lines {
 					if w := ansi.StringWidth(line); w > max(width, 20) {
@@ -45,7 +45,7 @@ func TestThePageFitsEachTerminal(t *testing.T) {
 	}
 }
 
-func TestThePageFollowsTheCluster(t *testing.T) {
+func TestPageFollowsCluster(t *testing.T) {
 	var model tea.Model = page{fleet: hosts(fleetstatus.Joining), width: 100, height: 30}
 	model, _ = model.Update(readResult{fleet: hosts(fleetstatus.Ready)})
 	if view := model.View().Content; !strings.Contains(view, "1 of 1 Ready") || !strings.Contains(view, "q quits") {
@@ -60,20 +60,20 @@ func TestThePageFollowsTheCluster(t *testing.T) {
 	}
 }
 
-func TestChangesAreLines(t *testing.T) {
+func TestWatchPrintsChanges(t *testing.T) {
 	before, current := hosts(fleetstatus.Joining, fleetstatus.Ready, fleetstatus.Leaving), hosts(fleetstatus.Ready, fleetstatus.Ready)
 	current.Hosts = append(current.Hosts, fleetstatus.Host{Name: "win-9", State: fleetstatus.Pending, Reason: "Unknown"})
 	want := []string{"win-0: Ready (Because)", "win-9: new, Pending (Unknown)", "win-2: removed"}
 	if got := changes(before, current); !slices.Equal(got, want) {
-		t.Errorf("the changes are %q, want %q", got, want)
+		t.Errorf("changes() = %q, want %q", got, want)
 	}
 }
 
-func TestThePauseLeavesTheAPIServerInPeace(t *testing.T) {
+func TestPauseLimitsAPIServerLoad(t *testing.T) {
 	if got := pauseAfter(10 * time.Millisecond); got != refreshPause {
-		t.Errorf("after a short look the pause is %s", got)
+		t.Errorf("after a short read, the pause is %s", got)
 	}
 	if got := pauseAfter(time.Second); got != 20*time.Second {
-		t.Errorf("after a look of a second the pause is %s", got)
+		t.Errorf("after a read of one second, the pause is %s", got)
 	}
 }

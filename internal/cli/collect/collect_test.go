@@ -163,7 +163,7 @@ func expectAnnotationsRemoved(t *testing.T, c *clitest.Cluster, hosts ...string)
 	for _, name := range hosts {
 		o := c.Object("/apis/" + api.GroupName + "/v1alpha1/namespaces/" + api.DefaultNamespace + "/windowsinstances/" + name)
 		if id := o.GetAnnotations()[api.AnnotationCollect]; id != "" {
-			t.Errorf("%s is still asked for %q", name, id)
+			t.Errorf("%s still has collect annotation %q", name, id)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestCollectingFromSeveralHosts(t *testing.T) {
 		"cluster/windowsinstances.json": "win-2", "cluster/pods.json": "proxy:3128", "manifest.json": `"files": 2`, "cluster/status.json": "win-1",
 	} {
 		if !strings.Contains(files[name], want) {
-			t.Errorf("%s is %q, which lacks %q", name, files[name], want)
+			t.Errorf("%s is %q, want %q", name, files[name], want)
 		}
 	}
 	for name, content := range files {
@@ -208,7 +208,7 @@ func TestCollectingFromSeveralHosts(t *testing.T) {
 	}
 }
 
-func TestHostsThatGiveNoArchive(t *testing.T) {
+func TestFailedHostArchivesAreReported(t *testing.T) {
 	bomb := zipOf(t, map[string]string{"../../etc/passwd": "x"})
 	for name, test := range map[string]struct {
 		host          *wicd
@@ -218,10 +218,10 @@ func TestHostsThatGiveNoArchive(t *testing.T) {
 			*s = supportbundle.Status{ID: s.ID, State: supportbundle.Failed, Message: "drive C: is full"}
 		}}, "drive C: is full"},
 		"silence":     {&wicd{}, "WICD did not respond within 1s"},
-		"it hangs":    {&wicd{report: func(s *supportbundle.Status) { *s = supportbundle.Status{ID: s.ID, State: supportbundle.Collecting} }}, "did not finish its archive within 1s"},
-		"a lie":       {&wicd{archive: []byte("x"), report: func(s *supportbundle.Status) { s.Bytes = 1 << 40 }}, "at most 256.0 MiB are allowed"},
+		"timeout":     {&wicd{report: func(s *supportbundle.Status) { *s = supportbundle.Status{ID: s.ID, State: supportbundle.Collecting} }}, "did not finish its archive within 1s"},
+		"wrong size":  {&wicd{archive: []byte("x"), report: func(s *supportbundle.Status) { s.Bytes = 1 << 40 }}, "at most 256.0 MiB are allowed"},
 		"another sum": {&wicd{archive: zipOf(t, nil), report: func(s *supportbundle.Status) { s.SHA256 = strings.Repeat("0", 64) }}, "is not the one that WICD reported"},
-		"no zip":      {&wicd{archive: []byte("no zip at all")}, "reading the archive of the host"},
+		"no zip":      {&wicd{archive: []byte("not a zip file")}, "reading the archive of the host"},
 		"hostile":     {&wicd{archive: bomb}, "has unexpected file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -246,9 +246,9 @@ func TestHostsThatGiveNoArchive(t *testing.T) {
 	}
 }
 
-// TestOnlyANewFileIsWritten expects the archive to replace a link with its name, which other users may place in a shared folder, and the link's
+// TestCollectDoesNotFollowLinks expects the archive to replace a link with its name, which other users may place in a shared folder, and the link's
 // target to stay unchanged.
-func TestOnlyANewFileIsWritten(t *testing.T) {
+func TestCollectDoesNotFollowLinks(t *testing.T) {
 	c := newCluster(t)
 	folder := t.TempDir()
 	precious, file := filepath.Join(folder, "precious"), filepath.Join(folder, "case.zip")
@@ -284,12 +284,12 @@ func TestConcurrentCollectionIsReported(t *testing.T) {
 	}
 }
 
-func TestMissingRightsAreNamed(t *testing.T) {
+func TestMissingPermissionsAreReported(t *testing.T) {
 	h := &wicd{name: "win-1", archive: zipOf(t, nil)}
 	c := newCluster(t, h)
 	c.Deny("PATCH /apis/" + api.GroupName)
 	r := c.Run(t, "", "collect", "win-1", "-o", filepath.Join(t.TempDir(), "case.zip"))
-	if r.Code != session.CodeFindings || !strings.Contains(r.Err, "missing right: patch") {
+	if r.Code != session.CodeFindings || !strings.Contains(r.Err, "missing permission:  patch") {
 		t.Errorf("exit code %d, %q", r.Code, r.Err)
 	}
 	for _, args := range [][]string{{"collect", "win-9"}, {"collect", "win-1", "--all"}, {"collect", "--timeout", "0s"}} {

@@ -36,8 +36,8 @@ func Command(s *session.Session) *cobra.Command {
 		Long: "Request archives of their state from hosts, download them through the API server, and add objects of the cluster: WindowsInstances,\n" +
 			"WindowsConfig, Windows nodes, events, and the operator with its log. Secrets are neither read nor collected; manifest.json lists what\n" +
 			"is in the archive, what is missing and why.\n\n" +
-			"If a host does not respond, the command collects the ends of its logs, if its kubelet serves them. You need the rights to patch\n" +
-			"windowsinstances and to get nodes/proxy; without hosts, only rights to read.",
+			"If a host does not respond, the command collects the ends of its logs, if its kubelet serves them. You need permission to patch\n" +
+			"windowsinstances and to get nodes/proxy; without hosts, only permission to read.",
 		Example: "  kubectl windows collect win-1\n  kubectl windows collect --all -o case-42.zip\n  kubectl windows collect",
 		RunE: func(c *cobra.Command, hosts []string) error {
 			if o.all && len(hosts) > 0 {

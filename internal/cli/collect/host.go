@@ -57,7 +57,7 @@ func (c *collector) fromWICD(ctx context.Context, h fleetstatus.Host, report *ho
 	defer func() { // even if the response to the request was lost
 		later, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 		defer cancel()
-		if err := c.takeBack(later, key); err != nil {
+		if err := c.withdrawRequest(later, key); err != nil {
 			c.printProgress("warning: %s: removing annotation %s: %v", h.Name, api.AnnotationCollect, err)
 		}
 	}()
@@ -113,8 +113,8 @@ func (c *collector) requestArchive(ctx context.Context, key types.NamespacedName
 	return session.Explain(err, "annotating windowsinstance "+key.Name)
 }
 
-// takeBack removes the annotation if it still has this run's ID. WICD then removes the archive.
-func (c *collector) takeBack(ctx context.Context, key types.NamespacedName) error {
+// withdrawRequest removes the annotation if it still has this run's ID. WICD then removes the archive.
+func (c *collector) withdrawRequest(ctx context.Context, key types.NamespacedName) error {
 	for {
 		var i v1alpha1.WindowsInstance
 		if err := c.kube.Get(ctx, key, &i); err != nil {

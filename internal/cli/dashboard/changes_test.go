@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 )
 
-func TestOnlyWhatChangedIsSent(t *testing.T) {
+func TestOnlyChangesAreSent(t *testing.T) {
 	a := newAPIServer(t, host("win-1", api.ReasonReady, ""), host("win-2", api.ReasonReady, ""))
 	a.objects["nodes"] = []any{node("win-1"), node("win-2")}
 	o := open(t, a)
@@ -42,29 +42,29 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 	}
 }
 
-func TestAMissingRightIsNamed(t *testing.T) {
+func TestMissingPermissionIsReported(t *testing.T) {
 	a := newAPIServer(t, host("win-1", api.ReasonReady, ""))
 	a.objects["nodes"] = []any{node("win-1")}
 	a.denied["pods"] = true
 	events := open(t, a).stream("/api/events")
-	says := func(what, reason string) func(sent) bool {
+	isUnread := func(what, reason string) func(sent) bool {
 		return func(s sent) bool {
 			return slices.ContainsFunc(s.Overview.Unread, func(u fleetstatus.Unread) bool { return u.What == what && strings.Contains(u.Why, reason) })
 		}
 	}
 	until(t, events, "the host, and pods that are denied", func(s sent) bool {
-		return s.Overview.Counts.Total == 1 && s.Overview.Rollout.Nodes == 1 && says("pods", "missing right: list pods")(s)
+		return s.Overview.Counts.Total == 1 && s.Overview.Rollout.Nodes == 1 && isUnread("pods", "missing permission: list pods")(s)
 	})
 	a.deny("nodes", true)
-	lost := until(t, events, "nodes that are denied", says("nodes", "missing right: list nodes"))
+	lost := until(t, events, "nodes that are denied", isUnread("nodes", "missing permission: list nodes"))
 	if lost.Overview.Rollout.Nodes != 0 || lost.Overview.Counts.Total != 1 {
-		t.Errorf("without the right there are %d nodes and %d hosts, want 0 and 1", lost.Overview.Rollout.Nodes, lost.Overview.Counts.Total)
+		t.Errorf("without the permission: %d nodes and %d hosts, want 0 and 1", lost.Overview.Rollout.Nodes, lost.Overview.Counts.Total)
 	}
 	a.deny("nodes", false)
 	until(t, events, "nodes again", func(s sent) bool { return s.Overview.Rollout.Nodes == 1 })
 }
 
-func TestALostAPIServerIsReported(t *testing.T) {
+func TestLostAPIServerIsReported(t *testing.T) {
 	a := newAPIServer(t, host("win-1", api.ReasonReady, ""))
 	events := open(t, a).stream("/api/events")
 	until(t, events, "the host", func(s sent) bool { return s.Overview.Counts.Total == 1 })
@@ -99,7 +99,7 @@ func TestEqualProblemsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-func TestTheHostHasItsPods(t *testing.T) {
+func TestHostPageShowsPods(t *testing.T) {
 	a := newAPIServer(t, host("win-1", api.ReasonReady, ""))
 	a.objects["nodes"] = []any{node("win-1")}
 	o := open(t, a)
@@ -112,7 +112,7 @@ func TestTheHostHasItsPods(t *testing.T) {
 	until(t, o.stream("/api/events?host=nowhere"), "no host", func(d details) bool { return d.Missing })
 }
 
-func TestLogsAreReadThroughTheKubelet(t *testing.T) {
+func TestLogsAreReadThroughKubelet(t *testing.T) {
 	a := newAPIServer(t, host("win-1", api.ReasonReady, ""))
 	a.objects["nodes"] = []any{node("win-1")}
 	a.logs["/api/v1/nodes/win-1/proxy/logs/wicd/wicd.log"] = "line 1\nline 2 \x1b[31m\n" + strings.Repeat("x", logBytes)
@@ -128,11 +128,11 @@ func TestLogsAreReadThroughTheKubelet(t *testing.T) {
 	if got := read("wicd"); got.Error != "" || len(got.Text) > 2*logBytes || strings.Contains(got.Text, "\x1b") || a.ranges[0] != fmt.Sprintf("bytes=-%d", logBytes) {
 		t.Errorf("the log has %d bytes, error %q; the ranges are %q", len(got.Text), got.Error, a.ranges)
 	}
-	if got := read("kubelet"); !strings.Contains(got.Error, "missing right") && !strings.Contains(got.Error, "forbidden") {
-		t.Errorf("without the right, the answer is %+v", got)
+	if got := read("kubelet"); !strings.Contains(got.Error, "missing permission") && !strings.Contains(got.Error, "forbidden") {
+		t.Errorf("without the permission, got %+v", got)
 	}
 	if got := read("../../../secrets"); got.Error != "log not found" || got.Service != "" {
-		t.Errorf("for a foreign path, the answer is %+v", got)
+		t.Errorf("for a foreign path, got %+v", got)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestStreamsAreLimited(t *testing.T) {
 		o.stream("/api/events")
 	}
 	if got := o.do(http.MethodGet, "/api/events", nil).status; got != http.StatusServiceUnavailable {
-		t.Errorf("one more stream gives %d", got)
+		t.Errorf("one more stream returns status %d", got)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestTenThousandHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took > time.Minute {
-		t.Errorf("it took %s", took)
+		t.Errorf("sending all hosts took %s", took)
 	}
 	if len(text) > 2<<20 {
 		t.Errorf("the page is sent %d bytes", len(text))
@@ -177,7 +177,7 @@ func TestTenThousandHosts(t *testing.T) {
 	}
 }
 
-func TestTheReportIsHarmless(t *testing.T) {
+func TestReportEscapesHostileText(t *testing.T) {
 	evil := `</style><script>alert(1)</script><img src=https://evil.example.com/x onerror=alert(1)>`
 	a := newAPIServer(t, host("win-1", api.ReasonJoinFailed, evil), host("win-2", "Evil"+evil, evil))
 	n := node("win-1")
@@ -198,21 +198,21 @@ func TestTheReportIsHarmless(t *testing.T) {
 	}
 }
 
-func TestReportNamesMissingRights(t *testing.T) {
+func TestReportListsMissingPermissions(t *testing.T) {
 	a := newAPIServer(t, host("win-1", api.ReasonReady, ""))
 	a.denied["nodes"] = true
 	var out bytes.Buffer
 	if err := Export(t.Context(), Options{Config: a.config(), Namespace: "wmco"}, &out); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "missing right: list nodes") {
-		t.Error("the report does not name the missing right")
+	if !strings.Contains(out.String(), "missing permission:  list nodes") {
+		t.Error("the report does not name the missing permission")
 	}
 	a.stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
 	if err := Export(ctx, Options{Config: a.config(), Namespace: "wmco"}, &out); err == nil {
-		t.Error("without an API server there is a report")
+		t.Error("a report is written without an API server")
 	}
 }
 
@@ -238,22 +238,22 @@ func TestAssetsAreSmallAndPlain(t *testing.T) {
 		}
 	}
 	if size > 150<<10 {
-		t.Errorf("the files have %d bytes together", size)
+		t.Errorf("the files have %d bytes in total", size)
 	}
 }
 
-func TestThePageStopsWhenIdle(t *testing.T) {
+func TestPageStopsWhenIdle(t *testing.T) {
 	at := time.Unix(2e9, 0)
 	s := &server{now: func() time.Time { return at }}
 	s.touch()
 	at = at.Add(9 * time.Hour)
 	if s.idle() <= idleStop {
-		t.Error("after nine hours without a page it is not idle")
+		t.Error("not idle after nine hours without a page")
 	}
 	if s.open(); s.idle() != 0 {
-		t.Error("it is idle with an open page")
+		t.Error("idle with an open page")
 	}
 	if s.close(); s.idle() != 0 {
-		t.Error("it is idle right after a page")
+		t.Error("idle immediately after a page was closed")
 	}
 }

@@ -1,4 +1,4 @@
-// Package dashboard serves the page of kubectl windows dashboard: the state of all Windows hosts in the user's browser, with the user's rights,
+// Package dashboard serves the page of kubectl windows dashboard: the state of all Windows hosts in the user's browser, with the user's permissions,
 // while the command runs. It is read-only and installs nothing in the cluster.
 //
 // The page shows a fleetstatus.Fleet that is computed from objects that this process watches. The browser receives changes as server-sent

@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// opened is a running page and its user's browser.
-type opened struct {
+// openPage is a running page and its user's browser.
+type openPage struct {
 	t      *testing.T
 	link   string
 	origin string
@@ -30,7 +30,7 @@ type opened struct {
 }
 
 // open starts the page for a cluster and logs in.
-func open(t *testing.T, a *apiServer) *opened {
+func open(t *testing.T, a *apiServer) *openPage {
 	t.Helper()
 	links := make(chan string, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,29 +44,29 @@ func open(t *testing.T, a *apiServer) *opened {
 			t.Error(err)
 		}
 	})
-	o := &opened{t: t, link: <-links}
+	o := &openPage{t: t, link: <-links}
 	o.origin = o.link[:strings.Index(o.link, loginPath)]
 	response := o.ask(http.MethodGet, strings.TrimPrefix(o.link, o.origin), nil)
 	text, err := io.ReadAll(response.body)
 	if err != nil || response.status != http.StatusOK {
-		t.Fatalf("the login gives %d, %v", response.status, err)
+		t.Fatalf("the login returns %d, %v", response.status, err)
 	}
 	if found := regexp.MustCompile(`content="0;url=(/s/\w+/)"`).FindSubmatch(text); found != nil {
 		o.session = string(found[1])
 		return o
 	}
-	t.Fatalf("the login gives %s", text)
+	t.Fatalf("the login returns %s", text)
 	return nil
 }
 
 // do requests a path of the session, as the user's browser does, with additional headers.
-func (o *opened) do(method, path string, headers map[string]string) answer {
+func (o *openPage) do(method, path string, headers map[string]string) answer {
 	o.t.Helper()
 	return o.ask(method, o.session+strings.TrimPrefix(path, "/"), headers)
 }
 
 // ask requests any path.
-func (o *opened) ask(method, path string, headers map[string]string) answer {
+func (o *openPage) ask(method, path string, headers map[string]string) answer {
 	o.t.Helper()
 	request, err := http.NewRequestWithContext(o.t.Context(), method, o.origin, nil)
 	if err != nil {
@@ -93,7 +93,7 @@ type answer struct {
 	body   io.Reader
 }
 
-func TestEverythingElseIsRefused(t *testing.T) {
+func TestUnknownRequestsAreRejected(t *testing.T) {
 	o := open(t, newAPIServer(t, host("win-1", api.ReasonReady, "")))
 	port := o.origin[strings.LastIndexByte(o.origin, ':'):]
 	for _, test := range []struct {
@@ -123,7 +123,7 @@ func TestEverythingElseIsRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			response := o.do(test.method, test.path, test.headers)
 			if response.status != test.want {
-				t.Errorf("the answer is %d, want %d", response.status, test.want)
+				t.Errorf("status %d, want %d", response.status, test.want)
 			}
 			expectHardened(t, response.header)
 		})
@@ -168,7 +168,7 @@ func TestDashboardRequiresSession(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			response := o.ask(http.MethodGet, test.path, test.headers)
 			if response.status != test.want {
-				t.Errorf("the answer is %d, want %d", response.status, test.want)
+				t.Errorf("status %d, want %d", response.status, test.want)
 			}
 			expectHardened(t, response.header)
 		})
@@ -204,7 +204,7 @@ func TestOtherPortsGetNoSecret(t *testing.T) {
 	}
 }
 
-func TestThePageIsAtLoopback(t *testing.T) {
+func TestPageListensOnLoopback(t *testing.T) {
 	o := open(t, newAPIServer(t))
 	if at, err := url.Parse(o.origin); err != nil || at.Hostname() != "127.0.0.1" {
 		t.Errorf("the page is at %s, want 127.0.0.1 (%v)", o.origin, err)
@@ -218,12 +218,12 @@ type message struct {
 }
 
 // stream returns the events of a stream.
-func (o *opened) stream(path string) <-chan message {
+func (o *openPage) stream(path string) <-chan message {
 	o.t.Helper()
 	response := o.do(http.MethodGet, path, nil)
 	if response.status != http.StatusOK {
 		text, _ := io.ReadAll(response.body)
-		o.t.Fatalf("the stream gives %d: %s", response.status, text)
+		o.t.Fatalf("the stream returns %d: %s", response.status, text)
 	}
 	events := make(chan message)
 	go func() {
@@ -274,7 +274,7 @@ func until[T any](t *testing.T, events <-chan message, what string, is func(T) b
 				return value
 			}
 		case <-deadline:
-			t.Fatalf("there was no event with %s; the last one was %s", what, last.data)
+			t.Fatalf("no event with %s; the last one was %s", what, last.data)
 		}
 	}
 }

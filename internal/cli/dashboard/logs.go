@@ -39,7 +39,7 @@ type logAnswer struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// tail returns the end of one log of a node. It reads it through the API server and the kubelet, with the user's rights.
+// tail returns the end of one log of a node. It reads it through the API server and the kubelet, with the user's permissions.
 func (s *server) tail(ctx context.Context, node, name string) logAnswer {
 	answer := logAnswer{Service: name}
 	path := ""

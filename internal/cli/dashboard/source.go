@@ -30,13 +30,13 @@ import (
 const (
 	// listDeadline limits one list request.
 	listDeadline = 30 * time.Second
-	// watchFor is how long a watch lasts before it is reopened. The API server checks the user's rights only when a watch is opened.
+	// watchFor is how long a watch lasts before it is reopened. The API server checks the user's permissions only when a watch is opened.
 	watchFor = 20 * time.Second
 	// maxPause is the maximum pause between two attempts to read a kind that cannot be read.
 	maxPause = 10 * time.Second
 )
 
-// source caches the objects that a page shows. It watches them with the user's rights.
+// source caches the objects that a page shows. It watches them with the user's permissions.
 type source struct {
 	namespace string
 	kinds     []*kind

@@ -43,7 +43,7 @@ func Command(s *session.Session) *cobra.Command {
 		Long: "Run a command on a host as SYSTEM, print its output, and exit with its exit code. The command runs in a HostProcess pod in the\n" +
 			"operator's namespace, from an image that the node already has, and the pod is deleted at the end. The command has no input and no\n" +
 			"terminal. On a terminal, escape sequences in its output other than colors are printed as text; --raw passes them through.\n\n" +
-			"You need the rights to create, get and delete pods and to get pods/log in that namespace, which must admit privileged pods; on\n" +
+			"You need permission to create, get and delete pods and to get pods/log in that namespace, which must admit privileged pods; on\n" +
 			"OpenShift, also SecurityContextConstraints that allow HostProcess, such as privileged.",
 		Example: "  kubectl windows exec win-1 -- ipconfig /all\n  kubectl windows exec win-1 -- powershell -Command \"Get-HnsNetwork | ConvertTo-Json\"",
 		Args: func(c *cobra.Command, args []string) error {

@@ -71,17 +71,17 @@ func terminated(code int32) func(*corev1.Pod) {
 	}
 }
 
-func TestACommandRuns(t *testing.T) {
+func TestExecRunsCommand(t *testing.T) {
 	c, seen := newCluster(t, terminated(3))
 	r := c.Run(t, "", "exec", "win-1", "--", "ipconfig", "/all")
 	if r.Code != 3 || r.Out != "output of the command\n" || r.Err != "" {
 		t.Errorf("exit code %d, %q, %q", r.Code, r.Out, r.Err)
 	}
 	if len(c.Pods()) > 0 {
-		t.Errorf("pods are left: %+v", c.Pods())
+		t.Errorf("pods remain: %+v", c.Pods())
 	}
 	if len(*seen) == 0 {
-		t.Fatal("there was no pod")
+		t.Fatal("no pod was created")
 	}
 	spec := (*seen)[0].Spec
 	options := spec.SecurityContext.WindowsOptions
@@ -106,7 +106,7 @@ func TestExecFailuresAreReported(t *testing.T) {
 		"it takes too long": {is: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		}, args: []string{"exec", "--timeout", "1s", "win-1", "--", "x"}, code: session.CodeTimeout, say: "did not end within 1s"},
-		"no right":     {is: terminated(0), deny: "POST /api/v1/namespaces", code: session.CodeForbidden, say: "missing right: create"},
+		"no right":     {is: terminated(0), deny: "POST /api/v1/namespaces", code: session.CodeForbidden, say: "missing permission:  create"},
 		"a Linux node": {is: terminated(0), args: []string{"exec", "linux-1", "--", "x"}, code: session.CodeUsage, say: "not a Windows node"},
 		"no such host": {is: terminated(0), args: []string{"exec", "win-9", "--", "x"}, code: session.CodeNotFound, say: `no host or node "win-9"`},
 		"no command":   {is: terminated(0), args: []string{"exec", "win-1", "x"}, code: session.CodeUsage, say: "two hyphens"},
@@ -124,7 +124,7 @@ func TestExecFailuresAreReported(t *testing.T) {
 				t.Errorf("exit code %d, %q", r.Code, r.Err)
 			}
 			if len(c.Pods()) > 0 {
-				t.Errorf("pods are left: %+v", c.Pods())
+				t.Errorf("pods remain: %+v", c.Pods())
 			}
 		})
 	}

@@ -38,20 +38,20 @@ func newTerminal(t *testing.T) (shown, program *os.File) {
 	return shown, program
 }
 
-// TestAHostDoesNotCommandTheTerminal expects escape sequences in a command's output to be made safe: an attacker may have written it.
-func TestAHostDoesNotCommandTheTerminal(t *testing.T) {
-	const said = "\x1b]52;c;cm0gLXJmIH4K\a\x1b]0;owned\a\u009b2Jok\x1b[32mgreen\n"
+// TestExecOutputIsSanitizedOnTerminal expects escape sequences in a command's output to be made safe: an attacker may have written it.
+func TestExecOutputIsSanitizedOnTerminal(t *testing.T) {
+	const output = "\x1b]52;c;cm0gLXJmIH4K\a\x1b]0;owned\a\u009b2Jok\x1b[32mgreen\n"
 	for _, test := range []struct {
 		isTerminal bool
 		args       []string
 		want       string
 	}{
 		{true, nil, `\x1b]52;c;cm0gLXJmIH4K\a\x1b]0;owned\a\u009b2Jok` + "\x1b[32mgreen\r\n\x1b[0m"}, // terminals add \r
-		{true, []string{"--raw"}, strings.ReplaceAll(said, "\n", "\r\n")},
-		{false, nil, said},
+		{true, []string{"--raw"}, strings.ReplaceAll(output, "\n", "\r\n")},
+		{false, nil, output},
 	} {
 		c, _ := newCluster(t, terminated(0))
-		handleLogs(c, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, said) })
+		handleLogs(c, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, output) })
 		args := append(append([]string{"exec", "win-1", "--kubeconfig", c.Kubeconfig}, test.args...), "--", "hostname")
 		var got bytes.Buffer
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &got, ErrOut: io.Discard}

@@ -33,7 +33,7 @@ func Command(s *session.Session) *cobra.Command {
 		Long: "Print logs of hosts through their kubelets: logs of services (wicd, kubelet, containerd, kube-proxy, hybrid-overlay-node, flanneld,\n" +
 			"windows_exporter, csi-proxy), event logs of Windows (System, Application, hns, hcs, dns, ssh), or any file below C:\\var\\log by its\n" +
 			"path. Defaults to the logs wicd, kubelet, containerd, kube-proxy and System. Use all to select all hosts.\n\n" +
-			"Only the end of a log is read, however large it is. You need the right to get nodes/proxy.",
+			"Only the end of a log is read, however large it is. You need permission to get nodes/proxy.",
 		Example: "  kubectl windows logs win-1 kubelet -f\n  kubectl windows logs win-1,win-2 containerd System --since 10m\n" +
 			"  kubectl windows logs all wicd --tail 5\n  kubectl windows logs win-1 --list\n  kubectl windows logs win-1 eventlog/System.log",
 		Args: func(c *cobra.Command, args []string) error {

@@ -110,7 +110,7 @@ func TestLinesSince(t *testing.T) {
 	}
 }
 
-func TestFollowingALogThatIsEmptied(t *testing.T) {
+func TestFollowContinuesAfterTruncation(t *testing.T) {
 	client, folder := server(t)
 	mustWrite(t, folder, "kubelet.log", "one\nha")
 	s, lines := newStream(client, "kubelet.log", 50)
@@ -139,7 +139,7 @@ func TestFollowingALogThatIsEmptied(t *testing.T) {
 	expect()
 }
 
-func TestNamesOfLogs(t *testing.T) {
+func TestLogNamesMapToFiles(t *testing.T) {
 	for name, want := range map[string]string{
 		"kubelet": "kubelet/kubelet.log", "wicd": "wicd/wicd.log", "SYSTEM": "eventlog/System.log", "hns": "eventlog/Host-Network-Service-Admin.log",
 		"hybrid-overlay-node": "hybrid-overlay/hybrid-overlay.log", "eventlog/System.log": "eventlog/System.log", "cloud-node-manager": "cloud-node-manager/cloud-node-manager.log",
@@ -156,7 +156,7 @@ func TestNamesOfLogs(t *testing.T) {
 	}
 }
 
-func TestLinesAreShownWhole(t *testing.T) {
+func TestLinesAreSanitized(t *testing.T) {
 	long := strings.Repeat("x", 2*maxLine)
 	for line, want := range map[string]string{
 		long:                 long,
@@ -184,7 +184,7 @@ func TestLinesWithoutEndAreBounded(t *testing.T) {
 		got += len(line)
 	}
 	if got != 5*maxLine || len(s.half) > maxLine {
-		t.Errorf("of %d bytes %d were read, %d of them held", 5*maxLine, got, len(s.half))
+		t.Errorf("%d of %d bytes were read, %d of them buffered", 5*maxLine, got, len(s.half))
 	}
 }
 

@@ -66,7 +66,7 @@ func mustReadAll(t *testing.T, p *Part) string {
 	return string(b)
 }
 
-func TestOfALogOfTwoGigabytesOnlyTheTailIsSent(t *testing.T) {
+func TestOnlyTailOfLargeLogIsSent(t *testing.T) {
 	folder := t.TempDir()
 	f, err := os.Create(filepath.Join(folder, "kubelet.log"))
 	if err != nil {

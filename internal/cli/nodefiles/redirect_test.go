@@ -137,11 +137,11 @@ func TestRedirectErrorNamesTarget(t *testing.T) {
 		_, err := c.Tail(t.Context(), "win-1", "kubelet/kubelet.log", 10)
 		for _, part := range want {
 			if err == nil || !strings.Contains(err.Error(), part) || len(err.Error()) > 1024 || strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' }) {
-				t.Errorf("%.80q: %v, want it to say %q", location, err, part)
+				t.Errorf("%.80q: %v, want %q", location, err, part)
 			}
 		}
 		if strings.Contains(err.Error(), "y=z") {
-			t.Errorf("%q tells more than the host", err)
+			t.Errorf("%q contains more than the host", err)
 		}
 	}
 	to = "https://evil.example.com/"

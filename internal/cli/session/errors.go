@@ -27,7 +27,7 @@ const (
 	CodeFindings = 3
 	// CodeUnreachable means that there is no cluster, or that it does not respond.
 	CodeUnreachable = 4
-	// CodeForbidden means that the user lacks a right or is unknown to the cluster.
+	// CodeForbidden means that the user lacks a permission or is unknown to the cluster.
 	CodeForbidden = 5
 	// CodeNotInstalled means that the cluster does not have the operator's kinds, or has old ones.
 	CodeNotInstalled = 6
@@ -81,7 +81,7 @@ func Explain(err error, doing string) error {
 	case errors.As(err, &known):
 		return err
 	case apierrors.IsForbidden(err):
-		return Failf(CodeForbidden, "%s: missing right: %s", doing, denied(err))
+		return Failf(CodeForbidden, "%s: missing permission: %s", doing, denied(err))
 	case apierrors.IsUnauthorized(err):
 		return Failf(CodeForbidden, "%s: the API server does not accept your credentials: log in again, or select another user with --context or --user", doing)
 	case meta.IsNoMatchError(err):
@@ -98,7 +98,7 @@ func Explain(err error, doing string) error {
 	return Failf(CodeFailed, "%s: %s", doing, truncate.Printable(err.Error(), truncate.Note))
 }
 
-// denied names the missing right, from the API server's message (k8s.io/apiserver, pkg/endpoints/handlers/responsewriters).
+// denied names the missing permission, from the API server's message (k8s.io/apiserver, pkg/endpoints/handlers/responsewriters).
 func denied(err error) string {
 	message := truncate.Printable(err.Error(), truncate.Note)
 	reported := regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"(.*?)(?::|$)`).FindStringSubmatch(message)

@@ -49,7 +49,7 @@ func TestTerminalEscapesAreFiltered(t *testing.T) {
 	} {
 		for _, size := range []int{1, 2, 3, 7, 1 << 10} {
 			if got := sanitized(t, text, size); got != want {
-				t.Errorf("%q in pieces of %d becomes %q, want %q", text, size, got, want)
+				t.Errorf("%q in pieces of %d: got %q, want %q", text, size, got, want)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func FuzzSanitizer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, size int) {
 		got := sanitized(t, text, min(max(size, 1), 100))
 		if whole := sanitized(t, text, len(text)+1); got != whole {
-			t.Errorf("%q in pieces is %q, and at once %q", text, got, whole)
+			t.Errorf("%q in pieces: got %q, at once: %q", text, got, whole)
 		}
 		rest := strings.ReplaceAll(regexp.MustCompile(`\x1b\[[0-9;:]*m`).ReplaceAllString(got, ""), "\r\n", "\n")
 		if i := strings.IndexFunc(rest, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsGraphic(r) }); i >= 0 {

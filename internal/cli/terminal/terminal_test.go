@@ -17,8 +17,8 @@ func columns() []terminal.Column {
 	}
 }
 
-// TestEverythingFitsTheTerminal prints a table, a field and a text at each width.
-func TestEverythingFitsTheTerminal(t *testing.T) {
+// TestOutputFitsTerminal prints a table, a field and a text at each width.
+func TestOutputFitsTerminal(t *testing.T) {
 	for width := 20; width <= 200; width++ {
 		for _, color := range []bool{false, true} {
 			var b strings.Builder
@@ -38,8 +38,8 @@ func TestEverythingFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestAnyTextFitsTheTerminal wraps words that contain characters at which lines can be broken.
-func TestAnyTextFitsTheTerminal(t *testing.T) {
+// TestWrappedTextFitsTerminal wraps words that contain characters at which lines can be broken.
+func TestWrappedTextFitsTerminal(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	parts := []string{"a", "-", "/", ":", " ", "win", "→", "日", "kubectl", ".", "https://github.com/x-y/", "windowsinstances.windowsmachineconfig", "\u00a0", "é"}
 	for range 20000 {
@@ -59,8 +59,8 @@ func TestAnyTextFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestALocaleWithoutUnicodeGetsNone expects ASCII in such locales and unchanged output in others.
-func TestALocaleWithoutUnicodeGetsNone(t *testing.T) {
+// TestASCIILocaleGetsASCII expects ASCII in such locales and unchanged output in others.
+func TestASCIILocaleGetsASCII(t *testing.T) {
 	for locale, want := range map[string]string{"C": "x a -> b ... ?\nNAME\n??\n", "POSIX": "x a -> b ... ?\nNAME\n??\n", "de_DE.UTF-8": "✗ a → b … é\nNAME\n日本\n", "C.utf8": "✗ a → b … é\nNAME\n日本\n", "": "✗ a → b … é\nNAME\n日本\n"} {
 		t.Setenv("LC_ALL", locale)
 		t.Setenv("LC_CTYPE", "")
@@ -70,7 +70,7 @@ func TestALocaleWithoutUnicodeGetsNone(t *testing.T) {
 		p.Text(0, terminal.Plain, "✗ a → b … é")
 		p.Table([]terminal.Column{{Name: "NAME"}}, [][]string{{"日本"}})
 		if b.String() != want {
-			t.Errorf("in locale %q it prints %q, want %q", locale, b.String(), want)
+			t.Errorf("locale %q: got %q, want %q", locale, b.String(), want)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestWithoutTerminalLinesAreWhole(t *testing.T) {
 	p.Table(columns(), [][]string{{"win-1", "10.1.42.1", "Failed", long}})
 	p.Field("Name", long)
 	if strings.Count(b.String(), long) != 2 || strings.Contains(b.String(), "\x1b") {
-		t.Errorf("it prints %q", b.String())
+		t.Errorf("got %q", b.String())
 	}
 }
 
@@ -90,7 +90,7 @@ type closed struct{}
 
 func (closed) Write([]byte) (int, error) { return 0, errors.New("closed") }
 
-func TestErrorsOfTheStreamAreKept(t *testing.T) {
+func TestStreamErrorIsKept(t *testing.T) {
 	p := terminal.Fixed(closed{}, 80, false)
 	p.Line("a")
 	p.Field("b", "c")

@@ -50,7 +50,7 @@ type Input struct {
 type Unread struct {
 	// What names the objects, as in "nodes".
 	What string `json:"what"`
-	// Why is the API server's error, the missing right, or how many were read.
+	// Why is the API server's error, the missing permission, or how many were read.
 	Why string `json:"why"`
 }
 

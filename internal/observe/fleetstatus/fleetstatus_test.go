@@ -181,7 +181,7 @@ func TestFleetAsJSON(t *testing.T) {
 	f := fleetstatus.Of(fleetstatus.Input{
 		Now: now(), Namespace: api.DefaultNamespace, Operator: operator(1), Config: config, Instances: []v1alpha1.WindowsInstance{joining, upgrading, waiting},
 		Nodes: []corev1.Node{cordoned, node("win-3"), node("stranger")}, Events: []corev1.Event{event},
-		Unread: []fleetstatus.Unread{{What: "pods", Why: "missing right: list pods in all namespaces"}},
+		Unread: []fleetstatus.Unread{{What: "pods", Why: "missing permission: list pods in all namespaces"}},
 	})
 	got, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {

@@ -119,7 +119,7 @@ func cmdlet(name, command string, fields ...string) query {
 	return program(name, powerShell+"$ErrorActionPreference='Stop';ConvertTo-Json -Depth 4 -Compress -InputObject @("+command+")")
 }
 
-// feature returns a query that queries dism.exe for the state of a feature, as an administrator would.
+// feature returns a query of dism.exe for the state of a feature, as an administrator would.
 func feature(name, feature string) query {
 	return query{name, func(ctx context.Context, s *session) (string, error) { return s.featureState(ctx, feature) }}
 }

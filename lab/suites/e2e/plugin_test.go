@@ -93,7 +93,7 @@ func TestPlugin(t *testing.T) {
 		must(t, err)
 		r, err := guest.Run(t.Context(), "status")
 		must(t, err)
-		if missing := r.Missing("missing right: list windowsinstances", "guest"); r.Code != 5 || missing != "" {
+		if missing := r.Missing("missing permission: list windowsinstances", "guest"); r.Code != 5 || missing != "" {
 			t.Errorf("exit code %d, want 5; %s", r.Code, missing)
 		}
 	})

@@ -181,7 +181,7 @@ func testRevokedPermission(t *testing.T, c *Cluster, p *Page) {
 	if err := c.Client.Delete(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "page-nodes"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Until(`document.getElementById("unread").innerText.includes("nodes: missing right")`, 2*patience); err != nil {
+	if err := p.Until(`document.getElementById("unread").innerText.includes("nodes: missing permission")`, 2*patience); err != nil {
 		t.Fatal(err)
 	}
 	if text := p.Text("#counts"); !strings.Contains(text, "failed") {

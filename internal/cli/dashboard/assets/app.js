@@ -8,7 +8,7 @@ let source;
 let shown;
 let answered = false;
 
-/** route shows what the address names. Other fragments, such as that of the link to the content, change nothing. */
+/** route shows the part that the address names. Other fragments, such as that of the link to the content, are ignored. */
 function route() {
   const hash = location.hash || "#/";
   if (!hash.startsWith("#/")) return;
@@ -52,7 +52,7 @@ function connect(host) {
   };
 }
 
-/** common is what every part of the page shows. */
+/** common updates what every part of the page shows. */
 function common(overview) {
   answered = true;
   text(byId("cluster"), overview.cluster ? `${overview.cluster} · ${overview.namespace}` : overview.namespace);

@@ -2,7 +2,7 @@
 
 export const byId = (id) => document.getElementById(id);
 
-/** el makes an element; attributes that are undefined, null or false are left out. */
+/** el creates an element; it omits attributes that are undefined, null or false. */
 export function el(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -14,12 +14,12 @@ export function el(tag, attributes, ...children) {
   return made;
 }
 
-/** text changes the text of an element if it is another one. */
+/** text sets the text of an element if it differs. */
 export function text(element, value) {
   if (element.textContent !== value) element.textContent = value;
 }
 
-/** fill replaces the children of an element, unless key says that they are the same. */
+/** fill replaces the children of an element, unless key is the same as the last time. */
 export function fill(element, key, children) {
   const known = JSON.stringify(key);
   if (element.dataset.key === known) return;
@@ -33,7 +33,7 @@ const signs = { error: "✕", warning: "!", info: "…", ok: "✓" };
 /** severity is a known severity. */
 export const severity = (s) => (words[s] ? s : "warning");
 
-/** sign says how urgent something is, by shape and word and not by colour alone. */
+/** sign shows how urgent something is, by shape and word and not by color alone. */
 export function sign(s) {
   const known = severity(s);
   return el("span", { class: `sign ${known}`, role: "img", "aria-label": words[known] }, signs[known]);
@@ -52,16 +52,16 @@ export function duration(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
-/** when is a time that says how long ago it was; tick keeps it right. */
+/** when is a time that shows how long ago it was; tick keeps it up to date. */
 export function when(at, prefix) {
   const date = at ? new Date(at) : undefined;
   if (!date || Number.isNaN(date.getTime()) || date.getFullYear() < 2000) return null;
   const made = el("time", { datetime: date.toISOString(), title: date.toLocaleString(), "data-prefix": prefix || "" });
-  made.textContent = said(made);
+  made.textContent = ago(made);
   return made;
 }
 
-function said(time) {
+function ago(time) {
   const seconds = (Date.now() - new Date(time.dateTime).getTime()) / 1000;
   const words = seconds < -5 ? `in ${duration(-seconds)}` : seconds < 10 ? "now" : `${duration(seconds)} ago`;
   return `${time.dataset.prefix ? `${time.dataset.prefix} ` : ""}${words}`;
@@ -69,7 +69,7 @@ function said(time) {
 
 /** tick renews the times on the page. */
 export function tick() {
-  for (const time of document.querySelectorAll("time")) text(time, said(time));
+  for (const time of document.querySelectorAll("time")) text(time, ago(time));
 }
 
 export const hostLink = (name, label) => el("a", { href: `#/host/${encodeURIComponent(name)}` }, label || name);

@@ -2,7 +2,7 @@
 import { byId, docs, el, fill, hostLink, number, plural, problem, text, when } from "./dom.js";
 
 const order = ["Failed", "NotReady", "Degraded", "Maintenance", "Joining", "Waiting", "Leaving", "Pending", "Ready"];
-const says = {
+const stateLabels = {
   Ready: "Ready", Degraded: "degraded", NotReady: "not Ready", Failed: "failed", Joining: "joining", Waiting: "waiting to join",
   Maintenance: "in maintenance", Leaving: "leaving", Pending: "not reported yet",
 };
@@ -30,7 +30,7 @@ function summary(o) {
   text(byId("summary"), sentence);
   const known = order.filter((s) => states[s]);
   fill(byId("counts"), known.map((s) => [s, states[s]]), () =>
-    known.map((s) => el("li", { class: `count ${s}` }, el("b", {}, number(states[s])), ` ${says[s]}`)));
+    known.map((s) => el("li", { class: `count ${s}` }, el("b", {}, number(states[s])), ` ${stateLabels[s]}`)));
 }
 
 function unread(o) {

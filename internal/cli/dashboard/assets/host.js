@@ -153,7 +153,7 @@ function events(all) {
     when(e.last), el("span", {}, sign(e.type === "Warning" ? "warning" : "ok"), ` ${e.reason}`, e.count > 1 ? el("small", {}, `${number(e.count)} times`) : ""), e.object, e.message]), "Events")];
 }
 
-/** readLog fetches the end of a log when it is asked for. */
+/** readLog fetches the end of a log on request. */
 async function readLog(service, button) {
   const host = shown;
   for (const other of button.parentElement.children) other.setAttribute("aria-pressed", String(other === button));

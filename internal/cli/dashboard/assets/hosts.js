@@ -22,7 +22,7 @@ const lines = new Map(); // rows of the table that exist
 let sorted = { column: 1, down: false };
 let page = 0;
 
-/** applyRows takes an update of the server. */
+/** applyRows applies an update from the server. */
 export function applyRows(update) {
   if (update.full) hosts.clear();
   for (const row of update.rows || []) hosts.set(row[NAME], row);
@@ -40,7 +40,7 @@ export function focusFilter() {
   byId("filter").focus();
 }
 
-/** drawSquares keeps each host where it is: they are ordered by name. */
+/** drawSquares keeps the position of each host: they are ordered by name. */
 function drawSquares(update) {
   const grid = byId("grid");
   const same = !update.full && (update.removed || []).length === 0 && (update.rows || []).every((r) => squares.has(r[NAME]));
@@ -76,7 +76,7 @@ function drawStates() {
   select.value = options.some(([value]) => value === chosen) ? chosen : "";
 }
 
-/** matching are the hosts that the filter lets through, in order. */
+/** matching returns the hosts that match the filter, in order. */
 function matching() {
   const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const state = byId("state").value;
@@ -118,7 +118,7 @@ function drawTable() {
   });
 }
 
-/** line is the row of a host. It stays the same element, so that it keeps the focus, and is renewed when the host changed. */
+/** line returns the row of a host. The element stays the same, so that it keeps the focus, and its content is updated when the host changed. */
 function line(row) {
   const key = JSON.stringify(row);
   const known = lines.get(row[NAME]);
