@@ -118,7 +118,7 @@ sign: ## Signs the files in _release/, and says what they were built from, with 
 	cd release && go run ./signature/cmd --version "$$(../hack/version.sh)" --revision "$$(git rev-parse HEAD)" \
 		--key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)')
 
-verify-release: ## Makes a release of the last commit as the workflow does, and verifies it with cosign, syft and krew (docs/development.md). ONLY=TestTheWorkflowMakesARelease/krew selects one test.
+verify-release: ## Makes a release of the last commit as the workflow does, and verifies it with cosign, syft and krew (docs/development.md). ONLY=TestWorkflowBuildsRelease/krew selects one test.
 	cd release/verify && go vet ./... && $(TEST) -v -count=1 -timeout 2h -run '$(or $(ONLY),.)' ./...
 
 LIMIT ?= 4h

@@ -202,7 +202,7 @@ func (m Manifest) validateSetup() error {
 	case m.Setup == File{} && !hasWICD:
 		return nil
 	case m.Setup.Path != SetupName:
-		return fmt.Errorf("setup.path is %q, must be %q where files have %s", m.Setup.Path, SetupName, WICD)
+		return fmt.Errorf("setup.path is %q, must be %q if the files include %s", m.Setup.Path, SetupName, WICD)
 	}
 	if err := m.Setup.validate(); err != nil {
 		return fmt.Errorf("setup: %w", err)

@@ -36,7 +36,7 @@ func sampleFile(path, group string) payload.File {
 
 func hashOf(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-func TestManifestIsWrittenInAStableForm(t *testing.T) {
+func TestManifestEncodingIsStable(t *testing.T) {
 	got, err := sample().Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -63,14 +63,14 @@ func TestManifestIsWrittenInAStableForm(t *testing.T) {
 	}
 }
 
-func TestDigestIsTheHashOfWhatSha256sumPrints(t *testing.T) {
+func TestDigestMatchesSha256sum(t *testing.T) {
 	m := payload.New([]payload.File{{Path: "b.exe", SHA256: "22"}, {Path: "a/c.exe", SHA256: "11"}}, payload.File{})
 	if want := hashOf("11  a/c.exe\n22  b.exe\n"); m.Digest != want {
 		t.Errorf("digest is %s, want %s", m.Digest, want)
 	}
 }
 
-func TestDigestDependsOnPathsAndContentsOnly(t *testing.T) {
+func TestDigestDependsOnlyOnPathsAndContents(t *testing.T) {
 	m := sample()
 	for i := range m.Files {
 		m.Files[i].Version, m.Files[i].Compressed = "v2", payload.Blob{}
@@ -84,7 +84,7 @@ func TestDigestDependsOnPathsAndContentsOnly(t *testing.T) {
 	}
 }
 
-func TestSelectTakesTheGroupsAndHasADigestOfItsOwn(t *testing.T) {
+func TestSelectReturnsGroupsWithDigest(t *testing.T) {
 	all := sample()
 	base := all.Select(payload.Base)
 	var paths []string
@@ -105,7 +105,7 @@ func TestSelectTakesTheGroupsAndHasADigestOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
+func TestParseReportsInvalidField(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		spot func(*payload.Manifest)
@@ -123,7 +123,7 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 		{"no size", func(m *payload.Manifest) { m.Files[1].Size = 0 }, "(flanneld.exe): size is 0"},
 		{"no compressed size", func(m *payload.Manifest) { m.Files[1].Compressed.Size = -1 }, "(flanneld.exe): compressed.size is -1"},
 		{"digest of other files", func(m *payload.Manifest) { m.Files[1].SHA256 = hashOf("else") }, "digest is "},
-		{"dictionary is not there", func(m *payload.Manifest) { m.Files[1].Dictionary = hashOf("else") }, "files[1] (flanneld.exe): dictionary is "},
+		{"dictionary does not exist", func(m *payload.Manifest) { m.Files[1].Dictionary = hashOf("else") }, "files[1] (flanneld.exe): dictionary is "},
 		{"dictionary is the file itself", func(m *payload.Manifest) { m.Files[1].Dictionary = m.Files[1].SHA256 }, "files[1] (flanneld.exe): dictionary is "},
 		{"dictionary of a group that hosts may not have", func(m *payload.Manifest) { m.Files[2].Dictionary = m.Files[1].SHA256 },
 			"must be the sha256 of another file of group base or base, which does not need this one"},
@@ -177,7 +177,7 @@ func TestOrderPutsDictionariesFirst(t *testing.T) {
 	}
 }
 
-func FuzzParseGivesOnlyConsistentManifests(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	data, err := sample().Encode()
 	if err != nil {
 		f.Fatal(err)

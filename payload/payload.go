@@ -77,7 +77,7 @@ func checkHash(name, want string) error {
 		return err
 	}
 	if current := hex.EncodeToString(hash.Sum(nil)); current != want {
-		return fmt.Errorf("%s has SHA-256 %s, %s says %s; run make payload", name, current, ManifestName, want)
+		return fmt.Errorf("%s has SHA-256 %s, but %s lists %s; run make payload", name, current, ManifestName, want)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (p *Payload) Content(f File) ([]byte, error) {
 	if f.Dictionary != "" {
 		i := slices.IndexFunc(p.Manifest.Files, func(d File) bool { return d.SHA256 == f.Dictionary })
 		if i < 0 {
-			return nil, fmt.Errorf("unpacking %s: its dictionary, content %.12s, is not in the payload", f.Path, f.Dictionary)
+			return nil, fmt.Errorf("unpacking %s: the payload does not contain its dictionary %.12s", f.Path, f.Dictionary)
 		}
 		program, err := p.Content(p.Manifest.Files[i])
 		if err != nil {
@@ -126,7 +126,7 @@ func Unpack(compressed io.Reader, f File, d compress.Dictionary) ([]byte, error)
 		return nil, fmt.Errorf("unpacking %s: %w", f.Path, err)
 	}
 	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != f.SHA256 {
-		return nil, fmt.Errorf("unpacking %s: the content has SHA-256 %x, and should have %s", f.Path, sum, f.SHA256)
+		return nil, fmt.Errorf("unpacking %s: the content has SHA-256 %x, want %s", f.Path, sum, f.SHA256)
 	}
 	return content, nil
 }
@@ -168,7 +168,7 @@ func checkSize(name string, want int64) error {
 		return err
 	}
 	if info.Size() != want {
-		return fmt.Errorf("%s has %d bytes, %s says %d", name, info.Size(), ManifestName, want)
+		return fmt.Errorf("%s has %d bytes, but %s lists %d", name, info.Size(), ManifestName, want)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func mustOpen(t *testing.T, dir string) *payload.Payload {
 	return p
 }
 
-func TestBlobCanBeReadFromAnyByte(t *testing.T) {
+func TestBlobCanBeReadFromAnyOffset(t *testing.T) {
 	p := mustOpen(t, written(t))
 	f := p.Manifest.Files[1]
 	blob, err := p.Blob(f)
@@ -52,7 +52,7 @@ func TestBlobCanBeReadFromAnyByte(t *testing.T) {
 	defer blob.Close()
 	whole, err := io.ReadAll(blob)
 	if err != nil || int64(len(whole)) != f.Compressed.Size || hashOf(string(whole)) != f.Compressed.SHA256 {
-		t.Fatalf("read %d bytes with hash %s (error %v), the manifest says %v", len(whole), hashOf(string(whole)), err, f.Compressed)
+		t.Fatalf("read %d bytes with hash %s (error %v), the manifest has %v", len(whole), hashOf(string(whole)), err, f.Compressed)
 	}
 	for start := range whole {
 		if _, err := blob.Seek(int64(start), io.SeekStart); err != nil {
@@ -64,7 +64,7 @@ func TestBlobCanBeReadFromAnyByte(t *testing.T) {
 	}
 }
 
-func TestSetupIsWhatTheManifestDescribes(t *testing.T) {
+func TestSetupMatchesManifest(t *testing.T) {
 	p := mustOpen(t, written(t))
 	setup, err := p.Setup()
 	if err != nil {
@@ -73,7 +73,7 @@ func TestSetupIsWhatTheManifestDescribes(t *testing.T) {
 	defer setup.Close()
 	data, err := io.ReadAll(setup)
 	if err != nil || int64(len(data)) != p.Manifest.Setup.Size || hashOf(string(data)) != p.Manifest.Setup.SHA256 {
-		t.Errorf("read %d bytes (error %v), the manifest says %v", len(data), err, p.Manifest.Setup)
+		t.Errorf("read %d bytes (error %v), the manifest has %v", len(data), err, p.Manifest.Setup)
 	}
 }
 
@@ -97,10 +97,10 @@ func TestOpenReportsDamagedPayload(t *testing.T) {
 		spoil func(dir string) error
 		want  string
 	}{
-		{"nothing there", func(dir string) error { return os.RemoveAll(dir) }, "payload.json: no such file"},
+		{"no payload", func(dir string) error { return os.RemoveAll(dir) }, "payload.json: no such file"},
 		{"manifest cut in half", func(dir string) error { return os.Truncate(filepath.Join(dir, payload.ManifestName), 100) }, "payload.json: decoding: unexpected end"},
 		{"blob missing", func(dir string) error { return os.Remove(filepath.Join(dir, blob)) }, "content of flanneld.exe: stat "},
-		{"blob cut in half", func(dir string) error { return os.Truncate(filepath.Join(dir, blob), 3) }, ".zst has 3 bytes, payload.json says "},
+		{"blob cut in half", func(dir string) error { return os.Truncate(filepath.Join(dir, blob), 3) }, ".zst has 3 bytes, but payload.json lists "},
 		{"wicd-setup missing", func(dir string) error { return os.Remove(filepath.Join(dir, payload.SetupName)) }, "wicd-setup.exe: no such file"},
 		{"wicd-setup truncated", func(dir string) error { return os.Truncate(filepath.Join(dir, payload.SetupName), 5) }, "wicd-setup.exe has 5 bytes"},
 	} {
@@ -121,7 +121,7 @@ func TestOpenReportsDamagedPayload(t *testing.T) {
 func TestPayloadContentRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	old := bytes.Repeat([]byte("the kubelet of one minor version, "), 3000)
-	contents := map[string][]byte{"kubelet.exe": old, "kubelet-new.exe": append(bytes.Clone(old), "and what is new"...), payload.WICD: []byte("the daemon")}
+	contents := map[string][]byte{"kubelet.exe": old, "kubelet-new.exe": append(bytes.Clone(old), "and new content"...), payload.WICD: []byte("the daemon")}
 	var set build.Set
 	for path, content := range contents {
 		set.Files = append(set.Files, build.Content{Path: path, Component: path, Version: "v1", Group: payload.Base, Open: build.Bytes(content)})
@@ -145,7 +145,7 @@ func TestPayloadContentRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := payload.Unpack(blob, wrong, compress.Dictionary{}); f.Dictionary == "" && (err == nil || !strings.Contains(err.Error(), "should have "+wrong.SHA256)) {
+		if _, err := payload.Unpack(blob, wrong, compress.Dictionary{}); f.Dictionary == "" && (err == nil || !strings.Contains(err.Error(), "want "+wrong.SHA256)) {
 			t.Errorf("%s with another hash: %v", f.Path, err)
 		}
 		if err := blob.Close(); err != nil {

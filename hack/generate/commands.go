@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli"
 )
 
-// commands returns docs/kubectl-windows.md. Generated is what follows its heading Commands: the commands of kubectl windows
+// commands returns docs/kubectl-windows.md. The part after its heading Commands is generated: the commands of kubectl windows
 // with their flags, from cobra, and the form of its JSON, from the comments of internal/observe/fleetstatus.
 func commands(root string) (map[string][]byte, error) {
 	const page, heading = "docs/kubectl-windows.md", "\n## Commands\n"

@@ -128,7 +128,7 @@ func (c counterpart) links(places map[string][]string, steps []string) (links []
 	for _, name := range c.Tests {
 		files := places[name]
 		if len(files) != 1 {
-			err = errors.Join(err, fmt.Errorf("there is no test %s, or more than one: %q", name, files))
+			err = errors.Join(err, fmt.Errorf("test %s does not exist, or more than one does: %q", name, files))
 			continue
 		}
 		links = append(links, fmt.Sprintf("[%s](../%s)", strings.TrimPrefix(name, "Test"), files[0]))

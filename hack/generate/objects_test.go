@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEveryFieldOfTheProductsKindsIsDescribed(t *testing.T) {
+func TestEveryFieldIsDescribed(t *testing.T) {
 	files, err := objects("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func parse(root string, folders ...string) (source, error) {
 			for _, decl := range file.Decls {
 				if d, ok := decl.(*ast.GenDecl); ok {
 					s.decls = append(s.decls, d)
-					s.learn(d)
+					s.record(d)
 				}
 			}
 		}
@@ -45,8 +45,8 @@ func parse(root string, folders ...string) (source, error) {
 	return s, nil
 }
 
-// learn records the types and the values of constants, which other declarations refer to.
-func (s source) learn(d *ast.GenDecl) {
+// record records the types and the values of constants, which other declarations refer to.
+func (s source) record(d *ast.GenDecl) {
 	for _, spec := range d.Specs {
 		switch spec := spec.(type) {
 		case *ast.TypeSpec:

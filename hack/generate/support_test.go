@@ -8,15 +8,15 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-func TestEachKubeletHasItsOpenShift(t *testing.T) {
+func TestEachKubeletHasOpenShiftVersion(t *testing.T) {
 	for _, minor := range build.Minors() {
 		if lifecycle.OpenShiftOf(minor) == "" {
-			t.Errorf("there is no version of OpenShift for Kubernetes %s", minor)
+			t.Errorf("no version of OpenShift for Kubernetes %s", minor)
 		}
 	}
 }
 
-func TestThePageHasTheEndOfEachProduct(t *testing.T) {
+func TestSupportPageListsEndOfSupport(t *testing.T) {
 	files, err := support("../..")
 	if err != nil {
 		t.Fatal(err)

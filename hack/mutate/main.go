@@ -1,7 +1,7 @@
 //go:build unix
 
-// Command mutate removes one safeguard after another, in a copy of the last commit, and runs the test that guards it: a test that
-// still passes guards nothing. hack/mutants has the changes.
+// Command mutate removes one safeguard after another, in a copy of the last commit, and runs the test that guards it. A test that
+// still passes guards nothing. hack/mutants contains the changes.
 package main
 
 import (
@@ -123,17 +123,17 @@ func (m mutant) try(ctx context.Context, checkout string, unchanged map[string]o
 type outcome string
 
 const (
-	passed   outcome = "passes"
-	failed   outcome = "fails"
-	unrun    outcome = "did not run"
-	unbuilt  outcome = "does not compile"
-	patience         = 15 * time.Minute // includes compiling
-	endless          = 4 * time.Minute  // a test that runs longer has failed
+	passed      outcome = "passes"
+	failed      outcome = "fails"
+	unrun       outcome = "did not run"
+	unbuilt     outcome = "does not compile"
+	testTimeout         = 15 * time.Minute // includes compiling
+	endless             = 4 * time.Minute  // a test that runs longer has failed
 )
 
 // run runs the mutant's test.
 func (m mutant) run(ctx context.Context, checkout string) (outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	// Go caches results without considering files outside of the test's module, such as deploy/ for the tests of lab.
 	test := exec.CommandContext(ctx, "go", "test", "-json", "-vet=off", "-count=1", "-timeout", endless.String(), "-run", m.test, m.pkg)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestMutantsFitTheCode finds mutants that no longer match the code, without running them.
-func TestMutantsFitTheCode(t *testing.T) {
+// TestMutantsMatchCode finds mutants that no longer match the code, without running them.
+func TestMutantsMatchCode(t *testing.T) {
 	root := filepath.Join("..", "..")
 	mutants, err := load(filepath.Join(root, "hack", "mutants"))
 	if err != nil {
@@ -27,7 +27,7 @@ func TestMutantsFitTheCode(t *testing.T) {
 			t.Error(err)
 		}
 		if !hasTest(t, filepath.Join(root, m.module, m.pkg), m.test) {
-			t.Errorf("%s: no test in %s %s is called like %s", m.name, m.module, m.pkg, m.test)
+			t.Errorf("%s: no test in %s %s matches %s", m.name, m.module, m.pkg, m.test)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestParse(t *testing.T) {
 		"takes away":  {head + "--- old\nx\n--- new\n", ""},
 		"no change":   {head + "--- old\nx\n--- new\nx\n", "--- new"},
 		"no old":      {head + "--- new\nx\n", "--- old"},
-		"no test":     {"# Anybody may.\nfile: a/b.go\n--- old\nx\n--- new\n", "no test:"},
+		"no test":     {"# Anybody may.\nfile: a/b.go\n--- old\nx\n--- new\n", "test: is missing"},
 		"short test":  {"# Anybody may.\nfile: a/b.go\ntest: TestB\n--- old\nx\n--- new\n", "the module's folder"},
 		"another key": {head + "files: c\n--- old\nx\n--- new\n", "files: c"},
 	} {

@@ -55,7 +55,7 @@ func parse(name, text string) (mutant, error) {
 	head, change, found := strings.Cut(text, "--- old\n")
 	old, replacement, both := strings.Cut(change, "--- new\n")
 	if !found || !both || old == "" || old == replacement {
-		return mutant{}, errors.New(`wants "--- old" with lines below it, then "--- new" with others or none`)
+		return mutant{}, errors.New(`want "--- old" with lines below it, then "--- new" with the replacement or nothing`)
 	}
 	m := mutant{name: name, old: old, replacement: replacement}
 	for line := range strings.Lines(head) {
@@ -76,7 +76,7 @@ func parse(name, text string) (mutant, error) {
 		}
 	}
 	if m.effect == "" || m.file == "" || m.test == "" {
-		return mutant{}, errors.New("has no # effect, no file: or no test:")
+		return mutant{}, errors.New("# effect, file: or test: is missing")
 	}
 	return m, nil
 }

@@ -42,7 +42,7 @@ func run(root, goproxy string, now time.Time, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "outdated:", err)
 		return 1
 	}
-	fmt.Fprintf(stderr, "asking for newer versions of %d programs and libraries...\n", len(programs))
+	fmt.Fprintf(stderr, "looking up newer versions of %d programs and libraries...\n", len(programs))
 	if write(stdout, compare(ctx, p, programs), now) > 0 {
 		return 3
 	}
@@ -147,8 +147,8 @@ type row struct {
 	err        error
 }
 
-// patience is how long a patch may wait after its release. A pin may be older: some projects release less often.
-const patience = 60 * 24 * time.Hour
+// maxPatchAge is how long a patch may wait after its release. A pin may be older: some projects release less often.
+const maxPatchAge = 60 * 24 * time.Hour
 
 func (r row) daysBehind(now time.Time) int { return int(now.Sub(r.patchSince).Hours() / 24) }
 
@@ -175,8 +175,8 @@ func (r row) problem(now time.Time) string {
 			return fmt.Sprintf("%s %s has had no fixes since %s", line.Product, line.Name, line.Ends.Format(time.DateOnly))
 		}
 	}
-	if r.patch != "" && now.Sub(r.patchSince) > patience {
-		return fmt.Sprintf("a patch has been there for %d days, allowed are %d", r.daysBehind(now), int(patience.Hours()/24))
+	if r.patch != "" && now.Sub(r.patchSince) > maxPatchAge {
+		return fmt.Sprintf("a patch has been available for %d days, at most %d are allowed", r.daysBehind(now), int(maxPatchAge.Hours()/24))
 	}
 	return ""
 }

@@ -42,26 +42,26 @@ func has(t *testing.T, released map[string]string) proxy {
 	return p
 }
 
-// TestExitCodeSaysWhatToDo uses the pins of the repository.
-func TestExitCodeSaysWhatToDo(t *testing.T) {
+// TestOutdatedExitCodes uses the pins of the repository.
+func TestOutdatedExitCodes(t *testing.T) {
 	nothingNewer, late := serve(t, nil), time.Date(2040, time.January, 1, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		root, goproxy string
 		now           time.Time
 		want          int
-		says          string // on stderr
+		wantErr       string // on stderr
 	}{
-		"nothing to upgrade":           {"../..", nothingNewer, time.Date(2026, time.November, 28, 0, 0, 0, 0, time.UTC), 0, "asking for newer versions of "},
-		"a line without fixes":         {"../..", nothingNewer, late, 3, "asking for newer versions of "},
+		"nothing to upgrade":           {"../..", nothingNewer, time.Date(2026, time.November, 28, 0, 0, 0, 0, time.UTC), 0, "looking up newer versions of "},
+		"a line without fixes":         {"../..", nothingNewer, late, 3, "looking up newer versions of "},
 		"another folder":               {t.TempDir(), nothingNewer, late, 1, "go.mod: no such file"},
-		"no module proxy":              {"../..", "off", late, 1, `GOPROXY is "off", which begins with no module proxy`},
-		"a proxy that may not be used": {"../..", "direct," + nothingNewer, late, 1, "which begins with no module proxy"},
+		"no module proxy":              {"../..", "off", late, 1, `GOPROXY is "off", which does not begin with a module proxy`},
+		"a proxy that may not be used": {"../..", "direct," + nothingNewer, late, 1, "which does not begin with a module proxy"},
 		"no Go command":                {"../..", "", late, 1, `GOPROXY is ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			if got := run(test.root, test.goproxy, test.now, io.Discard, &stderr); got != test.want || !strings.Contains(stderr.String(), test.says) {
-				t.Errorf("the exit code is %d, want %d; it says %q, want %q", got, test.want, &stderr, test.says)
+			if got := run(test.root, test.goproxy, test.now, io.Discard, &stderr); got != test.want || !strings.Contains(stderr.String(), test.wantErr) {
+				t.Errorf("exit code %d, want %d; stderr %q, want %q", got, test.want, &stderr, test.wantErr)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ kubelet-1.36, kube-proxy-1.36  v1.36.3      v1.36.8  72           v1.37.0  2027-
 kubelet-1.33                   v1.33.13     -        -            -        2026-06-28   kept for OpenShift 4.20 until 2027-04-21
 shim                           v0.14.1      -        -            v0.15.0  -            current
 containerd                     v2.3.6       v2.3.7   37           v2.4.2   2028-04-30   current
-win-overlay                    v1.10.0      -        -            -        -            not known: the module proxy does not answer: status 503 Service Unavailable
+win-overlay                    v1.10.0      -        -            -        -            not known: the module proxy does not respond: status 503 Service Unavailable
 candidate                      v1.0.0-rc.1  -        -            -        -            not known: version "v1.0.0-rc.1" is not a release, such as v1.2.3
 `
 	if got := out.String(); got != want || red != 1 {
@@ -114,7 +114,7 @@ func TestUnsupportedReleaseLineIsRed(t *testing.T) {
 	}
 }
 
-func TestEachPinHasARow(t *testing.T) {
+func TestEachPinHasRow(t *testing.T) {
 	programs, err := read("../..")
 	if err != nil {
 		t.Fatal(err)

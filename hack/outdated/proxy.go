@@ -22,21 +22,21 @@ type proxy struct {
 	client *http.Client
 }
 
-// newProxy returns the first proxy in a value of GOPROXY. Where that is "off" or "direct" before any proxy, it is an error: no other
-// proxy may learn what is asked.
+// newProxy returns the first proxy in a value of GOPROXY. It returns an error if "off" or "direct" comes before any proxy: requests must not
+// reveal module names to any other proxy.
 func newProxy(value string) (proxy, error) {
 	for url := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == '|' }) {
 		if strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://") {
 			return proxy{strings.TrimSuffix(url, "/"), httpclient.New(httpclient.Transport(nil), 20*time.Second)}, nil
 		}
 		if url == "off" || url == "direct" {
-			break // the Go command does not read on, either
+			break // the Go command stops here as well
 		}
 	}
-	return proxy{}, fmt.Errorf("GOPROXY is %q, which begins with no module proxy: run this command with one, as in GOPROXY=https://proxy.golang.org", value)
+	return proxy{}, fmt.Errorf("GOPROXY is %q, which does not begin with a module proxy: run this command with one, as in GOPROXY=https://proxy.golang.org", value)
 }
 
-var errNoAnswer = errors.New("the module proxy does not answer")
+var errNoAnswer = errors.New("the module proxy does not respond")
 
 // released returns when a version was released, and whether the proxy has it. A proxy that serves only a part answers 403 for the
 // rest.

@@ -1,5 +1,5 @@
-// Command speed measures how fast this machine is at the work of the lab, and prints a factor: 1 if a host on Wine joins in 6 s, as on the
-// machine of docs/performance.md, 2 if the same takes twice as long. The patience of tests and the budgets of rings are multiplied by the
+// Command speed measures the speed of this machine for the work of the lab, and prints a factor: 1 if a host on Wine joins in 6 s, as on the
+// machine of docs/performance.md, 2 if the same takes twice as long. The timeouts of tests and the budgets of rings are multiplied by the
 // factor.
 //
 // Compilers and simulated hosts need processor speed. Windows programs on Wine mostly start processes and send requests to Wine's
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// A probe is an operation, and its duration where the factor is 1: scaled from a machine on which a join takes 7.4 s.
+// probe is an operation with its duration at factor 1, scaled from a machine on which a join takes 7.4 s.
 type probe struct {
 	name      string
 	reference time.Duration

@@ -51,7 +51,7 @@ func claimsOfProject() []claim {
 		{"CONTRIBUTING.md", `than the ([0-9]+) of .make unit.. A workflow`, "lab/suites/mirrordiff/mirrordiff_test.go", `"WMCO_MIRROR_CLUSTERS", ([0-9]+)`},
 		{"CONTRIBUTING.md", `the (\w+) of .make e2e., and`, "lab/differential_test.go", `differentialSeeds += ([0-9]+)`},
 		{"docs/development.md", `about (\w+) quick ones`, core, `(?m)^\[`},
-		{"docs/development.md", `available for more than ([0-9]+ days)`, "hack/outdated/main.go", "patience"},
+		{"docs/development.md", `available for more than ([0-9]+ days)`, "hack/outdated/main.go", "maxPatchAge"},
 		{"docs/limitations.md", `the (\w+) cases of .make conformance ONLY=core`, core, `(?m)^\[`},
 		{"docs/monitoring.md", `each and (\w+) dashboards`, "deploy/monitoring/dashboards/kustomization.yaml", `- name: windows-`},
 		{"docs/monitoring.md", `take its (\w+) jobs`, "deploy/monitoring/prometheus/prometheus.yaml", `job_name:`},

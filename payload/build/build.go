@@ -26,7 +26,7 @@ type Options struct {
 	// Cache is the folder for programs and compressed files between builds. Empty means DefaultCache. Concurrent builds can share
 	// it, and it can be removed between them; entries that were not used for a month are removed.
 	Cache string
-	// Fast compresses faster, but less: for tests.
+	// Fast compresses faster but less, for tests.
 	Fast bool
 	// Version is the version of this repository's programs in the manifest. It does not change their bytes. Empty means "devel".
 	Version string

@@ -83,7 +83,7 @@ func hashes(m payload.Manifest) map[string]string {
 	return byPath
 }
 
-func TestBuildPutsEveryComponentInItsPlace(t *testing.T) {
+func TestBuildWritesEveryComponent(t *testing.T) {
 	root, components := repository(t)
 	o := options(t, root, components)
 	o.Version = "v0.1.0"
@@ -106,7 +106,7 @@ func TestBuildPutsEveryComponentInItsPlace(t *testing.T) {
 	}
 	hello := string(content)
 	if !strings.HasPrefix(hello, "MZ") {
-		t.Errorf("bin/hello.exe begins with %q, which is no Windows program", hello[:2])
+		t.Errorf("bin/hello.exe begins with %q, which is not a Windows program", hello[:2])
 	}
 	for _, stamped := range []string{"v1.2.3", "[1.2.3]", "(2)"} {
 		if !strings.Contains(hello, stamped) {
@@ -126,7 +126,7 @@ func TestBuildPutsEveryComponentInItsPlace(t *testing.T) {
 	}
 }
 
-func TestBuildsInDifferentFoldersGiveTheSameBytes(t *testing.T) {
+func TestBuildIsReproducibleAcrossFolders(t *testing.T) {
 	firstRoot, components := repository(t)
 	secondRoot, _ := repository(t)
 	first, second := options(t, firstRoot, components), options(t, secondRoot, components)
@@ -158,7 +158,7 @@ func TestRealComponentIsReproducible(t *testing.T) {
 		digests = append(digests, m.Digest)
 	}
 	if digests[0] != digests[1] {
-		t.Errorf("two builds gave %s and %s", digests[0], digests[1])
+		t.Errorf("two builds have hashes %s and %s", digests[0], digests[1])
 	}
 }
 
@@ -189,7 +189,7 @@ func TestUnchangedComponentsAreNotRebuilt(t *testing.T) {
 	again("stamps changed", true)
 }
 
-func TestOwnProgramsFollowTheirSources(t *testing.T) {
+func TestOwnProgramsAreRebuiltOnChange(t *testing.T) {
 	root, components := repository(t)
 	o := options(t, root, components)
 	before, _ := mustBuild(t, o)
@@ -223,7 +223,7 @@ func TestBuildFlagsAreCachedSeparately(t *testing.T) {
 		t.Error("-tags=patched changed nothing")
 	}
 	if diff := cmp.Diff([]string{"/payload/hello"}, requested); diff != "" {
-		t.Errorf("asked for flags in modules (-want +got):\n%s", diff)
+		t.Errorf("requested flags for modules (-want +got):\n%s", diff)
 	}
 	o.Flags = nil
 	if again, log := mustBuild(t, o); again.Digest != plain.Digest || !strings.Contains(log, "hello v1.2.3 (1 of 1): kept") {
@@ -231,7 +231,7 @@ func TestBuildFlagsAreCachedSeparately(t *testing.T) {
 	}
 }
 
-func TestUsersGoSettingsDoNotChangeTheBytes(t *testing.T) {
+func TestBuildIgnoresUserGoSettings(t *testing.T) {
 	root, components := repository(t)
 	plain, _ := mustBuild(t, options(t, root, components[1:2]))
 	for name, value := range map[string]string{"GOFLAGS": "-tags=patched", "GOOS": "plan9", "GOARCH": "arm64", "GOAMD64": "v3", "CGO_ENABLED": "1"} {
@@ -257,11 +257,11 @@ func TestFailedBuildKeepsPreviousPayload(t *testing.T) {
 		t.Errorf("payload changed (-before +after):\n%s", diff)
 	}
 	if left, _ := filepath.Glob(filepath.Join(o.Cache, "programs", "scratch-*")); len(left) > 0 {
-		t.Errorf("left in the cache: %v", left)
+		t.Errorf("remaining in the cache: %v", left)
 	}
 }
 
-func TestBuildStopsWhenItIsCanceled(t *testing.T) {
+func TestBuildStopsWhenCanceled(t *testing.T) {
 	root, components := repository(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	o := options(t, root, components)
@@ -274,8 +274,8 @@ func TestBuildStopsWhenItIsCanceled(t *testing.T) {
 	}
 }
 
-// TestProgramsAreThoseOfOthers: make vulncheck-payload scans them.
-func TestProgramsAreThoseOfOthers(t *testing.T) {
+// TestProgramsReturnsThirdPartyPrograms: make vulncheck-payload scans them.
+func TestProgramsReturnsThirdPartyPrograms(t *testing.T) {
 	root, components := repository(t)
 	o := options(t, root, components)
 	paths, err := build.Programs(t.Context(), o)
@@ -283,7 +283,7 @@ func TestProgramsAreThoseOfOthers(t *testing.T) {
 	for _, path := range paths {
 		program, read := os.ReadFile(path)
 		if read != nil || !bytes.HasPrefix(program, []byte("MZ")) {
-			t.Errorf("%s is no Windows program (error %v)", path, read)
+			t.Errorf("%s is not a Windows program (error %v)", path, read)
 		}
 		names = append(names, filepath.Base(path))
 	}
@@ -291,14 +291,14 @@ func TestProgramsAreThoseOfOthers(t *testing.T) {
 		t.Errorf("programs, with error %v (-want +got):\n%s", err, diff)
 	}
 	if _, log := mustBuild(t, o); !strings.Contains(log, "hello v1.2.3 (1 of 4): kept") {
-		t.Errorf("the payload has other programs:\n%s", log)
+		t.Errorf("the payload build did not reuse the programs:\n%s", log)
 	}
 	if left, _ := filepath.Glob(filepath.Join(o.Cache, "programs", "scratch-*")); len(left) > 0 {
-		t.Errorf("left in the cache: %v", left)
+		t.Errorf("remaining in the cache: %v", left)
 	}
 }
 
-func TestRootMustBeTheRepository(t *testing.T) {
+func TestRootMustBeRepository(t *testing.T) {
 	o := options(t, t.TempDir(), nil)
 	if _, err := build.Build(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is not the folder of the repository") {
 		t.Errorf("error is %v", err)

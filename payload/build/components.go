@@ -55,7 +55,7 @@ func Named(names ...string) ([]Component, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no component %q; the components are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("component %q does not exist; the components are %s", name, strings.Join(known, ", "))
 		}
 	}
 	return chosen, nil

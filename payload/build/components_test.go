@@ -15,14 +15,14 @@ func TestDeclaredComponentsArePinnedAndDoNotCollide(t *testing.T) {
 	paths, names := map[string]bool{}, map[string]bool{}
 	for _, c := range build.Components() {
 		if paths[c.Minor+c.Path] || names[c.Minor+c.Name] {
-			t.Errorf("%s: name or path %s is taken", c.Name, c.Path)
+			t.Errorf("%s: duplicate name or path %s", c.Name, c.Path)
 		}
 		paths[c.Minor+c.Path], names[c.Minor+c.Name] = true, true
 		if c.License == "" || c.Group == "" {
 			t.Errorf("%s: license %q, group %q", c.Name, c.License, c.Group)
 		}
 		if c.Module == "" || c.Package == "" {
-			t.Errorf("%s: there is no program to build: %+v", c.Name, c)
+			t.Errorf("%s: no module or package to build: %+v", c.Name, c)
 		}
 		if c.Module == "." {
 			continue
@@ -33,27 +33,27 @@ func TestDeclaredComponentsArePinnedAndDoNotCollide(t *testing.T) {
 			continue
 		}
 		if !slices.Contains(strings.Fields(string(mod)), c.Package) {
-			t.Errorf("%s: %s/go.mod has no tool line for %s, so that go mod tidy would drop its pin", c.Name, c.Module, c.Package)
+			t.Errorf("%s: %s/go.mod has no tool line for %s, so go mod tidy would remove its pin", c.Name, c.Module, c.Package)
 		}
 	}
 }
 
-func TestNamedChoosesAndNamesWhatDoesNotExist(t *testing.T) {
+func TestNamedSelectsComponents(t *testing.T) {
 	chosen, err := build.Named("containerd", "kubelet-1.36")
 	if err != nil || len(chosen) != 2 || chosen[0].Name != "kubelet" || chosen[0].Minor != "1.36" || chosen[1].Name != "containerd" {
-		t.Errorf("chosen are %v, error %v", chosen, err)
+		t.Errorf("chosen: %v, error %v", chosen, err)
 	}
 	if all, err := build.Named("kubelet"); err != nil || len(all) != len(minorFolders(t)) {
-		t.Errorf("of kubelet, %d are chosen, error %v; each folder of payload/kubernetes is a minor version", len(all), err)
+		t.Errorf("%d kubelets were chosen, error %v; want one for each folder of payload/kubernetes", len(all), err)
 	}
-	if _, err := build.Named("kubelet", "kubelett"); err == nil || !strings.Contains(err.Error(), `no component "kubelett"; the components are wicd, hybrid-overlay-node, kubelet, `) {
+	if _, err := build.Named("kubelet", "kubelett"); err == nil || !strings.Contains(err.Error(), `component "kubelett" does not exist; the components are wicd, hybrid-overlay-node, kubelet, `) {
 		t.Errorf("error is %v", err)
 	}
 }
 
-// TestPinsOfKubernetesAreOfOneVersion: Kubernetes requires its staged modules (k8s.io/api and others) in version v0.0.0, so that replace
+// TestKubernetesPinsHaveOneVersion: Kubernetes requires its staged modules (k8s.io/api and others) in version v0.0.0, so that replace
 // lines determine them. A pin that is raised without them would build a kubelet of two versions, with the stamp of one.
-func TestPinsOfKubernetesAreOfOneVersion(t *testing.T) {
+func TestKubernetesPinsHaveOneVersion(t *testing.T) {
 	files := minorFolders(t)
 	for _, pattern := range []string{"lab/go.mod", "lab/cluster/kubernetes/*/go.mod", "lab/suites/upstream/go.mod"} {
 		more, err := filepath.Glob(filepath.Join("..", "..", pattern))

@@ -42,7 +42,7 @@ func file(m payload.Manifest, group, path string) payload.File {
 	return payload.File{}
 }
 
-func TestProgramsAreCompressedWithTheDictionaryOfTheirGroup(t *testing.T) {
+func TestProgramsUseDictionaryOfTheirGroup(t *testing.T) {
 	set := related()
 	set.Blobs = t.TempDir()
 	dir := t.TempDir()
@@ -62,10 +62,10 @@ func TestProgramsAreCompressedWithTheDictionaryOfTheirGroup(t *testing.T) {
 			t.Errorf("%s of %s: dictionary is %q, want %q", test.path, test.group, f.Dictionary, want)
 		}
 		if got, err := p.Content(f); err != nil || string(got) != test.text {
-			t.Errorf("%s of %s: another content (%v)", test.path, test.group, err)
+			t.Errorf("%s of %s: different content (%v)", test.path, test.group, err)
 		}
 		if test.group == "kubernetes-1.35" && f.Compressed.Size > 1000 {
-			t.Errorf("%s of %s: %d bytes although its dictionary has nearly all", test.path, test.group, f.Compressed.Size)
+			t.Errorf("%s of %s: %d bytes, although its dictionary has nearly the same content", test.path, test.group, f.Compressed.Size)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestChangedDictionaryRecompressesDependents(t *testing.T) {
 	}
 }
 
-func TestDictionariesInACircleAreRefused(t *testing.T) {
+func TestCircularDictionariesAreRejected(t *testing.T) {
 	set := related()
 	set.Files[4].Dictionary, set.Files[5].Dictionary = "cni.exe", "containerd.exe"
 	if _, err := build.Write(t.Context(), t.TempDir(), set); err == nil || !strings.Contains(err.Error(), "(cni.exe): dictionary is") {

@@ -46,7 +46,7 @@ func pinned(mod, pkg string) (Pin, error) {
 		}
 	}
 	if pin.Module == "" {
-		return Pin{}, fmt.Errorf("no module of package %s is required", pkg)
+		return Pin{}, fmt.Errorf("no required module contains package %s", pkg)
 	}
 	replaced := regexp.MustCompile(`(?m)^(?:replace)?[ \t]+` + regexp.QuoteMeta(pin.Module) + `(?: v\S+)? => \S+ (v\S+)`)
 	if by := replaced.FindStringSubmatch(mod); by != nil {

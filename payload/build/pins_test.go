@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestVersionIsThatOfTheModuleOfThePackage(t *testing.T) {
+func TestPinIsModuleVersionOfPackage(t *testing.T) {
 	const mod = "module m\n\nrequire k8s.io/kubernetes v1.36.3\n\nrequire (\n\tk8s.io/component-base v0.36.3 // indirect\n\tk8s.io/kube v0.1.0\n\tk8s.io/api v0.37.0\n)\n\nreplace k8s.io/other => ./other\n" +
 		"\nreplace (\n\tk8s.io/api v0.37.0 => k8s.io/api v0.36.1\n\tk8s.io/kube => k8s.io/kube v0.2.0\n)\n"
 	for pkg, want := range map[string]Pin{
@@ -21,8 +21,8 @@ func TestVersionIsThatOfTheModuleOfThePackage(t *testing.T) {
 	}
 }
 
-// TestModulesHaveKnownFixes knows the modules of containers, whose vulnerabilities every scanner of the image reports. make
-// vulncheck-payload knows all, with a database on the internet.
+// TestModulesHaveKnownFixes covers the modules of containers, whose vulnerabilities every scanner of the image reports. make
+// vulncheck-payload covers all modules, with a database on the internet.
 func TestModulesHaveKnownFixes(t *testing.T) {
 	fixed := map[string]map[string]string{ // by release line
 		"github.com/containerd/containerd/v2": {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReadmeListsEachProgramInItsVersion compares the table of checksums with the pinned versions.
-func TestReadmeListsEachProgramInItsVersion(t *testing.T) {
+// TestReadmeListsPinnedVersions compares the table of checksums with the pinned versions.
+func TestReadmeListsPinnedVersions(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -28,12 +28,12 @@ func TestReadmeListsEachProgramInItsVersion(t *testing.T) {
 	}
 	for _, file := range want {
 		if !slices.Contains(listed, file) {
-			t.Errorf("payload/README.md has no row of %s %s; without figures, it says that they are to be measured", file.Module, file.Version)
+			t.Errorf("payload/README.md has no row for %s %s; a row without figures marks them as not measured", file.Module, file.Version)
 		}
 	}
 	for _, file := range listed {
 		if !slices.Contains(want, file) {
-			t.Errorf("payload/README.md has a row of %s %s, which the payload has no more", file.Module, file.Version)
+			t.Errorf("payload/README.md has a row for %s %s, which the payload no longer has", file.Module, file.Version)
 		}
 	}
 }

@@ -160,7 +160,7 @@ func (w *writer) compress(c, with Content, f payload.File) ([]byte, error) {
 		return nil, err
 	}
 	if got := hashOf(back); got != f.SHA256 {
-		return nil, fmt.Errorf("compressed, it has sha256 %s instead of %s", got, f.SHA256)
+		return nil, fmt.Errorf("after compression, it has SHA-256 %s instead of %s", got, f.SHA256)
 	}
 	if w.Blobs == "" {
 		return frame.Bytes(), nil
@@ -197,7 +197,7 @@ func (w *writer) setup(files []payload.File) (payload.File, error) {
 		return payload.File{}, nil
 	}
 	if w.Stub == nil {
-		return payload.File{}, errors.New("there is WICD but no wicd-setup")
+		return payload.File{}, errors.New("the set has WICD but no wicd-setup")
 	}
 	wicd := files[i]
 	program := selfextract.Program{Size: wicd.Size}

@@ -60,7 +60,7 @@ func tree(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-func TestWrittenPayloadHasEachContentOnce(t *testing.T) {
+func TestIdenticalContentIsStoredOnce(t *testing.T) {
 	dir := t.TempDir()
 	m := mustWrite(t, dir, sampleSet())
 	p, err := payload.Open(dir)
@@ -77,7 +77,7 @@ func TestWrittenPayloadHasEachContentOnce(t *testing.T) {
 		}
 	}
 	if blobs, _ := os.ReadDir(filepath.Join(dir, "blobs")); len(blobs) != 2 {
-		t.Errorf("there are %d blobs for 2 different contents: %v", len(blobs), blobs)
+		t.Errorf("%d blobs for 2 different contents: %v", len(blobs), blobs)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestWriteRepairsDamageAndRemovesExtras(t *testing.T) {
 			set.Files = set.Files[:3]
 			mustWrite(t, dir, set)
 			if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
-				t.Errorf("payload after a file came and went (-want +got):\n%s", diff)
+				t.Errorf("payload after adding and removing a file (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -161,13 +161,13 @@ func TestWriteKeepsCompressedContents(t *testing.T) {
 	}
 }
 
-func TestFailedWriteLeavesThePreviousPayload(t *testing.T) {
+func TestFailedWriteKeepsPreviousPayload(t *testing.T) {
 	cut := errors.New("cut")
 	for name, spoil := range map[string]func(*build.Set){
 		"content cannot be opened": func(s *build.Set) {
 			s.Files[1].Open = func() (io.ReadCloser, error) { return nil, cut }
 		},
-		"content breaks off while it is compressed": func(s *build.Set) {
+		"reading fails during compression": func(s *build.Set) {
 			opened := 0
 			s.Files[1].Open = func() (io.ReadCloser, error) {
 				opened++
@@ -207,7 +207,7 @@ func TestFailedWriteLeavesThePreviousPayload(t *testing.T) {
 	}
 }
 
-func TestContentThatChangesWhileItIsReadIsRefused(t *testing.T) {
+func TestChangingContentIsRejected(t *testing.T) {
 	set, version := sampleSet(), 0
 	set.Files[1].Open = func() (io.ReadCloser, error) {
 		version++
@@ -222,7 +222,7 @@ func TestContentThatChangesWhileItIsReadIsRefused(t *testing.T) {
 	}
 }
 
-func TestWriteRefusesWhatNoHostCouldTake(t *testing.T) {
+func TestInvalidSetsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(*build.Set)
 		want  string
@@ -230,7 +230,7 @@ func TestWriteRefusesWhatNoHostCouldTake(t *testing.T) {
 		"path twice":    {func(s *build.Set) { s.Files[1].Path = "copy-of-kubelet.exe" }, `path "copy-of-kubelet.exe" (group base) must sort after`},
 		"path outside":  {func(s *build.Set) { s.Files[1].Path = "../kubelet.exe" }, `path is "../kubelet.exe"`},
 		"empty content": {func(s *build.Set) { s.Files[1].Open = build.Bytes(nil) }, "size is 0"},
-		"no stub":       {func(s *build.Set) { s.Stub = nil }, "there is WICD but no wicd-setup"},
+		"no stub":       {func(s *build.Set) { s.Stub = nil }, "the set has WICD but no wicd-setup"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := sampleSet()

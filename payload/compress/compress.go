@@ -96,7 +96,7 @@ func Decompress(frame []byte, size int64, d Dictionary) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if int64(len(program)) != size {
-		return nil, fmt.Errorf("%w: it gives %d bytes, and should give %d", ErrDamaged, len(program), size)
+		return nil, fmt.Errorf("%w: it decompresses to %d bytes, want %d", ErrDamaged, len(program), size)
 	}
 	undo(program)
 	return program, nil

@@ -44,10 +44,10 @@ func TestCompressionRoundTrip(t *testing.T) {
 					frame := mustCompress(t, program, d, fast)
 					back, err := decompress(frame, size, d)
 					if err != nil || !bytes.Equal(back, program) {
-						t.Fatalf("%d bytes came back, error %v", len(back), err)
+						t.Fatalf("decompressed %d bytes, error %v", len(back), err)
 					}
 					if name == "related" && size >= 1000 && !fast && len(frame) > 60+size/1000 {
-						t.Errorf("the frame has %d bytes although the dictionary has all %d", len(frame), size)
+						t.Errorf("the frame has %d bytes, although the dictionary has all %d", len(frame), size)
 					}
 				})
 			}
@@ -64,11 +64,11 @@ func TestDistantDictionaryMatchIsFound(t *testing.T) {
 		t.Errorf("the frame has %d bytes", len(frame))
 	}
 	if back, err := decompress(frame, len(program), d); err != nil || !bytes.Equal(back, program) {
-		t.Errorf("%d bytes came back, error %v", len(back), err)
+		t.Errorf("decompressed %d bytes, error %v", len(back), err)
 	}
 }
 
-func TestAnotherDictionaryIsDamage(t *testing.T) {
+func TestWrongDictionaryIsDetected(t *testing.T) {
 	program := random(1, 10_000)
 	frame := mustCompress(t, program, dictionary(program), false)
 	for name, d := range map[string]Dictionary{"none": {}, "shorter": dictionary(program[:5000])} {
@@ -78,11 +78,11 @@ func TestAnotherDictionaryIsDamage(t *testing.T) {
 	}
 	// Only the hash can detect other bytes of the right size.
 	if back, err := decompress(frame, len(program), dictionary(random(2, 10_000))); err == nil && bytes.Equal(back, program) {
-		t.Error("the program came back from another dictionary")
+		t.Error("the program was restored with another dictionary")
 	}
 }
 
-func TestAFrameGivesExactlyItsSize(t *testing.T) {
+func TestDecompressLimitsSize(t *testing.T) {
 	bomb := mustCompress(t, make([]byte, 32<<20), Dictionary{}, false)
 	streamed := stream(t, make([]byte, 32<<20))
 	for name, test := range map[string]struct {
@@ -129,7 +129,7 @@ func stream(t *testing.T, content []byte) []byte {
 	return frame.Bytes()
 }
 
-func TestOversizedInputIsRefused(t *testing.T) {
+func TestOversizedInputIsRejected(t *testing.T) {
 	for _, size := range []int64{MaxSize + 1, -1} {
 		if _, err := Decompress(nil, size, Dictionary{}); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("size %d: error is %v", size, err)

@@ -61,21 +61,21 @@ func simulated(moved uint32) []byte {
 	return b
 }
 
-func TestProgramsWhoseCodeMovedDifferLess(t *testing.T) {
+func TestFilterReducesDifferencesOfMovedCode(t *testing.T) {
 	one, other := simulated(0), simulated(0x20)
 	before := differing(one[tableAt:], other[tableAt:])
 	apply(one)
 	apply(other)
 	if calls := differing(one[codeAt:codeAt+0x30], other[codeAt+0x20:codeAt+0x50]); calls != 0 {
-		t.Errorf("%d bytes of the same code differ", calls)
+		t.Errorf("%d bytes of identical code differ", calls)
 	}
 	// The first function in the index, the function table and the unwind table still differs, because everything moved.
 	if after := differing(one[tableAt:], other[tableAt:]); before != 22 || after != 3 {
-		t.Errorf("of the tables, %d bytes differed, and %d do now", before, after)
+		t.Errorf("%d bytes of the tables differed before the filter, %d after it", before, after)
 	}
 }
 
-func TestFormatChangesWithTheFilter(t *testing.T) {
+func TestFormatMatchesFilter(t *testing.T) {
 	program := simulated(0)
 	apply(program)
 	if sum := fmt.Sprintf("%d %x", Format, sha256.Sum256(program)); sum != "1 f8e41211de4bdec56e6f811b9010a9d9e2e76fc13a104e32266a2c92e7499d0c" {
@@ -92,7 +92,7 @@ func differing(a, b []byte) (n int) {
 	return n
 }
 
-func TestUndoRestoresAProgram(t *testing.T) {
+func TestUndoRestoresProgram(t *testing.T) {
 	name, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -104,20 +104,20 @@ func TestContainerdContactsConfiguredHosts(t *testing.T) {
 		t.Run(p.golden+" "+p.image, func(t *testing.T) {
 			root := place(t, p.golden)
 			for _, what := range []string{"@" + imageDigest, ":v1"} {
-				if got := asked(t, root, p.image+what, "manifests"); got != p.want {
-					t.Errorf("resolving %s asks %s, want %s", what, got, p.want)
+				if got := contactedHosts(t, root, p.image+what, "manifests"); got != p.want {
+					t.Errorf("resolving %s contacts %s, want %s", what, got, p.want)
 				}
 			}
-			if got := asked(t, root, p.image+":v1", "blobs"); got != p.want {
-				t.Errorf("fetching a layer asks %s, want %s", got, p.want)
+			if got := contactedHosts(t, root, p.image+":v1", "blobs"); got != p.want {
+				t.Errorf("fetching a layer contacts %s, want %s", got, p.want)
 			}
 		})
 	}
 }
 
-// TestEveryGoldenFileIsTried also shows that containerd finds and can read each file: it ignores a file that it cannot
+// TestEveryGoldenFileIsTested also shows that containerd finds and can read each file: it ignores a file that it cannot
 // read, and contacts the source.
-func TestEveryGoldenFileIsTried(t *testing.T) {
+func TestEveryGoldenFileIsTested(t *testing.T) {
 	untried := map[string]bool{}
 	err := filepath.WalkDir(goldenFiles, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == "hosts.toml" && filepath.Base(filepath.Dir(path)) != "_default" {
@@ -226,19 +226,19 @@ func removeAll(t *testing.T, root string) {
 	}
 }
 
-// asked returns the hosts that containerd contacts for a part of an image when all answer that it does not exist. WICD must
+// contactedHosts returns the hosts that containerd contacts for a part of an image when all answer that it does not exist. WICD must
 // see containerd's certificate and the registry of the image, and no other host may see the certificate.
-func asked(t *testing.T, root, image, part string) string {
+func contactedHosts(t *testing.T, root, image, part string) string {
 	t.Helper()
 	var all []string
 	registry, _, _ := strings.Cut(image, "/")
 	network := network(func(r *http.Request) *http.Response {
 		isWICD := r.URL.Host == wicd
 		if got := clientOf(r); got != map[bool]string{true: containerds}[isWICD] {
-			t.Errorf("%s sees the certificate of %q", r.URL.Host, got)
+			t.Errorf("%s received the certificate of %q", r.URL.Host, got)
 		}
 		if ns := r.URL.Query().Get("ns"); isWICD && (ns != registry || r.URL.Scheme != "https") {
-			t.Errorf("WICD is asked %s", r.URL)
+			t.Errorf("WICD received %s", r.URL)
 		}
 		if strings.Contains(r.URL.Path, "/"+part+"/") {
 			all = append(all, r.URL.Host)
@@ -253,7 +253,7 @@ func asked(t *testing.T, root, image, part string) string {
 		err = fetch(t.Context(), resolver, image)
 	}
 	if err == nil {
-		t.Errorf("%s: found, though it is nowhere", image)
+		t.Errorf("%s: found, although no registry has it", image)
 	}
 	return strings.Join(slices.Compact(all), " ")
 }
@@ -288,7 +288,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.network(r.WithContext(context.WithValue(r.Context(), ofClient{}, t.was.TLSClientConfig.Certificates))), nil
 }
 
-// clientOf returns the subject of the certificates that the host of a request sees.
+// clientOf returns the subject of the client certificates in a request.
 func clientOf(r *http.Request) string {
 	var subjects []string
 	certificates, _ := r.Context().Value(ofClient{}).([]tls.Certificate)
@@ -329,25 +329,25 @@ func answer(r *http.Request, status int, body string, header ...string) *http.Re
 		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 }
 
-// TestWICDsMessageIsShown: containerd repeats a HEAD request as GET to get the message.
-func TestWICDsMessageIsShown(t *testing.T) {
+// TestWICDMessageIsReported: containerd repeats a HEAD request as GET to get the message.
+func TestWICDMessageIsReported(t *testing.T) {
 	network := network(func(r *http.Request) *http.Response {
 		return answer(r, http.StatusForbidden, `{"errors": [{"code": "DENIED", "message": "quay.io is blocked"}]}`, "Content-Type", "application/json")
 	})
 	root := place(t, "blocked")
 	if _, _, err := network.resolver(root, "").Resolve(t.Context(), "quay.io/app:1"); err == nil || !strings.Contains(err.Error(), "quay.io is blocked") {
-		t.Errorf("containerd says %v", err)
+		t.Errorf("containerd returned %v", err)
 	}
 }
 
-// TestWICDGetsAPodsCredentials expects containerd to send them when WICD answers that the source requires some.
-func TestWICDGetsAPodsCredentials(t *testing.T) {
+// TestWICDReceivesPodCredentials expects containerd to send them when WICD answers that the source requires some.
+func TestWICDReceivesPodCredentials(t *testing.T) {
 	isAsked := false
 	network := network(func(r *http.Request) *http.Response {
 		user, password, _ := r.BasicAuth()
 		switch {
 		case clientOf(r) != containerds:
-			t.Error("WICD does not see containerd's certificate")
+			t.Error("WICD did not receive containerd's certificate")
 		case user != "source" || password != "pw":
 			isAsked = true
 			return answer(r, http.StatusUnauthorized, "", "WWW-Authenticate", `Basic realm="quay.io"`)
@@ -376,11 +376,11 @@ func TestContainerdFallsBackToSource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := place(t, "pull-secret")
 			write(t, filepath.Join(root, "quay.io"), test.file)
-			if got := asked(t, root, "quay.io/app@"+imageDigest, "manifests"); got != test.resolve {
-				t.Errorf("resolving asks %s, want %s", got, test.resolve)
+			if got := contactedHosts(t, root, "quay.io/app@"+imageDigest, "manifests"); got != test.resolve {
+				t.Errorf("resolving contacts %s, want %s", got, test.resolve)
 			}
-			if got := asked(t, root, "quay.io/app@"+imageDigest, "blobs"); got != test.content {
-				t.Errorf("fetching a layer asks %s, want %s", got, test.content)
+			if got := contactedHosts(t, root, "quay.io/app@"+imageDigest, "blobs"); got != test.content {
+				t.Errorf("fetching a layer contacts %s, want %s", got, test.content)
 			}
 		})
 	}

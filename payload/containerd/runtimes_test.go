@@ -73,7 +73,7 @@ func mustLoad(t *testing.T, golden string) (got runtimes) {
 	return got
 }
 
-func TestLayersAreDiscardedWhereThatIsWanted(t *testing.T) {
+func TestLayersAreDiscardedIfConfigured(t *testing.T) {
 	for golden, want := range map[string]bool{"default": false, "layers": true} {
 		if got := mustLoad(t, golden).DiscardUnpackedLayers; got != want {
 			t.Errorf("%s: containerd discards layers: %v, want %v", golden, got, want)
@@ -81,9 +81,9 @@ func TestLayersAreDiscardedWhereThatIsWanted(t *testing.T) {
 	}
 }
 
-// TestPodsHaveTheirRuntimes decodes options like containerd, into the options of the shim. containerd ignores a name that the shim does not
+// TestRuntimesAreConfigured decodes options like containerd, into the options of the shim. containerd ignores a name that the shim does not
 // know; the test does not.
-func TestPodsHaveTheirRuntimes(t *testing.T) {
+func TestRuntimesAreConfigured(t *testing.T) {
 	const process, hyperV = "runhcs-wcow-process", "runhcs-wcow-hypervisor"
 	for golden, want := range map[string]map[string]*runhcs.Options{
 		"default": {process: {}},
@@ -94,7 +94,7 @@ func TestPodsHaveTheirRuntimes(t *testing.T) {
 	} {
 		current := mustLoad(t, golden).Containerd
 		if current.Default != process || len(current.Runtimes) != len(want) {
-			t.Errorf("%s: of %d runtimes, the default is %s", golden, len(current.Runtimes), current.Default)
+			t.Errorf("%s: %d runtimes, default %s", golden, len(current.Runtimes), current.Default)
 		}
 		for name, options := range want {
 			existing := current.Runtimes[name]
@@ -110,7 +110,7 @@ func TestPodsHaveTheirRuntimes(t *testing.T) {
 				t.Errorf("%s: options of %s: %v", golden, name, err)
 			}
 			if got.String() != options.String() {
-				t.Errorf("%s: the shim gets %v for %s, want %v", golden, &got, name, options)
+				t.Errorf("%s: the shim receives %v for %s, want %v", golden, &got, name, options)
 			}
 		}
 	}

@@ -21,8 +21,8 @@ const trailerSize = 8 + 8 + sha256.Size + int64(len(magic))
 
 // Errors of Find.
 var (
-	ErrNoTail    = errors.New("there is no program at the end of this executable")
-	ErrMalformed = errors.New("the trailer at the end of this executable contradicts the executable's size")
+	ErrNoTail    = errors.New("this executable has no program at its end")
+	ErrMalformed = errors.New("the trailer of this executable does not match its size")
 )
 
 // Program describes the embedded program.

@@ -60,7 +60,7 @@ func TestNegativeSizeIsMalformed(t *testing.T) {
 	}
 }
 
-func FuzzFindStaysInsideTheExecutable(f *testing.F) {
+func FuzzFind(f *testing.F) {
 	f.Add(assemble(f, "stub", "compressed", selfextract.Program{Size: 7}))
 	f.Add(assemble(f, "", "", selfextract.Program{}))
 	f.Add([]byte("no trailer at all, but longer than a trailer: it has more than the sixty-odd bytes of one"))

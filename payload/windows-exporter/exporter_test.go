@@ -76,13 +76,13 @@ func moduleFolder(t *testing.T, module string) string {
 	}
 	var downloaded struct{ Dir string }
 	if err := json.Unmarshal(out, &downloaded); err != nil || downloaded.Dir == "" {
-		t.Fatalf("go mod download says %s: %v", out, err)
+		t.Fatalf("go mod download returned %s: %v", out, err)
 	}
 	return downloaded.Dir
 }
 
-// TestTheExporterHasTheseFlagsAndCollectors searches the exporter's source, because it builds for Windows only.
-func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
+// TestExporterHasConfiguredFlagsAndCollectors searches the exporter's source, because it builds for Windows only.
+func TestExporterHasConfiguredFlagsAndCollectors(t *testing.T) {
 	command, _ := declared(t)
 	folder := moduleFolder(t, "github.com/prometheus-community/windows_exporter")
 	sources := map[string]string{
@@ -114,9 +114,9 @@ func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
 	}
 }
 
-// TestTheExporterHasTheMetricsOfRulesAndDashboards searches the sources of the enabled collectors for the metrics that
+// TestExporterHasMetricsOfRulesAndDashboards searches the sources of the enabled collectors for the metrics that
 // deploy/monitoring lists for this version. A test there compares the list with all rules and dashboards.
-func TestTheExporterHasTheMetricsOfRulesAndDashboards(t *testing.T) {
+func TestExporterHasMetricsOfRulesAndDashboards(t *testing.T) {
 	command, _ := declared(t)
 	_, enabled, _ := strings.Cut(command, "--collectors.enabled ")
 	enabled, _, _ = strings.Cut(enabled, " ")
@@ -269,7 +269,7 @@ func (n *node) scrape(t *testing.T, servers *authority, client []byte, version u
 	return response.TLS.PeerCertificates[0].SerialNumber.Int64(), nil
 }
 
-func TestMetricsAreForClientsWithACertificateOfTheCluster(t *testing.T) {
+func TestMetricsRequireClientCertificateOfCluster(t *testing.T) {
 	cluster, other := newAuthority(t, "cluster"), newAuthority(t, "other")
 	n := newNode(t, cluster.issue(t, "system:node:win-1", x509.ExtKeyUsageServerAuth), cluster.pem())
 	prometheus := cluster.issue(t, "system:serviceaccount:openshift-monitoring:prometheus-k8s", x509.ExtKeyUsageClientAuth)
@@ -286,7 +286,7 @@ func TestMetricsAreForClientsWithACertificateOfTheCluster(t *testing.T) {
 		"for servers of the cluster": {cluster.issue(t, "server", x509.ExtKeyUsageServerAuth), tls.VersionTLS13, false},
 	} {
 		if _, err := n.scrape(t, cluster, test.client, test.version); (err == nil) != test.may {
-			t.Errorf("a client with a certificate %s gets %v", name, err)
+			t.Errorf("a client with a certificate %s got %v", name, err)
 		}
 	}
 }
@@ -308,22 +308,22 @@ func TestExporterReloadsCertificates(t *testing.T) {
 	}
 	mustWrite(t, n.clientCA, next.pem())
 	if _, err := n.scrape(t, cluster, client, tls.VersionTLS13); err == nil {
-		t.Error("the former authority still counts")
+		t.Error("the former authority is still accepted")
 	}
 	if _, err := n.scrape(t, cluster, next.issue(t, "prometheus", x509.ExtKeyUsageClientAuth), tls.VersionTLS13); err != nil {
-		t.Errorf("the next authority does not count: %v", err)
+		t.Errorf("the next authority is not accepted: %v", err)
 	}
 }
 
-// TestTheExporterEndsWithoutItsCertificate is why it is not started before the kubelet has a certificate.
-func TestTheExporterEndsWithoutItsCertificate(t *testing.T) {
+// TestExporterFailsWithoutCertificate shows why the exporter is not started before the kubelet has a certificate.
+func TestExporterFailsWithoutCertificate(t *testing.T) {
 	n := newNode(t, nil, newAuthority(t, "cluster").pem())
 	select {
 	case err := <-n.ended:
 		if err == nil || !strings.Contains(err.Error(), "serving.pem") {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("the exporter ended with %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("it serves; it need not wait for the certificate")
+		t.Error("the exporter serves without a certificate, so it need not wait for one")
 	}
 }

@@ -27,11 +27,11 @@ func TestArchivePreservesFiles(t *testing.T) {
 		}
 	}
 	if _, err := in.Next(); !errors.Is(err, io.EOF) {
-		t.Errorf("after the last file comes %v", err)
+		t.Errorf("after the last file: %v", err)
 	}
 }
 
-func TestFilesOfAnotherSizeAreErrors(t *testing.T) {
+func TestWrongFileSizeIsAnError(t *testing.T) {
 	for _, size := range []int64{2, 4} {
 		f := archive.Bytes("f", []byte("abc"))
 		f.Size = size

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/archive"
 )
 
-func TestAFolderHasTheNewFilesOnly(t *testing.T) {
+func TestWriteFolderReplacesContent(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "chart")
 	for _, files := range []map[string][]byte{{"old": nil, "b/c": []byte("1")}, {"b/c": []byte("2"), "d": nil}} {
 		if err := archive.WriteFolder(folder, files); err != nil {
@@ -16,7 +16,7 @@ func TestAFolderHasTheNewFilesOnly(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(folder, "old")); !os.IsNotExist(err) {
-		t.Errorf("the former file is there: %v", err)
+		t.Errorf("the former file still exists: %v", err)
 	}
 	if content, err := os.ReadFile(filepath.Join(folder, "b", "c")); err != nil || string(content) != "2" {
 		t.Errorf("b/c is %q, %v", content, err)

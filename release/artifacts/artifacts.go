@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/chart"
 )
 
-// Source is what a release is made of.
+// Source describes the input of a release.
 type Source struct {
 	// Version is the semantic version without v.
 	Version string
@@ -148,7 +148,7 @@ func (r *release) writeManifests() error {
 func (r *release) pinned(kustomization []byte) ([]byte, error) {
 	tag := regexp.MustCompile(`(?m)^  newTag: .*$`)
 	if n := len(tag.FindAll(kustomization, -1)); n != 1 {
-		return nil, fmt.Errorf("kustomization.yaml has %d lines with newTag, want the one of the operator's image", n)
+		return nil, fmt.Errorf("kustomization.yaml has %d lines with newTag, want one for the operator's image", n)
 	}
 	return tag.ReplaceAll(kustomization, fmt.Appendf(nil, "  newName: %s\n  digest: %s", r.Repository, r.image.digest)), nil
 }

@@ -68,7 +68,7 @@ func built(t *testing.T, version string) (s artifacts.Source, digest string) {
 	}, hash.String()
 }
 
-func TestReleaseHasEveryFileWithItsChecksum(t *testing.T) {
+func TestReleaseContainsFilesAndChecksums(t *testing.T) {
 	s, digest := built(t, "1.2.0")
 	dir := filepath.Join(t.TempDir(), "release")
 	var before map[string][]byte
@@ -94,7 +94,7 @@ func TestReleaseHasEveryFileWithItsChecksum(t *testing.T) {
 				fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(files[name]), name)
 			}
 			if before != nil && !bytes.Equal(before[name], files[name]) {
-				t.Errorf("%s of the same source is another the second time", name)
+				t.Errorf("%s differs between two builds of the same source", name)
 			}
 		}
 		if string(files[artifacts.Checksums]) != sums.String() {
@@ -163,15 +163,15 @@ func untar(t *testing.T, archive string) (dir string) {
 	return dir
 }
 
-func TestBrokenSourcesAreNamed(t *testing.T) {
+func TestInvalidSourcesAreRejected(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(t *testing.T, s *artifacts.Source)
-		says   string
+		change  func(t *testing.T, s *artifacts.Source)
+		wantErr string
 	}{
 		"no image": {func(t *testing.T, s *artifacts.Source) { s.Layout = t.TempDir() }, "run make image"},
 		"an image of another version": {func(t *testing.T, s *artifacts.Source) { other, _ := built(t, "1.1.0"); s.Layout = other.Layout },
 			`is of version "1.1.0", not "1.2.0"; run make image`},
-		"two images, of which skopeo takes none": {func(t *testing.T, s *artifacts.Source) {
+		"two images, which skopeo rejects": {func(t *testing.T, s *artifacts.Source) {
 			to, err := layout.FromPath(s.Layout)
 			if err == nil {
 				err = to.AppendImage(empty.Image)
@@ -203,14 +203,14 @@ func TestBrokenSourcesAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, _ := built(t, "1.2.0")
 			test.change(t, &s)
-			if _, err := artifacts.Write(filepath.Join(t.TempDir(), "release"), s); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("the error is %v, want one that says %q", err, test.says)
+			if _, err := artifacts.Write(filepath.Join(t.TempDir(), "release"), s); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("got error %v, want %q", err, test.wantErr)
 			}
 		})
 	}
 }
 
-func TestABundleOfAnotherImageIsNotReleased(t *testing.T) {
+func TestBundleOfAnotherImageIsRejected(t *testing.T) {
 	s, _ := built(t, "1.2.0")
 	for about, change := range map[string]func(){
 		"run make catalog":           func() { s.Repository = "registry.example.com/other" },
@@ -218,7 +218,7 @@ func TestABundleOfAnotherImageIsNotReleased(t *testing.T) {
 	} {
 		change()
 		if _, err := artifacts.Write(filepath.Join(t.TempDir(), "release"), s); err == nil || !strings.Contains(err.Error(), about) {
-			t.Errorf("want an error that says %q, got %v", about, err)
+			t.Errorf("want error %q, got %v", about, err)
 		}
 	}
 }

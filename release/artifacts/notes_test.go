@@ -26,7 +26,7 @@ const changelog = `# Changelog
 ## 1.0.0
 `
 
-func TestNotesAreTheSectionOfTheVersion(t *testing.T) {
+func TestNotesContainSectionOfVersion(t *testing.T) {
 	for version, want := range map[string]string{
 		"1.2.0":                  "### Added\n- One.\n\n### Fixed\n- Two.\n",
 		"1.1.0":                  "- Old.\n",
@@ -39,8 +39,8 @@ func TestNotesAreTheSectionOfTheVersion(t *testing.T) {
 	}
 }
 
-func TestMissingNotesAreErrors(t *testing.T) {
-	for name, test := range map[string]struct{ changelog, version, says string }{
+func TestMissingNotesAreRejected(t *testing.T) {
+	for name, test := range map[string]struct{ changelog, version, wantErr string }{
 		"no section":            {changelog, "1.3.0", `no section "## 1.3.0"; rename "## Unreleased"`},
 		"a part of the name":    {changelog, "1.2", `no section "## 1.2"`},
 		"a prerelease":          {changelog, "1.2.0-rc.1", `no section "## 1.2.0-rc.1"`},
@@ -49,8 +49,8 @@ func TestMissingNotesAreErrors(t *testing.T) {
 		"nothing at all":        {"", "1.1.0", `no section "## 1.1.0"`},
 		"no section Unreleased": {"# Changelog\n", "0.0.0-g1a2b3c4", `no section "## Unreleased"`},
 	} {
-		if got, err := Notes(test.changelog, test.version); err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: the notes are %q (%v), want an error that says %q", name, got, err, test.says)
+		if got, err := Notes(test.changelog, test.version); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+			t.Errorf("%s: got notes %q (%v), want error %q", name, got, err, test.wantErr)
 		}
 	}
 }

@@ -39,7 +39,7 @@ const olm manifests.Part = "olm"
 // limits is the part that a bundle cannot contain.
 const limits manifests.Part = "limits"
 
-// Source is what a bundle is made of.
+// Source describes the input of a bundle.
 type Source struct {
 	// Deploy is the folder deploy/.
 	Deploy string

@@ -39,7 +39,7 @@ func mustBuild(t *testing.T) *bundle.Bundle {
 	return b
 }
 
-func TestABundleIsComplete(t *testing.T) {
+func TestBundleIsComplete(t *testing.T) {
 	b := mustBuild(t)
 	var objects []string
 	for _, o := range b.Objects {
@@ -58,7 +58,7 @@ func TestABundleIsComplete(t *testing.T) {
 	}
 	s := b.CSV.Spec
 	if b.CSV.Name != operator+".v1.2.0" || s.Replaces != operator+".v1.1.0" || s.MinKubeVersion != "1.33.0" {
-		t.Errorf("the bundle is %s, replaces %s, and needs Kubernetes %s", b.CSV.Name, s.Replaces, s.MinKubeVersion)
+		t.Errorf("bundle %s replaces %s and requires Kubernetes %s", b.CSV.Name, s.Replaces, s.MinKubeVersion)
 	}
 	for _, key := range []string{"capabilities", "categories", "containerImage", "createdAt", "repository", "support", "description"} {
 		if b.CSV.Annotations[key] == "" {
@@ -66,7 +66,7 @@ func TestABundleIsComplete(t *testing.T) {
 		}
 	}
 	if len(s.DisplayName) > 50 || len(s.Description) < 20 || len(s.Keywords) == 0 || len(s.Links) == 0 {
-		t.Errorf("catalogs refuse a bundle with name %q, keywords %v, links %v and a description of %d bytes", s.DisplayName, s.Keywords, s.Links, len(s.Description))
+		t.Errorf("catalogs reject a bundle with name %q, keywords %v, links %v and a description of %d bytes", s.DisplayName, s.Keywords, s.Links, len(s.Description))
 	}
 	for _, m := range s.InstallModes {
 		if m.Supported != (m.Type == "OwnNamespace") {
@@ -91,18 +91,18 @@ func TestABundleIsComplete(t *testing.T) {
 	}
 }
 
-// TestABundleHasOnlyKindsThatEveryClusterHas: an InstallPlan with a missing kind fails permanently, even if the kind is
+// TestBundleContainsOnlyStandardKinds: an InstallPlan with a missing kind fails permanently, even if the kind is
 // installed later.
-func TestABundleHasOnlyKindsThatEveryClusterHas(t *testing.T) {
+func TestBundleContainsOnlyStandardKinds(t *testing.T) {
 	served := []string{"v1", "rbac.authorization.k8s.io/v1", "apiextensions.k8s.io/v1"}
 	for _, o := range mustBuild(t).Objects {
 		if !slices.Contains(served, o.GetAPIVersion()) {
-			t.Errorf("%s is of %s, which some clusters lack; every one has %s", manifests.Key(o), o.GetAPIVersion(), strings.Join(served, ", "))
+			t.Errorf("%s has API version %s, which some clusters lack; all clusters have %s", manifests.Key(o), o.GetAPIVersion(), strings.Join(served, ", "))
 		}
 	}
 }
 
-func TestABundleReplacesAnOlderVersion(t *testing.T) {
+func TestBundleReplacesOlderVersion(t *testing.T) {
 	for replaces, allowed := range map[string]bool{"": true, "1.1.0": true, "1.2.0-rc.1": true, "1.2.0": false, "1.3.0": false, "1.10.0": false, "2.0.0-rc.1": false} {
 		s := source()
 		s.Replaces = replaces
@@ -112,7 +112,7 @@ func TestABundleReplacesAnOlderVersion(t *testing.T) {
 	}
 }
 
-func TestTheSameSourceGivesTheSameFiles(t *testing.T) {
+func TestBundleIsReproducible(t *testing.T) {
 	a, errA := mustBuild(t).Files()
 	b, errB := mustBuild(t).Files()
 	if errA != nil || errB != nil {
@@ -173,8 +173,8 @@ func roleRules(t *testing.T, part manifests.Part, kind, name string) []rbacv1.Po
 	return role.Rules
 }
 
-// TestABundlePermitsNoMoreThanDeploy lists the permissions that the operator has only with OLM.
-func TestABundlePermitsNoMoreThanDeploy(t *testing.T) {
+// TestBundlePermissionsMatchDeploy lists the permissions that the operator has only with OLM.
+func TestBundlePermissionsMatchDeploy(t *testing.T) {
 	b := mustBuild(t)
 	permitted := func(all []v1alpha1.StrategyDeploymentPermissions, account string) map[string]bool {
 		var rules []rbacv1.PolicyRule
@@ -202,21 +202,21 @@ func TestABundlePermitsNoMoreThanDeploy(t *testing.T) {
 	} {
 		for grant := range tc.have {
 			if !tc.want[grant] {
-				t.Errorf("permissions %s: %q is too much", about, grant)
+				t.Errorf("permissions %s: unexpected %q", about, grant)
 			}
 			delete(tc.want, grant)
 		}
 		for grant := range tc.want {
-			t.Errorf("permissions %s: %q is missing", about, grant)
+			t.Errorf("permissions %s: missing %q", about, grant)
 		}
 	}
 	if n := len(install.Permissions) + len(install.ClusterPermissions); n != 3 {
-		t.Errorf("there are %d permissions, want 3", n)
+		t.Errorf("%d permissions, want 3", n)
 	}
 }
 
-// TestNothingUnnamedIsPermittedInOtherNamespaces checks Secrets, ConfigMaps and policies.
-func TestNothingUnnamedIsPermittedInOtherNamespaces(t *testing.T) {
+// TestPermissionsInOtherNamespacesNameObjects checks Secrets, ConfigMaps and policies.
+func TestPermissionsInOtherNamespacesNameObjects(t *testing.T) {
 	for _, p := range mustBuild(t).CSV.Spec.InstallStrategy.StrategySpec.ClusterPermissions {
 		for _, r := range p.Rules {
 			for _, resource := range r.Resources {
@@ -232,8 +232,8 @@ func TestNothingUnnamedIsPermittedInOtherNamespaces(t *testing.T) {
 	}
 }
 
-// TestStrongRightsRequireLimits expects that a bundle does not grant permissions that only the limits restrict.
-func TestStrongRightsRequireLimits(t *testing.T) {
+// TestStrongPermissionsRequireLimits expects that a bundle does not grant permissions that only the limits restrict.
+func TestStrongPermissionsRequireLimits(t *testing.T) {
 	b := mustBuild(t)
 	var rules []rbacv1.PolicyRule
 	for _, p := range b.CSV.Spec.InstallStrategy.StrategySpec.ClusterPermissions {
@@ -246,7 +246,7 @@ func TestStrongRightsRequireLimits(t *testing.T) {
 		}
 	}
 	if !grants(roleRules(t, "limits", "ClusterRole", operator+"-pods"))[" pods  patch"] {
-		t.Error("deploy/limits does not permit to annotate pods")
+		t.Error("deploy/limits does not permit patching pods")
 	}
 	for _, o := range b.Objects {
 		if o.GetName() == operator+"-pods" {
@@ -254,11 +254,11 @@ func TestStrongRightsRequireLimits(t *testing.T) {
 		}
 	}
 	if before, _, _ := strings.Cut(b.CSV.Spec.Description, "### After"); !strings.Contains(before, "oc apply -k deploy/limits") {
-		t.Error("the description does not say to apply the limits first")
+		t.Error("the description does not require applying the limits first")
 	}
 }
 
-func TestASourceThatIsWrongIsRefused(t *testing.T) {
+func TestInvalidSourceIsRejected(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*bundle.Source)
 		want   string
@@ -276,7 +276,7 @@ func TestASourceThatIsWrongIsRefused(t *testing.T) {
 			s := source()
 			tc.change(&s)
 			if _, err := bundle.Build(s); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("the error is %v, want one that says %s", err, tc.want)
+				t.Errorf("got error %v, want %s", err, tc.want)
 			}
 		})
 	}

@@ -19,7 +19,7 @@ import (
 // static tests of community catalogs (github.com/redhat-openshift-ecosystem/operator-pipelines), of OLM v1, and of this repository. Warnings
 // are errors. The error contains all problems.
 func (b *Bundle) Check() error {
-	return errors.Join(b.validate(), b.checkImages(), b.checkRights(), b.checkObjects(), b.checkDefinitions())
+	return errors.Join(b.validate(), b.checkImages(), b.checkPermissions(), b.checkObjects(), b.checkDefinitions())
 }
 
 // problem returns an error with the place in the bundle.
@@ -104,8 +104,8 @@ func (b *Bundle) checkImages() error {
 	return errors.Join(errs...)
 }
 
-// checkRights rejects permissions to change OpenShift's security context constraints.
-func (b *Bundle) checkRights() error {
+// checkPermissions rejects permissions to change OpenShift's security context constraints.
+func (b *Bundle) checkPermissions() error {
 	var errs []error
 	install := b.CSV.Spec.InstallStrategy.StrategySpec
 	for _, p := range slices.Concat(install.ClusterPermissions, install.Permissions) {
@@ -122,7 +122,7 @@ func (b *Bundle) checkRights() error {
 
 // supportedKinds returns the kinds that OLM creates in addition to a CSV: those of operator-registry that both the catalog operator of
 // OLM v0 and the extensions of OLM v1 accept (pkg/controller/operators/catalog/supportedresources.go,
-// internal/operator-controller/rukpak/bundle). NetworkPolicy is left out, because community catalogs reject it.
+// internal/operator-controller/rukpak/bundle). NetworkPolicy is omitted, because community catalogs reject it.
 func supportedKinds() []string {
 	return []string{
 		"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Service", "ServiceAccount", "Role", "RoleBinding", "PrometheusRule",
@@ -139,7 +139,7 @@ func (b *Bundle) checkObjects() error {
 			errs = append(errs, problem(where, "OLM does not install this kind; it can be one of %s", strings.Join(supportedKinds(), ", ")))
 		}
 		if o.GetNamespace() != "" {
-			errs = append(errs, problem(where, "it has namespace %s; OLM puts it into its own", o.GetNamespace()))
+			errs = append(errs, problem(where, "it has namespace %s, but OLM chooses the namespace", o.GetNamespace()))
 		}
 	}
 	return errors.Join(errs...)

@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/release/bundle"
 )
 
-// TestTheRulesOfTheValidators breaks our own rules, and one of each validator of operator-framework/api.
-func TestTheRulesOfTheValidators(t *testing.T) {
+// TestInvalidBundlesAreRejected breaks this package's rules, and one rule of each validator of operator-framework/api.
+func TestInvalidBundlesAreRejected(t *testing.T) {
 	annotation := func(key, value string) func(*bundle.Bundle) {
 		return func(b *bundle.Bundle) { b.CSV.Annotations[key] = value }
 	}
@@ -28,11 +28,11 @@ func TestTheRulesOfTheValidators(t *testing.T) {
 		breaks func(*bundle.Bundle)
 		want   string
 	}{
-		"no mail address":       {func(b *bundle.Bundle) { b.CSV.Spec.Maintainers[0].Email = "someone" }, "csv.Spec.Maintainers email someone is invalid"},
-		"capability":            {annotation("capabilities", "Magic"), `"Magic" is not a valid capabilities level`},
-		"category":              {annotation("categories", "Networking, Windows"), `Windows" is not in the set of standard categories`},
-		"case of an annotation": {annotation("olm.skiprange", "x"), "should be olm.skipRange"},
-		"image not related":     {func(b *bundle.Bundle) { b.CSV.Spec.RelatedImages = nil }, "spec.relatedImages does not list its image"},
+		"no mail address":            {func(b *bundle.Bundle) { b.CSV.Spec.Maintainers[0].Email = "someone" }, "csv.Spec.Maintainers email someone is invalid"},
+		"capability":                 {annotation("capabilities", "Magic"), `"Magic" is not a valid capabilities level`},
+		"category":                   {annotation("categories", "Networking, Windows"), `Windows" is not in the set of standard categories`},
+		"annotation with wrong case": {annotation("olm.skiprange", "x"), "should be olm.skipRange"},
+		"image not related":          {func(b *bundle.Bundle) { b.CSV.Spec.RelatedImages = nil }, "spec.relatedImages does not list its image"},
 		"no requests": {func(b *bundle.Bundle) {
 			b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers[0].Resources.Requests = nil
 		}, "unable to find the resource requests"},
@@ -45,7 +45,7 @@ func TestTheRulesOfTheValidators(t *testing.T) {
 		"object in a namespace": {func(b *bundle.Bundle) { b.Objects[len(b.Objects)-1].SetNamespace("openshift-machine-api") },
 			"it has namespace openshift-machine-api"},
 		"owned without CRD": {func(b *bundle.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned[0].Version = "v2" }, `v2, Kind=WindowsConfig" not found in bundle`},
-		"path that is not there": {func(b *bundle.Bundle) {
+		"path that does not exist": {func(b *bundle.Bundle) {
 			b.CSV.Spec.CustomResourceDefinitions.Owned[0].SpecDescriptors[0].Path = "network.providers"
 		}, "descriptor network.providers"},
 		"too large": {func(b *bundle.Bundle) { b.CSV.Spec.Icon[0].Data = base64.StdEncoding.EncodeToString(noise(1 << 20)) }, "compressed size"},
@@ -55,7 +55,7 @@ func TestTheRulesOfTheValidators(t *testing.T) {
 			b := copyOf(t, built)
 			tc.breaks(b)
 			if err := b.Check(); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("the error is %v, want one that says %s", err, tc.want)
+				t.Errorf("got error %v, want %s", err, tc.want)
 			}
 		})
 	}

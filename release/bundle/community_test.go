@@ -9,9 +9,9 @@ import (
 	"github.com/windows-machine-config/wmco/release/bundle"
 )
 
-// TestAnEntryOfACommunityCatalogIsComplete checks for the files that the pipelines of these catalogs need, and that they agree with each
+// TestCommunityCatalogEntryIsComplete checks for the files that the pipelines of these catalogs need, and that they agree with each
 // other (operatorcert/static_tests/common of github.com/redhat-openshift-ecosystem/operator-pipelines).
-func TestAnEntryOfACommunityCatalogIsComplete(t *testing.T) {
+func TestCommunityCatalogEntryIsComplete(t *testing.T) {
 	b := mustBuild(t)
 	entry, err := b.Community()
 	if err != nil {
@@ -64,7 +64,7 @@ func TestAnEntryOfACommunityCatalogIsComplete(t *testing.T) {
 	}
 }
 
-func TestTheFirstVersionReplacesNone(t *testing.T) {
+func TestFirstVersionReplacesNone(t *testing.T) {
 	s := source()
 	s.Replaces = ""
 	b, err := bundle.Build(s)

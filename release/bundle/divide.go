@@ -74,7 +74,7 @@ func (d *divider) bind(o *unstructured.Unstructured) error {
 		return err
 	}
 	if len(binding.Subjects) != 1 {
-		return fmt.Errorf("it has %d subjects; a bundle needs one for each binding", len(binding.Subjects))
+		return fmt.Errorf("it has %d subjects, but a bundle supports one per binding", len(binding.Subjects))
 	}
 	subject := binding.Subjects[0]
 	if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != api.DefaultNamespace {

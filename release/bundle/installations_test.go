@@ -17,9 +17,9 @@ import (
 	"github.com/windows-machine-config/wmco/release/manifests"
 )
 
-// TestNoInstallationRunsOnAnotherArchitecture: on a cluster whose control plane also has other processors, the pod would not start on
+// TestInstallationsSelectSupportedArchitectures: on a cluster whose control plane also has other processors, the pod would not start on
 // those nodes.
-func TestNoInstallationRunsOnAnotherArchitecture(t *testing.T) {
+func TestInstallationsSelectSupportedArchitectures(t *testing.T) {
 	b := mustBuild(t)
 	files, err := b.Files()
 	if err != nil {
@@ -69,7 +69,7 @@ func TestNoInstallationRunsOnAnotherArchitecture(t *testing.T) {
 		}
 	}
 	if !slices.Equal(labels, built) {
-		t.Errorf("the bundle is for %v, and images are built for %v", labels, built)
+		t.Errorf("the bundle supports %v, but images are built for %v", labels, built)
 	}
 }
 
@@ -81,7 +81,7 @@ func deployed(t *testing.T) appsv1.Deployment {
 	}
 	d, found, err := manifests.Find[appsv1.Deployment](objects, "Deployment", operator)
 	if err != nil || !found {
-		t.Fatalf("there is a Deployment: %v (%v)", found, err)
+		t.Fatalf("Deployment found: %v (%v)", found, err)
 	}
 	return d
 }

@@ -50,7 +50,7 @@ func (c *Catalog) Add(b *bundle.Bundle, ref string) error {
 	})
 	at := slices.IndexFunc(c.Channels, func(ch declcfg.Channel) bool { return ch.Name == bundle.Channel })
 	if at < 0 {
-		return fmt.Errorf("catalog: there is no channel %s", bundle.Channel)
+		return fmt.Errorf("catalog: channel %s does not exist", bundle.Channel)
 	}
 	entry := declcfg.ChannelEntry{Name: name, Replaces: b.CSV.Spec.Replaces, SkipRange: b.CSV.Annotations["olm.skipRange"]}
 	c.Channels[at].Entries = append(c.Channels[at].Entries, entry)

@@ -51,7 +51,7 @@ func releases(t *testing.T) *catalog.Catalog {
 	return c
 }
 
-func TestACatalogGrowsAtItsHead(t *testing.T) {
+func TestCatalogGrowsAtHead(t *testing.T) {
 	c := releases(t)
 	text, err := c.Encode()
 	if err != nil {
@@ -62,7 +62,7 @@ func TestACatalogGrowsAtItsHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text2, err := again.Encode(); err != nil || !bytes.Equal(text, text2) {
-		t.Errorf("what was read is written in another way (%v)", err)
+		t.Errorf("encoding after decoding differs (%v)", err)
 	}
 	if head, err := again.Head(); err != nil || head != "1.2.0" || len(again.Bundles) != 3 {
 		t.Errorf("the head is %s (%v) of %d bundles", head, err, len(again.Bundles))
@@ -79,7 +79,7 @@ func TestACatalogGrowsAtItsHead(t *testing.T) {
 	}
 }
 
-func TestACatalogThatStrandsNodesIsRefused(t *testing.T) {
+func TestCatalogThatStrandsNodesIsRejected(t *testing.T) {
 	const operator = bundle.Package
 	entries := func(c *catalog.Catalog) []declcfg.ChannelEntry { return c.Channels[0].Entries }
 	compatibility := func(of int, minors []string, from string) func(*catalog.Catalog) {
@@ -99,39 +99,39 @@ func TestACatalogThatStrandsNodesIsRefused(t *testing.T) {
 		change func(*catalog.Catalog)
 		want   string // "" if it is allowed
 	}{
-		"nothing":                       {func(*catalog.Catalog) {}, ""},
-		"a patch of the last minor":     {compatibility(2, []string{"1.36", "1.37"}, "1.1.0"), ""},
-		"two heads":                     {func(c *catalog.Catalog) { entries(c)[2].Replaces = operator + ".v1.0.0" }, "multiple channel heads"},
-		"a cycle":                       {func(c *catalog.Catalog) { entries(c)[0].Replaces = operator + ".v1.1.0" }, "cycle"},
-		"what is replaced is not there": {func(c *catalog.Catalog) { entries(c)[0].Replaces = operator + ".v0.9.0" }, operator + ".v0.9.0 is replaced and does not exist"},
+		"nothing":                         {func(*catalog.Catalog) {}, ""},
+		"a patch of the last minor":       {compatibility(2, []string{"1.36", "1.37"}, "1.1.0"), ""},
+		"two heads":                       {func(c *catalog.Catalog) { entries(c)[2].Replaces = operator + ".v1.0.0" }, "multiple channel heads"},
+		"a cycle":                         {func(c *catalog.Catalog) { entries(c)[0].Replaces = operator + ".v1.1.0" }, "cycle"},
+		"replaced version does not exist": {func(c *catalog.Catalog) { entries(c)[0].Replaces = operator + ".v0.9.0" }, operator + ".v0.9.0 is replaced but does not exist"},
 		"skipped over by name": {func(c *catalog.Catalog) { entries(c)[2].Skips = []string{operator + ".v1.0.0"} },
 			"entry " + operator + ".v1.2.0 strands nodes of " + operator + ".v1.0.0"},
 		"skipped over by range": {func(c *catalog.Catalog) { entries(c)[2].SkipRange = ">=1.0.0 <1.2.0" },
 			"entry " + operator + ".v1.2.0 strands nodes of " + operator + ".v1.0.0: it upgrades nodes from version \"1.1.0\" on"},
 		"a range that nodes follow": {func(c *catalog.Catalog) { entries(c)[2].SkipRange = ">=1.1.0 <1.2.0" }, ""},
 		"an open range":             {func(c *catalog.Catalog) { entries(c)[2].SkipRange = "<1.2.0" }, "strands nodes of " + operator + ".v1.0.0"},
-		"a range that is none":      {func(c *catalog.Catalog) { entries(c)[2].SkipRange = "x" }, "invalid skipRange"},
-		"no kubelet of both": {compatibility(2, []string{"1.98", "1.99"}, "1.1.0"),
+		"an invalid range":          {func(c *catalog.Catalog) { entries(c)[2].SkipRange = "x" }, "invalid skipRange"},
+		"no common kubelet": {compatibility(2, []string{"1.98", "1.99"}, "1.1.0"),
 			"entry " + operator + ".v1.2.0 strands nodes of " + operator + ".v1.1.0: that has kubelets for Kubernetes 1.33"},
 		"downwards": {func(c *catalog.Catalog) {
 			entries(c)[0].Replaces, entries(c)[1].Replaces = operator+".v1.2.0", ""
 			compatibility(0, []string{"1.36"}, "1.0.0")(c)
-		}, "entry " + operator + ".v1.0.0 leads downwards: it is older than " + operator + ".v1.2.0"},
-		"downwards by range": {func(c *catalog.Catalog) {
+		}, "entry " + operator + ".v1.0.0 is a downgrade: it is older than " + operator + ".v1.2.0"},
+		"downgrade by range": {func(c *catalog.Catalog) {
 			entries(c)[1].SkipRange = ">=1.0.0 <1.3.0"
 			compatibility(1, []string{"1.36"}, "1.0.0")(c)
-		}, "entry " + operator + ".v1.1.0 leads downwards: it is older than " + operator + ".v1.2.0"},
+		}, "entry " + operator + ".v1.1.0 is a downgrade: it is older than " + operator + ".v1.2.0"},
 		"no compatibility": {func(c *catalog.Catalog) { c.Bundles[1].Properties = c.Bundles[1].Properties[:4] }, "has no property"},
 		"bundle in no channel": {func(c *catalog.Catalog) {
 			c.Channels[0].Entries = entries(c)[:2]
 		}, "not found in any channel entries"},
 		"another channel": {func(c *catalog.Catalog) {
 			c.Packages[0].DefaultChannel, c.Channels[0].Name = "fast", "fast"
-		}, "with channel stable, and no other"},
+		}, "with channel stable"},
 		"image with a tag": {func(c *catalog.Catalog) { c.Bundles[0].Image = "quay.io/team/wmco-bundle:1" }, "must have its registry and its digest"},
 		"name of another version": {func(c *catalog.Catalog) {
 			c.Bundles[0].Properties[0] = property.MustBuildPackage(operator, "1.0.1")
-		}, "should be named " + operator + ".v1.0.1"},
+		}, "must be named " + operator + ".v1.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := catalog.Decode(bytes.NewReader(text))
@@ -141,13 +141,13 @@ func TestACatalogThatStrandsNodesIsRefused(t *testing.T) {
 			tc.change(c)
 			err = c.Check()
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("the error is %v, want one that says %q", err, tc.want)
+				t.Errorf("got error %v, want %q", err, tc.want)
 			}
 		})
 	}
 }
 
-func TestTheSameVersionIsNotAddedTwice(t *testing.T) {
+func TestDuplicateVersionIsRejected(t *testing.T) {
 	c := releases(t)
 	if err := c.Add(newBundle(t, "1.2.0", "1.1.0"), "quay.io/team/wmco-bundle"+digestOf("1")); err == nil || !strings.Contains(err.Error(), "duplicate entry") {
 		t.Errorf("the error is %v", err)
@@ -176,7 +176,7 @@ func foldersOf(t *testing.T, content io.ReadCloser) map[string]bool {
 func TestInvalidCatalogIsRejected(t *testing.T) {
 	for text, want := range map[string]string{"": "it must have package", "{": "reading the catalog"} {
 		if _, err := catalog.Decode(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: the error is %v, want one that says %s", text, err, want)
+			t.Errorf("%q: got error %v, want %s", text, err, want)
 		}
 	}
 }

@@ -29,16 +29,16 @@ func (c *Catalog) Check() error {
 	for _, name := range slices.Sorted(maps.Keys(channel.Bundles)) {
 		b := channel.Bundles[name]
 		if want := bundle.Name(b.Version.String()); name != want {
-			errs = append(errs, fmt.Errorf("catalog: bundle %s has version %s, and should be named %s", name, b.Version, want))
+			errs = append(errs, fmt.Errorf("catalog: bundle %s has version %s and must be named %s", name, b.Version, want))
 		}
 		if !withDigest.MatchString(b.Image) {
 			errs = append(errs, fmt.Errorf("catalog: bundle %s has image %q, which must have its registry and its digest", name, b.Image))
 		}
 		if _, found := channel.Bundles[b.Replaces]; b.Replaces != "" && !found {
-			errs = append(errs, fmt.Errorf("catalog: %s is replaced and does not exist", b.Replaces))
+			errs = append(errs, fmt.Errorf("catalog: %s is replaced but does not exist", b.Replaces))
 		}
 		for _, former := range upgradesFrom(b) {
-			if err := followed(former, b); err != nil {
+			if err := checkUpgrade(former, b); err != nil {
 				errs = append(errs, fmt.Errorf("catalog: %w", err))
 			}
 		}
@@ -54,7 +54,7 @@ func (c *Catalog) channel() (*model.Channel, error) {
 	}
 	p := all[bundle.Package]
 	if p == nil || len(all) != 1 || len(p.Channels) != 1 || p.Channels[bundle.Channel] == nil {
-		return nil, fmt.Errorf("catalog: it must have package %s with channel %s, and no other", bundle.Package, bundle.Channel)
+		return nil, fmt.Errorf("catalog: it must have only package %s with channel %s", bundle.Package, bundle.Channel)
 	}
 	return p.Channels[bundle.Channel], nil
 }
@@ -74,9 +74,9 @@ func upgradesFrom(b *model.Bundle) (former []*model.Bundle) {
 	return former
 }
 
-// followed returns why nodes of a version cannot follow an upgrade to another one, and would keep their daemon and kubelet: the upgrade
+// checkUpgrade returns why nodes of a version cannot follow an upgrade to another one, and would keep their daemon and kubelet: the upgrade
 // is a downgrade, their daemon is older than the newer operator can upgrade, or no version of Kubernetes has kubelets of both.
-func followed(former, next *model.Bundle) error {
+func checkUpgrade(former, next *model.Bundle) error {
 	previous, errWas := compatibility(former)
 	current, errIs := compatibility(next)
 	if err := errors.Join(errWas, errIs); err != nil {
@@ -87,7 +87,7 @@ func followed(former, next *model.Bundle) error {
 			strings.Join(previous.KubernetesMinors, ", "), strings.Join(current.KubernetesMinors, ", "))
 	}
 	if former.Version.GE(next.Version) {
-		return fmt.Errorf("entry %s leads downwards: it is older than %s", next.Name, former.Name)
+		return fmt.Errorf("entry %s is a downgrade: it is older than %s", next.Name, former.Name)
 	}
 	least, err := semver.Parse(current.UpgradesFrom)
 	if err != nil || former.Version.LT(least) {

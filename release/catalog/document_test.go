@@ -61,9 +61,9 @@ func textOf(t *testing.T, o *unstructured.Unstructured, path ...string) string {
 	return value
 }
 
-// TestTheDocumentedCatalogSourceIsServed applies the CatalogSource to the image that it names, as OLM does: OLM copies the folders in
+// TestDocumentedCatalogSourceMatchesImage applies the CatalogSource to the image that it names, as OLM does: OLM copies the folders in
 // extractContent out of the image, and a missing folder ends the pod. A cache is one of them, and must be of this catalog.
-func TestTheDocumentedCatalogSourceIsServed(t *testing.T) {
+func TestDocumentedCatalogSourceMatchesImage(t *testing.T) {
 	source := one(t, documented(t), "CatalogSource")
 	index, err := releases(t).Image(image.Source{Version: "1.2.0"})
 	if err != nil {
@@ -95,9 +95,9 @@ func TestTheDocumentedCatalogSourceIsServed(t *testing.T) {
 	}
 }
 
-// TestTheDocumentedCatalogsFollowReleases: a catalog referenced by the tag of a version never has another version, and is not
+// TestDocumentedCatalogsFollowReleases: a catalog referenced by the tag of a version never has another version, and is not
 // pulled again.
-func TestTheDocumentedCatalogsFollowReleases(t *testing.T) {
+func TestDocumentedCatalogsFollowReleases(t *testing.T) {
 	all := documented(t)
 	source, cluster := one(t, all, "CatalogSource"), one(t, all, "ClusterCatalog")
 	const want = "ghcr.io/windows-machine-config/wmco-catalog:" + bundle.Channel
@@ -114,8 +114,8 @@ func TestTheDocumentedCatalogsFollowReleases(t *testing.T) {
 	}
 }
 
-// TestTheDocumentedManifestsFitEachOther compares the names that users copy from one manifest to the next.
-func TestTheDocumentedManifestsFitEachOther(t *testing.T) {
+// TestDocumentedManifestsAreConsistent compares the names that users copy from one manifest to the next.
+func TestDocumentedManifestsAreConsistent(t *testing.T) {
 	all := documented(t)
 	source, namespace, group := one(t, all, "CatalogSource"), one(t, all, "Namespace"), one(t, all, "OperatorGroup")
 	for _, s := range all["Subscription"] {
@@ -177,7 +177,7 @@ func TestCatalogKeepsPublishedBundles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := next.Keeps(published, ""); err != nil {
-		t.Errorf("the next catalog is refused: %v", err)
+		t.Errorf("the next catalog is rejected: %v", err)
 	}
 	if err := published.Keeps(next, ""); err == nil || !strings.Contains(err.Error(), bundle.Name("1.3.0")) {
 		t.Errorf("a catalog without the last version: %v", err)

@@ -53,9 +53,9 @@ func (c *Catalog) Keeps(published *Catalog, withdrawn string) error {
 		switch image, found := images[b.Name]; {
 		case !found && b.Name == bundle.Name(withdrawn):
 		case !found:
-			errs = append(errs, fmt.Errorf("catalog: %s is published and would be lost; build on the catalog of the last release (PREVIOUS=...), or withdraw it (WITHDRAW=...)", b.Name))
+			errs = append(errs, fmt.Errorf("catalog: %s is published and would be lost; start from the catalog of the last release (PREVIOUS=...), or withdraw it (WITHDRAW=...)", b.Name))
 		case image != b.Image:
-			errs = append(errs, fmt.Errorf("catalog: %s is published with image %s, which is not %s; a version is published once", b.Name, b.Image, image))
+			errs = append(errs, fmt.Errorf("catalog: %s is already published with image %s instead of %s; a version can be published only once", b.Name, b.Image, image))
 		}
 	}
 	return errors.Join(errs...)

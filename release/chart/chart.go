@@ -23,7 +23,7 @@ import (
 // Name is the name of the chart.
 const Name = "windows-machine-config-operator"
 
-// Source is what a chart is made of.
+// Source describes the input of a chart.
 type Source struct {
 	// Deploy is the folder deploy/.
 	Deploy string
@@ -39,7 +39,7 @@ var ours embed.FS
 // Files returns the files of the chart by their paths in it. They depend only on the source.
 func Files(s Source) (map[string][]byte, error) {
 	if _, err := version.ParseSemantic(s.Version); err != nil || strings.HasPrefix(s.Version, "v") {
-		return nil, fmt.Errorf("making the chart: version %q must be a semantic version without v, as in 1.2.0", s.Version)
+		return nil, fmt.Errorf("building the chart:  version %q must be a semantic version without v, as in 1.2.0", s.Version)
 	}
 	parts, err := load(s.Deploy)
 	if err != nil {
@@ -47,7 +47,7 @@ func Files(s Source) (map[string][]byte, error) {
 	}
 	defaults, err := defaultsOf(parts[0].objects, s)
 	if err != nil {
-		return nil, fmt.Errorf("making the chart: %w", err)
+		return nil, fmt.Errorf("building the chart:  %w", err)
 	}
 	files, err := manifestTemplates(parts)
 	if err != nil {
@@ -69,7 +69,7 @@ func Files(s Source) (map[string][]byte, error) {
 			}
 		}
 		if _, exists := files[to]; exists {
-			return fmt.Errorf("making the chart: %s is made of deploy/ and exists in release/chart", to)
+			return fmt.Errorf("building the chart:  %s is generated from deploy/ but also exists in release/chart", to)
 		}
 		files[to] = content
 		return nil

@@ -19,7 +19,7 @@ import (
 
 const deploy = "../../deploy"
 
-func TestChartNamesVersionAndImage(t *testing.T) {
+func TestChartHasVersionAndImage(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0f", 32)
 	type image struct{ Repository, Tag, Digest string }
 	for reference, want := range map[string]image{
@@ -47,8 +47,8 @@ func TestChartNamesVersionAndImage(t *testing.T) {
 	}
 }
 
-// TestEachValueHasAType compares the names in values.yaml with those in the schema.
-func TestEachValueHasAType(t *testing.T) {
+// TestEachValueHasSchemaType compares the names in values.yaml with those in the schema.
+func TestEachValueHasSchemaType(t *testing.T) {
 	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +79,8 @@ func TestEachValueHasAType(t *testing.T) {
 	check("", values, schema)
 }
 
-// TestTheImageOfTheValuesIsAReference: templates quote repository and tag. lab/suites/e2e checks with Helm that a tag or a digest is set.
-func TestTheImageOfTheValuesIsAReference(t *testing.T) {
+// TestImageValuesAreValidated: templates quote repository and tag. lab/suites/e2e checks with Helm that a tag or a digest is set.
+func TestImageValuesAreValidated(t *testing.T) {
 	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})
 	if err != nil {
 		t.Fatal(err)
@@ -113,9 +113,9 @@ func TestTheImageOfTheValuesIsAReference(t *testing.T) {
 	}
 }
 
-// TestTheOutputOfHelmTemplateIsExplained: if applied with its hooks, the output has a ConfigMap that a policy rejects while there
+// TestUseOfHelmTemplateIsExplained: if applied with its hooks, the output has a ConfigMap that a policy rejects while there
 // are hosts.
-func TestTheOutputOfHelmTemplateIsExplained(t *testing.T) {
+func TestUseOfHelmTemplateIsExplained(t *testing.T) {
 	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})
 	if err != nil {
 		t.Fatal(err)
@@ -123,15 +123,15 @@ func TestTheOutputOfHelmTemplateIsExplained(t *testing.T) {
 	message := regexp.MustCompile(`(?s)messageExpression: >-\n(.*?)\n---`).FindSubmatch(files["templates/uninstall.yaml"])
 	for name, text := range map[string][]byte{"the message of the policy": slices.Concat(message...), "values.yaml": files["values.yaml"]} {
 		if !bytes.Contains(text, []byte("--no-hooks")) {
-			t.Errorf("%s does not say how the output of helm template is applied: %s", name, text)
+			t.Errorf("%s does not explain how to apply the output of helm template: %s", name, text)
 		}
 	}
 }
 
-func TestBadSourcesAreNamed(t *testing.T) {
+func TestInvalidChartSourcesAreRejected(t *testing.T) {
 	for name, test := range map[string]struct {
-		source chart.Source
-		says   string
+		source  chart.Source
+		wantErr string
 	}{
 		"a version with v": {chart.Source{Deploy: deploy, Version: "v1.2.0"}, `version "v1.2.0"`},
 		"no version":       {chart.Source{Deploy: deploy}, `version ""`},
@@ -140,18 +140,18 @@ func TestBadSourcesAreNamed(t *testing.T) {
 		"no manifests":     {chart.Source{Deploy: "missing", Version: "1.2.0"}, "kustomize folder missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := chart.Files(test.source); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("the error is %v, want one that says %q", err, test.says)
+			if _, err := chart.Files(test.source); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("got error %v, want %q", err, test.wantErr)
 			}
 		})
 	}
 }
 
-// TestManifestsThatLackAReplacedFieldAreRefused copies deploy/ without the fields that the chart replaces.
-func TestManifestsThatLackAReplacedFieldAreRefused(t *testing.T) {
-	for name, test := range map[string]struct{ old, new, says string }{
-		"an argument": {"        - --metrics-bind-address=:9182\n", "", "there is no --metrics-bind-address="},
-		"a selector":  {"      nodeSelector:\n        kubernetes.io/os: linux\n        node-role.kubernetes.io/control-plane: \"\"\n", "", "there is no field nodeSelector"},
+// TestMissingSubstitutedFieldIsRejected copies deploy/ without the fields that the chart replaces.
+func TestMissingSubstitutedFieldIsRejected(t *testing.T) {
+	for name, test := range map[string]struct{ old, new, wantErr string }{
+		"an argument": {"        - --metrics-bind-address=:9182\n", "", "--metrics-bind-address= does not exist"},
+		"a selector":  {"      nodeSelector:\n        kubernetes.io/os: linux\n        node-role.kubernetes.io/control-plane: \"\"\n", "", "field nodeSelector does not exist"},
 		"the name":    {"  name: windows-machine-config-operator\n", "  name: other\n", "no Deployment windows-machine-config-operator"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,14 +171,14 @@ func TestManifestsThatLackAReplacedFieldAreRefused(t *testing.T) {
 			if err := os.WriteFile(path, []byte(without), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := chart.Files(chart.Source{Deploy: dir, Version: "1.2.0"}); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("the error is %v, want one that says %q", err, test.says)
+			if _, err := chart.Files(chart.Source{Deploy: dir, Version: "1.2.0"}); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("got error %v, want %q", err, test.wantErr)
 			}
 		})
 	}
 }
 
-func TestArchiveIsTheFolderAndAlwaysTheSame(t *testing.T) {
+func TestChartArchiveIsReproducible(t *testing.T) {
 	const compare = `tar -xf "$1" -C "$2" && diff -r "$2/$4" "$3/$4" && tar -tf "$1" | sed -n 1p`
 	source := chart.Source{Deploy: deploy, Version: "1.2.0"}
 	var archives [][]byte
@@ -193,7 +193,7 @@ func TestArchiveIsTheFolderAndAlwaysTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(stale); err == nil {
-			t.Error("a file of an earlier chart stayed in the folder")
+			t.Error("a file of an earlier chart is still in the folder")
 		}
 		archive, err := os.ReadFile(path)
 		if err != nil {
@@ -202,7 +202,7 @@ func TestArchiveIsTheFolderAndAlwaysTheSame(t *testing.T) {
 		archives = append(archives, archive)
 		first, err := exec.CommandContext(t.Context(), "bash", "-o", "pipefail", "-c", compare, "bash", path, t.TempDir(), dir, chart.Name).CombinedOutput()
 		if err != nil || string(first) != chart.Name+"/Chart.yaml\n" {
-			t.Errorf("the archive is not the folder, or does not begin with Chart.yaml (%v): %s", err, first)
+			t.Errorf("the archive differs from the folder, or does not begin with Chart.yaml (%v): %s", err, first)
 		}
 	}
 	if !bytes.Equal(archives[0], archives[1]) {

@@ -111,7 +111,7 @@ func set(value any, path []string, by string, add bool) error {
 	case map[string]any:
 		if len(path) == 1 {
 			if _, exists := v[element]; !exists && !add {
-				return fmt.Errorf("there is no field %s", element)
+				return fmt.Errorf("field %s does not exist", element)
 			}
 			v[element] = by
 			return nil
@@ -131,7 +131,7 @@ func set(value any, path []string, by string, add bool) error {
 			}
 		}
 	}
-	return fmt.Errorf("there is no %s", element)
+	return fmt.Errorf("%s does not exist", element)
 }
 
 // replaceNamespace replaces the operator's namespace with that of the release, where it is a whole value or part of a Service name.

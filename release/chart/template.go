@@ -30,13 +30,13 @@ func manifestTemplates(parts []part) (map[string][]byte, error) {
 			}
 			name := "templates/" + p.name + strings.ToLower(o.GetKind()) + ".yaml"
 			if files[name] == nil {
-				files[name] = bytes.NewBufferString("# Made of deploy/ by make chart.\n")
+				files[name] = bytes.NewBufferString("# Generated from deploy/ by make chart.\n")
 			}
 			files[name].WriteString(text)
 		}
 	}
 	if i := slices.Index(replaced, false); i >= 0 {
-		return nil, fmt.Errorf("making templates: deploy/ has no %s %s, in which %s is to be replaced", all[i].kind, all[i].name, strings.Join(all[i].path, "."))
+		return nil, fmt.Errorf("building templates: deploy/ has no %s %s whose %s could be replaced", all[i].kind, all[i].name, strings.Join(all[i].path, "."))
 	}
 	written := map[string][]byte{}
 	for name, text := range files {

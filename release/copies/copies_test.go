@@ -30,8 +30,8 @@ func newRegistry(t *testing.T) (address string) {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// TestCopiesKeepTheirDigests mirrors images from registry to registry, as described in docs/disconnected.md.
-func TestCopiesKeepTheirDigests(t *testing.T) {
+// TestCopiesKeepDigests mirrors images from registry to registry, as described in docs/disconnected.md.
+func TestCopiesKeepDigests(t *testing.T) {
 	built := newRelease(t)
 	eachTool(t, func(t *testing.T, tool tool) {
 		from, to := newRegistry(t), newRegistry(t)
@@ -41,7 +41,7 @@ func TestCopiesKeepTheirDigests(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := tool.copy(t.Context(), "docker://"+from+"/"+at, "docker://"+to+"/"+at); err != nil {
-				t.Errorf("%s does not copy %s: %v", tool.name, at, err)
+				t.Errorf("%s: copying %s: %v", tool.name, at, err)
 				continue
 			}
 			hasDigests(t, tool, to+"/"+repository+suffix, index)
@@ -49,8 +49,8 @@ func TestCopiesKeepTheirDigests(t *testing.T) {
 	})
 }
 
-// TestTheDocumentedCommandsPushAReleasesImages runs the commands of RELEASE.md with the files of a release.
-func TestTheDocumentedCommandsPushAReleasesImages(t *testing.T) {
+// TestDocumentedCommandsPushReleaseImages runs the commands of RELEASE.md with the files of a release.
+func TestDocumentedCommandsPushReleaseImages(t *testing.T) {
 	built := newRelease(t)
 	dir := built.write(t)
 	text, err := os.ReadFile("../../RELEASE.md")

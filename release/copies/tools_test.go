@@ -43,7 +43,7 @@ func copyWithProgram(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// copyWithLibrary does what skopeo copy --all does.
+// copyWithLibrary copies like skopeo copy --all.
 func copyWithLibrary(ctx context.Context, from, to string) error {
 	source, errSource := parse(from)
 	destination, errDestination := parse(to)

@@ -23,7 +23,7 @@ type Files struct {
 // so it must match the node. It uses only version, revision and time of the source.
 func BuildFiles(s Source, f Files) (v1.ImageIndex, error) {
 	if len(f.Content) == 0 {
-		return nil, fmt.Errorf("building image %s: there are no files", f.Title)
+		return nil, fmt.Errorf("building image %s: it has no files", f.Title)
 	}
 	files := map[string]file{}
 	for name, content := range f.Content {

@@ -19,7 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/release/signature"
 )
 
-// Source is what an image is made of.
+// Source describes the input of an image.
 type Source struct {
 	// Payload is the folder written by make payload.
 	Payload string
@@ -46,7 +46,7 @@ const userID = "65532"
 // payload.json. Layers read the source's files again whenever they are written, so the files must not change until then.
 func Build(s Source) (v1.ImageIndex, error) {
 	if len(s.Operators) == 0 {
-		return nil, errors.New("building the image: there is no executable of the operator")
+		return nil, errors.New("building the image: no executable of the operator")
 	}
 	p, err := payload.Open(s.Payload)
 	if err == nil {

@@ -73,7 +73,7 @@ func images(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 	return all
 }
 
-func TestAnImageIsComplete(t *testing.T) {
+func TestImageIsComplete(t *testing.T) {
 	all := images(t, mustBuild(t, imagetest.NewSource(t)))
 	if len(all) != 2 {
 		t.Fatalf("there are images for %d architectures, want 2", len(all))
@@ -174,9 +174,9 @@ func TestUnpackedLayersAreDeletable(t *testing.T) {
 	}
 }
 
-// TestAnIndexSurvivesReadersBeforeArtifactTypes: tools that do not know the field artifactType drop it when they write an index again, which
+// TestIndexHasNoArtifactTypes: tools that do not know the field artifactType drop it when they write an index again, which
 // changes the index's digest.
-func TestAnIndexSurvivesReadersBeforeArtifactTypes(t *testing.T) {
+func TestIndexHasNoArtifactTypes(t *testing.T) {
 	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, imagetest.NewSource(t)), "files": mustBuildFiles(t)} {
 		raw, err := index.RawManifest()
 		if err != nil {
@@ -188,8 +188,8 @@ func TestAnIndexSurvivesReadersBeforeArtifactTypes(t *testing.T) {
 	}
 }
 
-// TestALayoutHasOneImage: skopeo copies from a layout without a name only if it has a single image.
-func TestALayoutHasOneImage(t *testing.T) {
+// TestLayoutHasOneImage: skopeo copies from a layout without a name only if it has a single image.
+func TestLayoutHasOneImage(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "layout")
 	index := mustBuild(t, imagetest.NewSource(t))
 	if err := image.Write(folder, image.Source{Version: "1.2.0"}, index); err != nil {
@@ -205,7 +205,7 @@ func TestALayoutHasOneImage(t *testing.T) {
 	}
 }
 
-func TestAFolderWithOtherFilesIsNotReplaced(t *testing.T) {
+func TestFolderWithOtherFilesIsNotReplaced(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "go.mod")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -235,7 +235,7 @@ func mustBuildFiles(t *testing.T) v1.ImageIndex {
 	return index
 }
 
-func TestTheSameSourceInAnotherFolderGivesTheSameDigest(t *testing.T) {
+func TestImageIsReproducible(t *testing.T) {
 	first, second := imagetest.NewSource(t), imagetest.NewSource(t)
 	if a, b := digest(t, mustBuild(t, first)), digest(t, mustBuild(t, second)); a != b {
 		t.Errorf("digests are %s and %s", a, b)
@@ -246,7 +246,7 @@ func TestTheSameSourceInAnotherFolderGivesTheSameDigest(t *testing.T) {
 	}
 }
 
-func TestADamagedSourceIsRefused(t *testing.T) {
+func TestDamagedSourceIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(t *testing.T, s *image.Source)
 		want   string
@@ -271,7 +271,7 @@ func TestADamagedSourceIsRefused(t *testing.T) {
 			s := imagetest.NewSource(t)
 			test.damage(t, &s)
 			if _, err := image.Build(s); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one that says %q", err, test.want)
+				t.Errorf("got error %v, want %q", err, test.want)
 			}
 		})
 	}

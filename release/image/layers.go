@@ -71,7 +71,7 @@ func (s Source) operatorLayer(platform v1.Platform) (v1.Layer, error) {
 	}
 	defer program.Close()
 	if want := machines()[platform.Architecture]; program.Machine != want {
-		return nil, fmt.Errorf("the operator %s is for %s; %s is needed", name, program.Machine, want)
+		return nil, fmt.Errorf("the operator %s is for %s, want %s", name, program.Machine, want)
 	}
 	if _, err := program.DynamicSymbols(); err == nil {
 		return nil, fmt.Errorf("the operator %s needs shared libraries, which the image does not have; build it with CGO_ENABLED=0", name)

@@ -80,7 +80,7 @@ func mustSBOM(t *testing.T, s image.Source, index v1.ImageIndex) v1.Image {
 	return one
 }
 
-func TestTheSBOMNamesModulesAndPrograms(t *testing.T) {
+func TestSBOMListsModulesAndPrograms(t *testing.T) {
 	s := withModules(t)
 	index := mustBuild(t, imagetest.NewSource(t)) // any index will do
 	sbom := mustSBOM(t, s, index)
@@ -109,19 +109,19 @@ func TestTheSBOMNamesModulesAndPrograms(t *testing.T) {
 	} {
 		i := slices.IndexFunc(*bom.Components, func(c cyclonedx.Component) bool { return c.Name == name })
 		if i < 0 {
-			t.Errorf("there is no component %s", name)
+			t.Errorf("component %s is missing", name)
 			continue
 		}
 		checkProgram(t, (*bom.Components)[i], want.url, want.module)
 	}
 	if all := bom.Compositions; all == nil || len(*all) != 1 || (*all)[0].Aggregate != "unknown" || !slices.Equal(*(*all)[0].Assemblies, []cyclonedx.BOMReference{"base/other.exe"}) {
-		t.Errorf("the programs of which nobody knows what they are made of are %+v", all)
+		t.Errorf("the programs with unknown modules are %+v", all)
 	}
 	checkReferences(t, bom)
 	a, errA := sbom.Digest()
 	b, errB := mustSBOM(t, s, index).Digest()
 	if errA != nil || errB != nil || a != b {
-		t.Errorf("digests of the same source are %s and %s (%v, %v)", a, b, errA, errB)
+		t.Errorf("two builds of the same source have digests %s and %s (%v, %v)", a, b, errA, errB)
 	}
 }
 
@@ -194,8 +194,8 @@ func TestSBOMRejectsAlteredProgram(t *testing.T) {
 	}
 }
 
-// TestARegistryListsTheSBOMWithTheImage pushes to a registry with the referrers API.
-func TestARegistryListsTheSBOMWithTheImage(t *testing.T) {
+// TestRegistryListsSBOM pushes to a registry with the referrers API.
+func TestRegistryListsSBOM(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	index := mustBuild(t, imagetest.NewSource(t))

@@ -64,8 +64,8 @@ func TestSkopeoVerifiesSignatures(t *testing.T) {
 	}
 }
 
-// TestSignaturesAreOfEachImage verifies what Sign pushes for the index, and for the image of each platform.
-func TestSignaturesAreOfEachImage(t *testing.T) {
+// TestEachImageIsSigned verifies what Sign pushes for the index, and for the image of each platform.
+func TestEachImageIsSigned(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	where := strings.TrimPrefix(server.URL, "http://") + "/wmco"
@@ -92,10 +92,10 @@ func TestSignaturesAreOfEachImage(t *testing.T) {
 	for _, d := range digests {
 		claim, signature := signatureOf(t, where, d)
 		if sum := sha256.Sum256(claim); !ecdsa.VerifyASN1(&key.PublicKey, sum[:], signature) {
-			t.Errorf("the signature of %s is not of this key", d)
+			t.Errorf("the signature of %s was not made with this key", d)
 		}
 		if !strings.Contains(string(claim), `"docker-manifest-digest":"`+d+`"`) || !strings.Contains(string(claim), `"docker-reference":"`+where+`"`) {
-			t.Errorf("the signature of %s is of %s", d, claim)
+			t.Errorf("the signature of %s claims %s", d, claim)
 		}
 		checkStatements(t, where, d)
 	}

@@ -50,7 +50,7 @@ func Read(folder string) (digest, version string, err error) {
 		return "", "", fmt.Errorf("reading the image in %s: %w", folder, err)
 	}
 	if n := len(manifest.Manifests); n != 1 || !manifest.Manifests[0].MediaType.IsIndex() {
-		return "", "", fmt.Errorf("the folder %s has %d images, want one index, as skopeo needs it; run make image", folder, n)
+		return "", "", fmt.Errorf("folder %s has %d images, want one index, as skopeo requires; run make image", folder, n)
 	}
 	one := manifest.Manifests[0]
 	return one.Digest.String(), one.Annotations[versionAnnotation], nil
@@ -76,7 +76,7 @@ func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, r
 			return "", err
 		}
 		if err := remote.Write(tag.Context().Digest(digest.String()), r, with...); err != nil {
-			return "", fmt.Errorf("pushing what refers to %s: %w", tag, err)
+			return "", fmt.Errorf("pushing the referrers of %s: %w", tag, err)
 		}
 	}
 	digest, err := index.Digest()

@@ -40,7 +40,7 @@ const (
 // Numbers are int64 or float64. It only reads files.
 func Load(deploy string, parts ...Part) ([]*unstructured.Unstructured, error) {
 	if len(parts) == 0 {
-		return nil, errors.New("loading manifests: no part is named")
+		return nil, errors.New("loading manifests: no part is selected")
 	}
 	var objects []*unstructured.Unstructured
 	seen := map[string]Part{}

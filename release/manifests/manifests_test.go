@@ -32,7 +32,7 @@ func TestObjectsAreInCreationOrder(t *testing.T) {
 	}
 }
 
-func TestOpenShiftIsAddedToTheBase(t *testing.T) {
+func TestOpenShiftExtendsBase(t *testing.T) {
 	base, err := manifests.Load(deploy, manifests.Base)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestOpenShiftIsAddedToTheBase(t *testing.T) {
 	}
 }
 
-func TestFindReadsAnObjectAsItsType(t *testing.T) {
+func TestFindReturnsTypedObject(t *testing.T) {
 	objects, err := manifests.Load(deploy, manifests.Base, manifests.OpenShift)
 	if err != nil {
 		t.Fatal(err)
@@ -61,32 +61,32 @@ func TestFindReadsAnObjectAsItsType(t *testing.T) {
 	const operator = "windows-machine-config-operator"
 	deployment, found, err := manifests.Find[appsv1.Deployment](objects, "Deployment", operator)
 	if err != nil || !found || deployment.Spec.Template.Spec.Containers[0].Name != "manager" {
-		t.Errorf("Find gives %v, %v, %v; want the operator's Deployment", deployment.Name, found, err)
+		t.Errorf("Find() = %v, %v, %v; want the operator's Deployment", deployment.Name, found, err)
 	}
 	if _, found, err := manifests.Find[appsv1.Deployment](objects, "Deployment", "other"); found || err != nil {
-		t.Errorf("Find gives %v, %v for a name that does not exist", found, err)
+		t.Errorf("Find() = %v, %v for a name that does not exist", found, err)
 	}
 	if _, _, err := manifests.Find[rbacv1.Role](objects, "Role", operator); err == nil {
-		t.Error("Find chooses one of several Roles")
+		t.Error("Find() returned one of several Roles")
 	}
 }
 
-func TestUnreadableFoldersAreNamed(t *testing.T) {
+func TestUnreadableFoldersAreReported(t *testing.T) {
 	double := t.TempDir()
 	write(t, filepath.Join(double, "kustomization.yaml"), "resources: [a.yaml]\n")
 	write(t, filepath.Join(double, "a.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
 	for name, test := range map[string]struct {
-		dir   string
-		parts []manifests.Part
-		says  string
+		dir     string
+		parts   []manifests.Part
+		wantErr string
 	}{
-		"no part":      {deploy, nil, "no part is named"},
+		"no part":      {deploy, nil, "no part is selected"},
 		"no folder":    {"missing", []manifests.Part{manifests.Base}, "building kustomize folder missing"},
 		"a part twice": {double, []manifests.Part{manifests.Base, manifests.Base}, "ConfigMap/a is in part . and in part ."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := manifests.Load(test.dir, test.parts...); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("the error is %v, want one that says %q", err, test.says)
+			if _, err := manifests.Load(test.dir, test.parts...); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("got error %v, want %q", err, test.wantErr)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ const Name = "windows"
 // Manifest is the name of krew's manifest, which must match the plugin's name.
 const Manifest = Name + ".yaml"
 
-// Source is what the archives are made of.
+// Source describes the input of the archives.
 type Source struct {
 	// Version is the semantic version without v.
 	Version string

@@ -37,8 +37,8 @@ func source(t *testing.T) plugin.Source {
 	return s
 }
 
-// TestTheManifestNamesEachArchive: release/verify runs krew's own checks.
-func TestTheManifestNamesEachArchive(t *testing.T) {
+// TestManifestListsEachArchive: release/verify runs krew's own checks.
+func TestManifestListsEachArchive(t *testing.T) {
 	files, err := plugin.Files(source(t))
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func unpack(t *testing.T, packed []byte) map[string]string {
 	}
 }
 
-func TestTheSameProgramsGiveTheSameFiles(t *testing.T) {
+func TestPluginArchivesAreReproducible(t *testing.T) {
 	s := source(t)
 	first, err1 := plugin.Files(s)
 	second, err2 := plugin.Files(s)
@@ -107,7 +107,7 @@ func TestTheSameProgramsGiveTheSameFiles(t *testing.T) {
 	}
 }
 
-func TestMissingProgramsAreNamed(t *testing.T) {
+func TestMissingProgramsAreReported(t *testing.T) {
 	s := source(t)
 	if err := os.RemoveAll(filepath.Join(s.Programs, "darwin-arm64")); err != nil {
 		t.Fatal(err)

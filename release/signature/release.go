@@ -62,7 +62,7 @@ func verify(dir, list string) (all []Subject, err error) {
 			return nil, err
 		}
 		if found := hex.EncodeToString(hash.Sum(nil)); found != sum {
-			return nil, fmt.Errorf("%s has SHA-256 %s, %s says %s", name, found, checksums, sum)
+			return nil, fmt.Errorf("%s has SHA-256 %s, but %s lists %s", name, found, checksums, sum)
 		}
 		listed[name] = true
 		all = append(all, Subject{Name: name, SHA256: sum})

@@ -51,8 +51,8 @@ func provenance() signature.Provenance {
 	return signature.Provenance{Source: "https://example.com/wmco", Version: "1.2.0", Revision: strings.Repeat("01", 20), Builder: "https://example.com/builder"}
 }
 
-// TestAReleaseIsSigned verifies both signatures according to their specifications. release/verify tests that cosign verifies them.
-func TestAReleaseIsSigned(t *testing.T) {
+// TestReleaseIsSigned verifies both signatures according to their specifications. release/verify tests that cosign verifies them.
+func TestReleaseIsSigned(t *testing.T) {
 	dir, key := released(t), newKey(t)
 	for range 2 { // the second time, the folder has its own files
 		if err := signature.Release(dir, provenance(), key); err != nil {
@@ -107,13 +107,13 @@ func TestAReleaseIsSigned(t *testing.T) {
 	from := statement.Predicate.BuildDefinition.ResolvedDependencies
 	switch {
 	case statement.Type != "https://in-toto.io/Statement/v1" || statement.PredicateType != "https://slsa.dev/provenance/v1":
-		t.Errorf("it is a %s of %s", statement.Type, statement.PredicateType)
+		t.Errorf("statement of type %s with predicate type %s", statement.Type, statement.PredicateType)
 	case len(statement.Subject) != 2 || statement.Subject[0].Name != "image.tar" || statement.Subject[0].Digest["sha256"] != fmt.Sprintf("%x", sha256.Sum256([]byte("content of image.tar"))):
-		t.Errorf("it is about %+v", statement.Subject)
+		t.Errorf("subjects %+v", statement.Subject)
 	case len(from) != 1 || from[0].URI != "git+https://example.com/wmco@refs/tags/v1.2.0" || from[0].Digest["gitCommit"] != strings.Repeat("01", 20):
-		t.Errorf("it says that it was built from %+v", from)
+		t.Errorf("built from %+v", from)
 	case statement.Predicate.RunDetails.Builder.ID != "https://example.com/builder":
-		t.Errorf("it says that it was built by %+v", statement.Predicate.RunDetails)
+		t.Errorf("built by %+v", statement.Predicate.RunDetails)
 	}
 }
 
@@ -133,7 +133,7 @@ func valid(key *ecdsa.PrivateKey, message, signed []byte) bool {
 	return ecdsa.VerifyASN1(&key.PublicKey, sum[:], signed)
 }
 
-func TestTheSameReleaseGetsTheSameSignatures(t *testing.T) {
+func TestSignaturesAreReproducible(t *testing.T) {
 	key := newKey(t)
 	var before []byte
 	for range 2 {
@@ -156,10 +156,10 @@ func TestTheSameReleaseGetsTheSameSignatures(t *testing.T) {
 	}
 }
 
-func TestADamagedReleaseIsNotSigned(t *testing.T) {
+func TestDamagedReleaseIsNotSigned(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(dir string)
-		says   string
+		change  func(dir string)
+		wantErr string
 	}{
 		"no checksums":  {func(dir string) { _ = os.Remove(filepath.Join(dir, "SHA256SUMS")) }, "run make release"},
 		"no file":       {func(dir string) { _ = os.Remove(filepath.Join(dir, "image.tar")) }, "image.tar"},
@@ -175,24 +175,24 @@ func TestADamagedReleaseIsNotSigned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := released(t)
 			test.change(dir)
-			if err := signature.Release(dir, provenance(), newKey(t)); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("the error is %v, want one that says %q", err, test.says)
+			if err := signature.Release(dir, provenance(), newKey(t)); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("got error %v, want %q", err, test.wantErr)
 			}
 			if _, err := os.Stat(filepath.Join(dir, signature.ChecksumsBundle)); err == nil {
-				t.Error("there is a signature")
+				t.Error("a signature was written")
 			}
 		})
 	}
 }
 
-func TestAKeyThatUsersDoNotHaveIsRefused(t *testing.T) {
+func TestUnpublishedKeyIsRejected(t *testing.T) {
 	key, path := newKey(t), filepath.Join(t.TempDir(), "cosign.pub")
 	if err := signature.CheckPublic(path, key); err != nil {
 		t.Errorf("without a public key: %v", err)
 	}
 	for name, test := range map[string]struct {
 		content []byte
-		says    string
+		wantErr string
 	}{
 		"its own":   {publicOf(t, key), ""},
 		"another":   {publicOf(t, newKey(t)), "does not belong to the public key"},
@@ -201,8 +201,8 @@ func TestAKeyThatUsersDoNotHaveIsRefused(t *testing.T) {
 	} {
 		write(t, path, test.content)
 		err := signature.CheckPublic(path, key)
-		if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
-			t.Errorf("%s: %v, want %q", name, err, test.says)
+		if test.wantErr == "" && err != nil || test.wantErr != "" && (err == nil || !strings.Contains(err.Error(), test.wantErr)) {
+			t.Errorf("%s: %v, want %q", name, err, test.wantErr)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func publicOf(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-func TestKeysThatCannotSign(t *testing.T) {
+func TestInvalidSigningKeysAreRejected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key.pem")
 	for name, text := range map[string]string{
 		"not PEM":      "hello",

@@ -50,7 +50,7 @@ func (r *released) testSBOM(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(r.files, "wmco-"+version+".cdx.json"))
 	must(t, err)
 	if !strings.Contains(string(text), `"specVersion": "1.7"`) {
-		t.Errorf("it is of another version than 1.7: %.300s", text)
+		t.Errorf("the version is not 1.7: %.300s", text)
 	}
 	file := func(name string) gojsonschema.JSONLoader {
 		return gojsonschema.NewReferenceLoader("file://" + filepath.Join(library, "schema", name))
@@ -71,7 +71,7 @@ func (r *released) testSBOM(t *testing.T) {
 	result, err := schema.Validate(gojsonschema.NewBytesLoader(text))
 	must(t, err)
 	for _, fault := range result.Errors() {
-		t.Errorf("it is not valid: %s", fault)
+		t.Errorf("invalid: %s", fault)
 	}
 }
 

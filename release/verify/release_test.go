@@ -32,9 +32,9 @@ type released struct {
 	env          []string
 }
 
-// TestTheWorkflowMakesARelease runs every block of the workflow in clones of the last commit, in which CHANGELOG.md has a section for the
+// TestWorkflowBuildsRelease runs every block of the workflow in clones of the last commit, in which CHANGELOG.md has a section for the
 // version, with the whole payload. It then verifies the release as users do.
-func TestTheWorkflowMakesARelease(t *testing.T) {
+func TestWorkflowBuildsRelease(t *testing.T) {
 	r := newReleased(t)
 	first := filepath.Join(t.TempDir(), "first")
 	tagged(t, r, first)
@@ -54,7 +54,7 @@ func TestTheWorkflowMakesARelease(t *testing.T) {
 	t.Run("community catalog", r.testCommunity)
 }
 
-// must ends a test that cannot go on after an error.
+// must ends a test that cannot continue after an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *released) attest(t *testing.T, clone string, with map[string]string) {
 	if pattern := with["subject-path"]; pattern != "" {
 		files, err := filepath.Glob(filepath.Join(clone, pattern))
 		if err != nil || len(files) < 10 {
-			t.Errorf("it attests %q (%v)", files, err)
+			t.Errorf("attested files %q (%v)", files, err)
 		}
 		return
 	}

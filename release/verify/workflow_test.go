@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// left is the comment that excludes a block from the dry run; the reason follows it.
-const left = "# not in the dry run: "
+// skipMarker is the comment that excludes a block from the dry run; the reason follows it.
+const skipMarker = "# not in the dry run: "
 
 // workflow has the parts of a GitHub workflow that the dry run follows.
 type workflow struct {
@@ -47,7 +47,7 @@ func (s step) String() string {
 			return name
 		}
 	}
-	return "a step without anything"
+	return "an empty step"
 }
 
 func readWorkflow(t *testing.T, name string) (w workflow) {
@@ -70,7 +70,7 @@ func (w workflow) order(t *testing.T) (names []string) {
 			}
 		}
 		if len(names) == before {
-			t.Fatalf("the jobs beside %q need what does not exist, or each other", names)
+			t.Fatalf("the jobs other than %q need jobs that do not exist, or each other", names)
 		}
 	}
 	return names
@@ -94,7 +94,7 @@ type runner struct {
 	env []string
 	// artifacts is the folder of files that jobs pass to each other, by name.
 	artifacts string
-	// attest gets the inputs of a step that attests.
+	// attest is called with the inputs of an attestation step.
 	attest func(t *testing.T, clone string, with map[string]string)
 }
 
@@ -111,8 +111,8 @@ func (r *runner) runJob(t *testing.T, name, clone string) {
 			one.use(t, s)
 			continue
 		}
-		if _, reason, found := strings.Cut(s.Run.LineComment, left); found {
-			t.Logf("LEFT OUT: %s: %s", s.Run.Value, reason)
+		if _, reason, found := strings.Cut(s.Run.LineComment, skipMarker); found {
+			t.Logf("SKIPPED: %s: %s", s.Run.Value, reason)
 			continue
 		}
 		one.runBlock(t, s)
@@ -174,7 +174,7 @@ func linesOf(t *testing.T, file string) (lines []string) {
 	return lines
 }
 
-// use does what an action would do.
+// use simulates an action.
 func (r *run) use(t *testing.T, s step) {
 	t.Helper()
 	with := map[string]string{}
@@ -194,7 +194,7 @@ func (r *run) use(t *testing.T, s step) {
 		mustCopy(t, filepath.Join(r.artifacts, with["name"]), to)
 	case "actions/attest-build-provenance":
 		if _, err := os.Stat(filepath.Join(r.home, ".docker", "config.json")); with["push-to-registry"] == "true" && err != nil {
-			t.Errorf("the action looks for the credentials of the registry in one file only: %v", err)
+			t.Errorf("the action reads registry credentials from this file only: %v", err)
 		}
 		r.attest(t, r.clone, with)
 	default:

@@ -36,7 +36,7 @@ type options struct {
 	revision                                        string
 	// previous is the catalog of the last release.
 	previous string
-	// withdrawn is a published version that the catalog leaves out.
+	// withdrawn is a published version that the catalog omits.
 	withdrawn       string
 	out             string
 	catalog         bool
@@ -58,7 +58,7 @@ func main() {
 func parse(args []string) (o options) {
 	set := flag.NewFlagSet("bundle", flag.ExitOnError)
 	set.Usage = func() {
-		fmt.Fprint(set.Output(), "Makes the operator's bundle, and a catalog, for the Operator Lifecycle Manager.\n\nFlags:\n")
+		fmt.Fprint(set.Output(), "Builds the operator's bundle and a catalog for the Operator Lifecycle Manager.\n\nFlags:\n")
 		set.PrintDefaults()
 	}
 	set.StringVar(&o.bundle.Deploy, "deploy", "deploy", "`folder` with the manifests")
@@ -70,13 +70,13 @@ func parse(args []string) (o options) {
 	set.StringVar(&o.catalogRepository, "catalog-repository", "", "`repository` of the catalog's image; by default that of the operator's with -catalog")
 	set.StringVar(&o.revision, "revision", "", "`commit` that the release is built from")
 	set.StringVar(&o.previous, "previous", "", "`file` catalog.yaml of the last release, whose newest version this one replaces; empty for the first release")
-	set.StringVar(&o.withdrawn, "withdraw", "", "published `version` that this catalog leaves out; those who run it are not upgraded any more")
+	set.StringVar(&o.withdrawn, "withdraw", "", "published `version` that this catalog omits; installations of it are no longer upgraded")
 	set.StringVar(&o.out, "out", "_olm", "`folder` for the bundle, the catalog and their images as OCI image layouts")
-	set.BoolVar(&o.catalog, "catalog", false, "make the catalog, too")
-	set.BoolVar(&o.push, "push", false, "push the images to their repositories, with the version as tag, and the catalog with that of its channel, too; credentials are those of docker login or podman login")
+	set.BoolVar(&o.catalog, "catalog", false, "also build the catalog")
+	set.BoolVar(&o.push, "push", false, "push the images to their repositories, tagged with the version, and the catalog also with its channel; uses the credentials of docker login or podman login")
 	set.BoolVar(&o.plainHTTP, "plain-http", false, "push without TLS")
 	o.bundle.Maintainer = mail.Address{Name: "Maintainers", Address: "maintainers@windows-machine-config.example"}
-	set.Func("maintainer", "who answers questions: `\"name <mail address>\"`", func(value string) error {
+	set.Func("maintainer", "contact for questions: `\"name <mail address>\"`", func(value string) error {
 		address, err := mail.ParseAddress(value)
 		if err == nil {
 			o.bundle.Maintainer = *address
@@ -87,7 +87,7 @@ func parse(args []string) (o options) {
 		o.key, err = signature.ReadKey(value)
 		return err
 	})
-	set.StringVar(&o.builder, "builder", signature.HandBuilder(image.Repository), "`URI` of who built the images, for the signed provenance")
+	set.StringVar(&o.builder, "builder", signature.HandBuilder(image.Repository), "`URI` of the builder of the images, for the signed provenance")
 	set.Func("created", "`time` of that commit, as in 2026-11-23T10:00:00Z", func(value string) (err error) {
 		o.bundle.Created, err = time.Parse(time.RFC3339, value)
 		return err

@@ -19,8 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/release/catalog"
 )
 
-// TestTwoReleasesArePushed builds a release, and the next one on top of its catalog.
-func TestTwoReleasesArePushed(t *testing.T) {
+// TestConsecutiveReleasesArePushed builds a release, and the next one on top of its catalog.
+func TestConsecutiveReleasesArePushed(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	operator := strings.TrimPrefix(server.URL, "http://") + "/team/wmco"
@@ -47,7 +47,7 @@ func TestTwoReleasesArePushed(t *testing.T) {
 			}
 		}
 		if byVersion, byChannel := digestOf(t, operator+"-catalog:"+args[1]), digestOf(t, operator+"-catalog:stable"); byVersion != byChannel {
-			t.Errorf("the catalog of version %s is %s, and that of the channel %s", args[1], byVersion, byChannel)
+			t.Errorf("the catalog of version %s is %s, but that of the channel is %s", args[1], byVersion, byChannel)
 		}
 		if err := os.Rename(filepath.Join(out, "catalog", "catalog.yaml"), previous); err != nil {
 			t.Fatal(err)
@@ -80,8 +80,8 @@ func digestOf(t *testing.T, at string) string {
 	return found.Digest.String()
 }
 
-// TestTheTagOfTheChannelLosesNoVersion omits the catalog of the last release.
-func TestTheTagOfTheChannelLosesNoVersion(t *testing.T) {
+// TestChannelTagKeepsVersions builds the second release without the catalog of the first.
+func TestChannelTagKeepsVersions(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	operator := strings.TrimPrefix(server.URL, "http://") + "/team/wmco"
@@ -95,13 +95,13 @@ func TestTheTagOfTheChannelLosesNoVersion(t *testing.T) {
 	}
 	before := digestOf(t, operator+"-catalog:stable")
 	if err := release("0.1.0"); err != nil {
-		t.Errorf("the same release cannot be pushed again: %v", err)
+		t.Errorf("pushing the same release again: %v", err)
 	}
 	if err := release("0.2.0"); err == nil || !strings.Contains(err.Error(), "windows-machine-config-operator.v0.1.0") || !strings.Contains(err.Error(), "PREVIOUS") {
 		t.Errorf("a catalog without the first release: %v", err)
 	}
 	if after := digestOf(t, operator+"-catalog:stable"); after != before {
-		t.Errorf("the tag of the channel was moved from %s to %s", before, after)
+		t.Errorf("the channel tag was moved from %s to %s", before, after)
 	}
 }
 

@@ -51,16 +51,16 @@ func parse(args []string) (o options) {
 	set.StringVar(&o.source.Payload, "payload", "_payload", "`folder` that make payload wrote")
 	set.StringVar(&o.source.Version, "version", "0.0.0-devel", "`version` of the release")
 	set.StringVar(&o.source.Revision, "revision", "", "`commit` that the image is built from")
-	set.StringVar(&o.out, "out", "_image", "`folder` for the image, as an OCI image layout; its software bill of materials comes beside it, into <folder>.cdx.json; with --push, none is written")
+	set.StringVar(&o.out, "out", "_image", "`folder` for the image, as an OCI image layout; its software bill of materials is written to <folder>.cdx.json; with --push, neither is written")
 	set.StringVar(&o.push, "push", "", "registry and repository, with or without a tag, to push the image to, for example `quay.io/team/wmco:1.2.0`; "+
-		"credentials are those of docker login or podman login")
+		"uses the credentials of docker login or podman login")
 	set.BoolVar(&o.plainHTTP, "plain-http", false, "push without TLS")
 	set.StringVar(&o.install, "install", "", "`folder` beside deploy/ for a kustomization.yaml that installs the pushed image")
 	set.Func("sign-key", "`file` with an ECDSA private key in PEM, which signs what is pushed", func(value string) (err error) {
 		o.key, err = signature.ReadKey(value)
 		return err
 	})
-	set.StringVar(&o.builder, "builder", signature.HandBuilder(image.Repository), "`URI` of who built the image, for the signed provenance")
+	set.StringVar(&o.builder, "builder", signature.HandBuilder(image.Repository), "`URI` of the builder of the image, for the signed provenance")
 	set.Func("operator", "`architecture=path` of an executable of the operator; repeat it for each of amd64 and arm64", func(value string) error {
 		architecture, path, ok := strings.Cut(value, "=")
 		if !ok || architecture != "amd64" && architecture != "arm64" {

@@ -82,12 +82,12 @@ func compare(t *testing.T, program string, ours, theirs []string) {
 	}
 	for _, url := range both[1] {
 		if !slices.Contains(both[0], url) {
-			t.Errorf("%s: syft finds %s, which we do not name", program, url)
+			t.Errorf("%s: syft finds %s, which is not listed", program, url)
 		}
 	}
 	for _, url := range both[0] {
 		if !slices.Contains(both[1], url) {
-			t.Errorf("%s: we name %s, which syft does not find", program, url)
+			t.Errorf("%s: %s is listed, but syft does not find it", program, url)
 		}
 	}
 	t.Logf("%s: %d modules", program, len(both[0]))
@@ -168,7 +168,7 @@ func catalog(t *testing.T, dir string) map[string][]string {
 	// The error reports for each program that its cryptographic settings cannot be read, because it has no symbols. The test itself
 	// reports programs without packages.
 	packages, _, err := golang.NewGoModuleBinaryCataloger(golang.CatalogerConfig{}).Catalog(t.Context(), resolver)
-	t.Logf("syft says: %v", err)
+	t.Logf("syft: %v", err)
 	found := map[string][]string{}
 	for _, p := range packages {
 		for _, location := range p.Locations.ToSlice() {
