@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds wmco-acceptance.exe, with the programs that it starts inside it, and with a payload also what its option --join needs, in folder
-# join beside it: hack/acceptance.sh <folder> [<payload>]. IMAGES has archives or folders of images for closed networks, in the layout of
+# Builds wmco-acceptance.exe, which embeds the programs that it starts, and with a payload also the files for its option --join, in folder
+# join next to it: hack/acceptance.sh <folder> [<payload>]. IMAGES lists archives or folders of images for closed networks, in the layout of
 # the Open Container Initiative, separated by white space.
 set -euo pipefail
 out=$(realpath -m "$1")
@@ -11,7 +11,7 @@ export GOOS=windows GOARCH=amd64 CGO_ENABLED=0
 programs=cmd/wmco-acceptance/programs
 mkdir -p "$programs" "$out"
 exec 9<"$programs"
-flock 9 # others build it at the same time
+flock 9 # concurrent builds use the same folder
 rm -f "$programs"/*
 go test -vet=off -c -ldflags '-s -w' -o "$programs/" ./internal/node/win ./internal/node/win/network ./internal/node/win/scm
 go build -ldflags '-s -w' -o "$programs/" k8s.io/component-base/logs/kube-log-runner
@@ -40,7 +40,7 @@ for image in ${IMAGES:-}; do
   number=$((number + 1))
   mkdir -p "$join/images/$number"
   if [ -d "$image" ]; then cp -r "$image/." "$join/images/$number"; else tar -xf "$image" -C "$join/images/$number"; fi
-  [ -f "$join/images/$number/index.json" ] || { echo "$image has no index.json: it is no image in the layout of OCI" >&2; exit 1; }
+  [ -f "$join/images/$number/index.json" ] || { echo "$image has no index.json: it is not an OCI image layout" >&2; exit 1; }
 done
 (cd "$join" && find . -type f -printf '%P\n' | sort | xargs sha256sum >"$out/SHA256SUMS" && mv "$out/SHA256SUMS" .)
 printf '%s: %s MB\n' "$join" "$(du -sm "$join" | cut -f1)"

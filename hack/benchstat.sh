@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares results with benchstat: hack/benchstat.sh <old> <new>... Lines "name value unit" of make bench become those of a Go benchmark;
-# the output of go test -bench stays as it is. A file may have several runs: benchstat needs six of each to tell noise from change.
+# the output of go test -bench is passed through. A file may have several runs: benchstat needs six of each to separate noise from change.
 set -euo pipefail
 [ $# -ge 2 ] || { echo "usage: hack/benchstat.sh <old> <new>..." >&2; exit 2; }
 scratch=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints which part of the statements of each package tests run, and of all: packages below internal, without those that simulate Windows
-# or are only there on Windows. A package counts as tested by the tests of others, too: those of WICD and of the controllers run many.
+# Prints the statement coverage of each package below internal and in total, except packages that simulate Windows or exist on Windows
+# only. Tests of other packages count as well: those of WICD and of the controllers cover many packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile=$(mktemp)

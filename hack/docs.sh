@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the documents as a site into _site/: mkdocs and its theme are Debian's.
+# Builds the documents as a site into _site/, with Debian's mkdocs and theme.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! command -v mkdocs >/dev/null || ! dpkg-query -W mkdocs-material >/dev/null 2>&1; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Says which files are not formatted.
+# Lists files that are not formatted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unformatted=$(git ls-files '*.go' | xargs gofmt -l)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Downloads the modules that everything is built from, of all go.mod files but that of make verify-release, which no ring runs, and those of
+# Downloads the modules of all go.mod files except that of make verify-release, which no ring runs, and those of
 # programs that only make e2e builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the lab takes from Debian, where that is allowed; says so where it is not.
+# Installs the Debian packages that the lab needs. If that is not permitted, it prints the missing packages.
 set -euo pipefail
 hosts=() services=() checks=()
 [ -x /usr/lib/wine/wine64 ] || hosts+=(wine64)
@@ -29,7 +29,7 @@ log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 own_policy=
 trap 'rm -f "$log" $own_policy' EXIT
-# The lab and tests run registry, proxy, Prometheus, Samba and OpenSSH themselves: Debian is to start none of them, now or at the next boot.
+# The lab and tests run registry, proxy, Prometheus, Samba and OpenSSH themselves, so Debian must not start them, now or at the next boot.
 if [ ${#services[@]} -gt 0 ] && [ ! -e $policy ]; then
   own_policy=$policy
   printf '#!/bin/sh\nexit 101\n' >$policy

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests with Go's race detector: hack/race-test.sh <arguments of go test>. Where there is no gcc, which it needs, it says so and passes.
+# Runs tests with Go's race detector: hack/race-test.sh <arguments of go test>. Without gcc, which it requires, it prints SKIPPED and passes.
 set -euo pipefail
 if ! echo '#include <pthread.h>' | gcc -E - >/dev/null 2>&1; then
   echo "SKIPPED: tests with the race detector need Debian's gcc and libc6-dev" >&2

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Follows recipes of docs/development.md in a copy of the last commit: the tests must pass with all changes of hack/recipes/<name>.patch,
-# and fail without those of any one file, so that nobody can forget a step. Each patch begins with the title of its recipe, and has no
+# Applies recipes of docs/development.md in a copy of the last commit: the tests must pass with all changes of hack/recipes/<name>.patch,
+# and fail without the changes of any one file, so that no step can be forgotten. Each patch begins with the title of its recipe, and has no
 # golden files: the tests write them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ copy=$temporary/checkout
 trap 'git worktree remove --force "$copy"; rm -r "$temporary"' EXIT
 git worktree add --quiet --detach "$copy"
 
-# change makes the copy as it is after all steps except those in the files given.
+# change applies all steps to the copy except those in the given files.
 change() {
   git -C "$copy" reset --quiet --hard
   git -C "$copy" apply -C1 "${@/#/--exclude=}" "$PWD/$patch"
@@ -42,5 +42,5 @@ for patch in hack/recipes/*.patch; do
       exit 1
     fi
   done
-  echo "$title: followed; the tests notice each forgotten file"
+  echo "$title: applied; the tests detect each forgotten file"
 done

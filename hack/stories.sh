@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tells the stories of internal/operator/controllers/storytest with the quirks of Windows of one seed after the other: hack/stories.sh <how many seeds>
-# [<the first>] [<pattern of the stories' names>]. Those by chance are left out: each of their seeds has its own quirks.
+# Runs the stories of internal/operator/controllers/storytest with the Windows quirks of one seed after another: hack/stories.sh <number of seeds>
+# [<first seed>] [<pattern of the stories' names>]. Random stories are skipped: each of their seeds has its own quirks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seeds=$1 first=${2:-1} only=${3:-.}

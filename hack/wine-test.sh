@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of packages for Windows on Wine, in a module of this repository: hack/wine-test.sh <folder> <packages>.
-# Says so and passes where Wine or mingw is missing.
+# Without Wine or mingw, it prints SKIPPED and passes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ ! -x /usr/lib/wine/wine64 ] || ! command -v x86_64-w64-mingw32-gcc >/dev/null; then

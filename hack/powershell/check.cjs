@@ -1,4 +1,4 @@
-// Parses the named files with PowerShell's grammar and prints where they are not PowerShell.
+// Parses files with PowerShell's grammar and prints syntax errors.
 const { readFileSync } = require('node:fs');
 const { createRequire } = require('node:module');
 const path = require('node:path');
@@ -6,7 +6,7 @@ const path = require('node:path');
 const modules = createRequire(path.join(process.argv[2], 'package.json'));
 const { Language, Parser } = modules('web-tree-sitter');
 
-// What agents of clouds want around a script is not part of it. Lines stay where they are.
+// Removes the markup that cloud agents require around a script. Line numbers stay the same.
 const withoutTags = (text) => text.replace(/^<powershell>/, '').replace(/<\/powershell>\n<persist>true<\/persist>\n$/, '');
 
 function* faults(node) {
