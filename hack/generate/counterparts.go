@@ -56,9 +56,9 @@ const aboutCounterparts = `# Counterparts
 
 <!-- Written by make generate from hack/generate/counterparts.yaml. -->
 
-Programs of others that ran with this one, and what stands in for those that did not. What was tried only with a
-stand-in has not been tried. The operator has not run with a real Windows Server yet: all programs for Windows below
-ran on Wine ([the lab](../lab/README.md)). [limitations.md](limitations.md) says what that leaves open.
+Third-party programs that the operator was tested with, and the stand-ins for those that it was not. A test with a
+stand-in is no test of the real program. The operator has not run with a real Windows Server yet: all programs for
+Windows below ran on Wine ([the lab](../lab/README.md)). [limitations.md](limitations.md) lists what that leaves open.
 
 ## What ran
 
@@ -94,7 +94,7 @@ func counterpartsPage(root string, text []byte) ([]byte, error) {
 		}
 		fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", c.Name, version, c.Ran, strings.Join(links, ", "), c.Last)
 	}
-	page.WriteString("\n## What stands in\n\n| for | instead | why |\n| --- | --- | --- |\n")
+	page.WriteString("\n## Stand-ins\n\n| for | instead | why |\n| --- | --- | --- |\n")
 	for _, s := range all.StandIns {
 		fmt.Fprintf(page, "| %s | %s | %s |\n", s.For, s.Instead, s.Why)
 	}

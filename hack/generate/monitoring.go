@@ -51,8 +51,8 @@ func metricsPage() string {
 
 <!-- Made by make generate from internal/shared/metrics. -->
 
-[monitoring.md](monitoring.md) says how to scrape them. Every label has few values: those listed, or one for each host,
-each service of a node or each certificate file.
+[monitoring.md](monitoring.md) describes how to scrape them. Every label has few values: those listed, or one for each
+host, each service of a node or each certificate file.
 `)
 	section := func(title, text string, list []metrics.Metric) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type | meaning | labels |\n| --- | --- | --- | --- |\n", title, text)
@@ -77,7 +77,7 @@ func runbooksPage(alerts []monitoring.Group) string {
 <!-- Made by make generate from deploy/monitoring. -->
 
 A page for each alert of [deploy/monitoring](../../deploy/README.md#monitoring): what it means, how to find the cause,
-and what to do. [monitoring.md](../monitoring.md) says how to install the alerts.
+and what to do. [monitoring.md](../monitoring.md) describes how to install the alerts.
 
 | alert | severity | after | summary |
 | --- | --- | --- | --- |

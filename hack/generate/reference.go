@@ -85,7 +85,7 @@ func eventsPage(reasons []*entry) []byte {
 
 func labelsPage(names []*entry) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# Labels and annotations\n\n%s\n%s\n", generated, wrap("The names by which users, the operator and WICD tell each other something, with who writes and who reads each."))
+	fmt.Fprintf(&out, "# Labels and annotations\n\n%s\n%s\n", generated, wrap("The names that users, the operator and WICD use to pass information to each other, with who writes and who reads each."))
 	group := ""
 	for _, e := range names {
 		if e.group != group {

@@ -50,8 +50,8 @@ func writeClusters(page *bytes.Buffer, programs []program) error {
 	}
 	releases := kubeversions.Of("", payload.New(files, payload.File{}))
 	page.WriteString("## Clusters\n\nNodes get the newest kubelet that is not newer than the oldest API server, and at most three minor versions older.\n" +
-		"After the last day of its fixes, a line of Kubernetes is frozen: its kubelet is the last that could be had, and is kept\nfor OpenShift, whose versions are supported for longer. Upgrade other clusters before, and OpenShift before its own last\nday, which is that of maintenance support: condition `KubernetesUnsupported` of WindowsConfig and alert\n[WindowsEndOfSupport](runbooks/WindowsEndOfSupport.md) say when the day is over.\n\n" +
-		"| API server | OpenShift and OKD | kubelet of Windows nodes | Kubernetes fixes it until, frozen then | OpenShift until |\n| --- | --- | --- | --- | --- |\n")
+		"When a Kubernetes minor version reaches its end of life, its kubelet is frozen at the last patch release. It is kept for\nOpenShift, which supports its versions for longer. Upgrade other clusters before that day, and OpenShift before the end\nof its maintenance support. Condition `KubernetesUnsupported` of WindowsConfig and alert\n[WindowsEndOfSupport](runbooks/WindowsEndOfSupport.md) report when the day has passed.\n\n" +
+		"| API server | OpenShift and OKD | kubelet of Windows nodes | Kubernetes fixes until, then frozen | OpenShift until |\n| --- | --- | --- | --- | --- |\n")
 	var major, minor int
 	if _, err := fmt.Sscanf(kubeversions.MinKubernetes, "%d.%d", &major, &minor); err != nil {
 		return fmt.Errorf("reading the oldest version of Kubernetes: %w", err)
@@ -80,9 +80,9 @@ func lastDay(l lifecycle.Line, known bool) string {
 }
 
 func writeWindows(page *bytes.Buffer) {
-	page.WriteString("\n## Windows\n\nProcessor: x64 (amd64). Windows Server 2019 runs images of its own build only, later ones all from 2022 up to their own\nbuild ([workloads.md](workloads.md#runtimeclasses)).\n\n" +
-		"After the last day of its security updates, condition `WindowsUnsupported` of each `WindowsInstance` says so, and the\nnode goes on working. Mainstream support ends earlier, and does not count: security updates go on.\n\n" +
-		"For new hosts, choose 2022 or 2025. [Kubernetes](https://github.com/kubernetes/website/pull/55103) documents only these,\nand others ended support of 2019 before Microsoft does: [AKS](https://github.com/Azure/AKS/issues/4268) in March 2026,\nfor Kubernetes 1.33 and later; the original operator's\n[tests](https://github.com/openshift/release/pull/77975) have none since April 2026.\n\n| build | name | security updates until |\n| --- | --- | --- |\n")
+	page.WriteString("\n## Windows\n\nProcessor: x64 (amd64). Windows Server 2019 runs only images of its own build; later versions run images from 2022 up to\ntheir own build ([workloads.md](workloads.md#runtimeclasses)).\n\n" +
+		"After the last day of security updates, condition `WindowsUnsupported` of each `WindowsInstance` reports this, and the\nnode keeps working. Mainstream support ends earlier, which does not matter: security updates continue.\n\n" +
+		"For new hosts, choose 2022 or 2025. [Kubernetes](https://github.com/kubernetes/website/pull/55103) documents only these,\nand other vendors drop 2019 before Microsoft does: [AKS](https://github.com/Azure/AKS/issues/4268) in March 2026,\nfor Kubernetes 1.33 and later; the original operator's\n[tests](https://github.com/openshift/release/pull/77975) have none since April 2026.\n\n| build | name | security updates until |\n| --- | --- | --- |\n")
 	for _, r := range windowsbuild.Releases() {
 		fmt.Fprintf(page, "| %s | %s | %s |\n", r.Build.Label(), r.Name, lastDay(lifecycle.Of(lifecycle.WindowsServer, r.Version)))
 	}
@@ -91,9 +91,9 @@ func writeWindows(page *bytes.Buffer) {
 
 // writeUpdates lists the Windows revisions that hosts need, and those with known faults.
 func writeUpdates(page *bytes.Buffer) {
-	page.WriteString("\n### Updates of Windows\n\nThe revision is the last number of a version of Windows, and is in `status.osBuild` of a `WindowsInstance`. A host with\n" +
-		"a lower one does not become a node (`WindowsUpdateNeeded`), except where only some pods need the update. Updates are\n" +
-		"cumulative: any later one does, too. [Prerequisites](prerequisites.md#updates-of-windows) says how to look it up, and\nwhat to do.\n\n" +
+	page.WriteString("\n### Updates of Windows\n\nThe revision is the last number of a Windows version, as in `status.osBuild` of a `WindowsInstance`. A host with a lower\n" +
+		"revision does not become a node (`WindowsUpdateNeeded`), except where only some pods need the update. Updates are\n" +
+		"cumulative: any later one will do. [Prerequisites](prerequisites.md#updates-of-windows) explains how to look up the\nrevision, and what to do.\n\n" +
 		"| build | revision | update | what needs it | source |\n| --- | --- | --- | --- | --- |\n")
 	for _, u := range windowsbuild.Updates() {
 		what := u.For
@@ -102,7 +102,7 @@ func writeUpdates(page *bytes.Buffer) {
 		}
 		fmt.Fprintf(page, "| %s | %d | %s | %s | [source](%s) |\n", u.Build.Label(), u.Revision, u.KB, what, u.Source)
 	}
-	page.WriteString("\nRevisions with known faults. A host with one becomes a node, and condition `WindowsUpdateNeeded` of its Node says so:\n\n" +
+	page.WriteString("\nRevisions with known faults. A host with one becomes a node, and condition `WindowsUpdateNeeded` of its Node reports it:\n\n" +
 		"| build | revisions | what does not work | fixed by | source |\n| --- | --- | --- | --- | --- |\n")
 	for _, f := range windowsbuild.Faults() {
 		revisions := fmt.Sprintf("below %d", f.Before)
