@@ -116,7 +116,7 @@ func write(to io.Writer, rows []row, now time.Time) (red int) {
 	_, _ = fmt.Fprintln(w, "PROGRAM OR LIBRARY\tPINNED\tPATCH\tDAYS BEHIND\tMINOR\tFIXES UNTIL\tSTATE")
 	for _, r := range rows {
 		state := "current"
-		if kept, of := r.kept(now); of {
+		if kept, ok := r.kept(now); ok {
 			state = "kept for " + kept.Product + " " + kept.Name + " until " + kept.Ends.Format(time.DateOnly)
 		}
 		if problem := r.problem(now); problem != "" {
@@ -171,7 +171,7 @@ func (r row) kept(now time.Time) (lifecycle.Line, bool) {
 // problem explains why the pin has to be upgraded; empty if it does not.
 func (r row) problem(now time.Time) string {
 	if line, known := r.line(); known && line.Ended(now) {
-		if kept, of := r.kept(now); !of || kept.Ended(now) {
+		if kept, ok := r.kept(now); !ok || kept.Ended(now) {
 			return fmt.Sprintf("%s %s has had no fixes since %s", line.Product, line.Name, line.Ends.Format(time.DateOnly))
 		}
 	}

@@ -73,9 +73,9 @@ func (a *action) checked(ctx context.Context, args []string, check func(fleetsta
 	return hosts, nil
 }
 
-func (a *action) annotate(ctx context.Context, hosts []fleetstatus.Host, annotation, does string) error {
+func (a *action) annotate(ctx context.Context, hosts []fleetstatus.Host, annotation, outcome string) error {
 	for _, h := range hosts {
-		if err := a.change(ctx, h, does, func(i *v1alpha1.WindowsInstance) { metav1.SetMetaDataAnnotation(&i.ObjectMeta, annotation, "true") }); err != nil {
+		if err := a.change(ctx, h, outcome, func(i *v1alpha1.WindowsInstance) { metav1.SetMetaDataAnnotation(&i.ObjectMeta, annotation, "true") }); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func (a *action) instance(ctx context.Context, h fleetstatus.Host) (*v1alpha1.Wi
 }
 
 // change changes the WindowsInstance of a host. It writes nothing if nothing changes.
-func (a *action) change(ctx context.Context, h fleetstatus.Host, does string, change func(*v1alpha1.WindowsInstance)) error {
+func (a *action) change(ctx context.Context, h fleetstatus.Host, outcome string, change func(*v1alpha1.WindowsInstance)) error {
 	i, err := a.instance(ctx, h)
 	if err != nil {
 		return err
@@ -117,16 +117,16 @@ func (a *action) change(ctx context.Context, h fleetstatus.Host, does string, ch
 	if err := a.Patch(ctx, i, client.MergeFrom(previous)); err != nil {
 		return session.Explain(err, "changing WindowsInstance "+h.Name)
 	}
-	fmt.Fprintf(a.s.Out, "%s %s\n", resourceName(h.Name), does)
+	fmt.Fprintf(a.s.Out, "%s %s\n", resourceName(h.Name), outcome)
 	return nil
 }
 
 // pause returns the command that stops the operator from starting actions, or, if paused is false, the one that resumes them.
 func pause(s *session.Session, paused bool) *cobra.Command {
 	a := &action{s: s}
-	name, does, effect := "resume", "resumed", "Let the operator start actions again"
+	name, outcome, effect := "resume", "resumed", "Let the operator start actions again"
 	if paused {
-		name, does, effect = "pause", "paused", "Stop the operator from starting actions, such as joins, upgrades and removals. Actions in progress finish"
+		name, outcome, effect = "pause", "paused", "Stop the operator from starting actions, such as joins, upgrades and removals. Actions in progress finish"
 	}
 	var all bool
 	c := &cobra.Command{
@@ -144,10 +144,10 @@ func pause(s *session.Session, paused bool) *cobra.Command {
 				return err
 			}
 			if all {
-				return a.pauseAll(c.Context(), paused, does)
+				return a.pauseAll(c.Context(), paused, outcome)
 			}
 			for _, h := range hosts {
-				if err := a.change(c.Context(), h, does, func(i *v1alpha1.WindowsInstance) { i.Spec.Paused = paused }); err != nil {
+				if err := a.change(c.Context(), h, outcome, func(i *v1alpha1.WindowsInstance) { i.Spec.Paused = paused }); err != nil {
 					return err
 				}
 			}
@@ -158,7 +158,7 @@ func pause(s *session.Session, paused bool) *cobra.Command {
 	return c
 }
 
-func (a *action) pauseAll(ctx context.Context, paused bool, does string) error {
+func (a *action) pauseAll(ctx context.Context, paused bool, outcome string) error {
 	config := &v1alpha1.WindowsConfig{}
 	err := a.Get(ctx, client.ObjectKey{Name: api.WindowsConfigName}, config)
 	switch {
@@ -177,7 +177,7 @@ func (a *action) pauseAll(ctx context.Context, paused bool, does string) error {
 	if client.IgnoreNotFound(err) != nil {
 		return session.Explain(err, "changing WindowsConfig "+api.WindowsConfigName)
 	}
-	fmt.Fprintf(a.s.Out, "windowsconfig.%s/%s %s\n", api.GroupName, api.WindowsConfigName, does)
+	fmt.Fprintf(a.s.Out, "windowsconfig.%s/%s %s\n", api.GroupName, api.WindowsConfigName, outcome)
 	return nil
 }
 

@@ -40,9 +40,9 @@ func clusterWithActions(t *testing.T) *clitest.Cluster {
 	leaving.DeletionTimestamp, leaving.Finalizers = new(metav1.Time), []string{api.Finalizer}
 	*leaving.DeletionTimestamp = at(0)
 	c.Add(instances, leaving)
-	made := instance("win-6", "10.1.42.6", api.ReasonReady, "")
-	made.Annotations = map[string]string{api.AnnotationMachine: "openshift-machine-api/win-6"}
-	c.Add(instances, made)
+	fromMachine := instance("win-6", "10.1.42.6", api.ReasonReady, "")
+	fromMachine.Annotations = map[string]string{api.AnnotationMachine: "openshift-machine-api/win-6"}
+	c.Add(instances, fromMachine)
 	entry := instance("10.1.42.7", "10.1.42.7", api.ReasonReady, "")
 	entry.Labels = map[string]string{api.LabelSource: api.SourceConfigMap}
 	c.Add(instances, entry)

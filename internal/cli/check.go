@@ -224,8 +224,8 @@ func (k checker) requests(ctx context.Context) {
 	var pending []string
 	for i := range list.Items {
 		r := &list.Items[i]
-		ours := nodes[r.Spec.Username] || strings.HasSuffix(r.Spec.Username, ":"+api.BootstrapServiceAccount) || strings.HasPrefix(r.Spec.Username, api.WICDUserPrefix)
-		if ours && len(r.Status.Conditions) == 0 && time.Since(r.CreationTimestamp.Time) > requestLate {
+		fromHost := nodes[r.Spec.Username] || strings.HasSuffix(r.Spec.Username, ":"+api.BootstrapServiceAccount) || strings.HasPrefix(r.Spec.Username, api.WICDUserPrefix)
+		if fromHost && len(r.Status.Conditions) == 0 && time.Since(r.CreationTimestamp.Time) > requestLate {
 			pending = append(pending, r.Name)
 		}
 	}

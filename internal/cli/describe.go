@@ -143,11 +143,11 @@ func printSteps(p *terminal.Printer, h fleetstatus.Host) {
 	part(p, "Steps of the last join")
 	var rows [][]string
 	for _, s := range h.Steps {
-		took := ""
+		duration := ""
 		if !s.StartedAt.IsZero() {
-			took = fmt.Sprintf("%.1fs", s.Seconds)
+			duration = fmt.Sprintf("%.1fs", s.Seconds)
 		}
-		rows = append(rows, []string{s.Name, s.State, took, s.Message})
+		rows = append(rows, []string{s.Name, s.State, duration, s.Message})
 	}
 	p.Table([]terminal.Column{{Name: "STEP", Weight: 9}, {Name: "STATE", Weight: 8, Style: styleOf}, {Name: "TIME", Weight: 5}, {Name: "MESSAGE", Weight: 6}}, rows)
 }

@@ -24,8 +24,8 @@ type waitFlags struct {
 	timeout time.Duration
 }
 
-func (f *waitFlags) add(c *cobra.Command, what string, timeout time.Duration) {
-	c.Flags().BoolVar(&f.wait, "wait", true, "Wait until "+what+", and show progress.")
+func (f *waitFlags) add(c *cobra.Command, condition string, timeout time.Duration) {
+	c.Flags().BoolVar(&f.wait, "wait", true, "Wait until "+condition+", and show progress.")
 	c.Flags().DurationVar(&f.timeout, "timeout", timeout, "How long to wait.")
 }
 

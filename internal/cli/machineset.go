@@ -57,11 +57,11 @@ func machineSet(s *session.Session) *cobra.Command {
 		Example: "  kubectl windows machineset --image ami-0abc > windows.yaml\n  kubectl windows machineset --platform azure --name winworker --replicas 2",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			made, err := m.make(c.Context(), s)
+			object, err := m.make(c.Context(), s)
 			if err != nil {
 				return err
 			}
-			text, err := yaml.Marshal(made.Object)
+			text, err := yaml.Marshal(object.Object)
 			if err == nil {
 				_, err = s.Out.Write(text)
 			}
@@ -183,11 +183,11 @@ func (m machineSetOptions) make(ctx context.Context, s *session.Session) (*unstr
 	if err := c.List(ctx, list, client.InNamespace(machineNamespace)); err != nil {
 		return nil, session.Explain(err, "listing MachineSets in namespace "+machineNamespace)
 	}
-	like, err := m.template(list.Items)
+	template, err := m.template(list.Items)
 	if err != nil {
 		return nil, err
 	}
-	return m.windows(like, cluster, platform)
+	return m.windows(template, cluster, platform)
 }
 
 // choose returns the platform of the cluster. It must match the flag, if set.
@@ -223,10 +223,10 @@ func (m machineSetOptions) template(all []unstructured.Unstructured) (*unstructu
 	return nil, session.Failf(session.CodeFailed, "namespace %s has no MachineSet for Linux to copy", machineNamespace)
 }
 
-func (m machineSetOptions) windows(like *unstructured.Unstructured, cluster string, p machinePlatform) (*unstructured.Unstructured, error) {
-	value, found, err := unstructured.NestedMap(like.Object, "spec", "template", "spec", "providerSpec", "value")
+func (m machineSetOptions) windows(template *unstructured.Unstructured, cluster string, p machinePlatform) (*unstructured.Unstructured, error) {
+	value, found, err := unstructured.NestedMap(template.Object, "spec", "template", "spec", "providerSpec", "value")
 	if err != nil || !found {
-		return nil, session.Failf(session.CodeFailed, "MachineSet %s has no provider specification: choose another one with --like", like.GetName())
+		return nil, session.Failf(session.CodeFailed, "MachineSet %s has no provider specification: choose another one with --like", template.GetName())
 	}
 	if err := p.set(value, cmp.Or(m.image, p.image)); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func (m machineSetOptions) windows(like *unstructured.Unstructured, cluster stri
 		size = p.size(value)
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": like.GetAPIVersion(), "kind": "MachineSet",
+		"apiVersion": template.GetAPIVersion(), "kind": "MachineSet",
 		"metadata": map[string]any{
 			"name": m.name, "namespace": machineNamespace, "labels": map[string]any{labelCluster: cluster}, "annotations": forAutoscaler(size),
 		},

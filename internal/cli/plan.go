@@ -181,12 +181,12 @@ func (a *action) changedConfig(ctx context.Context, file string, previous *v1alp
 	if config.Kind != "WindowsConfig" || config.Name != api.WindowsConfigName {
 		return spec, nil, session.Failf(session.CodeUsage, "file %s has %s %q, want WindowsConfig %q", file, cmp.Or(config.Kind, "no kind"), config.Name, api.WindowsConfigName)
 	}
-	tried := config.DeepCopy()
-	tried.ResourceVersion = previous.ResourceVersion
+	validated := config.DeepCopy()
+	validated.ResourceVersion = previous.ResourceVersion
 	if previous.ResourceVersion == "" {
-		err = a.Create(ctx, tried, client.DryRunAll)
+		err = a.Create(ctx, validated, client.DryRunAll)
 	} else {
-		err = a.Update(ctx, tried, client.DryRunAll)
+		err = a.Update(ctx, validated, client.DryRunAll)
 	}
 	switch {
 	case apierrors.IsForbidden(err):
@@ -194,7 +194,7 @@ func (a *action) changedConfig(ctx context.Context, file string, previous *v1alp
 	case err != nil:
 		return spec, nil, session.Explain(err, "checking file "+file)
 	}
-	return tried.Spec, nil, nil
+	return validated.Spec, nil, nil
 }
 
 // settingEffects describes how a change of each field of WindowsConfig affects nodes (docs/settings.md, docs/network.md).

@@ -123,21 +123,21 @@ func paceOf(in fleetstatus.Input, f rollout.Fleet) (each time.Duration, measured
 		return assumedPace, false
 	}
 	started := in.Config.Status.Rollout.StartedAt.Time
-	came, last := 0, started
+	updated, last := 0, started
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
 		if h.Node != nil && h.Node.Version == f.Policy.Version && h.Since.After(started) {
-			came++
+			updated++
 			if h.Since.After(last) {
 				last = h.Since
 			}
 		}
 	}
-	if came == 0 {
+	if updated == 0 {
 		return assumedPace, false
 	}
-	atOnce := max(1, min(int(in.Config.Status.Rollout.MaxUnavailable), came))
-	return last.Sub(started) * time.Duration(atOnce) / time.Duration(came), true
+	atOnce := max(1, min(int(in.Config.Status.Rollout.MaxUnavailable), updated))
+	return last.Sub(started) * time.Duration(atOnce) / time.Duration(updated), true
 }
 
 func printable(message string) string { return truncate.Printable(message, truncate.Reported) }

@@ -56,11 +56,11 @@ func readCluster(ctx context.Context, s *session.Session) (current migration.Clu
 
 // serverVersion returns the version of the API server. If a cluster has several API servers, it queries only one.
 func serverVersion(config *rest.Config) (string, error) {
-	asking, err := discovery.NewDiscoveryClientForConfig(config)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return "", session.Explain(err, "connecting")
 	}
-	version, err := asking.ServerVersion()
+	version, err := discoveryClient.ServerVersion()
 	if err != nil {
 		return "", session.Explain(err, "reading the version of the API server")
 	}
@@ -118,8 +118,8 @@ func checkCluster(found *findings, current migration.Cluster) {
 	for _, entry := range slices.Sorted(maps.Keys(current.EntryFaults)) {
 		found.add(advice.Error, "entry "+truncate.Printable(entry, truncate.Quoted), current.EntryFaults[entry], "Correct the entry of ConfigMap "+api.InstancesConfigMap+".", "machines")
 	}
-	for _, what := range slices.Sorted(maps.Keys(current.Unread)) {
-		found.add(advice.Warning, what, "not checked: "+truncate.Printable(current.Unread[what], truncate.Note), "Run the command as a user with this permission.", "")
+	for _, item := range slices.Sorted(maps.Keys(current.Unread)) {
+		found.add(advice.Warning, item, "not checked: "+truncate.Printable(current.Unread[item], truncate.Note), "Run the command as a user with this permission.", "")
 	}
 }
 

@@ -164,12 +164,12 @@ func printProblems(p *terminal.Printer, f fleetstatus.Fleet) {
 }
 
 func printProblem(p *terminal.Printer, problem fleetstatus.Problem) {
-	on := problem.Object
+	subject := problem.Object
 	if len(problem.Hosts) > 1 {
-		on = fmt.Sprintf("%d hosts: %s", len(problem.Hosts), names(problem.Hosts))
+		subject = fmt.Sprintf("%d hosts: %s", len(problem.Hosts), names(problem.Hosts))
 	}
 	style := styleOf(string(problem.Severity))
-	p.Line(p.Styled(style, mark(string(problem.Severity))+" "+problem.Reason) + "  " + on)
+	p.Line(p.Styled(style, mark(string(problem.Severity))+" "+problem.Reason) + "  " + subject)
 	if problem.Message != "" {
 		p.Text(4, terminal.Plain, problem.Message)
 	}

@@ -59,9 +59,9 @@ func versionsOf(client string, f fleetstatus.Fleet) versions {
 		if h.Node == "" {
 			continue
 		}
-		for of, current := range map[*map[string][]string]string{&v.Nodes: h.Versions.Node, &v.Kubelets: h.Versions.Kubelet, &v.Windows: h.Versions.Windows} {
+		for group, current := range map[*map[string][]string]string{&v.Nodes: h.Versions.Node, &v.Kubelets: h.Versions.Kubelet, &v.Windows: h.Versions.Windows} {
 			current = cmp.Or(current, "unknown")
-			(*of)[current] = append((*of)[current], h.Node)
+			(*group)[current] = append((*group)[current], h.Node)
 		}
 	}
 	return v

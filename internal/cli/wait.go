@@ -25,16 +25,16 @@ const waitPause = 2 * time.Second
 
 // until reads the fleet until done returns true or the timeout passes. done may return an error to end the wait.
 func (w *waiter) until(ctx context.Context, done func(fleetstatus.Fleet) (bool, error)) error {
-	whole := ctx
+	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	for look := whole; ; look = ctx { // the first read may exceed the timeout, so that there is a state to report
-		f, err := readFleet(look, w.s)
-		if look.Err() == nil {
+	for readCtx := parent; ; readCtx = ctx { // the first read may exceed the timeout, so that there is a state to report
+		f, err := readFleet(readCtx, w.s)
+		if readCtx.Err() == nil {
 			if err != nil {
 				return err
 			}
-			if over, err := done(f); over || err != nil {
+			if finished, err := done(f); finished || err != nil {
 				return err
 			}
 		}

@@ -20,21 +20,21 @@ const sbomType types.MediaType = "application/vnd.cyclonedx+json"
 
 // SBOMReferrer returns the artifact that a registry lists as the software bill of materials of an index.
 func SBOMReferrer(index v1.ImageIndex, sbom []byte) (v1.Image, error) {
-	of, err := partial.Descriptor(index)
+	subject, err := partial.Descriptor(index)
 	if err != nil {
 		return nil, err
 	}
-	return artifact(*of, sbom, sbomType, nil)
+	return artifact(*subject, sbom, sbomType, nil)
 }
 
 // artifact returns a referrer of a manifest: content with a media type, which is also the artifact's type.
 func artifact(of v1.Descriptor, content []byte, mediaType types.MediaType, annotations map[string]string) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mediaType)
-	one, err := mutate.Append(base, mutate.Addendum{Layer: static.NewLayer(content, mediaType)})
+	withContent, err := mutate.Append(base, mutate.Addendum{Layer: static.NewLayer(content, mediaType)})
 	if err != nil {
 		return nil, err
 	}
-	subject := mutate.Subject(mutate.Annotations(one, annotations), v1.Descriptor{MediaType: of.MediaType, Digest: of.Digest, Size: of.Size})
+	subject := mutate.Subject(mutate.Annotations(withContent, annotations), v1.Descriptor{MediaType: of.MediaType, Digest: of.Digest, Size: of.Size})
 	referrer, isImage := subject.(v1.Image)
 	if !isImage {
 		return nil, fmt.Errorf("%s cannot refer to %s", mediaType, of.Digest)

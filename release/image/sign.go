@@ -39,7 +39,7 @@ func Sign(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, k
 	if err != nil {
 		return err
 	}
-	of, err := partial.Descriptor(index)
+	descriptor, err := partial.Descriptor(index)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func Sign(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, k
 	if err != nil {
 		return err
 	}
-	for _, d := range append([]v1.Descriptor{*of}, manifest.Manifests...) {
+	for _, d := range append([]v1.Descriptor{*descriptor}, manifest.Manifests...) {
 		if err := signOne(ctx, reference.Context(), d, key, p); err != nil {
 			return fmt.Errorf("signing %s: %w", d.Digest, err)
 		}
@@ -57,12 +57,12 @@ func Sign(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, k
 
 // signOne signs a manifest of a repository.
 func signOne(ctx context.Context, repository name.Repository, d v1.Descriptor, key *ecdsa.PrivateKey, p signature.Provenance) error {
-	with := registryOptions(ctx)
-	one, err := sign(repository.Name(), d.Digest, key)
+	options := registryOptions(ctx)
+	signed, err := sign(repository.Name(), d.Digest, key)
 	if err != nil {
 		return err
 	}
-	if err := remote.Write(repository.Tag(strings.Replace(d.Digest.String(), ":", "-", 1)+".sig"), one, with...); err != nil {
+	if err := remote.Write(repository.Tag(strings.Replace(d.Digest.String(), ":", "-", 1)+".sig"), signed, options...); err != nil {
 		return fmt.Errorf("pushing the signature: %w", err)
 	}
 	subject := signature.Subject{Name: repository.Name(), SHA256: d.Digest.Hex}
@@ -77,7 +77,7 @@ func signOne(ctx context.Context, repository name.Repository, d v1.Descriptor, k
 		if err != nil {
 			return err
 		}
-		if err := remote.Write(repository.Digest(digest.String()), bundle, with...); err != nil {
+		if err := remote.Write(repository.Digest(digest.String()), bundle, options...); err != nil {
 			return fmt.Errorf("pushing the statement %s: %w", s.PredicateType, err)
 		}
 	}

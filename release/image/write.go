@@ -52,22 +52,22 @@ func Read(folder string) (digest, version string, err error) {
 	if n := len(manifest.Manifests); n != 1 || !manifest.Manifests[0].MediaType.IsIndex() {
 		return "", "", fmt.Errorf("folder %s has %d images, want one index, as skopeo requires; run make image", folder, n)
 	}
-	one := manifest.Manifests[0]
-	return one.Digest.String(), one.Annotations[versionAnnotation], nil
+	descriptor := manifest.Manifests[0]
+	return descriptor.Digest.String(), descriptor.Annotations[versionAnnotation], nil
 }
 
 // versionAnnotation is the annotation with the name of an index in a layout.
 const versionAnnotation = "org.opencontainers.image.ref.name"
 
 // Push pushes an index to a repository with a tag, and its referrers without one. It uses the credentials of docker login and podman
-// login. where is the index by its digest.
-func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, referrers ...v1.Image) (where string, err error) {
+// login. The returned reference names the index by its digest.
+func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, referrers ...v1.Image) (reference string, err error) {
 	tag, err := parseReference(to, plainHTTP)
 	if err != nil {
 		return "", err
 	}
-	with := registryOptions(ctx)
-	if err := remote.WriteIndex(tag, index, with...); err != nil {
+	options := registryOptions(ctx)
+	if err := remote.WriteIndex(tag, index, options...); err != nil {
 		return "", fmt.Errorf("pushing %s: %w", tag, err)
 	}
 	for _, r := range referrers {
@@ -75,7 +75,7 @@ func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, r
 		if err != nil {
 			return "", err
 		}
-		if err := remote.Write(tag.Context().Digest(digest.String()), r, with...); err != nil {
+		if err := remote.Write(tag.Context().Digest(digest.String()), r, options...); err != nil {
 			return "", fmt.Errorf("pushing the referrers of %s: %w", tag, err)
 		}
 	}
@@ -113,12 +113,12 @@ func registryOptions(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 }
 
-// WriteKustomization writes a folder, which must be next to deploy/, from which kubectl apply -k installs an image. where is the
+// WriteKustomization writes a folder, which must be next to deploy/, from which kubectl apply -k installs an image. reference is the
 // result of Push.
-func WriteKustomization(folder, where string) error {
-	repository, digest, found := strings.Cut(where, "@")
+func WriteKustomization(folder, reference string) error {
+	repository, digest, found := strings.Cut(reference, "@")
 	if !found {
-		return fmt.Errorf("installing %s: the image is not named by its digest", where)
+		return fmt.Errorf("installing %s: the image is not named by its digest", reference)
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err

@@ -207,48 +207,48 @@ func (c *Cluster) list(w http.ResponseWriter, at string) {
 }
 
 func (c *Cluster) create(w http.ResponseWriter, r *http.Request) {
-	made := &unstructured.Unstructured{}
+	created := &unstructured.Unstructured{}
 	text, err := io.ReadAll(r.Body)
-	if o, _, notKnown := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil); err == nil && notKnown == nil {
+	if o, _, decodeErr := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil); err == nil && decodeErr == nil {
 		text, err = json.Marshal(o) // built-in kinds arrive as protobuf
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &made.Object)
+		err = json.Unmarshal(text, &created.Object)
 	}
 	if err != nil {
 		reply(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
-	c.objects[r.URL.Path+"/"+made.GetName()] = made
+	c.objects[r.URL.Path+"/"+created.GetName()] = created
 	w.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(w).Encode(made.Object)
+	_ = json.NewEncoder(w).Encode(created.Object)
 }
 
 // change merges a patch into the object, or replaces it.
 func (c *Cluster) change(w http.ResponseWriter, r *http.Request, object client.Object) {
-	var patch, whole map[string]any
+	var patch, current map[string]any
 	text, _ := json.Marshal(object)
 	if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {
 		reply(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
-	_ = json.Unmarshal(text, &whole)
-	merge(whole, patch)
-	c.objects[r.URL.Path] = &unstructured.Unstructured{Object: whole}
-	_ = json.NewEncoder(w).Encode(whole)
+	_ = json.Unmarshal(text, &current)
+	merge(current, patch)
+	c.objects[r.URL.Path] = &unstructured.Unstructured{Object: current}
+	_ = json.NewEncoder(w).Encode(current)
 }
 
-func merge(into, patch map[string]any) {
+func merge(target, patch map[string]any) {
 	for key, value := range patch {
 		inner, isMap := value.(map[string]any)
-		old, wasMap := into[key].(map[string]any)
+		old, wasMap := target[key].(map[string]any)
 		switch {
 		case value == nil:
-			delete(into, key)
+			delete(target, key)
 		case isMap && wasMap:
 			merge(old, inner)
 		default:
-			into[key] = value
+			target[key] = value
 		}
 	}
 }

@@ -255,14 +255,14 @@ func (o *openPage) stream(path string) <-chan message {
 }
 
 // until reads events until one satisfies a condition.
-func until[T any](t *testing.T, events <-chan message, what string, is func(T) bool) T {
+func until[T any](t *testing.T, events <-chan message, what string, matches func(T) bool) T {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
 	var last message
 	for {
 		select {
-		case m, more := <-events:
-			if !more {
+		case m, open := <-events:
+			if !open {
 				t.Fatalf("the stream ended before %s; the last event was %s", what, last.data)
 			}
 			last = m
@@ -270,7 +270,7 @@ func until[T any](t *testing.T, events <-chan message, what string, is func(T) b
 			if err := json.Unmarshal(m.data, &value); err != nil {
 				t.Fatalf("event %s: %v", m.data, err)
 			}
-			if is(value) {
+			if matches(value) {
 				return value
 			}
 		case <-deadline:

@@ -68,9 +68,9 @@ func overviewOf(f fleetstatus.Fleet) overview {
 	o.Rollout.OutOfService = first(f.Rollout.OutOfService)
 	o.Rollout.StoppedBy = first(f.Rollout.StoppedBy)
 	for _, p := range f.Problems[:min(len(f.Problems), maxProblems)] {
-		of := problem{Problem: p, Total: len(p.Hosts)}
-		of.Hosts = first(p.Hosts)
-		o.Problems = append(o.Problems, of)
+		limited := problem{Problem: p, Total: len(p.Hosts)}
+		limited.Hosts = first(p.Hosts)
+		o.Problems = append(o.Problems, limited)
 	}
 	for i := range f.Hosts {
 		if s := f.Hosts[i].Severity; s == advice.Error || s == advice.Warning {
@@ -82,9 +82,9 @@ func overviewOf(f fleetstatus.Fleet) overview {
 
 func groupsOf(all []fleetstatus.Group) (groups []group) {
 	for _, g := range all {
-		of := group{Group: g, Total: len(g.Hosts)}
-		of.Hosts = first(g.Hosts)
-		groups = append(groups, of)
+		limited := group{Group: g, Total: len(g.Hosts)}
+		limited.Hosts = first(g.Hosts)
+		groups = append(groups, limited)
 	}
 	return groups
 }

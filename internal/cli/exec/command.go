@@ -174,18 +174,18 @@ func reasonOf(t *corev1.ContainerStateTerminated) string {
 	return truncate.Printable(t.Reason+": "+t.Message, truncate.Note)
 }
 
-func ended(ctx context.Context, err error, what string, timeout time.Duration) error {
+func ended(ctx context.Context, err error, problem string, timeout time.Duration) error {
 	switch {
 	case ctx.Err() != nil:
 		return session.Failf(session.CodeFailed, "interrupted")
 	case errors.Is(err, context.DeadlineExceeded):
-		return session.Failf(session.CodeTimeout, "%s within %s: kubectl windows describe shows the node's state", what, timeout)
+		return session.Failf(session.CodeTimeout, "%s within %s: kubectl windows describe shows the node's state", problem, timeout)
 	}
 	return err
 }
 
 // await waits for a state of the container. It returns an error if the container cannot start.
-func await(ctx context.Context, k client.Client, pod *corev1.Pod, is func(corev1.ContainerState) bool) (state corev1.ContainerState, err error) {
+func await(ctx context.Context, k client.Client, pod *corev1.Pod, matches func(corev1.ContainerState) bool) (state corev1.ContainerState, err error) {
 	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		var now corev1.Pod
 		err := k.Get(ctx, client.ObjectKeyFromObject(pod), &now)
@@ -200,7 +200,7 @@ func await(ctx context.Context, k client.Client, pod *corev1.Pod, is func(corev1
 		if list := now.Status.ContainerStatuses; len(list) > 0 {
 			state = list[0].State
 		}
-		return is(state), refused(&now)
+		return matches(state), refused(&now)
 	})
 	return state, err
 }

@@ -19,7 +19,7 @@ import (
 const podsPath = "/api/v1/namespaces/" + api.DefaultNamespace + "/pods/"
 
 // newCluster returns a cluster with host win-1 and a kubelet that gives each pod this status.
-func newCluster(t *testing.T, is func(*corev1.Pod)) (*clitest.Cluster, *[]corev1.Pod) {
+func newCluster(t *testing.T, setStatus func(*corev1.Pod)) (*clitest.Cluster, *[]corev1.Pod) {
 	t.Helper()
 	const instances = api.GroupName + "/v1alpha1/windowsinstances"
 	c := clitest.New(t, "/apis/"+api.GroupName+"/v1alpha1/windowsconfigs", "/api/v1/pods", "/api/v1/events", "/apis/apps/v1/deployments")
@@ -44,7 +44,7 @@ func newCluster(t *testing.T, is func(*corev1.Pod)) (*clitest.Cluster, *[]corev1
 				if p.Status.Phase == "" {
 					*seen = append(*seen, *p.DeepCopy())
 					p.Status.Phase = corev1.PodRunning
-					is(p)
+					setStatus(p)
 					c.Add("v1/pods", p)
 				}
 			}

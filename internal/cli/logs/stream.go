@@ -150,15 +150,15 @@ func (s *stream) follow(ctx context.Context, fails func(error)) error {
 		case <-time.After(pause):
 		}
 		err := s.more(ctx)
-		var unread *session.Failure
+		var failure *session.Failure
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
 			pause, failed = followEvery, false
-		case !errors.As(err, &unread):
+		case !errors.As(err, &failure):
 			return err // the output failed
-		case unread.Code == session.CodeForbidden:
+		case failure.Code == session.CodeForbidden:
 			return err
 		default:
 			if !failed {

@@ -75,14 +75,14 @@ func (c *Client) From(ctx context.Context, node, file string, from int64) (*Part
 }
 
 func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, error) {
-	doing := "reading log " + file + " of node " + node
+	operation := "reading log " + file + " of node " + node
 	at := "/api/v1/nodes/" + url.PathEscape(node) + "/proxy/logs/" + (&url.URL{Path: file}).EscapedPath()
 	response, err := c.get(ctx, at, http.Header{"Range": {bytes}, "Accept": {"*/*"}})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, session.Failf(session.CodeTimeout, "%s: the API server got no response from the kubelet within the deadline; increase it with --request-timeout", doing)
+		return nil, session.Failf(session.CodeTimeout, "%s: the API server got no response from the kubelet within the deadline; increase it with --request-timeout", operation)
 	}
 	if err != nil {
-		return nil, explainRedirect(err, node, doing)
+		return nil, explainRedirect(err, node, operation)
 	}
 	part := &Part{Body: response.Body, Size: response.ContentLength}
 	part.Modified, _ = http.ParseTime(response.Header.Get("Last-Modified"))
@@ -93,7 +93,7 @@ func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, err
 		from, size, ok := parseRange(response.Header.Get("Content-Range"))
 		if !ok {
 			_ = response.Body.Close()
-			return nil, session.Failf(session.CodeFailed, "%s: the response has no valid Content-Range header", doing)
+			return nil, session.Failf(session.CodeFailed, "%s: the response has no valid Content-Range header", operation)
 		}
 		part.From, part.Size = from, size
 		return part, nil
@@ -103,20 +103,20 @@ func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, err
 		_, part.Size, _ = parseRange(response.Header.Get("Content-Range"))
 		return part, ErrNoMore
 	}
-	return nil, explain(response, doing)
+	return nil, explain(response, operation)
 }
 
 // explainRedirect explains redirects by a kubelet and renders other errors as one clear line.
-func explainRedirect(err error, node, doing string) error {
+func explainRedirect(err error, node, operation string) error {
 	var redirect *httpclient.Redirect
 	switch {
 	case !errors.As(err, &redirect):
-		return session.Explain(err, doing)
+		return session.Explain(err, operation)
 	case redirect.ToFolder():
-		return session.Failf(session.CodeFailed, "%s: this is a folder, not a log; list the files with kubectl windows logs --list", doing)
+		return session.Failf(session.CodeFailed, "%s: this is a folder, not a log; list the files with kubectl windows logs --list", operation)
 	}
 	return session.Failf(session.CodeFailed, "%s: %s: the request carries your credentials. Kubelets do not redirect: an attacker may control the host, "+
-		"or another program may be listening on the kubelet's port; examine the host before you send it further requests", doing, redirect.By("the kubelet of node "+node))
+		"or another program may be listening on the kubelet's port; examine the host before you send it further requests", operation, redirect.By("the kubelet of node "+node))
 }
 
 // Get reads at most limit bytes of any path of the API server.
@@ -166,29 +166,29 @@ func (c *Client) get(ctx context.Context, at string, header http.Header) (*http.
 const maxFailure = 64 << 10
 
 // explain renders an error response as one line. The API server responds with a Status, the kubelet with text.
-func explain(response *http.Response, doing string) error {
+func explain(response *http.Response, operation string) error {
 	b, _ := io.ReadAll(io.LimitReader(response.Body, maxFailure))
 	var status metav1.Status
 	if json.Unmarshal(b, &status) == nil && status.Kind == "Status" {
 		err := &apierrors.StatusError{ErrStatus: status}
 		switch {
 		case apierrors.IsNotFound(err):
-			return session.Failf(session.CodeNotFound, "%s: node not found", doing)
+			return session.Failf(session.CodeNotFound, "%s: node not found", operation)
 		case apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || status.Code == http.StatusBadGateway:
-			return session.Failf(session.CodeUnreachable, "%s: the API server cannot reach the kubelet: %s", doing, truncate.Printable(status.Message, truncate.Note))
+			return session.Failf(session.CodeUnreachable, "%s: the API server cannot reach the kubelet: %s", operation, truncate.Printable(status.Message, truncate.Note))
 		}
-		return session.Explain(err, doing)
+		return session.Explain(err, operation)
 	}
 	text := truncate.Printable(strings.TrimSpace(string(b)), truncate.Note)
 	switch response.StatusCode {
 	case http.StatusNotFound:
-		return &session.Failure{Code: session.CodeNotFound, Err: fmt.Errorf("%s: %w", doing, ErrAbsent)}
+		return &session.Failure{Code: session.CodeNotFound, Err: fmt.Errorf("%s: %w", operation, ErrAbsent)}
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return session.Failf(session.CodeForbidden, "%s: the kubelet rejected the API server: %s", doing, text)
+		return session.Failf(session.CodeForbidden, "%s: the kubelet rejected the API server: %s", operation, text)
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return session.Failf(session.CodeUnreachable, "%s: the API server cannot reach the kubelet: %s", doing, text)
+		return session.Failf(session.CodeUnreachable, "%s: the API server cannot reach the kubelet: %s", operation, text)
 	}
-	return session.Failf(session.CodeFailed, "%s: the response is %s: %s", doing, response.Status, text)
+	return session.Failf(session.CodeFailed, "%s: the response is %s: %s", operation, response.Status, text)
 }
 
 // parseRange parses the header Content-Range: "bytes 5-9/10", "bytes */10".

@@ -68,9 +68,9 @@ func CodeOf(err error) int {
 	return CodeFailed
 }
 
-// Explain renders the error of a request as one clear line with an exit code. doing describes the attempt, as in "listing windowsinstances in
+// Explain renders the error of a request as one clear line with an exit code. operation names the request, as in "listing windowsinstances in
 // namespace a".
-func Explain(err error, doing string) error {
+func Explain(err error, operation string) error {
 	var known *Failure
 	var failed *url.Error
 	var network net.Error
@@ -81,21 +81,21 @@ func Explain(err error, doing string) error {
 	case errors.As(err, &known):
 		return err
 	case apierrors.IsForbidden(err):
-		return Failf(CodeForbidden, "%s: missing permission: %s", doing, denied(err))
+		return Failf(CodeForbidden, "%s: missing permission: %s", operation, denied(err))
 	case apierrors.IsUnauthorized(err):
-		return Failf(CodeForbidden, "%s: the API server does not accept your credentials: log in again, or select another user with --context or --user", doing)
+		return Failf(CodeForbidden, "%s: the API server does not accept your credentials: log in again, or select another user with --context or --user", operation)
 	case meta.IsNoMatchError(err):
-		return Failf(CodeNotInstalled, "%s: the API server does not serve this kind: install the operator (kubectl apply -k deploy)", doing)
+		return Failf(CodeNotInstalled, "%s: the API server does not serve this kind: install the operator (kubectl apply -k deploy)", operation)
 	case errors.As(err, &redirect):
-		return Failf(CodeFailed, "%s: %s: the request carries your credentials; check the server's address in the kubeconfig, and proxies in between", doing, redirect.By("the API server"))
+		return Failf(CodeFailed, "%s: %s: the request carries your credentials; check the server's address in the kubeconfig, and proxies in between", operation, redirect.By("the API server"))
 	case errors.Is(err, context.Canceled):
-		return Failf(CodeFailed, "%s: interrupted", doing)
+		return Failf(CodeFailed, "%s: interrupted", operation)
 	case errors.As(err, &network) && network.Timeout(), errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
-		return Failf(CodeTimeout, "%s: no response from the API server within the deadline; increase it with --request-timeout", doing)
+		return Failf(CodeTimeout, "%s: no response from the API server within the deadline; increase it with --request-timeout", operation)
 	case errors.As(err, &failed):
-		return Failf(CodeUnreachable, "%s: cannot reach the API server: %s", doing, truncate.Printable(failed.Err.Error(), truncate.Note))
+		return Failf(CodeUnreachable, "%s: cannot reach the API server: %s", operation, truncate.Printable(failed.Err.Error(), truncate.Note))
 	}
-	return Failf(CodeFailed, "%s: %s", doing, truncate.Printable(err.Error(), truncate.Note))
+	return Failf(CodeFailed, "%s: %s", operation, truncate.Printable(err.Error(), truncate.Note))
 }
 
 // denied names the missing permission, from the API server's message (k8s.io/apiserver, pkg/endpoints/handlers/responsewriters).

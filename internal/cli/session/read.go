@@ -108,11 +108,11 @@ func (s *Session) instances(ctx context.Context, c client.Client) (items []v1alp
 	return list.Items, namespace, false, err
 }
 
-func explainInstances(err error, kind, where string) error {
+func explainInstances(err error, kind, scope string) error {
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return Failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or is too old (kubectl apply -k deploy)", kind)
 	}
-	return Explain(err, "listing "+kind+where)
+	return Explain(err, "listing "+kind+scope)
 }
 
 func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (string, error) {
@@ -142,13 +142,13 @@ type reading struct {
 	in fleetstatus.Input
 }
 
-func (r *reading) unread(what string, err error) {
+func (r *reading) unread(resource string, err error) {
 	if err == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.in.Unread = append(r.in.Unread, fleetstatus.Unread{What: what, Why: err.Error()})
+	r.in.Unread = append(r.in.Unread, fleetstatus.Unread{What: resource, Why: err.Error()})
 	slices.SortFunc(r.in.Unread, func(a, b fleetstatus.Unread) int { return strings.Compare(a.What, b.What) })
 }
 
@@ -181,9 +181,9 @@ func (r *reading) operator(ctx context.Context) {
 const maxListed = 5000
 
 // incomplete reports a list that has more objects than were read.
-func (r *reading) incomplete(what string, list client.ObjectList) {
+func (r *reading) incomplete(resource string, list client.ObjectList) {
 	if list.GetContinue() != "" {
-		r.unread(what, fmt.Errorf("only the first %d were read", maxListed))
+		r.unread(resource, fmt.Errorf("only the first %d were read", maxListed))
 	}
 }
 

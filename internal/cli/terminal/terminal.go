@@ -152,11 +152,11 @@ func (p *Printer) Field(name, value string) {
 		p.Text(2, Plain, value)
 		return
 	}
-	lead := fmt.Sprintf("%-*s", fieldWidth, name)
+	label := fmt.Sprintf("%-*s", fieldWidth, name)
 	for line := range strings.SplitSeq(value, "\n") {
 		for _, part := range p.wrapped(line, fieldWidth) {
-			p.write(p.Styled(Bold, lead) + part + "\n")
-			lead = strings.Repeat(" ", fieldWidth)
+			p.write(p.Styled(Bold, label) + part + "\n")
+			label = strings.Repeat(" ", fieldWidth)
 		}
 	}
 }

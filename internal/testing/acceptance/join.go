@@ -46,7 +46,7 @@ type joining struct {
 	// address is the address at which the operator reaches this machine.
 	address string
 	api     apiServer
-	before  remains
+	before  remnants
 	// credentials belong to the control plane. key is the line that authorizes the operator at an SSH server.
 	credentials controlplane.Credentials
 	key         string
@@ -270,7 +270,7 @@ func prepare(ctx context.Context, s *session, o JoinOptions, r Report) (*joining
 			return nil, err
 		}
 	}
-	j.before, err = j.findRemains(ctx)
+	j.before, err = j.findRemnants(ctx)
 	return j, err
 }
 

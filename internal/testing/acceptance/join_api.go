@@ -46,13 +46,13 @@ func newAPIServer(url string, c controlplane.Credentials) (apiServer, error) {
 }
 
 // get reads an object. It returns errAbsent if there is none.
-func (a apiServer) get(ctx context.Context, path string, into any) error {
-	return a.call(ctx, http.MethodGet, path, nil, into)
+func (a apiServer) get(ctx context.Context, path string, result any) error {
+	return a.call(ctx, http.MethodGet, path, nil, result)
 }
 
-// create creates an object in a collection and, unless into is nil, reads the response into it.
-func (a apiServer) create(ctx context.Context, path string, object, into any) error {
-	return a.call(ctx, http.MethodPost, path, object, into)
+// create creates an object in a collection and, unless result is nil, decodes the response into it.
+func (a apiServer) create(ctx context.Context, path string, object, result any) error {
+	return a.call(ctx, http.MethodPost, path, object, result)
 }
 
 // patch applies a JSON merge patch (RFC 7396) to an object.
@@ -72,7 +72,7 @@ func (a apiServer) remove(ctx context.Context, path string) error {
 // errAbsent is what apiServer returns for an object that does not exist.
 var errAbsent = errors.New("not found")
 
-func (a apiServer) call(ctx context.Context, method, path string, object, into any) error {
+func (a apiServer) call(ctx context.Context, method, path string, object, result any) error {
 	var body io.Reader
 	if object != nil {
 		text, err := json.Marshal(object)
@@ -105,17 +105,17 @@ func (a apiServer) call(ctx context.Context, method, path string, object, into a
 		var status metav1.Status
 		_ = json.Unmarshal(answer, &status) // without a status object, the status code has to suffice
 		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, status.Message)
-	case into == nil:
+	case result == nil:
 		return nil
 	}
-	if err := json.Unmarshal(answer, into); err != nil {
+	if err := json.Unmarshal(answer, result); err != nil {
 		return fmt.Errorf("%s %s: reading the response: %w", method, path, err)
 	}
 	return nil
 }
 
 // await polls check until nothing is missing, check fails, or ctx ends. In the last case, the error includes what was missing.
-func await(ctx context.Context, what string, check func(context.Context) (missing string, err error)) error {
+func await(ctx context.Context, problem string, check func(context.Context) (missing string, err error)) error {
 	last := "not checked yet"
 	for {
 		missing, err := check(ctx)
@@ -126,7 +126,7 @@ func await(ctx context.Context, what string, check func(context.Context) (missin
 			last = missing
 		}
 		if err := backoff.Sleep(ctx, pollInterval); err != nil {
-			return fmt.Errorf("%s: %w: %s", what, err, last)
+			return fmt.Errorf("%s: %w: %s", problem, err, last)
 		}
 	}
 }

@@ -65,8 +65,8 @@ func (j *joining) approveOverlay(ctx context.Context) error {
 
 // isOverlayRequest reports whether this is a pending request of the node for its own OVN-Kubernetes identity.
 func isOverlayRequest(r certificatesv1.CertificateSigningRequest, node string) bool {
-	asks := r.Spec.Username == nodeUser+node || r.Spec.Username == overlayUser+node
-	if len(r.Status.Conditions) > 0 || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName || !asks {
+	isNode := r.Spec.Username == nodeUser+node || r.Spec.Username == overlayUser+node
+	if len(r.Status.Conditions) > 0 || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName || !isNode {
 		return false
 	}
 	block, _ := pem.Decode(r.Spec.Request)

@@ -27,37 +27,37 @@ const (
 	noKeys     = keysFolder + `\absent`
 )
 
-// remains lists the parts of a node on a machine.
-type remains []remain
+// remnants lists the parts of a node on a machine.
+type remnants []remnant
 
-// remain is one part. It is ours if only this product creates objects with this name or path. Other programs may change all others at any time.
-type remain struct {
-	What string `json:"what"`
-	Ours bool   `json:"ours,omitempty"`
+// remnant is one part. Product is set if only this product creates objects with this name or path. Other programs may change all others at any time.
+type remnant struct {
+	What    string `json:"what"`
+	Product bool   `json:"ours,omitempty"`
 }
 
-// findRemains lists the remains. WICD's journal and logs stay by design and are not listed.
-func (j *joining) findRemains(ctx context.Context) (remains, error) {
-	var all remains
-	add := func(ours bool, kind, name string) { all = append(all, remain{kind + " " + name, ours}) }
+// findRemnants lists the remnants. WICD's journal and logs stay by design and are not listed.
+func (j *joining) findRemnants(ctx context.Context) (remnants, error) {
+	var all remnants
+	add := func(isProduct bool, kind, name string) { all = append(all, remnant{kind + " " + name, isProduct}) }
 	services, err := j.Host.Services.List(ctx, desired.Services())
 	for _, s := range services {
 		add(true, "service", s.Name)
 	}
 	networks, networkErr := j.Host.Networks.Look(ctx)
-	var ours []string
+	var productNetworks []string
 	for _, n := range networks.Networks {
 		if isProductNetwork(n.Name) {
-			ours = append(ours, n.ID)
+			productNetworks = append(productNetworks, n.ID)
 		}
 		add(isProductNetwork(n.Name), "network", n.Name)
 	}
 	for _, e := range networks.Endpoints {
-		add(slices.Contains(ours, e.Network), "endpoint", e.Name)
+		add(slices.Contains(productNetworks, e.Network), "endpoint", e.Name)
 	}
 	for _, b := range networks.LoadBalancers {
 		add(slices.ContainsFunc(networks.Endpoints, func(e hns.Endpoint) bool {
-			return slices.Contains(b.Endpoints, e.ID) && slices.Contains(ours, e.Network)
+			return slices.Contains(b.Endpoints, e.ID) && slices.Contains(productNetworks, e.Network)
 		}), "load balancer", b.ID)
 	}
 	roots, rootsErr := j.Host.Certificates.List(ctx)
@@ -75,8 +75,8 @@ func (j *joining) findRemains(ctx context.Context) (remains, error) {
 			add(true, "file", path)
 		}
 	}
-	exclusions, err2 := j.Host.Defender.Exclusions(ctx)
-	if err2 == nil { // otherwise there are no exclusions, or they cannot be read
+	exclusions, exclusionsErr := j.Host.Defender.Exclusions(ctx)
+	if exclusionsErr == nil { // otherwise there are no exclusions, or they cannot be read
 		for _, path := range exclusions.Paths {
 			add(isProductPath(path), "Defender exclusion", path)
 		}
@@ -97,17 +97,17 @@ func isProductPath(path string) bool {
 }
 
 // since returns what was added since before: parts of the product, and those that others created in the meantime.
-func (now remains) since(before remains) (ours, others []string) {
+func (now remnants) since(before remnants) (products, others []string) {
 	for _, r := range now {
 		switch {
 		case slices.Contains(before, r):
-		case r.Ours:
-			ours = append(ours, r.What)
+		case r.Product:
+			products = append(products, r.What)
 		default:
 			others = append(others, r.What)
 		}
 	}
-	return ours, others
+	return products, others
 }
 
 // leave is a step of the join: it removes the host from the operator's list and checks that nothing remains.
@@ -125,8 +125,8 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 		j.awaitDeletion(ctx, "the node is not deleted", "/api/v1/nodes/"+node.Name)); err != nil {
 		return "", err
 	}
-	took := time.Since(began)
-	now, err := j.findRemains(ctx)
+	duration := time.Since(began)
+	now, err := j.findRemnants(ctx)
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
@@ -145,7 +145,7 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 	if len(left) > 0 {
 		return "", errors.Join(ended, fmt.Errorf("the host left, but these remain: %s%s", strings.Join(left, ", "), firewall))
 	}
-	return fmt.Sprintf("the host left within %.0f s; only journal and logs remain%s", took.Seconds(), firewall), ended
+	return fmt.Sprintf("the host left within %.0f s; only journal and logs remain%s", duration.Seconds(), firewall), ended
 }
 
 // authorize adds the operator's key to the administrators' keys. The former file is kept next to the journal.
@@ -176,12 +176,12 @@ func (s *session) authorize(ctx context.Context, key string) error {
 // writeKeys replaces the file of the administrators' keys. OpenSSH reads it only if no other user may write it.
 func (s *session) writeKeys(content string) error {
 	disk := s.Host.Disk
-	return disk.Replace(keysFile, func(beside string) error {
-		f, err := disk.Create(beside)
+	return disk.Replace(keysFile, func(temporary string) error {
+		f, err := disk.Create(temporary)
 		if err != nil {
 			return err
 		}
-		return disk.Fill(f, beside, content, s.Host.MakePrivate)
+		return disk.Fill(f, temporary, content, s.Host.MakePrivate)
 	})
 }
 

@@ -66,9 +66,9 @@ func (j *joining) runPod(ctx context.Context, _ *session) (string, error) {
 	return fmt.Sprintf("%s was Ready after %.0f s at %s; %s", j.image(), ran.Seconds(), pod.Status.PodIP, j.awaitBalancer(ctx)), nil
 }
 
-// awaitPod waits until a pod is Ready. what names it in an error.
-func (j *joining) awaitPod(ctx context.Context, what, name string) (pod corev1.Pod, err error) {
-	err = j.await(ctx, what+" is not Ready", func(ctx context.Context) (string, error) {
+// awaitPod waits until a pod is Ready. subject names it in an error.
+func (j *joining) awaitPod(ctx context.Context, subject, name string) (pod corev1.Pod, err error) {
+	err = j.await(ctx, subject+" is not Ready", func(ctx context.Context) (string, error) {
 		if err := j.api.get(ctx, ofPods+"/"+name, &pod); err != nil {
 			return err.Error(), nil
 		}

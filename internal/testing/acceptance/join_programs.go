@@ -157,8 +157,8 @@ func (j *joining) startParts(ctx context.Context) (served time.Duration, err err
 }
 
 // await polls like the function await, and fails as soon as a program has ended.
-func (j *joining) await(ctx context.Context, what string, check func(context.Context) (string, error)) error {
-	err := await(ctx, what, func(ctx context.Context) (string, error) {
+func (j *joining) await(ctx context.Context, problem string, check func(context.Context) (string, error)) error {
+	err := await(ctx, problem, func(ctx context.Context) (string, error) {
 		if err := j.failure(); err != nil {
 			return "", err
 		}
@@ -181,8 +181,8 @@ func (j *joining) exists(path string) func(context.Context) (string, error) {
 }
 
 // awaitDeletion waits until an object does not exist. Meanwhile, an instance's condition Ready names what it waits for.
-func (j *joining) awaitDeletion(ctx context.Context, what, path string) error {
-	return j.await(ctx, what, func(ctx context.Context) (string, error) {
+func (j *joining) awaitDeletion(ctx context.Context, problem, path string) error {
+	return j.await(ctx, problem, func(ctx context.Context) (string, error) {
 		err := j.api.get(ctx, path, nil)
 		switch {
 		case errors.Is(err, errAbsent):

@@ -104,14 +104,14 @@ func (j *joining) watchRestart(ctx context.Context, s *session) (string, error) 
 	back := map[string]bool{}
 	err = j.await(ctx, "the node has not recovered", func(ctx context.Context) (string, error) {
 		missing := j.missingParts(ctx, boot)
-		for _, what := range j.partsBefore {
-			if _, waits := missing[what]; waits == back[what] {
-				back[what] = !waits
+		for _, part := range j.partsBefore {
+			if _, isMissing := missing[part]; isMissing == back[part] {
+				back[part] = !isMissing
 				state := "back"
-				if waits {
+				if isMissing {
 					state = "missing again"
 				}
-				history = append(history, fmt.Sprintf("%s %s at %.0f s", what, state, time.Since(j.restartRequested).Seconds()))
+				history = append(history, fmt.Sprintf("%s %s at %.0f s", part, state, time.Since(j.restartRequested).Seconds()))
 				s.printf("  %s", history[len(history)-1])
 			}
 		}

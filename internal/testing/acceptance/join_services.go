@@ -69,11 +69,11 @@ func killProcess(ctx context.Context, s *session, service hostapi.Service) (stri
 		return "", untriedf("killing the process of service %s: %w", service.Name, err)
 	}
 	killed := time.Now()
-	patience := startTimeout
+	limit := startTimeout
 	if s.Wine {
-		patience = startTimeout / 4 // Wine restarts no services
+		limit = startTimeout / 4 // Wine restarts no services
 	}
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := await(limited, "nothing restarts service "+service.Name, func(ctx context.Context) (string, error) {
 		services, err := s.Host.Services.List(ctx, []string{service.Name})
@@ -107,12 +107,12 @@ func (j *joining) restartService(ctx context.Context, s *session, service string
 	}
 	before, container := j.present(ctx, boot), j.container(ctx)
 	began := time.Now()
-	how, err := restart(ctx, s, services[0])
+	effect, err := restart(ctx, s, services[0])
 	if err != nil {
 		return "", err
 	}
 	restarted := time.Now()
-	history := []string{how}
+	history := []string{effect}
 	for _, after := range s.moments() {
 		if backoff.Sleep(ctx, time.Until(restarted.Add(after))) != nil {
 			return "", untriedf("interrupted")
@@ -156,15 +156,15 @@ func (s *session) moments() []time.Duration {
 // present returns the parts of a node that are not missing.
 func (j *joining) present(ctx context.Context, boot string) []string {
 	missing := j.missingParts(ctx, boot)
-	return slices.DeleteFunc(parts(), func(what string) bool { return missing[what] != "" })
+	return slices.DeleteFunc(parts(), func(part string) bool { return missing[part] != "" })
 }
 
 // formatMissing formats what is missing of the parts that the node had.
 func formatMissing(missing map[string]string, before []string) string {
 	var texts []string
-	for _, what := range before {
-		if reason, waits := missing[what]; waits {
-			texts = append(texts, what+": "+reason)
+	for _, part := range before {
+		if reason, isMissing := missing[part]; isMissing {
+			texts = append(texts, part+": "+reason)
 		}
 	}
 	return strings.Join(texts, "; ")

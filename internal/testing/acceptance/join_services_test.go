@@ -44,12 +44,12 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: testPod}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: c.container.Load().(string)}}
-	answers := map[string]any{
+	objects := map[string]any{
 		"/api/v1/nodes": corev1.NodeList{Items: []corev1.Node{node}}, ofPods + "/" + testPod: pod, "/api/v1/events": corev1.EventList{Items: c.events},
 		ofInstances + hostAddress: instance,
 	}
 	response := &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: r}
-	if object, known := answers[r.URL.Path]; known {
+	if object, known := objects[r.URL.Path]; known {
 		text, err := json.Marshal(object)
 		if err != nil {
 			return nil, err
@@ -79,7 +79,7 @@ func TestServiceRestartEffectsAreReported(t *testing.T) {
 				c.put(t, networkService)
 				j, fake := c.joined(t)
 				time.AfterFunc(500*time.Millisecond, func() {
-					c.lose(t, test.lost)
+					c.loseNetwork(t, test.lost)
 					fake.container.Store(fake.container.Load().(string) + test.container)
 				})
 				if test.back {
@@ -138,17 +138,17 @@ func (c *computer) joined(t *testing.T) (*joining, *cluster) {
 // makeNetwork creates the Host Network Service's objects of a node.
 func (c *computer) makeNetwork() {
 	service := c.HNS()
-	made := service.Add(hns.State{Networks: []hns.Network{{
+	created := service.Add(hns.State{Networks: []hns.Network{{
 		Name: "flannel.4096", Type: hns.Overlay, Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.0.0/24"), Gateway: netip.MustParseAddr("10.244.0.1"), VNI: 4096}},
 	}}})
-	made = service.Add(hns.State{Endpoints: []hns.Endpoint{{Network: made.Networks[0].ID, Name: "host", Host: true}}})
+	created = service.Add(hns.State{Endpoints: []hns.Endpoint{{Network: created.Networks[0].ID, Name: "host", Host: true}}})
 	service.Add(hns.State{LoadBalancers: []hns.LoadBalancer{{
-		VIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Endpoints: []string{made.Endpoints[0].ID}, Protocol: hns.TCP, External: 443, Internal: 6443,
+		VIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Endpoints: []string{created.Endpoints[0].ID}, Protocol: hns.TCP, External: 443, Internal: 6443,
 	}}})
 }
 
-// lose removes the network and everything on it.
-func (c *computer) lose(t *testing.T, what string) {
+// loseNetwork removes the network and everything on it.
+func (c *computer) loseNetwork(t *testing.T, what string) {
 	if what == "" {
 		return
 	}

@@ -132,13 +132,13 @@ func (j *joining) send(ctx context.Context, w trafficPath) (string, error) {
 		return "", err
 	}
 	first := time.Since(began)
-	answers := 0
+	succeeded := 0
 	for range webTries {
 		if j.call(ctx, w) == nil {
-			answers++
+			succeeded++
 		}
 	}
-	return fmt.Sprintf("first response after %.1f s, then %d of %d requests succeeded", first.Seconds(), answers, webTries), nil
+	return fmt.Sprintf("first response after %.1f s, then %d of %d requests succeeded", first.Seconds(), succeeded, webTries), nil
 }
 
 // call sends one request.

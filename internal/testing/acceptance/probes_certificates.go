@@ -88,15 +88,15 @@ func tryLookup(ctx context.Context, _ *session) (string, error) {
 	roots.AddCert(own)
 	began := time.Now()
 	_, err = own.Verify(x509.VerifyOptions{DNSName: "localhost", Roots: roots})
-	took := time.Since(began).Round(time.Millisecond)
+	duration := time.Since(began).Round(time.Millisecond)
 	if err != nil {
 		return "", err
 	}
-	if took >= time.Second {
-		return "", fmt.Errorf("it took %s", took)
+	if duration >= time.Second {
+		return "", fmt.Errorf("it took %s", duration)
 	}
 	if c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", updateService); err == nil {
-		return "", errors.Join(c.Close(), untriedf("this network is not closed: %s answers (it took %s)", updateService, took))
+		return "", errors.Join(c.Close(), untriedf("this network is not closed: %s answers (it took %s)", updateService, duration))
 	}
-	return fmt.Sprintf("it took %s, and %s does not answer", took, updateService), nil
+	return fmt.Sprintf("it took %s, and %s does not answer", duration, updateService), nil
 }

@@ -68,9 +68,9 @@ func (n *networkTrial) fail(format string, values ...any) {
 // tryHNS creates the networks of the overlay, checks them, and deletes them again. If the machine is cut off for too long, it deletes them
 // immediately.
 func tryHNS(ctx context.Context, s *session) (string, error) {
-	service, can := s.Host.Networks.(overlayService)
+	service, isOverlayService := s.Host.Networks.(overlayService)
 	address, found := s.joinAddress()
-	if !can || !found {
+	if !isOverlayService || !found {
 		return "", untriedf("the machine has no Host Network Service or no address")
 	}
 	if found, err := s.Host.Services.List(ctx, []string{networkService}); err != nil || len(found) == 0 { // Look then returns no error
@@ -110,11 +110,11 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 // try creates all objects. It stops early when ctx ends.
 func (n *networkTrial) try(ctx context.Context) {
 	for _, wanted := range n.wanted() {
-		made, ok := n.create(ctx, wanted)
+		created, ok := n.create(ctx, wanted)
 		if !ok {
 			return
 		}
-		n.pods = made // the network of pods is the last
+		n.pods = created // the network of pods is the last
 	}
 	n.recordDocuments(ctx, "made")
 	n.addHostRoute(ctx)
@@ -162,19 +162,19 @@ func (n *networkTrial) requests(wanted hns.Network) []request {
 }
 
 // create creates a network on the adapter with the machine's address.
-func (n *networkTrial) create(ctx context.Context, wanted hns.Network) (made hns.Network, ok bool) {
+func (n *networkTrial) create(ctx context.Context, wanted hns.Network) (created hns.Network, ok bool) {
 	for _, r := range n.requests(wanted) {
 		began := time.Now()
 		limited, cancel := context.WithTimeout(ctx, adapterTimeout)
-		made, err := n.service.CreateNetwork(limited, r.network)
+		created, err := n.service.CreateNetwork(limited, r.network)
 		cancel()
-		if err == nil && made.ManagementIP.IsValid() && made.ManagementIP != n.address {
-			err = fmt.Errorf("it is on the adapter with address %s, and the machine has %s", made.ManagementIP, n.address)
+		if err == nil && created.ManagementIP.IsValid() && created.ManagementIP != n.address {
+			err = fmt.Errorf("it is on the adapter with address %s, and the machine has %s", created.ManagementIP, n.address)
 		}
 		if err == nil {
 			n.note("network %s was created %s, after %.1f s", wanted.Name, r.what, time.Since(began).Seconds())
 			n.checkEcho(ctx, r.network)
-			return made, true
+			return created, true
 		}
 		report := n.fail
 		if r.hasNext {
@@ -255,8 +255,8 @@ func (n *networkTrial) remotes(ctx context.Context) int {
 
 // addBalancers creates load balancers until Windows refuses one: its port range is the limit.
 func (n *networkTrial) addBalancers(ctx context.Context) {
-	service, can := n.Host.Networks.(balancerService)
-	if !can || n.endpoint.ID == "" {
+	service, canBalance := n.Host.Networks.(balancerService)
+	if !canBalance || n.endpoint.ID == "" {
 		return
 	}
 	began := time.Now()
@@ -290,7 +290,7 @@ func (n *networkTrial) restartService(ctx context.Context) {
 			n.note("%v after the restart of service %s: %v", after, networkService, err)
 			continue
 		}
-		missing = len(n.wanted()) - len(tried(state))
+		missing = len(n.wanted()) - len(probeNetworks(state))
 		n.note("%v after the restart of service %s: %d networks, %d endpoints, %d load balancers, %d remote subnets", after, networkService,
 			len(state.Networks), len(state.Endpoints), len(state.LoadBalancers), n.remotes(ctx))
 	}
@@ -300,8 +300,8 @@ func (n *networkTrial) restartService(ctx context.Context) {
 	n.recordDocuments(ctx, "after-restart")
 }
 
-// tried returns the networks of the probe.
-func tried(state hns.State) (networks []hns.Network) {
+// probeNetworks returns the networks of the probe.
+func probeNetworks(state hns.State) (networks []hns.Network) {
 	for _, network := range state.Networks {
 		if strings.HasPrefix(network.Name, testPrefix) {
 			networks = append(networks, network)
@@ -318,24 +318,24 @@ func (s *session) removeNetworks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ours := hns.State{Networks: tried(state)}
-	on := map[string]bool{}
+	created := hns.State{Networks: probeNetworks(state)}
+	ownEndpoints := map[string]bool{}
 	for _, e := range state.Endpoints {
-		for _, network := range ours.Networks {
+		for _, network := range created.Networks {
 			if e.Network == network.ID {
-				on[e.ID], ours.Endpoints = true, append(ours.Endpoints, e)
+				ownEndpoints[e.ID], created.Endpoints = true, append(created.Endpoints, e)
 			}
 		}
 	}
 	for _, b := range state.LoadBalancers {
 		for _, id := range b.Endpoints {
-			if on[id] {
-				ours.LoadBalancers = append(ours.LoadBalancers, b)
+			if ownEndpoints[id] {
+				created.LoadBalancers = append(created.LoadBalancers, b)
 				break
 			}
 		}
 	}
-	return s.Host.Networks.Remove(ctx, ours)
+	return s.Host.Networks.Remove(ctx, created)
 }
 
 // removeNamed removes a partially created network.

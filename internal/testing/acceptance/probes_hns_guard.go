@@ -13,12 +13,12 @@ import (
 // guard monitors the machine's network until ctx ends, and calls stop if the network is missing for too long. It sends the longest outage.
 func (n *networkTrial) guard(ctx context.Context, stop context.CancelCauseFunc) <-chan time.Duration {
 	done := make(chan time.Duration, 1)
-	answers := n.reaches(ctx, true)
+	gatewayAnswers := n.reaches(ctx, true)
 	go func() {
 		var longest time.Duration
 		last := time.Now()
 		for {
-			if n.reaches(ctx, answers) {
+			if n.reaches(ctx, gatewayAnswers) {
 				last = time.Now()
 			}
 			longest = max(longest, time.Since(last))
@@ -34,13 +34,13 @@ func (n *networkTrial) guard(ctx context.Context, stop context.CancelCauseFunc) 
 	return done
 }
 
-// reaches reports whether the machine has its address and, if answers is true, whether the gateway answers.
-func (n *networkTrial) reaches(ctx context.Context, answers bool) bool {
+// reaches reports whether the machine has its address and, if checkGateway is set, whether the gateway answers.
+func (n *networkTrial) reaches(ctx context.Context, checkGateway bool) bool {
 	if !n.hasAddress(n.address) {
 		return false
 	}
-	if n.gateway == "" || !answers {
-		return !answers || n.gateway == ""
+	if n.gateway == "" || !checkGateway {
+		return !checkGateway || n.gateway == ""
 	}
 	_, code, err := n.run(ctx, "ping.exe -n 1 -w 1000 "+n.gateway)
 	return err == nil && code == 0

@@ -82,13 +82,13 @@ func tryFeature(ctx context.Context, s *session) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	took := time.Since(began)
+	duration := time.Since(began)
 	after, err := s.featureState(ctx, testFeature)
 	isEnabled := after == "Enabled" || reboot && after == "Enable Pending"
 	if err == nil && !isEnabled {
 		err = fmt.Errorf("it is %s afterwards", after)
 	}
-	return fmt.Sprintf("enabled after %.1f s, needs a restart: %v", took.Seconds(), reboot), err
+	return fmt.Sprintf("enabled after %.1f s, needs a restart: %v", duration.Seconds(), reboot), err
 }
 
 func tryHyperV(ctx context.Context, s *session) (string, error) {
@@ -227,30 +227,30 @@ func (s *session) cancelRestart(ctx context.Context) error {
 }
 
 func tryDefender(ctx context.Context, s *session) (string, error) {
-	isIn := func() (bool, error) {
+	isExcluded := func() (bool, error) {
 		e, err := s.Host.Defender.Exclusions(ctx)
 		return slices.ContainsFunc(e.Paths, func(p string) bool { return strings.EqualFold(p, excludedFolder) }), err
 	}
-	switch in, err := isIn(); {
+	switch excluded, err := isExcluded(); {
 	case errors.Is(err, hostapi.ErrNoDefender), errors.Is(err, hostapi.ErrExclusionsHidden):
 		return "", untriedf("%w", err)
 	case err != nil:
 		return "", err
-	case in:
+	case excluded:
 		return "", untriedf("%s is already excluded", excludedFolder)
 	}
-	ours := desired.Exclusions{Paths: []string{excludedFolder}}
-	err := s.change(change{kindExclusion, excludedFolder}, func() error { return s.Host.Defender.Add(ctx, ours) })
+	exclusion := desired.Exclusions{Paths: []string{excludedFolder}}
+	err := s.change(change{kindExclusion, excludedFolder}, func() error { return s.Host.Defender.Add(ctx, exclusion) })
 	if err != nil {
 		return "", err
 	}
-	if in, err := isIn(); err != nil || !in {
+	if excluded, err := isExcluded(); err != nil || !excluded {
 		return "", errors.Join(err, errors.New("it was added without an error but is not in force: check for policies and tamper protection"))
 	}
-	if err := s.Host.Defender.Remove(ctx, ours); err != nil {
+	if err := s.Host.Defender.Remove(ctx, exclusion); err != nil {
 		return "", err
 	}
-	if in, err := isIn(); err != nil || in {
+	if excluded, err := isExcluded(); err != nil || excluded {
 		return "", errors.Join(err, errors.New("it was removed without an error but is still in force"))
 	}
 	scans, err := s.Host.Defender.Scans(ctx)

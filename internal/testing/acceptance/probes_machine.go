@@ -134,16 +134,16 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	if err != nil {
 		return "", untriedf("%w", err)
 	}
-	patience := scanTimeout
+	pause := scanTimeout
 	if s.Wine {
-		patience = time.Second
+		pause = time.Second
 	}
-	if err := backoff.Sleep(ctx, patience); err != nil {
+	if err := backoff.Sleep(ctx, pause); err != nil {
 		return "", untriedf("%w", err)
 	}
 	for _, name := range append(programs, setupName) {
 		if !s.Host.Disk.Exists(home + `\` + name) {
-			return "", fmt.Errorf("%s is gone %.0f s later", name, patience.Seconds())
+			return "", fmt.Errorf("%s is gone %.0f s later", name, pause.Seconds())
 		}
 	}
 	after := s.detections(ctx)

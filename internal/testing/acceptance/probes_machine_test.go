@@ -95,17 +95,17 @@ func TestUnusualAdaptersAreReported(t *testing.T) {
 
 // TestOnlyProductObjectsRefuteLeave ignores networks, certificates and exclusions of Windows and other programs, which change at any time.
 func TestOnlyProductObjectsRefuteLeave(t *testing.T) {
-	before := remains{{"network nat", false}, {"service kubelet", true}}
-	now := remains{
+	before := remnants{{"network nat", false}, {"service kubelet", true}}
+	now := remnants{
 		{"network nat", false}, {"service kubelet", true}, {"network Default Switch", isProductNetwork("Default Switch")}, {"root certificate 0a", false},
 		{"network flannel.4096", isProductNetwork("flannel.4096")}, {"network B", isProductNetwork("BaseOVNKubernetesHybridOverlayNetwork")},
 		{`Defender exclusion C:\K\containerd`, isProductPath(`C:\K\containerd`)}, {`Defender exclusion C:\kept`, isProductPath(`C:\kept`)},
 	}
-	ours, others := now.since(before)
-	if diff := cmp.Diff([]string{"network flannel.4096", "network B", `Defender exclusion C:\K\containerd`}, ours); diff != "" {
-		t.Errorf("ours (-want +got):\n%s", diff)
+	products, others := now.since(before)
+	if diff := cmp.Diff([]string{"network flannel.4096", "network B", `Defender exclusion C:\K\containerd`}, products); diff != "" {
+		t.Errorf("product objects (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"network Default Switch", "root certificate 0a", `Defender exclusion C:\kept`}, others); diff != "" {
-		t.Errorf("others (-want +got):\n%s", diff)
+		t.Errorf("other objects (-want +got):\n%s", diff)
 	}
 }

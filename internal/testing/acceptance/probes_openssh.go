@@ -87,9 +87,9 @@ type login struct {
 	findings
 }
 
-func (l *login) check(what string, err error) {
+func (l *login) check(operation string, err error) {
 	if err != nil {
-		l.wrong = append(l.wrong, fmt.Sprintf("%s: %s: %v", l.shell.name, what, err))
+		l.wrong = append(l.wrong, fmt.Sprintf("%s: %s: %v", l.shell.name, operation, err))
 	}
 }
 
@@ -145,18 +145,18 @@ func (l *login) copyProgram(ctx context.Context, h *remote.Host) error {
 func (l *login) exchange(ctx context.Context, h *remote.Host, x exchange) error {
 	var output bytes.Buffer
 	err := h.Run(ctx, `.\\`+l.name+" "+x.command(), x.input(), &output)
-	arrived := 0
+	got := 0
 	if exit := (*remote.ExitError)(nil); errors.As(err, &exit) {
-		arrived, err = exit.Status, nil
+		got, err = exit.Status, nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := x.check(l.shell, arrived, output.Bytes()); err != nil {
+	if err := x.check(l.shell, got, output.Bytes()); err != nil {
 		return err
 	}
-	if arrived != x.code {
-		l.note("exit code %d arrives as %d", x.code, arrived)
+	if got != x.code {
+		l.note("exit code %d arrives as %d", x.code, got)
 	}
 	return nil
 }
@@ -182,11 +182,11 @@ func (l *login) dropConnection(ctx context.Context) error {
 	if err := h.Run(ctx, `.\\`+l.name+" "+HashCommand+" 0 0", endless, io.Discard); err == nil {
 		return errors.New("the program ended without an error")
 	}
-	again, err := remote.Dial(ctx, l.target, remote.Options{})
+	next, err := remote.Dial(ctx, l.target, remote.Options{})
 	if err != nil {
 		return err
 	}
-	return again.Close()
+	return next.Close()
 }
 
 // shell returns the default shell of OpenSSH; empty if none is set.

@@ -52,9 +52,9 @@ func Command(args []string, in io.Reader, out io.Writer) (known bool, err error)
 	return false, nil
 }
 
-func hashInput(more, code string, in io.Reader, out io.Writer) error {
-	count, err := strconv.Atoi(more)
-	exit, codeErr := strconv.Atoi(code)
+func hashInput(outputBytes, exitCode string, in io.Reader, out io.Writer) error {
+	count, err := strconv.Atoi(outputBytes)
+	exit, codeErr := strconv.Atoi(exitCode)
 	if err := errors.Join(err, codeErr); err != nil {
 		return err
 	}
@@ -77,12 +77,12 @@ func hashInput(more, code string, in io.Reader, out io.Writer) error {
 // pattern is an endless text of all bytes, including those that shells change.
 type pattern struct{ next byte }
 
-func (p *pattern) Read(into []byte) (int, error) {
-	for i := range into {
-		into[i] = p.next
+func (p *pattern) Read(buffer []byte) (int, error) {
+	for i := range buffer {
+		buffer[i] = p.next
 		p.next++
 	}
-	return len(into), nil
+	return len(buffer), nil
 }
 
 // shell is a possible login shell of a host.

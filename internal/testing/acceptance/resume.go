@@ -45,12 +45,12 @@ type resumption struct {
 	Salt             []byte    `json:"salt"`
 	Names            []string  `json:"names"`
 
-	Address     string  `json:"address,omitempty"`
-	Port        int     `json:"port,omitempty"`
-	EtcdPort    int     `json:"etcdPort,omitempty"`
-	OwnSSH      bool    `json:"ownSSH,omitempty"`
-	ImageServer string  `json:"imageServer,omitempty"`
-	Before      remains `json:"before,omitempty"`
+	Address     string   `json:"address,omitempty"`
+	Port        int      `json:"port,omitempty"`
+	EtcdPort    int      `json:"etcdPort,omitempty"`
+	OwnSSH      bool     `json:"ownSSH,omitempty"`
+	ImageServer string   `json:"imageServer,omitempty"`
+	Before      remnants `json:"before,omitempty"`
 	// PartsBefore lists the parts of the node before the restart.
 	PartsBefore []string `json:"partsBefore,omitempty"`
 }
@@ -140,11 +140,11 @@ func (s *session) enableContainers(ctx context.Context) (seen string, reboot boo
 // pendingOperations returns the operations that Windows has not finished and that a join waits for.
 func (s *session) pendingOperations(ctx context.Context) string {
 	unfinished, err := s.Host.NextStart.Unfinished(ctx)
-	waits, waitsErr := s.Host.NextStart.Waits(ctx)
-	if err := errors.Join(err, waitsErr); err != nil {
+	pending, pendingErr := s.Host.NextStart.Waits(ctx)
+	if err := errors.Join(err, pendingErr); err != nil {
 		return "signs unknown: " + err.Error()
 	}
-	all := slices.Concat(unfinished.Setup, unfinished.Servicing, waits.All())
+	all := slices.Concat(unfinished.Setup, unfinished.Servicing, pending.All())
 	if len(all) == 0 {
 		return "nothing is pending"
 	}

@@ -82,23 +82,23 @@ func parse(args []string) (o options) {
 }
 
 // push pushes the image, signs it, and writes the kustomization that installs it.
-func push(ctx context.Context, o options, index v1.ImageIndex, sbom []byte) (where string, err error) {
+func push(ctx context.Context, o options, index v1.ImageIndex, sbom []byte) (reference string, err error) {
 	referrer, err := image.SBOMReferrer(index, sbom)
 	if err != nil {
 		return "", err
 	}
-	if where, err = image.Push(ctx, o.push, o.plainHTTP, index, referrer); err != nil {
-		return where, err
+	if reference, err = image.Push(ctx, o.push, o.plainHTTP, index, referrer); err != nil {
+		return reference, err
 	}
 	if o.key != nil {
 		if err := image.Sign(ctx, o.push, o.plainHTTP, index, o.key, o.source.Provenance(o.builder)); err != nil {
-			return where, err
+			return reference, err
 		}
 	}
 	if o.install != "" {
-		return where, image.WriteKustomization(o.install, where)
+		return reference, image.WriteKustomization(o.install, reference)
 	}
-	return where, nil
+	return reference, nil
 }
 
 func run(ctx context.Context, o options, w io.Writer) error {

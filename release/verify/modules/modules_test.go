@@ -38,15 +38,15 @@ func TestSyftFindsTheSameModules(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := bom(t, dir)
-	var ours cyclonedx.BOM
-	if err := cyclonedx.NewBOMDecoder(bytes.NewReader(text), cyclonedx.BOMFileFormatJSON).Decode(&ours); err != nil {
+	var listed cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(bytes.NewReader(text), cyclonedx.BOMFileFormatJSON).Decode(&listed); err != nil {
 		t.Fatal(err)
 	}
 	programs := t.TempDir()
 	unpack(t, p, programs)
-	theirs := catalog(t, programs)
+	found := catalog(t, programs)
 	compared := 0
-	for _, c := range *ours.Components {
+	for _, c := range *listed.Components {
 		if c.BOMRef == "wmco" {
 			continue
 		}
@@ -55,42 +55,42 @@ func TestSyftFindsTheSameModules(t *testing.T) {
 		for _, m := range *c.Components {
 			urls = append(urls, m.PackageURL)
 		}
-		compare(t, c.BOMRef, append(urls, c.PackageURL), theirs["/"+c.BOMRef])
+		compare(t, c.BOMRef, append(urls, c.PackageURL), found["/"+c.BOMRef])
 	}
-	if compared != len(theirs) || compared != len(p.Manifest.Files)+1 {
-		t.Errorf("there are %d programs, syft knows %d, the payload has %d", compared, len(theirs), len(p.Manifest.Files)+1)
+	if compared != len(found) || compared != len(p.Manifest.Files)+1 {
+		t.Errorf("there are %d programs, syft knows %d, the payload has %d", compared, len(found), len(p.Manifest.Files)+1)
 	}
-	checkDecoded(t, text, ours)
+	checkDecoded(t, text, listed)
 }
 
 // compare compares package URLs. Programs of this repository have the version of the release, which syft cannot know.
-func compare(t *testing.T, program string, ours, theirs []string) {
+func compare(t *testing.T, program string, listed, found []string) {
 	t.Helper()
-	own := func(url string) string {
+	normalize := func(url string) string {
 		if strings.HasPrefix(url, "pkg:golang/github.com/windows-machine-config/wmco") {
 			url, _, _ = strings.Cut(url, "@")
 		}
 		return url
 	}
-	var both [2][]string
-	for i, urls := range [][]string{ours, theirs} {
+	var sets [2][]string
+	for i, urls := range [][]string{listed, found} {
 		for _, url := range urls {
-			both[i] = append(both[i], own(url))
+			sets[i] = append(sets[i], normalize(url))
 		}
-		slices.Sort(both[i])
-		both[i] = slices.Compact(both[i])
+		slices.Sort(sets[i])
+		sets[i] = slices.Compact(sets[i])
 	}
-	for _, url := range both[1] {
-		if !slices.Contains(both[0], url) {
+	for _, url := range sets[1] {
+		if !slices.Contains(sets[0], url) {
 			t.Errorf("%s: syft finds %s, which is not listed", program, url)
 		}
 	}
-	for _, url := range both[0] {
-		if !slices.Contains(both[1], url) {
+	for _, url := range sets[0] {
+		if !slices.Contains(sets[1], url) {
 			t.Errorf("%s: %s is listed, but syft does not find it", program, url)
 		}
 	}
-	t.Logf("%s: %d modules", program, len(both[0]))
+	t.Logf("%s: %d modules", program, len(sets[0]))
 }
 
 // bom returns the software bill of materials of an image with this payload.
@@ -180,7 +180,7 @@ func catalog(t *testing.T, dir string) map[string][]string {
 }
 
 // checkDecoded decodes the list with syft, as vulnerability scanners do. Modules within programs must not be lost.
-func checkDecoded(t *testing.T, text []byte, ours cyclonedx.BOM) {
+func checkDecoded(t *testing.T, text []byte, listed cyclonedx.BOM) {
 	t.Helper()
 	decoded, _, _, err := cyclonedxjson.NewFormatDecoder().Decode(bytes.NewReader(text))
 	if err != nil {
@@ -190,7 +190,7 @@ func checkDecoded(t *testing.T, text []byte, ours cyclonedx.BOM) {
 	for p := range decoded.Artifacts.Packages.Enumerate() {
 		known[p.PURL] = true
 	}
-	for _, c := range *ours.Components {
+	for _, c := range *listed.Components {
 		for _, m := range *c.Components {
 			if !known[m.PackageURL] {
 				t.Errorf("%s: syft does not read %s", c.BOMRef, m.PackageURL)
