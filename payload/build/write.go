@@ -120,14 +120,14 @@ func (w *writer) add(n int) (err error) {
 		f.Compressed, f.Dictionary = w.files[i].Compressed, w.files[i].Dictionary
 		return nil
 	}
-	var with Content
+	var dictionary Content
 	if i := w.dictionary(c); i >= 0 {
-		with, f.Dictionary = w.Files[i], w.files[i].SHA256
+		dictionary, f.Dictionary = w.Files[i], w.files[i].SHA256
 	}
 	frame := w.kept(*f)
 	if frame == nil {
 		begin := time.Now()
-		if frame, err = w.compress(c, with, *f); err != nil {
+		if frame, err = w.compress(c, dictionary, *f); err != nil {
 			return err
 		}
 		logTo(w.Log, "%s (%d of %d): compressed %.1f MB to %.1f MB in %.1f s", c.Path, n+1, len(w.Files),
@@ -138,28 +138,28 @@ func (w *writer) add(n int) (err error) {
 }
 
 // compress returns the compressed form of f, which has content c, and stores it in Blobs.
-func (w *writer) compress(c, with Content, f payload.File) ([]byte, error) {
+func (w *writer) compress(c, source Content, f payload.File) ([]byte, error) {
 	program, err := read(c.Open)
 	if err != nil {
 		return nil, err
 	}
 	var dictionary compress.Dictionary
 	if f.Dictionary != "" {
-		of, err := read(with.Open)
+		text, err := read(source.Open)
 		if err != nil {
-			return nil, fmt.Errorf("reading its dictionary %s: %w", with.Path, err)
+			return nil, fmt.Errorf("reading its dictionary %s: %w", source.Path, err)
 		}
-		dictionary = compress.NewDictionary(of)
+		dictionary = compress.NewDictionary(text)
 	}
 	var frame bytes.Buffer
 	if err := compress.Compress(&frame, program, dictionary, w.Fast); err != nil {
 		return nil, err
 	}
-	back, err := compress.Decompress(frame.Bytes(), f.Size, dictionary)
+	decompressed, err := compress.Decompress(frame.Bytes(), f.Size, dictionary)
 	if err != nil {
 		return nil, err
 	}
-	if got := hashOf(back); got != f.SHA256 {
+	if got := hashOf(decompressed); got != f.SHA256 {
 		return nil, fmt.Errorf("after compression, it has SHA-256 %s instead of %s", got, f.SHA256)
 	}
 	if w.Blobs == "" {

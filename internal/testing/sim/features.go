@@ -83,9 +83,9 @@ func (b *boot) dism(ctx context.Context) error {
 	q := b.w.options.Quirks.Servicing
 	b.w.mu.Unlock()
 	wait := max(q.BusyFor-time.Since(b.began), q.Takes)
-	var answers <-chan time.Time
+	var answered <-chan time.Time
 	if wait > 0 && !q.Hangs {
-		answers = time.After(wait)
+		answered = time.After(wait)
 	}
 	if wait > 0 || q.Hangs {
 		select {
@@ -93,7 +93,7 @@ func (b *boot) dism(ctx context.Context) error {
 			return ctx.Err()
 		case <-b.ctx.Done():
 			return ErrPower
-		case <-answers:
+		case <-answered:
 		}
 	}
 	switch {

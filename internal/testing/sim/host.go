@@ -147,11 +147,11 @@ func (h *Host) serve(ctx context.Context, listener net.Listener) {
 				return
 			}
 		}
-		on, off := context.WithCancel(ctx)
-		stop := context.AfterFunc(b.ctx, off)
-		_ = h.server.Serve(on, listener) // ends with the power
+		serveCtx, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(b.ctx, cancel)
+		_ = h.server.Serve(serveCtx, listener) // ends with the power
 		stop()
-		off()
+		cancel()
 		listener = nil
 	}
 }

@@ -66,10 +66,10 @@ func (w *Windows) MissNetwork() {
 func (i images) Pull(ctx context.Context, name string, _ cri.Login) error {
 	w := i.boot.w
 	w.mu.Lock()
-	takes := w.pullTakes
+	duration := w.pullTakes
 	w.mu.Unlock()
-	if takes > 0 {
-		_ = backoff.Sleep(ctx, takes)
+	if duration > 0 {
+		_ = backoff.Sleep(ctx, duration)
 	}
 	if err := i.lock(ctx); err != nil {
 		return err
@@ -106,10 +106,10 @@ func (w *Windows) RefuseImage(name string, err *cri.Error) {
 }
 
 // SlowPulls sets the duration of each pull.
-func (w *Windows) SlowPulls(takes time.Duration) {
+func (w *Windows) SlowPulls(duration time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pullTakes = takes
+	w.pullTakes = duration
 }
 
 // RemoveImage removes an image, like another program.

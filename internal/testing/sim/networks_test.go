@@ -11,8 +11,8 @@ import (
 )
 
 func TestSimulatedNetworksKeepTheContract(t *testing.T) {
-	for _, how := range []string{"alone", "of a computer"} {
-		t.Run(how, func(t *testing.T) {
+	for _, kind := range []string{"alone", "of a computer"} {
+		t.Run(kind, func(t *testing.T) {
 			contract.Networks(t, func(t *testing.T) contract.NetworksFixture {
 				w := mustNewComputer(t, nil)
 				h := w.HNS()
@@ -23,7 +23,7 @@ func TestSimulatedNetworksKeepTheContract(t *testing.T) {
 					},
 					Stop: func(*testing.T) { h.Stop() }, Start: func(*testing.T) { h.Start(false) },
 				}
-				if how == "of a computer" {
+				if kind == "of a computer" {
 					f.Networks = w.Host().Networks
 				}
 				return f
@@ -42,26 +42,26 @@ func pods(name string) hns.Network {
 
 func mustMakeNetwork(t *testing.T, h *sim.HNS, n hns.Network) hns.Network {
 	t.Helper()
-	made, err := h.CreateNetwork(t.Context(), n)
+	created, err := h.CreateNetwork(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return created
 }
 
 func TestRestartKeepsOnlyPersistentNetworks(t *testing.T) {
 	w := mustNewComputer(t, nil)
 	h := w.HNS()
-	base, passing := pods("base"), pods("passing")
+	base, volatile := pods("base"), pods("passing")
 	base.Persistent = true
 	kept := mustMakeNetwork(t, h, base)
-	on := mustMakeNetwork(t, h, passing)
+	temporary := mustMakeNetwork(t, h, volatile)
 	before := w.Host().Networks
 	if _, err := before.CreateEndpoint(t.Context(), hns.Endpoint{Network: kept.ID, Name: "VIPEndpoint", Host: true}); err != nil {
 		t.Fatal(err)
 	}
 	h.Add(hns.State{LoadBalancers: []hns.LoadBalancer{{External: 80}}})
-	if err := h.AddRemotes(t.Context(), on.ID, []hns.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.1.0.0/24")}}); err != nil {
+	if err := h.AddRemotes(t.Context(), temporary.ID, []hns.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.1.0.0/24")}}); err != nil {
 		t.Fatal(err)
 	}
 	w.Restart()

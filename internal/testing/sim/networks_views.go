@@ -13,12 +13,12 @@ import (
 
 // startedLocked reports whether the service runs. The first call starts a service with quirk StartsLate.
 func (h *HNS) startedLocked() bool {
-	late := h.options.Quirks.StartsLate
-	if late == 0 || !h.startedAt.IsZero() && !h.startsAt.IsZero() {
+	delay := h.options.Quirks.StartsLate
+	if delay == 0 || !h.startedAt.IsZero() && !h.startsAt.IsZero() {
 		return true
 	}
 	if h.startsAt.IsZero() {
-		h.startsAt = time.Now().Add(late)
+		h.startsAt = time.Now().Add(delay)
 	}
 	if time.Now().Before(h.startsAt) {
 		return false
@@ -79,7 +79,7 @@ func (h *HNS) listed(s hns.State) hns.State {
 	h.mu.Lock()
 	started := h.startedAt
 	h.mu.Unlock()
-	if late := h.options.Quirks.ListsLate; late == 0 || started.IsZero() || time.Since(started) >= late {
+	if delay := h.options.Quirks.ListsLate; delay == 0 || started.IsZero() || time.Since(started) >= delay {
 		return s
 	}
 	return hns.State{
@@ -108,7 +108,7 @@ func (h *HNS) firstGeneration() hns.State {
 
 // ReadObjects implements hostapi.Networks: it returns the state that the second generation of the API lists.
 func (h *HNS) ReadObjects(ctx context.Context, _ []string) (hns.State, error) {
-	if err := h.begin(ctx, "LookClosely"); err != nil {
+	if err := h.begin(ctx, "ReadObjects"); err != nil {
 		return hns.State{}, err
 	}
 	return h.echoed(h.found()), nil
@@ -144,9 +144,9 @@ func (h *HNS) AddHostRoute(ctx context.Context, network string) error {
 // found returns the objects that the service finds by ID.
 func (h *HNS) found() hns.State {
 	h.mu.Lock()
-	late := h.options.Quirks.FindsLate
+	isLate := h.options.Quirks.FindsLate
 	h.mu.Unlock()
-	if late {
+	if isLate {
 		return h.listed(h.State())
 	}
 	return h.State()

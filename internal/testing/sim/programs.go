@@ -24,9 +24,9 @@ func (b *boot) Run(ctx context.Context, command string, stdin io.Reader, stdout 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
-	var complaint strings.Builder
+	var stderr strings.Builder
 	code := daemon.Main(ctx, daemon.Call{
-		Path: program, Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: &complaint,
+		Path: program, Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: &stderr,
 		Host:    func() (hostapi.Host, error) { return b.host(), nil },
 		Program: func() (io.ReadCloser, error) { return os.Open(b.w.Disk().Local(program)) },
 		Serve: func(func(context.Context) uint32) error {
@@ -34,7 +34,7 @@ func (b *boot) Run(ctx context.Context, command string, stdin io.Reader, stdout 
 		},
 	})
 	if code != 0 {
-		return fmt.Errorf("running %s: exit status %d: %s", program, code, complaint.String())
+		return fmt.Errorf("running %s: exit status %d: %s", program, code, stderr.String())
 	}
 	return nil
 }

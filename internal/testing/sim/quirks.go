@@ -27,10 +27,10 @@ type Quirks struct {
 
 // QuirksByChance returns the quirks of a seed. Each kind has its own random sequence, so that a new kind changes no other.
 func QuirksByChance(seed uint64) Quirks {
-	of := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, kind)) }
+	random := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, kind)) }
 	return Quirks{
-		Servicing: servicingByChance(of(1)), Setup: setupByChance(of(2)), Network: networkByChance(of(3)),
-		Adapter: adapterByChance(of(4)), Shell: shellByChance(of(5)), Files: filesByChance(of(6)),
+		Servicing: servicingByChance(random(1)), Setup: setupByChance(random(2)), Network: networkByChance(random(3)),
+		Adapter: adapterByChance(random(4)), Shell: shellByChance(random(5)), Files: filesByChance(random(6)),
 	}
 }
 

@@ -17,8 +17,8 @@ type rights struct{ boot *boot }
 const strangers = `WIN-SIM\user`
 
 // modeOf returns the mode for these rights of a folder or file.
-func modeOf(who hostapi.Access, isFolder bool) fs.FileMode {
-	mode := map[hostapi.Access]fs.FileMode{hostapi.Private: 0o700, hostapi.Readable: 0o755, hostapi.Volumes: 0o757}[who]
+func modeOf(access hostapi.Access, isFolder bool) fs.FileMode {
+	mode := map[hostapi.Access]fs.FileMode{hostapi.Private: 0o700, hostapi.Readable: 0o755, hostapi.Volumes: 0o757}[access]
 	if !isFolder {
 		mode &^= 0o111
 	}
@@ -26,7 +26,7 @@ func modeOf(who hostapi.Access, isFolder bool) fs.FileMode {
 }
 
 // MakeFolder implements hostapi.Rights.
-func (r rights) MakeFolder(folder string, who hostapi.Access) (made bool, err error) {
+func (r rights) MakeFolder(folder string, access hostapi.Access) (created bool, err error) {
 	disk := r.boot.w.Disk()
 	local := disk.Local(folder)
 	if _, err := os.Lstat(local); err == nil {
@@ -42,11 +42,11 @@ func (r rights) MakeFolder(folder string, who hostapi.Access) (made bool, err er
 	if err := os.Mkdir(local, 0o700); err != nil {
 		return false, err
 	}
-	return true, os.Chmod(local, modeOf(who, true))
+	return true, os.Chmod(local, modeOf(access, true))
 }
 
 // Look implements hostapi.Rights.
-func (r rights) Look(name string, who hostapi.Access) (ours bool, stranger string, err error) {
+func (r rights) Look(name string, access hostapi.Access) (ours bool, stranger string, err error) {
 	if r.boot.isOff() {
 		return false, "", ErrPower
 	}
@@ -57,11 +57,11 @@ func (r rights) Look(name string, who hostapi.Access) (ours bool, stranger strin
 	case info.Mode()&fs.ModeSticky != 0:
 		return false, strangers, nil
 	}
-	return info.Mode().Perm() == modeOf(who, info.IsDir()), "", nil
+	return info.Mode().Perm() == modeOf(access, info.IsDir()), "", nil
 }
 
 // Protect implements hostapi.Rights. It does not count as a change: nothing depends on where it is interrupted.
-func (r rights) Protect(name string, who hostapi.Access) error {
+func (r rights) Protect(name string, access hostapi.Access) error {
 	if err := r.fault("protect " + name); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (r rights) Protect(name string, who hostapi.Access) error {
 	if err != nil {
 		return err
 	}
-	return os.Chmod(local, modeOf(who, info.IsDir()))
+	return os.Chmod(local, modeOf(access, info.IsDir()))
 }
 
 func (r rights) fault(operation string) error {

@@ -118,8 +118,8 @@ func kept(s desired.Service) desired.Service {
 
 // Start implements hostapi.Services.
 func (b *boot) Start(ctx context.Context, name string) error {
-	if takes := b.w.options.Quirks.Setup.SlowServices.StartTakes; takes > 0 {
-		if err := backoff.Sleep(ctx, takes); err != nil {
+	if delay := b.w.options.Quirks.Setup.SlowServices.StartTakes; delay > 0 {
+		if err := backoff.Sleep(ctx, delay); err != nil {
 			return fmt.Errorf("starting service %s: %w", name, err)
 		}
 	}
@@ -146,10 +146,10 @@ func (b *boot) startLocked(name string) error {
 	case b.running[name] != nil:
 		return nil
 	}
-	for _, on := range s.DependsOn {
-		if err := b.startLocked(on); err != nil {
+	for _, dependency := range s.DependsOn {
+		if err := b.startLocked(dependency); err != nil {
 			// A missing dependency is a failure of this service, which exists.
-			return fmt.Errorf("starting %s, which %s depends on: %s", on, name, err.Error())
+			return fmt.Errorf("starting %s, which %s depends on: %s", dependency, name, err.Error())
 		}
 	}
 	if err := b.changeLocked("start " + name); err != nil {

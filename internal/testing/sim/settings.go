@@ -17,7 +17,7 @@ import (
 type environment struct{ boot *boot }
 
 // Set implements hostapi.Environment. Each variable is a separate change.
-func (e environment) Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error) {
+func (e environment) Set(ctx context.Context, variables map[string]string, owned []string) (changed []string, err error) {
 	if err := hostapi.CheckVariables(variables); err != nil {
 		return nil, fmt.Errorf("setting the environment of the machine: %w", err)
 	}
@@ -38,7 +38,7 @@ func (e environment) Set(ctx context.Context, variables map[string]string, ours 
 		w.environment[key] = variables[name]
 		changed = append(changed, name)
 	}
-	for _, name := range ours {
+	for _, name := range owned {
 		key, found := spelled(w.environment, name)
 		if _, keep := spelled(variables, name); !found || keep {
 			continue

@@ -68,7 +68,7 @@ func (s *Server) home(q Quirks) string {
 }
 
 // serveChannel runs the one command or file transfer of a channel, while it listens for signals and the end of the channel.
-func (s *Server) serveChannel(ctx context.Context, who clientUser, offered ssh.NewChannel) {
+func (s *Server) serveChannel(ctx context.Context, user clientUser, offered ssh.NewChannel) {
 	if offered.ChannelType() != "session" {
 		_ = offered.Reject(ssh.UnknownChannelType, "only sessions are served")
 		return
@@ -83,12 +83,12 @@ func (s *Server) serveChannel(ctx context.Context, who clientUser, offered ssh.N
 	for r := range requests {
 		if r.Type == "signal" {
 			_ = r.Reply(true, nil)
-			if !who.quirks.RunsOn {
+			if !user.quirks.RunsOn {
 				cancel()
 			}
 			continue
 		}
-		serve := s.program(r, who)
+		serve := s.program(r, user)
 		if busy || serve == nil {
 			_ = r.Reply(false, nil)
 			continue
@@ -97,7 +97,7 @@ func (s *Server) serveChannel(ctx context.Context, who clientUser, offered ssh.N
 		_ = r.Reply(true, nil)
 		work.Go(func() { finish(channel, serve(ctx, channel)) })
 	}
-	if !who.quirks.RunsOn {
+	if !user.quirks.RunsOn {
 		cancel()
 	}
 	work.Wait()
@@ -106,7 +106,7 @@ func (s *Server) serveChannel(ctx context.Context, who clientUser, offered ssh.N
 }
 
 // program returns what a request starts, already counted; nil if the server does not support it.
-func (s *Server) program(r *ssh.Request, who clientUser) func(context.Context, ssh.Channel) int {
+func (s *Server) program(r *ssh.Request, user clientUser) func(context.Context, ssh.Channel) int {
 	var requested struct{ Name string } // the command of RFC 4254 section 6.5, and the subsystem too
 	if ssh.Unmarshal(r.Payload, &requested) != nil {
 		return nil
@@ -114,25 +114,25 @@ func (s *Server) program(r *ssh.Request, who clientUser) func(context.Context, s
 	switch {
 	case r.Type == "exec" && s.options.Exec != nil:
 		s.count(func(n *Counters) { n.ExecChannels++; n.Commands = append(n.Commands, requested.Name) })
-		command := Command{Line: requested.Name, User: who.user, Dir: who.home, Quirks: who.quirks}
+		command := Command{Line: requested.Name, User: user.user, Dir: user.home, Quirks: user.quirks}
 		return func(ctx context.Context, c ssh.Channel) int {
 			return s.options.Exec(ctx, command, c, c, c.Stderr())
 		}
 	case r.Type == "subsystem" && requested.Name == "sftp":
 		s.count(func(n *Counters) { n.SFTPChannels++ })
-		return func(_ context.Context, c ssh.Channel) int { return s.transfer(c, who) }
+		return func(_ context.Context, c ssh.Channel) int { return s.transfer(c, user) }
 	}
 	return nil
 }
 
 // transfer serves SFTP until the client ends it.
-func (s *Server) transfer(c ssh.Channel, who clientUser) int {
+func (s *Server) transfer(c ssh.Channel, user clientUser) int {
 	f := &files{
-		home: who.home, root: s.options.Root, endless: s.options.EndlessFolders, arrived: s.options.Arrived, heldFor: who.quirks.HeldFor,
+		home: user.home, root: s.options.Root, endless: s.options.EndlessFolders, arrived: s.options.Arrived, heldFor: user.quirks.HeldFor,
 		wrote: func() { s.count(func(n *Counters) { n.FilesWritten++ }) },
 	}
 	server := sftp.NewRequestServer(c, sftp.Handlers{FileGet: f, FilePut: f, FileCmd: f, FileList: f},
-		sftp.WithStartDirectory(f.remote(who.home)))
+		sftp.WithStartDirectory(f.remote(user.home)))
 	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {
 		return 1
 	}

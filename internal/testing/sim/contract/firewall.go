@@ -137,20 +137,20 @@ func brokenRulesAreRestored(t *testing.T, f FirewallFixture) {
 }
 
 func foreignRulesStay(t *testing.T, f FirewallFixture) {
-	others := firstRule()
-	others.Protocol = desired.UDP
-	f.Give(t, others)
-	theirs := Rule{FirewallRule: others, Works: true}
+	foreign := firstRule()
+	foreign.Protocol = desired.UDP
+	f.Give(t, foreign)
+	wantForeign := Rule{FirewallRule: foreign, Works: true}
 	expectRuleChanges(t, f, []desired.FirewallRule{firstRule()}, FirstRule)
-	expectRules(t, f, Rule{firstRule(), true, true}, theirs)
-	again := firstRule()
-	again.Ports = []uint16{1}
-	expectRuleChanges(t, f, []desired.FirewallRule{again}, FirstRule)
-	expectRules(t, f, Rule{again, true, true}, theirs)
+	expectRules(t, f, Rule{firstRule(), true, true}, wantForeign)
+	changedRule := firstRule()
+	changedRule.Ports = []uint16{1}
+	expectRuleChanges(t, f, []desired.FirewallRule{changedRule}, FirstRule)
+	expectRules(t, f, Rule{changedRule, true, true}, wantForeign)
 	expectRuleChanges(t, f, nil, FirstRule)
-	expectRules(t, f, theirs)
+	expectRules(t, f, wantForeign)
 	expectRuleChanges(t, f, nil)
-	expectRules(t, f, theirs)
+	expectRules(t, f, wantForeign)
 }
 
 // badRules returns lists that a firewall could not store.

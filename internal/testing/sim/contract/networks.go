@@ -63,20 +63,20 @@ func overlayNetwork() hns.Network {
 
 func mustCreateNetwork(t *testing.T, f NetworksFixture, n hns.Network) hns.Network {
 	t.Helper()
-	made, err := f.Overlay.CreateNetwork(deadline(t), n)
+	created, err := f.Overlay.CreateNetwork(deadline(t), n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return created
 }
 
 func mustCreateEndpoint(t *testing.T, f NetworksFixture, e hns.Endpoint) hns.Endpoint {
 	t.Helper()
-	made, err := f.Networks.CreateEndpoint(deadline(t), e)
+	created, err := f.Networks.CreateEndpoint(deadline(t), e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return created
 }
 
 func mustLook(t *testing.T, f NetworksFixture) hns.State {
@@ -110,10 +110,10 @@ func equal() []cmp.Option {
 	}
 }
 
-func expectError(t *testing.T, what string, err, want error) {
+func expectError(t *testing.T, operation string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
-		t.Errorf("%s: error %v, want %v", what, err, want)
+		t.Errorf("%s: error %v, want %v", operation, err, want)
 	}
 }
 
@@ -122,7 +122,7 @@ func networkMatchesRequestAndHasAddresses(t *testing.T, f NetworksFixture) {
 	two := overlayNetwork()
 	two.Name, two.HostRoute, two.AutomaticDNS, two.Persistent = "wicd-contract-two", false, false, false
 	two.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("100.64.0.0/30"), Gateway: netip.MustParseAddr("100.64.0.2"), VNI: 4098}}
-	var made []hns.Network
+	var created []hns.Network
 	for _, wanted := range []hns.Network{one, two} {
 		got := mustCreateNetwork(t, f, wanted)
 		if !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(got.ID) {
@@ -131,34 +131,34 @@ func networkMatchesRequestAndHasAddresses(t *testing.T, f NetworksFixture) {
 		if !regexp.MustCompile(`^[0-9A-F]{2}(-[0-9A-F]{2}){5}$`).MatchString(got.RouterMAC) || !got.ManagementIP.Is4() {
 			t.Errorf("router MAC %q, host address %v", got.RouterMAC, got.ManagementIP)
 		}
-		made = append(made, got)
+		created = append(created, got)
 		got.ID, got.RouterMAC, got.ManagementIP = "", "", netip.Addr{}
 		if diff := cmp.Diff(wanted, got, equal()...); diff != "" {
 			t.Errorf("created (-want +got):\n%s", diff)
 		}
 	}
-	expectNetworks(t, f, made...)
+	expectNetworks(t, f, created...)
 }
 
 func networkNamesAreUnique(t *testing.T, f NetworksFixture) {
-	made := mustCreateNetwork(t, f, overlayNetwork())
+	created := mustCreateNetwork(t, f, overlayNetwork())
 	_, err := f.Overlay.CreateNetwork(deadline(t), overlayNetwork())
 	expectError(t, "creating it again", err, hns.ErrExists)
-	expectNetworks(t, f, made)
+	expectNetworks(t, f, created)
 }
 
 func overlayCanHaveItsOwnPort(t *testing.T, f NetworksFixture) {
 	n := overlayNetwork()
 	n.VXLANPort = 9898
-	own := mustCreateNetwork(t, f, n)
+	custom := mustCreateNetwork(t, f, n)
 	n = overlayNetwork()
 	n.Name, n.VXLANPort = "wicd-contract-two", hns.DefaultVXLANPort
 	n.Subnets[0].Prefix, n.Subnets[0].Gateway = netip.MustParsePrefix("10.250.2.0/24"), netip.MustParseAddr("10.250.2.1")
-	usual := mustCreateNetwork(t, f, n)
-	if own.VXLANPort != 9898 || usual.VXLANPort != 0 {
-		t.Errorf("ports are %d and %d, want 9898, and 0 for the usual one", own.VXLANPort, usual.VXLANPort)
+	standard := mustCreateNetwork(t, f, n)
+	if custom.VXLANPort != 9898 || standard.VXLANPort != 0 {
+		t.Errorf("ports are %d and %d, want 9898, and 0 for the usual one", custom.VXLANPort, standard.VXLANPort)
 	}
-	expectNetworks(t, f, own, usual)
+	expectNetworks(t, f, custom, standard)
 }
 
 func deletingNetworkDeletesEndpoints(t *testing.T, f NetworksFixture) {
@@ -171,7 +171,7 @@ func deletingNetworkDeletesEndpoints(t *testing.T, f NetworksFixture) {
 	if left := mustLook(t, f).Endpoints; len(left) > 0 {
 		t.Errorf("endpoints %+v are left", left)
 	}
-	if again := mustCreateNetwork(t, f, overlayNetwork()); again.ID == n.ID {
+	if second := mustCreateNetwork(t, f, overlayNetwork()); second.ID == n.ID {
 		t.Error("a new network has the ID of the old one")
 	}
 }
@@ -192,10 +192,10 @@ func remotes(count int) []hns.RemoteSubnet {
 func remoteSubnetsAreAddedAndRemoved(t *testing.T, f NetworksFixture) {
 	n := mustCreateNetwork(t, f, overlayNetwork())
 	all := remotes(230)
-	expect := func(what string, err error, want []hns.RemoteSubnet) {
+	expect := func(operation string, err error, want []hns.RemoteSubnet) {
 		t.Helper()
 		if err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: %v", operation, err)
 		}
 		n.Remotes = want
 		expectNetworks(t, f, n)
@@ -255,12 +255,12 @@ func endpointNamesAndAddressesAreUnique(t *testing.T, f NetworksFixture) {
 	n := mustCreateNetwork(t, f, overlayNetwork())
 	one := hns.Endpoint{Network: n.ID, Name: "wicd-contract", Address: netip.MustParseAddr("10.250.1.9")}
 	mustCreateEndpoint(t, f, one)
-	for what, e := range map[string]hns.Endpoint{
+	for property, e := range map[string]hns.Endpoint{
 		"its name":    {Network: n.ID, Name: one.Name, Host: true},
 		"its address": {Network: n.ID, Name: "wicd-contract-two", Address: one.Address},
 	} {
 		_, err := f.Networks.CreateEndpoint(deadline(t), e)
-		expectError(t, "another endpoint with "+what, err, hns.ErrExists)
+		expectError(t, "another endpoint with "+property, err, hns.ErrExists)
 	}
 	_, err := f.Networks.CreateEndpoint(deadline(t), hns.Endpoint{Network: absent, Name: "wicd-contract"})
 	expectError(t, "on an absent network", err, hns.ErrNotFound)
@@ -296,15 +296,15 @@ func loadBalancersAreListed(t *testing.T, f NetworksFixture) {
 
 func onlyNamedObjectsAreRemoved(t *testing.T, f NetworksFixture) {
 	all := mustBalance(t, f)
-	expectLeft := func(what string, remove, left hns.State) {
+	expectLeft := func(objects string, remove, left hns.State) {
 		t.Helper()
 		for range 2 { // the second call finds none
 			if err := f.Networks.Remove(deadline(t), remove); err != nil {
-				t.Errorf("removing %s: %v", what, err)
+				t.Errorf("removing %s: %v", objects, err)
 			}
 		}
 		if diff := cmp.Diff(left, mustLook(t, f), equal()...); diff != "" {
-			t.Errorf("%s removed (-want +got):\n%s", what, diff)
+			t.Errorf("%s removed (-want +got):\n%s", objects, diff)
 		}
 	}
 	expectLeft("nothing", hns.State{}, all)

@@ -34,32 +34,32 @@ func NextStart(t *testing.T, fixture func(t *testing.T) NextStartFixture) {
 
 func mustWaits(t *testing.T, f NextStartFixture) []string {
 	t.Helper()
-	waits, err := f.NextStart.Waits(deadline(t))
+	pending, err := f.NextStart.Waits(deadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return waits.All()
+	return pending.All()
 }
 
 func pendingRestartIsReported(t *testing.T, f NextStartFixture) {
-	if waits := mustWaits(t, f); len(waits) > 0 {
-		t.Fatalf("before the test: %q", waits)
+	if pending := mustWaits(t, f); len(pending) > 0 {
+		t.Fatalf("before the test: %q", pending)
 	}
 	f.Await(t)
-	waits := mustWaits(t, f)
-	if len(waits) == 0 || slices.Contains(waits, "") {
-		t.Errorf("Waits() = %q, want the reasons", waits)
+	pending := mustWaits(t, f)
+	if len(pending) == 0 || slices.Contains(pending, "") {
+		t.Errorf("Waits() = %q, want the reasons", pending)
 	}
 	facts, err := f.System.Facts(deadline(t))
-	if err != nil || !slices.Equal(facts.PendingReboot, waits) {
-		t.Errorf("facts have %q, %v; Waits() = %q", facts.PendingReboot, err, waits)
+	if err != nil || !slices.Equal(facts.PendingReboot, pending) {
+		t.Errorf("facts have %q, %v; Waits() = %q", facts.PendingReboot, err, pending)
 	}
 	if f.Restart == nil {
 		t.Skip(f.NoRestart)
 	}
 	f.Restart(t)
-	if waits := mustWaits(t, f); len(waits) > 0 {
-		t.Errorf("after a restart: %q", waits)
+	if pending := mustWaits(t, f); len(pending) > 0 {
+		t.Errorf("after a restart: %q", pending)
 	}
 }
 
@@ -107,8 +107,8 @@ func invalidNamesAreRejected(t *testing.T, f NextStartFixture) {
 			t.Errorf("Rename(%q) succeeds", name)
 		}
 	}
-	if waits := mustWaits(t, f); len(waits) > 0 {
-		t.Errorf("afterwards Windows waits: %q", waits)
+	if pending := mustWaits(t, f); len(pending) > 0 {
+		t.Errorf("afterwards Windows waits: %q", pending)
 	}
 }
 
@@ -123,8 +123,8 @@ func newNameTakesEffectAtNextStart(t *testing.T, f NextStartFixture) {
 			t.Fatal(err)
 		}
 	}
-	if waits := strings.Join(mustWaits(t, f), "; "); !strings.Contains(strings.ToLower(waits), name[:15]) {
-		t.Errorf("Waits() = %q, want the new name", waits)
+	if pending := strings.Join(mustWaits(t, f), "; "); !strings.Contains(strings.ToLower(pending), name[:15]) {
+		t.Errorf("Waits() = %q, want the new name", pending)
 	}
 	if f.AtOnce != "" {
 		t.Skip(f.AtOnce)

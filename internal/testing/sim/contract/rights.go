@@ -45,11 +45,11 @@ func accesses() []hostapi.Access {
 }
 
 // mustMakeFolder makes a folder in that of the test.
-func mustMakeFolder(t *testing.T, f RightsFixture, base string, who hostapi.Access) (folder string) {
+func mustMakeFolder(t *testing.T, f RightsFixture, base string, access hostapi.Access) (folder string) {
 	t.Helper()
 	folder = f.Folder + `\` + base
-	if made, err := f.Rights.MakeFolder(folder, who); err != nil || !made {
-		t.Fatalf("MakeFolder() = %v, %v", made, err)
+	if created, err := f.Rights.MakeFolder(folder, access); err != nil || !created {
+		t.Fatalf("MakeFolder() = %v, %v", created, err)
 	}
 	return folder
 }
@@ -57,10 +57,10 @@ func mustMakeFolder(t *testing.T, f RightsFixture, base string, who hostapi.Acce
 // expectRights checks the rights of an object, which only administrators may own.
 func expectRights(t *testing.T, f RightsFixture, name string, want hostapi.Access) {
 	t.Helper()
-	for _, who := range accesses() {
-		ours, stranger, err := f.Rights.Look(name, who)
-		if err != nil || ours != (who == want) || stranger != "" {
-			t.Errorf("Look(%s, %d) = %v, %q, %v; want rights %d", name, who, ours, stranger, err, want)
+	for _, access := range accesses() {
+		matches, owner, err := f.Rights.Look(name, access)
+		if err != nil || matches != (access == want) || owner != "" {
+			t.Errorf("Look(%s, %d) = %v, %q, %v; want rights %d", name, access, matches, owner, err, want)
 		}
 	}
 }
@@ -69,15 +69,15 @@ func foldersAreCreatedWithRights(t *testing.T, f RightsFixture) {
 	if f.NoLook != "" {
 		t.Skip(f.NoLook)
 	}
-	for i, who := range accesses() {
-		expectRights(t, f, mustMakeFolder(t, f, string(rune('a'+i)), who), who)
+	for i, access := range accesses() {
+		expectRights(t, f, mustMakeFolder(t, f, string(rune('a'+i)), access), access)
 	}
 }
 
 func existingFolderIsUnchanged(t *testing.T, f RightsFixture) {
 	folder := mustMakeFolder(t, f, "folder", hostapi.Readable)
-	if made, err := f.Rights.MakeFolder(folder, hostapi.Private); err != nil || made {
-		t.Errorf("again: MakeFolder() = %v, %v", made, err)
+	if created, err := f.Rights.MakeFolder(folder, hostapi.Private); err != nil || created {
+		t.Errorf("again: MakeFolder() = %v, %v", created, err)
 	}
 	if f.NoLook == "" {
 		expectRights(t, f, folder, hostapi.Readable)
@@ -85,9 +85,9 @@ func existingFolderIsUnchanged(t *testing.T, f RightsFixture) {
 }
 
 func protectedFoldersAreUsable(t *testing.T, f RightsFixture) {
-	for _, who := range accesses() {
+	for _, access := range accesses() {
 		file := f.Folder + `\file`
-		if err := f.Rights.Protect(f.Folder, who); err != nil {
+		if err := f.Rights.Protect(f.Folder, access); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(f.Disk.Local(file), []byte("content"), 0o600); err != nil {
@@ -109,15 +109,15 @@ func protectSetsExactRights(t *testing.T, f RightsFixture) {
 	if f.NoLook != "" {
 		t.Skip(f.NoLook)
 	}
-	for _, who := range accesses() {
+	for _, access := range accesses() {
 		f.Open(t, f.Folder)
-		if ours, _, err := f.Rights.Look(f.Folder, who); err != nil || ours {
-			t.Errorf("a folder with full access for everyone: Look() = %v, %v", ours, err)
+		if matches, _, err := f.Rights.Look(f.Folder, access); err != nil || matches {
+			t.Errorf("a folder with full access for everyone: Look() = %v, %v", matches, err)
 		}
-		if err := f.Rights.Protect(f.Folder, who); err != nil {
+		if err := f.Rights.Protect(f.Folder, access); err != nil {
 			t.Fatal(err)
 		}
-		expectRights(t, f, f.Folder, who)
+		expectRights(t, f, f.Folder, access)
 	}
 }
 
@@ -139,20 +139,20 @@ func foreignOwnersAreReported(t *testing.T, f RightsFixture) {
 	}
 	folder := mustMakeFolder(t, f, "folder", hostapi.Private)
 	f.GiveAway(t, folder)
-	if ours, stranger, err := f.Rights.Look(folder, hostapi.Private); err != nil || ours || stranger == "" {
-		t.Errorf("Look() = %v, %q, %v; want the foreign owner", ours, stranger, err)
+	if matches, owner, err := f.Rights.Look(folder, hostapi.Private); err != nil || matches || owner == "" {
+		t.Errorf("Look() = %v, %q, %v; want the foreign owner", matches, owner, err)
 	}
 	if err := f.Disk.Rename(folder, folder+".aside"); err != nil {
 		t.Fatal(err)
 	}
-	if _, stranger, err := f.Rights.Look(folder+".aside", hostapi.Private); err != nil || stranger == "" {
-		t.Errorf("after a rename: %q, %v; want the foreign owner", stranger, err)
+	if _, owner, err := f.Rights.Look(folder+".aside", hostapi.Private); err != nil || owner == "" {
+		t.Errorf("after a rename: %q, %v; want the foreign owner", owner, err)
 	}
 	if err := f.Rights.Protect(folder+".aside", hostapi.Private); err != nil {
 		t.Fatal(err)
 	}
-	if _, stranger, err := f.Rights.Look(folder+".aside", hostapi.Private); err != nil || stranger != "" {
-		t.Errorf("after Protect(), its owner is %q, %v", stranger, err)
+	if _, owner, err := f.Rights.Look(folder+".aside", hostapi.Private); err != nil || owner != "" {
+		t.Errorf("after Protect(), its owner is %q, %v", owner, err)
 	}
 }
 
@@ -165,11 +165,11 @@ func linksAreNotFollowed(t *testing.T, f RightsFixture) {
 	if err := f.Rights.Protect(link, hostapi.Private); err == nil {
 		t.Error("Protect() of a link succeeds")
 	}
-	if made, err := f.Rights.MakeFolder(link, hostapi.Private); err != nil || made {
-		t.Errorf("MakeFolder() where a link is = %v, %v", made, err)
+	if created, err := f.Rights.MakeFolder(link, hostapi.Private); err != nil || created {
+		t.Errorf("MakeFolder() where a link is = %v, %v", created, err)
 	}
-	if ours, _, err := f.Rights.Look(link, hostapi.Readable); err != nil || ours {
-		t.Errorf("Look() at a link = %v, %v; want false", ours, err)
+	if matches, _, err := f.Rights.Look(link, hostapi.Readable); err != nil || matches {
+		t.Errorf("Look() at a link = %v, %v; want false", matches, err)
 	}
 	if f.NoLook == "" {
 		expectRights(t, f, folder, hostapi.Readable)

@@ -64,8 +64,8 @@ func factsAreComplete(t *testing.T, f SystemFixture) {
 			t.Errorf("%s is missing in %+v", field, facts)
 		}
 	}
-	if away := time.Since(facts.Clock).Abs(); away > time.Minute {
-		t.Errorf("clock is %v, %v off", facts.Clock, away)
+	if offset := time.Since(facts.Clock).Abs(); offset > time.Minute {
+		t.Errorf("clock is %v, %v off", facts.Clock, offset)
 	}
 	routes := 0
 	for _, i := range facts.Interfaces {
@@ -89,9 +89,9 @@ func factsAreComplete(t *testing.T, f SystemFixture) {
 }
 
 func factsAreStableUntilRestart(t *testing.T, f SystemFixture) {
-	one, two := mustFacts(t, f), mustFacts(t, f)
-	if one.BootID != two.BootID || one.Hostname != two.Hostname {
-		t.Errorf("boot %q of %q became %q of %q", one.BootID, one.Hostname, two.BootID, two.Hostname)
+	first, second := mustFacts(t, f), mustFacts(t, f)
+	if first.BootID != second.BootID || first.Hostname != second.Hostname {
+		t.Errorf("boot %q of %q became %q of %q", first.BootID, first.Hostname, second.BootID, second.Hostname)
 	}
 }
 

@@ -23,14 +23,14 @@ type part struct {
 const truth = `{"name":"win-1","list":[1,2,3],"up":true}`
 
 func TestSeedDeterminesLies(t *testing.T) {
-	told := func() (all string) {
+	sequence := func() (all string) {
 		l := lies.New(7, &answer{})
 		for range 200 {
 			all += fmt.Sprintf("%q", l.Line([]byte(truth)))
 		}
 		return all
 	}
-	if first, second := told(), told(); first != second {
+	if first, second := sequence(), sequence(); first != second {
 		t.Error("the same seed has two sequences of lies")
 	}
 }
@@ -63,17 +63,17 @@ func TestEveryFieldIsFalsified(t *testing.T) {
 
 func TestUnreadableObjectsAreReported(t *testing.T) {
 	l := lies.New(2, &answer{})
-	read, unread := 0, 0
+	decoded, failed := 0, 0
 	for range 200 {
 		var got answer
 		if l.Object(answer{Name: "win-1"}, &got) {
-			read++
+			decoded++
 		} else {
-			unread++
+			failed++
 		}
 	}
-	if read == 0 || unread == 0 {
-		t.Errorf("%d readable, %d unreadable; want some of both", read, unread)
+	if decoded == 0 || failed == 0 {
+		t.Errorf("%d readable, %d unreadable; want some of both", decoded, failed)
 	}
 }
 
