@@ -187,8 +187,8 @@ func (m page) View() tea.View {
 	if m.fault != nil {
 		state = "not up to date since " + m.fleet.At.Local().Format(time.TimeOnly) + ": " + m.fault.Error()
 	}
-	foot := lipgloss.NewStyle().Faint(true).MaxWidth(max(m.width, 1)).MaxHeight(1).Render(state)
-	view := tea.NewView(strings.Join(append(shown, foot), "\n"))
+	footer := lipgloss.NewStyle().Faint(true).MaxWidth(max(m.width, 1)).MaxHeight(1).Render(state)
+	view := tea.NewView(strings.Join(append(shown, footer), "\n"))
 	view.AltScreen = true
 	return view
 }

@@ -48,9 +48,9 @@ func pinned(mod, pkg string) (Pin, error) {
 	if pin.Module == "" {
 		return Pin{}, fmt.Errorf("no required module contains package %s", pkg)
 	}
-	replaced := regexp.MustCompile(`(?m)^(?:replace)?[ \t]+` + regexp.QuoteMeta(pin.Module) + `(?: v\S+)? => \S+ (v\S+)`)
-	if by := replaced.FindStringSubmatch(mod); by != nil {
-		pin.Version = by[1]
+	replacement := regexp.MustCompile(`(?m)^(?:replace)?[ \t]+` + regexp.QuoteMeta(pin.Module) + `(?: v\S+)? => \S+ (v\S+)`)
+	if match := replacement.FindStringSubmatch(mod); match != nil {
+		pin.Version = match[1]
 	}
 	return pin, nil
 }

@@ -163,7 +163,7 @@ func TestWriteKeepsCompressedContents(t *testing.T) {
 
 func TestFailedWriteKeepsPreviousPayload(t *testing.T) {
 	cut := errors.New("cut")
-	for name, spoil := range map[string]func(*build.Set){
+	for name, corrupt := range map[string]func(*build.Set){
 		"content cannot be opened": func(s *build.Set) {
 			s.Files[1].Open = func() (io.ReadCloser, error) { return nil, cut }
 		},
@@ -192,7 +192,7 @@ func TestFailedWriteKeepsPreviousPayload(t *testing.T) {
 			dir := t.TempDir()
 			want := mustWrite(t, dir, sampleSet())
 			set := sampleSet()
-			spoil(&set)
+			corrupt(&set)
 			if _, err := build.Write(t.Context(), dir, set); !errors.Is(err, cut) {
 				t.Fatalf("error is %v, want %v", err, cut)
 			}

@@ -71,12 +71,12 @@ func (s Source) csv(p parts, minKubeVersion string) (c v1alpha1.ClusterServiceVe
 	if n := len(c.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers); n != 1 {
 		return c, fmt.Errorf("the Deployment has %d containers, want 1", n)
 	}
-	one := container(&c)
-	one.Image = s.Image
+	manager := container(&c)
+	manager.Image = s.Image
 	// OLM installs no admission policies.
-	one.Args = append(slices.Clone(one.Args), "--apply-policies")
+	manager.Args = append(slices.Clone(manager.Args), "--apply-policies")
 	// WATCH_NAMESPACE has the namespaces of the OperatorGroup; the operator refuses any other than its own.
-	one.Env = append(slices.Clone(one.Env), corev1.EnvVar{Name: "WATCH_NAMESPACE", ValueFrom: &corev1.EnvVarSource{
+	manager.Env = append(slices.Clone(manager.Env), corev1.EnvVar{Name: "WATCH_NAMESPACE", ValueFrom: &corev1.EnvVarSource{
 		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['olm.targetNamespaces']"},
 	}})
 	return c, nil

@@ -43,8 +43,8 @@ func documented(t *testing.T) map[string][]*unstructured.Unstructured {
 	return found
 }
 
-// one returns the only manifest of a kind.
-func one(t *testing.T, all map[string][]*unstructured.Unstructured, kind string) *unstructured.Unstructured {
+// singleObject returns the only manifest of a kind.
+func singleObject(t *testing.T, all map[string][]*unstructured.Unstructured, kind string) *unstructured.Unstructured {
 	t.Helper()
 	if n := len(all[kind]); n != 1 {
 		t.Fatalf("the document has %d manifests of kind %s, want 1", n, kind)
@@ -64,7 +64,7 @@ func textOf(t *testing.T, o *unstructured.Unstructured, path ...string) string {
 // TestDocumentedCatalogSourceMatchesImage applies the CatalogSource to the image that it names, as OLM does: OLM copies the folders in
 // extractContent out of the image, and a missing folder ends the pod. A cache is one of them, and must be of this catalog.
 func TestDocumentedCatalogSourceMatchesImage(t *testing.T) {
-	source := one(t, documented(t), "CatalogSource")
+	source := singleObject(t, documented(t), "CatalogSource")
 	index, err := releases(t).Image(image.Source{Version: "1.2.0"})
 	if err != nil {
 		t.Fatal(err)
@@ -78,17 +78,17 @@ func TestDocumentedCatalogSourceMatchesImage(t *testing.T) {
 		t.Fatalf("extractContent is %v (%v)", extract, err)
 	}
 	for _, d := range manifest.Manifests {
-		one, err := index.Image(d.Digest)
+		img, err := index.Image(d.Digest)
 		if err != nil {
 			t.Fatal(err)
 		}
-		folders := foldersOf(t, mutate.Extract(one))
+		folders := foldersOf(t, mutate.Extract(img))
 		for field, folder := range extract {
 			if !folders[strings.Trim(folder, "/")] {
 				t.Errorf("%s is %s, which the image for %s does not have; it has %v", field, folder, d.Platform, folders)
 			}
 		}
-		config, err := one.ConfigFile()
+		config, err := img.ConfigFile()
 		if err != nil || config.Config.Labels["operators.operatorframework.io.index.configs.v1"] != extract["catalogDir"] {
 			t.Errorf("catalogDir is %s, but the labels are %v (%v)", extract["catalogDir"], config.Config.Labels, err)
 		}
@@ -99,7 +99,7 @@ func TestDocumentedCatalogSourceMatchesImage(t *testing.T) {
 // pulled again.
 func TestDocumentedCatalogsFollowReleases(t *testing.T) {
 	all := documented(t)
-	source, cluster := one(t, all, "CatalogSource"), one(t, all, "ClusterCatalog")
+	source, cluster := singleObject(t, all, "CatalogSource"), singleObject(t, all, "ClusterCatalog")
 	const want = "ghcr.io/windows-machine-config/wmco-catalog:" + bundle.Channel
 	for kind, ref := range map[string]string{"CatalogSource": textOf(t, source, "spec", "image"), "ClusterCatalog": textOf(t, cluster, "spec", "source", "image", "ref")} {
 		if ref != want {
@@ -117,7 +117,7 @@ func TestDocumentedCatalogsFollowReleases(t *testing.T) {
 // TestDocumentedManifestsAreConsistent compares the names that users copy from one manifest to the next.
 func TestDocumentedManifestsAreConsistent(t *testing.T) {
 	all := documented(t)
-	source, namespace, group := one(t, all, "CatalogSource"), one(t, all, "Namespace"), one(t, all, "OperatorGroup")
+	source, namespace, group := singleObject(t, all, "CatalogSource"), singleObject(t, all, "Namespace"), singleObject(t, all, "OperatorGroup")
 	for _, s := range all["Subscription"] {
 		for field, want := range map[string]string{
 			"channel": bundle.Channel, "name": bundle.Package, "source": source.GetName(), "sourceNamespace": source.GetNamespace(),

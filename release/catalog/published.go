@@ -21,11 +21,11 @@ func OfImage(index v1.ImageIndex) (*Catalog, error) {
 	if len(manifest.Manifests) == 0 {
 		return nil, errors.New("reading the image of a catalog: it has no platforms")
 	}
-	one, err := index.Image(manifest.Manifests[0].Digest)
+	img, err := index.Image(manifest.Manifests[0].Digest)
 	if err != nil {
 		return nil, fmt.Errorf("reading the image of a catalog: %w", err)
 	}
-	content := mutate.Extract(one)
+	content := mutate.Extract(img)
 	defer content.Close()
 	for files := tar.NewReader(content); ; {
 		header, err := files.Next()

@@ -105,7 +105,7 @@ func replace(o *unstructured.Unstructured, all []substitution) (used []int, err 
 }
 
 // set replaces the value at the end of a path. The last field of the path may be missing if add is set.
-func set(value any, path []string, by string, add bool) error {
+func set(value any, path []string, replacement string, add bool) error {
 	element := path[0]
 	switch v := value.(type) {
 	case map[string]any:
@@ -113,21 +113,21 @@ func set(value any, path []string, by string, add bool) error {
 			if _, exists := v[element]; !exists && !add {
 				return fmt.Errorf("field %s does not exist", element)
 			}
-			v[element] = by
+			v[element] = replacement
 			return nil
 		}
 		if _, exists := v[element]; !exists && add && len(path) == 2 {
 			v[element] = map[string]any{}
 		}
-		return set(v[element], path[1:], by, add)
+		return set(v[element], path[1:], replacement, add)
 	case []any:
 		for i, item := range v {
 			if text, ok := item.(string); ok && len(path) == 1 && strings.HasPrefix(text, element) {
-				v[i] = by
+				v[i] = replacement
 				return nil
 			}
 			if fields, ok := item.(map[string]any); ok && fields["name"] == element {
-				return set(item, path[1:], by, add)
+				return set(item, path[1:], replacement, add)
 			}
 		}
 	}

@@ -71,11 +71,11 @@ func indexOf(architectures []string, annotations map[string]string, build func(v
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, architecture := range architectures {
 		platform := v1.Platform{OS: "linux", Architecture: architecture}
-		one, err := build(platform)
+		built, err := build(platform)
 		if err != nil {
 			return nil, fmt.Errorf("for %s: %w", platform, err)
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: untyped{one}, Descriptor: v1.Descriptor{Platform: &platform}})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: untyped{built}, Descriptor: v1.Descriptor{Platform: &platform}})
 	}
 	annotated, isIndex := mutate.Annotations(index, annotations).(v1.ImageIndex)
 	if !isIndex {
@@ -116,18 +116,18 @@ func (s Source) platformImage(platform v1.Platform, runs v1.Config, all ...v1.La
 	for _, l := range all {
 		layers = append(layers, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: s.Created}, CreatedBy: "make image"}})
 	}
-	one, err := mutate.Append(base, layers...)
+	withLayers, err := mutate.Append(base, layers...)
 	if err != nil {
 		return nil, err
 	}
-	config, err := one.ConfigFile()
+	config, err := withLayers.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, v1.Time{Time: s.Created}
 	config.Config = runs
-	return mutate.ConfigFile(one, config)
+	return mutate.ConfigFile(withLayers, config)
 }
 
 // annotations returns those of the OCI image specification (annotations.md).
@@ -162,11 +162,11 @@ func PullBytes(index v1.ImageIndex) (most int64, err error) {
 		return 0, err
 	}
 	for _, d := range manifest.Manifests {
-		one, err := index.Image(d.Digest)
+		img, err := index.Image(d.Digest)
 		if err != nil {
 			return 0, err
 		}
-		m, err := one.Manifest()
+		m, err := img.Manifest()
 		if err != nil {
 			return 0, err
 		}

@@ -79,8 +79,8 @@ func TestImageIsComplete(t *testing.T) {
 		t.Fatalf("there are images for %d architectures, want 2", len(all))
 	}
 	var payloads []v1.Hash
-	for architecture, one := range all {
-		config, err := one.ConfigFile()
+	for architecture, img := range all {
+		config, err := img.ConfigFile()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestImageIsComplete(t *testing.T) {
 		if m, err := payload.Parse([]byte(config.Config.Labels[api.ImageLabelPayload])); err != nil || len(m.Files) == 0 {
 			t.Errorf("the label with the payload of %s: %v, %+v", architecture, err, m)
 		}
-		layers, err := one.Layers()
+		layers, err := img.Layers()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestImageIsComplete(t *testing.T) {
 			t.Fatal(err)
 		}
 		payloads = append(payloads, first)
-		found := contents(t, one)
+		found := contents(t, img)
 		for _, name := range []string{"wmco", "etc/passwd", "etc/ssl/certs/ca-certificates.crt", "payload/payload.json"} {
 			if len(found[name]) == 0 {
 				t.Errorf("the image for %s has no %s", architecture, name)
@@ -116,9 +116,9 @@ func TestImageIsComplete(t *testing.T) {
 }
 
 // contents returns the files of an image.
-func contents(t *testing.T, one v1.Image) map[string]string {
+func contents(t *testing.T, img v1.Image) map[string]string {
 	t.Helper()
-	all := mutate.Extract(one)
+	all := mutate.Extract(img)
 	defer all.Close()
 	found := map[string]string{}
 	archive := tar.NewReader(all)
@@ -149,8 +149,8 @@ func contents(t *testing.T, one v1.Image) map[string]string {
 // capabilities.
 func TestUnpackedLayersAreDeletable(t *testing.T) {
 	for name, index := range map[string]v1.ImageIndex{"programs": mustBuild(t, imagetest.NewSource(t)), "files": mustBuildFiles(t)} {
-		for architecture, one := range images(t, index) {
-			content := mutate.Extract(one)
+		for architecture, img := range images(t, index) {
+			content := mutate.Extract(img)
 			folders := 0
 			for archive := tar.NewReader(content); ; {
 				header, err := archive.Next()

@@ -73,11 +73,11 @@ func mustSBOM(t *testing.T, s image.Source, index v1.ImageIndex) v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := image.SBOMReferrer(index, text)
+	sbom, err := image.SBOMReferrer(index, text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return one
+	return sbom
 }
 
 func TestSBOMListsModulesAndPrograms(t *testing.T) {
@@ -201,11 +201,11 @@ func TestRegistryListsSBOM(t *testing.T) {
 	index := mustBuild(t, imagetest.NewSource(t))
 	sbom := mustSBOM(t, withModules(t), index)
 	repository := strings.TrimPrefix(server.URL, "http://") + "/team/wmco"
-	where, err := image.Push(t.Context(), repository+":1.2.0", true, index, sbom)
-	if err != nil || where != repository+"@"+digest(t, index).String() {
-		t.Fatalf("pushed to %s (%v)", where, err)
+	pushed, err := image.Push(t.Context(), repository+":1.2.0", true, index, sbom)
+	if err != nil || pushed != repository+"@"+digest(t, index).String() {
+		t.Fatalf("pushed to %s (%v)", pushed, err)
 	}
-	reference, err := name.NewDigest(where, name.Insecure)
+	reference, err := name.NewDigest(pushed, name.Insecure)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,31 +35,31 @@ func TestSkopeoVerifiesSignatures(t *testing.T) {
 	}
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
-	where := strings.TrimPrefix(server.URL, "http://") + "/wmco"
+	repository := strings.TrimPrefix(server.URL, "http://") + "/wmco"
 	keyFile, public := newKey(t)
 	_, other := newKey(t)
 	index := mustBuild(t, imagetest.NewSource(t))
-	if _, err := image.Push(t.Context(), where+":dev", true, index); err != nil {
+	if _, err := image.Push(t.Context(), repository+":dev", true, index); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := pull(t, where, public); err == nil || !strings.Contains(out, "signature") {
+	if out, err := pull(t, repository, public); err == nil || !strings.Contains(out, "signature") {
 		t.Fatalf("an image without a signature was pulled (%v): %s", err, out)
 	}
 	key, err := signature.ReadKey(keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := image.Sign(t.Context(), where+":dev", true, index, key, imagetest.NewSource(t).Provenance("https://example.com/builder")); err != nil {
+	if err := image.Sign(t.Context(), repository+":dev", true, index, key, imagetest.NewSource(t).Provenance("https://example.com/builder")); err != nil {
 		t.Fatal(err)
 	}
-	out, err := pull(t, where, public)
+	out, err := pull(t, repository, public)
 	if strings.Contains(out, "sigstore disabled") {
 		t.Skip("SKIPPED: skopeo of Debian does not verify these signatures")
 	}
 	if err != nil {
 		t.Errorf("the signed image was not pulled: %v: %s", err, out)
 	}
-	if out, err := pull(t, where, other); err == nil {
+	if out, err := pull(t, repository, other); err == nil {
 		t.Errorf("the image was pulled with another key: %s", out)
 	}
 }
@@ -68,17 +68,17 @@ func TestSkopeoVerifiesSignatures(t *testing.T) {
 func TestEachImageIsSigned(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
-	where := strings.TrimPrefix(server.URL, "http://") + "/wmco"
+	repository := strings.TrimPrefix(server.URL, "http://") + "/wmco"
 	keyFile, _ := newKey(t)
 	key, err := signature.ReadKey(keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	index := mustBuild(t, imagetest.NewSource(t))
-	if _, err := image.Push(t.Context(), where+":dev", true, index); err != nil {
+	if _, err := image.Push(t.Context(), repository+":dev", true, index); err != nil {
 		t.Fatal(err)
 	}
-	if err := image.Sign(t.Context(), where+":dev", true, index, key, imagetest.NewSource(t).Provenance("https://example.com/builder")); err != nil {
+	if err := image.Sign(t.Context(), repository+":dev", true, index, key, imagetest.NewSource(t).Provenance("https://example.com/builder")); err != nil {
 		t.Fatal(err)
 	}
 	manifest, err := index.IndexManifest()
@@ -90,21 +90,21 @@ func TestEachImageIsSigned(t *testing.T) {
 		digests = append(digests, m.Digest.String())
 	}
 	for _, d := range digests {
-		claim, signature := signatureOf(t, where, d)
+		claim, signature := signatureOf(t, repository, d)
 		if sum := sha256.Sum256(claim); !ecdsa.VerifyASN1(&key.PublicKey, sum[:], signature) {
 			t.Errorf("the signature of %s was not made with this key", d)
 		}
-		if !strings.Contains(string(claim), `"docker-manifest-digest":"`+d+`"`) || !strings.Contains(string(claim), `"docker-reference":"`+where+`"`) {
+		if !strings.Contains(string(claim), `"docker-manifest-digest":"`+d+`"`) || !strings.Contains(string(claim), `"docker-reference":"`+repository+`"`) {
 			t.Errorf("the signature of %s claims %s", d, claim)
 		}
-		checkStatements(t, where, d)
+		checkStatements(t, repository, d)
 	}
 }
 
 // checkStatements checks the two statements about a manifest. release/verify tests that cosign verifies them.
-func checkStatements(t *testing.T, where, d string) {
+func checkStatements(t *testing.T, repository, d string) {
 	t.Helper()
-	at, err := name.NewDigest(where+"@"+d, name.Insecure)
+	at, err := name.NewDigest(repository+"@"+d, name.Insecure)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +118,11 @@ func checkStatements(t *testing.T, where, d string) {
 	}
 	var types []string
 	for _, m := range list.Manifests {
-		one, err := remote.Image(at.Context().Digest(m.Digest.String()))
+		img, err := remote.Image(at.Context().Digest(m.Digest.String()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		manifest, err := one.Manifest()
+		manifest, err := img.Manifest()
 		if err != nil || m.ArtifactType != signature.BundleType || manifest.Subject == nil || manifest.Subject.Digest.String() != d {
 			t.Errorf("a referrer of %s is %+v with manifest %+v (%v)", d, m, manifest, err)
 		}
@@ -135,21 +135,21 @@ func checkStatements(t *testing.T, where, d string) {
 }
 
 // signatureOf reads the signature of a manifest in the format of cosign.
-func signatureOf(t *testing.T, where, d string) (claim, signature []byte) {
+func signatureOf(t *testing.T, repository, d string) (claim, signature []byte) {
 	t.Helper()
-	at, err := name.ParseReference(where+":"+strings.Replace(d, ":", "-", 1)+".sig", name.Insecure)
+	at, err := name.ParseReference(repository+":"+strings.Replace(d, ":", "-", 1)+".sig", name.Insecure)
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := remote.Image(at)
+	img, err := remote.Image(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := one.Manifest()
+	m, err := img.Manifest()
 	if err != nil || len(m.Layers) != 1 {
 		t.Fatalf("the signature has manifest %+v (%v)", m, err)
 	}
-	layer, err := one.LayerByDigest(m.Layers[0].Digest)
+	layer, err := img.LayerByDigest(m.Layers[0].Digest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,10 +193,10 @@ func newKey(t *testing.T) (private, public string) {
 }
 
 // pull pulls with a policy that requires a signature by the key.
-func pull(t *testing.T, where, public string) (string, error) {
+func pull(t *testing.T, repository, public string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
-	policy := fmt.Sprintf(`{"default": [{"type": "reject"}], "transports": {"docker": {%q: [{"type": "sigstoreSigned", "keyPath": %q, "signedIdentity": {"type": "matchRepository"}}]}}}`, where, public)
+	policy := fmt.Sprintf(`{"default": [{"type": "reject"}], "transports": {"docker": {%q: [{"type": "sigstoreSigned", "keyPath": %q, "signedIdentity": {"type": "matchRepository"}}]}}}`, repository, public)
 	attachments := "default-docker: {use-sigstore-attachments: true}\n"
 	for name, content := range map[string]string{"policy.json": policy, "registries.d/default.yaml": attachments} {
 		path := filepath.Join(dir, name)
@@ -208,6 +208,6 @@ func pull(t *testing.T, where, public string) (string, error) {
 		}
 	}
 	out, err := exec.CommandContext(t.Context(), "skopeo", "--policy", filepath.Join(dir, "policy.json"), "--registries.d", filepath.Join(dir, "registries.d"),
-		"copy", "--src-tls-verify=false", "docker://"+where+":dev", "dir:"+filepath.Join(dir, "pulled")).CombinedOutput()
+		"copy", "--src-tls-verify=false", "docker://"+repository+":dev", "dir:"+filepath.Join(dir, "pulled")).CombinedOutput()
 	return string(out), err
 }

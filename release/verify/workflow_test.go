@@ -101,21 +101,21 @@ type runner struct {
 // runJob runs the steps of a job in a clone.
 func (r *runner) runJob(t *testing.T, name, clone string) {
 	t.Helper()
-	one := &run{runner: r, clone: clone, home: t.TempDir(), temp: t.TempDir(), job: r.workflow.Jobs[name], outputs: map[string]string{}}
-	for _, s := range one.job.Steps {
+	current := &run{runner: r, clone: clone, home: t.TempDir(), temp: t.TempDir(), job: r.workflow.Jobs[name], outputs: map[string]string{}}
+	for _, s := range current.job.Steps {
 		t.Logf("%s: %s", name, s)
 		if s.If != "" && s.If != "always()" {
 			t.Fatalf("the dry run does not know the condition %q", s.If)
 		}
 		if s.Uses != "" {
-			one.use(t, s)
+			current.use(t, s)
 			continue
 		}
 		if _, reason, found := strings.Cut(s.Run.LineComment, skipMarker); found {
 			t.Logf("SKIPPED: %s: %s", s.Run.Value, reason)
 			continue
 		}
-		one.runBlock(t, s)
+		current.runBlock(t, s)
 		if t.Failed() {
 			t.FailNow()
 		}

@@ -43,15 +43,15 @@ func TestEachLineHasProbeTestsOrReason(t *testing.T) {
 	id := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
 	seen := map[string]bool{}
 	for _, l := range Lines() {
-		ways := 0
-		for _, way := range []bool{l.Try != nil, len(l.Tests) > 0, l.Reason != ""} {
-			if way {
-				ways++
+		count := 0
+		for _, isSet := range []bool{l.Try != nil, len(l.Tests) > 0, l.Reason != ""} {
+			if isSet {
+				count++
 			}
 		}
 		switch {
-		case ways != 1:
-			t.Errorf("%s has %d of a probe, tests and a reason, want one", l.ID, ways)
+		case count != 1:
+			t.Errorf("%s has %d of a probe, tests and a reason, want one", l.ID, count)
 		case !id.MatchString(l.ID) || seen[l.ID]:
 			t.Errorf("%q is not an ID, or another line has it", l.ID)
 		case l.Title == "" || !strings.HasSuffix(l.Text, ".") && !strings.HasSuffix(l.Text, ")"):

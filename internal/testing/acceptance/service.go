@@ -152,8 +152,8 @@ func (s *session) wasKilled(ctx context.Context) bool {
 	if !ended || s.Host.Disk.Exists(resumeFile) {
 		return false
 	}
-	_, wrote := s.result() // written before the service ends
-	return !wrote
+	_, hasResult := s.result() // written before the service ends
+	return !hasResult
 }
 
 // result returns the exit code of the run in the service. ended is false before there is one.

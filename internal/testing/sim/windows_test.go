@@ -127,7 +127,7 @@ func TestSimulatedProbesKeepTheContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		return []contract.ProbesFixture{{
-			Probes: h.Probes, Address: s.Ready, Absent: "http://127.0.0.1:2/healthz", Set: func(well bool) { w.Silence("one", !well) },
+			Probes: h.Probes, Address: s.Ready, Absent: "http://127.0.0.1:2/healthz", Set: func(healthy bool) { w.Silence("one", !healthy) },
 		}}
 	})
 }

@@ -111,11 +111,11 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	where := o.out
+	location := o.out
 	if o.push == "" {
 		err = errors.Join(image.Write(o.out, o.source, index), os.WriteFile(filepath.Clean(o.out)+".cdx.json", sbom, 0o644))
 	} else {
-		where, err = push(ctx, o, index, sbom)
+		location, err = push(ctx, o, index, sbom)
 	}
 	if err != nil {
 		return err
@@ -129,6 +129,6 @@ func run(ctx context.Context, o options, w io.Writer) error {
 		return err
 	}
 	_, err = fmt.Fprintf(w, "image.mb_compressed %.1f MB\nimage.digest %s\n%s is complete after %.1f s\n",
-		float64(size)/1e6, digest, where, time.Since(began).Seconds())
+		float64(size)/1e6, digest, location, time.Since(began).Seconds())
 	return err
 }

@@ -14,17 +14,17 @@ type ProbesFixture struct {
 	// Address is the address of the service, Absent one of the same kind without a service.
 	Address, Absent string
 	// Set makes the service healthy or not.
-	Set func(well bool)
+	Set func(healthy bool)
 }
 
 // Probes checks the contract of hostapi.Probes. The fixture has one service for each kind of address.
 func Probes(t *testing.T, fixture func(t *testing.T) []ProbesFixture) {
 	for _, f := range fixture(t) {
 		t.Run(f.Address, func(t *testing.T) {
-			for _, well := range []bool{false, true, false, true} {
-				f.Set(well)
-				if err := f.Probes.Probe(deadline(t), f.Address); (err == nil) != well {
-					t.Errorf("Probe() = %v, and the service works: %v", err, well)
+			for _, healthy := range []bool{false, true, false, true} {
+				f.Set(healthy)
+				if err := f.Probes.Probe(deadline(t), f.Address); (err == nil) != healthy {
+					t.Errorf("Probe() = %v, and the service works: %v", err, healthy)
 				}
 			}
 			if err := f.Probes.Probe(deadline(t), f.Absent); err == nil {

@@ -244,20 +244,20 @@ func merge(object, patch map[string]any) map[string]any {
 // position. status.conditions is the only list that the simulation can merge.
 func keepConditions(object, patch map[string]any) {
 	status, _ := patch["status"].(map[string]any)
-	news, _ := status["conditions"].([]any)
+	patched, _ := status["conditions"].([]any)
 	before, _ := object["status"].(map[string]any)
-	all, _ := before["conditions"].([]any)
-	all = slices.Clone(all)
+	merged, _ := before["conditions"].([]any)
+	merged = slices.Clone(merged)
 	typeOf := func(c any) any { return c.(map[string]any)["type"] }
-	for _, c := range news {
-		if i := slices.IndexFunc(all, func(old any) bool { return typeOf(old) == typeOf(c) }); i >= 0 {
-			all[i] = c
+	for _, c := range patched {
+		if i := slices.IndexFunc(merged, func(old any) bool { return typeOf(old) == typeOf(c) }); i >= 0 {
+			merged[i] = c
 		} else {
-			all = append(all, c)
+			merged = append(merged, c)
 		}
 	}
-	if len(news) > 0 {
-		status["conditions"] = all
+	if len(patched) > 0 {
+		status["conditions"] = merged
 	}
 }
 
@@ -275,10 +275,10 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
 	for {
 		c.mu.Lock()
 		from, _ := slices.BinarySearchFunc(c.history, seen+1, func(h change, v int) int { return h.version - v })
-		news, changed := c.history[from:], c.changed
+		events, changed := c.history[from:], c.changed
 		seen = c.version
 		c.mu.Unlock()
-		for _, n := range news {
+		for _, n := range events {
 			if belongs(n.path, r.URL.Path, r) {
 				_ = json.NewEncoder(w).Encode(map[string]any{"type": n.kind, "object": n.object})
 			}
@@ -299,15 +299,15 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
 // beginWatch starts a watch and returns the version from which it continues. It returns false if the watch is not possible.
 func (c *Cluster) beginWatch(w http.ResponseWriter, r *http.Request) (seen int, ok bool) {
 	c.mu.Lock()
-	forgotten, lists := c.forgotten, c.listsOnly
+	expired, listsOnly := c.forgotten, c.listsOnly
 	c.mu.Unlock()
 	sendsBookmark := r.URL.Query().Get("sendInitialEvents") == "true" // KEP-3157
 	seen, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	switch {
-	case sendsBookmark && lists:
+	case sendsBookmark && listsOnly:
 		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 		return 0, false
-	case err == nil && !sendsBookmark && seen < forgotten:
+	case err == nil && !sendsBookmark && seen < expired:
 		fail(w, http.StatusGone, metav1.StatusReasonExpired)
 		return 0, false
 	case err != nil || sendsBookmark:
