@@ -23,9 +23,9 @@ func TestEveryDocumentedCommandIsRun(t *testing.T) {
 			t.Error(err)
 		}
 		blocks = slices.DeleteFunc(blocks, func(b documents.Block) bool { return !b.IsCode() })
-		entry := elsewhere(document)
+		entry := entryWithoutStory(document)
 		switch {
-		case isInAStory(document):
+		case isInStory(document):
 			if entry != "" {
 				t.Errorf("%s is in a story and also in the list of documents without one", document)
 			}
@@ -37,7 +37,7 @@ func TestEveryDocumentedCommandIsRun(t *testing.T) {
 			reported[entry] = true
 		}
 	}
-	for entry := range documents.Elsewhere() {
+	for entry := range documents.WithoutStory() {
 		if !reported[entry] {
 			t.Errorf("internal/testing/documents lists %s, which does not exist or has no commands", entry)
 		}
@@ -94,15 +94,15 @@ func TestCommandBlocksHaveLanguage(t *testing.T) {
 	}
 }
 
-func isInAStory(document string) bool {
+func isInStory(document string) bool {
 	return slices.ContainsFunc(documents.Stories(), func(s documents.Story) bool {
 		return slices.ContainsFunc(s.Steps, func(s documents.Step) bool { return s.Document == document })
 	})
 }
 
-// elsewhere returns the list entry that covers a document.
-func elsewhere(document string) string {
-	for entry := range documents.Elsewhere() {
+// entryWithoutStory returns the list entry that covers a document.
+func entryWithoutStory(document string) string {
+	for entry := range documents.WithoutStory() {
 		if entry == document || strings.HasSuffix(entry, "/") && strings.HasPrefix(document, entry) {
 			return entry
 		}

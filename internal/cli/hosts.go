@@ -137,7 +137,7 @@ func (a *action) waitReady(ctx context.Context, timeout time.Duration, addresses
 			w.print(h)
 			if h.State == fleetstatus.Ready {
 				ready++
-			} else if err := w.obstruction(h); err != nil {
+			} else if err := w.blockingError(h); err != nil {
 				return false, err
 			}
 		}
@@ -149,7 +149,7 @@ func (a *action) waitReady(ctx context.Context, timeout time.Duration, addresses
 func refusedEntry(w *waiter, f fleetstatus.Fleet, address string) error {
 	for _, p := range f.Problems {
 		if strings.HasPrefix(p.Object, "ConfigMap ") && strings.Contains(p.Message, address) {
-			return w.obstruction(fleetstatus.Host{Name: address, Problems: []fleetstatus.Problem{p}})
+			return w.blockingError(fleetstatus.Host{Name: address, Problems: []fleetstatus.Problem{p}})
 		}
 	}
 	return nil

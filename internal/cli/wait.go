@@ -84,8 +84,8 @@ func (w *waiter) print(h fleetstatus.Host) {
 	}
 }
 
-// obstruction prints a host's first error and returns it as an error; nil if there is none.
-func (w *waiter) obstruction(h fleetstatus.Host) error {
+// blockingError prints a host's first error and returns it as an error; nil if there is none.
+func (w *waiter) blockingError(h fleetstatus.Host) error {
 	for _, p := range h.Problems {
 		if p.Severity == advice.Error {
 			out := terminal.New(w.s.Out)

@@ -85,14 +85,14 @@ func (f fleet) repeatJoins(ctx context.Context, atLeast time.Duration) (all []fl
 	return all, nil
 }
 
-// addHostile adds hosts with each kind of malice, and as many whose answers need much memory.
+// addHostile adds hosts with each kind of attack, and as many whose answers need much memory.
 func (f fleet) addHostile(ctx context.Context) error {
 	_, hostile, err := f.AddHostile(hostileHosts, f.Hosts()...)
 	if err != nil {
 		return err
 	}
 	for n := range hostileHosts {
-		_, at, err := f.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("values-%d", n), Kind: testenv.OnlyMalice}, Malice: sim.Values})
+		_, at, err := f.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("values-%d", n), Kind: testenv.OnlyMalice}, Attack: sim.Values})
 		if err != nil {
 			return err
 		}

@@ -12,15 +12,15 @@ import (
 )
 
 // OnlyMalice is the reason why hostile hosts have no quirks.
-const OnlyMalice = "a quirk could hide the tested malice"
+const OnlyMalice = "a quirk could hide the tested attack"
 
-// AddHostile starts hostile simulated hosts, with each kind of malice in turn. A thief of tokens reports another name at each
+// AddHostile starts hostile simulated hosts, with each kind of attack in turn. A thief of tokens reports another name at each
 // visit, that of a victim or of a missing node, and sometimes the address of a victim, too.
 func (env *Env) AddHostile(n int, victims ...Host) (hosts []*sim.Host, at []Host, err error) {
-	kinds := sim.Malices()
+	kinds := sim.Attacks()
 	for i := range n {
-		o := sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("evil-%d", i+1), Kind: OnlyMalice}, Malice: kinds[i%len(kinds)]}
-		if o.Malice == sim.Thief {
+		o := sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("evil-%d", i+1), Kind: OnlyMalice}, Attack: kinds[i%len(kinds)]}
+		if o.Attack == sim.Thief {
 			o.Lies = lies(i, victims)
 		}
 		host, h, err := env.AddSimulated(o)

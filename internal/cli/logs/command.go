@@ -62,7 +62,7 @@ func Command(s *session.Session) *cobra.Command {
 func run(ctx context.Context, s *session.Session, o options, hosts string, names []string) error {
 	optional := len(names) == 0
 	if optional {
-		names = usual()
+		names = defaultLogs()
 	}
 	files := map[string]string{}
 	for _, name := range names {
@@ -159,7 +159,7 @@ func (v *viewer) lines(node, name string) func(string) error {
 	}
 }
 
-func (v *viewer) complain(err error) {
+func (v *viewer) warn(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	fmt.Fprintln(v.session.ErrOut, "warning: "+err.Error())
@@ -194,7 +194,7 @@ func (v *viewer) run(ctx context.Context, streams []*stream, follow, optional bo
 		return failures[0]
 	}
 	for _, err := range failures {
-		v.complain(err)
+		v.warn(err)
 	}
 	if !follow {
 		if len(failures) > 0 {
@@ -238,7 +238,7 @@ func (v *viewer) follow(ctx context.Context, streams []*stream) error {
 	defer end()
 	results := make(chan error, len(streams))
 	for _, s := range streams {
-		go func() { results <- s.follow(ctx, v.complain) }()
+		go func() { results <- s.follow(ctx, v.warn) }()
 	}
 	var first error
 	for range streams {

@@ -8,11 +8,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 )
 
-// usual returns the logs of a node that are shown by default.
-func usual() []string { return []string{"wicd", "kubelet", "containerd", "kube-proxy", "System"} }
+// defaultLogs returns the logs of a node that are shown by default.
+func defaultLogs() []string { return []string{"wicd", "kubelet", "containerd", "kube-proxy", "System"} }
 
-// known maps lower-case names to files whose names differ.
-func known() map[string]string {
+// specialNames maps lower-case names to files whose names differ.
+func specialNames() map[string]string {
 	return map[string]string{
 		"wicd": "wicd/wicd.log", "windows-instance-config-daemon": "wicd/wicd.log", "update": "wicd/update.log",
 		"hybrid-overlay": "hybrid-overlay/hybrid-overlay.log", "hybrid-overlay-node": "hybrid-overlay/hybrid-overlay.log",
@@ -26,7 +26,7 @@ func known() map[string]string {
 // FileOf returns the file of a log, below C:\var\log. name is one of the names above, a service, or a path.
 func FileOf(name string) (string, error) {
 	file := name
-	switch path := known()[strings.ToLower(name)]; {
+	switch path := specialNames()[strings.ToLower(name)]; {
 	case path != "":
 		file = path
 	case !strings.Contains(name, "/"):

@@ -24,8 +24,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-// elsewhere returns a server to which a kubelet redirects the user. It requests a client certificate and records requests and tokens.
-func elsewhere(t *testing.T) (server *httptest.Server, got *[]string) {
+// redirectTarget returns a server to which a kubelet redirects the user. It requests a client certificate and records requests and tokens.
+func redirectTarget(t *testing.T) (server *httptest.Server, got *[]string) {
 	t.Helper()
 	got = &[]string{}
 	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +76,7 @@ func TestRedirectReceivesNoCredentials(t *testing.T) {
 		"client certificate": {TLSClientConfig: rest.TLSClientConfig{CertData: certificate, KeyData: key}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			other, got := elsewhere(t)
+			other, got := redirectTarget(t)
 			requested := 0
 			api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				requested++

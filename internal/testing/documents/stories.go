@@ -109,8 +109,8 @@ func olm() Story {
 	}}
 }
 
-// Elsewhere returns the documents whose commands no test runs unchanged, with what is tested of them.
-func Elsewhere() map[string]string {
+// WithoutStory returns the documents whose commands no test runs unchanged, with what is tested of them.
+func WithoutStory() map[string]string {
 	const objects = "lab/suites/deploytest.TestManifests has the API server check its objects; its commands are not run"
 	const none = "no test runs its commands"
 	return map[string]string{

@@ -35,9 +35,9 @@ type Options struct {
 	AuthorizedKeys []ssh.PublicKey
 	// HostKey identifies the SSH server. Default: a new Ed25519 key.
 	HostKey ssh.Signer
-	// Malice is the behavior of a hostile host; empty for an honest one. Lies changes the facts that a hostile host reports, each
+	// Attack is the behavior of a hostile host; empty for an honest one. Lies changes the facts that a hostile host reports, each
 	// time.
-	Malice Malice
+	Attack Attack
 	Lies   func(*wicdapi.HostFacts)
 	// Kubelet sets how the simulated kubelet behaves.
 	Kubelet KubeletOptions
@@ -112,8 +112,8 @@ func (h *Host) setUp(o *Options) error {
 		}
 	}
 	exec := sshserver.WithQuirks(shell.exec)
-	if o.Malice != "" || o.Lies != nil {
-		h.hostile = &hostile{honest: exec, malice: o.Malice, lies: o.Lies}
+	if o.Attack != "" || o.Lies != nil {
+		h.hostile = &hostile{honest: exec, attack: o.Attack, lies: o.Lies}
 		exec = h.hostile.exec
 	}
 	keys := &keyring{user: o.User, disk: hostapi.Disk{Root: o.Windows.Root}}
@@ -123,7 +123,7 @@ func (h *Host) setUp(o *Options) error {
 	var err error
 	h.server, err = sshserver.New(sshserver.Options{
 		HostKeys: []ssh.Signer{o.HostKey}, Keys: keys.of,
-		Home: shell.local(shell.home), FirstHome: shell.local(windowsFolder), Root: o.Windows.Root, Exec: exec, EndlessFolders: o.Malice == Folders,
+		Home: shell.local(shell.home), FirstHome: shell.local(windowsFolder), Root: o.Windows.Root, Exec: exec, EndlessFolders: o.Attack == Folders,
 		Quirks: func() sshserver.Quirks {
 			shell := quirks.Shell
 			shell.HeldFor = quirks.Files.Held

@@ -17,45 +17,45 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
 
-// Malice is how a hostile host behaves, for example one that an attacker controls. Whatever it does, it costs the operator only
+// Attack is the behavior of a hostile host, such as one that an attacker controls. Whatever the host does, it costs the operator only
 // one connection at a time.
-type Malice string
+type Attack string
 
-// The kinds of malice.
+// The kinds of attack.
 const (
 	// Flood answers every command with endless meaningless lines, as fast as they are read.
-	Flood Malice = "Flood"
+	Flood Attack = "Flood"
 	// Results answers with endless results, each with other content.
-	Results Malice = "Results"
+	Results Attack = "Results"
 	// Steps reports endless progress without making any.
-	Steps Malice = "Steps"
+	Steps Attack = "Steps"
 	// LongLine answers with one endless line.
-	LongLine Malice = "LongLine"
+	LongLine Attack = "LongLine"
 	// Values answers with one line of a mebibyte that takes a hundred times as much memory when it is decoded.
-	Values Malice = "Values"
+	Values Attack = "Values"
 	// Folders has endless files in each folder, and no program, so that one must be sent.
-	Folders Malice = "Folders"
+	Folders Attack = "Folders"
 	// Trickle answers one byte per second.
-	Trickle Malice = "Trickle"
+	Trickle Attack = "Trickle"
 	// Silence accepts every command and never answers.
-	Silence Malice = "Silence"
+	Silence Attack = "Silence"
 	// Greed requests all content repeatedly instead of storing it.
-	Greed Malice = "Greed"
+	Greed Attack = "Greed"
 	// Thief behaves like WICD until it gets a token. It keeps the token, and fails.
-	Thief Malice = "Thief"
+	Thief Attack = "Thief"
 	// Lies behaves like WICD until it is joined, answers with random lies, and fails.
-	Lies Malice = "Lies"
+	Lies Attack = "Lies"
 )
 
-// Malices lists the kinds.
-func Malices() []Malice {
-	return []Malice{Flood, Results, Steps, LongLine, Values, Folders, Trickle, Silence, Greed, Thief, Lies}
+// Attacks lists all kinds of attack.
+func Attacks() []Attack {
+	return []Attack{Flood, Results, Steps, LongLine, Values, Folders, Trickle, Silence, Greed, Thief, Lies}
 }
 
 // hostile is the behavior of a hostile host.
 type hostile struct {
 	honest sshserver.Handler
-	malice Malice
+	attack Attack
 	lies   func(*wicdapi.HostFacts)
 
 	mu     sync.Mutex
@@ -69,32 +69,32 @@ func (h *hostile) exec(ctx context.Context, c sshserver.Command, stdin io.Reader
 	verb, _, _ := strings.Cut(arguments, " ")
 	out := &until{ctx, stdout}
 	switch {
-	case h.malice == Flood:
+	case h.attack == Flood:
 		return out.forever(bytes.Repeat([]byte("0123456789abcdef\n"), 4<<10))
-	case h.malice == Results:
+	case h.attack == Results:
 		return h.results(out)
-	case h.malice == Steps:
+	case h.attack == Steps:
 		return out.forever(bytes.Repeat([]byte(`{"step":{"name":"starting service kubelet"}}`+"\n"), 1<<10))
-	case h.malice == LongLine:
+	case h.attack == LongLine:
 		return out.forever(bytes.Repeat([]byte(`{"result":`), 8<<10))
-	case h.malice == Values:
+	case h.attack == Values:
 		_, _ = io.WriteString(out, `{"result":{"host":{"interfaces":[`+strings.TrimSuffix(strings.Repeat(`{},`, 1<<20/3), ",")+"]}}}\n")
 		return 0
-	case h.malice == Folders:
+	case h.attack == Folders:
 		fmt.Fprintln(stderr, "not recognized")
 		return 1
-	case h.malice == Trickle:
+	case h.attack == Trickle:
 		return out.trickle()
-	case h.malice == Silence:
+	case h.attack == Silence:
 		<-ctx.Done()
 		return 1
-	case h.malice == Lies:
+	case h.attack == Lies:
 		return h.lie(ctx, c, verb, stdin, stdout, stderr)
-	case h.malice == Greed && verb == wicdapi.CommandReceive:
+	case h.attack == Greed && verb == wicdapi.CommandReceive:
 		return h.greed(stdin, stdout)
 	case verb == wicdapi.CommandFacts:
 		return h.facts(ctx, c, stdin, stdout, stderr)
-	case verb == wicdapi.CommandJoin && h.malice == Thief:
+	case verb == wicdapi.CommandJoin && h.attack == Thief:
 		return h.keep(stdin, stdout)
 	}
 	return h.honest(ctx, c, stdin, stdout, stderr)

@@ -34,7 +34,7 @@ func TestHostile(t *testing.T) {
 	}
 	p.eventually("each thief has a token", func(context.Context) string {
 		for i, h := range hostile {
-			if sim.Malices()[i%len(sim.Malices())] == sim.Thief && len(h.Tokens()) == 0 {
+			if sim.Attacks()[i%len(sim.Attacks())] == sim.Thief && len(h.Tokens()) == 0 {
 				return at[i].Name + " has none"
 			}
 		}
