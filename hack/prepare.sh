@@ -17,8 +17,8 @@ command -v node >/dev/null || checks+=(nodejs)
 command -v npm >/dev/null || checks+=(npm)
 echo '#include <pthread.h>' | gcc -E - >/dev/null 2>&1 || checks+=(gcc libc6-dev)
 [ $((${#hosts[@]} + ${#services[@]} + ${#checks[@]})) -eq 0 ] && exit 0
-without="Windows hosts are simulated without Wine and mingw; tests that need a registry, a proxy or Prometheus are skipped without them, and so are those of the
-operator's pod without runc, those of OpenSSH without openssh-server, that of a CSI driver without samba, those of Services without nftables, the check of PowerShell without node and npm, the test of the page without Chromium, the commands of documents about mirrors without skopeo, and tests with the race detector without gcc."
+without="Without Wine and mingw, Windows hosts are simulated. Tests are skipped without the programs that they need: a registry, a proxy, Prometheus, runc (the
+operator's pod), openssh-server (OpenSSH), samba (a CSI driver), nftables (Services), node and npm (the check of PowerShell), Chromium (the dashboard's page), skopeo (documents about mirrors) and gcc (the race detector)."
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
   echo "Not root, or no apt-get: cannot install ${hosts[*]} ${services[*]} ${checks[*]}. $without" >&2
   exit 0
