@@ -212,7 +212,7 @@ func mustRestore(t *testing.T, before machineState, at string) {
 	t.Log("killed at:", at)
 	output := mustEnd(t, allRight, "--restore")
 	if again := mustEnd(t, allRight, "--restore"); !strings.Contains(again, "no changes of an earlier run are left") {
-		t.Errorf("killed at %q, a second --restore says %s after %s", at, again, output)
+		t.Errorf("killed at %q, a second --restore printed %s after %s", at, again, output)
 	}
 	before.mustBeSame(t)
 }
@@ -323,7 +323,7 @@ func TestWineIsRefusedWithoutFlag(t *testing.T) {
 	c.Args = c.Args[:1]
 	output, err := c.CombinedOutput()
 	if err == nil || !strings.Contains(string(output), "refused, nothing was changed: this is Wine") {
-		t.Errorf("it says %s, %v", output, err)
+		t.Errorf("got %s, %v", output, err)
 	}
 }
 
@@ -335,17 +335,17 @@ func TestPlanAndInvalidFlags(t *testing.T) {
 		t.Errorf("the plan of --join is %s", plan)
 	}
 	if output := mustEnd(t, misused, "--join", "--only", "hns"); !strings.Contains(output, "--only cannot be used with --join") {
-		t.Errorf("--join with --only says %s", output)
+		t.Errorf("--join with --only printed %s", output)
 	}
 	if output := mustEnd(t, misused, "--join", "--image-port", "80"); !strings.Contains(output, "--image-port is 80") {
-		t.Errorf("--image-port without an image says %s", output)
+		t.Errorf("--image-port without an image printed %s", output)
 	}
 	if output := mustEnd(t, failed, "--join", "--out", outFolder(t)); !strings.Contains(output, "refused, nothing was changed: ") {
-		t.Errorf("--join without what it needs says %s", output)
+		t.Errorf("--join without its requirements printed %s", output)
 	}
 	for _, args := range [][]string{{"--joined"}, {"more"}} {
 		if output := mustEnd(t, misused, args...); !strings.Contains(output, args[0]) && !strings.Contains(output, "joined") {
-			t.Errorf("%q: it says %s", args, output)
+			t.Errorf("%q: got %s", args, output)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func fleetForm(root string) (string, error) {
 
 // writeFields writes the table of a type. Fields without a comment are described together with the one before.
 func (s source) writeFields(b *strings.Builder, name string, t *ast.StructType) {
-	fmt.Fprintf(b, "\n### %s\n\n| field | type | what it says |\n| --- | --- | --- |\n", name)
+	fmt.Fprintf(b, "\n### %s\n\n| field | type | meaning |\n| --- | --- | --- |\n", name)
 	fields := t.Fields.List
 	for i := 0; i < len(fields); {
 		doc := strings.Join(strings.Fields(fields[i].Doc.Text()), " ")

@@ -36,7 +36,7 @@ const (
 // link returns the address that admits a browser, once.
 func (g *guard) link() string { return "http://" + g.hosts[0] + loginPath + g.token }
 
-// refusal returns why a request is refused, and with which status; zero if it is not.
+// refusal returns the status and the reason with which a request is refused; zero if it is accepted.
 func (g *guard) refusal(r *http.Request) (status int, reason string) {
 	if r.Method != http.MethodGet {
 		return http.StatusMethodNotAllowed, "only GET is allowed: this page changes nothing"

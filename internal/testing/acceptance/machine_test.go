@@ -35,7 +35,7 @@ func newComputer(t *testing.T) *computer {
 	if _, err := c.Disk().MakeFolder(hostapi.Parent(Root)); err != nil {
 		t.Fatal(err)
 	}
-	c.AddRule(sim.Rule{FirewallRule: desired.FirewallRule{Name: "of others", Protocol: desired.TCP, Ports: []uint16{22}}})
+	c.AddRule(sim.Rule{FirewallRule: desired.FirewallRule{Name: "foreign", Protocol: desired.TCP, Ports: []uint16{22}}})
 	return c
 }
 

@@ -64,10 +64,10 @@ func TestOverlayNetworksAreCreatedAndDeleted(t *testing.T) {
 		"a usual Windows": {want: Confirmed, wantSeen: []string{
 			base + made, pods + made, "300 remote subnets in one request: 300 present", "after the restart of service hns: 2 networks",
 		}},
-		"an adapter has one switch":         {quirks: sim.NetworkQuirks{Adapters: []string{"Ethernet"}}, want: Confirmed, wantSeen: []string{pods + made}},
-		"the adapter of a switch of others": {adapter: "vEthernet (LAN)", quirks: sim.NetworkQuirks{Adapters: []string{"LAN"}}, want: Confirmed},
-		"Windows omits requested fields":    {quirks: sim.NetworkQuirks{OmitsAdapter: true, OmitsVNI: true}, want: Confirmed},
-		"an overlay needs an adapter":       {quirks: sim.NetworkQuirks{NeedsAdapter: true}, want: Confirmed, wantSeen: []string{pods + named}},
+		"an adapter has one switch":       {quirks: sim.NetworkQuirks{Adapters: []string{"Ethernet"}}, want: Confirmed, wantSeen: []string{pods + made}},
+		"the adapter of a foreign switch": {adapter: "vEthernet (LAN)", quirks: sim.NetworkQuirks{Adapters: []string{"LAN"}}, want: Confirmed},
+		"Windows omits requested fields":  {quirks: sim.NetworkQuirks{OmitsAdapter: true, OmitsVNI: true}, want: Confirmed},
+		"an overlay needs an adapter":     {quirks: sim.NetworkQuirks{NeedsAdapter: true}, want: Confirmed, wantSeen: []string{pods + named}},
 		"Windows chooses another adapter": {
 			quirks: sim.NetworkQuirks{ChoosesAddress: "198.51.100.7"}, want: Confirmed, wantSeen: []string{"with address 198.51.100.7", named},
 		},

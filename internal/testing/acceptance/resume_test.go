@@ -85,7 +85,7 @@ func TestMissingFeatureCausesOneRestart(t *testing.T) {
 	}
 }
 
-// TestPendingFeatureProgressIsRecorded: which signs Windows gives while DISM says that the feature is pending decides how a join waits.
+// TestPendingFeatureProgressIsRecorded: a join can only wait for what Windows reports while DISM lists the feature as pending.
 func TestPendingFeatureProgressIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComputer(t)

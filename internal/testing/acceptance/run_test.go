@@ -127,7 +127,7 @@ func TestHostnameIsTestedDespiteOtherPendingRestarts(t *testing.T) {
 		"another name": {prepare: func(c *computer) {
 			c.WaitFor(hostapi.PendingRename("WIN-ACC", "WIN-2"))
 		}, want: Untried, wantSeen: "to WIN-2"},
-		"a name of which Windows returned no output": {
+		"an unreported rename": {
 			prepare: func(c *computer) { c.WaitFor("updates") }, edit: func(m *Machine) { m.Host.NextStart = withoutRename{m.Host.NextStart} },
 			want: Refuted, wantSeen: "reports no pending restart",
 		},

@@ -108,7 +108,7 @@ func (c Config) apiServer() []string {
 		"--kubelet-certificate-authority=" + c.path("ca.crt"),
 		"--kubelet-client-certificate=" + c.path("apiserver-client.crt"),
 		"--kubelet-client-key=" + c.path("apiserver-client.key"),
-		// The servers of aggregated APIs trust who the API server says a user is.
+		// The servers of aggregated APIs trust the user name that the API server forwards.
 		"--requestheader-client-ca-file=" + c.path(frontProxyCA+".crt"),
 		"--requestheader-allowed-names=" + frontProxy,
 		"--requestheader-username-headers=X-Remote-User",

@@ -26,7 +26,7 @@ func TestBlocksAreExtracted(t *testing.T) {
 }
 
 func TestInvalidDocumentsAreRejected(t *testing.T) {
-	for name, test := range map[string]struct{ text, says string }{
+	for name, test := range map[string]struct{ text, wantErr string }{
 		"a block without an end":    {"```sh\na\n", "ends within a block"},
 		"a comment without a block": {"<!-- not run: needs a console -->\n\ntext\n", "is not followed by a block"},
 		"a comment at the end":      {"<!-- not run: needs a console -->\n", "with a comment about one"},
@@ -34,8 +34,8 @@ func TestInvalidDocumentsAreRejected(t *testing.T) {
 		"a comment of two lines":    {"<!-- not run: needs\na console -->\n```sh\na\n```\n", "does not end in this line"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Blocks("a.md", test.text); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("got error %v, want %q", err, test.says)
+			if _, err := Blocks("a.md", test.text); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("got error %v, want %q", err, test.wantErr)
 			}
 		})
 	}

@@ -88,7 +88,7 @@ func (i images) lock(ctx context.Context) error {
 	if err := i.boot.lock(ctx); err != nil {
 		return err
 	}
-	if p := i.boot.running[desired.ContainerdService]; p == nil || p.asked {
+	if p := i.boot.running[desired.ContainerdService]; p == nil || p.stopping {
 		i.boot.w.mu.Unlock()
 		return fmt.Errorf("connecting to the runtime: %s does not run", desired.ContainerdService)
 	}

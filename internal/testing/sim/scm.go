@@ -33,8 +33,8 @@ type process struct {
 	since time.Time
 	end   context.CancelFunc
 	done  chan struct{}
-	// asked is set when the service manager has sent a stop, crashed when the process was killed.
-	asked, crashed bool
+	// stopping is set when the service manager has sent a stop, crashed when the process was killed.
+	stopping, crashed bool
 	// config is the content of the file after --config when the process started.
 	config string
 }
@@ -44,7 +44,7 @@ func (b *boot) describe(s desired.Service) hostapi.Service {
 	d := hostapi.Service{Service: s, State: hostapi.Stopped, ExitCode: b.exits[s.Name]}
 	if p := b.running[s.Name]; p != nil {
 		d.State, d.PID = hostapi.Running, p.pid
-		if p.asked {
+		if p.stopping {
 			d.State = hostapi.Stopping
 		}
 	}
@@ -141,7 +141,7 @@ func (b *boot) startLocked(name string) error {
 		return fmt.Errorf("service %s: %w", name, hostapi.ErrNotFound)
 	case s.disabled, s.deleted && b.running[name] == nil:
 		return fmt.Errorf("service %s is disabled or deleted", name)
-	case b.running[name] != nil && b.running[name].asked:
+	case b.running[name] != nil && b.running[name].stopping:
 		return fmt.Errorf("service %s is stopping", name)
 	case b.running[name] != nil:
 		return nil
@@ -258,7 +258,7 @@ func (b *boot) ended(name string, p *process, code uint32) {
 	defer b.w.mu.Unlock()
 	delete(b.running, name)
 	switch {
-	case p.asked:
+	case p.stopping:
 		code = 0
 	case p.crashed && code == 0:
 		code = aborted
@@ -304,7 +304,7 @@ func (b *boot) stop(ctx context.Context, name string) error {
 		return err
 	}
 	b.w.mu.Lock()
-	p.asked = true
+	p.stopping = true
 	b.watches.notify(name)
 	b.w.mu.Unlock()
 	p.end()

@@ -18,7 +18,7 @@ func (b *boot) Probe(ctx context.Context, address string) error {
 	}
 	for name, d := range w.declared {
 		p := b.running[name]
-		if d.ready != address || p == nil || p.asked {
+		if d.ready != address || p == nil || p.stopping {
 			continue
 		}
 		if d.silent || time.Since(p.since) < w.options.Startup[name] {
