@@ -5,25 +5,24 @@ func featureLines() []Line {
 	return []Line{
 		{
 			ID: "features", Title: "Windows features",
-			Text: "`DismApi.dll` is a stand-in whose features are registry values. The structures of the real " +
-				"library are taken from its documentation. How long real DISM takes to enable the feature " +
-				"Containers, whether that can be canceled, and what ending its process leaves behind, is unknown.",
+			Text: "`DismApi.dll` is a stand-in whose features are registry values. The structures of the real library are taken " +
+				"from its documentation. It is unknown how long real DISM takes to enable the feature Containers, whether that " +
+				"can be canceled, and what remains if its process is ended.",
 			Claim:   "WICD enables a feature through DISM, and DISM reports it as enabled",
 			Changes: "enables the feature TelnetClient for some seconds",
 			Try:     tryFeature,
 		},
 		{
 			ID: "hostname", Title: "Host names",
-			Text: "Windows is queried with the documented call. Wine returns a new name at once; that Windows " +
-				"returns the old one until it restarts is from its documentation.",
+			Text:    "Wine returns a new name at once. According to its documentation, Windows returns the old one until it restarts.",
 			Claim:   "Windows returns its old name until it restarts",
 			Changes: "sets another host name, and restores the old one before a restart",
 			Try:     tryHostname,
 		},
 		{
 			ID: "restarts", Title: "Restarts",
-			Text: "hosts of the lab run the lab's own `shutdown.exe`. The exit codes of Windows' own when a " +
-				"restart is in progress (1115) or scheduled (1190) are from its documentation.",
+			Text: "hosts of the lab run the lab's own `shutdown.exe`. The exit codes of Windows' own when a restart is in progress " +
+				"(1115) or scheduled (1190) are taken from the documentation.",
 			Claim:   "`shutdown.exe` exits with 1190 when a restart is scheduled",
 			Changes: "schedules a restart in ten years and cancels it",
 			Try:     tryRestart,
@@ -42,12 +41,12 @@ func featureLines() []Line {
 		},
 		{
 			ID: "defender", Title: "Microsoft Defender",
-			Text: "Wine has none. Its class `MSFT_MpPreference` and methods `Add` and `Remove` are used as " +
-				"documented; what Defender does was simulated. Connecting to WMI, reading an instance, calling " +
-				"a method with parameters, and lists of strings in both directions were tried with other classes " +
-				"of Wine (`StdRegProv`), and a boolean with `Win32_OperatingSystem`. Not tried: passing a list to a method, the rights that WMI requires " +
-				"(`CoSetProxyBlanket` has no effect on Wine), and which errors policies and tamper protection " +
-				"cause. How much faster pulls become is unknown.",
+			Text: "Wine has none. Its class `MSFT_MpPreference` and methods `Add` and `Remove` are used as documented; what " +
+				"Defender does was simulated. Connecting to WMI, reading an instance, calling a method with parameters, and " +
+				"lists of strings in both directions were tested with other classes of Wine (`StdRegProv`), and a boolean with " +
+				"`Win32_OperatingSystem`. Not tested: passing a list to a method, the permissions that WMI requires " +
+				"(`CoSetProxyBlanket` has no effect on Wine), and which errors policies and tamper protection cause. How much " +
+				"faster pulls become is unknown.",
 			Claim:   "an exclusion takes effect when WICD adds it and ends when WICD removes it; Defender reports whether real-time protection is on",
 			Changes: "temporarily adds the exclusion C:\\ProgramData\\wmco-acceptance\\excluded",
 			Try:     tryDefender,
@@ -67,9 +66,9 @@ func healthLines() []Line {
 		},
 		{
 			ID: "gmsa", Title: "Group Managed Service Accounts",
-			Text: "the domain of a host is read with the documented call, and the plugins of Container Credential Guard from " +
-				"the documented keys of the registry. Wine can join no domain, and no container had such an account. That pods " +
-				"reach file shares by name with the value that a join sets was not tried.",
+			Text: "the domain of a host is read with the documented call, and the plugins of Container Credential Guard from the " +
+				"documented keys of the registry. Wine can join no domain, and no container had such an account. It was not " +
+				"tested that pods reach file shares by name with the value that a join sets.",
 			Reason: "it requires an Active Directory domain",
 		},
 	}
@@ -95,10 +94,9 @@ func fileLines() []Line {
 		},
 		{
 			ID: "user-folders", Title: "User folders on the host",
-			Text: "that Windows does not rename a folder with open files, so that a renamed folder is not in use by " +
-				"services, is from its documentation. Microseconds pass between the moment when Windows creates " +
-				"the registry key of a new service and the moment when WICD restricts it; a user who opens it " +
-				"then can read the service's variables later.",
+			Text: "according to its documentation, Windows does not rename a folder with open files, so services do not use a " +
+				"renamed folder. Microseconds pass between the moment when Windows creates the registry key of a new service and " +
+				"the moment when WICD restricts it; a user who opens it then can read the service's variables later.",
 			Claim:   "Windows does not rename a folder in which a program has a file open",
 			Changes: "creates a folder below C:\\ProgramData\\wmco-acceptance",
 			Try:     tryRename,
@@ -115,10 +113,9 @@ func fileLines() []Line {
 		},
 		{
 			ID: "certificate-lookup", Title: "Verifying certificates without a network",
-			Text: "containerd verifies the certificate of WICD's registry, which WICD signed itself, first with the " +
-				"certificates of Windows (`CertGetCertificateChain`). Windows may then look for roots on its update " +
-				"service. How long that takes on a closed network is unknown; it could delay each pull " +
-				"from a mirror.",
+			Text: "containerd verifies the certificate of WICD's registry, which WICD signed itself, first with the certificates " +
+				"of Windows (`CertGetCertificateChain`). Windows may then look for roots on its update service. It is unknown " +
+				"how long that takes on a closed network; it could delay each pull from a mirror.",
 			Claim: "verifying WICD's own certificate takes less than a second",
 			Try:   tryLookup,
 		},

@@ -5,8 +5,8 @@ func machineLines() []Line {
 	return []Line{
 		{
 			ID: "revision", Title: "Windows revision",
-			Text: "which updates of a build pod networks need, and which revisions have known defects, is from the documents of " +
-				"other projects ([support.md](support.md)). No Windows without these updates was tried.",
+			Text: "the updates that pod networks need, and the revisions with known defects, are taken from the documents of other " +
+				"projects ([support.md](support.md)). No Windows without these updates was tested.",
 			Claim: "this Windows has the updates that pod networks need, and none of the known defects",
 			Try:   tryRevision,
 		},

@@ -5,19 +5,18 @@ func networkLines() []Line {
 	return []Line{
 		{
 			ID: "firewall", Title: "Firewall",
-			Text: "Wine has the COM objects without content. The tests use a stand-in of `hnetcfg.dll` that stores " +
-				"rules in the registry (`lab/windows/shims/hnetcfg.c`), and a stand-in of the service. It was not tested " +
-				"that a rule accepts packets, or how a group policy affects it. How Windows returns address " +
-				"ranges is from its documentation: it writes prefixes as masks; other forms are accepted as well. Hosts " +
-				"of the lab have no firewall and report that.",
+			Text: "Wine has the COM objects without content. The tests use a stand-in of `hnetcfg.dll` that stores rules in the " +
+				"registry (`lab/windows/shims/hnetcfg.c`), and a stand-in of the service. It was not tested that a rule accepts " +
+				"packets, or how a group policy affects it. According to its documentation, Windows returns address ranges with " +
+				"masks instead of prefixes; other forms are accepted as well. Hosts of the lab have no firewall and report that.",
 			Claim:   "rules that WICD sets are read back as declared",
 			Changes: "temporarily adds two firewall rules of group OpenShift managed, for ports on which nothing listens",
 			Try:     tryFirewall,
 		},
 		{
 			ID: "routes", Title: "Routes",
-			Text: "Wine has no call that adds one and reports no changes. Reading routes was tested; adding them " +
-				"and the notification are from documentation and a simulation.",
+			Text: "Wine has no call that adds one and reports no changes. Reading routes was tested; adding them and the " +
+				"notification follow the documentation and were simulated.",
 			Claim:   "a route is added only once, and Windows reports its removal",
 			Changes: "temporarily adds a route to 203.0.113.10/32 (a network for documentation)",
 			Try:     tryRoutes,
@@ -47,14 +46,14 @@ func networkLines() []Line {
 		},
 		{
 			ID: "hybrid-overlay", Title: "Hybrid overlay",
-			Text: "that the first network cuts connections and leaves routes behind is known from the workarounds " +
-				"in OVN-Kubernetes. That Windows returns port, adapter and subnet of a network as they were " +
-				"requested is from the documentation of its API. A network that `hybrid-overlay-node` created " +
-				"itself is not compared with the request until the program restarts. After a restart of Windows, the " +
-				"program adds persistent routes that Windows keeps for the adapter below the virtual one. It " +
-				"is an assumption, which was not tested, that `netsh interface ipv4 show route store=persistent` " +
-				"lists these, with the same columns in all languages, that `route delete` removes them there, and " +
-				"that a route of `route -p` is listed there or in the registry. A persistent route without a gateway is not added: the log names it.",
+			Text: "the workarounds in OVN-Kubernetes show that the first network cuts connections and leaves routes behind. " +
+				"According to the documentation of its API, Windows returns port, adapter and subnet of a network as they were " +
+				"requested. A network that `hybrid-overlay-node` created itself is not compared with the request until the " +
+				"program restarts. After a restart of Windows, the program adds persistent routes that Windows keeps for the " +
+				"adapter below the virtual one. It was not tested that `netsh interface ipv4 show route store=persistent` lists " +
+				"these, with the same columns in all languages, that `route delete` removes them there, or that a route of " +
+				"`route -p` is listed there or in the registry. A persistent route without a gateway is not added: the log names " +
+				"it.",
 			Reason: "it requires a cluster; --join --network ovn creates its networks",
 		},
 	}

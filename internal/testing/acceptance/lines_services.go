@@ -5,11 +5,10 @@ func serviceLines() []Line {
 	return []Line{
 		{
 			ID: "service-manager", Title: "Service control manager",
-			Text: "recovery actions, delayed start and pre-shutdown time are set with the documented calls; Wine " +
-				"does not store them. Microseconds pass between creating a service and setting its description. A " +
-				"power cut in between leaves a service that the next join considers foreign (`ServiceConflict`; " +
-				"remove it with `sc.exe delete`). That Windows restarts WICD when its process is killed is from " +
-				"its documentation: Wine's SCM does not.",
+			Text: "recovery actions, delayed start and pre-shutdown time are set with the documented calls; Wine does not store " +
+				"them. Microseconds pass between creating a service and setting its description. A power cut in between leaves a " +
+				"service that the next join considers foreign (`ServiceConflict`; remove it with `sc.exe delete`). According to " +
+				"its documentation, Windows restarts WICD when its process is killed; Wine's SCM does not.",
 			Claim: "Windows restarts a service whose process was killed, or that ended with an error",
 			Tests: []string{
 				"TestServicesKeepTheContract/CrashedServiceIsRestarted",
@@ -32,7 +31,7 @@ func serviceLines() []Line {
 		{
 			ID: "listeners", Title: "Listeners on ports of the node",
 			Text: "the tables of TCP and UDP were read on Wine, which does not always report which process owns a socket. " +
-				"That Windows reports it, also for services, is from its documentation.",
+				"According to its documentation, Windows does, for services too.",
 			Claim: "a program that listens on a port of the node or on a named pipe is detected",
 			Tests: []string{
 				"TestListenersOnNodePortsAreFound",
@@ -41,9 +40,8 @@ func serviceLines() []Line {
 		},
 		{
 			ID: "service-environment", Title: "Environment of a service",
-			Text: "Wine's service manager ignores it; containerd and the kubelet of the tests read it " +
-				"themselves when they start. That Windows reads it at each start of a service is from its " +
-				"documentation.",
+			Text: "Wine's service manager ignores it; containerd and the kubelet of the tests read it themselves when they start. " +
+				"According to its documentation, Windows reads it at each start of a service.",
 			Claim: "Windows reads the environment of a service each time the service starts",
 			Tests: []string{
 				"TestServicesKeepTheContract/ServiceEnvironmentTakesEffectAtNextStart",
@@ -63,7 +61,7 @@ func processLines() []Line {
 	return []Line{
 		{
 			ID: "log-runner", Title: "Terminating kube-log-runner",
-			Text: "whether the kubelet below it terminates on Windows, too, is unknown. If it does not, as on Wine, WICD " +
+			Text: "it is unknown whether the kubelet below it also terminates on Windows. If it does not, as on Wine, WICD " +
 				"terminates it before the service starts again.",
 			Claim:   "the child of kube-log-runner keeps running when kube-log-runner is terminated",
 			Changes: "temporarily starts two programs",
