@@ -82,11 +82,11 @@ func parse(s string) (version, error) {
 	return v, nil
 }
 
-// How many missing patches end a search, and how many later minor versions are checked: projects leave numbers out, and
-// so do proxies.
+// A search ends after maxMissing patches that do not exist, because projects skip numbers and proxies lack versions. minors is how
+// many later minor versions are checked.
 const (
-	gap    = 6
-	minors = 2
+	maxMissing = 6
+	minors     = 2
 )
 
 // compare requests newer versions of all programs concurrently.
@@ -125,19 +125,19 @@ func (p proxy) query(ctx context.Context, r *row) error {
 
 // newest returns the newest patch after a version, and when the first patch after it was released.
 func (p proxy) newest(ctx context.Context, pin build.Pin, after version) (newest string, since time.Time, err error) {
-	for v, missed := after, 0; missed < gap; {
+	for v, missing := after, 0; missing < maxMissing; {
 		v.patch++
-		at, ok, err := p.released(ctx, pin.Module, v.String())
+		releasedAt, ok, err := p.released(ctx, pin.Module, v.String())
 		switch {
 		case err != nil:
 			return "", time.Time{}, err
 		case !ok:
-			missed++
+			missing++
 			continue
 		case newest == "":
-			since = at
+			since = releasedAt
 		}
-		newest, missed = v.String(), 0
+		newest, missing = v.String(), 0
 	}
 	return newest, since, nil
 }

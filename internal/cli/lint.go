@@ -252,9 +252,9 @@ func printLint(s *session.Session, o *output, r lintResult) error {
 	err := o.show(s, r, func(p *terminal.Printer) {
 		last := ""
 		for _, f := range r.Findings {
-			if at := f.File + ": " + f.Object; at != last {
-				p.Text(0, terminal.Bold, at)
-				last = at
+			if location := f.File + ": " + f.Object; location != last {
+				p.Text(0, terminal.Bold, location)
+				last = location
 			}
 			p.Text(2, styleOf(string(f.Severity)), mark(string(f.Severity))+" "+f.Field+": "+f.Message)
 			p.Text(6, terminal.Plain, "→ "+f.Remedy)

@@ -155,11 +155,11 @@ func printPlanned(p *terminal.Printer, r planned) {
 		var rows [][]string
 		disrupted := map[string]bool{}
 		for _, s := range r.Steps {
-			at := "now"
+			start := "now"
 			if s.InSeconds > 0 {
-				at = "+" + seconds(s.InSeconds)
+				start = "+" + seconds(s.InSeconds)
 			}
-			rows = append(rows, []string{at, s.Host, s.Action, s.Disruption, firstLine(s.Message)})
+			rows = append(rows, []string{start, s.Host, s.Action, s.Disruption, firstLine(s.Message)})
 			if s.Disruption == string(v1alpha1.DisruptionDrain) || s.Disruption == string(v1alpha1.DisruptionReboot) {
 				disrupted[s.Host] = true
 			}

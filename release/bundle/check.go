@@ -171,16 +171,16 @@ func (b *Bundle) checkDefinitions() error {
 }
 
 // checkDescriptor returns an error for a path that is not in the schema.
-func checkDescriptor(where string, at apiextensionsv1.JSONSchemaProps, path, displayName, description string) error {
+func checkDescriptor(where string, schema apiextensionsv1.JSONSchemaProps, path, displayName, description string) error {
 	if displayName == "" || description == "" {
 		return problem(where, "descriptor %s has no displayName or no description", path)
 	}
 	for part := range strings.SplitSeq(path, ".") {
-		next, found := at.Properties[part]
+		next, found := schema.Properties[part]
 		if !found {
 			return problem(where, "descriptor %s names a field that does not exist", path)
 		}
-		at = next
+		schema = next
 	}
 	return nil
 }

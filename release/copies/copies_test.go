@@ -36,12 +36,12 @@ func TestCopiesKeepDigests(t *testing.T) {
 	eachTool(t, func(t *testing.T, tool tool) {
 		from, to := newRegistry(t), newRegistry(t)
 		for suffix, index := range built.images {
-			at := repository + suffix + ":" + version
-			if _, err := image.Push(t.Context(), from+"/"+at, true, index); err != nil {
+			imageName := repository + suffix + ":" + version
+			if _, err := image.Push(t.Context(), from+"/"+imageName, true, index); err != nil {
 				t.Fatal(err)
 			}
-			if err := tool.copy(t.Context(), "docker://"+from+"/"+at, "docker://"+to+"/"+at); err != nil {
-				t.Errorf("%s: copying %s: %v", tool.name, at, err)
+			if err := tool.copy(t.Context(), "docker://"+from+"/"+imageName, "docker://"+to+"/"+imageName); err != nil {
+				t.Errorf("%s: copying %s: %v", tool.name, imageName, err)
 				continue
 			}
 			hasDigests(t, tool, to+"/"+repository+suffix, index)
@@ -76,7 +76,7 @@ func TestDocumentedCommandsPushReleaseImages(t *testing.T) {
 }
 
 // hasDigests compares a copy with the original index and with the image of each platform in it.
-func hasDigests(t *testing.T, tool tool, at string, index v1.ImageIndex) {
+func hasDigests(t *testing.T, tool tool, repository string, index v1.ImageIndex) {
 	t.Helper()
 	manifest, err := index.IndexManifest()
 	if err != nil {
@@ -87,7 +87,7 @@ func hasDigests(t *testing.T, tool tool, at string, index v1.ImageIndex) {
 		t.Fatal(err)
 	}
 	reference := func(digest v1.Hash) name.Digest {
-		parsed, err := name.NewDigest(at+"@"+digest.String(), name.Insecure)
+		parsed, err := name.NewDigest(repository+"@"+digest.String(), name.Insecure)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,21 +98,21 @@ func hasDigests(t *testing.T, tool tool, at string, index v1.ImageIndex) {
 		err = validate.Index(copied)
 	}
 	if err != nil {
-		t.Errorf("%s: the copy %s has no index %s: %v", tool.name, at, want, err)
+		t.Errorf("%s: the copy %s has no index %s: %v", tool.name, repository, want, err)
 		return
 	}
 	equal := 0
 	for _, d := range manifest.Manifests {
 		if _, err := remote.Head(reference(d.Digest)); err != nil {
-			t.Errorf("%s: the copy %s has no image for %s: %v", tool.name, at, d.Platform, err)
+			t.Errorf("%s: the copy %s has no image for %s: %v", tool.name, repository, d.Platform, err)
 			continue
 		}
 		equal++
 	}
 	if equal == 0 {
-		t.Errorf("%s: %s has no images", tool.name, at)
+		t.Errorf("%s: %s has no images", tool.name, repository)
 	}
-	t.Logf("%s: %s: digests equal %d of %d", tool.name, at, equal, len(manifest.Manifests))
+	t.Logf("%s: %s: digests equal %d of %d", tool.name, repository, equal, len(manifest.Manifests))
 }
 
 // unpack unpacks an archive into its own folder, as tar does.

@@ -104,11 +104,11 @@ func TestEachImageIsSigned(t *testing.T) {
 // checkStatements checks the two statements about a manifest. release/verify tests that cosign verifies them.
 func checkStatements(t *testing.T, repository, d string) {
 	t.Helper()
-	at, err := name.NewDigest(repository+"@"+d, name.Insecure)
+	reference, err := name.NewDigest(repository+"@"+d, name.Insecure)
 	if err != nil {
 		t.Fatal(err)
 	}
-	referrers, err := remote.Referrers(at)
+	referrers, err := remote.Referrers(reference)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func checkStatements(t *testing.T, repository, d string) {
 	}
 	var types []string
 	for _, m := range list.Manifests {
-		img, err := remote.Image(at.Context().Digest(m.Digest.String()))
+		img, err := remote.Image(reference.Context().Digest(m.Digest.String()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,11 +137,11 @@ func checkStatements(t *testing.T, repository, d string) {
 // signatureOf reads the signature of a manifest in the format of cosign.
 func signatureOf(t *testing.T, repository, d string) (claim, signature []byte) {
 	t.Helper()
-	at, err := name.ParseReference(repository+":"+strings.Replace(d, ":", "-", 1)+".sig", name.Insecure)
+	reference, err := name.ParseReference(repository+":"+strings.Replace(d, ":", "-", 1)+".sig", name.Insecure)
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := remote.Image(at)
+	img, err := remote.Image(reference)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,17 +62,17 @@ func TestManifestListsEachArchive(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, p := range m.Spec.Platforms {
-		at := p.Selector.MatchLabels["os"] + "/" + p.Selector.MatchLabels["arch"]
+		platform := p.Selector.MatchLabels["os"] + "/" + p.Selector.MatchLabels["arch"]
 		packed, known := files[path.Base(p.URI)]
-		if seen[at] || len(p.Selector.MatchLabels) != 2 || !known || !strings.HasPrefix(p.URI, "https://example.com/v1.2.0/kubectl-windows-1.2.0-") {
-			t.Errorf("platform %s: %+v", at, p)
+		if seen[platform] || len(p.Selector.MatchLabels) != 2 || !known || !strings.HasPrefix(p.URI, "https://example.com/v1.2.0/kubectl-windows-1.2.0-") {
+			t.Errorf("platform %s: %+v", platform, p)
 		}
-		seen[at] = true
+		seen[platform] = true
 		if p.SHA256 != fmt.Sprintf("%x", sha256.Sum256(packed)) {
 			t.Errorf("the checksum of %s is not that of the archive", p.URI)
 		}
-		if content := unpack(t, packed); content[p.Bin] != "0755 program for "+strings.ReplaceAll(at, "/", "") || content["LICENSE"] == "" {
-			t.Errorf("the archive for %s has %v", at, content)
+		if content := unpack(t, packed); content[p.Bin] != "0755 program for "+strings.ReplaceAll(platform, "/", "") || content["LICENSE"] == "" {
+			t.Errorf("the archive for %s has %v", platform, content)
 		}
 	}
 }

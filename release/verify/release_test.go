@@ -150,10 +150,10 @@ func (r *released) attest(t *testing.T, clone string, with map[string]string) {
 		}
 		return
 	}
-	at := r.reference(t, with["subject-name"]+"@"+with["subject-digest"])
-	found, err := remote.Head(at, remote.WithTransport(r.registry.Client().Transport))
+	reference := r.reference(t, with["subject-name"]+"@"+with["subject-digest"])
+	found, err := remote.Head(reference, remote.WithTransport(r.registry.Client().Transport))
 	must(t, err)
-	r.pushForeign(t, at, *found)
+	r.pushForeign(t, reference, *found)
 }
 
 func (r *released) reference(t *testing.T, text string) name.Reference {

@@ -49,18 +49,18 @@ func (r *released) testImages(t *testing.T) {
 	}
 }
 
-func (r *released) verifyImage(t *testing.T, at name.Reference) {
+func (r *released) verifyImage(t *testing.T, reference name.Reference) {
 	t.Helper()
 	older := r.options(t, r.key)
 	older.ClaimVerifier = cosign.SimpleClaimVerifier
-	if found, _, err := cosign.VerifyImageSignatures(t.Context(), at, older); err != nil || len(found) != 1 {
-		t.Errorf("%s: %d signatures as CRI-O and older versions of cosign read them (%v)", at, len(found), err)
+	if found, _, err := cosign.VerifyImageSignatures(t.Context(), reference, older); err != nil || len(found) != 1 {
+		t.Errorf("%s: %d signatures as CRI-O and older versions of cosign read them (%v)", reference, len(found), err)
 	}
 	newer := r.options(t, r.key)
 	newer.ClaimVerifier, newer.NewBundleFormat = cosign.IntotoSubjectClaimVerifier, true
-	found, _, err := cosign.VerifyImageAttestations(t.Context(), at, newer)
+	found, _, err := cosign.VerifyImageAttestations(t.Context(), reference, newer)
 	if err != nil || len(found) != 2 {
-		t.Errorf("%s: %d signed statements as cosign 3 reads them (%v)", at, len(found), err)
+		t.Errorf("%s: %d signed statements as cosign 3 reads them (%v)", reference, len(found), err)
 	}
 	statements := map[string]string{}
 	for _, f := range found {
@@ -68,12 +68,12 @@ func (r *released) verifyImage(t *testing.T, at name.Reference) {
 		statements[kind] = text
 	}
 	if provenance := statements[signature.ProvenanceType]; !strings.Contains(provenance, r.revision) || statements["https://sigstore.dev/cosign/sign/v1"] == "" {
-		t.Errorf("%s: the statements are %v", at, statements)
+		t.Errorf("%s: the statements are %v", reference, statements)
 	}
 	for _, foreign := range []*cosign.CheckOpts{r.options(t, r.other)} {
 		foreign.ClaimVerifier = cosign.SimpleClaimVerifier
-		if _, _, err := cosign.VerifyImageSignatures(t.Context(), at, foreign); err == nil {
-			t.Errorf("%s was verified with a foreign key", at)
+		if _, _, err := cosign.VerifyImageSignatures(t.Context(), reference, foreign); err == nil {
+			t.Errorf("%s was verified with a foreign key", reference)
 		}
 	}
 }
@@ -91,10 +91,10 @@ func statementOf(t *testing.T, attestation oci.Signature) (kind, text string) {
 }
 
 // pushForeign adds a statement about a manifest, signed with another key.
-func (r *released) pushForeign(t *testing.T, at name.Reference, of v1.Descriptor) {
+func (r *released) pushForeign(t *testing.T, reference name.Reference, of v1.Descriptor) {
 	t.Helper()
 	p := signature.Provenance{Source: "https://example.com", Version: version, Revision: r.revision, Builder: "https://example.com/builder"}
-	text, err := signature.SignStatement(p.Statement(signature.Subject{Name: at.Context().Name(), SHA256: of.Digest.Hex}), r.other)
+	text, err := signature.SignStatement(p.Statement(signature.Subject{Name: reference.Context().Name(), SHA256: of.Digest.Hex}), r.other)
 	must(t, err)
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), signature.BundleType)
 	attached, err := mutate.Append(base, mutate.Addendum{Layer: static.NewLayer(text, signature.BundleType)})
@@ -102,7 +102,7 @@ func (r *released) pushForeign(t *testing.T, at name.Reference, of v1.Descriptor
 	artifact := mutate.Subject(attached, v1.Descriptor{MediaType: of.MediaType, Digest: of.Digest, Size: of.Size}).(v1.Image)
 	digest, err := artifact.Digest()
 	must(t, err)
-	must(t, remote.Write(at.Context().Digest(digest.String()), artifact, remote.WithTransport(r.registry.Client().Transport)))
+	must(t, remote.Write(reference.Context().Digest(digest.String()), artifact, remote.WithTransport(r.registry.Client().Transport)))
 }
 
 // testSignedFiles verifies the checksums as "cosign verify-blob" does, and the provenance of each file as "cosign verify-blob-attestation".

@@ -74,15 +74,15 @@ func (c *Cluster) Add(resource string, o client.Object) {
 	if strings.Count(resource, "/") == 1 {
 		prefix = "/api/"
 	}
-	at := prefix + resource
-	c.lists[at] = true
+	collection := prefix + resource
+	c.lists[collection] = true
 	if o.GetNamespace() != "" {
-		version, plural := path.Split(at)
-		at = version + "namespaces/" + o.GetNamespace() + "/" + plural
+		version, plural := path.Split(collection)
+		collection = version + "namespaces/" + o.GetNamespace() + "/" + plural
 	}
 	o.SetUID("uid-of-test")
 	o.SetResourceVersion("1")
-	c.objects[at+"/"+o.GetName()] = o
+	c.objects[collection+"/"+o.GetName()] = o
 }
 
 // Deny forbids requests whose method and path have this prefix, as in "GET /api/v1/nodes".
@@ -106,8 +106,8 @@ func (c *Cluster) Objects() http.Handler { return http.HandlerFunc(c.serveObject
 func (c *Cluster) Pods() (pods []*corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for at, o := range c.objects {
-		if path.Base(path.Dir(at)) != "pods" {
+	for name, o := range c.objects {
+		if path.Base(path.Dir(name)) != "pods" {
 			continue
 		}
 		text, _ := json.Marshal(o)
@@ -126,10 +126,10 @@ func (c *Cluster) Requests() []string {
 }
 
 // Object returns the object at a path, such as /api/v1/nodes/win-1; nil if there is none.
-func (c *Cluster) Object(at string) client.Object {
+func (c *Cluster) Object(name string) client.Object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.objects[at]
+	return c.objects[name]
 }
 
 // ServeHTTP implements http.Handler.
@@ -188,18 +188,18 @@ func reply(w http.ResponseWriter, code int, reason metav1.StatusReason, message 
 }
 
 // resourceOf returns the path of a resource in all namespaces.
-func resourceOf(at string) string {
-	parts := strings.Split(at, "/")
+func resourceOf(collection string) string {
+	parts := strings.Split(collection, "/")
 	if i := slices.Index(parts, "namespaces"); i > 0 && len(parts) > i+2 {
 		parts = slices.Delete(parts, i, i+2)
 	}
 	return strings.Join(parts, "/")
 }
 
-func (c *Cluster) list(w http.ResponseWriter, at string) {
+func (c *Cluster) list(w http.ResponseWriter, collection string) {
 	items := []client.Object{}
 	for _, name := range slices.Sorted(maps.Keys(c.objects)) {
-		if path.Dir(name) == at || resourceOf(path.Dir(name)) == at && !strings.Contains(at, "/namespaces/") {
+		if path.Dir(name) == collection || resourceOf(path.Dir(name)) == collection && !strings.Contains(collection, "/namespaces/") {
 			items = append(items, c.objects[name])
 		}
 	}

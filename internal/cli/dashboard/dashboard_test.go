@@ -189,14 +189,14 @@ func TestOtherPortsGetNoSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	browser := &http.Client{Jar: jar}
-	for _, at := range []string{s.link(), page.URL + sessionPath + s.session + "/", other.URL} {
-		answer, err := browser.Get(at)
+	for _, link := range []string{s.link(), page.URL + sessionPath + s.session + "/", other.URL} {
+		answer, err := browser.Get(link)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = answer.Body.Close()
-		if answer.StatusCode != http.StatusOK || answer.Header.Get("Set-Cookie") != "" || at != other.URL && answer.Header.Get("Referrer-Policy") != "no-referrer" {
-			t.Errorf("%s gives %s, %v", at, answer.Status, answer.Header)
+		if answer.StatusCode != http.StatusOK || answer.Header.Get("Set-Cookie") != "" || link != other.URL && answer.Header.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s gives %s, %v", link, answer.Status, answer.Header)
 		}
 	}
 	if strings.Contains(sent, s.session) || strings.Contains(sent, "Cookie") {
@@ -206,7 +206,7 @@ func TestOtherPortsGetNoSecret(t *testing.T) {
 
 func TestPageListensOnLoopback(t *testing.T) {
 	o := open(t, newAPIServer(t))
-	if at, err := url.Parse(o.origin); err != nil || at.Hostname() != "127.0.0.1" {
+	if origin, err := url.Parse(o.origin); err != nil || origin.Hostname() != "127.0.0.1" {
 		t.Errorf("the page is at %s, want 127.0.0.1 (%v)", o.origin, err)
 	}
 }

@@ -22,9 +22,9 @@ type guard struct {
 }
 
 // newGuard returns a guard for a server that listens on an address.
-func newGuard(at net.Addr) *guard {
-	_, port, _ := net.SplitHostPort(at.String())
-	return &guard{hosts: []string{at.String(), net.JoinHostPort("localhost", port)}, token: rand.Text(), session: rand.Text()}
+func newGuard(address net.Addr) *guard {
+	_, port, _ := net.SplitHostPort(address.String())
+	return &guard{hosts: []string{address.String(), net.JoinHostPort("localhost", port)}, token: rand.Text(), session: rand.Text()}
 }
 
 // loginPath is the prefix of the path with the token; sessionPath is the prefix of all other paths, which contain the session's secret.

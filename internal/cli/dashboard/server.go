@@ -63,7 +63,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.login(w, token)
 		return
 	}
-	switch at, _ := s.inside(r); at {
+	switch page, _ := s.inside(r); page {
 	case "/":
 		s.asset(w, "index.html")
 	case "/api/events":
@@ -71,7 +71,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/api/logs":
 		s.log(w, r)
 	default:
-		name, isAsset := strings.CutPrefix(at, "/assets/")
+		name, isAsset := strings.CutPrefix(page, "/assets/")
 		if !isAsset {
 			http.Error(w, "page not found", http.StatusNotFound)
 			return

@@ -76,8 +76,8 @@ func (c *Client) From(ctx context.Context, node, file string, from int64) (*Part
 
 func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, error) {
 	operation := "reading log " + file + " of node " + node
-	at := "/api/v1/nodes/" + url.PathEscape(node) + "/proxy/logs/" + (&url.URL{Path: file}).EscapedPath()
-	response, err := c.get(ctx, at, http.Header{"Range": {bytes}, "Accept": {"*/*"}})
+	apiPath := "/api/v1/nodes/" + url.PathEscape(node) + "/proxy/logs/" + (&url.URL{Path: file}).EscapedPath()
+	response, err := c.get(ctx, apiPath, http.Header{"Range": {bytes}, "Accept": {"*/*"}})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, session.Failf(session.CodeTimeout, "%s: the API server got no response from the kubelet within the deadline; increase it with --request-timeout", operation)
 	}
@@ -120,42 +120,42 @@ func explainRedirect(err error, node, operation string) error {
 }
 
 // Get reads at most limit bytes of any path of the API server.
-func (c *Client) Get(ctx context.Context, at string, query url.Values, limit int64) ([]byte, error) {
+func (c *Client) Get(ctx context.Context, apiPath string, query url.Values, limit int64) ([]byte, error) {
 	if len(query) > 0 {
-		at += "?" + query.Encode()
+		apiPath += "?" + query.Encode()
 	}
-	response, err := c.get(ctx, at, http.Header{"Accept": {"application/json, */*"}})
+	response, err := c.get(ctx, apiPath, http.Header{"Accept": {"application/json, */*"}})
 	if err != nil {
-		return nil, session.Explain(err, "reading "+at)
+		return nil, session.Explain(err, "reading "+apiPath)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, explain(response, "reading "+at)
+		return nil, explain(response, "reading "+apiPath)
 	}
 	b, err := io.ReadAll(io.LimitReader(response.Body, limit))
 	if err != nil {
-		return nil, session.Explain(err, "reading "+at)
+		return nil, session.Explain(err, "reading "+apiPath)
 	}
 	return b, nil
 }
 
 // Stream opens any path of the API server until ctx is done.
-func (c *Client) Stream(ctx context.Context, at string, query url.Values) (io.ReadCloser, error) {
-	response, err := c.get(ctx, at+"?"+query.Encode(), http.Header{"Accept": {"*/*"}})
+func (c *Client) Stream(ctx context.Context, apiPath string, query url.Values) (io.ReadCloser, error) {
+	response, err := c.get(ctx, apiPath+"?"+query.Encode(), http.Header{"Accept": {"*/*"}})
 	if err != nil {
-		return nil, session.Explain(err, "reading "+at)
+		return nil, session.Explain(err, "reading "+apiPath)
 	}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
-		return nil, explain(response, "reading "+at)
+		return nil, explain(response, "reading "+apiPath)
 	}
 	return response.Body, nil
 }
 
-func (c *Client) get(ctx context.Context, at string, header http.Header) (*http.Response, error) {
+func (c *Client) get(ctx context.Context, apiPath string, header http.Header) (*http.Response, error) {
 	base := *c.base
 	base.Path = ""
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base.String(), "/")+strings.TrimSuffix(c.base.EscapedPath(), "/")+at, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base.String(), "/")+strings.TrimSuffix(c.base.EscapedPath(), "/")+apiPath, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func explainInstances(err error, kind, scope string) error {
 	return Explain(err, "listing "+kind+scope)
 }
 
-func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (string, error) {
+func operatorNamespace(items []v1alpha1.WindowsInstance, fallback string) (string, error) {
 	var found []string
 	for i := range items {
 		if !slices.Contains(found, items[i].Namespace) {
@@ -124,7 +124,7 @@ func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (stri
 	}
 	switch {
 	case len(found) == 0:
-		return otherwise, nil
+		return fallback, nil
 	case len(found) == 1:
 		return found[0], nil
 	case slices.Contains(found, api.DefaultNamespace):

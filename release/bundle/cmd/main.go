@@ -167,17 +167,17 @@ func (o options) keepsPublished(ctx context.Context, next *catalog.Catalog) erro
 	if !o.push {
 		return nil
 	}
-	at := o.catalogRepository + ":" + bundle.Channel
-	index, err := image.Pull(ctx, at, o.plainHTTP)
+	reference := o.catalogRepository + ":" + bundle.Channel
+	index, err := image.Pull(ctx, reference, o.plainHTTP)
 	if err != nil || index == nil {
 		return err
 	}
 	published, err := catalog.OfImage(index)
 	if err != nil {
-		return fmt.Errorf("%s: %w", at, err)
+		return fmt.Errorf("%s: %w", reference, err)
 	}
 	if err := next.Keeps(published, o.withdrawn); err != nil {
-		return fmt.Errorf("nothing was pushed: %s: %w", at, err)
+		return fmt.Errorf("nothing was pushed: %s: %w", reference, err)
 	}
 	return nil
 }

@@ -67,9 +67,9 @@ func TestConsecutiveReleasesArePushed(t *testing.T) {
 	}
 }
 
-func digestOf(t *testing.T, at string) string {
+func digestOf(t *testing.T, ref string) string {
 	t.Helper()
-	reference, err := name.ParseReference(at, name.Insecure)
+	reference, err := name.ParseReference(ref, name.Insecure)
 	if err != nil {
 		t.Fatal(err)
 	}
