@@ -62,13 +62,13 @@ func tryRoot(ctx context.Context, s *session) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	const patience = 10 * time.Second
+	const trustTimeout = 10 * time.Second
 	began := time.Now()
-	for err = verify(); err != nil && time.Since(began) < patience && ctx.Err() == nil; err = verify() {
-		time.Sleep(patience / 20)
+	for err = verify(); err != nil && time.Since(began) < trustTimeout && ctx.Err() == nil; err = verify() {
+		time.Sleep(trustTimeout / 20)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the certificate is not trusted after %s: %w", patience, err)
+		return "", fmt.Errorf("the certificate is not trusted after %s: %w", trustTimeout, err)
 	}
 	return fmt.Sprintf("trusted after %.1f s", time.Since(began).Seconds()), nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-// patience is the timeout of every wait.
-const patience = time.Minute
+// waitTimeout is the timeout of every wait.
+const waitTimeout = time.Minute
 
 // operator is the other end of the connection to a host.
 type operator struct{ client *ssh.Client }
@@ -63,7 +63,7 @@ func mustStart(t *testing.T, key ssh.Signer, o sim.Options) *sim.Host {
 func mustDial(t *testing.T, h *sim.Host, key ssh.Signer) operator {
 	t.Helper()
 	client, err := ssh.Dial("tcp", h.Addr(), &ssh.ClientConfig{
-		User: "Administrator", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: patience,
+		User: "Administrator", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: waitTimeout,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestLoginUsesKeysFile(t *testing.T) {
 	h := mustStart(t, first, sim.Options{})
 	login := func(key ssh.Signer) error {
 		client, err := ssh.Dial("tcp", h.Addr(), &ssh.ClientConfig{
-			User: "administrator", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: patience,
+			User: "administrator", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: waitTimeout,
 		})
 		if err == nil {
 			client.Close()

@@ -50,7 +50,7 @@ func (a *actor) set(p *sim.Process) {
 // process returns the process, which starts a moment after the service.
 func (a *actor) process(t *testing.T) *sim.Process {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(waitTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		a.mu.Lock()
 		p := a.run
 		a.mu.Unlock()

@@ -24,8 +24,8 @@ func run[F any](t *testing.T, fixture func(t *testing.T) F, tests []test[F]) {
 	}
 }
 
-// patience is the timeout of the tests. A healthy host needs a fraction of it.
-const patience = 30 * time.Second
+// waitTimeout is the timeout of the tests. A healthy host needs a fraction of it.
+const waitTimeout = 30 * time.Second
 
 // Names of the tests' services. The fixture removes those of earlier runs.
 const (
@@ -110,17 +110,17 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.After(patience); !holds(); {
+	for end := time.After(waitTimeout); !holds(); {
 		select {
 		case <-end:
-			t.Fatalf("timed out after %v: %s", patience, what)
+			t.Fatalf("timed out after %v: %s", waitTimeout, what)
 		case <-tick.C:
 		}
 	}
 }
 
 func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }

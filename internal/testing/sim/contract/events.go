@@ -50,7 +50,7 @@ func EventLogs(t *testing.T, fixture func(t *testing.T) EventLogsFixture) {
 // mustReadEvents reads until there are as many events of the fixture's provider as wanted: Windows writes some moments later.
 func mustReadEvents(t *testing.T, f EventLogsFixture, after uint64, limit, want int) []hostapi.Event {
 	t.Helper()
-	for until := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(waitTimeout); ; time.Sleep(50 * time.Millisecond) {
 		events, err := f.EventLogs.Read(deadline(t), f.Channel, after, limit)
 		if err != nil {
 			t.Fatal(err)

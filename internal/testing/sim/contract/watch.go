@@ -61,8 +61,8 @@ func expectMessage(t *testing.T, changes <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-changes:
-	case <-time.After(patience):
-		t.Fatalf("%s: no message within %v", what, patience)
+	case <-time.After(waitTimeout):
+		t.Fatalf("%s: no message within %v", what, waitTimeout)
 	}
 }
 
@@ -126,7 +126,7 @@ func expectEnd(t *testing.T, watch func(context.Context) (<-chan struct{}, error
 		t.Fatal(err)
 	}
 	cancel()
-	for end := time.After(patience); ; {
+	for end := time.After(waitTimeout); ; {
 		select {
 		case _, open := <-changes:
 			if !open {
