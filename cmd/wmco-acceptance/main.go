@@ -1,4 +1,4 @@
-// Wmco-acceptance tests assumptions about Windows on a real machine, undoes its changes, and writes report.json and report.md
+// Wmco-acceptance tests assumptions about Windows on a real machine, reverts its changes, and writes report.json and report.md
 // (docs/acceptance.md). make acceptance builds it.
 package main
 
@@ -23,12 +23,12 @@ import (
 
 // Exit codes.
 const (
-	allRight = 0
-	failed   = 1 // refused, or incomplete
-	misused  = 2
-	refuted  = 3 // a line was refuted
-	// restarting means that Windows restarts and that the service continues afterwards.
-	restarting = 4
+	exitOK      = 0
+	exitFailed  = 1 // refused, or incomplete
+	exitUsage   = 2
+	exitRefuted = 3 // a line was refuted
+	// exitRestarting means that Windows restarts and that the service continues afterwards.
+	exitRestarting = 4
 )
 
 // archive is the name of the file with the report and the logs.
@@ -43,10 +43,10 @@ func main() {
 		if errors.As(err, &code) {
 			os.Exit(int(code))
 		}
-		exit(err, failed)
+		exit(err, exitFailed)
 	}
 	if program, err := os.Executable(); err == nil && acceptance.IsService(program) {
-		exit(serve(), failed)
+		exit(serve(), exitFailed)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout)
@@ -56,7 +56,7 @@ func main() {
 
 func exit(err error, code int) {
 	if err == nil {
-		os.Exit(allRight)
+		os.Exit(exitOK)
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(code)
@@ -71,19 +71,19 @@ type flags struct {
 func parse(args []string, out io.Writer) (f flags, err error) {
 	set := flag.NewFlagSet("wmco-acceptance", flag.ContinueOnError)
 	set.SetOutput(out)
-	set.BoolVar(&f.plan, "plan", false, "print what would be tried and changed, and change nothing")
-	set.BoolVar(&f.restore, "restore", false, "undo the changes of an interrupted run, and try nothing")
+	set.BoolVar(&f.plan, "plan", false, "print what would be tested and changed, without changing anything")
+	set.BoolVar(&f.restore, "restore", false, "revert the changes of an interrupted run, without testing anything")
 	set.BoolVar(&f.onWine, "on-wine", false, "this is Wine: test the program itself")
-	set.StringVar(&f.only, "only", "", "comma-separated `ids` of the lines to try; all if empty")
-	set.BoolVar(&f.join, "join", false, "join this machine to a control plane that runs on it, and remove it again, instead of trying the lines")
+	set.StringVar(&f.only, "only", "", "comma-separated `ids` of the lines to test; defaults to all")
+	set.BoolVar(&f.join, "join", false, "join this machine to a control plane that runs on it, and remove it again, instead of testing the lines")
 	set.StringVar(&f.files, "files", "", "`folder` with the files for --join, as built by make acceptance JOIN=1; defaults to folder join next to this program")
 	set.StringVar(&f.user, "user", os.Getenv("USERNAME"), "`administrator` of this machine that the operator logs in as with --join")
 	set.StringVar(&f.image, "image", "", "`image` of the pod of --join, with its registry; defaults to the sandbox image")
-	set.UintVar(&f.imagePort, "image-port", 0, "`port` at which --image serves HTTP, to try the traffic of pods")
+	set.UintVar(&f.imagePort, "image-port", 0, "`port` at which --image serves HTTP, to test pod traffic")
 	set.StringVar(&f.mirror, "mirror", "", "`host:port` of a registry without TLS that has the images of --join; defaults to their own registries")
 	set.StringVar(&f.network, "network", acceptance.Flannel, "`network` of the pods of --join: flannel or ovn")
 	set.BoolVar(&f.restartAllowed, "restart-allowed", false, "let --join restart Windows: to enable feature Containers, and once as a node")
-	set.BoolVar(&f.networkCutAllowed, "network-cut-allowed", false, "also try what cuts the network of this machine for up to several minutes")
+	set.BoolVar(&f.networkCutAllowed, "network-cut-allowed", false, "also test lines that cut the network of this machine, for up to several minutes")
 	set.BoolVar(&f.loginAllowed, "login-allowed", false, "log in to the SSH server of this machine as --user, with a temporary key, and with each shell")
 	set.BoolVar(&f.asService, "as-service", false, "run in a temporary service; implied by --join and --network-cut-allowed")
 	set.BoolVar(&f.inService, "in-service", false, "this is the temporary service")
@@ -116,18 +116,18 @@ func parse(args []string, out io.Writer) (f flags, err error) {
 func run(ctx context.Context, args []string, out io.Writer) int {
 	f, err := parse(args, out)
 	if errors.Is(err, flag.ErrHelp) {
-		return allRight
+		return exitOK
 	}
 	if err != nil {
-		return misused
+		return exitUsage
 	}
 	if f.plan {
 		if f.join {
 			fmt.Fprint(out, acceptance.JoinPlan())
-			return allRight
+			return exitOK
 		}
 		fmt.Fprint(out, acceptance.Plan(acceptance.Lines()))
-		return allRight
+		return exitOK
 	}
 	code, err := try(ctx, f, out)
 	if err != nil {
@@ -139,7 +139,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 func try(ctx context.Context, f flags, out io.Writer) (int, error) {
 	m, err := machine()
 	if err != nil {
-		return failed, err
+		return exitFailed, err
 	}
 	m.Home = f.home
 	o := acceptance.Options{
@@ -161,38 +161,38 @@ func try(ctx context.Context, f flags, out io.Writer) (int, error) {
 	if f.restore {
 		left, err := acceptance.Restore(ctx, m, o)
 		if err != nil {
-			return failed, err
+			return exitFailed, err
 		}
 		if !left {
 			fmt.Fprintln(out, "no changes of an earlier run are left")
 		}
-		return allRight, nil
+		return exitOK, nil
 	}
 	if f.needsService() {
 		args, err := f.forService(m.Program)
 		if err != nil {
-			return failed, err
+			return exitFailed, err
 		}
 		code, err := acceptance.Detach(ctx, m, o, args)
 		if err != nil {
-			return failed, err
+			return exitFailed, err
 		}
 		return code, nil
 	}
 	r, err := tryOrJoin(ctx, m, o, f)
 	if errors.Is(err, acceptance.ErrRestarting) {
-		return restarting, err
+		return exitRestarting, err
 	}
 	if len(r.Facts) > 0 {
 		err = errors.Join(err, finish(f.out, r, out))
 	}
 	if err != nil {
-		return failed, err
+		return exitFailed, err
 	}
 	if r.Refuted() {
-		return refuted, nil
+		return exitRefuted, nil
 	}
-	return allRight, nil
+	return exitOK, nil
 }
 
 func tryOrJoin(ctx context.Context, m acceptance.Machine, o acceptance.Options, f flags) (acceptance.Report, error) {

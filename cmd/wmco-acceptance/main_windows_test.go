@@ -89,7 +89,7 @@ func TestVerdictOfEachLine(t *testing.T) {
 	}
 	before := remember(t)
 	folder := outFolder(t)
-	output := mustEnd(t, refuted, "--only", strings.Join(ids, ","), "--out", folder)
+	output := mustEnd(t, exitRefuted, "--only", strings.Join(ids, ","), "--out", folder)
 	content, err := os.ReadFile(filepath.Join(folder, "report.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -210,8 +210,8 @@ func mustRestoreWhenItIsFree(t *testing.T) {
 func mustRestore(t *testing.T, before machineState, at string) {
 	t.Helper()
 	t.Log("killed at:", at)
-	output := mustEnd(t, allRight, "--restore")
-	if again := mustEnd(t, allRight, "--restore"); !strings.Contains(again, "no changes of an earlier run are left") {
+	output := mustEnd(t, exitOK, "--restore")
+	if again := mustEnd(t, exitOK, "--restore"); !strings.Contains(again, "no changes of an earlier run are left") {
 		t.Errorf("killed at %q, a second --restore printed %s after %s", at, again, output)
 	}
 	before.mustBeSame(t)
@@ -252,7 +252,7 @@ func kill(t *testing.T, id string, step int) (wasKilled bool, at string) {
 // remember records the state of the machine after undoing what an interrupted test run may have left.
 func remember(t *testing.T) machineState {
 	t.Helper()
-	mustEnd(t, allRight, "--restore")
+	mustEnd(t, exitOK, "--restore")
 	return look(t)
 }
 
@@ -328,23 +328,23 @@ func TestWineIsRefusedWithoutFlag(t *testing.T) {
 }
 
 func TestPlanAndInvalidFlags(t *testing.T) {
-	if plan := mustEnd(t, allRight, "--plan"); !strings.Contains(plan, "hostname: sets another host name") {
+	if plan := mustEnd(t, exitOK, "--plan"); !strings.Contains(plan, "hostname: sets another host name") {
 		t.Errorf("the plan is %s", plan)
 	}
-	if plan := mustEnd(t, allRight, "--plan", "--join"); !strings.Contains(plan, "node-ready: creates services") {
+	if plan := mustEnd(t, exitOK, "--plan", "--join"); !strings.Contains(plan, "node-ready: creates services") {
 		t.Errorf("the plan of --join is %s", plan)
 	}
-	if output := mustEnd(t, misused, "--join", "--only", "hns"); !strings.Contains(output, "--only cannot be used with --join") {
+	if output := mustEnd(t, exitUsage, "--join", "--only", "hns"); !strings.Contains(output, "--only cannot be used with --join") {
 		t.Errorf("--join with --only printed %s", output)
 	}
-	if output := mustEnd(t, misused, "--join", "--image-port", "80"); !strings.Contains(output, "--image-port is 80") {
+	if output := mustEnd(t, exitUsage, "--join", "--image-port", "80"); !strings.Contains(output, "--image-port is 80") {
 		t.Errorf("--image-port without an image printed %s", output)
 	}
-	if output := mustEnd(t, failed, "--join", "--out", outFolder(t)); !strings.Contains(output, "refused, nothing was changed: ") {
+	if output := mustEnd(t, exitFailed, "--join", "--out", outFolder(t)); !strings.Contains(output, "refused, nothing was changed: ") {
 		t.Errorf("--join without its requirements printed %s", output)
 	}
 	for _, args := range [][]string{{"--joined"}, {"more"}} {
-		if output := mustEnd(t, misused, args...); !strings.Contains(output, args[0]) && !strings.Contains(output, "joined") {
+		if output := mustEnd(t, exitUsage, args...); !strings.Contains(output, args[0]) && !strings.Contains(output, "joined") {
 			t.Errorf("%q: got %s", args, output)
 		}
 	}

@@ -54,7 +54,7 @@ func serve() error {
 	}
 	var failure error
 	err = scm.Serve(acceptance.ServiceName, func(ctx context.Context) uint32 {
-		failure = acceptance.Serve(ctx, m, restarting, run)
+		failure = acceptance.Serve(ctx, m, exitRestarting, run)
 		return 0
 	})
 	if failure != nil {

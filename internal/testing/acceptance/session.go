@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// Version of this program, for the report.
 	Version string
-	// Only are the IDs of the lines to try; all if empty.
+	// Only are the IDs of the lines to test; all if empty.
 	Only []string
 	// Allowed lists the permissions beyond what every run changes: NetworkCut, Login, RestartAllowed.
 	Allowed []string
@@ -99,7 +99,7 @@ func (s *session) removeFolder(ctx context.Context, folder string) error {
 	return s.Host.Disk.RemoveAll(folder)
 }
 
-// Run tries the lines on a machine, undoes its changes, and returns its report. Changes of an earlier run are undone first. ErrRefused means that
+// Run tests the lines on a machine, reverts its changes, and returns its report. Changes of an earlier run are reverted first. ErrRefused means that
 // nothing was changed; the report then has facts, too. With any other error, the report is incomplete, or something could not be undone.
 func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 	lines, err := selected(o.Only)
