@@ -89,7 +89,7 @@ func TestTableListsOutdatedVersions(t *testing.T) {
 		{names: []string{"candidate"}, pin: build.Pin{Module: "example.com/x", Version: "v1.0.0-rc.1"}, newest: true},
 	}), now)
 	const want = `PROGRAM OR LIBRARY             PINNED       PATCH    DAYS BEHIND  MINOR    FIXES UNTIL  STATE
-kubelet-1.36, kube-proxy-1.36  v1.36.3      v1.36.8  72           v1.37.0  2027-06-28   RED: a patch has been there for 72 days, allowed are 60
+kubelet-1.36, kube-proxy-1.36  v1.36.3      v1.36.8  72           v1.37.0  2027-06-28   RED: a patch has been available for 72 days, at most 60 are allowed
 kubelet-1.33                   v1.33.13     -        -            -        2026-06-28   kept for OpenShift 4.20 until 2027-04-21
 shim                           v0.14.1      -        -            v0.15.0  -            current
 containerd                     v2.3.6       v2.3.7   37           v2.4.2   2028-04-30   current

@@ -174,7 +174,7 @@ func foldersOf(t *testing.T, content io.ReadCloser) map[string]bool {
 }
 
 func TestInvalidCatalogIsRejected(t *testing.T) {
-	for text, want := range map[string]string{"": "it must have package", "{": "reading the catalog"} {
+	for text, want := range map[string]string{"": "it must have only package", "{": "reading the catalog"} {
 		if _, err := catalog.Decode(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want %s", text, err, want)
 		}

@@ -100,7 +100,7 @@ func (s *session) removeFolder(ctx context.Context, folder string) error {
 }
 
 // Run tests the lines on a machine, reverts its changes, and returns its report. Changes of an earlier run are reverted first. ErrRefused means that
-// nothing was changed; the report then has facts, too. With any other error, the report is incomplete, or something could not be undone.
+// nothing was changed; the report then has facts, too. With any other error, the report is incomplete, or something could not be reverted.
 func Run(ctx context.Context, m Machine, o Options) (Report, error) {
 	lines, err := selected(o.Only)
 	if err != nil {
