@@ -15,8 +15,8 @@ import (
 
 // declared reports service cloud-node-manager as published or not, or returns an error.
 type declared struct {
-	want bool
-	err  error
+	result bool
+	err    error
 }
 
 func (d declared) Declares(_ context.Context, service string) (bool, error) {
