@@ -30,7 +30,7 @@ func connect(ctx context.Context, t Target, o Options) (net.Conn, error) {
 	var first error
 	for i, a := range addresses {
 		share := time.Until(deadline) / time.Duration(len(addresses)-i) // one silent address must not use up the time of the others
-		c, err := dialWithin(limited, share, o.Dial, net.JoinHostPort(a.String(), strconv.Itoa(t.Port)))
+		c, err := dialLimited(limited, share, o.Dial, net.JoinHostPort(a.String(), strconv.Itoa(t.Port)))
 		if err == nil {
 			return c, nil
 		}
@@ -41,7 +41,7 @@ func connect(ctx context.Context, t Target, o Options) (net.Conn, error) {
 	return nil, dialError(ctx, t, tcpKind(first), first)
 }
 
-func dialWithin(ctx context.Context, limit time.Duration, dial func(context.Context, string, string) (net.Conn, error), address string) (net.Conn, error) {
+func dialLimited(ctx context.Context, limit time.Duration, dial func(context.Context, string, string) (net.Conn, error), address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return dial(ctx, "tcp4", address)

@@ -51,8 +51,8 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	}
 	pods := drain.Classify(list, drainOf(node.Name, m.current()), time.Now())
 	settings := m.view.config.Rollout.Drain
-	within := rollout.Duration(settings.Timeout, time.Hour)
-	late := m.elapsed(within) > within
+	timeout := rollout.Duration(settings.Timeout, time.Hour)
+	late := m.elapsed(timeout) > timeout
 	forced := late && settings.OnTimeout == v1alpha1.DrainForce
 	var left []corev1.Pod
 	if forced && endsPods(m.current().Action) {

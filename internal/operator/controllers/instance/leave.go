@@ -18,9 +18,9 @@ import (
 )
 
 // leave removes the host from the cluster: first the operator's services and files on the host, then the Node, then the finalizer of the instance. A
-// host that cannot be reached is released after leaveWithin, or when the user requests it.
+// host that cannot be reached is released after leaveTimeout, or when the user requests it.
 func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
-	late := m.elapsed(leaveWithin) > leaveWithin
+	late := m.elapsed(leaveTimeout) > leaveTimeout
 	if remaining := m.retries.Remaining(m.id()); remaining > 0 && !m.released() {
 		return remaining, nil
 	}

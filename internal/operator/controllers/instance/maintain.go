@@ -222,7 +222,7 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 	if m.current().Action == v1alpha1.ActionLeave {
 		return m.leave(ctx)
 	}
-	late := m.elapsed(actWithin) > actWithin
+	late := m.elapsed(actTimeout) > actTimeout
 	if remaining := m.retries.Remaining(m.id()); remaining > 0 {
 		return remaining, nil
 	}

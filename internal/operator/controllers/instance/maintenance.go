@@ -20,10 +20,10 @@ import (
 
 // Time limits of steps, and the interval of checks without an event.
 const (
-	actWithin    = 15 * time.Minute
-	verifyWithin = 15 * time.Minute
-	leaveWithin  = time.Hour
-	verifyEvery  = 30 * time.Second
+	actTimeout    = 15 * time.Minute
+	verifyTimeout = 15 * time.Minute
+	leaveTimeout  = time.Hour
+	verifyEvery   = 30 * time.Second
 )
 
 // maintenance is one action on a host that has joined: drain the node if pods must leave, act, verify, and return the node to service. Its state is
@@ -52,9 +52,9 @@ func (m *maintenance) enter(ctx context.Context, step v1alpha1.MaintenanceStep) 
 	return 0, m.status.write(ctx)
 }
 
-// elapsed returns how long the current step has taken; within is its time limit.
-func (m *maintenance) elapsed(within time.Duration) time.Duration {
-	return m.stopwatch.elapsed(m.id(), *m.current(), within)
+// elapsed returns how long the current step has taken; timeout is its time limit.
+func (m *maintenance) elapsed(timeout time.Duration) time.Duration {
+	return m.stopwatch.elapsed(m.id(), *m.current(), timeout)
 }
 
 // retryLater records a failed attempt and returns when to retry.

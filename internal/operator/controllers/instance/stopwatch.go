@@ -40,12 +40,12 @@ func (w *stopwatch) start(id types.NamespacedName, m v1alpha1.Maintenance) {
 
 // elapsed returns how long the step has taken. If an earlier process began it, the wall clock counts for at most half of the step's time limit,
 // because it may have jumped.
-func (w *stopwatch) elapsed(id types.NamespacedName, m v1alpha1.Maintenance, within time.Duration) time.Duration {
+func (w *stopwatch) elapsed(id types.NamespacedName, m v1alpha1.Maintenance, timeout time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l, known := w.laps[id]
 	if !known || l.step != stepOf(m) {
-		l = lap{step: stepOf(m), since: w.uptime(), before: min(max(time.Since(m.StepStartedAt.Time), 0), within/2)}
+		l = lap{step: stepOf(m), since: w.uptime(), before: min(max(time.Since(m.StepStartedAt.Time), 0), timeout/2)}
 		w.set(id, l)
 	}
 	return l.before + w.uptime() - l.since

@@ -16,7 +16,7 @@ import (
 
 // verify waits until the node works and returns it to service.
 func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
-	current, late := m.current(), m.elapsed(verifyWithin) > verifyWithin
+	current, late := m.current(), m.elapsed(verifyTimeout) > verifyTimeout
 	if current.Action == v1alpha1.ActionUpgrade { // again, because the Node may have been replaced since
 		if err := m.announceVersion(ctx, current.Version); err != nil && m.view.Node.Annotations[api.AnnotationDesiredVersion] != current.Version {
 			return 0, err
@@ -33,7 +33,7 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 	case waitsFor == "":
 		return 0, m.finish(ctx)
 	case late && !m.hasFailed():
-		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyWithin, waitsFor))
+		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyTimeout, waitsFor))
 	}
 	current.Message = waitsFor
 	if m.mayRejoin() {
@@ -46,7 +46,7 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 // rolls back from a failed version.
 func (m *maintenance) mayRejoin() bool {
 	current, node := m.current(), rollout.NodeOf(m.view.Node)
-	waited, limit := m.elapsed(verifyWithin), join.RepairAfter
+	waited, limit := m.elapsed(verifyTimeout), join.RepairAfter
 	switch {
 	case node == nil:
 		waited, limit = time.Since(m.missingSince()), join.NodeMissingTimeout

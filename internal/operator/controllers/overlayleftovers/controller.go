@@ -32,8 +32,8 @@ import (
 const (
 	// checkInterval is how often a Node is checked while its leftovers must stay; the hybrid overlay's state is not watched.
 	checkInterval = 5 * time.Minute
-	// readWithin is the timeout for reading the network's configuration.
-	readWithin = 30 * time.Second
+	// readTimeout is the timeout for reading the network's configuration.
+	readTimeout = 30 * time.Second
 )
 
 // Controller removes the annotations.
@@ -115,7 +115,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // read reads whether the hybrid overlay is on: in the configuration and on OVN-Kubernetes' Linux nodes.
 func (c *Controller) read(ctx context.Context) (overlay, error) {
-	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	config, err := kube.ReadConfig(ctx, c.Client)
 	if err != nil {

@@ -252,7 +252,7 @@ func (w *attackWorld) checkNow() {
 			h.missedAt = time.Now()
 		case h.isReady && time.Since(h.missedAt) > missesFor:
 			w.breach(attackJoins, "for %s, a host has no node: %s", time.Since(h.missedAt), late)
-		case h.isKnown && h.announced && time.Since(h.announceAt) > joinsWithin:
+		case h.isKnown && h.announced && time.Since(h.announceAt) > joinTimeout:
 			w.breach(attackJoins, "%s after it was announced: %s", time.Since(h.announceAt), late)
 		}
 	}

@@ -27,8 +27,8 @@ const (
 	attackSeeds = 3
 	// attackFor is how long tenants attack. Hosts and nodes keep acting after that.
 	attackFor = 45 * time.Minute
-	// joinsWithin is the time within which an honest host must become a Ready node despite the attackers.
-	joinsWithin = 90 * time.Minute
+	// joinTimeout is the time within which an honest host must become a Ready node despite the attackers.
+	joinTimeout = 90 * time.Minute
 	// missesFor is how long an honest node may be NotReady after it has joined.
 	missesFor = 10 * time.Minute
 )
@@ -137,7 +137,7 @@ func (w *attackWorld) play() {
 	w.calm = true
 	w.dropAll("Service")
 	calm := time.Now()
-	for time.Since(calm) < joinsWithin && w.waiting() != "" {
+	for time.Since(calm) < joinTimeout && w.waiting() != "" {
 		w.tickAll()
 	}
 	for until := time.Now().Add(attackFor / 6); time.Now().Before(until); {

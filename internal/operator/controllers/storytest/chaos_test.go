@@ -21,8 +21,9 @@ import (
 const (
 	// chaosSeeds is the default number of seeds; WMCO_CHAOS_SEEDS sets another number, WMCO_CHAOS_SEED plays one seed.
 	chaosSeeds = 30
-	// calmWithin is the time within which a fleet must recover after all failures have ended: repairs wait for up to 160 minutes, windows for hours.
-	calmWithin = 16 * time.Hour
+	// recoveryTimeout is the time within which a fleet must recover after all failures have ended: repairs wait for up to 160 minutes, windows for
+	// hours.
+	recoveryTimeout = 16 * time.Hour
 	// stale is the age of the cluster state on which the operator may act without breaking a rule.
 	stale = time.Minute
 )
@@ -162,7 +163,7 @@ func playSeed(t *testing.T, seed uint64, tally *chaosTally) {
 	w.playHours()
 	w.calmDown()
 	if !w.recovers() {
-		w.breach(ruleRecovers, "%s after everything works again: %s", calmWithin, w.unfinished())
+		w.breach(ruleRecovers, "%s after everything works again: %s", recoveryTimeout, w.unfinished())
 		return
 	}
 	w.passHours(20 * time.Minute) // the recovered state must last
@@ -230,7 +231,7 @@ func (w *chaosWorld) calmDown() {
 // recovers waits for the fleet to recover and reports whether it did. Every hour, users retry failed actions.
 func (w *chaosWorld) recovers() bool {
 	retried := time.Now().Add(-time.Hour)
-	for end := time.Now().Add(calmWithin); time.Now().Before(end); w.tickOnce() {
+	for end := time.Now().Add(recoveryTimeout); time.Now().Before(end); w.tickOnce() {
 		if w.unfinished() == "" {
 			return true
 		}

@@ -197,7 +197,7 @@ func (q *quirky) podNetwork() desired.ClusterNetwork {
 // join repeats the join as the instance controller does, until the node is Ready, only an administrator can help, or the deadline has passed.
 func (q *quirky) join() (o joined) {
 	began := time.Now()
-	deadline := began.Add(quirksWithin)
+	deadline := began.Add(quirksTimeout)
 	pause := backoff.Between(5*time.Second, 2*time.Minute)
 	for time.Now().Before(deadline) {
 		ctx, cancel := context.WithDeadline(q.Context(), deadline)

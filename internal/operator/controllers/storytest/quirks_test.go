@@ -13,12 +13,12 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// quirksSeeds is the default number of hosts. A host with quirks should be a Ready node within quirksSoon and must be within quirksWithin: Windows
+// quirksSeeds is the default number of hosts. A host with quirks should be a Ready node within quirksSoon and must be within quirksTimeout: Windows
 // setup and the completion of its features can take half an hour.
 const (
-	quirksSeeds  = 30
-	quirksSoon   = 30 * time.Minute
-	quirksWithin = 90 * time.Minute
+	quirksSeeds   = 30
+	quirksSoon    = 30 * time.Minute
+	quirksTimeout = 90 * time.Minute
 )
 
 // TestHostsJoinDespiteWindowsQuirks joins hosts with random quirks, with the operator's own join over SSH, WICD and the overlay, in simulated time. A

@@ -134,7 +134,7 @@ func TestRemedyFixesNodeWithoutSubnet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQuirky(t, content, windowsbuild.Server2022, sim.Quirks{})
 		defer q.close()
-		deadline := time.Now().Add(quirksWithin)
+		deadline := time.Now().Add(quirksTimeout)
 		for q.attempt(t.Context()) != nil {
 			if time.Now().After(deadline) {
 				t.Fatal("it does not join")
