@@ -37,9 +37,9 @@ type attackedHost struct {
 	announced  bool
 	isReady    bool // or was once
 	missedAt   time.Time
-	// request is the pending certificate request; askedWith is the token used to request the identity.
-	request, askedWith string
-	isServing          bool
+	// request is the pending certificate request; requestToken is the token used to request the identity.
+	request, requestToken string
+	isServing             bool
 }
 
 func newAttackedHost(w *attackWorld, n int) *attackedHost {
@@ -109,20 +109,20 @@ func (w *attackWorld) putEntries() {
 	w.put(object(api.InstancesConfigMap, w.entries))
 }
 
-// goOnHonestly advances the host by one tick.
-func (h *attackedHost) goOnHonestly() {
+// advanceHonestHost advances the host by one tick.
+func (h *attackedHost) advanceHonestHost() {
 	switch {
 	case !h.announced && !time.Now().Before(h.announceAt):
 		h.announceHonestly()
 	case h.version == "":
 	case h.kubeletSilent: // no identity yet
-		if h.token != h.askedWith {
-			h.request, h.askedWith = h.w.createRequest(h.name, bootstrapOf(h.token), clientRequest("system:node:", h.name)), h.token
+		if h.token != h.requestToken {
+			h.request, h.requestToken = h.w.createRequest(h.name, bootstrapOf(h.token), clientRequest("system:node:", h.name)), h.token
 		}
 		h.kubeletSilent = !h.w.isApproved(h.request)
 	}
 	former := h.registrations
-	h.storyHost.goOn()
+	h.storyHost.advance()
 	if h.registrations > former {
 		h.w.notifyNode(h.w.node(h.name), h.name)
 		h.request = h.w.createRequest(h.name, kubeletOf(h.name), servingRequest(h.name, h.name, h.address))

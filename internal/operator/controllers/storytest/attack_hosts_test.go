@@ -241,15 +241,15 @@ func (l *liarHost) act() {
 		return
 	}
 	if len(l.handed) > 0 && l.liar.Chance(0.2) {
-		l.askForSomething()
+		l.requestCertificate()
 	}
 	if l.identity != "" && l.liar.Chance(0.15) {
 		l.writeNode()
 	}
 }
 
-// askForSomething creates a certificate request as one of the users that the host can authenticate as.
-func (l *liarHost) askForSomething() {
+// requestCertificate creates a certificate request as one of the users that the host can authenticate as.
+func (l *liarHost) requestCertificate() {
 	last := l.handed[len(l.handed)-1]
 	if l.liar.Chance(0.3) {
 		last = l.handed[l.liar.IntN(len(l.handed))]

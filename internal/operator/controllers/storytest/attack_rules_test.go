@@ -215,10 +215,10 @@ func (w *attackWorld) checkEvent(about client.Object, reason, action, text strin
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := w.cache.kind(about) + " " + about.GetName() + " " + reason + " " + action
-	if last, reported := w.told[key]; reported && time.Since(last) < sameEvent {
+	if last, reported := w.seenEvents[key]; reported && time.Since(last) < sameEvent {
 		return false
 	}
-	w.told[key] = time.Now()
+	w.seenEvents[key] = time.Now()
 	w.events++
 	return true
 }

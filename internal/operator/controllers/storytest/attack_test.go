@@ -66,18 +66,18 @@ type attackWorld struct {
 	logs      attackLog
 
 	// mu guards the fields below: hosts and controllers use them from their own goroutines.
-	mu      sync.Mutex
-	jobs    map[string]*attackJob
-	talks   uint64
-	names   map[string]uint64    // in DNS, with the number of lookups
-	owners  map[types.UID]string // the host that registered a Node
-	asked   map[string]string    // the host that created a certificate request
-	tokens  []string
-	writes  map[string]int // by the operator, per object
-	changes map[string]int // by attackers, per object
-	events  int
-	told    map[string]time.Time // when the API server last recorded an event
-	broken  map[string]string    // the first breach of each rule
+	mu         sync.Mutex
+	jobs       map[string]*attackJob
+	talks      uint64
+	names      map[string]uint64    // in DNS, with the number of lookups
+	owners     map[types.UID]string // the host that registered a Node
+	asked      map[string]string    // the host that created a certificate request
+	tokens     []string
+	writes     map[string]int // by the operator, per object
+	changes    map[string]int // by attackers, per object
+	events     int
+	seenEvents map[string]time.Time // when the API server last recorded an event
+	broken     map[string]string    // the first breach of each rule
 }
 
 func newAttackWorld(t *testing.T, seed uint64) *attackWorld {
@@ -85,7 +85,7 @@ func newAttackWorld(t *testing.T, seed uint64) *attackWorld {
 		seed: seed, rand: rand.New(rand.NewPCG(seed, 99)), entries: map[string]string{}, informers: controllers.Informers("ns"),
 		jobs: map[string]*attackJob{}, names: map[string]uint64{}, owners: map[types.UID]string{}, asked: map[string]string{},
 		writes: map[string]int{}, changes: map[string]int{}, broken: map[string]string{},
-		told: map[string]time.Time{},
+		seenEvents: map[string]time.Time{},
 	}
 	w.story = newStory(t, 0, v1alpha1.RolloutSpec{MaxConcurrentJoins: int32(4 + w.rand.IntN(4))})
 	w.random = w.rand
@@ -163,7 +163,7 @@ func (w *attackWorld) tickAll() {
 		w.actAsTenants()
 	}
 	for _, h := range w.honest {
-		h.goOnHonestly()
+		h.advanceHonestHost()
 	}
 	w.operateAll()
 	w.checkNow()
@@ -186,7 +186,7 @@ func (w *attackWorld) breach(rule, format string, args ...any) {
 func (w *attackWorld) printStory() {
 	if w.t.Failed() {
 		w.t.Logf("play it again: WMCO_CHAOS_SEED=%d go test -run TestRandomAttackers ./internal/operator/controllers/storytest\n%s\n%s",
-			w.seed, strings.Join(w.lines, "\n"), w.standing())
+			w.seed, strings.Join(w.lines, "\n"), w.summary())
 	}
 }
 

@@ -25,7 +25,7 @@ func chaosEvents() []chaosEvent {
 		{"stopped machines", 0.5, (*chaosWorld).stopMachine},
 		{"deleted Nodes", 0.4, (*chaosWorld).deleteNode},
 		{"removed annotations", 0.6, (*chaosWorld).removeAnnotation},
-		{"restarts that users ask for", 0.5, (*chaosWorld).userAsksForRestart},
+		{"restarts that users ask for", 0.5, (*chaosWorld).userRequestsRestart},
 		{"retries", 0.5, func(w *chaosWorld, _ *chaosHost) { w.retryFailed() }},
 		{"users' cordons", 0.6, (*chaosWorld).userCordons},
 		{"kubelets that die", 0.4, (*chaosWorld).kubeletDies},
@@ -151,7 +151,7 @@ func (w *chaosWorld) removeAnnotation(h *chaosHost) {
 	}
 }
 
-func (w *chaosWorld) userAsksForRestart(h *chaosHost) {
+func (w *chaosWorld) userRequestsRestart(h *chaosHost) {
 	if node := h.nodeSeen(); node != nil {
 		if _, requested := node.Annotations[api.AnnotationReboot]; requested {
 			return
@@ -272,7 +272,7 @@ func (w *chaosWorld) deleteInstance(h *chaosHost) {
 	}
 	w.must(w.client.Delete(w.ctx, i.DeepCopy()))
 	w.record("the instance of %s is deleted", h.name)
-	w.later(w.while(), func() { h.comesBack = true })
+	w.later(w.while(), func() { h.reannounce = true })
 }
 
 func (w *chaosWorld) pause(*chaosHost) {

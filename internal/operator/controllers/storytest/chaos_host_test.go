@@ -41,19 +41,19 @@ type chaosHost struct {
 
 	userCordon bool
 	announced  bool
-	comesBack  bool // announce it again after its instance is gone
+	reannounce bool // announce it again after its instance is gone
 	// joined counts the joins of the current instance.
 	joined      int
 	firstJoined string // the version with which it became a node
-	cameAt      time.Time
+	versionAt   time.Time
 	healthyAt   time.Time
 
-	outSince, notReadySince time.Time // as seen in the API
-	hold                    *chaosHold
-	restarted               []time.Time
-	restartsFor             map[string]int
-	asks, answers           int // restarts requested by users, and restarts done for them
-	seenState               string
+	outSince, notReadySince       time.Time // as seen in the API
+	hold                          *chaosHold
+	restarted                     []time.Time
+	restartsFor                   map[string]int
+	restartRequests, restartsDone int // restarts requested by users, and restarts done for them
+	seenState                     string
 }
 
 // chaosSpan is a period in which something does not work.
@@ -110,15 +110,15 @@ func (h *chaosHost) maintenance() *v1alpha1.Maintenance {
 	return nil
 }
 
-// goOn advances the host by one tick.
-func (h *chaosHost) goOn() {
-	h.windows.goOn(h.storyHost, h.restartWindows)
-	if h.comesBack && h.instanceSeen() == nil {
-		h.comesBack = false
+// advance advances the host by one tick.
+func (h *chaosHost) advance() {
+	h.windows.advance(h.storyHost, h.restartWindows)
+	if h.reannounce && h.instanceSeen() == nil {
+		h.reannounce = false
 		h.w.record("%s is announced again", h.name)
 		h.w.announceHost(h)
 	}
-	if h.alive() && h.goesTo != "" && !time.Now().Before(h.goesAt) {
+	if h.alive() && h.targetVersion != "" && !time.Now().Before(h.upgradeAt) {
 		h.arriveByChance()
 	}
 	node := h.nodeSeen()
@@ -228,7 +228,7 @@ func (h *chaosHost) reportByChance(node *corev1.Node) {
 	node.Annotations[api.AnnotationBootID] = h.boot()
 	h.followOrder(node)
 	node.Annotations[api.AnnotationVersion] = h.version
-	if _, settings := h.w.publishedKeys(h.version); settings != "" && h.trusts(h.version) {
+	if _, settings := h.w.publishedKeys(h.version); settings != "" && h.verifiesSettings(h.version) {
 		node.Annotations[api.AnnotationSettings] = settings
 	}
 }
@@ -238,10 +238,10 @@ func (h *chaosHost) followOrder(node *corev1.Node) {
 	target := node.Annotations[api.AnnotationDesiredVersion]
 	switch {
 	case target == "" || target == h.version:
-		h.goesTo, h.refused = "", ""
+		h.targetVersion, h.refused = "", ""
 		setConditionAt(node, api.ConditionUpdated, corev1.ConditionTrue, "", time.Now())
-	case target != h.goesTo && target != h.refused && h.trusts(target) && h.obeys(node):
-		h.goesTo, h.goesAt = target, time.Now().Add(h.w.between(15*time.Second, time.Minute))
+	case target != h.targetVersion && target != h.refused && h.verifiesSettings(target) && h.acceptsOrder(node):
+		h.targetVersion, h.upgradeAt = target, time.Now().Add(h.w.between(15*time.Second, time.Minute))
 		h.checkTurn(target)
 	case target == h.refused:
 		setConditionAt(node, api.ConditionUpdated, corev1.ConditionFalse, "service kubelet does not start: flag provided but not defined", time.Now())
@@ -250,22 +250,22 @@ func (h *chaosHost) followOrder(node *corev1.Node) {
 
 // arriveByChance ends an update, with the new version or a rollback.
 func (h *chaosHost) arriveByChance() {
-	f := h.w.faults[h.goesTo]
+	f := h.w.faults[h.targetVersion]
 	isBad := f != nil && f.on[h.name]
 	h.seenState, h.registers = "", true
 	if isBad && f.kind == "refuses" {
-		h.w.record("%s failed to upgrade to %s", h.name, h.goesTo)
-		h.refused, h.goesTo = h.goesTo, ""
+		h.w.record("%s failed to upgrade to %s", h.name, h.targetVersion)
+		h.refused, h.targetVersion = h.targetVersion, ""
 		return
 	}
-	h.hasVersion(h.goesTo)
-	h.goesTo, h.firstJoined = "", ""
+	h.hasVersion(h.targetVersion)
+	h.targetVersion, h.firstJoined = "", ""
 	h.w.record("%s has version %s", h.name, h.version)
 }
 
 // hasVersion sets the host's version, which may be faulty.
 func (h *chaosHost) hasVersion(version string) {
-	h.version, h.cameAt, h.healthyAt = version, time.Now(), time.Now()
+	h.version, h.versionAt, h.healthyAt = version, time.Now(), time.Now()
 	h.dies, h.fails = chaosSpan{}, chaosSpan{}
 	f := h.w.faults[version]
 	if f == nil || !f.on[h.name] {

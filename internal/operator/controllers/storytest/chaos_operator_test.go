@@ -307,19 +307,19 @@ func (w *chaosWorld) unfinished() string {
 		case i == nil:
 			return h.name + " has no instance"
 		case node == nil:
-			return fmt.Sprintf("%s has no Node: %s", h.name, w.standingOf(i))
+			return fmt.Sprintf("%s has no Node: %s", h.name, w.summaryOf(i))
 		case !nodestate.IsReady(node), node.Spec.Unschedulable:
-			return fmt.Sprintf("%s is Ready: %v, cordoned: %v: %s", h.name, nodestate.IsReady(node), node.Spec.Unschedulable, w.standingOf(i))
+			return fmt.Sprintf("%s is Ready: %v, cordoned: %v: %s", h.name, nodestate.IsReady(node), node.Spec.Unschedulable, w.summaryOf(i))
 		case h.version != w.version, node.Annotations[api.AnnotationVersion] != w.version:
-			return fmt.Sprintf("%s has version %s, not %s: %s", h.name, h.version, w.version, w.standingOf(i))
+			return fmt.Sprintf("%s has version %s, not %s: %s", h.name, h.version, w.version, w.summaryOf(i))
 		case i.Status.Maintenance != nil, i.Status.Plan != nil, !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionReady):
-			return fmt.Sprintf("%s is not done: %s", h.name, w.standingOf(i))
+			return fmt.Sprintf("%s is not done: %s", h.name, w.summaryOf(i))
 		}
 	}
 	return ""
 }
 
-func (w *chaosWorld) standingOf(i *v1alpha1.WindowsInstance) string {
+func (w *chaosWorld) summaryOf(i *v1alpha1.WindowsInstance) string {
 	ready := kube.Condition(i, api.ConditionReady)
 	return fmt.Sprintf("%s %q plan %+v maintenance %+v failure %+v", ready.Reason, ready.Message, i.Status.Plan, i.Status.Maintenance, i.Status.Failure)
 }

@@ -54,8 +54,8 @@ func (w *chaosWorld) eachPod(visit func(*corev1.Pod)) {
 
 func isStuck(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, stuckFinalizer) }
 
-// goOnPods ends pods, deletes those of nodes that have been NotReady for long, and creates the ones that Deployments lack.
-func (w *chaosWorld) goOnPods() {
+// advancePods ends pods, deletes those of nodes that have been NotReady for long, and creates the ones that Deployments lack.
+func (w *chaosWorld) advancePods() {
 	count, load := map[string]int{}, map[string]int{}
 	w.eachPod(func(pod *corev1.Pod) {
 		h := w.host(pod.Spec.NodeName)

@@ -143,13 +143,13 @@ func (h *chaosHost) checkCanary(version string) {
 	names := h.name
 	for _, o := range h.w.hosts {
 		m := o.maintenance()
-		upgrading := o.goesTo == version || m != nil && m.Action == v1alpha1.ActionUpgrade && m.Version == version
+		upgrading := o.targetVersion == version || m != nil && m.Action == v1alpha1.ActionUpgrade && m.Version == version
 		if o == h || !o.announced || o.version != version && !upgrading {
 			continue
 		}
 		works := time.Since(o.healthyAt) <= stale+30*time.Second
 		switch {
-		case o.version == version && works && o.healthyAt.Sub(o.cameAt) >= soak-stale:
+		case o.version == version && works && o.healthyAt.Sub(o.versionAt) >= soak-stale:
 			soaked++
 		case o.firstJoined == version:
 		case !o.alive() || o.nodeSeen() == nil || o.dies.now() || !o.notReadySince.IsZero() && time.Since(o.notReadySince) >= taintEvicts:
@@ -192,8 +192,8 @@ func (h *chaosHost) checkRestarts() {
 	h.w.restarts++
 	m := h.maintenance()
 	if m == nil || m.RequestToken != "" {
-		if h.answers++; h.answers > h.asks {
-			h.w.breach(ruleRestarts, "%s restarts for the %dth time, and users requested %d restarts", h.name, h.answers, h.asks)
+		if h.restartsDone++; h.restartsDone > h.restartRequests {
+			h.w.breach(ruleRestarts, "%s restarts for the %dth time, and users requested %d restarts", h.name, h.restartsDone, h.restartRequests)
 		}
 		return
 	}

@@ -83,7 +83,7 @@ func (h *chaosHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	if h.dies.now() && h.w.chance(0.5) {
 		h.dies = chaosSpan{} // the join repairs it
 	}
-	h.cluster, h.goesTo, h.signingKey, h.seenState = r.Cluster, "", r.Desired.SigningKey, ""
+	h.cluster, h.targetVersion, h.signingKey, h.seenState = r.Cluster, "", r.Desired.SigningKey, ""
 	h.joinedAt, h.joined, h.registers = time.Now(), h.joined+1, true
 	return wicdapi.JoinResult{BootID: h.boot()}, nil
 }
@@ -92,7 +92,7 @@ func (h *chaosHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 func (h *chaosHost) leave(wicdapi.LeaveRequest) (wicdapi.LeaveResult, error) {
 	h.effect("leave")
 	h.w.record("%s leaves", h.name)
-	h.cluster, h.version, h.goesTo, h.staged, h.pending = "", "", "", false, ""
+	h.cluster, h.version, h.targetVersion, h.staged, h.pending = "", "", "", false, ""
 	return wicdapi.LeaveResult{}, nil
 }
 

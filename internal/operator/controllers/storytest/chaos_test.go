@@ -262,9 +262,9 @@ func (w *chaosWorld) tickOnce() {
 	}
 	w.undo = left
 	for _, h := range w.hosts {
-		h.goOn()
+		h.advance()
 	}
-	w.goOnPods()
+	w.advancePods()
 	for _, h := range w.hosts {
 		h.look()
 	}

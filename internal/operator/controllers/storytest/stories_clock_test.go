@@ -15,12 +15,12 @@ func TestStoryClockJumpsWhileANodeIsVerified(t *testing.T) {
 		s.settled(1)
 		s.until("win-1 is verified", time.Hour, func() bool {
 			now := s.instance("win-1").Status.Maintenance
-			return now != nil && now.Step == v1alpha1.MaintenanceVerify && s.hosts[0].goesTo == s.version
+			return now != nil && now.Step == v1alpha1.MaintenanceVerify && s.hosts[0].targetVersion == s.version
 		})
 		i := s.instance("win-1")
 		i.Status.Maintenance.StepStartedAt = metav1.NewTime(i.Status.Maintenance.StepStartedAt.Add(-20 * time.Minute))
 		s.must(s.client.Status().Update(s.ctx, i))
-		s.hosts[0].goesAt = s.hosts[0].goesAt.Add(2 * time.Minute)
+		s.hosts[0].upgradeAt = s.hosts[0].upgradeAt.Add(2 * time.Minute)
 		s.record("the operator's clock jumps by 20 minutes")
 		s.until("all have the version", time.Hour, func() bool {
 			if f := s.instance("win-1").Status.Failure; f != nil {

@@ -25,7 +25,7 @@ func TestStoryDeletedInstanceEndsItsJoin(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-done:
-			s.t.Fatalf("the join does not hang: %v\n%s", err, s.standing())
+			s.t.Fatalf("the join does not hang: %v\n%s", err, s.summary())
 		default:
 		}
 		before := s.instance("win-1")

@@ -43,7 +43,7 @@ func TestStoryPodDoesNotTerminate(t *testing.T) {
 	runStory(t, "pod-does-not-end", 1, r, func(s *story) {
 		s.joined()
 		s.addPod("win-1", "web", func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, "story/stuck") })
-		s.askForReboot("win-1")
+		s.requestReboot("win-1")
 		s.until("the host has restarted", time.Hour, func() bool { return s.hosts[0].bootID == 2 && s.ready() == 1 })
 	})
 }

@@ -42,7 +42,7 @@ func firstMistakes() map[string]mistake {
 	return map[string]mistake{
 		"a wrong key": {func(s *story) { s.hosts[0].keys = []string{s.line(7)} }, api.ReasonAuthenticationFailed, "administrators_authorized_keys",
 			func(s *story) { s.hosts[0].keys = []string{s.line(0)} }},
-		"a wrong user": {func(s *story) { s.knowsOnly("Admin") }, api.ReasonAuthenticationFailed, "correct the user name",
+		"a wrong user": {func(s *story) { s.acceptOnly("Admin") }, api.ReasonAuthenticationFailed, "correct the user name",
 			func(s *story) { s.edit("win-1", func(i *v1alpha1.WindowsInstance) { i.Spec.Username = "Admin" }) }},
 		"a firewall": {func(s *story) { s.dialer = drops }, api.ReasonConnectionTimeout, "firewalls between the operator and the host's SSH port",
 			func(s *story) { s.dialer = s.dial }},
@@ -74,8 +74,8 @@ func firstMistakes() map[string]mistake {
 	}
 }
 
-// knowsOnly makes hosts accept logins of one user only.
-func (s *story) knowsOnly(user string) {
+// acceptOnly makes hosts accept logins of one user only.
+func (s *story) acceptOnly(user string) {
 	s.dialer = func(ctx context.Context, t remote.Target, o remote.Options) (instance.SSHHost, error) {
 		if t.User != user {
 			return nil, &remote.Error{Kind: remote.Authentication, Host: t.Address, Err: fmt.Errorf("it refuses user %q", t.User)}

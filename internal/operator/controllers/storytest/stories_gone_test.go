@@ -31,7 +31,7 @@ func (s *story) passAlone(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		s.tick()
 		if s.out() > 0 {
-			s.t.Fatalf("another node was taken out of service while win-1 has none\n%s", s.standing())
+			s.t.Fatalf("another node was taken out of service while win-1 has none\n%s", s.summary())
 		}
 		if f := s.instance("win-1").Status.Failure; f != nil {
 			s.t.Fatalf("a missing Node is recorded as a failure: %+v", f)
@@ -62,13 +62,13 @@ func TestStoryNodeDeletedWhileItDrains(t *testing.T) {
 func TestStoryNodeDeletedWhileItIsVerified(t *testing.T) {
 	runStory(t, "node-deleted-while-it-is-verified", 2, atMost(1), func(s *story) {
 		s.settled(1)
-		s.until("win-1 begins its upgrade", time.Hour, func() bool { return s.hosts[0].goesTo == s.version })
+		s.until("win-1 begins its upgrade", time.Hour, func() bool { return s.hosts[0].targetVersion == s.version })
 		s.loseNode(s.hosts[0])
 		s.passAlone(20 * time.Minute)
 		s.hosts[0].off = false
 		s.record("win-1 has power again, and its Node pods")
 		s.until("win-1 has registered", time.Hour, func() bool {
-			s.hosts[0].goOn()
+			s.hosts[0].advance()
 			return s.hasNode("win-1")
 		})
 		s.addPod("win-1", "web")

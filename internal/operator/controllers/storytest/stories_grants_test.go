@@ -17,7 +17,7 @@ func TestStaleCacheDoesNotExceedBudget(t *testing.T) {
 		s := newStory(t, 6, atMost(2))
 		s.joined()
 		for _, h := range s.hosts {
-			s.askForReboot(h.name)
+			s.requestReboot(h.name)
 		}
 		started := func() (names []string) {
 			if _, err := s.fleet.Reconcile(s.ctx, reconcile.Request{}); err != nil {

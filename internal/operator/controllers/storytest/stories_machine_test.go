@@ -54,7 +54,7 @@ func TestStoryMachineLosesItsAddresses(t *testing.T) {
 		if i := s.instance(h.name); s.ready() != 1 || h.joins != joins || i.Spec.Address != h.address || i.Status.Failure != nil {
 			s.t.Errorf("%d nodes are ready, the host was joined %d times, before that %d, at %s, failure %+v", s.ready(), h.joins, joins, i.Spec.Address, i.Status.Failure)
 		}
-		s.askForReboot(h.name)
+		s.requestReboot(h.name)
 		s.until("the host has restarted", time.Hour, func() bool { return s.ready() == 1 && h.bootID == 2 })
 		s.record("the Machine is deleted")
 		s.drop("Machine", client.ObjectKeyFromObject(machine))

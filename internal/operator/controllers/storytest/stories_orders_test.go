@@ -74,7 +74,7 @@ func TestStoryNodeWithoutVersionKeepsCurrentOne(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := newStory(t, 3, hold.rollout)
 						for _, host := range s.hosts {
-							host.obeysAnybody = older
+							host.acceptsAnyOrder = older
 						}
 						hold.begin(s)
 						h := s.lastWaiting(was)
@@ -140,7 +140,7 @@ func TestStoryWICDReportsAfterKubelet(t *testing.T) {
 		s := newStory(t, 1, atMost(1))
 		h := s.hosts[0]
 		h.late = 30 * time.Second
-		h.awaits = func() string {
+		h.pendingRestart = func() string {
 			if h.bootID == 1 {
 				return "updates are installed"
 			}
@@ -152,7 +152,7 @@ func TestStoryWICDReportsAfterKubelet(t *testing.T) {
 			return s.ready() == 1 && rollout.NodeOf(s.node("win-1")).RebootPending != ""
 		})
 		before := h.boot()
-		s.askForReboot("win-1")
+		s.requestReboot("win-1")
 		s.until("the kubelet works after the restart", time.Hour, func() bool { return rollout.NodeOf(s.node("win-1")).BootID != before })
 		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != before || n.RebootPending == "" {
 			t.Errorf("before WICD has checked, the Node reports boot %q and pending restart %q", n.ReportedBoot, n.RebootPending)

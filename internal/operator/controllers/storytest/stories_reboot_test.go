@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// askForReboot requests a restart as kubectl annotate node does.
-func (s *story) askForReboot(names ...string) {
+// requestReboot requests a restart as kubectl annotate node does.
+func (s *story) requestReboot(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
 		node := s.node(name)
@@ -27,7 +27,7 @@ func TestStoryRestartLosesResponse(t *testing.T) {
 		s.joined()
 		for _, h := range s.hosts {
 			h.loses = 2 // the facts, and then the restart
-			s.askForReboot(h.name)
+			s.requestReboot(h.name)
 		}
 		s.until("all have restarted", time.Hour, func() bool {
 			return s.ready() == 6 && !slices.ContainsFunc(s.hosts, func(h *storyHost) bool { return h.bootID == 1 })
@@ -45,7 +45,7 @@ func TestStoryRestartLosesResponse(t *testing.T) {
 func TestStoryRemovedDuringReboot(t *testing.T) {
 	runStory(t, "removed-during-reboot", 2, atMost(1), func(s *story) {
 		s.joined()
-		s.askForReboot("win-1")
+		s.requestReboot("win-1")
 		s.until("win-1 restarts", time.Hour, func() bool { return s.hosts[0].bootID == 2 })
 		s.record("win-1 is removed")
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
@@ -89,7 +89,7 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 func TestStoryFeatureMissingAfterRestart(t *testing.T) {
 	runStory(t, "feature-missing-after-restart", 1, rebootsAllowed(), func(s *story) {
 		h, began, attempts := s.hosts[0], time.Time{}, 0
-		h.hesitates = func(r wicdapi.JoinRequest) error {
+		h.temporaryError = func(r wicdapi.JoinRequest) error {
 			if attempts++; attempts == 1 {
 				began = time.Now() // when the quirks of Windows have passed
 			}
@@ -160,7 +160,7 @@ func TestStoryManagersOfTheKubelet(t *testing.T) {
 		for _, h := range s.hosts {
 			s.addPod(h.name, "web")
 			got, boot := "", h.bootID
-			h.awaits = func() string {
+			h.pendingRestart = func() string {
 				node, _ := s.published(h.version)
 				target := node.KubeletResources().State()
 				if target == "" || h.bootID != boot {

@@ -19,18 +19,18 @@ func TestStoryRejoinHasALimit(t *testing.T) {
 	runStory(t, "rejoin-has-a-limit", 2, atMost(1), func(s *story) {
 		s.joined()
 		s.lines = nil
-		s.askForReboot("win-1")
+		s.requestReboot("win-1")
 		s.until("win-1 restarts", time.Hour, func() bool { return s.hosts[0].bootID == 2 })
-		s.hosts[0].deaf = 99
+		s.hosts[0].failingJoins = 99
 		s.record("its kubelet does not come back")
 		s.pass(6 * time.Hour)
-		if n := 99 - s.hosts[0].deaf; n != join.MaxRepairs {
+		if n := 99 - s.hosts[0].failingJoins; n != join.MaxRepairs {
 			s.t.Errorf("it was joined again %d times, want %d", n, join.MaxRepairs)
 		}
 		if s.instance("win-1").Status.Failure == nil {
 			s.t.Error("the failed restart is not reported")
 		}
-		s.hosts[0].deaf = 0
+		s.hosts[0].failingJoins = 0
 		s.record("a user repairs it")
 		s.until("win-1 is back", time.Hour, func() bool { return s.ready() == 2 })
 	})
@@ -40,7 +40,7 @@ func TestStoryLostResponseIsForgotten(t *testing.T) {
 	runStory(t, "lost-answer-is-forgotten", 1, atMost(1), func(s *story) {
 		s.joined()
 		s.lines = nil
-		s.askForReboot("win-1")
+		s.requestReboot("win-1")
 		s.hosts[0].loses = 2
 		s.until("win-1 has restarted", time.Hour, func() bool { return s.hosts[0].bootID == 2 && s.ready() == 1 })
 		s.pass(time.Hour)
@@ -54,13 +54,13 @@ func TestStoryRepairAvoidsFailedVersion(t *testing.T) {
 	runStory(t, "repair-avoids-failed-version", 3, withCanary(1), func(s *story) {
 		s.firstFails(0)
 		s.record("the kubelet of win-2 dies")
-		s.hosts[1].deaf = 1
+		s.hosts[1].failingJoins = 1
 		s.pass(time.Hour)
 		if s.hosts[1].version != was || s.instance("win-1").Status.Failure == nil {
 			s.t.Error("the failed version spread to other nodes")
 		}
 		s.record("the kubelet of win-2 works again")
-		s.hosts[1].deaf = 0
+		s.hosts[1].failingJoins = 0
 		s.pass(time.Minute)
 	})
 }

@@ -245,7 +245,7 @@ func TestStoryTakeOver(t *testing.T) {
 		for _, h := range s.hosts {
 			h.others, h.version = true, "10.18.0-other"
 			h.joinedAt = time.Now().Add(-time.Hour)
-			h.goOn()
+			h.advance()
 			s.addPod(h.name, "web")
 		}
 		s.announce(s.hosts...)
@@ -377,14 +377,14 @@ func TestStoryBrokenNodeIsRepaired(t *testing.T) {
 	runStory(t, "repair", 2, atMost(1), func(s *story) {
 		s.settled(0)
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
-		s.hosts[0].deaf, s.hosts[1].deaf = 1, 99
+		s.hosts[0].failingJoins, s.hosts[1].failingJoins = 1, 99
 		s.record("the kubelets of both hosts die; another join repairs win-1")
 		s.until("win-1 is back", 2*time.Hour, func() bool { return s.ready() == 1 })
 		s.until("win-2 waits for the user", 24*time.Hour, func() bool {
 			return kube.Condition(s.instance("win-2"), api.ConditionReady).Reason == api.ReasonRepairFailed
 		})
 		s.record("%s", kube.Condition(s.instance("win-2"), api.ConditionReady).Message)
-		s.hosts[1].deaf = 0
+		s.hosts[1].failingJoins = 0
 		s.record("the user repairs win-2")
 		s.until("win-2 is back", time.Hour, func() bool { return s.ready() == 2 })
 		if s.instance("win-2").Status.Failure != nil {

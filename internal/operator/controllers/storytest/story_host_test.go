@@ -47,7 +47,7 @@ type storyHost struct {
 	joinedAt      time.Time
 	joins         int      // number of joins
 	left          int      // number of leaves
-	deaf          int      // number of joins until its kubelet works
+	failingJoins  int      // number of joins until its kubelet works
 	keys          []string // accepted keys, as lines of authorized_keys
 	ignores       string   // the key of them that its OpenSSH rejects
 	// signingKey is the key that its last join provided.
@@ -59,17 +59,17 @@ type storyHost struct {
 	// losesPower makes the next join end after the services run and before the host records its join; unfinished means that this happened.
 	losesPower, unfinished bool
 
-	// goesTo is the version that WICD is switching to, and goesAt when the switch ends.
-	goesTo string
-	goesAt time.Time
+	// targetVersion is the version that WICD is switching to, and upgradeAt when the switch ends.
+	targetVersion string
+	upgradeAt     time.Time
 	// node is the address of its node, if different.
 	node string
 	// changeFacts changes the facts that the host reports; nil for true ones.
 	changeFacts func(*wicdapi.HostFacts)
 	// restarts makes each join end with a restart of Windows, after which it must be repeated.
 	restarts bool
-	// hesitates returns WICD's temporary error for a join.
-	hesitates func(wicdapi.JoinRequest) error
+	// temporaryError returns WICD's temporary error for a join.
+	temporaryError func(wicdapi.JoinRequest) error
 	// busyUntil is when Windows has completed what forbids a restart.
 	busyUntil time.Time
 	// token is the last bootstrap token that the host received.
@@ -77,18 +77,18 @@ type storyHost struct {
 	// refuses is a version that does not work on this host.
 	refuses string
 	refused string
-	// obeyed is the last version order that WICD obeyed. obeysAnybody means that WICD is an older one, which needs no order.
-	obeyed struct {
+	// lastOrder is the last version order that WICD accepted. acceptsAnyOrder means that WICD is an older one, which needs no order.
+	lastOrder struct {
 		uid    types.UID
 		serial int64
 	}
-	obeysAnybody bool
+	acceptsAnyOrder bool
 	// registrations counts the Nodes that its kubelet has created.
 	registrations int
-	// awaits returns why a restart is pending, as WICD detects it; nil if the story sets pending itself. late is the delay of WICD's first check
+	// pendingRestart returns why a restart is pending, as WICD detects it; nil if the story sets pending itself. late is the delay of WICD's first check
 	// after a start.
-	awaits func() string
-	late   time.Duration
+	pendingRestart func() string
+	late           time.Duration
 
 	// windows simulates what Windows does on its own.
 	windows storyWindows
@@ -126,7 +126,7 @@ func (h *storyHost) reach(r wicdapi.ReachRequest) wicdapi.ReachResult {
 func (h *storyHost) alive() bool { return !h.off && !time.Now().Before(h.backAt) }
 
 // serves reports whether its kubelet works.
-func (h *storyHost) serves() bool { return h.alive() && h.version != "" && h.deaf == 0 }
+func (h *storyHost) serves() bool { return h.alive() && h.version != "" && h.failingJoins == 0 }
 
 // dial behaves like remote.Dial.
 func (s *story) dial(_ context.Context, t remote.Target, _ remote.Options) (instance.SSHHost, error) {
@@ -274,8 +274,8 @@ func (h *storyHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	if h.changeFacts != nil { // a liar keeps the token and does not join
 		return wicdapi.JoinResult{}, &wicdapi.Error{Code: wicdapi.CodeServiceFailed, Message: "something went wrong"}
 	}
-	if h.hesitates != nil {
-		if err := h.hesitates(r); err != nil {
+	if h.temporaryError != nil {
+		if err := h.temporaryError(r); err != nil {
 			return wicdapi.JoinResult{}, err
 		}
 	}
@@ -305,8 +305,8 @@ func (h *storyHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 		slot, _ := h.story.slots.Take(99) // another host takes the slot
 		h.story.others = append(h.story.others, slot)
 	}
-	if h.deaf > 0 {
-		h.deaf--
+	if h.failingJoins > 0 {
+		h.failingJoins--
 		h.story.record("%s is joined again", h.name)
 	}
 	return wicdapi.JoinResult{BootID: h.boot()}, nil

@@ -98,7 +98,7 @@ func (s *story) mustHold() {
 		}
 	}
 	if s.t.Failed() {
-		s.t.Fatalf("the story so far:\n%s\n%s", strings.Join(s.lines, "\n"), s.standing())
+		s.t.Fatalf("the story so far:\n%s\n%s", strings.Join(s.lines, "\n"), s.summary())
 	}
 }
 
@@ -114,7 +114,7 @@ func (s *story) mustBeQuiet() {
 		s.must(err)
 	}
 	if n := s.writes - before; n > 0 {
-		s.t.Errorf("without a change, %d writes\n%s", n, s.standing())
+		s.t.Errorf("without a change, %d writes\n%s", n, s.summary())
 	}
 }
 

@@ -20,12 +20,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// goOn advances the host by one tick: its kubelet reports, and WICD goes to another version.
-func (h *storyHost) goOn() {
+// advance advances the host by one tick: its kubelet reports, and WICD goes to another version.
+func (h *storyHost) advance() {
 	s := h.story
-	h.windows.goOn(h, h.startAgain)
-	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.kubeletSilent, h.sick, h.pending, h.hasLooked(), h.version, s.cache.settings)
-	if state == h.state && h.goesTo == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
+	h.windows.advance(h, h.startAgain)
+	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.kubeletSilent, h.sick, h.pending, h.hasCheckedRestart(), h.version, s.cache.settings)
+	if state == h.state && h.targetVersion == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
 		return // nothing has changed
 	}
 	h.state = state
@@ -85,42 +85,42 @@ func (h *storyHost) report(node *corev1.Node) {
 	switch {
 	case target == "":
 	case target == h.version:
-		h.goesTo, h.refused = "", ""
-		_ = h.obeys(node) // invalidates older orders
+		h.targetVersion, h.refused = "", ""
+		_ = h.acceptsOrder(node) // invalidates older orders
 		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionTrue, "")
-	case target != h.goesTo && target != h.refused && h.trusts(target) && h.obeys(node):
-		h.goesTo, h.goesAt = target, time.Now().Add(20*time.Second)
+	case target != h.targetVersion && target != h.refused && h.verifiesSettings(target) && h.acceptsOrder(node):
+		h.targetVersion, h.upgradeAt = target, time.Now().Add(20*time.Second)
 		h.story.mustBeDrained(h, true, "went to another version")
-	case h.goesTo != "" && !time.Now().Before(h.goesAt):
+	case h.targetVersion != "" && !time.Now().Before(h.upgradeAt):
 		h.arrive(node)
 	}
 	node.Annotations[api.AnnotationVersion] = h.version
 	h.follow(node)
 }
 
-// obeys reports whether the operator has ordered the Node's desired version. Each order counts once.
-func (h *storyHost) obeys(node *corev1.Node) bool {
-	if h.obeysAnybody {
+// acceptsOrder reports whether the operator has ordered the Node's desired version. Each order counts once.
+func (h *storyHost) acceptsOrder(node *corev1.Node) bool {
+	if h.acceptsAnyOrder {
 		return true
 	}
 	order := desired.VersionOrder{Cluster: h.cluster, Node: h.name, UID: string(node.UID), Version: node.Annotations[api.AnnotationDesiredVersion]}
 	serial, err := order.Verify(node.Annotations[api.AnnotationVersionOrder], h.signingKey)
-	if err != nil || h.obeyed.uid == node.UID && serial <= h.obeyed.serial {
+	if err != nil || h.lastOrder.uid == node.UID && serial <= h.lastOrder.serial {
 		return false
 	}
-	h.obeyed.uid, h.obeyed.serial = node.UID, serial
+	h.lastOrder.uid, h.lastOrder.serial = node.UID, serial
 	return true
 }
 
-// hasLooked reports whether WICD has checked for a pending restart since the last start. It starts late if services start slowly.
-func (h *storyHost) hasLooked() bool {
+// hasCheckedRestart reports whether WICD has checked for a pending restart since the last start. It starts late if services start slowly.
+func (h *storyHost) hasCheckedRestart() bool {
 	return !time.Now().Before(h.backAt.Add(max(h.late, h.windows.quirks.Setup.SlowServices.StartTakes)))
 }
 
 // reportConditions sets WICD's conditions after its first check: whether services work and whether a restart is pending, with the boot ID that they
 // refer to.
 func (h *storyHost) reportConditions(node *corev1.Node) {
-	if !h.hasLooked() {
+	if !h.hasCheckedRestart() {
 		return
 	}
 	report := func(kind corev1.NodeConditionType, isGood corev1.ConditionStatus, problem string) {
@@ -133,8 +133,8 @@ func (h *storyHost) reportConditions(node *corev1.Node) {
 		}
 	}
 	report(api.ConditionServicesHealthy, corev1.ConditionTrue, h.sick)
-	if h.awaits != nil {
-		h.pending = h.awaits()
+	if h.pendingRestart != nil {
+		h.pending = h.pendingRestart()
 	}
 	report(api.ConditionNodeRebootRequired, corev1.ConditionFalse, h.pending)
 	node.Annotations[api.AnnotationBootID] = h.boot()
@@ -142,7 +142,7 @@ func (h *storyHost) reportConditions(node *corev1.Node) {
 
 // follow applies the settings of the host's version. It adds the wanted SSH keys, and drops others once one of the wanted keys is proven.
 func (h *storyHost) follow(node *corev1.Node) {
-	if !h.trusts(h.version) {
+	if !h.verifiesSettings(h.version) {
 		return
 	}
 	keys, settings := h.story.publishedKeys(h.version)
@@ -162,8 +162,8 @@ func (h *storyHost) follow(node *corev1.Node) {
 	}
 }
 
-// trusts reports whether the published settings of a version are signed with the host's signing key.
-func (h *storyHost) trusts(version string) bool {
+// verifiesSettings reports whether the published settings of a version are signed with the host's signing key.
+func (h *storyHost) verifiesSettings(version string) bool {
 	var cm corev1.ConfigMap
 	name := types.NamespacedName{Namespace: "ns", Name: api.ServicesConfigMapPrefix + version}
 	if h.story.client.Get(h.story.ctx, name, &cm) != nil {
@@ -184,18 +184,18 @@ func (h *storyHost) isProven(node *corev1.Node, keys []string) bool {
 
 // arrive ends an update, with the new version or a rollback.
 func (h *storyHost) arrive(node *corev1.Node) {
-	if h.goesTo == h.refuses {
-		h.story.record("%s failed to upgrade to %s", h.name, h.goesTo)
-		h.refused, h.goesTo = h.goesTo, ""
+	if h.targetVersion == h.refuses {
+		h.story.record("%s failed to upgrade to %s", h.name, h.targetVersion)
+		h.refused, h.targetVersion = h.targetVersion, ""
 		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionFalse, "service kubelet does not start: flag provided but not defined")
 		return
 	}
-	h.version, h.goesTo = h.goesTo, ""
+	h.version, h.targetVersion = h.targetVersion, ""
 	h.story.record("%s has version %s", h.name, h.version)
 }
 
-// goOnPods ends pods whose grace period is over, and creates replacements on nodes in service.
-func (s *story) goOnPods() {
+// advancePods ends pods whose grace period is over, and creates replacements on nodes in service.
+func (s *story) advancePods() {
 	for _, o := range s.cache.sorted("Pod") {
 		pod := o.DeepCopyObject().(*corev1.Pod)
 		if len(pod.OwnerReferences)+len(pod.Status.Conditions) == 1 && pod.Labels["app"] != "slow" && time.Since(pod.CreationTimestamp.Time) > 10*time.Second && s.isUp(pod.Spec.NodeName) {

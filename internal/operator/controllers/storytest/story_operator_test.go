@@ -96,7 +96,7 @@ func (s *story) until(what string, within time.Duration, holds func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(within); !holds(); {
 		if time.Now().After(end) {
-			s.t.Fatalf("not reached after %s: %s\n%s\n%s", within, what, strings.Join(s.lines, "\n"), s.standing())
+			s.t.Fatalf("not reached after %s: %s\n%s\n%s", within, what, strings.Join(s.lines, "\n"), s.summary())
 		}
 		s.tick()
 	}
@@ -109,8 +109,8 @@ func (s *story) pass(d time.Duration) {
 	}
 }
 
-// standing describes all instances, for failed stories.
-func (s *story) standing() string {
+// summary describes all instances, for failed stories.
+func (s *story) summary() string {
 	var b strings.Builder
 	for _, i := range s.allInstances() {
 		fmt.Fprintf(&b, "%s: %s %q plan %+v maintenance %+v failure %+v\n", i.Name, kube.Condition(&i, api.ConditionReady).Reason,
@@ -125,9 +125,9 @@ func (s *story) tick() {
 	time.Sleep(s.every)
 	s.former = maps.Clone(s.cache.objects["WindowsInstance"])
 	for _, h := range s.hosts {
-		h.goOn()
+		h.advance()
 	}
-	s.goOnPods()
+	s.advancePods()
 	s.operate()
 	if s.cache.changes != s.held {
 		s.held = s.cache.changes

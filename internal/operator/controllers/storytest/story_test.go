@@ -58,7 +58,7 @@ type story struct {
 	content payload.Manifest
 	began   time.Time
 	lines   []string
-	telling sync.Mutex    // guards lines
+	linesMu sync.Mutex    // guards lines
 	every   time.Duration // a tick
 	writes  int
 
@@ -184,8 +184,8 @@ func newStory(t *testing.T, hosts int, r v1alpha1.RolloutSpec) *story {
 }
 
 func (s *story) record(format string, args ...any) {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.linesMu.Lock()
+	defer s.linesMu.Unlock()
 	at := time.Since(s.began).Round(time.Second)
 	s.lines = append(s.lines, fmt.Sprintf("%7s  %s", at, fmt.Sprintf(format, args...)))
 }

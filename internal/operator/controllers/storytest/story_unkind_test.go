@@ -55,8 +55,8 @@ func (s *story) kind(reason string) {
 	}
 }
 
-// goOn advances Windows by one tick: it restarts, or a command ends.
-func (w *storyWindows) goOn(h *storyHost, restart func()) {
+// advance advances Windows by one tick: it restarts, or a command ends.
+func (w *storyWindows) advance(h *storyHost, restart func()) {
 	if c := w.running; c != nil && (!h.alive() || h.boot() != c.boot) {
 		w.running = nil
 	} else if c != nil && !time.Now().Before(c.ends) {
