@@ -91,9 +91,9 @@ func describe(p rollout.Plan) string {
 	var b strings.Builder
 	for i := range 100 {
 		name := fmt.Sprintf("win-%02d", i)
-		next, some := p.Hosts[name]
+		next, ok := p.Hosts[name]
 		switch {
-		case !some:
+		case !ok:
 			continue
 		case next.WaitsFor != "":
 			fmt.Fprintf(&b, "%s:%s?%s ", name, next.Action, next.WaitsFor)
