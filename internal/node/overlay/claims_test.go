@@ -118,8 +118,8 @@ func TestNodeInSecondRangeIsReportedAndUsed(t *testing.T) {
 	}
 }
 
-// TestClaimedSubnetOfAnotherNodeIsRejected: a Node writes its own annotations and addresses, so a kubelet, or anyone with its certificate, can claim any
-// subnet.
+// TestClaimedSubnetOfAnotherNodeIsRejected: a Node writes its own annotations and addresses, so a kubelet, or anyone with its certificate,
+// can claim any subnet.
 func TestClaimedSubnetOfAnotherNodeIsRejected(t *testing.T) {
 	change := func(n Node, f func(*Node)) Node { f(&n); return n }
 	own, victim := numbered(1, "10.132.2.0/23"), numbered(5, "10.132.8.0/23")

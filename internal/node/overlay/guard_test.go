@@ -43,8 +43,8 @@ func (h *host) messages() map[string]string {
 
 func (h *host) record() string { return filepath.Join(h.options.CertDir, "host-network") }
 
-// TestNetworksAreRemovedFromHostThatLosesItsAddress expects the networks to be removed and not created again, however often the program starts, until a user
-// deletes the record.
+// TestNetworksAreRemovedFromHostThatLosesItsAddress expects the networks to be removed and not created again, however often the program
+// starts, until a user deletes the record.
 func TestNetworksAreRemovedFromHostThatLosesItsAddress(t *testing.T) {
 	for name, test := range map[string]struct {
 		quirks  sim.AdapterQuirks
@@ -164,7 +164,8 @@ func TestSettingsLostToFirstNetworkAreRestored(t *testing.T) {
 	})
 }
 
-// TestSettingsFromBeforeFirstAttemptAreRestored: Windows may have moved the address and lost settings, although it reports that it created no network.
+// TestSettingsFromBeforeFirstAttemptAreRestored: Windows may have moved the address and lost settings, although it reports that it created
+// no network.
 func TestSettingsFromBeforeFirstAttemptAreRestored(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprint(restarted), func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// TestHostLeaves removes services, processes, files and settings. One service has a process that continues for a while after it reported that it has
-// stopped; the shim of a container belongs to no service.
+// TestHostLeaves removes services, processes, files and settings. One service has a process that continues for a while after it reported
+// that it has stopped; the shim of a container belongs to no service.
 func TestHostLeaves(t *testing.T) {
 	mustBeWine(t) // it would remove a real node
 	host := mustHost(t)

@@ -198,8 +198,8 @@ func (o object) has(rights string) bool {
 	return rightsAfter(descriptor, ownRights) == rights
 }
 
-// rightsAfter returns the rights of a descriptor that starts with this prefix, which ends with P, or an empty string for any other descriptor. The P
-// may be followed by AI or AR, which describe inheritance.
+// rightsAfter returns the rights of a descriptor that starts with this prefix, which ends with P, or an empty string for any other
+// descriptor. The P may be followed by AI or AR, which describe inheritance.
 func rightsAfter(descriptor *windows.SECURITY_DESCRIPTOR, beginning string) string {
 	rights, ok := strings.CutPrefix(descriptor.String(), beginning)
 	if !ok {

@@ -132,9 +132,9 @@ func isDeleted(err error) bool {
 	return errors.Is(err, hostapi.ErrNotFound) || errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
 }
 
-// retryWhileBusy repeats a call while Windows is busy: the SCM's database is locked right after the start of Windows, no program can be started for a
-// moment, and a deleted service exists until the last handle to it is closed. The call must not keep a handle open. A program that was started and
-// did not connect is not restarted here: it may be broken.
+// retryWhileBusy repeats a call while Windows is busy: the SCM's database is locked right after the start of Windows, no program can be
+// started for a moment, and a deleted service exists until the last handle to it is closed. The call must not keep a handle open. A program
+// that was started and did not connect is not restarted here: it may be broken.
 func (s *services) retryWhileBusy(ctx context.Context, call func() error) error {
 	for end := time.Now().Add(s.timeout); ; {
 		err := call()

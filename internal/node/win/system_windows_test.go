@@ -23,7 +23,8 @@ func mustBeWine(t *testing.T) {
 	}
 }
 
-// TestLeftoversOfEarlierRunAreRemoved: a killed test does not restore what it set. The acceptance program runs these tests several times on one Windows.
+// TestLeftoversOfEarlierRunAreRemoved: a killed test does not restore what it set. The acceptance program runs these tests several times on
+// one Windows.
 func TestLeftoversOfEarlierRunAreRemoved(t *testing.T) {
 	mustBeWine(t)
 	run := os.Getenv("WMCO_WINE_RUN")

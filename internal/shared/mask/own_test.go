@@ -18,7 +18,8 @@ import (
 
 const root = "../../.."
 
-// TestOwnMessagesAreNotMasked masks every string in the programs' code: conditions and events are masked, and the commands in them are for users to run.
+// TestOwnMessagesAreNotMasked masks every string in the programs' code: conditions and events are masked, and the commands in them are for
+// users to run.
 func TestOwnMessagesAreNotMasked(t *testing.T) {
 	m, verbs, texts := mask.New(), regexp.MustCompile(`%[-+#0-9.*\[\]]*[a-zA-Z]`), 0
 	for _, folder := range []string{"api", "cmd", "internal"} {

@@ -49,8 +49,8 @@ func TestOnlyAffectedServicesRestart(t *testing.T) {
 	}
 }
 
-// TestInterruptedServiceRestartIsRepeated fails the join after a file was written and before its reader was restarted, without a power failure that would
-// start it anyway.
+// TestInterruptedServiceRestartIsRepeated fails the join after a file was written and before its reader was restarted, without a power
+// failure that would start it anyway.
 func TestInterruptedServiceRestartIsRepeated(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{})
 	pid := w.Service("kubelet").PID

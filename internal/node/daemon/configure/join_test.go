@@ -50,8 +50,8 @@ func TestNewVersionIsInstalledAndPreviousOneKept(t *testing.T) {
 	}
 }
 
-// TestInterruptedJoinConverges cuts the power at each change that a join makes, on a fresh host, at an upgrade that changes every kind of thing, and
-// where another cluster has left its files.
+// TestInterruptedJoinConverges cuts the power at each change that a join makes, on a fresh host, at an upgrade that changes every kind of
+// thing, and where another cluster has left its files.
 func TestInterruptedJoinConverges(t *testing.T) {
 	t.Parallel()
 	old, fresh := daemontest.NewCargo("1"), daemontest.NewCargo("2b")

@@ -20,8 +20,8 @@ import (
 const (
 	problemReported = 5 * time.Minute // a check of a hanging service takes half a minute
 	problemOver     = 8 * time.Minute
-	// clockReported and clockOver are the same for the clock: two comparisons must agree, and without other requests one is made when a watch restarts,
-	// every ten minutes at the latest.
+	// clockReported and clockOver are the same for the clock: two comparisons must agree, and without other requests one is made when a watch
+	// restarts, every ten minutes at the latest.
 	clockReported, clockOver = 22 * time.Minute, 22 * time.Minute
 )
 

@@ -24,8 +24,8 @@ func decideWithObjects(m *networkMemory, v *networkView, second hns.State) netwo
 	})
 }
 
-// TestNothingIsRepairedWhileAPIGenerationsDisagree: what the lists lack exists when each object is read. Nothing is ended, removed or restarted, and
-// the Node reports why. When the lists are correct again, the Node reports nothing.
+// TestNothingIsRepairedWhileAPIGenerationsDisagree: what the lists lack exists when each object is read. Nothing is ended, removed or
+// restarted, and the Node reports why. When the lists are correct again, the Node reports nothing.
 func TestNothingIsRepairedWhileAPIGenerationsDisagree(t *testing.T) {
 	without := func(ids ...string) func(hns.State) hns.State {
 		return func(s hns.State) hns.State {
