@@ -35,7 +35,7 @@ type APIRequest struct {
 // Writes reports whether the request changes an object.
 func (r APIRequest) Writes() bool { return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" }
 
-// Requests returns the requests of the operator, its daemons and cloud-node-managers since a time, in the order of the answers.
+// Requests returns the requests of the operator, its daemons and cloud-node-managers since a time, in the order of the responses.
 func (cp *ControlPlane) Requests(since time.Time) ([]APIRequest, error) {
 	f, err := os.Open(cp.path("audit.log"))
 	if errors.Is(err, fs.ErrNotExist) {

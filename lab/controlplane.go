@@ -183,7 +183,7 @@ func (cp *ControlPlane) run(name string) error {
 	return nil
 }
 
-// failure returns an error with the end of the log if a program has exited; nil while all run.
+// failure returns an error with the end of the log if a program has exited, or nil while all run.
 func (cp *ControlPlane) failure() error {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()

@@ -35,7 +35,7 @@ type Host struct {
 	dir    string // its layer over the template; kept while the host is off
 	// authorized are the public keys of the user that may log in, as in authorized_keys.
 	authorized []byte
-	// openssh serves port 22 in place of the lab's SSH server; nil if that serves it.
+	// openssh serves port 22 in place of the lab's SSH server, or nil if that serves it.
 	openssh *openssh
 
 	mu     sync.Mutex
@@ -92,7 +92,7 @@ func (h *Host) turnOn() error {
 		r.stop()
 		return err
 	}
-	if err := r.order("boot"); err != nil {
+	if err := r.send("boot"); err != nil {
 		r.stop()
 		return err
 	}
@@ -180,7 +180,7 @@ func (h *Host) checkPort(port int) error {
 
 const sshPort = 22
 
-// failure returns why the host went down on its own; nil while it is on.
+// failure returns why the host went down on its own, or nil while it is on.
 func (h *Host) failure() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -58,7 +58,7 @@ func family(pid int) []int {
 	return all
 }
 
-// remaining returns the first trace that still exists; "" if there is none.
+// remaining returns the first trace that still exists, or "" if there is none.
 func (made traces) remaining() string {
 	for _, dir := range made.Folders {
 		if _, err := os.Stat(dir); err == nil {

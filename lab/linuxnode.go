@@ -53,7 +53,7 @@ const (
 	controlPlaneRole = "node-role.kubernetes.io/control-plane"
 )
 
-// Programs of a LinuxNode: their orders to the reaper, and names of their logs.
+// Programs of a LinuxNode: their names in commands to the reaper, and the names of their logs.
 const (
 	containerdProgram = "containerd"
 	kubeletProgram    = "kubelet"
@@ -226,14 +226,14 @@ func (n *LinuxNode) turnOn(ctx context.Context) error {
 	if err := n.serveAPI(); err != nil {
 		return err
 	}
-	if err := n.reaper.order("start " + containerdProgram); err != nil {
+	if err := n.reaper.send("start " + containerdProgram); err != nil {
 		return err
 	}
 	socket := fmt.Sprintf("/proc/%d/root/run/containerd/containerd.sock", n.pid)
 	if err := n.wait(ctx, "containerd", exists(socket)); err != nil {
 		return err
 	}
-	if err := n.reaper.order("start " + kubeletProgram); err != nil || !n.pods {
+	if err := n.reaper.send("start " + kubeletProgram); err != nil || !n.pods {
 		return err
 	}
 	return n.startProxy()

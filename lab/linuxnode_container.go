@@ -59,7 +59,7 @@ func (c Container) Status(field string) (string, error) {
 	return "", fmt.Errorf("process %d has no %s in its status", c.PID, field)
 }
 
-// Environment returns an environment variable of the first process; empty if it is not set.
+// Environment returns an environment variable of the first process, or "" if it is not set.
 func (c Container) Environment(name string) (string, error) {
 	p, err := procfs.NewProc(c.PID)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c Container) Memory(file string) (bytes int64, err error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// MountOptions returns the options of a mount that the first process sees; nil if there is none.
+// MountOptions returns the options of a mount that the first process sees, or nil if there is none.
 func (c Container) MountOptions(at string) map[string]string {
 	mounts, _ := procfs.GetProcMounts(c.PID)
 	for _, m := range mounts {

@@ -130,7 +130,7 @@ func (n *LinuxNode) startProxy() error {
 	if err != nil {
 		return err
 	}
-	return n.reaper.order("start " + kubeProxyProgram)
+	return n.reaper.send("start " + kubeProxyProgram)
 }
 
 func (n *LinuxNode) removeTaint(ctx context.Context) error {

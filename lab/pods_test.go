@@ -314,7 +314,7 @@ func (p pods) cleanUp() {
 	p.eventually("all objects of pods are removed", func(ctx context.Context) string { return p.expectOnHost(ctx, 0) })
 }
 
-// expectOnHost describes the first difference from a host with count pods; "" if there is none.
+// expectOnHost describes the first difference from a host with count pods, or "" if there is none.
 func (p pods) expectOnHost(ctx context.Context, count int) string {
 	containers, err := p.host.Containers(ctx)
 	if err != nil || len(containers) != 2*count {

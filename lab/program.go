@@ -30,7 +30,7 @@ func (cp *ControlPlane) Start(log string, command ...string) (*Program, error) {
 // Stop stops the program, and returns when it has exited.
 func (p *Program) Stop() { p.stop() }
 
-// Failure returns why the program has exited; nil while it runs.
+// Failure returns why the program has exited, or nil while it runs.
 func (p *Program) Failure() error { return p.failure() }
 
 // Log returns the end of its log.

@@ -56,15 +56,15 @@ func (r *reaper) stop() {
 	}
 }
 
-// order sends a line to the reaper.
-func (r *reaper) order(line string) error {
+// send sends a command to the reaper.
+func (r *reaper) send(line string) error {
 	if _, err := io.WriteString(r.stdin, line+"\n"); err != nil {
 		return fmt.Errorf("sending %s to the reaper: %w", line, err)
 	}
 	return nil
 }
 
-// failure returns why a reaper exited without being stopped; nil while it runs.
+// failure returns why a reaper exited without being stopped, or nil while it runs.
 func (r *reaper) failure() error {
 	select {
 	case <-r.ended:

@@ -76,7 +76,7 @@ func CanBalance() error {
 
 const nft = "/usr/sbin/nft"
 
-// findNFT returns the path of nft, which sets the kernel's rules for Services; "" if it is not installed.
+// findNFT returns the path of nft, which sets the kernel's rules for Services, or "" if it is not installed.
 func findNFT() string {
 	if _, err := os.Stat(nft); err != nil {
 		return ""

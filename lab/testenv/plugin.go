@@ -35,7 +35,7 @@ type PluginResult struct {
 // All returns the whole output, for searches.
 func (r PluginResult) All() string { return r.Out + r.Err }
 
-// Missing describes the first part that the output lacks, regardless of line breaks; "" if it has all.
+// Missing describes the first part that the output lacks, regardless of line breaks, or "" if it has all.
 func (r PluginResult) Missing(parts ...string) (missing string) {
 	output := strings.Join(strings.Fields(r.All()), " ")
 	for _, part := range parts {

@@ -137,7 +137,7 @@ func (env *Env) Pods(ctx context.Context, app string) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// Serves describes why a pod does not serve; "" if it is Ready and answers at its address with its name.
+// Serves describes why a pod does not serve, or "" if it is Ready and answers at its address with its name.
 func (env *Env) Serves(ctx context.Context, p *corev1.Pod) (missing string) {
 	if !isReady(p) {
 		return fmt.Sprintf("pod %s is %s and not Ready%s", p.Name, p.Status.Phase, waitingFor(p))

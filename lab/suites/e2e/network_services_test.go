@@ -66,7 +66,7 @@ func (p harness) vips() []string {
 	return vips
 }
 
-// missingLoadBalancers describes which Services have no load balancer on a host; "" if all have one.
+// missingLoadBalancers describes which Services have no load balancer on a host, or "" if all have one.
 func (p harness) missingLoadBalancers(h *lab.Host, vips []string) string {
 	got := map[string]bool{}
 	for _, b := range p.objects(h, hns.LoadBalancer) {

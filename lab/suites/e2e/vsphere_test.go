@@ -106,7 +106,7 @@ func (v vSphereTest) expectInitialized(node string) {
 	})
 }
 
-// uninitialized describes the first value of the cloud that a node lacks; "" if it has all.
+// uninitialized describes the first value of the cloud that a node lacks, or "" if it has all.
 func (v vSphereTest) uninitialized(n *corev1.Node) (missing string) {
 	waits := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
 	got := fmt.Sprintf("got taints %v, provider ID %s, labels %v, addresses %v", n.Spec.Taints, n.Spec.ProviderID, n.Labels, n.Status.Addresses)
@@ -199,7 +199,7 @@ func (v vSphereTest) replaceLost() {
 	v.remove(check) // so that it replaces no other Machine
 }
 
-// notRunning describes why a Machine does not count as running; "" if it does.
+// notRunning describes why a Machine does not count as running, or "" if it does.
 func (v vSphereTest) notRunning(ctx context.Context, m *unstructured.Unstructured) (missing string) {
 	phase, _, _ := unstructured.NestedString(m.Object, "status", "phase")
 	node, _, _ := unstructured.NestedString(m.Object, "status", "nodeRef", "name")
@@ -227,7 +227,7 @@ func (v vSphereTest) notRunning(ctx context.Context, m *unstructured.Unstructure
 	return ""
 }
 
-// differs describes how virtual machines, nodes of instances and Windows nodes differ from the names; "" if they are equal.
+// differs describes how virtual machines, nodes of instances and Windows nodes differ from the names, or "" if they are equal.
 func (v vSphereTest) differs(ctx context.Context, names []string) string {
 	slices.Sort(names)
 	virtual, err := v.vcenter.Names(ctx)

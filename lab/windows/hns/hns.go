@@ -65,7 +65,7 @@ func (c Code) Error() string {
 	return fmt.Sprintf("result %#x", uint32(c))
 }
 
-// CodeOf returns the code of an error; 0 if it has none.
+// CodeOf returns the code of an error, or 0 if it has none.
 func CodeOf(err error) Code {
 	var c Code
 	switch {

@@ -56,7 +56,7 @@ func adapterSettings() map[string]string {
 	return map[string]string{"NetAdapterName": "NetworkAdapterName", "InterfaceConstraint": "InterfaceAlias"}
 }
 
-// adapter returns the name of a network's adapter; "" if it has none.
+// adapter returns the name of a network's adapter, or "" if it has none.
 func (o Object) adapter() string {
 	for _, p := range items(o["Policies"]) {
 		settings, _ := p["Settings"].(map[string]any)

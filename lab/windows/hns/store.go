@@ -19,7 +19,7 @@ import (
 type Store struct {
 	// Dir is the folder.
 	Dir string
-	// Address returns the host's address; "" if it is unknown.
+	// Address returns the host's address, or "" if it is unknown.
 	Address func() string
 	// Changed, if set, is called after local endpoints were added, removed or moved to another namespace, before the call that
 	// changed them returns.

@@ -37,7 +37,7 @@ func setText(to **uint16, text string) {
 
 func text(p *uint16) string { return windows.UTF16PtrToString(p) }
 
-// log is the log file of all processes of the host; nil if it cannot be written.
+// log is the log file of all processes of the host, or nil if it cannot be written.
 var log = sync.OnceValue(func() *os.File {
 	file, err := os.OpenFile(guestapi.HostComputeLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -7,7 +7,7 @@ type LinuxNode struct {
 	Cgroup string
 	// ServiceAddress is the address of Service kubernetes, which the node has on its loopback link.
 	ServiceAddress string
-	// Programs are the commands that the order "start <name>" starts; Path is their search path for programs.
+	// Programs are the command lines of the programs that "start <name>" starts. Path is their search path.
 	Programs map[string][]string
 	Path     string
 }
@@ -18,6 +18,6 @@ const (
 	LinuxNodeVar = "var"
 	// LinuxNodePID has the process ID of the node's first process, once its namespaces exist.
 	LinuxNodePID = "pid"
-	// LinuxNodeReady exists once the node takes orders to start programs.
+	// LinuxNodeReady exists once the node accepts commands to start programs.
 	LinuxNodeReady = "ready"
 )
