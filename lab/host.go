@@ -35,7 +35,7 @@ type Host struct {
 	dir    string // its layer over the template; kept while the host is off
 	// authorized are the public keys of the user that may log in, as in authorized_keys.
 	authorized []byte
-	// openssh serves port 22 in place of the lab's SSH server, or nil if that serves it.
+	// openssh serves port 22 in place of the lab's SSH server. It is nil if the lab's server does.
 	openssh *openssh
 
 	mu     sync.Mutex
