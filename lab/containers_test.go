@@ -27,20 +27,20 @@ import (
 func TestContainers(t *testing.T) {
 	p := openPods(t)
 	must(t, p.host.WriteFile(`C:\data\host.txt`, []byte("of the host")))
-	t.Run("Volumes", func(t *testing.T) { p.in(t).volumes() })
+	t.Run("Volumes", func(t *testing.T) { p.withT(t).volumes() })
 	if _, err := p.WinWebserver(t.Context(), "web", 2, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.expectServing("web", 2)
-	t.Run("PodsCanListenOnTheSamePort", func(t *testing.T) { p.in(t).samePort() })
-	t.Run("EachPodHasItsOwnLoopback", func(t *testing.T) { p.in(t).loopback() })
-	t.Run("PortForwardReachesThePod", func(t *testing.T) { p.in(t).forward() })
-	t.Run("AttachSendsInputToTheProgram", func(t *testing.T) { p.in(t).attach() })
-	t.Run("HostProcessContainersRunOnTheHost", func(t *testing.T) { p.in(t).hostProcess() })
-	t.Run("KubectlWindowsExecRunsOnTheHost", func(t *testing.T) { p.in(t).commands() })
-	t.Run("MemoryIsLimited", func(t *testing.T) { p.in(t).memoryLimit() })
-	t.Run("ProcessorsAreLimited", func(t *testing.T) { p.in(t).processorLimit() })
-	t.Run("ProcessorTimeIsCountedPerContainer", func(t *testing.T) { p.in(t).processorTime() })
+	t.Run("PodsCanListenOnTheSamePort", func(t *testing.T) { p.withT(t).samePort() })
+	t.Run("EachPodHasItsOwnLoopback", func(t *testing.T) { p.withT(t).loopback() })
+	t.Run("PortForwardReachesThePod", func(t *testing.T) { p.withT(t).forward() })
+	t.Run("AttachSendsInputToTheProgram", func(t *testing.T) { p.withT(t).attach() })
+	t.Run("HostProcessContainersRunOnTheHost", func(t *testing.T) { p.withT(t).hostProcess() })
+	t.Run("KubectlWindowsExecRunsOnTheHost", func(t *testing.T) { p.withT(t).commands() })
+	t.Run("MemoryIsLimited", func(t *testing.T) { p.withT(t).memoryLimit() })
+	t.Run("ProcessorsAreLimited", func(t *testing.T) { p.withT(t).processorLimit() })
+	t.Run("ProcessorTimeIsCountedPerContainer", func(t *testing.T) { p.withT(t).processorTime() })
 }
 
 // webserver runs the web server program in a pod, and returns the lines of its output.
@@ -93,8 +93,8 @@ func (p pods) forward() {
 	}
 }
 
-// once returns a pod that runs a command of the web server to completion.
-func once(name string, command ...string) *corev1.Pod {
+// jobPod returns a pod that runs a command of the web server to completion.
+func jobPod(name string, command ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: inDefault(name), Spec: testenv.WebserverPod()}
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	c := &pod.Spec.Containers[0]
@@ -117,7 +117,7 @@ func (p pods) awaitPhase(pod *corev1.Pod, phase corev1.PodPhase) {
 }
 
 func (p pods) attach() {
-	pod := once("attached", "echo")
+	pod := jobPod("attached", "echo")
 	pod.Spec.Containers[0].Stdin, pod.Spec.Containers[0].StdinOnce = true, true
 	p.create(pod)
 	p.awaitPhase(pod, corev1.PodRunning)
@@ -218,7 +218,7 @@ func (p pods) commands() {
 // memoryLimit runs a container that exceeds its memory limit, and one that does not.
 func (p pods) memoryLimit() {
 	limited := func(name, megabytes string) *corev1.Pod {
-		pod := once(name, "fill", megabytes)
+		pod := jobPod(name, "fill", megabytes)
 		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")}
 		p.create(pod)
 		return pod
@@ -236,7 +236,7 @@ func (p pods) processorLimit() {
 	if err := lab.CanLimit(); err != nil {
 		p.t.Skip("SKIPPED:", err)
 	}
-	pod := once("slow", "spin", "10")
+	pod := jobPod("slow", "spin", "10")
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")}
 	p.create(pod)
 	p.awaitPhase(pod, corev1.PodSucceeded)

@@ -163,7 +163,7 @@ func (d differential) slice(s *corev1.Service, service, number int) *discoveryv1
 }
 
 func (d differential) endpoint(service, number int) discoveryv1.Endpoint {
-	end := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: d.maybe(), Serving: d.maybe(), Terminating: d.maybe()}}
+	end := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: d.randomCondition(), Serving: d.randomCondition(), Terminating: d.randomCondition()}}
 	address, node := fmt.Sprintf("10.132.%d.%d", 8+service/100, 2+(service*2+number)%250), "other"
 	switch d.random.IntN(6) {
 	case 0:

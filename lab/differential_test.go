@@ -94,8 +94,8 @@ func (d differential) chance(n int) bool { return d.random.IntN(n) == 0 }
 
 func (d differential) pick(list ...string) string { return list[d.random.IntN(len(list))] }
 
-// maybe returns a random condition of an endpoint.
-func (d differential) maybe() *bool {
+// randomCondition returns a random condition of an endpoint.
+func (d differential) randomCondition() *bool {
 	switch d.random.IntN(4) {
 	case 0:
 		return nil

@@ -22,7 +22,7 @@ func (n networks) plugins() {
 	if err := json.Unmarshal([]byte(added), &result); err != nil || result.Ip4.IP != "10.132.7.3/24" || result.Ip4.Gateway != "10.132.7.1" {
 		n.t.Fatalf("ADD prints %s (%v)", added, err)
 	}
-	e := n.only(hns.Endpoint)
+	e := n.single(hns.Endpoint)
 	nat := fields{"Type": "OutBoundNAT", "Settings": fields{"Exceptions": []any{"172.30.0.0/16"}}}
 	route := fields{"Type": "SDNRoute", "Settings": fields{"DestinationPrefix": "172.30.0.0/16", "NeedEncap": true}}
 	address := fields{"Type": "ProviderAddress", "Settings": fields{"ProviderAddress": n.host.Address()}}

@@ -42,10 +42,10 @@ func TestNetworks(t *testing.T) {
 	n.makeNode()
 	n.copyPrograms("", "kube-proxy", "win-overlay", "host-local")
 	n.makeNetwork()
-	t.Run("PluginsCreateAndRemoveEndpoints", func(t *testing.T) { n.in(t).plugins() })
-	t.Run("KubeProxyRetriesRejectedLoadBalancers", func(t *testing.T) { n.in(t).rejections() })
-	t.Run("ServiceRestartsWithFewerObjects", func(t *testing.T) { n.in(t).restarts() })
-	t.Run("BootRemovesNonPersistentObjects", func(t *testing.T) { n.in(t).forgets() })
+	t.Run("PluginsCreateAndRemoveEndpoints", func(t *testing.T) { n.withT(t).plugins() })
+	t.Run("KubeProxyRetriesRejectedLoadBalancers", func(t *testing.T) { n.withT(t).rejections() })
+	t.Run("ServiceRestartsWithFewerObjects", func(t *testing.T) { n.withT(t).restarts() })
+	t.Run("BootRemovesNonPersistentObjects", func(t *testing.T) { n.withT(t).bootRemovesObjects() })
 }
 
 // networks is a host with an overlay network.
@@ -57,7 +57,7 @@ type networks struct {
 	network hns.Object
 }
 
-func (n networks) in(t *testing.T) networks {
+func (n networks) withT(t *testing.T) networks {
 	n.t = t
 	return n
 }
@@ -118,7 +118,8 @@ func (n networks) objects(kind hns.Kind) []hns.Object {
 	return all
 }
 
-func (n networks) only(kind hns.Kind) hns.Object {
+// single returns the only object of a kind.
+func (n networks) single(kind hns.Kind) hns.Object {
 	n.t.Helper()
 	all := n.objects(kind)
 	if len(all) != 1 {
@@ -187,7 +188,7 @@ func (n networks) restarts() {
 	}
 }
 
-func (n networks) forgets() {
+func (n networks) bootRemovesObjects() {
 	if _, err := n.host.HNS().Create(hns.Network, fields{"Name": "passing", "Flags": 8}); err != nil {
 		n.t.Fatal(err)
 	}

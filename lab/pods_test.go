@@ -32,20 +32,20 @@ func TestPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.expectServing("win-webserver", 2)
-	t.Run("LogsAndExecWork", func(t *testing.T) { p.in(t).logsAndExec() })
-	t.Run("FailedContainersAreRestarted", func(t *testing.T) { p.in(t).failureRestarts() })
-	t.Run("TerminatedContainersAreRestarted", func(t *testing.T) { p.in(t).terminationRestarts() })
-	t.Run("PodsSurviveContainerdCrash", func(t *testing.T) { p.in(t).surviveContainerd() })
-	t.Run("PodsAreStoppedGracefully", func(t *testing.T) { p.in(t).stopping() })
-	t.Run("AgnhostRuns", func(t *testing.T) { p.in(t).agnhost() })
-	t.Run("PodsRecoverFromReboot", func(t *testing.T) { p.in(t).recover(p.host.Reboot) })
+	t.Run("LogsAndExecWork", func(t *testing.T) { p.withT(t).logsAndExec() })
+	t.Run("FailedContainersAreRestarted", func(t *testing.T) { p.withT(t).failureRestarts() })
+	t.Run("TerminatedContainersAreRestarted", func(t *testing.T) { p.withT(t).terminationRestarts() })
+	t.Run("PodsSurviveContainerdCrash", func(t *testing.T) { p.withT(t).surviveContainerd() })
+	t.Run("PodsAreStoppedGracefully", func(t *testing.T) { p.withT(t).stopping() })
+	t.Run("AgnhostRuns", func(t *testing.T) { p.withT(t).agnhost() })
+	t.Run("PodsRecoverFromReboot", func(t *testing.T) { p.withT(t).recover(p.host.Reboot) })
 	t.Run("PodsRecoverFromPowerCut", func(t *testing.T) {
-		p.in(t).recover(func(ctx context.Context) error {
+		p.withT(t).recover(func(ctx context.Context) error {
 			p.host.PowerOff()
 			return p.host.Boot(ctx)
 		})
 	})
-	t.Run("DeletedPodsAreCleanedUp", func(t *testing.T) { p.in(t).cleanUp() })
+	t.Run("DeletedPodsAreCleanedUp", func(t *testing.T) { p.withT(t).cleanUp() })
 }
 
 // pods is an environment with a Windows host whose node is Ready.
@@ -75,7 +75,7 @@ func openPods(t *testing.T) pods {
 	return pods{env, t, env.Lab.Hosts()[0]}
 }
 
-func (p pods) in(t *testing.T) pods {
+func (p pods) withT(t *testing.T) pods {
 	p.t = t
 	return p
 }

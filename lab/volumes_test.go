@@ -25,13 +25,13 @@ func (p pods) volumes() {
 		p.t.Fatal(err)
 	}
 	all := p.expectServing("volumes", 2)
-	p.t.Run("ContainersSeeTheirVolumes", func(t *testing.T) { p.in(t).seeMounts(&all[0]) })
-	p.t.Run("ContainersOfPodShareVolumes", func(t *testing.T) { p.in(t).shareVolumes(all) })
-	p.t.Run("DrivesAreSeparate", func(t *testing.T) { p.in(t).separateDrives(all) })
-	p.t.Run("ReadOnlyMountsCannotBeChanged", func(t *testing.T) { p.in(t).readOnly(&all[0]) })
-	p.t.Run("ConfigMapChangesReachContainers", func(t *testing.T) { p.in(t).changeArrives(&all[0]) })
-	p.t.Run("ContainersUseResources", func(t *testing.T) { p.in(t).cost() })
-	p.t.Run("DrivesAreRemovedWithTheirPods", func(t *testing.T) { p.in(t).drivesRemoved("volumes") })
+	p.t.Run("ContainersSeeTheirVolumes", func(t *testing.T) { p.withT(t).seeMounts(&all[0]) })
+	p.t.Run("ContainersOfPodShareVolumes", func(t *testing.T) { p.withT(t).shareVolumes(all) })
+	p.t.Run("DrivesAreSeparate", func(t *testing.T) { p.withT(t).separateDrives(all) })
+	p.t.Run("ReadOnlyMountsCannotBeChanged", func(t *testing.T) { p.withT(t).readOnly(&all[0]) })
+	p.t.Run("ConfigMapChangesReachContainers", func(t *testing.T) { p.withT(t).changeArrives(&all[0]) })
+	p.t.Run("ContainersUseResources", func(t *testing.T) { p.withT(t).cost() })
+	p.t.Run("DrivesAreRemovedWithTheirPods", func(t *testing.T) { p.withT(t).drivesRemoved("volumes") })
 }
 
 func inDefault(name string) metav1.ObjectMeta {

@@ -21,7 +21,7 @@ func (env *Env) AddHostile(n int, victims ...Host) (hosts []*sim.Host, at []Host
 	for i := range n {
 		o := sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("evil-%d", i+1), Kind: OnlyMalice}, Attack: kinds[i%len(kinds)]}
 		if o.Attack == sim.Thief {
-			o.Lies = lies(i, victims)
+			o.Lies = falseFacts(i, victims)
 		}
 		host, h, err := env.AddSimulated(o)
 		if err != nil {
@@ -37,7 +37,8 @@ func ClaimedNames(n int) []string {
 	return []string{fmt.Sprintf("worker-%d", n), fmt.Sprintf("master-%d", n), fmt.Sprintf("web-%d", n)}
 }
 
-func lies(n int, victims []Host) func(*wicdapi.HostFacts) {
+// falseFacts returns a function that sets false names and addresses in the facts of a host.
+func falseFacts(n int, victims []Host) func(*wicdapi.HostFacts) {
 	var calls atomic.Int64
 	names := ClaimedNames(n)
 	for _, v := range victims {

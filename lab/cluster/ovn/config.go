@@ -51,7 +51,7 @@ const (
 // settings are the values of ovnkube.conf by section and key, as in "hybridoverlay.enabled".
 type settings map[string]string
 
-func (s settings) or(key, value string) string {
+func (s settings) getOr(key, value string) string {
 	if set, ok := s[key]; ok {
 		return set
 	}
@@ -96,10 +96,10 @@ func readSettings(conf string, flags []string) settings {
 // of the cluster manager's error, but not its wording.
 func ParseConfig(conf string, flags ...string) (c Config, err error) {
 	s := readSettings(conf, flags)
-	if err := checkPort(s.or("hybridoverlay.hybrid-overlay-vxlan-port", "4789")); err != nil {
+	if err := checkPort(s.getOr("hybridoverlay.hybrid-overlay-vxlan-port", "4789")); err != nil {
 		return Config{}, err
 	}
-	if c.Cluster, err = parseRanges("cluster", s.or("default.cluster-subnets", defaultCluster)); err != nil {
+	if c.Cluster, err = parseRanges("cluster", s.getOr("default.cluster-subnets", defaultCluster)); err != nil {
 		return Config{}, err
 	}
 	c.HybridOverlay = s["hybridoverlay.enabled"] == "true"
@@ -151,16 +151,16 @@ func (c *Config) networks(s settings) (all []usedNetwork, err error) {
 		}
 		return prefixes
 	}
-	add("join network", s.or("gateway.v4-join-subnet", defaultJoin4), s.or("gateway.v6-join-subnet", defaultJoin6))
+	add("join network", s.getOr("gateway.v4-join-subnet", defaultJoin4), s.getOr("gateway.v6-join-subnet", defaultJoin6))
 	for _, r := range c.Cluster {
 		all = append(all, usedNetwork{clusterNetwork, r.Prefix})
 	}
-	add(serviceNetwork, strings.Split(s.or("kubernetes.service-cidrs", defaultServices), ",")...)
-	add("masquerade network", s.or("gateway.v4-masquerade-subnet", defaultMasquerade4), s.or("gateway.v6-masquerade-subnet", defaultMasquerade6))
+	add(serviceNetwork, strings.Split(s.getOr("kubernetes.service-cidrs", defaultServices), ",")...)
+	add("masquerade network", s.getOr("gateway.v4-masquerade-subnet", defaultMasquerade4), s.getOr("gateway.v6-masquerade-subnet", defaultMasquerade6))
 	for _, r := range c.Hybrid {
 		all = append(all, usedNetwork{hybridNetwork, r.Prefix})
 	}
-	c.Transit = add("transit network", s.or("clustermanager.v4-transit-subnet", defaultTransit4), s.or("clustermanager.v6-transit-subnet", defaultTransit6))
+	c.Transit = add("transit network", s.getOr("clustermanager.v4-transit-subnet", defaultTransit4), s.getOr("clustermanager.v6-transit-subnet", defaultTransit6))
 	return all, err
 }
 

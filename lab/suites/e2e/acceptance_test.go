@@ -52,7 +52,7 @@ func TestJoinOfAcceptance(t *testing.T) {
 		{"networks of the overlay are removed after a killed and a complete run", acceptanceTest.makeNetworks},
 		{"a killed service is reported and reverted", acceptanceTest.killService},
 	} {
-		if !t.Run(test.name, func(t *testing.T) { test.run(acceptanceTest{p.in(t), host, takeSnapshot(t, host)}) }) {
+		if !t.Run(test.name, func(t *testing.T) { test.run(acceptanceTest{p.withT(t), host, takeSnapshot(t, host)}) }) {
 			return
 		}
 	}

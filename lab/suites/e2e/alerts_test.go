@@ -64,7 +64,7 @@ func TestAlerts(t *testing.T) {
 		{"DrainBlocked", alertsTest.blockedDrain},
 		{"OperatorDown", alertsTest.operatorDown},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(alertsTest{p.in(t), prometheus}) })
+		t.Run(test.name, func(t *testing.T) { test.run(alertsTest{p.withT(t), prometheus}) })
 	}
 }
 

@@ -48,7 +48,7 @@ func TestServices(t *testing.T) {
 		{"Service names resolve in pods", servicesTest.names},
 		{"deleted pods no longer get connections", servicesTest.follow},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(servicesTest{s.in(t)}) })
+		t.Run(test.name, func(t *testing.T) { test.run(servicesTest{s.withT(t)}) })
 	}
 }
 

@@ -38,7 +38,7 @@ func TestFailureCausesAreReported(t *testing.T) {
 		{"MissingGroupAccount", missingAccount},
 		{"FailedCanary", failedCanary},
 	} {
-		t.Run(cause.name, func(t *testing.T) { cause.run(reported.in(t)) })
+		t.Run(cause.name, func(t *testing.T) { cause.run(reported.withT(t)) })
 	}
 }
 
@@ -70,8 +70,8 @@ func newPluginTest(p harness) pluginTest {
 	return pluginTest{p, plugin}
 }
 
-func (p pluginTest) in(t *testing.T) pluginTest {
-	p.harness = p.harness.in(t)
+func (p pluginTest) withT(t *testing.T) pluginTest {
+	p.harness = p.harness.withT(t)
 	return p
 }
 

@@ -42,10 +42,10 @@ func TestWindowsFailureCausesAreReported(t *testing.T) {
 	})
 	p.joinAll()
 	w := winePluginTest{p, mirror}
-	t.Run("ImageForAnotherBuild", func(t *testing.T) { w.in(t).anotherBuild() })
-	t.Run("MirrorDown", func(t *testing.T) { w.in(t).mirrorDown() })
-	t.Run("ProxyUnreachable", func(t *testing.T) { w.in(t).silentProxy() })
-	t.Run("DiskFull", func(t *testing.T) { w.in(t).fullDisk() })
+	t.Run("ImageForAnotherBuild", func(t *testing.T) { w.withT(t).anotherBuild() })
+	t.Run("MirrorDown", func(t *testing.T) { w.withT(t).mirrorDown() })
+	t.Run("ProxyUnreachable", func(t *testing.T) { w.withT(t).silentProxy() })
+	t.Run("DiskFull", func(t *testing.T) { w.withT(t).fullDisk() })
 }
 
 // winePluginTest is a pluginTest with a Wine host that pulls images of registry shop.test from a mirror.
@@ -54,8 +54,8 @@ type winePluginTest struct {
 	mirror *lab.Registry
 }
 
-func (w winePluginTest) in(t *testing.T) winePluginTest {
-	w.pluginTest = w.pluginTest.in(t)
+func (w winePluginTest) withT(t *testing.T) winePluginTest {
+	w.pluginTest = w.pluginTest.withT(t)
 	return w
 }
 

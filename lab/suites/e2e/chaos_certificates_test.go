@@ -112,7 +112,7 @@ func (p harness) createAll(badRequests []badRequest) (created []string) {
 	p.t.Helper()
 	for n, bad := range badRequests {
 		p.t.Run(bad.name, func(t *testing.T) {
-			p := p.in(t)
+			p := p.withT(t)
 			name := fmt.Sprintf("bad-%d", n)
 			must(t, bad.as.Create(t.Context(), p.request(name, bad)))
 			created = append(created, name)

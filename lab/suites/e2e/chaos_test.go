@@ -47,7 +47,7 @@ func TestChaos(t *testing.T) {
 		{"CertificatesOfOtherNodesAreNotApproved", certificatesNotApproved},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) { test.test(p.in(t)) })
+		t.Run(test.name, func(t *testing.T) { test.test(p.withT(t)) })
 	}
 }
 

@@ -45,14 +45,14 @@ func TestCloud(t *testing.T) {
 	removed := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "early"}}
 	must(t, p.Client.Delete(t.Context(), removed, client.GracePeriodSeconds(0)))
 
-	t.Run("ListedNamesOfTheCloudAreApproved", func(t *testing.T) { p.in(t).checkCloudNames(cloud, host, name) })
+	t.Run("ListedNamesOfTheCloudAreApproved", func(t *testing.T) { p.withT(t).checkCloudNames(cloud, host, name) })
 	t.Run("NodeStaysInitializedAfterReboot", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		p.checkReboot(host, name)
 		p.expectInitialized("win-1", "lab:///lab-a/i-1")
 	})
 	t.Run("RejoinedNodeIsInitializedAgain", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		cloud.Set("win-1", testenv.CloudMachine("lab:///lab-a/i-2", host.Address())) // another machine with this host's name and address
 		p.checkRejoin(host, name)
 		p.expectInitialized("win-1", "lab:///lab-a/i-2")

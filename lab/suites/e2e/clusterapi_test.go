@@ -62,31 +62,31 @@ func TestClusterAPI(t *testing.T) {
 	p.joinAll() // a host that Cluster API does not manage
 
 	passed := t.Run("a Machine becomes a node", func(t *testing.T) {
-		m := m.in(t)
+		m := m.withT(t)
 		m.create(clusterapi.MachineDeployment(selfNamespace, selfCluster, deployment, 1, api.UserDataSecret, map[string]string{api.LabelMachineOS: "Windows"}))
 		m.expectNodes(1)
 	}) &&
-		t.Run("Machines of other clusters are ignored", func(t *testing.T) { m.in(t).createForeignMachines() }) &&
+		t.Run("Machines of other clusters are ignored", func(t *testing.T) { m.withT(t).createForeignMachines() }) &&
 		t.Run("scaling up adds a node", func(t *testing.T) {
-			m := m.in(t)
+			m := m.withT(t)
 			m.scale(2)
 			m.expectNodes(2)
 		}) &&
-		t.Run("scaling down drains the node first", func(t *testing.T) { m.in(t).scaleDown() }) &&
-		t.Run("a failed host is replaced", func(t *testing.T) { m.in(t).replaceLost() })
+		t.Run("scaling down drains the node first", func(t *testing.T) { m.withT(t).scaleDown() }) &&
+		t.Run("a failed host is replaced", func(t *testing.T) { m.withT(t).replaceLost() })
 	if !passed {
 		return
 	}
 	t.Run("scaling to zero removes all nodes", func(t *testing.T) {
-		m := m.in(t)
+		m := m.withT(t)
 		m.scale(0)
 		m.expectNodes(0)
 		m.expectAllReady()
 	})
 }
 
-func (m clusterAPITest) in(t *testing.T) clusterAPITest {
-	return clusterAPITest{m.harness.in(t), m.cloud}
+func (m clusterAPITest) withT(t *testing.T) clusterAPITest {
+	return clusterAPITest{m.harness.withT(t), m.cloud}
 }
 
 // prepare follows docs/machines.md.

@@ -39,22 +39,22 @@ func TestExamples(t *testing.T) {
 	for _, heading := range pods {
 		x.apply(heading)
 	}
-	t.Run("LifecycleHooksRun", func(t *testing.T) { x.in(t).hooks() })
-	t.Run("LivenessProbeRestartsContainer", func(t *testing.T) { x.in(t).probes() })
-	t.Run("NamedPipeIsMounted", func(t *testing.T) { x.in(t).namedPipe() })
-	t.Run("TokenHasItsAudience", func(t *testing.T) { x.in(t).token() })
-	t.Run("ConfigMapsAndSecretsAreMounted", func(t *testing.T) { x.in(t).config() })
-	t.Run("StatefulSetPodsHaveDNSNames", func(t *testing.T) { x.in(t).statefulSet() })
-	t.Run("JobsComplete", func(t *testing.T) { x.in(t).commands("Job and CronJob") })
-	t.Run("ContainerRunsAsItsUser", func(t *testing.T) { x.in(t).user() })
-	t.Run("LogMonitorForwardsLogFiles", func(t *testing.T) { x.in(t).logMonitor() })
-	t.Run("PodStopsGracefully", func(t *testing.T) { x.in(t).graceful() })
-	t.Run("HostProcessContainersConfigureHosts", func(t *testing.T) { x.in(t).hostProcess() })
-	t.Run("UsageOfNodesAndPodsIsReported", func(t *testing.T) { x.in(t).usage() })
-	t.Run("DeploymentScalesUnderLoad", func(t *testing.T) { x.in(t).autoscaler() })
-	t.Run("KubernetesWebServerExampleWorks", func(t *testing.T) { x.in(t).kubernetesWebServer() })
-	t.Run("KubernetesRuntimeClassExampleWorks", func(t *testing.T) { x.in(t).kubernetesRuntimeClass() })
-	t.Run("ImagesOfFiveVersionsRunOnMatchingNodes", func(t *testing.T) { x.in(t).generations() })
+	t.Run("LifecycleHooksRun", func(t *testing.T) { x.withT(t).hooks() })
+	t.Run("LivenessProbeRestartsContainer", func(t *testing.T) { x.withT(t).probes() })
+	t.Run("NamedPipeIsMounted", func(t *testing.T) { x.withT(t).namedPipe() })
+	t.Run("TokenHasItsAudience", func(t *testing.T) { x.withT(t).token() })
+	t.Run("ConfigMapsAndSecretsAreMounted", func(t *testing.T) { x.withT(t).config() })
+	t.Run("StatefulSetPodsHaveDNSNames", func(t *testing.T) { x.withT(t).statefulSet() })
+	t.Run("JobsComplete", func(t *testing.T) { x.withT(t).commands("Job and CronJob") })
+	t.Run("ContainerRunsAsItsUser", func(t *testing.T) { x.withT(t).user() })
+	t.Run("LogMonitorForwardsLogFiles", func(t *testing.T) { x.withT(t).logMonitor() })
+	t.Run("PodStopsGracefully", func(t *testing.T) { x.withT(t).graceful() })
+	t.Run("HostProcessContainersConfigureHosts", func(t *testing.T) { x.withT(t).hostProcess() })
+	t.Run("UsageOfNodesAndPodsIsReported", func(t *testing.T) { x.withT(t).usage() })
+	t.Run("DeploymentScalesUnderLoad", func(t *testing.T) { x.withT(t).autoscaler() })
+	t.Run("KubernetesWebServerExampleWorks", func(t *testing.T) { x.withT(t).kubernetesWebServer() })
+	t.Run("KubernetesRuntimeClassExampleWorks", func(t *testing.T) { x.withT(t).kubernetesRuntimeClass() })
+	t.Run("ImagesOfFiveVersionsRunOnMatchingNodes", func(t *testing.T) { x.withT(t).generations() })
 }
 
 // examplesTest is a cluster for docs/examples.md.
@@ -97,8 +97,8 @@ func openExamples(t *testing.T) examplesTest {
 	return x
 }
 
-func (x examplesTest) in(t *testing.T) examplesTest {
-	x.harness = x.harness.in(t)
+func (x examplesTest) withT(t *testing.T) examplesTest {
+	x.harness = x.harness.withT(t)
 	return x
 }
 

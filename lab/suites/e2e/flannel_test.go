@@ -23,12 +23,12 @@ func TestFlannel(t *testing.T) {
 	p := newHarness(t, testenv.Options{WineHosts: 2, Network: testenv.NetworkFlannel})
 	fresh := takeSnapshot(t, p.Lab.Hosts()[1])
 	p.joinAll()
-	_ = t.Run("hosts have routes to each other's subnets", func(t *testing.T) { p.in(t).expectFlannelRemotes() }) &&
-		t.Run("routes follow a Linux node", func(t *testing.T) { p.in(t).addAndRemoveFlannelNode() }) &&
-		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).createServices(3) }) &&
-		t.Run("lost objects are restored", func(t *testing.T) { p.in(t).restoreFlannelObjects() }) &&
-		t.Run("flanneld is restarted after a crash", func(t *testing.T) { p.in(t).killFlanneld() }) &&
-		t.Run("a removed host is restored", func(t *testing.T) { p.in(t).removeFlannelHost(fresh) })
+	_ = t.Run("hosts have routes to each other's subnets", func(t *testing.T) { p.withT(t).expectFlannelRemotes() }) &&
+		t.Run("routes follow a Linux node", func(t *testing.T) { p.withT(t).addAndRemoveFlannelNode() }) &&
+		t.Run("Services become load balancers", func(t *testing.T) { p.withT(t).createServices(3) }) &&
+		t.Run("lost objects are restored", func(t *testing.T) { p.withT(t).restoreFlannelObjects() }) &&
+		t.Run("flanneld is restarted after a crash", func(t *testing.T) { p.withT(t).killFlanneld() }) &&
+		t.Run("a removed host is restored", func(t *testing.T) { p.withT(t).removeFlannelHost(fresh) })
 }
 
 // expectFlannelRemotes waits until each host has the subnets of all other nodes.

@@ -47,12 +47,12 @@ func TestFleetRules(t *testing.T) {
 	p.expectWaiting(api.ReasonMaintenanceWindow, "win-1", "win-2", "win-3", "win-4")
 
 	passed := t.Run("no node is drained when all nodes stop reporting", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		p.markUnknown(15*time.Second, "win-1", "win-2", "win-3", "win-4")
 		p.expectUnchanged(15*time.Second, first, "win-1", "win-2", "win-3", "win-4")
 	})
 	passed = passed && t.Run("no node is drained when one stops reporting", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		p.markUnknown(15*time.Second, "win-2")
 		p.expectUnchanged(15*time.Second, first, "win-1", "win-2", "win-3", "win-4")
 	})
@@ -69,7 +69,7 @@ func TestFleetRules(t *testing.T) {
 	})
 	p.expectWaiting(api.ReasonCanary, "win-2", "win-3", "win-4")
 	passed = passed && t.Run("a Node without its annotation keeps its version", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		node := p.node("win-2")
 		before := node.DeepCopy()
 		delete(node.Annotations, api.AnnotationDesiredVersion)
@@ -80,7 +80,7 @@ func TestFleetRules(t *testing.T) {
 		}
 	})
 	passed = passed && t.Run("a Node that registers again keeps its version", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		must(t, p.Client.Delete(t.Context(), p.node("win-3")))
 		p.Simulated()[2].Windows().Restart()
 		eventuallyOf(p, "win-3 is registered again and Ready", client.ObjectKey{Name: "win-3"}, func(node *corev1.Node) string {
@@ -92,7 +92,7 @@ func TestFleetRules(t *testing.T) {
 		p.expectUnchanged(30*time.Second, first, "win-3")
 	})
 	passed = passed && t.Run("recreated pods do not block a drain", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		count := p.runAgent()
 		p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Canary = nil })
 		p.expectVersion(func(got string) bool { return got != first })

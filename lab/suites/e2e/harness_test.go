@@ -77,8 +77,8 @@ func newHarness(t *testing.T, o testenv.Options) harness {
 	return harness{env, t, &sync.Mutex{}}
 }
 
-// in returns the harness for a subtest.
-func (p harness) in(t *testing.T) harness {
+// withT returns the harness for a subtest.
+func (p harness) withT(t *testing.T) harness {
 	p.t = t
 	return p
 }

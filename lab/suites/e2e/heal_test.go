@@ -35,15 +35,15 @@ func TestServiceRepair(t *testing.T) {
 	w.declared = w.declarations()
 	connections := w.connections()
 	for _, service := range []string{"windows_exporter", "kubelet", "containerd"} {
-		t.Run(service, func(t *testing.T) { w.in(t).repairs(service) })
+		t.Run(service, func(t *testing.T) { w.withT(t).repairs(service) })
 	}
-	t.Run("WICD", func(t *testing.T) { w.in(t).repairsDaemon() })
-	t.Run("WithoutWICD", func(t *testing.T) { w.in(t).runsWithoutDaemon() })
-	t.Run("RebootWithoutAPIServer", func(t *testing.T) { w.in(t).rebootWithoutAPIServer() })
+	t.Run("WICD", func(t *testing.T) { w.withT(t).repairsDaemon() })
+	t.Run("WithoutWICD", func(t *testing.T) { w.withT(t).runsWithoutDaemon() })
+	t.Run("RebootWithoutAPIServer", func(t *testing.T) { w.withT(t).rebootWithoutAPIServer() })
 	if n := w.connections() - connections; n != 0 {
 		t.Errorf("the operator connected %d times, want 0", n)
 	}
-	t.Run("DeletedNodeRegistersAgain", func(t *testing.T) { w.in(t).registersAgain() })
+	t.Run("DeletedNodeRegistersAgain", func(t *testing.T) { w.withT(t).registersAgain() })
 }
 
 // repairTest is a harness with one host whose services are damaged.
@@ -62,8 +62,8 @@ type declaration struct {
 	DependsOn []string
 }
 
-func (w repairTest) in(t *testing.T) repairTest {
-	w.harness = w.harness.in(t)
+func (w repairTest) withT(t *testing.T) repairTest {
+	w.harness = w.harness.withT(t)
 	return w
 }
 

@@ -61,9 +61,9 @@ func TestHelmRelease(t *testing.T) {
 	r.joinAll()
 	joined := r.node("win-1").UID
 
-	t.Run("the operator reports missing permissions", func(t *testing.T) { r.in(t).reportMissingPermissions() })
+	t.Run("the operator reports missing permissions", func(t *testing.T) { r.withT(t).reportMissingPermissions() })
 	t.Run("upgrade and rollback replace the pod", func(t *testing.T) {
-		r := r.in(t)
+		r := r.withT(t)
 		must(t, r.Pod.Push(t.Context(), r.Payload, "v0.2.0"))
 		r.must("upgrade", "wmco", r.second, "--wait", "--set", "resources.limits.memory=2Gi")
 		r.expectPod("v0.2.0", "2Gi")
@@ -78,12 +78,12 @@ func TestHelmRelease(t *testing.T) {
 			t.Errorf("installing a second release: got %v, want an error that names the first", err)
 		}
 	})
-	t.Run("uninstall is rejected while a host is joined", func(t *testing.T) { r.in(t).rejectUninstall() })
-	t.Run("uninstall removes all objects after all hosts have left", func(t *testing.T) { r.in(t).uninstall() })
+	t.Run("uninstall is rejected while a host is joined", func(t *testing.T) { r.withT(t).rejectUninstall() })
+	t.Run("uninstall removes all objects after all hosts have left", func(t *testing.T) { r.withT(t).uninstall() })
 }
 
-func (r releaseTest) in(t *testing.T) releaseTest {
-	r.harness = r.harness.in(t)
+func (r releaseTest) withT(t *testing.T) releaseTest {
+	r.harness = r.harness.withT(t)
 	return r
 }
 

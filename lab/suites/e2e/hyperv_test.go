@@ -42,7 +42,7 @@ func TestHyperV(t *testing.T) {
 	before := []string{able.Windows().BootID(), unable.Windows().BootID()}
 
 	t.Run("existing nodes wait for a reboot", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{} })
 		p.expectHyperV("able", corev1.ConditionFalse, api.ReasonHyperVRestartPending)
 		p.expectHyperV("unable", corev1.ConditionFalse, api.ReasonVirtualizationUnavailable)
@@ -59,7 +59,7 @@ func TestHyperV(t *testing.T) {
 		p.expectClass(false)
 	})
 	t.Run("the operator reboots nodes if reboots are allowed", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Reboots = v1alpha1.RebootsAllowed })
 		p.expectHyperV("able", corev1.ConditionTrue, api.ReasonHyperVRuns)
 		p.expectClass(true)
@@ -69,14 +69,14 @@ func TestHyperV(t *testing.T) {
 		}
 	})
 	t.Run("a new host reboots during its join", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		host := join("new", supported)
 		p.expectHyperV("new", corev1.ConditionTrue, api.ReasonHyperVRuns)
 		if id := host.Windows().BootID(); id != "2" {
 			t.Errorf("boot ID: got %s, want 2", id)
 		}
 	})
-	t.Run("the class is removed when no pod uses it", func(t *testing.T) { p.in(t).endHyperV() })
+	t.Run("the class is removed when no pod uses it", func(t *testing.T) { p.withT(t).endHyperV() })
 }
 
 // expectHyperV waits until a node has the condition, and the label only if it supports Hyper-V.

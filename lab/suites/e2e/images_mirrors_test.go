@@ -42,11 +42,11 @@ func (s imagesTest) fromMirrors() {
 func (s imagesTest) fromTheSource(copies string) {
 	mirrored, missing := s.push("mirrored", copies, s.second), s.push("missing", "", s.source)
 	s.expectPulled(mirrored.byTag(s.source), mirrored)
-	s.expectAnswered(s.first, mirrored, http.MethodHead, "manifests/1", http.StatusNotFound)
+	s.expectResponse(s.first, mirrored, http.MethodHead, "manifests/1", http.StatusNotFound)
 	s.expectServed(s.second, mirrored, "1")
 	s.expectNoRequest(s.source, mirrored)
 	s.expectPulled(missing.byTag(s.source), missing)
-	s.expectAnswered(s.second, missing, http.MethodHead, "manifests/1", http.StatusNotFound)
+	s.expectResponse(s.second, missing, http.MethodHead, "manifests/1", http.StatusNotFound)
 	s.expectServed(s.source, missing, "1")
 
 	// As on Linux nodes, an image by tag comes entirely from the source, and one by digest from the mirror.
@@ -69,8 +69,8 @@ func (s imagesTest) fromTheSource(copies string) {
 	for _, name := range []string{forbidden.byTag(s.source), forbidden.byDigest(s.source)} {
 		s.expectNotPulled(name, "spec.registries.mirrors[0].mirrorSourcePolicy")
 	}
-	s.expectAnswered(s.first, forbidden, http.MethodHead, "manifests/1", http.StatusNotFound)
-	s.expectAnswered(s.second, forbidden, http.MethodHead, "manifests/1", http.StatusNotFound)
+	s.expectResponse(s.first, forbidden, http.MethodHead, "manifests/1", http.StatusNotFound)
+	s.expectResponse(s.second, forbidden, http.MethodHead, "manifests/1", http.StatusNotFound)
 	s.expectNoRequest(s.source, kept)
 	s.expectNoRequest(s.source, forbidden)
 }
@@ -95,7 +95,7 @@ func (s imagesTest) fromTheDocuments() {
 	})
 	s.expectSettings()
 	s.expectPulled(s.source.Host+"/ubi9/ubi-minimal@"+minimal.Digest().String(), minimal)
-	s.expectAnswered(s.first, minimal, http.MethodHead, "manifests/"+minimal.Digest().String(), http.StatusNotFound)
+	s.expectResponse(s.first, minimal, http.MethodHead, "manifests/"+minimal.Digest().String(), http.StatusNotFound)
 	s.expectServed(s.second, minimal, minimal.Digest().String())
 	s.expectPulled(s.source.Host+"/redhat/team/other@"+other.Digest().String(), other)
 	s.expectServed(s.first, other, other.Digest().String())

@@ -34,9 +34,9 @@ func TestImages(t *testing.T) {
 	p.expectReady(operatorObject(p.Hosts()[0].Address))
 	// The proxy comes first, because containerd restarts for it: a program on Wine that has verified a certificate ignores CAs that are trusted
 	// later.
-	t.Run("ThroughProxy", func(t *testing.T) { s.in(t).throughAProxy() })
-	t.Run("FromMirrors", func(t *testing.T) { s.in(t).fromMirrors() })
-	t.Run("LogHasNoSecrets", func(t *testing.T) { s.in(t).expectNoSecretInLog() })
+	t.Run("ThroughProxy", func(t *testing.T) { s.withT(t).throughProxy() })
+	t.Run("FromMirrors", func(t *testing.T) { s.withT(t).fromMirrors() })
+	t.Run("LogHasNoSecrets", func(t *testing.T) { s.withT(t).expectNoSecretInLog() })
 }
 
 // imagesTest is a harness with a Windows host and registries.
@@ -65,8 +65,8 @@ func newImagesTest(p harness) imagesTest {
 	return s
 }
 
-func (s imagesTest) in(t *testing.T) imagesTest {
-	s.harness = s.harness.in(t)
+func (s imagesTest) withT(t *testing.T) imagesTest {
+	s.harness = s.harness.withT(t)
 	return s
 }
 
@@ -187,18 +187,18 @@ func (s imagesTest) expectServed(r *lab.Registry, a app, reference string) {
 
 func (s imagesTest) expectResolved(r *lab.Registry, a app, reference string) {
 	s.t.Helper()
-	s.expectAnswered(r, a, http.MethodHead, "manifests/"+reference, http.StatusOK)
+	s.expectResponse(r, a, http.MethodHead, "manifests/"+reference, http.StatusOK)
 }
 
 func (s imagesTest) expectSent(r *lab.Registry, a app) {
 	s.t.Helper()
-	s.expectAnswered(r, a, http.MethodGet, "manifests/"+a.Digest().String(), http.StatusOK)
+	s.expectResponse(r, a, http.MethodGet, "manifests/"+a.Digest().String(), http.StatusOK)
 	for blob := range a.Blobs {
-		s.expectAnswered(r, a, http.MethodGet, "blobs/"+blob.String(), http.StatusOK)
+		s.expectResponse(r, a, http.MethodGet, "blobs/"+blob.String(), http.StatusOK)
 	}
 }
 
-func (s imagesTest) expectAnswered(r *lab.Registry, a app, method, what string, status int) {
+func (s imagesTest) expectResponse(r *lab.Registry, a app, method, what string, status int) {
 	s.t.Helper()
 	requested := s.requests(r, a)
 	if !slices.ContainsFunc(requested, func(q lab.RegistryRequest) bool {
@@ -220,8 +220,8 @@ func (s imagesTest) nameOf(r *lab.Registry) string {
 	return map[*lab.Registry]string{s.source: "the source", s.first: "the first mirror", s.second: "the second mirror", s.remote: "the remote registry"}[r]
 }
 
-// throughAProxy pulls from a registry that only the proxy can reach, with a proxy password that only services may know.
-func (s imagesTest) throughAProxy() {
+// throughProxy pulls from a registry that only the proxy can reach, with a proxy password that only services may know.
+func (s imagesTest) throughProxy() {
 	needs(s.t, lab.CanRunForwardProxy())
 	proxy, err := s.Lab.StartForwardProxy(s.t.Context(), map[string]string{beyond: "127.0.0.1"})
 	must(s.t, err)

@@ -52,7 +52,7 @@ func TestBadInput(t *testing.T) {
 		"FeatureNeedsRestart": featureNeedsRestart,
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) { test(p.in(t)) })
+		t.Run(name, func(t *testing.T) { test(p.withT(t)) })
 	}
 	for i, c := range p.instance(standing).Status.Conditions {
 		if c.Status != before[i].Status || c.LastTransitionTime != before[i].LastTransitionTime {
@@ -191,7 +191,7 @@ func unsupportedHosts(p harness) {
 	}
 	for _, test := range tests {
 		p.t.Run(test.name, func(t *testing.T) {
-			p := p.in(t)
+			p := p.withT(t)
 			test.windows.Hostname = test.name
 			host, h := p.host(sim.Options{Windows: test.windows})
 			name := p.announce(h, nil)
@@ -202,7 +202,7 @@ func unsupportedHosts(p harness) {
 		})
 	}
 	p.t.Run("underscore", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "under_score"}})
 		h.Name = "underscore"
 		p.expect(p.announce(h, nil), api.ConditionSupported, api.ReasonHostnameInvalid, "under_score")

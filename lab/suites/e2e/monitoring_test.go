@@ -36,9 +36,9 @@ func TestMonitoring(t *testing.T) {
 	prometheus, err := p.StartPrometheus(t.Context(), testenv.PrometheusOptions{Interval: scrapeWine, Rules: fastRules(t), KubeState: true})
 	must(t, err)
 	p.expectTargets(prometheus, monitoring.JobOperator, monitoring.JobExporter, monitoring.JobKubelet, testenv.KubeState)
-	t.Run("EveryExpressionHasAResult", func(t *testing.T) { p.in(t).expectResults(prometheus, withoutResult()) })
-	t.Run("EveryRuleIsHealthy", func(t *testing.T) { p.in(t).expectHealthyRules(prometheus) })
-	t.Run("EveryMetricIsDocumented", func(t *testing.T) { p.in(t).expectDocumented(prometheus) })
+	t.Run("EveryExpressionHasAResult", func(t *testing.T) { p.withT(t).expectResults(prometheus, withoutResult()) })
+	t.Run("EveryRuleIsHealthy", func(t *testing.T) { p.withT(t).expectHealthyRules(prometheus) })
+	t.Run("EveryMetricIsDocumented", func(t *testing.T) { p.withT(t).expectDocumented(prometheus) })
 	for name, expr := range map[string]string{
 		"series of the node": `sum(scrape_samples_post_metric_relabeling{node="win-1"})`, "slowest scrape of its exporter in seconds": `max_over_time(scrape_duration_seconds{job="windows-exporter"}[5m])`,
 	} {
@@ -46,8 +46,8 @@ func TestMonitoring(t *testing.T) {
 			t.Logf("%s: %v", name, result[0].Value)
 		}
 	}
-	t.Run("CrashLoopFiresAlert", func(t *testing.T) { alertsTest{p.in(t), prometheus}.crashLoop() })
-	t.Run("UnreachableExporterFiresAlert", func(t *testing.T) { alertsTest{p.in(t), prometheus}.exporterDown() })
+	t.Run("CrashLoopFiresAlert", func(t *testing.T) { alertsTest{p.withT(t), prometheus}.crashLoop() })
+	t.Run("UnreachableExporterFiresAlert", func(t *testing.T) { alertsTest{p.withT(t), prometheus}.exporterDown() })
 }
 
 // startLimited starts a pod with requests and limits, which some rules need.

@@ -32,15 +32,15 @@ func TestNetworkChecks(t *testing.T) {
 		s.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
 	})
 	name := p.announce(h, nil)
-	t.Run("Flannel", func(t *testing.T) { p.in(t).flannelFaults(name) })
+	t.Run("Flannel", func(t *testing.T) { p.withT(t).flannelFaults(name) })
 	p.makeOpenShift("None")
 	p.restartOperator() // OpenShift's kinds are discovered at startup
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = v1alpha1.NetworkSpec{} })
-	t.Run("OpenShift", func(t *testing.T) { p.in(t).openshiftFaults(name) })
+	t.Run("OpenShift", func(t *testing.T) { p.withT(t).openshiftFaults(name) })
 	if n := host.SSH().Counters().Connections; n != 0 {
 		t.Errorf("the operator connected %d times to a host on an unsupported network, want 0", n)
 	}
-	t.Run("RemediesWork", func(t *testing.T) { p.in(t).followAdvice(name) })
+	t.Run("RemediesWork", func(t *testing.T) { p.withT(t).followAdvice(name) })
 	if i := p.instance(standing); !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionReady) {
 		t.Errorf("an existing node is no longer Ready: %+v", i.Status.Conditions)
 	}
@@ -81,7 +81,7 @@ func (p harness) openshiftFaults(name types.NamespacedName) {
 		{"class E", "OVNKubernetes", "248.0.0.0/14", good, api.ReasonClusterNetworkReserved, []string{"248.0.0.0/14", "240.0.0.0/4"}},
 		{"IPv6 only", "OVNKubernetes", "fd01::/48", good, api.ReasonClusterNetworkIPv6Only, []string{"fd01::/48"}},
 	} {
-		p.in(p.t).network(fault.kind, fault.pods, fault.hybrid)
+		p.withT(p.t).network(fault.kind, fault.pods, fault.hybrid)
 		p.expect(name, api.ConditionReady, fault.reason, fault.message...)
 		p.eventually("WindowsConfig reports the same: "+fault.name, func(context.Context) string {
 			c := meta.FindStatusCondition(p.config().Status.Conditions, api.ConditionPublished)

@@ -41,14 +41,14 @@ func TestNetwork(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newHarness(t, testenv.Options{WineHosts: 3, Network: testenv.NetworkHybridOverlay})
 	p.joinAll()
-	_ = t.Run("hosts have routes to each other's subnets", func(t *testing.T) { p.in(t).expectRemotes() }) &&
-		t.Run("networks match the golden file", func(t *testing.T) { p.in(t).compareNetworks() }) &&
-		t.Run("routes follow a Linux node", func(t *testing.T) { p.in(t).changeLinuxNode() }) &&
-		t.Run("the overlay moves to another port", func(t *testing.T) { p.in(t).changePort(9898) }) &&
-		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).createServices(manyServices()) }) &&
-		t.Run("lost objects are restored", func(t *testing.T) { p.in(t).loseAndRestore() }) &&
-		t.Run("objects are restored after a reboot of the host", func(t *testing.T) { p.in(t).restoreAfterRestart() }) &&
-		t.Run("load balancers of deleted Services are removed", func(t *testing.T) { p.in(t).removeServices() })
+	_ = t.Run("hosts have routes to each other's subnets", func(t *testing.T) { p.withT(t).expectRemotes() }) &&
+		t.Run("networks match the golden file", func(t *testing.T) { p.withT(t).compareNetworks() }) &&
+		t.Run("routes follow a Linux node", func(t *testing.T) { p.withT(t).changeLinuxNode() }) &&
+		t.Run("the overlay moves to another port", func(t *testing.T) { p.withT(t).changePort(9898) }) &&
+		t.Run("Services become load balancers", func(t *testing.T) { p.withT(t).createServices(manyServices()) }) &&
+		t.Run("lost objects are restored", func(t *testing.T) { p.withT(t).loseAndRestore() }) &&
+		t.Run("objects are restored after a reboot of the host", func(t *testing.T) { p.withT(t).restoreAfterRestart() }) &&
+		t.Run("load balancers of deleted Services are removed", func(t *testing.T) { p.withT(t).removeServices() })
 }
 
 // remotes returns the remote subnets of a host's network, each with the address of its host.

@@ -47,7 +47,7 @@ func TestOpenShift(t *testing.T) {
 		{"RegistrySources", registrySources},
 		{"TLSSecurityProfile", tlsProfile},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.test(p.in(t), all) })
+		t.Run(test.name, func(t *testing.T) { test.test(p.withT(t), all) })
 	}
 }
 

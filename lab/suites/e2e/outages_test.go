@@ -90,8 +90,8 @@ func (w *outageWatch) observePods(now time.Time, pods []corev1.Pod) {
 	}
 }
 
-// lasted returns how long a pod existed after its deletion began.
-func (w *outageWatch) lasted(pod types.UID) time.Duration {
+// terminationTime returns how long a pod existed after its deletion began.
+func (w *outageWatch) terminationTime(pod types.UID) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.pods[pod]

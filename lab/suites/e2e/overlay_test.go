@@ -50,10 +50,10 @@ func TestHybridOverlay(t *testing.T) {
 				{"pods of the hosts reach each other", overlayTest.deploy},
 				{"quirks of the network services change no objects", overlayTest.addQuirks},
 				{"a Node that registers again gets another subnet", overlayTest.registerAgain},
-				{"the hybrid overlay can be disabled and enabled", overlayTest.offAndOn},
+				{"the hybrid overlay can be disabled and enabled", overlayTest.toggleOverlay},
 				{"the network operator rejects changes of a running hybrid overlay", overlayTest.changeWhileRunning},
 			} {
-				if !t.Run(test.name, func(t *testing.T) { test.run(overlayTest{servicesTest{x.in(t)}}) }) {
+				if !t.Run(test.name, func(t *testing.T) { test.run(overlayTest{servicesTest{x.withT(t)}}) }) {
 					return
 				}
 			}
@@ -147,9 +147,10 @@ func (x overlayTest) registerAgain() {
 	x.expectTraffic()
 }
 
-// offAndOn disables the hybrid overlay, so that OVN-Kubernetes annotates Windows nodes like Linux nodes, and enables it again. OVN-Kubernetes' Linux
-// nodes prefer these annotations to the subnets of the hybrid overlay, and do not remove them, so the operator must.
-func (x overlayTest) offAndOn() {
+// toggleOverlay disables the hybrid overlay, so that OVN-Kubernetes annotates Windows nodes like Linux nodes, and enables it
+// again. OVN-Kubernetes' Linux nodes prefer these annotations to the subnets of the hybrid overlay, and do not remove them, so
+// the operator must.
+func (x overlayTest) toggleOverlay() {
 	subnets := map[string]netip.Prefix{}
 	for _, h := range x.Lab.Hosts() {
 		subnets[h.Name()] = x.subnet(h.Name())

@@ -28,7 +28,7 @@ func TestPlugin(t *testing.T) {
 	p := newPluginTest(newHarness(t, testenv.Options{SimulatedHosts: 2, Kind: "the test compares the output for healthy hosts"}))
 	run := func(t *testing.T, code int, args []string, parts ...string) testenv.PluginResult {
 		t.Helper()
-		return p.in(t).run(code, args, parts...)
+		return p.withT(t).run(code, args, parts...)
 	}
 	first, second := p.Hosts()[0], p.Hosts()[1]
 	run(t, 0, []string{"status"}, "none; add one with kubectl windows add")
@@ -53,7 +53,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("a host that rejects the key is reported", func(t *testing.T) {
 		other, _, err := sshserver.NewKey()
 		must(t, err)
-		_, h := p.in(t).host(sim.Options{Windows: sim.WindowsOptions{Hostname: "locked"}, AuthorizedKeys: []ssh.PublicKey{other.PublicKey()}})
+		_, h := p.withT(t).host(sim.Options{Windows: sim.WindowsOptions{Hostname: "locked"}, AuthorizedKeys: []ssh.PublicKey{other.PublicKey()}})
 		run(t, 3, []string{"add", h.Address, "-u", testenv.User}, api.ReasonAuthenticationFailed, "administrators_authorized_keys", "is blocked")
 		run(t, 0, []string{"status"}, api.ReasonAuthenticationFailed, "administrators_authorized_keys")
 		run(t, 0, []string{"describe", h.Address}, "State Failed", api.ReasonAuthenticationFailed, "Connect Failed")
@@ -61,7 +61,7 @@ func TestPlugin(t *testing.T) {
 		run(t, 0, []string{"status", "-o", "name"})
 	})
 	t.Run("a paused host is not rebooted", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		name := p.instanceAt(first)
 		run(t, 0, []string{"pause", first.Address}, "paused")
 		if !p.instance(name).Spec.Paused {
@@ -87,7 +87,7 @@ func TestPlugin(t *testing.T) {
 		})
 	})
 	t.Run("a missing permission is reported", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		p.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: "guest"}})
 		guest, err := p.PluginFor(t.Context(), api.DefaultNamespace, "guest")
 		must(t, err)

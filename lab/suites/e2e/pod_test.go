@@ -26,17 +26,17 @@ import (
 func TestOperatorPod(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunLinuxNodes())
 	p := newHarness(t, testenv.Options{WineHosts: 1, Pod: true, Components: []string{"windows_exporter"}, Before: testenv.ServeMetrics})
-	t.Run("PodIsRestricted", func(t *testing.T) { p.in(t).checkPodRights() })
+	t.Run("PodIsRestricted", func(t *testing.T) { p.withT(t).checkPodRights() })
 	p.joinAll()
 	t.Run("PrometheusScrapesAllTargets", func(t *testing.T) {
 		needs(t, lab.CanRunPrometheus())
-		p.in(t).expectScraped()
+		p.withT(t).expectScraped()
 	})
 	if testing.Short() {
 		return // make e2e runs the rest
 	}
-	t.Run("OperatorRecoversFromKill", func(t *testing.T) { p.in(t).killPod() })
-	t.Run("OperatorRecoversFromRebootOfItsNode", func(t *testing.T) { p.in(t).restartLinuxNode() })
+	t.Run("OperatorRecoversFromKill", func(t *testing.T) { p.withT(t).killPod() })
+	t.Run("OperatorRecoversFromRebootOfItsNode", func(t *testing.T) { p.withT(t).restartLinuxNode() })
 }
 
 // checkPodRights compares the privileges and limits of the operator's process, as the kernel reports them.

@@ -43,7 +43,7 @@ func TestPrometheusOperator(t *testing.T) {
 		{Version: prometheusoperator.Newest, Role: "Endpoints", Objects: plain},
 		{Version: prometheusoperator.Newest, Role: "EndpointSlice", Objects: openShift},
 	} {
-		t.Run(string(m.Version)+" "+m.Role, func(t *testing.T) { p.in(t).expectManaged(operator, m) })
+		t.Run(string(m.Version)+" "+m.Role, func(t *testing.T) { p.withT(t).expectManaged(operator, m) })
 	}
 }
 

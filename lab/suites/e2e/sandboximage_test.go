@@ -34,13 +34,13 @@ const (
 func TestSandboxImage(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries(), lab.CanRunForwardProxy())
 	c := newClosedNetwork(newHarness(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab}))
-	t.Run("MissingImageIsReported", func(t *testing.T) { c.in(t).notFound() })
-	t.Run("DeniedImageIsReported", func(t *testing.T) { c.in(t).denied() })
-	t.Run("NodeBecomesReadyWithTheImage", func(t *testing.T) { c.in(t).repaired() })
-	t.Run("HostRequestedOnlyDocumentedImages", func(t *testing.T) { c.in(t).onlyDocumented() })
-	t.Run("ImageForOtherBuildsIsNotUsed", func(t *testing.T) { c.in(t).foreign() })
-	t.Run("ImageCanBeReplaced", func(t *testing.T) { c.in(t).another() })
-	t.Run("ServiceSettingsAreApplied", func(t *testing.T) { c.in(t).serviceSettings() })
+	t.Run("MissingImageIsReported", func(t *testing.T) { c.withT(t).notFound() })
+	t.Run("DeniedImageIsReported", func(t *testing.T) { c.withT(t).denied() })
+	t.Run("NodeBecomesReadyWithTheImage", func(t *testing.T) { c.withT(t).repaired() })
+	t.Run("HostRequestedOnlyDocumentedImages", func(t *testing.T) { c.withT(t).onlyDocumented() })
+	t.Run("ImageForOtherBuildsIsNotUsed", func(t *testing.T) { c.withT(t).foreign() })
+	t.Run("ImageCanBeReplaced", func(t *testing.T) { c.withT(t).replaceImage() })
+	t.Run("ServiceSettingsAreApplied", func(t *testing.T) { c.withT(t).serviceSettings() })
 }
 
 // closedNetwork is a harness whose host reaches two registries, both through a proxy.
@@ -68,8 +68,8 @@ func newClosedNetwork(p harness) closedNetwork {
 	return c
 }
 
-func (c closedNetwork) in(t *testing.T) closedNetwork {
-	c.harness = c.harness.in(t)
+func (c closedNetwork) withT(t *testing.T) closedNetwork {
+	c.harness = c.harness.withT(t)
 	return c
 }
 
@@ -177,8 +177,8 @@ func (c closedNetwork) foreign() {
 	c.expectSameContainers(before)
 }
 
-// another configures a valid image. containerd must restart with it, and pods must continue to run.
-func (c closedNetwork) another() {
+// replaceImage configures a valid image. containerd must restart with it, and pods must continue to run.
+func (c closedNetwork) replaceImage() {
 	must(c.t, c.Lab.AddPause(c.t.Context(), c.closed, otherPause, linux(), lab.HostPlatform()))
 	before := append(c.expectServing("before", 1), c.expectServing("meanwhile", 1)...)
 	c.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Runtime.SandboxImage = otherPause })

@@ -46,7 +46,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			p := p.in(t)
+			p := p.withT(t)
 			before := p.hostStates()
 			connections := connectionsOf(all)
 			test.test(p, all)

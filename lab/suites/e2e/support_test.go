@@ -24,19 +24,19 @@ func TestSupport(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	s := supportTest{newPluginTest(newHarness(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkHybridOverlay}))}
 	s.joinAll()
-	t.Run("the kubelet serves the files of must-gather", func(t *testing.T) { s.in(t).mustGather() })
-	t.Run("kubectl windows logs prints logs", func(t *testing.T) { s.in(t).logs() })
-	t.Run("only the end of a log of two gigabytes is read", func(t *testing.T) { s.in(t).largeLog() })
-	t.Run("kubectl windows collect writes an archive without keys", func(t *testing.T) { s.in(t).collect() })
-	t.Run("a stopped network service is reported", func(t *testing.T) { stoppedNetworkService(s.in(t).pluginTest) })
-	t.Run("an unreachable host is reported", func(t *testing.T) { s.in(t).unreachable() })
+	t.Run("the kubelet serves the files of must-gather", func(t *testing.T) { s.withT(t).mustGather() })
+	t.Run("kubectl windows logs prints logs", func(t *testing.T) { s.withT(t).logs() })
+	t.Run("only the end of a log of two gigabytes is read", func(t *testing.T) { s.withT(t).largeLog() })
+	t.Run("kubectl windows collect writes an archive without keys", func(t *testing.T) { s.withT(t).collect() })
+	t.Run("a stopped network service is reported", func(t *testing.T) { stoppedNetworkService(s.withT(t).pluginTest) })
+	t.Run("an unreachable host is reported", func(t *testing.T) { s.withT(t).unreachable() })
 }
 
 // supportTest is a harness with kubectl windows.
 type supportTest struct{ pluginTest }
 
-func (s supportTest) in(t *testing.T) supportTest {
-	s.pluginTest = s.pluginTest.in(t)
+func (s supportTest) withT(t *testing.T) supportTest {
+	s.pluginTest = s.pluginTest.withT(t)
 	return s
 }
 

@@ -48,23 +48,25 @@ func TestVSphere(t *testing.T) {
 	v.expectInitialized(own.Name)
 
 	_ = t.Run("a Machine becomes a node", func(t *testing.T) {
-		v := v.in(t)
+		v := v.withT(t)
 		v.createMachineSet()
 		v.expectMachines(1)
-	}) && t.Run("a failed virtual machine is replaced", func(t *testing.T) { v.in(t).replaceLost() }) && t.Run("scaling up adds a node", func(t *testing.T) {
-		v := v.in(t)
+	}) && t.Run("a failed virtual machine is replaced", func(t *testing.T) { v.withT(t).replaceLost() }) && t.Run("scaling up adds a node", func(t *testing.T) {
+		v := v.withT(t)
 		v.scale(2)
 		v.expectMachines(2)
 	}) && t.Run("scaling to zero removes all nodes", func(t *testing.T) {
-		v := v.in(t)
+		v := v.withT(t)
 		v.scale(0)
 		v.expectMachines(0)
 		v.expectAllReady()
-	}) && t.Run("the cluster autoscaler scales the MachineSet from zero", func(t *testing.T) { v.in(t).scaleByLoad() })
-	t.Run("a virtual machine with a name in upper case becomes a node", func(t *testing.T) { v.in(t).ownMachine() })
+	}) && t.Run("the cluster autoscaler scales the MachineSet from zero", func(t *testing.T) { v.withT(t).scaleByLoad() })
+	t.Run("a virtual machine with a name in upper case becomes a node", func(t *testing.T) { v.withT(t).ownMachine() })
 }
 
-func (v vSphereTest) in(t *testing.T) vSphereTest { return vSphereTest{v.harness.in(t), v.vcenter} }
+func (v vSphereTest) withT(t *testing.T) vSphereTest {
+	return vSphereTest{v.harness.withT(t), v.vcenter}
+}
 
 // startVSphere creates a vCenter that has the existing host as a virtual machine, and starts the controllers.
 func (p harness) startVSphere() vSphereTest {

@@ -31,13 +31,13 @@ func TestWindowsHostBecomesReadyNode(t *testing.T) {
 	p.joinAll()
 	name := operatorObject(host.Address())
 
-	t.Run("NodeHasLabelsAndAnnotations", func(t *testing.T) { p.in(t).checkNode(host) })
-	t.Run("JoinNeedsOneConnectionFiveCommandsOneTransfer", func(t *testing.T) { p.in(t).checkConnections(host) })
-	t.Run("BootstrapTokenIsRemoved", func(t *testing.T) { p.in(t).checkTokenRemoved(host, name) })
-	t.Run("KubeletUsesTheTLSSecurityProfile", func(t *testing.T) { p.in(t).checkTLS(host) })
-	t.Run("NodeIsReadyAfterReboot", func(t *testing.T) { p.in(t).checkReboot(host, name) })
-	t.Run("CredentialPluginIsReportedAndLabeled", func(t *testing.T) { p.in(t).checkPlugin(host, name) })
-	t.Run("ReleasedHostRejoinsWithoutTransfer", func(t *testing.T) { p.in(t).checkRejoin(host, name) })
+	t.Run("NodeHasLabelsAndAnnotations", func(t *testing.T) { p.withT(t).checkNode(host) })
+	t.Run("JoinNeedsOneConnectionFiveCommandsOneTransfer", func(t *testing.T) { p.withT(t).checkConnections(host) })
+	t.Run("BootstrapTokenIsRemoved", func(t *testing.T) { p.withT(t).checkTokenRemoved(host, name) })
+	t.Run("KubeletUsesTheTLSSecurityProfile", func(t *testing.T) { p.withT(t).checkTLS(host) })
+	t.Run("NodeIsReadyAfterReboot", func(t *testing.T) { p.withT(t).checkReboot(host, name) })
+	t.Run("CredentialPluginIsReportedAndLabeled", func(t *testing.T) { p.withT(t).checkPlugin(host, name) })
+	t.Run("ReleasedHostRejoinsWithoutTransfer", func(t *testing.T) { p.withT(t).checkRejoin(host, name) })
 }
 
 func (p harness) checkNode(host *lab.Host) {

@@ -60,24 +60,24 @@ func TestWindowsFleet(t *testing.T) {
 	const mark = "second"
 	isMarked := func(program []byte) bool { return bytes.HasSuffix(program, []byte(mark)) }
 	passed := t.Run("nodes are upgraded to another kubelet", func(t *testing.T) {
-		p := p.in(t)
+		p := p.withT(t)
 		dir, err := p.AnotherPayload(mark, "kubelet.exe")
 		must(t, err)
 		p.roll(dir, watch, outages)
 		p.expectKubelets(isMarked)
 	}) &&
-		t.Run("the SSH key is replaced", func(t *testing.T) { p.in(t).replaceKey(watch) }) &&
+		t.Run("the SSH key is replaced", func(t *testing.T) { p.withT(t).replaceKey(watch) }) &&
 		t.Run("nodes are rolled back to the first kubelet", func(t *testing.T) {
-			p := p.in(t)
+			p := p.withT(t)
 			for _, host := range p.Lab.Hosts() {
 				p.expectGuardGone(host) // otherwise the drained node would wait for it; real updates are further apart
 			}
 			p.roll(p.Payload, watch, outages)
 			p.expectKubelets(func(program []byte) bool { return !isMarked(program) })
 		}) &&
-		t.Run("a node reboots on request", func(t *testing.T) { p.in(t).restartOnDemand() }) &&
-		t.Run("a removed host is restored", func(t *testing.T) { p.in(t).removeLastHost(fresh) }) &&
-		t.Run("the removed host rejoins as a Machine", func(t *testing.T) { p.in(t).rejoinAsMachine() })
+		t.Run("a node reboots on request", func(t *testing.T) { p.withT(t).restartOnDemand() }) &&
+		t.Run("a removed host is restored", func(t *testing.T) { p.withT(t).removeLastHost(fresh) }) &&
+		t.Run("the removed host rejoins as a Machine", func(t *testing.T) { p.withT(t).rejoinAsMachine() })
 	for _, problem := range watch.problems() {
 		t.Error(problem)
 	}
@@ -156,7 +156,7 @@ func (p harness) roll(dir string, watch *budgetWatch, outages *outageWatch) {
 	if text, want := <-log, fmt.Sprintf("used %d s of its grace period", slowGrace()); !strings.Contains(text, want) {
 		p.t.Errorf("log of %s: got %q, want %q in it", slow.Name, text, want)
 	}
-	took := outages.lasted(slow.UID)
+	took := outages.terminationTime(slow.UID)
 	p.t.Logf("pod %s terminated within %s", slow.Name, took.Round(100*time.Millisecond))
 	if took < time.Duration(slowGrace())*time.Second {
 		p.t.Errorf("pod %s terminated too early: its program needs %d s", slow.Name, slowGrace())

@@ -66,15 +66,15 @@ func TestInstallation(t *testing.T) {
 	must(t, env.Configure(t.Context()))
 	must(t, env.Announce(t.Context(), env.Hosts()...))
 	p.expectReady()
-	t.Run("operator applies admission policies", func(t *testing.T) { p.in(t).checkPolicies() })
-	t.Run("operator creates user data of Machines", func(t *testing.T) { p.in(t).checkUserData() })
-	t.Run("bundle copies Kubernetes' roles", func(t *testing.T) { p.in(t).checkKubernetesRoles() })
-	t.Run("examples of kinds are valid", func(t *testing.T) { p.in(t).checkKindExamples() })
-	t.Run("users have documented permissions", func(t *testing.T) { p.in(t).checkPeople() })
-	t.Run("joining host cannot block upgrades", func(t *testing.T) { p.in(t).checkJoiningHost() })
-	t.Run("opm renders the same bundle", func(t *testing.T) { p.in(t).checkCatalog() })
-	t.Run("operator is upgradeable", func(t *testing.T) { p.in(t).expectUpgradeable("0.1.0", metav1.ConditionTrue) })
-	t.Run("operator lacks no permission", func(t *testing.T) { p.in(t).checkRights() })
+	t.Run("operator applies admission policies", func(t *testing.T) { p.withT(t).checkPolicies() })
+	t.Run("operator creates user data of Machines", func(t *testing.T) { p.withT(t).checkUserData() })
+	t.Run("bundle copies Kubernetes' roles", func(t *testing.T) { p.withT(t).checkKubernetesRoles() })
+	t.Run("examples of kinds are valid", func(t *testing.T) { p.withT(t).checkKindExamples() })
+	t.Run("users have documented permissions", func(t *testing.T) { p.withT(t).checkPeople() })
+	t.Run("joining host cannot block upgrades", func(t *testing.T) { p.withT(t).checkJoiningHost() })
+	t.Run("opm renders the same bundle", func(t *testing.T) { p.withT(t).checkCatalog() })
+	t.Run("operator is upgradeable", func(t *testing.T) { p.withT(t).expectUpgradeable("0.1.0", metav1.ConditionTrue) })
+	t.Run("operator lacks no permission", func(t *testing.T) { p.withT(t).checkRights() })
 	// Each of these steps depends on the previous one.
 	for _, step := range []struct {
 		name string
@@ -87,7 +87,7 @@ func TestInstallation(t *testing.T) {
 		{"removal leaves nothing", (*harness).removal},
 		{"reinstallation", (*harness).reinstall},
 	} {
-		if !t.Run(step.name, func(t *testing.T) { step.run(p.in(t)) }) {
+		if !t.Run(step.name, func(t *testing.T) { step.run(p.withT(t)) }) {
 			return
 		}
 	}
@@ -111,8 +111,8 @@ func (p *harness) checkRights() {
 	}
 }
 
-// in returns a copy for a subtest.
-func (p *harness) in(t *testing.T) *harness {
+// withT returns a copy for a subtest.
+func (p *harness) withT(t *testing.T) *harness {
 	q := *p
 	q.t = t
 	return &q

@@ -97,7 +97,7 @@ func TestSubnetsAreAssignedAsRecorded(t *testing.T) {
 			steps, err := story.Steps(name)
 			must(t, err)
 			t.Run(name, func(t *testing.T) {
-				c := c.in(t)
+				c := c.withT(t)
 				c.reset()
 				for i, st := range steps {
 					c.upcoming = steps[i+1:]
@@ -108,7 +108,7 @@ func TestSubnetsAreAssignedAsRecorded(t *testing.T) {
 	})
 }
 
-func (c *cluster) in(t *testing.T) *cluster {
+func (c *cluster) withT(t *testing.T) *cluster {
 	other := *c
 	other.t = t
 	return &other

@@ -173,7 +173,7 @@ func (s *Store) modifyNamespace(now *state, namespace Object, r request2) error 
 		}
 		s.put(Endpoint, endpoint)
 	}
-	namespace.drop(resource)
+	namespace.removeResource(resource)
 	if r.RequestType == "Add" {
 		have, _ := namespace["Resources"].([]any)
 		namespace["Resources"] = append(have, resource)
@@ -189,7 +189,7 @@ func (s *Store) leaveNamespace(now *state, endpoint Object) {
 		return
 	}
 	namespace := before.clone()
-	namespace.drop(resourceOf("Endpoint", endpoint.id()))
+	namespace.removeResource(resourceOf("Endpoint", endpoint.id()))
 	s.put(Namespace, namespace)
 }
 
@@ -197,8 +197,8 @@ func resourceOf(kind, id string) map[string]any {
 	return map[string]any{"Type": kind, "Data": map[string]any{"ID": id}}
 }
 
-// drop removes a resource from a namespace.
-func (o Object) drop(resource map[string]any) {
+// removeResource removes a resource from a namespace.
+func (o Object) removeResource(resource map[string]any) {
 	have, _ := o["Resources"].([]any)
 	o["Resources"] = slices.DeleteFunc(have, func(r any) bool { return reflect.DeepEqual(r, any(resource)) })
 }

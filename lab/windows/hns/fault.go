@@ -40,7 +40,7 @@ func (s *Store) Begin(call string) error {
 	if !up {
 		return fmt.Errorf("%s: %w", call, Unavailable)
 	}
-	delay, code, err := s.meet(call)
+	delay, code, err := s.matchFaults(call)
 	if err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func (s *Store) Begin(call string) error {
 	return nil
 }
 
-// meet returns the faults that apply to a call, and counts the call for them.
-func (s *Store) meet(call string) (delay time.Duration, code Code, err error) {
+// matchFaults returns the faults that apply to a call, and counts the call for them.
+func (s *Store) matchFaults(call string) (delay time.Duration, code Code, err error) {
 	fits := func(o Object) bool { return o.number("Times") >= 0 && strings.HasPrefix(call, o.text("Call")) }
 	found := false
 	err = s.view(func(now *state) error {

@@ -54,7 +54,7 @@ func TestFaultDelaysCalls(t *testing.T) {
 	if err := s.Inject(Fault{Call: "HcnOpenNetwork", Delay: 20 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	if delay, code, err := s.meet("HcnOpenNetwork"); delay != 20*time.Millisecond || code != 0 || err != nil {
+	if delay, code, err := s.matchFaults("HcnOpenNetwork"); delay != 20*time.Millisecond || code != 0 || err != nil {
 		t.Errorf("got delay %v and code %v (%v)", delay, code, err)
 	}
 }
