@@ -59,14 +59,14 @@ func family(pid int) []int {
 }
 
 // remaining returns the first trace that still exists, or "" if there is none.
-func (made traces) remaining() string {
-	for _, dir := range made.Folders {
+func (tr traces) remaining() string {
+	for _, dir := range tr.Folders {
 		if _, err := os.Stat(dir); err == nil {
 			return "folder " + dir
 		}
 	}
-	if _, err := net.InterfaceByName(made.Link); err == nil {
-		return "link " + made.Link
+	if _, err := net.InterfaceByName(tr.Link); err == nil {
+		return "link " + tr.Link
 	}
 	processes, _ := os.ReadDir("/proc")
 	for _, p := range processes {
@@ -75,8 +75,8 @@ func (made traces) remaining() string {
 			continue
 		}
 		line, _ := os.ReadFile("/proc/" + p.Name() + "/cmdline")
-		usesFolder := slices.ContainsFunc(made.Folders, func(dir string) bool { return bytes.Contains(line, []byte(dir)) })
-		if usesFolder || slices.Contains(made.Processes, pid) {
+		usesFolder := slices.ContainsFunc(tr.Folders, func(dir string) bool { return bytes.Contains(line, []byte(dir)) })
+		if usesFolder || slices.Contains(tr.Processes, pid) {
 			return fmt.Sprintf("process %d: %q", pid, line)
 		}
 	}
@@ -125,14 +125,14 @@ func TestKilledLabIsRemoved(t *testing.T) {
 	stdout, err := child.StdoutPipe()
 	must(t, err)
 	must(t, child.Start())
-	var made traces
-	for in := bufio.NewScanner(stdout); made.Link == "" && in.Scan(); {
-		_ = json.Unmarshal(in.Bytes(), &made)
+	var leftovers traces
+	for in := bufio.NewScanner(stdout); leftovers.Link == "" && in.Scan(); {
+		_ = json.Unmarshal(in.Bytes(), &leftovers)
 	}
 	must(t, child.Process.Kill())
 	_ = child.Wait()
-	if made.Link == "" {
+	if leftovers.Link == "" {
 		t.Fatal("the child opened no lab")
 	}
-	waitUntil(t, "all traces are removed after a kill", made.remaining)
+	waitUntil(t, "all traces are removed after a kill", leftovers.remaining)
 }
