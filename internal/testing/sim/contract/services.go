@@ -138,7 +138,7 @@ func putRejectsInvalidVariables(t *testing.T, f ServicesFixture) {
 		}
 	}
 	if found := mustList(t, f); len(found) > 0 {
-		t.Errorf("found %+v, want none")
+		t.Errorf("found %+v, want none", found)
 	}
 }
 
