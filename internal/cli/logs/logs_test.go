@@ -184,7 +184,7 @@ func TestLinesWithoutEndAreBounded(t *testing.T) {
 		got += len(line)
 	}
 	if got != 5*maxLine || len(s.half) > maxLine {
-		t.Errorf("%d of %d bytes were read, %d of them buffered", 5*maxLine, got, len(s.half))
+		t.Errorf("%d of %d bytes were read, %d of them buffered", got, 5*maxLine, len(s.half))
 	}
 }
 

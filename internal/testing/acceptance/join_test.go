@@ -130,7 +130,7 @@ func TestChecksumMismatchIsReported(t *testing.T) {
 	m.Host.System = withContainers{m.Host.System}
 	r, err := Join(t.Context(), m, JoinOptions{Options: Options{Out: io.Discard}, Files: folder, User: "Administrator"})
 	if err != nil || r.Lines[0].Verdict != Untried || !strings.Contains(r.Lines[0].Seen, operatorProgram+" has SHA-256") {
-		t.Errorf("it wantErr %+v, %v", r.Lines, err)
+		t.Errorf("got %+v, %v", r.Lines, err)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestHNSLineIsUntriedWithoutHostNetworkService(t *testing.T) {
 	m := withAddress(c, func() bool { return true })
 	r, err := Run(t.Context(), m, Options{Only: []string{"hns"}, Out: io.Discard, Allowed: []string{NetworkCut}})
 	if err != nil || r.Lines[0].Verdict != Untried || !strings.Contains(r.Lines[0].Seen, "without feature Containers") {
-		t.Errorf("it wantSeen %+v, %v", r.Lines, err)
+		t.Errorf("got %+v, %v", r.Lines, err)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestNetworksAreDeletedAfterLongOutage(t *testing.T) {
 		r, err := Run(t.Context(), m, Options{Only: []string{"hns"}, Out: io.Discard, Allowed: []string{NetworkCut}})
 		if err != nil || r.Lines[0].Verdict != Refuted || !strings.Contains(r.Lines[0].Seen, errCutOff.Error()) ||
 			!strings.Contains(r.Lines[0].Seen, "has its address 0 s after") {
-			t.Errorf("it wantSeen %+v, %v", r.Lines, err)
+			t.Errorf("got %+v, %v", r.Lines, err)
 		}
 		if state, err := m.Host.Networks.Look(t.Context()); err != nil || len(state.Networks) > 0 {
 			t.Errorf("objects left behind: %+v, %v", state, err)
@@ -158,7 +158,7 @@ func TestNetworksRequirePermission(t *testing.T) {
 	c := newComputer(t)
 	r, err := Run(t.Context(), c.machine(), Options{Only: []string{"hns"}, Out: io.Discard})
 	if err != nil || r.Lines[0].Verdict != Untried || r.Lines[0].Seen != "it requires --network-cut-allowed" {
-		t.Errorf("it wantSeen %+v, %v", r.Lines, err)
+		t.Errorf("got %+v, %v", r.Lines, err)
 	}
 }
 

@@ -200,7 +200,7 @@ func startingTwiceKeepsTheProcess(t *testing.T, f ServicesFixture) {
 	}
 	mustStart(t, f, First)
 	if after := mustList(t, f)[First]; after.PID != before.PID {
-		t.Errorf("the second Start replaced process %d by %d", after.PID, before.PID)
+		t.Errorf("the second Start replaced process %d by %d", before.PID, after.PID)
 	}
 }
 
