@@ -50,7 +50,7 @@ func TestDeletedObjectsFreeSpace(t *testing.T) {
 	}
 	nothing := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
 	for round, want := range []int{0, first} { // objects added since the last round may not be in the cache yet
-		kind, cut, err := i.update(t.Context(), nothing, clientgoscheme.Scheme)
+		kind, cut, err := i.freeDeleted(t.Context(), nothing, clientgoscheme.Scheme)
 		if err != nil || kind != "ConfigMap" || (cut > 0) != (round == 0) {
 			t.Errorf("round %d: %s, %d cut, %v", round, kind, cut, err)
 		}
@@ -86,7 +86,7 @@ func TestMachinesShareMemoryLimit(t *testing.T) {
 	}
 	some := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(machine).Build()
 	for range 3 {
-		if kind, _, err := i.update(t.Context(), some, clientgoscheme.Scheme); err != nil || kind != "Machine" {
+		if kind, _, err := i.freeDeleted(t.Context(), some, clientgoscheme.Scheme); err != nil || kind != "Machine" {
 			t.Errorf("%s, %v", kind, err)
 		}
 	}

@@ -197,7 +197,7 @@ func TestUnpublishedVersionIsNotRolledOut(t *testing.T) {
 	})
 	expect := func(unpublished bool, disruption v1alpha1.PlanDisruption) {
 		t.Helper()
-		seen, err := f.due(t.Context())
+		seen, err := f.gather(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -158,7 +158,7 @@ func (w *chaosWorld) userRequestsRestart(h *chaosHost) {
 		}
 	}
 	if w.changeNode(h, func(n *corev1.Node) { n.Annotations[api.AnnotationReboot] = "" }) {
-		h.annotated++
+		h.restartRequests++
 		w.record("a user requests a restart of %s", h.name)
 	}
 }
