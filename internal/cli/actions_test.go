@@ -111,7 +111,7 @@ func TestInvalidActionsAreRejected(t *testing.T) {
 		"two names":           {[]string{"add", "10.1.42.9", "10.1.42.10", "--name", "x"}, "", session.CodeUsage, "only one"},
 		"it does not join":    {[]string{"add", "10.1.42.8", "--timeout", "10ms"}, "", session.CodeTimeout, "timed out after 10ms"},
 		"it does not leave":   {[]string{"remove", "win-5", "-y", "--timeout", "10ms"}, "", session.CodeTimeout, "win-5 is Leaving"},
-		"reboot, not allowed": {[]string{"reboot", "win-1", "-y"}, "", session.CodeForbidden, "missing permission:  patch"},
+		"reboot, not allowed": {[]string{"reboot", "win-1", "-y"}, "", session.CodeForbidden, "missing permission: patch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clusterWithActions(t)

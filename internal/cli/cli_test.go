@@ -171,7 +171,7 @@ func TestFailuresPrintOneLine(t *testing.T) {
 	}{
 		"no kinds": {func(t *testing.T) *clitest.Cluster { return clitest.New(t, "/api/v1/nodes") }, []string{"status"}, session.CodeNotInstalled, "does not serve windowsinstances"},
 		"no right": {func(t *testing.T) *clitest.Cluster { c := fleet(t); c.Deny("GET /apis/" + api.GroupName); return c }, []string{"status"}, session.CodeForbidden,
-			"missing permission:  list windowsinstances"},
+			"missing permission: list windowsinstances"},
 		"no host":         {fleet, []string{"describe", "win-9"}, session.CodeNotFound, `no host "win-9"`},
 		"no argument":     {fleet, []string{"describe"}, session.CodeUsage, "requires one host"},
 		"two arguments":   {fleet, []string{"status", "win-1"}, session.CodeUsage, "takes no argument"},
@@ -194,7 +194,7 @@ func TestStatusListsMissingPermissions(t *testing.T) {
 	c := fleet(t)
 	c.Deny("GET /api/v1/nodes")
 	r := c.Run(t, "", "status")
-	if r.Code != session.CodeOK || !strings.Contains(r.Out, "missing permission:  list nodes") || !strings.Contains(r.Out, "win-3") {
+	if r.Code != session.CodeOK || !strings.Contains(r.Out, "missing permission: list nodes") || !strings.Contains(r.Out, "win-3") {
 		t.Errorf("exit code %d: %s%s", r.Code, r.Out, r.Err)
 	}
 }

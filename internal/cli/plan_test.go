@@ -66,7 +66,7 @@ func TestInvalidPlansAreRejected(t *testing.T) {
 		"another kind":  {[]string{"-f", file("c", "kind: Node\nmetadata: {name: cluster}")}, session.CodeUsage, "want WindowsConfig"},
 		"unknown host":  {[]string{"--remove", "win-9"}, session.CodeNotFound, "win-9"},
 		"no disruption": {[]string{"--disruption", "Some"}, session.CodeUsage, "use one of"},
-		"no right":      {nil, session.CodeForbidden, "missing permission:  list nodes"},
+		"no right":      {nil, session.CodeForbidden, "missing permission: list nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := upgrading(t)

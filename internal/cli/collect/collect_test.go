@@ -289,7 +289,7 @@ func TestMissingPermissionsAreReported(t *testing.T) {
 	c := newCluster(t, h)
 	c.Deny("PATCH /apis/" + api.GroupName)
 	r := c.Run(t, "", "collect", "win-1", "-o", filepath.Join(t.TempDir(), "case.zip"))
-	if r.Code != session.CodeFindings || !strings.Contains(r.Err, "missing permission:  patch") {
+	if r.Code != session.CodeFindings || !strings.Contains(r.Err, "missing permission: patch") {
 		t.Errorf("exit code %d, %q", r.Code, r.Err)
 	}
 	for _, args := range [][]string{{"collect", "win-9"}, {"collect", "win-1", "--all"}, {"collect", "--timeout", "0s"}} {

@@ -205,7 +205,7 @@ func TestReportListsMissingPermissions(t *testing.T) {
 	if err := Export(t.Context(), Options{Config: a.config(), Namespace: "wmco"}, &out); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "missing permission:  list nodes") {
+	if !strings.Contains(out.String(), "missing permission: list nodes") {
 		t.Error("the report does not name the missing permission")
 	}
 	a.stop()

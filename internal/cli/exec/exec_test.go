@@ -106,7 +106,7 @@ func TestExecFailuresAreReported(t *testing.T) {
 		"it takes too long": {is: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		}, args: []string{"exec", "--timeout", "1s", "win-1", "--", "x"}, code: session.CodeTimeout, say: "did not end within 1s"},
-		"no right":     {is: terminated(0), deny: "POST /api/v1/namespaces", code: session.CodeForbidden, say: "missing permission:  create"},
+		"no right":     {is: terminated(0), deny: "POST /api/v1/namespaces", code: session.CodeForbidden, say: "missing permission: create"},
 		"a Linux node": {is: terminated(0), args: []string{"exec", "linux-1", "--", "x"}, code: session.CodeUsage, say: "not a Windows node"},
 		"no such host": {is: terminated(0), args: []string{"exec", "win-9", "--", "x"}, code: session.CodeNotFound, say: `no host or node "win-9"`},
 		"no command":   {is: terminated(0), args: []string{"exec", "win-1", "x"}, code: session.CodeUsage, say: "two hyphens"},

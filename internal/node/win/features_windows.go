@@ -58,8 +58,8 @@ type dismAnswer struct {
 	Unknown bool   `json:"unknown,omitempty"`
 }
 
-// runDISM calls DISM in a separate process, because a hanging call can only be stopped by ending its process. When ctx ends, the process is told to
-// cancel, and killed a moment later.
+// runDISM calls DISM in a separate process, because a hanging call can only be stopped by ending its process. When ctx ends, it asks the process to
+// cancel, and kills it a moment later.
 func runDISM(ctx context.Context, what, feature string) (answer dismAnswer, err error) {
 	if os.Getenv(inDISM) != "" {
 		return answer, errors.New("this process was started to call DISM, and must not start another process for it")
