@@ -19,7 +19,7 @@ import (
 // and follows once there is room.
 func TestNodeKeepsServingOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := daemontest.NewIsolated(t, "")
+		m := daemontest.NewIsolated(t, daemontest.Soon)
 		w := m.Windows
 		node := m.Changed()
 		node.Files[0].Content = `{"maxPods": 64}`
@@ -63,7 +63,7 @@ func TestNodeKeepsServingOnFullDisk(t *testing.T) {
 // TestCertificateIsRenewedAfterDiskFull fills the disk while WICD's certificate is due for renewal, until it has expired.
 func TestCertificateIsRenewedAfterDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := daemontest.NewIsolated(t, "")
+		m := daemontest.NewIsolated(t, daemontest.Soon)
 		before := apiRequests(m)
 		m.Windows.FillDisk(0)
 		time.Sleep(30 * time.Hour)
