@@ -8,9 +8,11 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/testing/sshserver"
 )
@@ -76,6 +78,9 @@ func (o *WindowsOptions) drawQuirks() {
 	o.drawn = true
 	o.Seed = cmp.Or(o.Seed, SeedOf(o.Hostname))
 	o.Quirks = PassingQuirksByChance(o.Seed)
+	if slow := &o.Quirks.Setup.SlowServices; o.NoOperator {
+		slow.MissBoot = slices.DeleteFunc(slow.MissBoot, func(name string) bool { return name == api.WICDService })
+	}
 	if !inSimulatedTime() {
 		shortenDurations(reflect.ValueOf(&o.Quirks).Elem())
 		o.Quirks.Files.Held = 0 // it would slow down WICD by at least 50 ms per file

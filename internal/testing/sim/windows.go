@@ -65,6 +65,8 @@ type WindowsOptions struct {
 	Seed   uint64
 	// Kind is the reason why a Windows has no quirks, or empty if it has some.
 	Kind string
+	// NoOperator excludes the random quirk that only the operator overcomes: it starts a WICD that was not started with Windows.
+	NoOperator bool
 	// drawn is set if Quirks are those of Seed.
 	drawn bool
 }

@@ -1,6 +1,7 @@
 package configure_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,10 +77,11 @@ func TestJoinRenamesHostToLowerCase(t *testing.T) {
 func TestHostThatMayNotRestartIsNotRenamed(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	r.Hostname, r.MayReboot = "other", false
+	before := daemontest.Facts(t, w).Host.PendingReboot
 	_, err := daemontest.NewWire(w).Join(r)
 	daemontest.ExpectCode(t, err, wicdapi.CodeRebootNeeded)
-	if waits := daemontest.Facts(t, w).Host.PendingReboot; len(waits) > 0 {
-		t.Errorf("Windows waits: %q", waits)
+	if pending := daemontest.Facts(t, w).Host.PendingReboot; !slices.Equal(pending, before) {
+		t.Errorf("Windows waits for a restart because of %q, want %q as before", pending, before)
 	}
 }
 

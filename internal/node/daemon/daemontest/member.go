@@ -96,6 +96,7 @@ func NewMember(t *testing.T, o Options) *Member {
 	programs := map[string]sim.Program{"kubelet": sim.KubeletOptions{Heartbeat: o.Heartbeat}.Program()}
 	maps.Copy(programs, o.Windows.Programs)
 	o.Windows.Programs, o.Windows.Dial, o.Windows.RestartDelay = programs, cluster.Dial, cmp.Or(o.Windows.RestartDelay, 100*time.Millisecond)
+	o.Windows.NoOperator = true
 	m.Windows = NewWindows(t, o.Windows)
 	t.Cleanup(func() {
 		if t.Failed() {
