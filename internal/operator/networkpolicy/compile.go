@@ -36,8 +36,8 @@ type Cluster struct {
 type Node struct {
 	// Windows is true for nodes whose pods get sets.
 	Windows bool
-	// Addresses are those from which the node's own connections, and those of its pods on the host network, reach other pods, besides the
-	// addresses in the status of such pods. Overlay networks use addresses of their own for this.
+	// Addresses are those from which the node's own connections, and those of its pods on the host network, reach other pods. The addresses
+	// in the status of such pods need not be among them. Overlay networks use addresses of their own for this.
 	Addresses []netip.Addr
 }
 
