@@ -94,6 +94,19 @@ func TestASetListsPodsOnWindowsNodes(t *testing.T) {
 	}
 }
 
+// TestStaticPodsAreListedByTheirUIDOnTheNode: their mirrors in the API have UIDs of their own.
+func TestStaticPodsAreListedByTheirUIDOnTheNode(t *testing.T) {
+	const hash = "0123456789abcdef0123456789abcdef"
+	for annotation, want := range map[string]string{"": "uid-web", hash: hash, "x y": "uid-web"} {
+		cluster := shop(specs(t, `{podSelector: {}}`)...)
+		cluster.Pods[0].Annotations = map[string]string{corev1.MirrorPodAnnotationKey: annotation}
+		sets, problems := networkpolicy.Compile(cluster)
+		if len(problems) > 0 || sets[0].Pods[1].UID != want {
+			t.Errorf("with annotation %q: got %+v and problems %v, want UID %s", annotation, sets[0].Pods, problems, want)
+		}
+	}
+}
+
 // TestNamesOfPorts: names of other protocols, of init containers that end, and of invalid ports are no ports.
 func TestNamesOfPorts(t *testing.T) {
 	policies := specs(t, `{podSelector: {}, ingress: [{ports: [{port: http}]}]}`)

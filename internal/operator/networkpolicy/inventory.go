@@ -3,6 +3,7 @@ package networkpolicy
 import (
 	"cmp"
 	"net/netip"
+	"regexp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
+
+// staticUID matches UIDs of static pods: hashes, or UUIDs that their files contain.
+var staticUID = regexp.MustCompile(`^[0-9a-f-]{16,128}$`)
 
 // inventory has the pods and namespaces of the cluster in the forms in which policies need them.
 type inventory struct {
@@ -79,7 +83,7 @@ func newInventory(c Cluster) *inventory {
 func (s *inventory) addPod(p *corev1.Pod, node Node) {
 	i := len(s.pods)
 	s.pods = append(s.pods, pod{
-		name: p.Name, uid: string(p.UID), ports: namedPorts(p), isListed: node.Windows && !p.Spec.HostNetwork,
+		name: p.Name, uid: uidOf(p), ports: namedPorts(p), isListed: node.Windows && !p.Spec.HostNetwork,
 	})
 	pods, known := s.spans[p.Namespace]
 	if !known {
@@ -89,6 +93,15 @@ func (s *inventory) addPod(p *corev1.Pod, node Node) {
 	for _, address := range addressesOf(p, node) {
 		s.addresses = append(s.addresses, placed{address, i})
 	}
+}
+
+// uidOf returns the UID of a pod on its node. That of a static pod is an annotation of its mirror in the API
+// (k8s.io/kubernetes, pkg/kubelet/pod/mirror_client.go).
+func uidOf(p *corev1.Pod) string {
+	if uid := p.Annotations[corev1.MirrorPodAnnotationKey]; staticUID.MatchString(uid) {
+		return uid
+	}
+	return string(p.UID)
 }
 
 // addressesOf returns the IPv4 addresses from which connections of a pod arrive.
