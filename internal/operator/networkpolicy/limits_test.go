@@ -19,27 +19,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
 
-// large returns a cluster of that many pods in namespaces of 100, and nodes with 100 pods, of which each other one has Windows. Addresses
-// of a node's pods have gaps if isSparse, so that they cannot be merged.
-func large(pods int, isSparse bool) networkpolicy.Cluster {
+// large returns a cluster of 10,000 pods in 100 namespaces, on 100 nodes, of which each other one has Windows. The addresses of a node's pods
+// have gaps, so that they cannot be merged.
+func large() networkpolicy.Cluster {
+	const pods, parts = 10_000, 100
 	c := networkpolicy.Cluster{Nodes: map[string]networkpolicy.Node{}}
 	for i := range pods {
-		namespace, node := fmt.Sprintf("ns-%03d", i/100), fmt.Sprint("node-", i%((pods+99)/100))
-		if i%100 == 0 {
+		namespace, onNode := fmt.Sprintf("ns-%03d", i/parts), i%parts
+		if onNode == 0 {
 			c.Namespaces = append(c.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{
 				"kubernetes.io/metadata.name": namespace, "team": fmt.Sprint("t-", i/1000),
 			}}})
 		}
-		c.Nodes[node] = networkpolicy.Node{Windows: i%((pods+99)/100)%2 == 0}
-		n := i / ((pods + 99) / 100)
-		if isSparse {
-			n *= 2
-		}
+		node := fmt.Sprint("node-", onNode)
+		c.Nodes[node] = networkpolicy.Node{Windows: onNode%2 == 0}
 		p := &corev1.Pod{}
 		p.Namespace, p.Name, p.UID = namespace, fmt.Sprintf("pod-%05d", i), types.UID(fmt.Sprintf("uid-%036d", i))
 		p.Labels = map[string]string{"app": fmt.Sprint("a-", i%20), "pod-template-hash": fmt.Sprint("h-", i/5), "pod": fmt.Sprint("p-", i)}
 		p.Spec.NodeName = node
-		p.Status.PodIP = netip.AddrFrom4([4]byte{10, byte(i % ((pods + 99) / 100)), byte(n >> 8), byte(n)}).String()
+		p.Status.PodIP = netip.AddrFrom4([4]byte{10, byte(onNode), 0, byte(i / parts * 2)}).String()
 		p.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: int32(8000 + i%7)}}}}
 		c.Pods = append(c.Pods, p)
 	}
@@ -92,7 +90,7 @@ func usual(c networkpolicy.Cluster, count int) (policies []*networkingv1.Network
 
 // BenchmarkCompile compiles 1,000 policies with 10,000 pods.
 func BenchmarkCompile(b *testing.B) {
-	c := large(10_000, true)
+	c := large()
 	c.Policies = usual(c, 1000)
 	b.ReportAllocs()
 	size := 0
@@ -118,7 +116,7 @@ func TestAPolicyWithManyPeersIsCompiledInBoundedTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it is about large clusters")
 	}
-	cluster := large(10_000, true)
+	cluster := large()
 	const many = 10_000
 	notIn := func(i int) networkingv1.NetworkPolicyPeer {
 		others := metav1.LabelSelectorRequirement{Key: "pod", Operator: metav1.LabelSelectorOpNotIn, Values: []string{fmt.Sprint("p-", i)}}

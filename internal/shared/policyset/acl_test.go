@@ -88,7 +88,7 @@ func TestACLsOfAnEndpoint(t *testing.T) {
 	five := func(protocol Protocol) Port { return Port{Protocol: protocol, First: 5, Last: 5} }
 	web, all := PodID{"web", "u"}, Rule{AnyPeer: true, AnyPort: true}
 	const nodeIn, ownOut = "100 Allow In 256 10.4.0.1/32 10.4.0.9/32 192.168.1.4/32", "100 Allow Out 256 10.4.0.9/32"
-	const blockIn, blockOut, openIn, openOut = "65500 Block In 256", "65500 Block Out 256", "65500 Allow In 256", "65500 Allow Out 256"
+	const blockIn, blockOut, openOut = "65500 Block In 256", "65500 Block Out 256", "65500 Allow Out 256"
 	for _, c := range []struct {
 		name  string
 		set   Set
