@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
 
-// TestExamplesOfTheAPI decides connections by the rules of both endpoints, as far as they are on Windows nodes.
-func TestExamplesOfTheAPI(t *testing.T) {
+// TestAPIExamples decides connections by the rules of both endpoints, as far as they are on Windows nodes.
+func TestAPIExamples(t *testing.T) {
 	for _, e := range examples(t, "examples.txt") {
 		c := compile(t, shop(e.policies...))
 		if len(c.problems) > 0 {
@@ -59,9 +59,9 @@ func TestInvalidPoliciesAllowLess(t *testing.T) {
 	}
 }
 
-// TestASetListsPodsOnWindowsNodes: a pod that no policy selects is listed, too, so that its node knows it; policies without pods are left
+// TestSetListsPodsOnWindowsNodes: a pod that no policy selects is listed, too, so that its node knows it; policies without pods are left
 // out.
-func TestASetListsPodsOnWindowsNodes(t *testing.T) {
+func TestSetListsPodsOnWindowsNodes(t *testing.T) {
 	policies := specs(t,
 		`{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {}}], ports: [{port: http}, {port: 80}, {port: 81}]}]}`,
 		`{podSelector: {matchLabels: {app: none}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 8.0.0.0/8}}]}]}`,
@@ -94,8 +94,8 @@ func TestASetListsPodsOnWindowsNodes(t *testing.T) {
 	}
 }
 
-// TestStaticPodsAreListedByTheirUIDOnTheNode: their mirrors in the API have UIDs of their own.
-func TestStaticPodsAreListedByTheirUIDOnTheNode(t *testing.T) {
+// TestStaticPodsAreListedByNodeUID: their mirrors in the API have UIDs of their own.
+func TestStaticPodsAreListedByNodeUID(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef"
 	for annotation, want := range map[string]string{"": "uid-web", hash: hash, "x y": "uid-web"} {
 		cluster := shop(specs(t, `{podSelector: {}}`)...)
@@ -107,8 +107,8 @@ func TestStaticPodsAreListedByTheirUIDOnTheNode(t *testing.T) {
 	}
 }
 
-// TestNamesOfPorts: names of other protocols, of init containers that end, and of invalid ports are no ports.
-func TestNamesOfPorts(t *testing.T) {
+// TestNamedPorts: names of other protocols, of init containers that end, and of invalid ports are no ports.
+func TestNamedPorts(t *testing.T) {
 	policies := specs(t, `{podSelector: {}, ingress: [{ports: [{port: http}]}]}`)
 	cluster := shop(policies...)
 	web := cluster.Pods[0]
@@ -129,8 +129,8 @@ func TestNamesOfPorts(t *testing.T) {
 	}
 }
 
-// TestAddressesOfPeers: of all addresses in a status, only usable IPv4 addresses count.
-func TestAddressesOfPeers(t *testing.T) {
+// TestPeerAddresses: of all addresses in a status, only usable IPv4 addresses count.
+func TestPeerAddresses(t *testing.T) {
 	policies := specs(t, `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: bank}}}]}]}`)
 	cluster := shop(policies...)
 	for i, p := range cluster.Pods {
@@ -148,8 +148,8 @@ func TestAddressesOfPeers(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatIsNotKnownIsNoPeer: NotIn would select it otherwise.
-func TestANamespaceThatIsNotKnownIsNoPeer(t *testing.T) {
+// TestUnknownNamespaceIsNoPeer: NotIn would select it otherwise.
+func TestUnknownNamespaceIsNoPeer(t *testing.T) {
 	policies := specs(t,
 		`{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchExpressions: [{key: x, operator: DoesNotExist}]}}]}]}`)
 	cluster := shop(policies...)
@@ -160,8 +160,8 @@ func TestANamespaceThatIsNotKnownIsNoPeer(t *testing.T) {
 	}
 }
 
-// TestObjectsThatTheAPIDoesNotAllowClose: two policies of one name, for example, would be a broken cache.
-func TestObjectsThatTheAPIDoesNotAllowClose(t *testing.T) {
+// TestInvalidObjectsClose: two policies of one name, for example, would be a broken cache.
+func TestInvalidObjectsClose(t *testing.T) {
 	open := networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{}, Ingress: []networkingv1.NetworkPolicyIngressRule{{}}}
 	sets, problems := networkpolicy.Compile(shop(policy("shop", "same", open), policy("shop", "same", open)))
 	want := []policyset.Set{policyset.Closed("shop")}

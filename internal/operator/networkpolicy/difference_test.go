@@ -123,8 +123,8 @@ func encode(t *testing.T, sets []policyset.Set) []byte {
 	return all
 }
 
-// TestTheEvaluatorKnowsTheAPI checks the evaluator with examples, because a mistake in both would remain unseen.
-func TestTheEvaluatorKnowsTheAPI(t *testing.T) {
+// TestEvaluatorFollowsAPI checks the evaluator with examples, because a mistake in both would remain unseen.
+func TestEvaluatorFollowsAPI(t *testing.T) {
 	for _, e := range examples(t, "examples.txt") {
 		cluster := shop(e.policies...)
 		c, judge := compiled{cluster: cluster}, evaluator{cluster}

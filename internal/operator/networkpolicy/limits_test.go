@@ -111,8 +111,8 @@ func BenchmarkCompile(b *testing.B) {
 	b.ReportMetric(float64(size), "bytes/largest-set")
 }
 
-// TestAPolicyWithManyPeersIsCompiledInBoundedTime: a tenant may write it. The limits are for a slow machine.
-func TestAPolicyWithManyPeersIsCompiledInBoundedTime(t *testing.T) {
+// TestLargePolicyIsCompiledInBoundedTime: a tenant may write it. The limits are for a slow machine.
+func TestLargePolicyIsCompiledInBoundedTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it is about large clusters")
 	}

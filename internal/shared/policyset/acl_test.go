@@ -144,8 +144,8 @@ func addresses(texts ...string) (list []netip.Addr) {
 	return list
 }
 
-// TestPoliciesOfOnePodAddUp: directions are isolated separately, and egress has remote ports.
-func TestPoliciesOfOnePodAddUp(t *testing.T) {
+// TestPoliciesOfPodAreAdditive: directions are isolated separately, and egress has remote ports.
+func TestPoliciesOfPodAreAdditive(t *testing.T) {
 	set := shop()
 	var got []string
 	for _, a := range ACLs(set, PodID{"web-1", "u2"}, Facts{}).ACLs {

@@ -31,7 +31,7 @@ func shop() Set {
 	}
 }
 
-func TestASetIsDecodedAsItWasEncoded(t *testing.T) {
+func TestSetRoundTrips(t *testing.T) {
 	for name, want := range map[string]Set{
 		"all fields": shop(), "closed": Closed("shop"), "no policies": {Namespace: "shop"},
 		"omitted": {Namespace: "shop", Unlisted: Directions{Ingress: true}, Omitted: MaxSize + 1},
@@ -56,8 +56,8 @@ const encodedShop = `{"version":1,"namespace":"shop","unlisted":{"ingress":true,
 	`"addresses":[["10.0.0.1/32","10.0.0.2/31"],["192.168.0.0/16"]],` +
 	`"pods":[{"name":"batch-1","uid":"u1"},{"name":"web-1","uid":"u2","policies":[0,1],"ports":[{"name":"http","protocol":6,"port":8080}]}]}`
 
-// TestTheFormatStays compares the encoding with the one that nodes of other versions read.
-func TestTheFormatStays(t *testing.T) {
+// TestFormatIsStable compares the encoding with the one that nodes of other versions read.
+func TestFormatIsStable(t *testing.T) {
 	data, err := Encode(shop())
 	if err != nil || string(data) != encodedShop {
 		t.Errorf("got  %s (%v)\nwant %s", data, err, encodedShop)
@@ -140,7 +140,7 @@ func TestUnreadableSetsClose(t *testing.T) {
 	}
 }
 
-func TestTheSizeOfASetIsLimited(t *testing.T) {
+func TestSetSizeIsLimited(t *testing.T) {
 	set := Set{Namespace: "shop"}
 	for i := range 40_000 {
 		set.Pods = append(set.Pods, Pod{Name: fmt.Sprintf("pod-%05d", i), UID: "u"})

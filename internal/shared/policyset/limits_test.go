@@ -41,8 +41,8 @@ func TestLongListsAreSplitAmongACLs(t *testing.T) {
 	}
 }
 
-// TestWhatIsTooLargeCloses: the fallback of the user can open it instead. The other direction stays as it is.
-func TestWhatIsTooLargeCloses(t *testing.T) {
+// TestOversizedPoliciesClose: the fallback of the user can open it instead. The other direction stays as it is.
+func TestOversizedPoliciesClose(t *testing.T) {
 	var manyPorts, manyLists []Rule
 	var lists [][]netip.Prefix
 	for i := range maxACLs + 1 {
@@ -98,8 +98,8 @@ func TestWhatIsTooLargeCloses(t *testing.T) {
 	}
 }
 
-// TestTheLimitsThemselvesAreAllowed: one less than in the test above.
-func TestTheLimitsThemselvesAreAllowed(t *testing.T) {
+// TestLimitsAreInclusive: one less than in the test above.
+func TestLimitsAreInclusive(t *testing.T) {
 	set := ofRules([][]netip.Prefix{scattered(1<<24, maxEntries)}, Rule{Peers: new(0), AnyPort: true})
 	result := ACLs(set, PodID{"web", "u"}, Facts{})
 	if result.Ingress != nil || len(result.ACLs) != maxEntries/maxItems+2 {

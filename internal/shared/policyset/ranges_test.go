@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestRangesAreSetsOfNumbers compares unions, differences and prefixes with sets of single numbers, at the beginning and the end of the
+// TestRangeOperations compares unions, differences and prefixes with sets of single numbers, at the beginning and the end of the
 // addresses.
-func TestRangesAreSetsOfNumbers(t *testing.T) {
+func TestRangeOperations(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	const width = 64
 	for n := range 2000 {
@@ -64,7 +64,7 @@ func contains(ranges []Range, n uint32) bool {
 	return slices.ContainsFunc(ranges, func(r Range) bool { return r.First <= n && n <= r.Last })
 }
 
-func TestPrefixesAreTheFewest(t *testing.T) {
+func TestPrefixesAreMinimal(t *testing.T) {
 	for _, c := range []struct {
 		ranges []Range
 		want   string
