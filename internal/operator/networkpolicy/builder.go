@@ -171,7 +171,7 @@ func (b *builder) build() policyset.Set {
 	}
 	for i := b.stock.spans[b.set.Namespace].first; i < b.stock.spans[b.set.Namespace].end; i++ {
 		if p := b.pods[i]; p != nil {
-			slices.SortFunc(p.Ports, compareNamed)
+			slices.SortFunc(p.Ports, policyset.NamedPort.Compare)
 			b.set.Pods = append(b.set.Pods, *p)
 		}
 	}

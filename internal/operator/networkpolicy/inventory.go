@@ -151,12 +151,8 @@ func namedPorts(p *corev1.Pod) []policyset.NamedPort {
 			}
 		}
 	}
-	slices.SortFunc(ports, compareNamed)
+	slices.SortFunc(ports, policyset.NamedPort.Compare)
 	return ports
-}
-
-func compareNamed(a, b policyset.NamedPort) int {
-	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol))
 }
 
 func isPort(n int32) bool { return n > 0 && n < 1<<16 }

@@ -184,18 +184,11 @@ func (s Set) checkPod(p Pod) error {
 		}
 	}
 	for i, port := range p.Ports {
-		if !isName(port.Name, maxName) || !isKnown(port.Protocol) || port.Port == 0 || i > 0 && compareNamed(p.Ports[i-1], port) >= 0 {
+		if !isName(port.Name, maxName) || !isKnown(port.Protocol) || port.Port == 0 || i > 0 && p.Ports[i-1].Compare(port) >= 0 {
 			return fmt.Errorf("ports[%d] is %.200v; allowed are ports of TCP, UDP or SCTP in order of their names", i, port)
 		}
 	}
 	return nil
-}
-
-func compareNamed(a, b NamedPort) int {
-	if c := strings.Compare(a.Name, b.Name); c != 0 {
-		return c
-	}
-	return int(a.Protocol) - int(b.Protocol)
 }
 
 func isKnown(p Protocol) bool { return p == TCP || p == UDP || p == SCTP }

@@ -235,13 +235,11 @@ func compareGrants(a, b Grant) int {
 
 // peers returns the addresses of some lists, or nil for all addresses.
 func (s Set) peers(lists []int) []netip.Prefix {
-	var ranges []Range
+	var all []netip.Prefix
 	for _, list := range lists {
-		for _, p := range s.Addresses[list] {
-			ranges = append(ranges, RangeOf(p))
-		}
+		all = append(all, s.Addresses[list]...)
 	}
-	if union := Union(ranges); !slices.Equal(union, []Range{Everything()}) {
+	if union := rangesOf(all); !slices.Equal(union, []Range{Everything()}) {
 		return Prefixes(union)
 	}
 	return nil

@@ -7,6 +7,7 @@
 package policyset
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -95,6 +96,11 @@ type NamedPort struct {
 	Name     string   `json:"name"`
 	Protocol Protocol `json:"protocol"`
 	Port     uint16   `json:"port"`
+}
+
+// Compare orders ports by name, then by protocol.
+func (p NamedPort) Compare(other NamedPort) int {
+	return cmp.Or(cmp.Compare(p.Name, other.Name), cmp.Compare(p.Protocol, other.Protocol))
 }
 
 // PodID identifies a pod in its namespace. A pod that is created again has the same name and another UID.
