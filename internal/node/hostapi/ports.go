@@ -216,6 +216,7 @@ type Host struct {
 	Containers   Containers
 	NextStart    NextStart
 	Networks     Networks
+	EndpointACLs EndpointACLs
 	HNSState     HNSState
 	Firewall     Firewall
 	Defender     Defender

@@ -2,12 +2,18 @@ package win
 
 import (
 	"context"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/Microsoft/hcsshim/hcn"
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/windows"
 
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/node/win/network"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
@@ -19,8 +25,54 @@ const hnsService = "hns"
 
 func TestNetworksKeepTheContract(t *testing.T) {
 	mustHaveHNS(t)
+	contract.Networks(t, networksFixture(mustHost(t)))
+}
+
+func TestACLsKeepTheirPromises(t *testing.T) {
+	mustHaveHNS(t)
 	host := mustHost(t)
-	contract.Networks(t, func(t *testing.T) contract.NetworksFixture {
+	fixture := networksFixture(host)
+	contract.ACLs(t, func(t *testing.T) contract.ACLsFixture {
+		return contract.ACLsFixture{ACLs: host.EndpointACLs, NetworksFixture: fixture(t)}
+	})
+}
+
+// TestACLsLeaveOtherPoliciesAlone has the policies of a CNI plugin.
+func TestACLsLeaveOtherPoliciesAlone(t *testing.T) {
+	mustHaveHNS(t)
+	host := mustHost(t)
+	f := networksFixture(host)(t)
+	n, err := f.Overlay.CreateNetwork(t.Context(), hns.Network{
+		Name: "wicd-policies", Type: hns.Overlay, Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.250.1.0/24"), Gateway: netip.MustParseAddr("10.250.1.1"), VNI: 4097}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint, err := (&hcn.HostComputeEndpoint{Name: "pod", HostComputeNetwork: n.ID, SchemaVersion: hcn.V2SchemaVersion(), Policies: []hcn.EndpointPolicy{
+		{Type: hcn.OutBoundNAT, Settings: []byte(`{"Exceptions":["10.250.0.0/16"]}`)},
+		{Type: hcn.SDNRoute, Settings: []byte(`{"DestinationPrefix":"172.30.0.0/16","NeedEncap":true}`)},
+	}}).Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, acls := range [][]hns.ACL{{{Action: hns.Block, Direction: hns.In, Priority: 65500}}, {{Action: hns.Allow, Direction: hns.In, Priority: 100}}, nil} {
+		if err := host.EndpointACLs.SetACLs(t.Context(), strings.ToLower(endpoint.Id), acls); err != nil {
+			t.Fatal(err)
+		}
+		found, err := hcn.GetEndpointByID(endpoint.Id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := slices.DeleteFunc(found.Policies, func(p hcn.EndpointPolicy) bool { return p.Type == hcn.ACL })
+		if diff := cmp.Diff(endpoint.Policies, others); diff != "" {
+			t.Errorf("with ACLs %+v, other policies are (-want +got):\n%s", acls, diff)
+		}
+	}
+}
+
+// networksFixture returns fixtures with the Host Network Service of this Wine.
+func networksFixture(host hostapi.Host) func(t *testing.T) contract.NetworksFixture {
+	return func(t *testing.T) contract.NetworksFixture {
 		serveReaper(t, addressesPort)
 		service := desired.Service{Name: hnsService, Description: "the Host Network Service of the tests", Command: command(t, "serves")}
 		removeAfter(t, host.Services, hnsService)
@@ -51,7 +103,7 @@ func TestNetworksKeepTheContract(t *testing.T) {
 				}
 			},
 		}
-	})
+	}
 }
 
 // mustHaveHNS skips tests if networks cannot or must not be created.

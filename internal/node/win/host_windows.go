@@ -39,6 +39,7 @@ func Host() (hostapi.Host, error) {
 		Routes:       newRoutes(),
 		Adapters:     network.Interfaces{},
 		Networks:     networks,
+		EndpointACLs: networks,
 		HNSState:     hnsState{},
 		EventLogs:    newEventLogs(),
 		Inventory:    inventory{},

@@ -35,6 +35,8 @@ type HNS struct {
 	networks  map[string]hns.Network
 	endpoints map[string]hns.Endpoint
 	balancers map[string]hns.LoadBalancer
+	acls      map[string][]hns.ACL // by endpoint
+	aclWrites int
 	// hostSpace is the GUID of the namespace of the host's own compartment.
 	hostSpace string
 	made      int // number of created objects, for unique IDs and MACs
@@ -58,7 +60,7 @@ func NewHNS(o HNSOptions) *HNS {
 	o.Build = cmp.Or(o.Build, 20348)
 	h := &HNS{
 		options: o, networks: map[string]hns.Network{}, endpoints: map[string]hns.Endpoint{}, balancers: map[string]hns.LoadBalancer{},
-		refused: map[string]error{}, calls: map[string]int{}, watches: watches{},
+		acls: map[string][]hns.ACL{}, refused: map[string]error{}, calls: map[string]int{}, watches: watches{},
 	}
 	h.hostSpace = h.newID()
 	return h

@@ -68,6 +68,7 @@ func (h *HNS) loseLocked(id string) bool {
 	if isNetwork {
 		maps.DeleteFunc(h.endpoints, func(_ string, e hns.Endpoint) bool { return e.Network == id })
 	}
+	h.dropACLsLocked()
 	return isNetwork || isEndpoint || isBalancer
 }
 
@@ -99,6 +100,7 @@ func (h *HNS) Start(losesAll bool) {
 		clear(h.networks)
 		clear(h.endpoints)
 		clear(h.balancers)
+		clear(h.acls)
 		h.mu.Unlock()
 	}
 	h.run(true)
@@ -158,6 +160,7 @@ func (h *HNS) reboot() {
 	maps.DeleteFunc(h.networks, func(_ string, n hns.Network) bool { return !n.Persistent })
 	clear(h.endpoints)
 	clear(h.balancers)
+	clear(h.acls)
 	h.stopped, h.stale, h.startsAt, h.startedAt = false, nil, time.Time{}, time.Now()
 }
 

@@ -30,5 +30,6 @@ func networkByChance(r *rand.Rand) NetworkQuirks {
 		q.Adapters = []string{"Ethernet", "Ethernet 2"}
 	}
 	q.FindsLate = q.ListsLate > 0 && one(2)
+	q.OmitsACLPorts = one(6)
 	return q
 }

@@ -86,7 +86,7 @@ func TestEveryQuirkIsDrawn(t *testing.T) {
 		"Network.Ports": true, "Adapter.Instead": true, "Adapter.Excluded": true, "Adapter.Listeners": true, "Files.Distrusted": true, "Files.Refusal": true,
 	}
 	// These are set otherwise: by tests of the facts, of an adapter with several addresses, of the lab, and by Files.Held.
-	chosen := []string{"Servicing.Unread", "Network.ChoosesAddress", "Shell.OverlappedPipes", "Shell.HeldFor"}
+	chosen := []string{"Servicing.Unread", "Network.ChoosesAddress", "Network.UpdatesByType", "Shell.OverlappedPipes", "Shell.HeldFor"}
 	all, passing := map[string]bool{}, map[string]bool{}
 	for seed := range uint64(200) {
 		drawn(reflect.ValueOf(sim.QuirksByChance(seed)), "", all)

@@ -135,6 +135,8 @@ func asHNSError(err error) error {
 	switch {
 	case errors.Is(err, hns.ErrNotFound) || errors.Is(err, hns.ErrExists) || errors.Is(err, hns.ErrUnavailable) || errors.Is(err, hns.ErrAdapter):
 		return err
+	case code == syscall.Errno(windows.HCN_E_INVALID_POLICY):
+		return fmt.Errorf("%w: %w", hns.ErrPolicy, err)
 	case code == syscall.Errno(windows.HCN_E_ADAPTER_NOT_FOUND):
 		return fmt.Errorf("%w: %w", hns.ErrAdapter, err)
 	case slices.Contains(codesOfAbsence(), code) || hcn.IsNotFoundError(err):

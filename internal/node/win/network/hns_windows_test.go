@@ -35,11 +35,12 @@ func TestHNSCodesMapToErrors(t *testing.T) {
 		0x426:      hns.ErrUnavailable,
 		0x803b0020: hns.ErrUnavailable,
 		0x803b0006: hns.ErrAdapter,
+		0x803b000d: hns.ErrPolicy,
 		5:          nil,
 		0x803b002f: nil,
 	} {
 		err := asHNSError(errorOf(code))
-		for _, class := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable, hns.ErrAdapter} {
+		for _, class := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable, hns.ErrAdapter, hns.ErrPolicy} {
 			if errors.Is(err, class) != errors.Is(want, class) {
 				t.Errorf("code %#x is %v, want %v", uintptr(code), err, want)
 			}

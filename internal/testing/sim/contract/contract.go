@@ -1,6 +1,6 @@
 // Package contract has the tests that every implementation of the daemon's ports must pass, the real and the simulated Windows.
-// An implementation calls Services, Probes, System, Rights, Environment, Certificates, Containers, Networks and NextStart from
-// its own tests, with a fixture.
+// An implementation calls Services, Probes, System, Rights, Environment, Certificates, Containers, Networks, ACLs and NextStart
+// from its own tests, with a fixture.
 package contract
 
 import (

@@ -33,6 +33,11 @@ type Quirks struct {
 	FindsLate bool
 	// OmitsAddresses and OmitsVIPs remove the addresses of endpoints and load balancers from the results of the first generation of the API.
 	OmitsAddresses, OmitsVIPs bool
+	// OmitsACLPorts removes the ports from the ACLs of endpoints that the service returns. Which fields it returns is not documented.
+	OmitsACLPorts bool
+	// UpdatesByType makes an update of an endpoint's policies keep those of types that the update does not have, as Calico's CNI plugin relies on
+	// (dataplane_windows.go), and hcsshim's documents exclude. Only lab/windows/hns has it.
+	UpdatesByType bool
 	// ListsStale makes the first generation of the API list a removed pod endpoint: a second endpoint with the same address, on another host
 	// (kubernetes#130963).
 	ListsStale bool
