@@ -19,6 +19,8 @@ type host struct {
 	folder *os.Root // the lab's folder for the host, which remains accessible after /tmp is replaced
 	spec   hostspec.Host
 	lab    <-chan string
+	// filters has the ACLs of endpoints that the kernel enforces.
+	filters *filters
 }
 
 // runHost is the first process of a host, in its own PID, mount, network and UTS namespaces: when it exits, the kernel kills all
@@ -28,6 +30,7 @@ func runHost(dir string) error {
 	if err := hostspec.Read(dir, &h.spec); err != nil {
 		return err
 	}
+	h.filters = &filters{nft: h.spec.NFT}
 	var err error
 	if h.folder, err = os.OpenRoot(dir); err != nil {
 		return fmt.Errorf("opening the host's folder: %w", err)
@@ -47,7 +50,7 @@ func runHost(dir string) error {
 	if err := h.placeFiles(); err != nil {
 		return err
 	}
-	if err := errors.Join(forwardPackets(), servePods(), h.serveDrives()); err != nil {
+	if err := errors.Join(forwardPackets(), h.servePods(), h.serveDrives()); err != nil {
 		return err
 	}
 	if h.spec.NFT != "" {

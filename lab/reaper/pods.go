@@ -47,6 +47,7 @@ func (h host) forgetPods() error {
 		os.RemoveAll(hostspec.OnDrive(driveC, guestapi.ContainersDir)),
 		os.RemoveAll(hostspec.OnDrive(driveC, guestapi.MountsDir)),
 		store.Forget(),
+		h.filters.apply(store),
 		setPodNetworks(nil),
 		setAddresses(),
 		os.WriteFile(hostspec.OnDrive(driveC, guestapi.AddressFile), []byte(ownAddress()), 0o644))
@@ -82,9 +83,10 @@ func (h host) makeNetwork(store *hns.Store) error {
 	return err
 }
 
-// servePods updates the pod addresses of the host when a program on the host reports a change. It handles reports sequentially.
-func servePods() error {
-	return listen(guestapi.AddressesPort, func(conn net.Conn) { reply(conn, guestapi.AddressesDone, updateAddresses()) })
+// servePods updates the pod addresses and ACLs of the host when a program on the host reports a change. It handles reports
+// sequentially.
+func (h host) servePods() error {
+	return listen(guestapi.AddressesPort, func(conn net.Conn) { reply(conn, guestapi.AddressesDone, h.updateAddresses()) })
 }
 
 // listen serves connections of the host's programs sequentially.
@@ -114,10 +116,14 @@ func reply(conn net.Conn, done string, err error) {
 	_ = conn.Close()
 }
 
-// updateAddresses sets the addresses of endpoints according to the network service.
-func updateAddresses() error {
+// updateAddresses sets the ACLs and addresses of endpoints according to the network service. ACLs come first: a pod gets no
+// network without them.
+func (h host) updateAddresses() error {
 	store := networks()
 	defer store.Close()
+	if err := h.filters.apply(store); err != nil {
+		return err
+	}
 	addresses, err := store.Addresses()
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package balancer turns the load balancers of a host's network service into a ruleset of nftables, which balances their connections in
-// the kernel.
+// Package balancer turns objects of a host's network service into rulesets of nftables: load balancers into one that balances their connections in the
+// kernel, and the ACLs of endpoints into tables that filter their packets.
 package balancer
 
 import (
@@ -32,6 +32,7 @@ type portMapping struct {
 
 type endpoint struct {
 	ID               string
+	Flags            int
 	IpConfigurations []struct{ IpAddress netip.Addr }
 }
 

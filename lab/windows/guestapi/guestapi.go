@@ -5,8 +5,8 @@ package guestapi
 // Port is the guest's port on 127.0.0.1 in the host.
 const Port = 9
 
-// AddressesPort is the port of the host's reaper on 127.0.0.1 in the host. After a connection, the reaper assigns the addresses
-// of all pods in NetworksDir to the host and answers AddressesDone, or with an error.
+// AddressesPort is the port of the host's reaper on 127.0.0.1 in the host. After a connection, the reaper enforces the ACLs of
+// all endpoints in NetworksDir, assigns the addresses of all pods to the host, and answers AddressesDone, or with an error.
 const (
 	AddressesPort = 7
 	AddressesDone = "done"

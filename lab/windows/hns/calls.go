@@ -143,8 +143,13 @@ func (s *Store) Modify(k Kind, id string, request []byte) error {
 			return Unsupported
 		}
 		o := before.clone()
-		if err := r.policies(o); err != nil {
+		if err := r.policies(o, now.quirks); err != nil {
 			return err
+		}
+		if k == Endpoint {
+			if err := o.completeACLs(); err != nil {
+				return err
+			}
 		}
 		s.put(k, o)
 		return nil

@@ -57,6 +57,9 @@ func (now *state) completeEndpoint(e Object) error {
 	if err != nil {
 		return err
 	}
+	if err := e.completeACLs(); err != nil {
+		return err
+	}
 	if !e.remote() {
 		if err := now.address(network, e); err != nil {
 			return err

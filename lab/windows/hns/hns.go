@@ -34,6 +34,7 @@ const (
 	EndpointNotFound Code = 0x803B0002
 	AdapterNotFound  Code = 0x803B0006 // none has the name, or it has a switch already
 	InvalidPolicy    Code = 0x803B000D
+	InvalidRemote    Code = 0x803B000F // the operation needs a local endpoint
 	NetworkExists    Code = 0x803B0010
 	PortExists       Code = 0x803B0013 // another load balancer has the address and port
 	AlreadyAttached  Code = 0x803B0014
@@ -53,7 +54,7 @@ func (c Code) Error() string {
 	texts := map[Code]string{
 		NetworkNotFound: "the network was not found", EndpointNotFound: "the endpoint was not found",
 		AdapterNotFound: "an adapter was not found", InvalidPolicy: "the policy is invalid or lacks parameters",
-		NetworkExists: "the network exists", PortExists: "the specified port already exists",
+		InvalidRemote: "the operation is invalid for a remote endpoint", NetworkExists: "the network exists", PortExists: "the specified port already exists",
 		AlreadyAttached: "the endpoint is attached already", Unsupported: "the request is not supported",
 		InvalidJSON: "the document is not valid", InvalidIP: "the address is invalid or of no subnet",
 		NotFound: "element not found", Exists: "cannot create a file when that file already exists",

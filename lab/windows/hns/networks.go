@@ -75,7 +75,7 @@ func (o Object) addPolicy(kind string, settings map[string]any) {
 }
 
 // policies adds or removes policies of a network or an endpoint. Those to remove must match completely; a duplicate can be added.
-func (r request2) policies(o Object) error {
+func (r request2) policies(o Object, q Quirks) error {
 	before, _ := o["Policies"].([]any)
 	for _, p := range r.Settings.Policies {
 		if policy, ok := p.(map[string]any); !ok || text(policy, "Type") == "" {
@@ -91,11 +91,21 @@ func (r request2) policies(o Object) error {
 	case "Remove":
 		o["Policies"] = slices.DeleteFunc(before, requested)
 	case "Update", "Refresh":
-		o["Policies"] = r.Settings.Policies
+		kept := []any{}
+		if q.UpdatesByType {
+			kept = slices.DeleteFunc(before, func(p any) bool { return r.updates(p) })
+		}
+		o["Policies"] = append(kept, r.Settings.Policies...)
 	default:
 		return Unsupported
 	}
 	return nil
+}
+
+// updates reports whether the request has a policy of the type of another.
+func (r request2) updates(policy any) bool {
+	other, _ := policy.(map[string]any)
+	return slices.ContainsFunc(items(r.Settings.Policies), func(p map[string]any) bool { return text(p, "Type") == text(other, "Type") })
 }
 
 // subnet is a range of a network's addresses.

@@ -21,8 +21,8 @@ type Store struct {
 	Dir string
 	// Address returns the host's address, or "" if it is unknown.
 	Address func() string
-	// Changed, if set, is called after local endpoints were added, removed or moved to another namespace, before the call that
-	// changed them returns.
+	// Changed, if set, is called after local endpoints were added, removed or moved to another namespace, or their ACLs changed,
+	// before the call that changed them returns.
 	Changed func() error
 
 	mu      sync.Mutex
@@ -132,7 +132,8 @@ func (s *Store) remove(k Kind, id string) { s.record(entry{Kind: k, ID: Key(id)}
 
 func (s *Store) record(e entry) {
 	before := s.known.objects[e.Kind][e.ID]
-	s.notify = s.notify || e.Kind == Endpoint && (!slices.Equal(before.ownAddresses(), e.Object.ownAddresses()) || before.compartment() != e.Object.compartment())
+	s.notify = s.notify || e.Kind == Endpoint && (!slices.Equal(before.ownAddresses(), e.Object.ownAddresses()) || before.compartment() != e.Object.compartment() ||
+		before.aclText() != e.Object.aclText())
 	s.pending = append(s.pending, e)
 	s.known.apply(e)
 }

@@ -56,7 +56,7 @@ type Host struct {
 	Template string            // folder, created by a reaper from a Template
 	Wine     Wine
 	Files    map[string][]byte // path on drive C: -> content, written before the first boot
-	// NFT is the program that sets the kernel's rules for Services; empty if there is none.
+	// NFT is the program that sets the kernel's rules for Services and ACLs; empty if there is none.
 	NFT string
 	// Cgroup is the cgroup of the host's containers, below the lab's own.
 	Cgroup string
