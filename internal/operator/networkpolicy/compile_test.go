@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/internal/operator/networkpolicy"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
 
@@ -35,10 +36,10 @@ func (c compiled) allows(t *testing.T, text string) bool {
 	from, to, conn := parse(t, c.cluster, text)
 	allowed := true
 	if to != nil && c.isEnforced(to) {
-		allowed = decide(t, c.acls(t, to), policyset.In, conn)
+		allowed = decide(t, c.acls(t, to), hns.In, conn)
 	}
 	if from != nil && c.isEnforced(from) {
-		allowed = allowed && decide(t, c.acls(t, from), policyset.Out, conn)
+		allowed = allowed && decide(t, c.acls(t, from), hns.Out, conn)
 	}
 	return allowed
 }
@@ -74,7 +75,7 @@ func TestSetListsPodsOnWindowsNodes(t *testing.T) {
 		{
 			Namespace: "shop", Unlisted: both,
 			Policies: []policyset.Policy{{Name: "p-0", Isolates: ingress, Ingress: []policyset.Rule{{
-				Peers: new(0), Ports: []policyset.Port{{Protocol: policyset.TCP, First: 80, Last: 81}, {Protocol: policyset.TCP, Name: "http"}},
+				Peers: new(0), Ports: []policyset.Port{{Protocol: hns.TCP, First: 80, Last: 81}, {Protocol: hns.TCP, Name: "http"}},
 			}}}},
 			Addresses: sets[1].Addresses,
 			Pods: []policyset.Pod{

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/windows-machine-config/wmco/internal/operator/networkpolicy"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
 
@@ -58,8 +59,8 @@ func TestACLsDecideLikeTheAPI(t *testing.T) {
 				if r.IntN(10) == 0 {
 					conn.protocol, conn.port = icmp, 0
 				}
-				for _, direction := range []policyset.Direction{policyset.In, policyset.Out} {
-					got, want := decide(t, acls, direction, conn), judge.allows(pod, direction == policyset.In, conn)
+				for _, direction := range []hns.Direction{hns.In, hns.Out} {
+					got, want := decide(t, acls, direction, conn), judge.allows(pod, direction == hns.In, conn)
 					if verdicts[want]++; got != want {
 						t.Errorf("seed %d: pod %s/%s, %s, %v: Windows allows it: %t; the API: %t\n"+
 							"again: WMCO_POLICY_SEED=%d WMCO_POLICY_CLUSTERS=1 go test .", seed, pod.Namespace, pod.Name, direction, conn, got, want, seed)

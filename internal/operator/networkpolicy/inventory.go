@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
 
@@ -47,7 +48,7 @@ type placed struct {
 
 type portName struct {
 	name     string
-	protocol policyset.Protocol
+	protocol hns.Protocol
 }
 
 func newInventory(c Cluster) *inventory {
@@ -158,17 +159,17 @@ func namedPorts(p *corev1.Pod) []policyset.NamedPort {
 func isPort(n int32) bool { return n > 0 && n < 1<<16 }
 
 // protocolOf returns the protocol of a port, which is TCP by default.
-func protocolOf(p *corev1.Protocol) (protocol policyset.Protocol, known bool) {
+func protocolOf(p *corev1.Protocol) (protocol hns.Protocol, known bool) {
 	if p == nil {
-		return policyset.TCP, true
+		return hns.TCP, true
 	}
 	switch *p {
 	case corev1.ProtocolTCP, "":
-		return policyset.TCP, true
+		return hns.TCP, true
 	case corev1.ProtocolUDP:
-		return policyset.UDP, true
+		return hns.UDP, true
 	case corev1.ProtocolSCTP:
-		return policyset.SCTP, true
+		return hns.SCTP, true
 	}
 	return 0, false
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windows-machine-config/wmco/internal/operator/networkpolicy"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
 
@@ -190,7 +191,7 @@ func peersOf(s *networkingv1.NetworkPolicySpec) []networkingv1.NetworkPolicyPeer
 func checkOmitted(t *testing.T, name string, set policyset.Set, problem networkpolicy.Problem) {
 	t.Helper()
 	result := policyset.ACLs(set, policyset.PodID{Name: "pod-00000", UID: fmt.Sprintf("uid-%036d", 0)}, policyset.Facts{})
-	if result.Ingress == nil || len(result.ACLs) < 2 || result.ACLs[0].Action != policyset.Block || set.Omitted <= policyset.MaxSize {
+	if result.Ingress == nil || len(result.ACLs) < 2 || result.ACLs[0].Action != hns.Block || set.Omitted <= policyset.MaxSize {
 		t.Errorf("%s: a pod has %+v", name, result)
 	}
 	if !strings.Contains(problem.Message, fmt.Sprint(set.Omitted)) || !strings.Contains(problem.Message, fmt.Sprint(policyset.MaxSize)) {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
 
@@ -19,7 +20,7 @@ type portSet struct {
 // ports returns the ports of a rule. No ports mean all protocols; invalid ones are none.
 func (t *translator) ports(c clause) portSet {
 	set := portSet{any: len(c.ports) == 0}
-	ranges := map[policyset.Protocol][]policyset.Range{}
+	ranges := map[hns.Protocol][]policyset.Range{}
 	for i := range c.ports {
 		port, ok := t.port(c, i)
 		switch {
@@ -30,7 +31,7 @@ func (t *translator) ports(c clause) portSet {
 			ranges[port.Protocol] = append(ranges[port.Protocol], policyset.Range{First: uint32(port.First), Last: uint32(port.Last)})
 		}
 	}
-	for _, protocol := range []policyset.Protocol{policyset.TCP, policyset.UDP, policyset.SCTP} {
+	for _, protocol := range []hns.Protocol{hns.TCP, hns.UDP, hns.SCTP} {
 		for _, r := range policyset.Union(ranges[protocol]) {
 			set.ranges = append(set.ranges, policyset.Port{Protocol: protocol, First: uint16(r.First), Last: uint16(r.Last)})
 		}

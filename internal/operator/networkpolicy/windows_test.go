@@ -9,6 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/windows-machine-config/wmco/internal/operator/networkpolicy"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
 
@@ -21,31 +22,31 @@ type connection struct {
 
 const icmp corev1.Protocol = "ICMP"
 
-func number(p corev1.Protocol) policyset.Protocol {
-	return map[corev1.Protocol]policyset.Protocol{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17, corev1.ProtocolSCTP: 132, icmp: 1}[p]
+func number(p corev1.Protocol) hns.Protocol {
+	return map[corev1.Protocol]hns.Protocol{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17, corev1.ProtocolSCTP: 132, icmp: 1}[p]
 }
 
 // decide does with a connection what the Host Network Service does by its documents: the matching rule with the lowest priority number
 // decides. An endpoint without rules is open; one with rules is closed for what none of them matches. 0.0.0.0/0 matches nothing.
-func decide(t testing.TB, acls []policyset.ACL, direction policyset.Direction, c connection) bool {
+func decide(t testing.TB, acls []hns.ACL, direction hns.Direction, c connection) bool {
 	if len(acls) == 0 {
 		return true
 	}
 	remote, local, remotePort := c.from, c.port, uint16(50123)
-	if direction == policyset.Out {
+	if direction == hns.Out {
 		remote, local, remotePort = c.to, 50123, c.port
 	}
-	var decision *policyset.ACL
+	var decision *hns.ACL
 	for _, a := range acls {
-		if a.Direction != direction || a.Protocol != policyset.AnyProtocol && a.Protocol != number(c.protocol) {
+		if a.Direction != direction || a.Protocol != hns.AnyProtocol && a.Protocol != number(c.protocol) {
 			continue
 		}
-		inPorts := func(list []policyset.PortRange, port uint16) bool {
-			contains := func(r policyset.PortRange) bool { return r.First <= port && port <= r.Last }
+		inPorts := func(list []hns.PortRange, port uint16) bool {
+			contains := func(r hns.PortRange) bool { return r.First <= port && port <= r.Last }
 			return len(list) == 0 || slices.ContainsFunc(list, contains)
 		}
-		inAddresses := len(a.RemoteAddresses) == 0 ||
-			slices.ContainsFunc(a.RemoteAddresses, func(p netip.Prefix) bool { return p.Bits() > 0 && p.Contains(remote) })
+		inAddresses := len(a.Remote) == 0 ||
+			slices.ContainsFunc(a.Remote, func(p netip.Prefix) bool { return p.Bits() > 0 && p.Contains(remote) })
 		if !inAddresses || !inPorts(a.LocalPorts, local) || !inPorts(a.RemotePorts, remotePort) {
 			continue
 		}
@@ -56,7 +57,7 @@ func decide(t testing.TB, acls []policyset.ACL, direction policyset.Direction, c
 			t.Errorf("two rules of priority %d match %v with different actions", a.Priority, c)
 		}
 	}
-	return decision != nil && decision.Action == policyset.Allow
+	return decision != nil && decision.Action == hns.Allow
 }
 
 // compiled is a cluster with the rules of its endpoints.
@@ -89,7 +90,7 @@ func (c compiled) isEnforced(p *corev1.Pod) bool {
 }
 
 // acls returns the rules of a pod's endpoint.
-func (c compiled) acls(t testing.TB, p *corev1.Pod) []policyset.ACL {
+func (c compiled) acls(t testing.TB, p *corev1.Pod) []hns.ACL {
 	t.Helper()
 	own, err := netip.ParseAddr(p.Status.PodIP)
 	if err != nil {

@@ -3,49 +3,13 @@ package policyset
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// ACL is one rule of an endpoint, as the Host Network Service has it (AclPolicySetting in
-// https://github.com/microsoft/hcsshim/blob/main/hcn/hcnpolicy.go), for a rule of type Switch. It applies to connections: the switch
-// allows their replies.
-type ACL struct {
-	Action    Action
-	Direction Direction
-	Protocol  Protocol
-	// LocalPorts and RemotePorts are empty for all ports. Only TCP, UDP and SCTP have ports.
-	LocalPorts, RemotePorts []PortRange
-	// RemoteAddresses are empty for all addresses: 0.0.0.0/0 is not used, because Windows does not match it like an empty list.
-	RemoteAddresses []netip.Prefix
-	// Priority orders rules: the one with the lowest number that matches decides.
-	Priority uint16
-}
-
-// Action is what a rule does with a connection that it matches.
-type Action string
-
-// The actions of ACLs, named as in hcsshim.
-const (
-	Allow Action = "Allow"
-	Block Action = "Block"
-)
-
-// Direction is the direction of a connection, from the endpoint's point of view.
-type Direction string
-
-// The directions of ACLs, named as in hcsshim.
-const (
-	In  Direction = "In"
-	Out Direction = "Out"
-)
-
-// Priorities of rules. Those of type Switch below 100 close the endpoint, and Windows uses 65500 for its own last rule
-// (https://github.com/Azure/azure-container-networking/pull/1752). Rules of one priority have one action, because Windows does not
-// document the order among them.
-const (
-	nodePriority  = 100
-	grantPriority = 1000
-	lastPriority  = 65500
-)
+// grantPriority is the priority of what policies allow. The node's own connections come before it, and the rule for everything else after.
+// Rules of one priority have one action, because Windows does not document the order among them.
+const grantPriority = 1000
 
 // Facts are what a node knows of itself and of an endpoint.
 type Facts struct {
@@ -62,7 +26,7 @@ type Facts struct {
 // Result has the ACLs of an endpoint.
 type Result struct {
 	// ACLs are in the order in which they decide, of each direction. There are none if both directions are open.
-	ACLs []ACL
+	ACLs []hns.ACL
 	// Listed is false if the set does not list the pod.
 	Listed bool
 	// Ingress and Egress are set if the policies are too large for an endpoint in that direction. It is closed, unless
@@ -84,40 +48,38 @@ func ACLs(set Set, id PodID, facts Facts) Result {
 		return result
 	}
 	for _, d := range []struct {
-		direction Direction
+		direction hns.Direction
 		access    Access
 		always    []netip.Addr
 	}{
-		{In, ingress, slices.Concat(facts.Node, facts.Own)},
-		{Out, egress, facts.Own},
+		{hns.In, ingress, slices.Concat(facts.Node, facts.Own)},
+		{hns.Out, egress, facts.Own},
 	} {
 		if isOpen(d.access) {
-			result.ACLs = append(result.ACLs, ACL{Action: Allow, Direction: d.direction, Protocol: AnyProtocol, Priority: lastPriority})
+			result.ACLs = append(result.ACLs, hns.ACL{Action: hns.Allow, Direction: d.direction, Priority: hns.MaxACLPriority})
 			continue
 		}
 		if peers := prefixesOf(d.always); len(peers) > 0 {
-			result.ACLs = append(result.ACLs, ACL{
-				Action: Allow, Direction: d.direction, Protocol: AnyProtocol, RemoteAddresses: peers, Priority: nodePriority,
-			})
+			result.ACLs = append(result.ACLs, hns.ACL{Action: hns.Allow, Direction: d.direction, Remote: peers, Priority: hns.MinACLPriority})
 		}
 		for _, g := range d.access.Grants {
 			result.ACLs = append(result.ACLs, g.acls(d.direction)...)
 		}
-		result.ACLs = append(result.ACLs, ACL{Action: Block, Direction: d.direction, Protocol: AnyProtocol, Priority: lastPriority})
+		result.ACLs = append(result.ACLs, hns.ACL{Action: hns.Block, Direction: d.direction, Priority: hns.MaxACLPriority})
 	}
 	return result
 }
 
 // isAll reports whether the grant allows everything.
-func (g Grant) isAll() bool { return g.Protocol == AnyProtocol && len(g.Peers) == 0 }
+func (g Grant) isAll() bool { return g.Protocol == hns.AnyProtocol && len(g.Peers) == 0 }
 
 // acls returns the rules of a grant: one for each combination of chunks of its peers and ports.
-func (g Grant) acls(direction Direction) []ACL {
-	var acls []ACL
+func (g Grant) acls(direction hns.Direction) []hns.ACL {
+	var acls []hns.ACL
 	for _, peers := range split(g.Peers) {
 		for _, ports := range split(g.Ports) {
-			acl := ACL{Action: Allow, Direction: direction, Protocol: g.Protocol, RemoteAddresses: peers, Priority: grantPriority}
-			if direction == In {
+			acl := hns.ACL{Action: hns.Allow, Direction: direction, Protocol: g.Protocol, Remote: peers, Priority: grantPriority}
+			if direction == hns.In {
 				acl.LocalPorts = ports
 			} else {
 				acl.RemotePorts = ports
@@ -128,12 +90,12 @@ func (g Grant) acls(direction Direction) []ACL {
 	return acls
 }
 
-// split divides a list into chunks of at most maxItems. An empty list, which means all, is one chunk.
+// split divides a list into chunks of at most hns.MaxACLEntries. An empty list, which means all, is one chunk.
 func split[T any](items []T) [][]T {
 	if len(items) == 0 {
 		return [][]T{nil}
 	}
-	return slices.Collect(slices.Chunk(items, maxItems))
+	return slices.Collect(slices.Chunk(items, hns.MaxACLEntries))
 }
 
 // prefixesOf returns the IPv4 addresses of a list.

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
 // text returns an ACL as one line.
-func text(a ACL) string {
-	ports := func(name string, list []PortRange) string {
+func text(a hns.ACL) string {
+	ports := func(name string, list []hns.PortRange) string {
 		var all []string
 		for _, r := range list {
 			all = append(all, fmt.Sprintf("%d-%d", r.First, r.Last))
@@ -22,36 +24,20 @@ func text(a ACL) string {
 	}
 	line := fmt.Sprintf("%d %s %s %d", a.Priority, a.Action, a.Direction, a.Protocol)
 	line += ports("local", a.LocalPorts) + ports("remote", a.RemotePorts)
-	for _, p := range a.RemoteAddresses {
+	for _, p := range a.Remote {
 		line += " " + p.String()
 	}
 	return line
 }
 
-// checkACLs checks what Windows requires of all lists of ACLs.
-func checkACLs(t *testing.T, acls []ACL) {
+// checkACLs checks what Windows requires of all lists of ACLs, that they are in the order in which they decide, and that they end with a
+// rule for everything else.
+func checkACLs(t *testing.T, acls []hns.ACL) {
 	t.Helper()
-	actions := map[string]Action{}
+	if err := hns.CheckACLs(acls); err != nil {
+		t.Error(err)
+	}
 	for i, a := range acls {
-		if a.Priority < nodePriority || a.Priority > lastPriority {
-			t.Errorf("ACL %d has priority %d", i, a.Priority)
-		}
-		key := fmt.Sprint(a.Direction, a.Priority)
-		if known, ok := actions[key]; ok && known != a.Action {
-			t.Errorf("ACLs of priority %d have different actions", a.Priority)
-		}
-		actions[key] = a.Action
-		if len(a.RemoteAddresses) > maxItems || len(a.LocalPorts) > maxItems || len(a.RemotePorts) > maxItems {
-			t.Errorf("ACL %d has more than %d items", i, maxItems)
-		}
-		if a.Protocol == AnyProtocol && len(a.LocalPorts)+len(a.RemotePorts) > 0 {
-			t.Errorf("ACL %d has ports of all protocols", i)
-		}
-		for _, p := range a.RemoteAddresses {
-			if p.Bits() == 0 || !p.Addr().Is4() || p != p.Masked() {
-				t.Errorf("ACL %d has address %s", i, p)
-			}
-		}
 		if i > 0 && acls[i-1].Direction == a.Direction && acls[i-1].Priority > a.Priority {
 			t.Errorf("ACL %d has a lower priority number than the one before it", i)
 		}
@@ -59,9 +45,9 @@ func checkACLs(t *testing.T, acls []ACL) {
 	if len(acls) == 0 {
 		return
 	}
-	for _, d := range []Direction{In, Out} {
-		last := ACL{Direction: d, Protocol: AnyProtocol, Priority: lastPriority}
-		isLast := func(a ACL) bool { last.Action = a.Action; return text(a) == text(last) }
+	for _, d := range []hns.Direction{hns.In, hns.Out} {
+		last := hns.ACL{Direction: d, Protocol: hns.AnyProtocol, Priority: hns.MaxACLPriority}
+		isLast := func(a hns.ACL) bool { last.Action = a.Action; return text(a) == text(last) }
 		if !slices.ContainsFunc(acls, isLast) {
 			t.Errorf("direction %s has no last rule", d)
 		}
@@ -78,17 +64,17 @@ func TestACLsOfAnEndpoint(t *testing.T) {
 			Addresses: [][]netip.Prefix{
 				prefixes("10.0.0.0/8"), prefixes("0.0.0.0/1"), prefixes("128.0.0.0/1"), prefixes("10.1.0.0/16", "172.16.0.0/12"),
 			},
-			Pods: []Pod{{Name: "web", UID: "u", Policies: []int{0}, Ports: []NamedPort{{"http", TCP, 8080}, {"http", UDP, 9090}}}},
+			Pods: []Pod{{Name: "web", UID: "u", Policies: []int{0}, Ports: []NamedPort{{"http", hns.TCP, 8080}, {"http", hns.UDP, 9090}}}},
 		}
 	}
 	ports := func(list int, ports ...Port) Rule { return Rule{Peers: &list, Ports: ports} }
 	tcp := func(list int, first, last uint16) Rule {
-		return ports(list, Port{Protocol: TCP, First: first, Last: last})
+		return ports(list, Port{Protocol: hns.TCP, First: first, Last: last})
 	}
-	five := func(protocol Protocol) Port { return Port{Protocol: protocol, First: 5, Last: 5} }
+	five := func(protocol hns.Protocol) Port { return Port{Protocol: protocol, First: 5, Last: 5} }
 	web, all := PodID{"web", "u"}, Rule{AnyPeer: true, AnyPort: true}
-	const nodeIn, ownOut = "100 Allow In 256 10.4.0.1/32 10.4.0.9/32 192.168.1.4/32", "100 Allow Out 256 10.4.0.9/32"
-	const blockIn, blockOut, openOut = "65500 Block In 256", "65500 Block Out 256", "65500 Allow Out 256"
+	const nodeIn, ownOut = "100 Allow In 0 10.4.0.1/32 10.4.0.9/32 192.168.1.4/32", "100 Allow Out 0 10.4.0.9/32"
+	const blockIn, blockOut, openOut = "65500 Block In 0", "65500 Block Out 0", "65500 Allow Out 0"
 	for _, c := range []struct {
 		name  string
 		set   Set
@@ -112,14 +98,14 @@ func TestACLsOfAnEndpoint(t *testing.T) {
 			[]string{nodeIn, "1000 Allow In 6 local 80-95,443-443 10.0.0.0/8", blockIn, openOut}},
 		{"peers of the same ports are merged", ingress(tcp(3, 80, 80), tcp(0, 80, 80)), web, node,
 			[]string{nodeIn, "1000 Allow In 6 local 80-80 10.0.0.0/8 172.16.0.0/12", blockIn, openOut}},
-		{"protocols are not merged", ingress(ports(0, five(SCTP), five(UDP), five(TCP))), web, node, []string{nodeIn,
+		{"protocols are not merged", ingress(ports(0, five(hns.SCTP), five(hns.UDP), five(hns.TCP))), web, node, []string{nodeIn,
 			"1000 Allow In 6 local 5-5 10.0.0.0/8", "1000 Allow In 17 local 5-5 10.0.0.0/8", "1000 Allow In 132 local 5-5 10.0.0.0/8",
 			blockIn, openOut}},
 		{"any peer includes others", ingress(tcp(0, 80, 80), Rule{AnyPeer: true, Ports: tcp(0, 80, 80).Ports}), web, node,
 			[]string{nodeIn, "1000 Allow In 6 local 80-80", blockIn, openOut}},
-		{"a named port of the pod, by protocol", ingress(ports(0, Port{Protocol: TCP, Name: "http"})), web, node,
+		{"a named port of the pod, by protocol", ingress(ports(0, Port{Protocol: hns.TCP, Name: "http"})), web, node,
 			[]string{nodeIn, "1000 Allow In 6 local 8080-8080 10.0.0.0/8", blockIn, openOut}},
-		{"named ports that the pod does not have", ingress(ports(0, Port{Protocol: SCTP, Name: "http"}, Port{Protocol: TCP, Name: "https"})),
+		{"named ports that the pod does not have", ingress(ports(0, Port{Protocol: hns.SCTP, Name: "http"}, Port{Protocol: hns.TCP, Name: "https"})),
 			web, node, []string{nodeIn, blockIn, openOut}},
 	} {
 		var got []string
@@ -152,8 +138,8 @@ func TestPoliciesOfPodAreAdditive(t *testing.T) {
 		got = append(got, text(a))
 	}
 	want := []string{
-		"1000 Allow In 6 local 80-90,8080-8080 10.0.0.1/32 10.0.0.2/31", "65500 Block In 256",
-		"1000 Allow Out 17 remote 53-53", "1000 Allow Out 256 192.168.0.0/16", "65500 Block Out 256",
+		"1000 Allow In 6 local 80-90,8080-8080 10.0.0.1/32 10.0.0.2/31", "65500 Block In 0",
+		"1000 Allow Out 0 192.168.0.0/16", "1000 Allow Out 17 remote 53-53", "65500 Block Out 0",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

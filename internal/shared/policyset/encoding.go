@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
 // version is the version of the format. A node rejects others: what it does not know may restrict pods.
@@ -168,7 +170,7 @@ func (s Set) checkRule(r Rule, mayName bool) error {
 		isRange := p.Name == "" && p.First > 0 && p.First <= p.Last
 		isNamed := mayName && isName(p.Name, maxName) && p.First == 0 && p.Last == 0
 		if !isKnown(p.Protocol) || !isRange && !isNamed {
-			return fmt.Errorf("port %.200v is neither a range nor the name of a port, of TCP, UDP or SCTP", p)
+			return fmt.Errorf("port %.200v is neither a range nor the name of a port, of hns.TCP, hns.UDP or SCTP", p)
 		}
 	}
 	return nil
@@ -185,13 +187,13 @@ func (s Set) checkPod(p Pod) error {
 	}
 	for i, port := range p.Ports {
 		if !isName(port.Name, maxName) || !isKnown(port.Protocol) || port.Port == 0 || i > 0 && p.Ports[i-1].Compare(port) >= 0 {
-			return fmt.Errorf("ports[%d] is %.200v; allowed are ports of TCP, UDP or SCTP in order of their names", i, port)
+			return fmt.Errorf("ports[%d] is %.200v; allowed are ports of hns.TCP, hns.UDP or hns.SCTP in order of their names", i, port)
 		}
 	}
 	return nil
 }
 
-func isKnown(p Protocol) bool { return p == TCP || p == UDP || p == SCTP }
+func isKnown(p hns.Protocol) bool { return p == hns.TCP || p == hns.UDP || p == hns.SCTP }
 
 // isName reports whether a text is printable ASCII of a length that the API allows.
 func isName(text string, limit int) bool {

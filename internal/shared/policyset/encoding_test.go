@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
 // shop returns a set with every field.
@@ -17,16 +19,16 @@ func shop() Set {
 		Unlisted:  Directions{Ingress: true, Egress: true},
 		Policies: []Policy{
 			{Name: "dns", Isolates: Directions{Egress: true}, Egress: []Rule{
-				{AnyPeer: true, Ports: []Port{{Protocol: UDP, First: 53, Last: 53}}}, {Peers: new(1), AnyPort: true},
+				{AnyPeer: true, Ports: []Port{{Protocol: hns.UDP, First: 53, Last: 53}}}, {Peers: new(1), AnyPort: true},
 			}},
 			{Name: "web", Isolates: Directions{Ingress: true}, Ingress: []Rule{
-				{Peers: new(0), Ports: []Port{{Protocol: TCP, First: 80, Last: 90}, {Protocol: TCP, Name: "http"}}},
+				{Peers: new(0), Ports: []Port{{Protocol: hns.TCP, First: 80, Last: 90}, {Protocol: hns.TCP, Name: "http"}}},
 			}},
 		},
 		Addresses: [][]netip.Prefix{prefixes("10.0.0.1/32", "10.0.0.2/31"), prefixes("192.168.0.0/16")},
 		Pods: []Pod{
 			{Name: "batch-1", UID: "u1"},
-			{Name: "web-1", UID: "u2", Policies: []int{0, 1}, Ports: []NamedPort{{"http", TCP, 8080}}},
+			{Name: "web-1", UID: "u2", Policies: []int{0, 1}, Ports: []NamedPort{{"http", hns.TCP, 8080}}},
 		},
 	}
 }
@@ -95,7 +97,8 @@ func TestUnreadableSetsClose(t *testing.T) {
 		{`"anyPort":true`, `"anyPort":false`, "list of ports"},
 		{`"anyPort":true`, `"anyPort":true,"ports":[{"protocol":6,"first":1,"last":2}]`, "list of ports"},
 		{`"protocol":17`, `"protocol":1`, "neither a range"},
-		{`"protocol":17`, `"protocol":256`, "neither a range"},
+		{`"protocol":17`, `"protocol":0`, "neither a range"},
+		{`"protocol":17`, `"protocol":256`, "cannot unmarshal"},
 		{`"first":53,`, ``, "neither a range"},
 		{`"first":53`, `"first":54`, "neither a range"},
 		{`"first":53`, `"first":65536`, "cannot unmarshal"},

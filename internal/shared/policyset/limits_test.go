@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
 // scattered returns that many addresses that cannot be merged, beginning at a number.
@@ -25,14 +27,14 @@ func ofRules(lists [][]netip.Prefix, rules ...Rule) Set {
 }
 
 func TestLongListsAreSplitAmongACLs(t *testing.T) {
-	list := scattered(1<<24, 2*maxItems+1)
-	set := ofRules([][]netip.Prefix{list}, Rule{Peers: new(0), Ports: []Port{{Protocol: TCP, First: 80, Last: 80}}})
+	list := scattered(1<<24, 2*hns.MaxACLEntries+1)
+	set := ofRules([][]netip.Prefix{list}, Rule{Peers: new(0), Ports: []Port{{Protocol: hns.TCP, First: 80, Last: 80}}})
 	result := ACLs(set, PodID{"web", "u"}, Facts{})
 	checkACLs(t, result.ACLs)
 	var got []netip.Prefix
 	for _, a := range result.ACLs {
-		got = append(got, a.RemoteAddresses...)
-		if a.Priority == grantPriority && !slices.Equal(a.LocalPorts, []PortRange{{80, 80}}) {
+		got = append(got, a.Remote...)
+		if a.Priority == grantPriority && !slices.Equal(a.LocalPorts, []hns.PortRange{{First: 80, Last: 80}}) {
 			t.Errorf("a part of the list has ports %v", a.LocalPorts)
 		}
 	}
@@ -47,7 +49,7 @@ func TestOversizedPoliciesClose(t *testing.T) {
 	var lists [][]netip.Prefix
 	for i := range maxACLs + 1 {
 		lists = append(lists, scattered(1<<24+uint32(i)<<8, 1))
-		manyPorts = append(manyPorts, Rule{Peers: new(i), Ports: []Port{{Protocol: TCP, First: uint16(i) + 1, Last: uint16(i) + 1}}})
+		manyPorts = append(manyPorts, Rule{Peers: new(i), Ports: []Port{{Protocol: hns.TCP, First: uint16(i) + 1, Last: uint16(i) + 1}}})
 	}
 	half := scattered(1<<25, maxEntries/2)
 	for i := range maxInput/len(half) + 1 {
@@ -78,12 +80,12 @@ func TestOversizedPoliciesClose(t *testing.T) {
 			for _, a := range result.ACLs {
 				got = append(got, text(a))
 			}
-			want := []string{"100 Allow In 256 10.4.0.1/32", "65500 Block In 256", "65500 Block Out 256"}
+			want := []string{"100 Allow In 0 10.4.0.1/32", "65500 Block In 0", "65500 Block Out 0"}
 			if open {
-				want = []string{"65500 Allow In 256", "65500 Block Out 256"}
+				want = []string{"65500 Allow In 0", "65500 Block Out 0"}
 			}
 			if name == "set" {
-				want[len(want)-1] = "65500 Allow Out 256"
+				want[len(want)-1] = "65500 Allow Out 0"
 				if open {
 					want = nil
 				}
@@ -102,7 +104,7 @@ func TestOversizedPoliciesClose(t *testing.T) {
 func TestLimitsAreInclusive(t *testing.T) {
 	set := ofRules([][]netip.Prefix{scattered(1<<24, maxEntries)}, Rule{Peers: new(0), AnyPort: true})
 	result := ACLs(set, PodID{"web", "u"}, Facts{})
-	if result.Ingress != nil || len(result.ACLs) != maxEntries/maxItems+2 {
+	if result.Ingress != nil || len(result.ACLs) != maxEntries/hns.MaxACLEntries+2 {
 		t.Errorf("got %d ACLs and %v", len(result.ACLs), result.Ingress)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
 const (
@@ -15,9 +17,6 @@ const (
 	maxEntries = 20_000
 	// maxInput limits the addresses that are merged for one direction of one pod, to limit the time: lists may overlap.
 	maxInput = 10 * maxEntries
-	// maxItems is the number of addresses or ports in one ACL: Microsoft recommends at most a few thousand, Calico uses 4,000
-	// (https://github.com/projectcalico/calico, felix/dataplane/windows/policysets/policysets.go).
-	maxItems = 4000
 )
 
 // Access is what a pod may receive or send: the union of what its policies allow in one direction.
@@ -32,16 +31,11 @@ type Access struct {
 
 // Grant allows some ports of a protocol to some peers.
 type Grant struct {
-	Protocol Protocol
+	Protocol hns.Protocol
 	// Ports are destination ports; empty for all.
-	Ports []PortRange
+	Ports []hns.PortRange
 	// Peers are remote addresses; empty for all.
 	Peers []netip.Prefix
-}
-
-// PortRange is an inclusive range of ports.
-type PortRange struct {
-	First, Last uint16
 }
 
 // Excess is a limit that the access of a pod exceeds. Count can be a lower bound.
@@ -86,14 +80,14 @@ func (s Set) unlisted(closed bool, excess *Excess) Access {
 
 // part is a grant whose peers are still indexes of lists: merging indexes is cheap however long the lists are.
 type part struct {
-	protocol Protocol
+	protocol hns.Protocol
 	ports    []Range // nil for all
 	anyPeer  bool
 	lists    []int
 }
 
 // isAll reports whether the part allows everything.
-func (p part) isAll() bool { return p.protocol == AnyProtocol && p.anyPeer }
+func (p part) isAll() bool { return p.protocol == hns.AnyProtocol && p.anyPeer }
 
 func (s Set) merge(rules []Rule, names []NamedPort) ([]Grant, *Excess) {
 	var parts []part
@@ -110,7 +104,7 @@ func (s Set) merge(rules []Rule, names []NamedPort) ([]Grant, *Excess) {
 	}
 	parts = join(parts, part.peerKey, func(into *part, p part) { into.ports = append(into.ports, p.ports...) })
 	if slices.ContainsFunc(parts, part.isAll) {
-		return []Grant{{Protocol: AnyProtocol}}, nil
+		return []Grant{{Protocol: hns.AnyProtocol}}, nil
 	}
 	if excess := s.excessOf(parts); excess != nil {
 		return nil, excess
@@ -125,11 +119,11 @@ func partsOf(r Rule, names []NamedPort) []part {
 		base.lists = []int{*r.Peers}
 	}
 	if r.AnyPort {
-		base.protocol = AnyProtocol
+		base.protocol = hns.AnyProtocol
 		return []part{base}
 	}
 	var parts []part
-	for _, protocol := range []Protocol{TCP, UDP, SCTP} {
+	for _, protocol := range []hns.Protocol{hns.TCP, hns.UDP, hns.SCTP} {
 		p := base
 		p.protocol = protocol
 		for _, port := range r.Ports {
@@ -206,8 +200,8 @@ func (s Set) grants(parts []part) ([]Grant, *Excess) {
 		if !p.anyPeer {
 			grant.Peers = s.peers(p.lists)
 		}
-		if p.protocol == AnyProtocol && len(grant.Peers) == 0 {
-			return []Grant{{Protocol: AnyProtocol}}, nil
+		if p.protocol == hns.AnyProtocol && len(grant.Peers) == 0 {
+			return []Grant{{Protocol: hns.AnyProtocol}}, nil
 		}
 		acls += chunks(len(grant.Ports)) * chunks(len(grant.Peers))
 		entries += chunks(len(grant.Peers))*len(grant.Ports) + chunks(len(grant.Ports))*len(grant.Peers)
@@ -226,7 +220,7 @@ func (s Set) grants(parts []part) ([]Grant, *Excess) {
 func compareGrants(a, b Grant) int {
 	return cmp.Or(
 		cmp.Compare(a.Protocol, b.Protocol),
-		slices.CompareFunc(a.Ports, b.Ports, func(a, b PortRange) int {
+		slices.CompareFunc(a.Ports, b.Ports, func(a, b hns.PortRange) int {
 			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
 		}),
 		slices.CompareFunc(a.Peers, b.Peers, netip.Prefix.Compare),
@@ -246,16 +240,16 @@ func (s Set) peers(lists []int) []netip.Prefix {
 }
 
 // portRanges returns nil for all ports. No connection has port 0.
-func portRanges(ranges []Range) []PortRange {
+func portRanges(ranges []Range) []hns.PortRange {
 	if slices.Equal(ranges, []Range{{1, 1<<16 - 1}}) {
 		return nil
 	}
-	var ports []PortRange
+	var ports []hns.PortRange
 	for _, r := range ranges {
-		ports = append(ports, PortRange{uint16(r.First), uint16(r.Last)})
+		ports = append(ports, hns.PortRange{First: uint16(r.First), Last: uint16(r.Last)})
 	}
 	return ports
 }
 
 // chunks returns how many ACLs a list needs: an empty one, which means all, needs one.
-func chunks(items int) int { return max(1, (items+maxItems-1)/maxItems) }
+func chunks(items int) int { return max(1, (items+hns.MaxACLEntries-1)/hns.MaxACLEntries) }

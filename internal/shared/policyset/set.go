@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
 // MaxSize is the maximum size of an encoded set, in bytes. The limit is this project's own: the API server rejects objects of 1.5 MiB
@@ -60,25 +62,13 @@ type Rule struct {
 	Ports []Port `json:"ports,omitempty"`
 }
 
-// Protocol is an IP protocol number.
-type Protocol uint16
-
-// The protocols of NetworkPolicies, with their IANA numbers, and the Host Network Service's number for all protocols
-// (https://github.com/microsoft/hcsshim/issues/1059).
-const (
-	TCP         Protocol = 6
-	UDP         Protocol = 17
-	SCTP        Protocol = 132
-	AnyProtocol Protocol = 256
-)
-
 // Port is a range of ports, or the name of a port of the destination pod. Only ingress rules have names: their destination is the
 // selected pod.
 type Port struct {
-	Protocol Protocol `json:"protocol"`
-	First    uint16   `json:"first,omitempty"`
-	Last     uint16   `json:"last,omitempty"`
-	Name     string   `json:"name,omitempty"`
+	Protocol hns.Protocol `json:"protocol"`
+	First    uint16       `json:"first,omitempty"`
+	Last     uint16       `json:"last,omitempty"`
+	Name     string       `json:"name,omitempty"`
 }
 
 // Pod is a pod on a Windows node.
@@ -93,9 +83,9 @@ type Pod struct {
 
 // NamedPort is a port of a container.
 type NamedPort struct {
-	Name     string   `json:"name"`
-	Protocol Protocol `json:"protocol"`
-	Port     uint16   `json:"port"`
+	Name     string       `json:"name"`
+	Protocol hns.Protocol `json:"protocol"`
+	Port     uint16       `json:"port"`
 }
 
 // Compare orders ports by name, then by protocol.

@@ -56,7 +56,7 @@ func setACLs(endpoint string, acls []hns.ACL) error {
 	// before the ACLs (npm/pkg/dataplane/policies/policymanager_windows.go), and Calico does not.
 	policies := others
 	for _, d := range aclDocuments(acls) {
-		policies = append(policies, hcn.EndpointPolicy{Type: hcn.ACL, Settings: written(d)})
+		policies = append(policies, hcn.EndpointPolicy{Type: hcn.ACL, Settings: mustEncode(d)})
 	}
 	if err := e.ApplyPolicy(hcn.RequestTypeUpdate, hcn.PolicyEndpointRequest{Policies: policies}); err != nil || len(acls) > 0 {
 		return err
