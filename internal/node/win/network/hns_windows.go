@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/Microsoft/hcsshim"
 	"github.com/Microsoft/hcsshim/hcn"
 	"golang.org/x/sys/windows"
 
@@ -129,7 +130,7 @@ func late(ctx context.Context, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// asHNSError adds the matching error of package hns to an error of hcn.
+// asHNSError adds the matching error of package hns to an error of hcsshim.
 func asHNSError(err error) error {
 	code := codeOf(err)
 	switch {
@@ -151,13 +152,15 @@ func asHNSError(err error) error {
 	return err
 }
 
-// codeOf returns the code of an error of hcn, which cannot be unwrapped; 0 if it has none.
+// codeOf returns the code of an error of either generation of the API, neither of which can be unwrapped; 0 if it has none.
 func codeOf(err error) syscall.Errno {
-	failure, ok := errors.AsType[*hcn.HcnError](err)
-	if !ok {
-		return 0
+	var cause error
+	if failure, ok := errors.AsType[*hcn.HcnError](err); ok {
+		cause = failure.Err
+	} else if failure, ok := errors.AsType[*hcsshim.HcsError](err); ok {
+		cause = failure.Err
 	}
-	code, _ := errors.AsType[syscall.Errno](failure.Err)
+	code, _ := errors.AsType[syscall.Errno](cause)
 	return code
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Microsoft/hcsshim"
 	"github.com/Microsoft/hcsshim/hcn"
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc/mgr"
@@ -39,10 +40,12 @@ func TestHNSCodesMapToErrors(t *testing.T) {
 		5:          nil,
 		0x803b002f: nil,
 	} {
-		err := asHNSError(errorOf(code))
-		for _, class := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable, hns.ErrAdapter, hns.ErrPolicy} {
-			if errors.Is(err, class) != errors.Is(want, class) {
-				t.Errorf("code %#x is %v, want %v", uintptr(code), err, want)
+		for _, failure := range []error{errorOf(code), fmt.Errorf("calling: %w", &hcsshim.HcsError{Err: code})} { // of both generations of the API
+			err := asHNSError(failure)
+			for _, class := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable, hns.ErrAdapter, hns.ErrPolicy} {
+				if errors.Is(err, class) != errors.Is(want, class) {
+					t.Errorf("code %#x is %v, want %v", uintptr(code), err, want)
+				}
 			}
 		}
 	}
