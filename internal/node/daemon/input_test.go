@@ -49,7 +49,7 @@ func TestInputFilesArePrivate(t *testing.T) {
 	go func() {
 		for ctx.Err() == nil && !w.Disk().Exists(folder) {
 		}
-		private, _, err := w.Host().Rights.Look(folder, hostapi.Private)
+		private, _, err := w.Host().Rights.Check(folder, hostapi.Private)
 		if err == nil && !private {
 			err = errors.New("others may read the folder")
 		}

@@ -44,7 +44,7 @@ func TestServiceStartedBeforeJoinFollowsIt(t *testing.T) {
 		daemontest.MustJoin(t, w, r)
 		time.Sleep(20 * time.Second)
 		w.Crash("containerd")
-		time.Sleep(daemontest.ServicesLook)
+		time.Sleep(daemontest.AfterServiceCheck)
 		daemontest.ExpectJoined(t, w, r)
 	})
 }

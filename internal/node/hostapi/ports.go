@@ -42,10 +42,10 @@ type Rights interface {
 	// MakeFolder creates a folder, in an existing one, that belongs to Administrators and has these rights from the start. An existing folder is not
 	// changed; created is false then.
 	MakeFolder(folder string, access Access) (created bool, err error)
-	// Look checks the owner and rights of a file, folder or link. matches is true if it belongs to Administrators and has exactly these
+	// Check compares the owner and rights of a file, folder or link. matches is true if it belongs to Administrators and has exactly these
 	// rights. foreignOwner is its owner if that is neither Windows itself nor an administrator, as far as the owner alone shows; otherwise
 	// it is empty. An absent one is fs.ErrNotExist.
-	Look(name string, access Access) (matches bool, foreignOwner string, err error)
+	Check(name string, access Access) (matches bool, foreignOwner string, err error)
 	// Protect makes Administrators the owner of a file or folder and gives it exactly these rights. The content of a folder keeps its own rights; new
 	// content inherits the folder's. A link is an error, and an absent one is fs.ErrNotExist.
 	Protect(name string, access Access) error
@@ -163,8 +163,8 @@ type Probes interface {
 type Runtime interface {
 	// NetworkReady reports whether the runtime has loaded a configuration of the pod network. It is quick.
 	NetworkReady(ctx context.Context) (bool, error)
-	// Look returns an image by its full name, with registry and tag or digest, if the runtime has it with all its layers. It is quick.
-	Look(ctx context.Context, name string) (image cri.Image, found bool, err error)
+	// ImageStatus returns an image by its full name, with registry and tag or digest, if the runtime has it with all its layers. It is quick.
+	ImageStatus(ctx context.Context, name string) (image cri.Image, found bool, err error)
 	// Pull pulls an image from its registry or a mirror, and unpacks it, even if it is already present. It ends with ctx. If the runtime cannot pull
 	// the image, the error is a *cri.Error; if the runtime does not answer, it is another error, or one with code cri.Unavailable or cri.Canceled. A
 	// pull pins the image that the runtime is configured to use for sandboxes.
@@ -236,7 +236,7 @@ type Host struct {
 
 // MakePrivate restricts a file or folder to SYSTEM and Administrators, unless it already is.
 func (h Host) MakePrivate(name string) error {
-	if isPrivate, _, err := h.Rights.Look(name, Private); err != nil || isPrivate {
+	if isPrivate, _, err := h.Rights.Check(name, Private); err != nil || isPrivate {
 		return err
 	}
 	return h.Rights.Protect(name, Private)

@@ -13,10 +13,10 @@ import (
 // plugins of containerd. Errors are those of package hns where one applies; if the service does not answer before ctx ends, the error is
 // hns.ErrUnavailable, too.
 type Networks interface {
-	// Look returns all objects of the service, each kind ordered by ID. If the service does not answer, the error is hns.ErrUnavailable; a state
+	// List returns all objects of the service, each kind ordered by ID. If the service does not answer, the error is hns.ErrUnavailable; a state
 	// without objects means that there are none, or that Windows has no such service.
-	Look(ctx context.Context) (hns.State, error)
-	// ReadObjects is like Look with the second generation of the Windows API, which reads each object separately: it takes long if there are
+	List(ctx context.Context) (hns.State, error)
+	// ReadObjects is like List with the second generation of the Windows API, which reads each object separately: it takes long if there are
 	// thousands. Endpoints with the given IDs are queried by ID, too.
 	ReadObjects(ctx context.Context, endpoints []string) (hns.State, error)
 	// CreateEndpoint creates an endpoint on the network e.Network and returns it with ID, MAC, and an address of the network's first subnet if e has

@@ -139,7 +139,7 @@ func serveNetworks() (release func(), err error) {
 func removeAll(t *testing.T, h *network.HNS) {
 	t.Helper()
 	remove := func() {
-		s, err := h.Look(context.Background())
+		s, err := h.List(context.Background())
 		if err == nil {
 			err = h.Remove(context.Background(), s)
 		}

@@ -9,8 +9,8 @@ import (
 // containerRuntime is the container runtime on a pipe.
 type containerRuntime struct{ pipe string }
 
-// Look implements hostapi.Runtime.
-func (r containerRuntime) Look(ctx context.Context, name string) (image cri.Image, found bool, err error) {
+// ImageStatus implements hostapi.Runtime.
+func (r containerRuntime) ImageStatus(ctx context.Context, name string) (image cri.Image, found bool, err error) {
 	runtime, end := dialRuntime(r.pipe)
 	defer end()
 	return runtime.ImageStatus(ctx, name)

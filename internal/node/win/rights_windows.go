@@ -70,8 +70,8 @@ func (rights) MakeFolder(folder string, who hostapi.Access) (made bool, err erro
 	return true, nil
 }
 
-// Look implements hostapi.Rights.
-func (rights) Look(name string, access hostapi.Access) (matches bool, foreignOwner string, err error) {
+// Check implements hostapi.Rights.
+func (rights) Check(name string, access hostapi.Access) (matches bool, foreignOwner string, err error) {
 	err = privileged(func() error {
 		o, err := openObject(name, 0)
 		if err != nil {

@@ -25,9 +25,9 @@ func TestRightsKeepTheContract(t *testing.T) {
 			},
 		}
 		if onWine() {
-			f.NoLook = "Wine tells the rights of the file of its host system"
-			f.NoStrangers = "on Wine all files belong to the user who runs it"
-			f.NoLinks = "Wine makes no links"
+			f.NoReadback = "Wine returns the rights of the file on its host system"
+			f.NoOtherOwners = "on Wine all files belong to the user who runs it"
+			f.NoLinks = "Wine cannot create links"
 		}
 		return f
 	})

@@ -44,7 +44,7 @@ func (j *joining) findRemnants(ctx context.Context) (remnants, error) {
 	for _, s := range services {
 		add(true, "service", s.Name)
 	}
-	networks, networkErr := j.Host.Networks.Look(ctx)
+	networks, networkErr := j.Host.Networks.List(ctx)
 	var productNetworks []string
 	for _, n := range networks.Networks {
 		if isProductNetwork(n.Name) {

@@ -92,7 +92,7 @@ func (j *joining) awaitRemotes(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, overlayTimeout)
 	defer cancel()
 	err := j.await(ctx, "the overlay is missing node subnets", func(ctx context.Context) (string, error) {
-		state, err := j.Host.Networks.Look(ctx)
+		state, err := j.Host.Networks.List(ctx)
 		if err != nil {
 			return err.Error(), nil
 		}

@@ -107,7 +107,7 @@ func (j *joining) awaitBalancer(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, balancerTimeout)
 	defer cancel()
 	err := j.await(ctx, "kube-proxy created no load balancer for its Service", func(ctx context.Context) (string, error) {
-		state, err := j.Host.Networks.Look(ctx)
+		state, err := j.Host.Networks.List(ctx)
 		if err == nil && len(state.LoadBalancers) > 0 {
 			return "", nil
 		}

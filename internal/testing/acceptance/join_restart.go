@@ -143,7 +143,7 @@ func (j *joining) missingParts(ctx context.Context, boot string) map[string]stri
 			missing["services"] = s.Name + " is " + string(s.State)
 		}
 	}
-	state, err := j.Host.Networks.Look(ctx)
+	state, err := j.Host.Networks.List(ctx)
 	if err != nil {
 		missing["network"] = err.Error()
 	}

@@ -153,7 +153,7 @@ func (c *computer) loseNetwork(t *testing.T, what string) {
 		return
 	}
 	service := c.HNS()
-	state, err := service.Look(t.Context())
+	state, err := service.List(t.Context())
 	if err == nil {
 		err = service.Remove(t.Context(), state)
 	}

@@ -73,10 +73,10 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	if !isOverlayService || !found {
 		return "", untriedf("the machine has no Host Network Service or no address")
 	}
-	if found, err := s.Host.Services.List(ctx, []string{networkService}); err != nil || len(found) == 0 { // Look then returns no error
+	if found, err := s.Host.Services.List(ctx, []string{networkService}); err != nil || len(found) == 0 { // List then returns no error
 		return "", untriedf("service %s does not exist without feature Containers: %w", networkService, cmp.Or(err, errAbsent))
 	}
-	before, err := s.Host.Networks.Look(ctx)
+	before, err := s.Host.Networks.List(ctx)
 	if err != nil {
 		return "", untriedf("the Host Network Service does not answer: %w", err)
 	}
@@ -203,7 +203,7 @@ func (n *networkTrial) addHostRoute(ctx context.Context) {
 
 // checkEcho compares the network that Windows returns with the requested one.
 func (n *networkTrial) checkEcho(ctx context.Context, wanted hns.Network) {
-	state, err := n.Host.Networks.Look(ctx)
+	state, err := n.Host.Networks.List(ctx)
 	if err != nil {
 		n.fail("the Host Network Service does not answer: %v", err)
 		return
@@ -241,7 +241,7 @@ func (n *networkTrial) addRemotes(ctx context.Context) {
 
 // remotes returns the number of remote subnets of the network.
 func (n *networkTrial) remotes(ctx context.Context) int {
-	state, err := n.Host.Networks.Look(ctx)
+	state, err := n.Host.Networks.List(ctx)
 	if err != nil {
 		return 0
 	}
@@ -285,7 +285,7 @@ func (n *networkTrial) restartService(ctx context.Context) {
 		if backoff.Sleep(ctx, time.Until(began.Add(after))) != nil {
 			return
 		}
-		state, err := n.Host.Networks.Look(ctx)
+		state, err := n.Host.Networks.List(ctx)
 		if err != nil {
 			n.note("%v after the restart of service %s: %v", after, networkService, err)
 			continue
@@ -314,7 +314,7 @@ func probeNetworks(state hns.State) (networks []hns.Network) {
 func (s *session) removeNetworks(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
-	state, err := s.Host.Networks.Look(ctx)
+	state, err := s.Host.Networks.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -340,7 +340,7 @@ func (s *session) removeNetworks(ctx context.Context) error {
 
 // removeNamed removes a partially created network.
 func (n *networkTrial) removeNamed(ctx context.Context, name string) {
-	state, err := n.Host.Networks.Look(ctx)
+	state, err := n.Host.Networks.List(ctx)
 	for _, network := range state.Networks {
 		if network.Name == name {
 			err = errors.Join(err, n.Host.Networks.Remove(ctx, hns.State{Networks: []hns.Network{network}}))

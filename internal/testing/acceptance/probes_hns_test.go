@@ -40,7 +40,7 @@ func runHNS(t *testing.T, c *computer) Report {
 	if err != nil || len(r.Lines) != 1 {
 		t.Fatalf("Run() = %+v, %v", r.Lines, err)
 	}
-	state, err := m.Host.Networks.Look(t.Context())
+	state, err := m.Host.Networks.List(t.Context())
 	if err != nil || len(state.Networks)+len(state.Endpoints) > 0 {
 		t.Errorf("objects left behind: %+v, %v", state, err)
 	}
@@ -139,7 +139,7 @@ func TestNetworksAreDeletedAfterLongOutage(t *testing.T) {
 		c.put(t, networkService)
 		var m Machine
 		m = withAddress(c, func() bool {
-			state, err := m.Host.Networks.Look(t.Context())
+			state, err := m.Host.Networks.List(t.Context())
 			return err == nil && len(state.Networks) == 0
 		})
 		m.Host.Networks = slowNetworks{c.HNS()}
@@ -148,7 +148,7 @@ func TestNetworksAreDeletedAfterLongOutage(t *testing.T) {
 			!strings.Contains(r.Lines[0].Seen, "has its address 0 s after") {
 			t.Errorf("got %+v, %v", r.Lines, err)
 		}
-		if state, err := m.Host.Networks.Look(t.Context()); err != nil || len(state.Networks) > 0 {
+		if state, err := m.Host.Networks.List(t.Context()); err != nil || len(state.Networks) > 0 {
 			t.Errorf("objects left behind: %+v, %v", state, err)
 		}
 	})
@@ -191,7 +191,7 @@ func TestNetworksOfKilledRunAreDeleted(t *testing.T) {
 	if _, err := Restore(t.Context(), m, o); err != nil {
 		t.Fatal(err)
 	}
-	state, err := m.Host.Networks.Look(t.Context())
+	state, err := m.Host.Networks.List(t.Context())
 	if err != nil || len(state.Networks) != 1 || state.Networks[0].Name != "nat" || m.Host.Disk.Exists(Root) {
 		t.Errorf("objects left behind: %+v, %v", state, err)
 	}

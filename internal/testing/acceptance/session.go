@@ -227,7 +227,7 @@ func open(ctx context.Context, m Machine, o Options) (*session, func(), error) {
 	if _, err := m.Host.Rights.MakeFolder(Root, hostapi.Private); err != nil {
 		return nil, nil, fmt.Errorf("making the folder of the journal: %w", err)
 	}
-	ours, _, err := m.Host.Rights.Look(Root, hostapi.Private)
+	ours, _, err := m.Host.Rights.Check(Root, hostapi.Private)
 	if err == nil && !ours && !m.Wine { // Wine does not return rights exactly as they were set
 		err = errors.New("users who are not administrators can change it: check its content and remove it")
 	}

@@ -17,8 +17,8 @@ import (
 // images is the image service of the simulated containerd. Every registry has every image, unless RefuseImage was called.
 type images struct{ boot *boot }
 
-// Look implements hostapi.Runtime.
-func (i images) Look(ctx context.Context, name string) (image cri.Image, found bool, err error) {
+// ImageStatus implements hostapi.Runtime.
+func (i images) ImageStatus(ctx context.Context, name string) (image cri.Image, found bool, err error) {
 	w := i.boot.w
 	if err := i.lock(ctx); err != nil {
 		return cri.Image{}, false, err

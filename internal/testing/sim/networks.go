@@ -104,9 +104,9 @@ func (h *HNS) newMAC(kind byte) string {
 	return fmt.Sprintf("00-15-%02X-%02X-%02X-%02X", kind, low[0], low[1], byte(h.made))
 }
 
-// Look implements hostapi.Networks.
-func (h *HNS) Look(ctx context.Context) (hns.State, error) {
-	if err := h.begin(ctx, "Look"); err != nil {
+// List implements hostapi.Networks.
+func (h *HNS) List(ctx context.Context) (hns.State, error) {
+	if err := h.begin(ctx, "List"); err != nil {
 		return hns.State{}, err
 	}
 	return h.firstGeneration(), nil

@@ -167,12 +167,12 @@ func (h *HNS) reboot() {
 // networks is the service for the programs of one boot.
 type networks struct{ boot *boot }
 
-// Look implements hostapi.Networks.
-func (n networks) Look(ctx context.Context) (hns.State, error) {
+// List implements hostapi.Networks.
+func (n networks) List(ctx context.Context) (hns.State, error) {
 	if n.boot.isOff() {
 		return hns.State{}, ErrPower
 	}
-	return n.boot.w.hns.Look(ctx)
+	return n.boot.w.hns.List(ctx)
 }
 
 // ReadObjects implements hostapi.Networks.

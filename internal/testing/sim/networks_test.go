@@ -65,14 +65,14 @@ func TestRestartKeepsOnlyPersistentNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Restart()
-	state, err := w.Host().Networks.Look(t.Context())
+	state, err := w.Host().Networks.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(state.Networks) != 1 || state.Networks[0].ID != kept.ID || state.Endpoints != nil || state.LoadBalancers != nil {
 		t.Errorf("after the restart: %+v, want only network %s", state, kept.Name)
 	}
-	if _, err := before.Look(t.Context()); !errors.Is(err, sim.ErrPower) {
+	if _, err := before.List(t.Context()); !errors.Is(err, sim.ErrPower) {
 		t.Errorf("a program from before the restart got %v, want ErrPower", err)
 	}
 }

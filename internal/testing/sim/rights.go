@@ -13,8 +13,8 @@ import (
 // marks files of an ordinary user.
 type rights struct{ boot *boot }
 
-// strangers is the owner of every object with a sticky bit.
-const strangers = `WIN-SIM\user`
+// ordinaryUser is the owner of every object with a sticky bit.
+const ordinaryUser = `WIN-SIM\user`
 
 // modeOf returns the mode for these rights of a folder or file.
 func modeOf(access hostapi.Access, isFolder bool) fs.FileMode {
@@ -45,8 +45,8 @@ func (r rights) MakeFolder(folder string, access hostapi.Access) (created bool, 
 	return true, os.Chmod(local, modeOf(access, true))
 }
 
-// Look implements hostapi.Rights.
-func (r rights) Look(name string, access hostapi.Access) (ours bool, stranger string, err error) {
+// Check implements hostapi.Rights.
+func (r rights) Check(name string, access hostapi.Access) (matches bool, foreignOwner string, err error) {
 	if r.boot.isOff() {
 		return false, "", ErrPower
 	}
@@ -55,7 +55,7 @@ func (r rights) Look(name string, access hostapi.Access) (ours bool, stranger st
 	case err != nil:
 		return false, "", err
 	case info.Mode()&fs.ModeSticky != 0:
-		return false, strangers, nil
+		return false, ordinaryUser, nil
 	}
 	return info.Mode().Perm() == modeOf(access, info.IsDir()), "", nil
 }

@@ -34,7 +34,7 @@ func (c *Collector) gather(ctx context.Context) []part {
 		{"host.json", c.host},
 		{"node.json", c.node},
 		{"services.json", c.services},
-		{"hns.json", func(ctx context.Context) (any, error) { return c.Host.Networks.Look(ctx) }},
+		{"hns.json", func(ctx context.Context) (any, error) { return c.Host.Networks.List(ctx) }},
 		{"routes.json", func(ctx context.Context) (any, error) { return c.Host.Inventory.Routes(ctx) }},
 		{"firewall.json", c.firewall},
 		{"containerd.json", c.containerd},
@@ -175,7 +175,7 @@ func (c *Collector) containerd(ctx context.Context) (any, error) {
 	ready, err := c.Host.Runtime.NetworkReady(ctx)
 	note("networkReady", ready, err)
 	if c.Wanted.SandboxImage != "" {
-		_, found, err := c.Host.Runtime.Look(ctx, c.Wanted.SandboxImage)
+		_, found, err := c.Host.Runtime.ImageStatus(ctx, c.Wanted.SandboxImage)
 		note("hasSandboxImage", found, err)
 	}
 	return report, nil

@@ -35,7 +35,7 @@ func TestMachineSettingsAreRestored(t *testing.T) {
 		harm()
 		daemontest.StartRun(t, w.Host())
 		// A part that finds another one running retries after 10 s.
-		for _, wait := range []time.Duration{11 * time.Second, daemontest.ServicesLook} {
+		for _, wait := range []time.Duration{11 * time.Second, daemontest.AfterServiceCheck} {
 			time.Sleep(wait)
 			mustTrustOne(t, w)
 			if diff := cmp.Diff(want, w.Environment()); diff != "" {
@@ -55,7 +55,7 @@ func TestReplacedProgramsAreRestored(t *testing.T) {
 		time.Sleep(time.Second)
 		before := daemontest.PIDs(w, r)
 		daemontest.MustWrite(t, w.Disk(), program, "somebody else's")
-		time.Sleep(daemontest.ServicesLook)
+		time.Sleep(daemontest.AfterServiceCheck)
 		daemontest.ExpectJoined(t, w, r)
 		for name, pid := range daemontest.PIDs(w, r) {
 			if again := pid != before[name]; again != (name == "kubelet") {

@@ -79,14 +79,14 @@ func TestRemovedExclusionsAreRestored(t *testing.T) {
 	daemontest.MustJoin(t, w, r)
 	synctest.Test(t, func(t *testing.T) {
 		defer daemontest.StartRun(t, w.Host())()
-		time.Sleep(10 * daemontest.ServicesLook)
+		time.Sleep(10 * daemontest.AfterServiceCheck)
 		if n := w.Defender().Writes; n != 1 {
 			t.Errorf("Defender was changed %d times although nothing was missing", n)
 		}
 		w.EditDefender(func(d *sim.Defender) {
 			d.Set = foreignExclusions().And(desired.Exclusions{Paths: r.Desired.Exclusions.Paths[:1]})
 		})
-		time.Sleep(daemontest.ServicesLook)
+		time.Sleep(daemontest.AfterServiceCheck)
 		if missing := r.Desired.Exclusions.Without(w.Defender().Set); !missing.IsEmpty() {
 			t.Errorf("missing: %q", missing.List())
 		}
@@ -116,12 +116,12 @@ func TestHostWithoutDefenderJoins(t *testing.T) {
 	daemontest.MustJoin(t, w, r)
 	synctest.Test(t, func(t *testing.T) {
 		defer daemontest.StartRun(t, w.Host())()
-		time.Sleep(10 * daemontest.ServicesLook)
+		time.Sleep(10 * daemontest.AfterServiceCheck)
 		if n := strings.Count(daemontest.Journal(t, w), "none: setting exclusions of Microsoft Defender: Microsoft Defender does not run"); n != 1 {
 			t.Errorf("the journal records %d times that Defender does not run, want once:\n%s", n, daemontest.Journal(t, w))
 		}
 		w.EditDefender(func(d *sim.Defender) { d.Stopped = false })
-		time.Sleep(daemontest.ServicesLook)
+		time.Sleep(daemontest.AfterServiceCheck)
 		expectExclusions(t, w, foreignExclusions().And(r.Desired.Exclusions))
 	})
 }
@@ -164,12 +164,12 @@ func TestIneffectiveExclusionsAreReportedOnce(t *testing.T) {
 					t.Errorf("the condition is %+v, and Defender interferes: %v", c, test.interferes)
 				}
 				m.Windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Policy: node.Exclusions} })
-				time.Sleep(daemontest.ServicesLook)
+				time.Sleep(daemontest.AfterServiceCheck)
 				if c := m.Condition(api.ConditionDefenderInterference); test.interferes && (c.Status != corev1.ConditionFalse || c.Reason != api.ReasonDefenderExclusionsInForce) {
 					t.Errorf("after a policy has them, the condition is %+v", c)
 				}
 				m.Windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Set: foreignExclusions()} })
-				time.Sleep(daemontest.ServicesLook)
+				time.Sleep(daemontest.AfterServiceCheck)
 				expectExclusions(t, m.Windows, foreignExclusions().And(node.Exclusions))
 				if n := len(m.Notes(api.EventDefenderExclusions)); n != 1 {
 					t.Errorf("there are %d events after exclusions could be set", n)

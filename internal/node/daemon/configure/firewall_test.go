@@ -61,7 +61,7 @@ func TestAlteredFirewallRulesAreRestored(t *testing.T) {
 		time.Sleep(time.Second)
 		w.EditRules("VXLAN", func(r *sim.Rule) { r.Disabled = true })
 		w.EditRules("kubelet", func(r *sim.Rule) { r.Ports = []uint16{1} })
-		time.Sleep(daemontest.ServicesLook)
+		time.Sleep(daemontest.AfterServiceCheck)
 		expectOurRules(t, w, rules()...)
 	})
 }
@@ -77,12 +77,12 @@ func TestHostWithoutFirewallJoins(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		defer daemontest.StartRun(t, w.Host())()
-		time.Sleep(10 * daemontest.ServicesLook)
+		time.Sleep(10 * daemontest.AfterServiceCheck)
 		if n := strings.Count(daemontest.Journal(t, w), "none: setting"); n != 1 {
 			t.Errorf("while the host works, the journal records it again: %d times", n)
 		}
 		w.StopFirewall(false)
-		time.Sleep(daemontest.ServicesLook)
+		time.Sleep(daemontest.AfterServiceCheck)
 		expectOurRules(t, w, rules()...)
 	})
 }

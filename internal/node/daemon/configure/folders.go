@@ -79,7 +79,7 @@ func (f folders) createUserFolder(folder string, access hostapi.Access) error {
 		f.recordChange("folder %s created", folder)
 		return nil
 	}
-	_, foreignOwner, err := f.Rights.Look(folder, access)
+	_, foreignOwner, err := f.Rights.Check(folder, access)
 	if err != nil {
 		return fmt.Errorf("reading the owner of %s: %w", folder, err)
 	}

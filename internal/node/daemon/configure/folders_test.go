@@ -25,7 +25,7 @@ func TestUserFoldersAreCreatedAndKept(t *testing.T) {
 	}
 	daemontest.MustJoin(t, w, r)
 	for folder, who := range map[string]hostapi.Access{`C:\etc`: hostapi.Readable, `C:\etc\cni`: hostapi.Readable, configDir: hostapi.Private} {
-		if matches, _, err := w.Host().Rights.Look(folder, who); err != nil || !matches {
+		if matches, _, err := w.Host().Rights.Check(folder, who); err != nil || !matches {
 			t.Errorf("%s was created with rights other than %d (%v)", folder, who, err)
 		}
 	}

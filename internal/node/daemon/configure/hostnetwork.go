@@ -36,7 +36,7 @@ type hostNetwork struct {
 // prepare sets the registry values of the Host Network Service, which reads the one for static addresses when it starts, and the others for each
 // object. If the first network already exists, nothing is done for static addresses.
 func (n hostNetwork) prepare(ctx context.Context) error {
-	current, readErr := n.Networks.Look(ctx)
+	current, readErr := n.Networks.List(ctx)
 	values := hnsState{work: n.work}
 	notes, err := values.notes()
 	if err != nil {
@@ -69,7 +69,7 @@ func (n hostNetwork) record(ctx context.Context) error {
 	if n.wanted == nil || !n.wanted.Once {
 		return state.ForgetHostNetwork(n.Disk)
 	}
-	current, err := n.Networks.Look(ctx)
+	current, err := n.Networks.List(ctx)
 	if err == nil && n.networkExists(current) {
 		return nil
 	}

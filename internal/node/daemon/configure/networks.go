@@ -12,7 +12,7 @@ import (
 
 // removeNetworks removes networks with their endpoints, and all load balancers: kube-proxy, too, regards every load balancer as its own.
 func removeNetworks(ctx context.Context, all hostapi.Networks, names []string) (removed []string, err error) {
-	current, err := all.Look(ctx)
+	current, err := all.List(ctx)
 	if err != nil {
 		return nil, err
 	}

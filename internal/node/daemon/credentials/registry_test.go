@@ -13,7 +13,7 @@ import (
 // openRights implements rights that protect nothing.
 type openRights struct{ hostapi.Rights }
 
-func (openRights) Look(string, hostapi.Access) (bool, string, error) { return true, "", nil }
+func (openRights) Check(string, hostapi.Access) (bool, string, error) { return true, "", nil }
 
 func TestRegistryCertificatesAreRenewedBeforeExpiry(t *testing.T) {
 	h, now := hostapi.Host{Disk: hostapi.Disk{Root: t.TempDir()}, Rights: openRights{}}, time.Now()

@@ -22,8 +22,8 @@ const (
 	Never = 24 * 365 * time.Hour
 	// RestoredWithin is how soon a manual change to a service must be reverted.
 	RestoredWithin = 5 * time.Second
-	// ServicesLook is more than the interval between periodic checks of the services.
-	ServicesLook = 6 * time.Minute
+	// AfterServiceCheck is longer than the interval between periodic checks of the services.
+	AfterServiceCheck = 6 * time.Minute
 	// Soon is the reason for a Windows without quirks in tests of how soon services are restored.
 	Soon = "how soon services are restored is measured"
 

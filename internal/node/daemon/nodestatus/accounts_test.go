@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// accountsLook is more than WICD's interval between checks of the support for group Managed Service Accounts.
-const accountsLook = 10*time.Minute + time.Second
+// afterAccountsCheck is longer than WICD's interval between checks of the support for group Managed Service Accounts.
+const afterAccountsCheck = 10*time.Minute + time.Second
 
 func TestGMSASupportIsReportedOnNode(t *testing.T) {
 	plugin := map[string]bool{"{ccc2a336-d7f3-4818-a213-272b7924213e}": true, "{00000000-0000-4000-8000-000000000001}": false}
@@ -36,7 +36,7 @@ func TestGMSASupportIsReportedOnNode(t *testing.T) {
 			{sim.Accounts{}, corev1.ConditionFalse, api.ReasonNotInDomain, "no plugin"},
 		} {
 			m.Windows.EditAccounts(func(a *sim.Accounts) { *a = step.is })
-			time.Sleep(accountsLook)
+			time.Sleep(afterAccountsCheck)
 			c := m.Condition(api.ConditionGMSACapable)
 			if c.Status != step.status || c.Reason != step.reason || !strings.Contains(c.Message, step.message) || len(c.Message) > 1024 {
 				t.Errorf("with %.100q, the condition is %+v; want %s, %s, %q", step.is.Domain, c, step.status, step.reason, step.message)

@@ -158,7 +158,7 @@ func (n *reconciliation) readObjects(ctx context.Context, endpoints []string, pa
 	defer cancel()
 	var c objectView
 	if c.second, c.err = n.Host.Networks.ReadObjects(ctx, endpoints); c.err == nil {
-		c.after, c.err = n.Host.Networks.Look(ctx)
+		c.after, c.err = n.Host.Networks.List(ctx)
 	}
 	text := ""
 	if c.err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// BenchmarkLook evaluates a pass of a node in a cluster of 10,000 Services with five endpoints each: after no change, after a change of one
+// BenchmarkPass evaluates a pass of a node in a cluster of 10,000 Services with five endpoints each: after no change, after a change of one
 // Service, and after a change of an endpoint of this host.
-func BenchmarkLook(b *testing.B) {
+func BenchmarkPass(b *testing.B) {
 	const services, each = 10_000, 5
 	f, s := newFrontends("win-1"), healthy(0)
 	for i := range services {

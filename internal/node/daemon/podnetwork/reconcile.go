@@ -171,7 +171,7 @@ func (n *reconciliation) observe(ctx context.Context) networkView {
 	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	v := networkView{maker: n.readStatus()}
-	v.state, v.err = n.Host.Networks.Look(ctx)
+	v.state, v.err = n.Host.Networks.List(ctx)
 	if n.frontends.isSynced() {
 		v.cluster = n.frontends
 	}

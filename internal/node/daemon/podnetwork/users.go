@@ -70,7 +70,7 @@ func (u *UserNetwork) reconcile(ctx context.Context) (reason, message string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
-	all, err := u.Host.Networks.Look(ctx)
+	all, err := u.Host.Networks.List(ctx)
 	if err != nil {
 		return api.ReasonHNSUnavailable, fmt.Sprintf("querying the Host Network Service for network %s: %v", n.Name, err)
 	}

@@ -91,7 +91,7 @@ func TestKubeProxyServesUserBridge(t *testing.T) {
 		}
 		create(hns.Overlay)
 		expect(api.ReasonKubeProxyUnsupported, "l2 is of type Overlay")
-		all, err := networks.Look(t.Context())
+		all, err := networks.List(t.Context())
 		if err == nil {
 			err = networks.Remove(t.Context(), hns.State{Networks: all.Networks})
 		}

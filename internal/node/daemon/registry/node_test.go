@@ -82,7 +82,7 @@ func TestPublishedMirrorsAreServed(t *testing.T) {
 		t.Errorf("%s is %q (%v)", quayHosts, hosts, err)
 	}
 	for _, name := range []string{desired.RegistryClient, credentials.RegistryFile} {
-		if matches, _, err := m.Windows.Host().Rights.Look(name, hostapi.Private); err != nil || !matches {
+		if matches, _, err := m.Windows.Host().Rights.Check(name, hostapi.Private); err != nil || !matches {
 			t.Errorf("others may read %s (%v)", name, err)
 		}
 	}

@@ -114,7 +114,7 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 // openRights are those of a drive without access control.
 type openRights struct{ hostapi.Rights }
 
-func (openRights) Look(string, hostapi.Access) (bool, string, error) { return true, "", nil }
+func (openRights) Check(string, hostapi.Access) (bool, string, error) { return true, "", nil }
 
 // authority returns a self-signed certificate for all hosts.
 func authority(t *testing.T) (tls.Certificate, string) {

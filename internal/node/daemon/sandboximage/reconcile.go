@@ -122,7 +122,7 @@ func (r *Reconciler) reconcile(ctx context.Context) error {
 func (r *Reconciler) status(ctx context.Context, name string) (cri.Image, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	return r.Host.Runtime.Look(ctx, name)
+	return r.Host.Runtime.ImageStatus(ctx, name)
 }
 
 // pull pulls an image, then verifies that it is present.

@@ -70,7 +70,7 @@ func ClaimFolder(h hostapi.Host, folder string, access hostapi.Access) (wasProte
 	if err := CheckNoLink(h, folder); err != nil {
 		return false, "", err
 	}
-	matches, foreignOwner, err := h.Rights.Look(folder, access)
+	matches, foreignOwner, err := h.Rights.Check(folder, access)
 	if err == nil && foreignOwner != "" {
 		err = fmt.Errorf("it belongs to %s, which keeps re-creating it", foreignOwner)
 	}
@@ -97,7 +97,7 @@ func Displace(h hostapi.Host, name string) (change string, err error) {
 	if hostapi.IsAside(name) {
 		return "", nil // renamed objects are not used
 	}
-	_, foreignOwner, err := h.Rights.Look(name, hostapi.Private)
+	_, foreignOwner, err := h.Rights.Check(name, hostapi.Private)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

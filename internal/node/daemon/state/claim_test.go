@@ -26,8 +26,8 @@ func claimed() map[string]hostapi.Access {
 func expectClaimed(t *testing.T, w *sim.Windows) {
 	t.Helper()
 	for folder, who := range claimed() {
-		if matches, foreignOwner, err := w.Host().Rights.Look(folder, who); err != nil || !matches {
-			t.Errorf("%s: Look() = %v, %q, %v; want it owned by Administrators, with rights %d", folder, matches, foreignOwner, err, who)
+		if matches, foreignOwner, err := w.Host().Rights.Check(folder, who); err != nil || !matches {
+			t.Errorf("%s: Check() = %v, %q, %v; want it owned by Administrators, with rights %d", folder, matches, foreignOwner, err, who)
 		}
 	}
 }

@@ -301,7 +301,7 @@ func TestJoinAndServiceDoNotInterfere(t *testing.T) {
 			daemontest.ExpectJoined(t, w, r)
 			time.Sleep(time.Duration(n) * time.Second)
 		}
-		time.Sleep(daemontest.ServicesLook)
+		time.Sleep(daemontest.AfterServiceCheck)
 		daemontest.ExpectJoined(t, w, r)
 	})
 }

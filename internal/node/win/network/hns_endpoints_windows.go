@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// Look implements hostapi.Networks.
-func (h *HNS) Look(ctx context.Context) (hns.State, error) {
+// List implements hostapi.Networks.
+func (h *HNS) List(ctx context.Context) (hns.State, error) {
 	return read(ctx, h, "looking at the Host Network Service", stateNow)
 }
 

@@ -41,10 +41,10 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 		f := fixture(t)
 		f.Stop()
 		ctx := deadline(t)
-		_, _, errLook := f.Runtime.Look(ctx, f.Good)
+		_, _, errStatus := f.Runtime.ImageStatus(ctx, f.Good)
 		errPull := f.Runtime.Pull(ctx, f.Good, cri.Login{})
 		_, errReady := f.Runtime.NetworkReady(ctx)
-		for _, err := range []error{errLook, errPull, errReady} {
+		for _, err := range []error{errStatus, errPull, errReady} {
 			if err == nil || errors.As(err, new(*cri.Error)) {
 				t.Errorf("without a runtime: %v", err)
 			}
@@ -65,7 +65,7 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 
 func expectImage(t *testing.T, f ImagesFixture, name string, want bool) {
 	t.Helper()
-	if image, found, err := f.Runtime.Look(deadline(t), name); err != nil || found != want || found && image.ID == "" {
-		t.Errorf("Look(%s) = %+v, %v, %v, want found: %v", name, image, found, err, want)
+	if image, found, err := f.Runtime.ImageStatus(deadline(t), name); err != nil || found != want || found && image.ID == "" {
+		t.Errorf("ImageStatus(%s) = %+v, %v, %v, want found: %v", name, image, found, err, want)
 	}
 }

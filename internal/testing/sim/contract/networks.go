@@ -79,9 +79,9 @@ func mustCreateEndpoint(t *testing.T, f NetworksFixture, e hns.Endpoint) hns.End
 	return created
 }
 
-func mustLook(t *testing.T, f NetworksFixture) hns.State {
+func mustListObjects(t *testing.T, f NetworksFixture) hns.State {
 	t.Helper()
-	s, err := f.Networks.Look(deadline(t))
+	s, err := f.Networks.List(deadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func expectNetworks(t *testing.T, f NetworksFixture, want ...hns.Network) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, list := range [][]hns.Network{got, mustLook(t, f).Networks} {
+	for _, list := range [][]hns.Network{got, mustListObjects(t, f).Networks} {
 		if diff := cmp.Diff(want, list, equal()...); diff != "" {
 			t.Errorf("networks (-want +got):\n%s", diff)
 		}
@@ -168,7 +168,7 @@ func deletingNetworkDeletesEndpoints(t *testing.T, f NetworksFixture) {
 		expectError(t, "deleting it", f.Overlay.DeleteNetwork(deadline(t), n.ID), want)
 	}
 	expectNetworks(t, f)
-	if left := mustLook(t, f).Endpoints; len(left) > 0 {
+	if left := mustListObjects(t, f).Endpoints; len(left) > 0 {
 		t.Errorf("endpoints %+v are left", left)
 	}
 	if second := mustCreateNetwork(t, f, overlayNetwork()); second.ID == n.ID {
@@ -246,7 +246,7 @@ func hostEndpointIsInHostCompartment(t *testing.T, f NetworksFixture) {
 	}
 	want := []hns.Endpoint{pod, host, second}
 	slices.SortFunc(want, func(a, b hns.Endpoint) int { return strings.Compare(a.ID, b.ID) })
-	if diff := cmp.Diff(want, mustLook(t, f).Endpoints, equal()...); diff != "" {
+	if diff := cmp.Diff(want, mustListObjects(t, f).Endpoints, equal()...); diff != "" {
 		t.Errorf("endpoints (-want +got):\n%s", diff)
 	}
 }
@@ -264,7 +264,7 @@ func endpointNamesAndAddressesAreUnique(t *testing.T, f NetworksFixture) {
 	}
 	_, err := f.Networks.CreateEndpoint(deadline(t), hns.Endpoint{Network: absent, Name: "wicd-contract"})
 	expectError(t, "on an absent network", err, hns.ErrNotFound)
-	if got := mustLook(t, f).Endpoints; len(got) != 1 {
+	if got := mustListObjects(t, f).Endpoints; len(got) != 1 {
 		t.Errorf("there are %+v, want one", got)
 	}
 }
@@ -289,7 +289,7 @@ func mustBalance(t *testing.T, f NetworksFixture) hns.State {
 
 func loadBalancersAreListed(t *testing.T, f NetworksFixture) {
 	want := mustBalance(t, f)
-	if diff := cmp.Diff(want, mustLook(t, f), equal()...); diff != "" {
+	if diff := cmp.Diff(want, mustListObjects(t, f), equal()...); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)
 	}
 }
@@ -303,7 +303,7 @@ func onlyNamedObjectsAreRemoved(t *testing.T, f NetworksFixture) {
 				t.Errorf("removing %s: %v", objects, err)
 			}
 		}
-		if diff := cmp.Diff(left, mustLook(t, f), equal()...); diff != "" {
+		if diff := cmp.Diff(left, mustListObjects(t, f), equal()...); diff != "" {
 			t.Errorf("%s removed (-want +got):\n%s", objects, diff)
 		}
 	}
@@ -320,8 +320,8 @@ func stoppedServiceIsNotReportedAsEmpty(t *testing.T, f NetworksFixture) {
 	}
 	got := mustBalance(t, f)
 	f.Stop(t)
-	_, err := f.Networks.Look(deadline(t))
-	expectError(t, "Look", err, hns.ErrUnavailable)
+	_, err := f.Networks.List(deadline(t))
+	expectError(t, "List", err, hns.ErrUnavailable)
 	_, err = f.Networks.CreateEndpoint(deadline(t), hns.Endpoint{Network: got.Networks[0].ID, Name: "wicd-contract-two"})
 	expectError(t, "CreateEndpoint", err, hns.ErrUnavailable)
 	expectError(t, "Remove", f.Networks.Remove(deadline(t), got), hns.ErrUnavailable)
@@ -333,7 +333,7 @@ func stoppedServiceIsNotReportedAsEmpty(t *testing.T, f NetworksFixture) {
 	expectError(t, "AddRemotes", f.Overlay.AddRemotes(deadline(t), got.Networks[0].ID, remotes(1)), hns.ErrUnavailable)
 	expectError(t, "RemoveRemotes", f.Overlay.RemoveRemotes(deadline(t), got.Networks[0].ID, remotes(1)), hns.ErrUnavailable)
 	f.Start(t)
-	if diff := cmp.Diff(got, mustLook(t, f), equal()...); diff != "" {
+	if diff := cmp.Diff(got, mustListObjects(t, f), equal()...); diff != "" {
 		t.Errorf("started again (-want +got):\n%s", diff)
 	}
 }
@@ -374,9 +374,9 @@ func lateResponseIsDiscarded(t *testing.T, f NetworksFixture) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 	<-ctx.Done()
-	s, err := f.Networks.Look(ctx)
-	expectError(t, "Look", err, hns.ErrUnavailable)
-	expectError(t, "Look", err, context.DeadlineExceeded)
+	s, err := f.Networks.List(ctx)
+	expectError(t, "List", err, hns.ErrUnavailable)
+	expectError(t, "List", err, context.DeadlineExceeded)
 	if len(s.Networks) > 0 {
 		t.Errorf("unexpected state %+v", s)
 	}

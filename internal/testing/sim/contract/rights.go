@@ -16,12 +16,12 @@ type RightsFixture struct {
 	Disk hostapi.Disk
 	// Folder is an empty folder for the test, by its Windows name.
 	Folder string
-	// Open gives everyone full access to a folder. NoLook is why rights cannot be read; empty if they can.
+	// Open gives everyone full access to a folder. NoReadback is why rights cannot be read; empty if they can.
 	Open   func(t *testing.T, folder string)
-	NoLook string
-	// GiveAway makes an ordinary user the owner of a file or folder. NoStrangers is why that is not possible; empty if it is.
+	NoReadback string
+	// GiveAway makes an ordinary user the owner of a file or folder. NoOtherOwners is why that is not possible; empty if it is.
 	GiveAway    func(t *testing.T, name string)
-	NoStrangers string
+	NoOtherOwners string
 	// Link creates a link to a folder. NoLinks is why that is not possible; empty if it is.
 	Link    func(t *testing.T, to, name string)
 	NoLinks string
@@ -58,16 +58,16 @@ func mustMakeFolder(t *testing.T, f RightsFixture, base string, access hostapi.A
 func expectRights(t *testing.T, f RightsFixture, name string, want hostapi.Access) {
 	t.Helper()
 	for _, access := range accesses() {
-		matches, owner, err := f.Rights.Look(name, access)
+		matches, owner, err := f.Rights.Check(name, access)
 		if err != nil || matches != (access == want) || owner != "" {
-			t.Errorf("Look(%s, %d) = %v, %q, %v; want rights %d", name, access, matches, owner, err, want)
+			t.Errorf("Check(%s, %d) = %v, %q, %v; want rights %d", name, access, matches, owner, err, want)
 		}
 	}
 }
 
 func foldersAreCreatedWithRights(t *testing.T, f RightsFixture) {
-	if f.NoLook != "" {
-		t.Skip(f.NoLook)
+	if f.NoReadback != "" {
+		t.Skip(f.NoReadback)
 	}
 	for i, access := range accesses() {
 		expectRights(t, f, mustMakeFolder(t, f, string(rune('a'+i)), access), access)
@@ -79,7 +79,7 @@ func existingFolderIsUnchanged(t *testing.T, f RightsFixture) {
 	if created, err := f.Rights.MakeFolder(folder, hostapi.Private); err != nil || created {
 		t.Errorf("again: MakeFolder() = %v, %v", created, err)
 	}
-	if f.NoLook == "" {
+	if f.NoReadback == "" {
 		expectRights(t, f, folder, hostapi.Readable)
 	}
 }
@@ -106,13 +106,13 @@ func protectedFoldersAreUsable(t *testing.T, f RightsFixture) {
 }
 
 func protectSetsExactRights(t *testing.T, f RightsFixture) {
-	if f.NoLook != "" {
-		t.Skip(f.NoLook)
+	if f.NoReadback != "" {
+		t.Skip(f.NoReadback)
 	}
 	for _, access := range accesses() {
 		f.Open(t, f.Folder)
-		if matches, _, err := f.Rights.Look(f.Folder, access); err != nil || matches {
-			t.Errorf("a folder with full access for everyone: Look() = %v, %v", matches, err)
+		if matches, _, err := f.Rights.Check(f.Folder, access); err != nil || matches {
+			t.Errorf("a folder with full access for everyone: Check() = %v, %v", matches, err)
 		}
 		if err := f.Rights.Protect(f.Folder, access); err != nil {
 			t.Fatal(err)
@@ -125,8 +125,8 @@ func absentObjectIsNotFound(t *testing.T, f RightsFixture) {
 	if err := f.Rights.Protect(f.Folder+`\absent`, hostapi.Private); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Protect() = %v, want fs.ErrNotExist", err)
 	}
-	if _, _, err := f.Rights.Look(f.Folder+`\absent`, hostapi.Private); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Look() = %v, want fs.ErrNotExist", err)
+	if _, _, err := f.Rights.Check(f.Folder+`\absent`, hostapi.Private); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Check() = %v, want fs.ErrNotExist", err)
 	}
 	if _, err := f.Rights.MakeFolder(f.Folder+`\absent\folder`, hostapi.Private); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("MakeFolder() in an absent folder = %v, want fs.ErrNotExist", err)
@@ -134,24 +134,24 @@ func absentObjectIsNotFound(t *testing.T, f RightsFixture) {
 }
 
 func foreignOwnersAreReported(t *testing.T, f RightsFixture) {
-	if f.NoStrangers != "" {
-		t.Skip(f.NoStrangers)
+	if f.NoOtherOwners != "" {
+		t.Skip(f.NoOtherOwners)
 	}
 	folder := mustMakeFolder(t, f, "folder", hostapi.Private)
 	f.GiveAway(t, folder)
-	if matches, owner, err := f.Rights.Look(folder, hostapi.Private); err != nil || matches || owner == "" {
-		t.Errorf("Look() = %v, %q, %v; want the foreign owner", matches, owner, err)
+	if matches, owner, err := f.Rights.Check(folder, hostapi.Private); err != nil || matches || owner == "" {
+		t.Errorf("Check() = %v, %q, %v; want the foreign owner", matches, owner, err)
 	}
 	if err := f.Disk.Rename(folder, folder+".aside"); err != nil {
 		t.Fatal(err)
 	}
-	if _, owner, err := f.Rights.Look(folder+".aside", hostapi.Private); err != nil || owner == "" {
+	if _, owner, err := f.Rights.Check(folder+".aside", hostapi.Private); err != nil || owner == "" {
 		t.Errorf("after a rename: %q, %v; want the foreign owner", owner, err)
 	}
 	if err := f.Rights.Protect(folder+".aside", hostapi.Private); err != nil {
 		t.Fatal(err)
 	}
-	if _, owner, err := f.Rights.Look(folder+".aside", hostapi.Private); err != nil || owner != "" {
+	if _, owner, err := f.Rights.Check(folder+".aside", hostapi.Private); err != nil || owner != "" {
 		t.Errorf("after Protect(), its owner is %q, %v", owner, err)
 	}
 }
@@ -168,10 +168,10 @@ func linksAreNotFollowed(t *testing.T, f RightsFixture) {
 	if created, err := f.Rights.MakeFolder(link, hostapi.Private); err != nil || created {
 		t.Errorf("MakeFolder() where a link is = %v, %v", created, err)
 	}
-	if matches, _, err := f.Rights.Look(link, hostapi.Readable); err != nil || matches {
-		t.Errorf("Look() at a link = %v, %v; want false", matches, err)
+	if matches, _, err := f.Rights.Check(link, hostapi.Readable); err != nil || matches {
+		t.Errorf("Check() at a link = %v, %v; want false", matches, err)
 	}
-	if f.NoLook == "" {
+	if f.NoReadback == "" {
 		expectRights(t, f, folder, hostapi.Readable)
 	}
 }
