@@ -1,5 +1,5 @@
-# Makes this host one that the Windows Machine Config Operator can log in to. Where it runs at every start, it leaves alone what is as it
-# should be, and mends the rest.
+# Prepares this host for logins of the Windows Machine Config Operator over SSH. The script can run at every start: it changes only what
+# differs from the desired state.
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
@@ -7,13 +7,13 @@ $sshFolder = Join-Path $env:ProgramData 'ssh'
 $publicKeys = @(
     #KEYS#
 )
-# Ranges of addresses that may speak to the SSH server; none for everybody.
+# Address ranges from which the SSH server accepts connections; empty for all.
 $allowFrom = @(
     #ALLOWFROM#
 )
 
-# Tries until it works: at the first start there may be no network for minutes, and Windows may be busy with itself.
-function Invoke-Patiently {
+# Retries a script block for up to 15 minutes: at the first start, the network may be down for minutes, and Windows may be busy.
+function Invoke-WithRetries {
     param([string]$What, [scriptblock]$Try)
     for ($n = 1; ; $n++) {
         try {
@@ -27,7 +27,7 @@ function Invoke-Patiently {
     }
 }
 
-# The account that the operator logs in with: capi where the platform made it, else the built-in administrator, whatever it is called.
+# Enables the account that the operator logs in to: capi if the platform created it, otherwise the built-in administrator, whose name varies.
 function Enable-Account {
     if (Get-LocalUser -Name 'capi' -ErrorAction SilentlyContinue) { return }
     $builtIn = Get-LocalUser | Where-Object { $_.SID.Value -match '^S-1-5-21-.*-500$' }
@@ -36,22 +36,22 @@ function Enable-Account {
     $random = [System.Security.Cryptography.RandomNumberGenerator]::Create()
     $random.GetBytes($bytes)
     $random.Dispose()
-    # Nobody needs to know the password. Its end has one of each kind of character that a policy may ask for.
+    # The password is random and not stored. The suffix has a character of each kind that a policy may require.
     $password = ConvertTo-SecureString -String ([Convert]::ToBase64String($bytes) + 'aA1!') -AsPlainText -Force
     Set-LocalUser -SID $builtIn.SID -Password $password
     Enable-LocalUser -SID $builtIn.SID
 }
 
-# Windows Server 2025 has the server; the others fetch it from Windows Update or what the administrator put in its place.
+# Windows Server 2025 includes the server; earlier versions install it from Windows Update or the source that the administrator configured.
 function Install-Server {
     if (Get-Service -Name 'sshd' -ErrorAction SilentlyContinue) { return }
-    Invoke-Patiently -What 'Installing OpenSSH' -Try {
+    Invoke-WithRetries -What 'Installing OpenSSH' -Try {
         Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0' | Out-Null
         Get-Service -Name 'sshd' | Out-Null
     }
 }
 
-# Each set of keys is put there once. What the operator makes of the file later, a new key for an old one, outlives a restart.
+# Adds each set of keys only once, so that keys that the operator replaces later are not restored at the next start.
 function Add-PublicKeys {
     New-Item -ItemType Directory -Force -Path $sshFolder | Out-Null
     $file = Join-Path $sshFolder 'administrators_authorized_keys'
@@ -62,33 +62,33 @@ function Add-PublicKeys {
     if (Test-Path $file) { $lines = @([IO.File]::ReadAllLines($file)) }
     $lines += @($publicKeys | Where-Object { $lines -cnotcontains $_ })
     [IO.File]::WriteAllLines("$file.new", [string[]]$lines)
-    # Administrators and SYSTEM, by number: their names differ between languages. The server ignores a file that others can write.
+    # Administrators and SYSTEM by SID, because their names depend on the language. The server ignores a file that others can write.
     & icacls.exe "$file.new" /setowner '*S-1-5-32-544' | Out-Null
-    if ($LASTEXITCODE -ne 0) { throw "icacls.exe /setowner ended with $LASTEXITCODE" }
+    if ($LASTEXITCODE -ne 0) { throw "icacls.exe /setowner exited with code $LASTEXITCODE" }
     & icacls.exe "$file.new" /inheritance:r /grant:r '*S-1-5-32-544:F' '*S-1-5-18:F' | Out-Null
-    if ($LASTEXITCODE -ne 0) { throw "icacls.exe /grant ended with $LASTEXITCODE" }
+    if ($LASTEXITCODE -ne 0) { throw "icacls.exe /grant exited with code $LASTEXITCODE" }
     Move-Item -Force -Path "$file.new" -Destination $file
     [IO.File]::WriteAllText($marker, $wanted)
 }
 
-# The server takes the first value it finds, so ours go to the top; below a line with Match they would be for some users only.
+# The server uses the first value of each setting, so these are added at the top; after a Match line, they would apply to some users only.
 function Start-Server {
     Set-Service -Name 'sshd' -StartupType Automatic
     $file = Join-Path $sshFolder 'sshd_config'
-    if (-not (Test-Path $file)) { Start-Service -Name 'sshd' } # its first start writes the file, some moments later
-    Invoke-Patiently -What 'Waiting for sshd_config' -Try { [IO.File]::ReadAllLines($file) | Out-Null }
+    if (-not (Test-Path $file)) { Start-Service -Name 'sshd' } # the first start creates the file shortly afterwards
+    Invoke-WithRetries -What 'Waiting for sshd_config' -Try { [IO.File]::ReadAllLines($file) | Out-Null }
     $wanted = @('PubkeyAuthentication yes', 'PasswordAuthentication no')
     $lines = @([IO.File]::ReadAllLines($file))
     if ((@($lines | Select-Object -First 2) -join "`n") -cne ($wanted -join "`n")) {
         [IO.File]::WriteAllLines("$file.new", [string[]]($wanted + $lines))
-        Invoke-Patiently -What 'Replacing sshd_config' -Try { Move-Item -Force -Path "$file.new" -Destination $file }
+        Invoke-WithRetries -What 'Replacing sshd_config' -Try { Move-Item -Force -Path "$file.new" -Destination $file }
         Restart-Service -Name 'sshd' -Force
     }
     Start-Service -Name 'sshd'
 }
 
-# Windows Server 2025 brings a rule for SSH that holds for private networks only, and a cloud's network is a public one. Other ports are
-# opened when the host becomes a node.
+# The SSH rule of Windows Server 2025 applies only to private networks, and clouds' networks are public ones. The operator opens other
+# ports when the host becomes a node.
 function Open-Firewall {
     $name = 'OpenSSH-Server-In-TCP'
     $limit = @{}
@@ -100,7 +100,7 @@ function Open-Firewall {
     New-NetFirewallRule -Name $name -DisplayName 'OpenSSH SSH Server (sshd)' -Direction Inbound -Action Allow -Protocol TCP -LocalPort 22 -Profile Any -Enabled True -EdgeTraversalPolicy Block @limit | Out-Null
 }
 #PLATFORM#
-# A step that fails does not keep the others from what they can do.
+# A failed step does not prevent the others.
 $failed = @()
 foreach ($step in @(#STEPS#)) {
     try {

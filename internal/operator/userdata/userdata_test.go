@@ -55,10 +55,10 @@ func TestScriptMeetsPlatformRequirements(t *testing.T) {
 			t.Errorf("%s: the script is wrapped: %t", platform, wrapped)
 		}
 		if strings.Contains(text, "EC2Launch.exe") != (platform == "AWS") {
-			t.Errorf("%s: the Amazon part must be present on Amazon only", platform)
+			t.Errorf("%s: the part for Amazon must be present on Amazon only", platform)
 		}
 		if strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r < ' ' && r != '\n' }) {
-			t.Errorf("%s: the script has other characters than those that every agent and code page reads alike", platform)
+			t.Errorf("%s: the script has characters that not every agent and code page reads in the same way", platform)
 		}
 		if len(text) > 16<<10 {
 			t.Errorf("%s: %d bytes exceed Amazon's limit of 16 KiB", platform, len(text))
@@ -114,10 +114,10 @@ func FuzzRender(f *testing.F) {
 			return
 		}
 		if strings.ContainsAny(from, "'\n\r`$\"") || !strings.Contains(text, "$allowFrom = @(\n    '") {
-			t.Errorf("range %q got into the script otherwise than as a string", from)
+			t.Errorf("range %q got into the script, but not as a string", from)
 		}
 		if strings.ContainsAny(key, "'\n\r`$\"") || !strings.Contains(text, "    '"+key+"'\n)") {
-			t.Errorf("key %q got into the script otherwise than as a string", key)
+			t.Errorf("key %q got into the script, but not as a string", key)
 		}
 	})
 }
@@ -141,16 +141,16 @@ func expectAll(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			t.Errorf("this does not contain %q:\n%s", part, text)
+			t.Errorf("missing %q in:\n%s", part, text)
 		}
 	}
 }
 
 func TestScriptRetriesInstallationWithoutNetwork(t *testing.T) {
-	expectAll(t, function(t, "Invoke-Patiently"), "if ($n -ge 60) { throw }", "Start-Sleep -Seconds 15")
+	expectAll(t, function(t, "Invoke-WithRetries"), "if ($n -ge 60) { throw }", "Start-Sleep -Seconds 15")
 	body := function(t, "Install-Server")
 	expectAll(t, body, "Get-Service -Name 'sshd'", "{ return }")
-	_, retried, _ := strings.Cut(body, "Invoke-Patiently")
+	_, retried, _ := strings.Cut(body, "Invoke-WithRetries")
 	expectAll(t, retried, "Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0'", "Get-Service -Name 'sshd'")
 }
 
@@ -187,7 +187,7 @@ func TestScriptWaitsForServerConfiguration(t *testing.T) {
 	if strings.Contains(starts, "ReadAllLines") {
 		t.Error("the configuration is read before the server has started")
 	}
-	expectAll(t, waits, "Invoke-Patiently -What 'Waiting for sshd_config' -Try { [IO.File]::ReadAllLines($file) | Out-Null }")
+	expectAll(t, waits, "Invoke-WithRetries -What 'Waiting for sshd_config' -Try { [IO.File]::ReadAllLines($file) | Out-Null }")
 	expectAll(t, reads, "-Try { Move-Item -Force -Path \"$file.new\" -Destination $file }")
 }
 
