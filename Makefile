@@ -12,13 +12,13 @@ RUN := @hack/run.sh
 STEP := @GOGC=400 hack/step.sh
 E2E := @hack/step.sh
 TOOL := go tool -modfile=hack/tools/go.mod
-# golangci-lint keeps what it found in each package; the steps below may run beside each other.
+# golangci-lint caches its findings by package; the steps below may run in parallel.
 export GOLANGCI_LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wmco/golangci-lint
 LINT := run --allow-parallel-runners
-# check-vet has checked the tests: go test would vet them, and all that they import, once more.
-# Twice the time of Go: machines are shared, and the tests of WICD took 6 minutes on a busy one with two slow processors.
+# check-vet has vetted the tests; go test would vet them and all their imports again.
+# Twice Go's default: machines are shared, and WICD's tests took 6 minutes on a busy one with two slow processors.
 TEST := go test -vet=off -timeout 20m
-# The library of skopeo verifies signatures without a library of C.
+# skopeo's library verifies signatures without a C library.
 OPENPGP := -tags containers_image_openpgp
 # The race detector takes up to ten times the time.
 RACED := $(CURDIR)/hack/race-test.sh
@@ -36,15 +36,15 @@ export WMCO_OVNKUBE_IDENTITY := $(or $(abspath $(OVNKUBE_IDENTITY)),$(WMCO_OVNKU
 export WMCO_CLUSTER_AUTOSCALER := $(or $(abspath $(AUTOSCALER)),$(WMCO_CLUSTER_AUTOSCALER))
 
 .PHONY: help
-help: ## Lists the targets.
+help: ## List the targets.
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 FUZZTIME ?= 10m
-# SIGN is the file of the key that signs a release and what is pushed, BUILDER the URI of who builds it.
+# SIGN is the file with the key that signs a release and pushed images, BUILDER the URI of the builder.
 SIGNED = $(if $(SIGN),--sign-key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)'))
 
 .PHONY: demo run screenshots docs build plugin payload image chart bundle catalog release sign verify-release acceptance conformance bench mutants stories bench-compare cover vulncheck vulncheck-payload outdated fuzz generate clean
-demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
+demo: ## Show how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
 	@cd lab && go run ./demo -hosts $(HOSTS) $(if $(EXIT),-exit)
@@ -52,25 +52,25 @@ demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=s
 # The namespace of the operator that make run replaces.
 NAMESPACE ?= openshift-windows-machine-config-operator
 
-run: payload ## Runs the operator from the working tree against the cluster of KUBECONFIG, in place of the one in NAMESPACE.
+run: payload ## Run the operator from the working tree against the cluster of KUBECONFIG, instead of the one in NAMESPACE.
 	go run ./cmd/wmco --kubeconfig '$(or $(KUBECONFIG),$(HOME)/.kube/config)' --namespace '$(NAMESPACE)' --payload-dir _payload \
 		--metrics-bind-address 127.0.0.1:9182
 
-screenshots: ## Makes the pictures of docs/dashboard.md, with Debian's Chromium and a cluster of 1,000 hosts.
+screenshots: ## Take the screenshots in docs/dashboard.md, with Debian's Chromium and a cluster of 1,000 hosts.
 	@hack/prepare.sh
 	cd lab && WMCO_SCREENSHOTS='$(CURDIR)/docs/images' go test -vet=off -count=1 -timeout 20m -run 'TestScreenshots$$' ./suites/pagetest
 
-docs: ## Builds the documents as a site into _site/, with Debian's mkdocs. A link that leads nowhere is an error.
+docs: ## Build the documents as a site in _site/, with Debian's mkdocs. Broken links are errors.
 	@hack/docs.sh
 
-build: ## Builds the operator and its programs for Windows hosts into bin/, with the version of the git tag.
+build: ## Build the operator and its programs for Windows hosts into bin/, with the version of the git tag.
 	go build -buildvcs=auto -ldflags '-s -w' -o bin/ ./cmd/wmco
 	GOOS=windows GOARCH=amd64 go build -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup ./cmd/hybrid-overlay-node
 
-payload: ## Builds the payload for Windows hosts into _payload/.
+payload: ## Build the payload for Windows hosts into _payload/.
 	go run ./payload/build/cmd --out _payload --version "$$(git describe --tags --always --dirty)"
 
-image: payload ## Builds the operator's image for amd64 and arm64 into _image/, its software bill of materials into _image.cdx.json. PUSH=registry/repository:tag pushes it instead, and writes what installs it into _install/ and _chart/. SIGN=key.pem signs it.
+image: payload ## Build the operator's image for amd64 and arm64 into _image/, and its software bill of materials into _image.cdx.json. PUSH=registry/repository:tag pushes it instead, and writes the files that install it to _install/ and _chart/. SIGN=key.pem signs it.
 	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-amd64/ ./cmd/wmco
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-arm64/ ./cmd/wmco
 	cd release && go run ./image/cmd --payload ../_payload --operator amd64=../bin/linux-amd64/wmco --operator arm64=../bin/linux-arm64/wmco \
@@ -78,34 +78,34 @@ image: payload ## Builds the operator's image for amd64 and arm64 into _image/, 
 		--out ../_image $(if $(PUSH),--push '$(PUSH)' --install ../_install) $(SIGNED)
 	$(if $(PUSH),@$(MAKE) --no-print-directory chart IMAGE='$(PUSH)')
 
-chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image, VERSION=1.2.0 another version.
+chart: ## Build the Helm chart from deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest sets another image, VERSION=1.2.0 another version.
 	cd release && go run ./chart/cmd --deploy ../deploy --out ../_chart --version "$(or $(VERSION),$$(../hack/version.sh))" --image '$(IMAGE)'
 
-acceptance: $(if $(JOIN),payload) ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md). JOIN=1 also builds what its option --join needs, with IMAGES="archives of images" for closed networks.
+acceptance: $(if $(JOIN),payload) ## Build _acceptance/wmco-acceptance.exe, which tests on a Windows Server what this project cannot test itself (docs/acceptance.md). JOIN=1 also builds what its option --join needs, with IMAGES="archives of images" for closed networks.
 	@IMAGES='$(IMAGES)' hack/acceptance.sh _acceptance $(if $(JOIN),_payload)
 
 PLATFORMS := darwin-amd64 darwin-arm64 linux-amd64 linux-arm64 windows-amd64 windows-arm64
 # Where the files of a release are published.
 DOWNLOADS ?= https://github.com/windows-machine-config/wmco/releases/download/v$$(../hack/version.sh)
 
-plugin: ## Builds kubectl windows for all platforms into _plugin/, with krew's manifest. DOWNLOADS=URL of the folder it is published in.
+plugin: ## Build kubectl windows for all platforms into _plugin/, with krew's manifest. DOWNLOADS=URL of the folder in which it is published.
 	for p in $(PLATFORMS); do GOOS=$${p%-*} GOARCH=$${p#*-} go build -buildvcs=auto -ldflags '-s -w' -o bin/plugin/$$p/ ./cmd/kubectl-windows; done
 	cd release && go run ./plugin/cmd --version "$$(../hack/version.sh)" --programs ../bin/plugin --downloads "$(DOWNLOADS)" --out ../_plugin
 
-# The repository that the image of a release is published in.
+# The repository in which the image of a release is published.
 REPOSITORY ?= ghcr.io/windows-machine-config/wmco
 
 OLM = cd release && go run ./bundle/cmd --deploy ../deploy --layout ../_image --out ../_olm --version "$(or $(VERSION),$$(../hack/version.sh))" \
 	--revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" --repository '$(REPOSITORY)' $(if $(IMAGE),--image '$(IMAGE)') \
 	$(if $(PREVIOUS),--previous '$(abspath $(PREVIOUS))') $(if $(WITHDRAW),--withdraw '$(WITHDRAW)') $(if $(MAINTAINER),--maintainer '$(MAINTAINER)') $(if $(PUSH),--push $(SIGNED))
 
-bundle: ## Makes the bundle for OLM in _olm/, and its entry of a community catalog, with the image of make image or IMAGE=repository@sha256:...; VERSION=1.2.0 PREVIOUS=catalog.yaml of the last release.
+bundle: ## Build the bundle for OLM in _olm/, and its entry in a community catalog, with the image of make image or IMAGE=repository@sha256:...; VERSION=1.2.0 PREVIOUS=catalog.yaml of the last release.
 	@$(OLM)
 
-catalog: ## Makes the bundle, and the catalog with it. PUSH=1 pushes both images beside the operator's, and moves the tag of the channel to this catalog; SIGN=key.pem signs them.
+catalog: ## Build the bundle and the catalog that contains it. PUSH=1 pushes both images next to the operator's, and moves the channel's tag to this catalog; SIGN=key.pem signs them.
 	@$(OLM) --catalog
 
-release: ## Writes all files of a release into _release/, with the version of the git tag (RELEASE.md). VERSION=1.2.0 requires that one. SIGN=key.pem signs them.
+release: ## Write all files of a release to _release/, with the version of the git tag (RELEASE.md). VERSION=1.2.0 requires this version. SIGN=key.pem signs them.
 	@is=$$(hack/version.sh); [ '$(or $(VERSION),'"$$is"')' = "$$is" ] || { echo "this commit has version $$is, not $(VERSION): git tag v$(VERSION)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory image PUSH= SIGN=
 	@$(MAKE) --no-print-directory catalog IMAGE= PUSH= VERSION="$$(hack/version.sh)"
@@ -113,61 +113,61 @@ release: ## Writes all files of a release into _release/, with the version of th
 	cd release && go run ./artifacts/cmd --version "$$(../hack/version.sh)" --image ../_image --repository '$(REPOSITORY)' --out ../_release
 	$(if $(SIGN),@$(MAKE) --no-print-directory sign)
 
-sign: ## Signs the files in _release/, and says what they were built from, with SIGN=key.pem (RELEASE.md). BUILDER=URI says who built them.
+sign: ## Sign the files in _release/, with a statement of what they were built from, with SIGN=key.pem (RELEASE.md). BUILDER=URI identifies the builder.
 	$(if $(SIGN),,$(error make sign needs the key of the project: SIGN=key.pem))
 	cd release && go run ./signature/cmd --version "$$(../hack/version.sh)" --revision "$$(git rev-parse HEAD)" \
 		--key '$(abspath $(SIGN))' $(if $(BUILDER),--builder '$(BUILDER)')
 
-verify-release: ## Makes a release of the last commit as the workflow does, and verifies it with cosign, syft and krew (docs/development.md). ONLY=TestWorkflowBuildsRelease/krew selects one test.
+verify-release: ## Build a release of the last commit as the workflow does, and verify it with cosign, syft and krew (docs/development.md). ONLY=TestWorkflowBuildsRelease/krew selects one test.
 	cd release/verify && go vet ./... && $(TEST) -v -count=1 -timeout 2h -run '$(or $(ONLY),.)' ./...
 
 LIMIT ?= 4h
 
-conformance: ## Runs Kubernetes' own tests on Windows nodes of a lab, or of the cluster of KUBECONFIG. ONLY=node, core, a row of docs/readiness.md or an expression; RESUME=1 and LIMIT=15m do it in parts.
+conformance: ## Run Kubernetes' own tests on Windows nodes of a lab, or of the cluster of KUBECONFIG. ONLY=node, core, a row of docs/readiness.md or an expression selects some; RESUME=1 and LIMIT=15m split the run.
 	@$(if $(KUBECONFIG),,hack/prepare.sh)
 	@cd lab && go run ./suites/conformance -only '$(ONLY)' -limit $(LIMIT) $(if $(RESUME),-resume)
 
-bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
+bench: ## Run the benchmarks, and print lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
 	@echo "Building the bench (minutes the first time)" >&2
 	@cd lab && go run ./bench -only '$(ONLY)'
 
-mutants: ## Takes one safeguard out after the other, in a copy of the last commit, and says whether a test notices. ONLY=names-host selects some.
+mutants: ## Remove one safeguard after another, in a copy of the last commit, and check that a test fails. ONLY=names-host selects some.
 	@hack/prepare.sh
 	@go run ./hack/mutate -only '$(ONLY)'
 
 SEEDS ?= 200
 FROM ?= 1
 
-stories: ## Tells the stories of simulated hosts with the quirks of many seeds. SEEDS=200 is how many, FROM=1 the first; ONLY=TestStoryUpgrade selects some.
+stories: ## Run the stories of simulated hosts with the quirks of many seeds. SEEDS=200 is the number, FROM=1 the first; ONLY=TestStoryUpgrade selects some.
 	@hack/stories.sh $(SEEDS) $(FROM) '$(or $(ONLY),.)'
 
-bench-compare: ## Compares results of make bench, or of go test -bench: OLD=old.txt NEW=new.txt.
+bench-compare: ## Compare results of make bench, or of go test -bench: OLD=old.txt NEW=new.txt.
 	@hack/benchstat.sh $(OLD) $(NEW)
 
-cover: ## Prints the test coverage of each package in internal, and of all.
+cover: ## Print the test coverage of each package in internal, and the total.
 	@hack/cover.sh
 
-vulncheck: ## Looks for known vulnerabilities in what the programs call; needs https://vuln.go.dev.
+vulncheck: ## Check the code that the programs call for known vulnerabilities; needs https://vuln.go.dev.
 	$(TOOL) govulncheck ./...
 	GOOS=windows "$$($(TOOL) -n govulncheck)" $(ON_WINDOWS)
 
-vulncheck-payload: ## Looks for known vulnerabilities in the modules of the third-party programs for hosts, which it builds; needs https://vuln.go.dev.
+vulncheck-payload: ## Build the third-party programs for hosts, and check their modules for known vulnerabilities; needs https://vuln.go.dev.
 	@programs=$$(go run ./payload/build/cmd --programs); scanner=$$($(TOOL) -n govulncheck); status=0; \
 	for program in $$programs; do echo "$$program:"; "$$scanner" -mode=binary "$$program" || status=$$?; done; exit $$status
 
-outdated: ## Compares the programs on hosts, and the libraries, with the newest patches and minor versions. Ends with "Error 3" if one has to be raised.
+outdated: ## Compare the programs on hosts, and the libraries, with the newest patches and minor versions. Exits with "Error 3" if one must be updated.
 	@go build -o bin/ ./hack/outdated && bin/outdated # go run would end with 1
 
-fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
+fuzz: ## Run all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'
 
-generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/reference, docs/support.md, docs/counterparts.md, docs/metrics.md, the commands of docs/kubectl-windows.md, the list in docs/limitations.md, deploy/monitoring/rules, and the policies for pods.
+generate: ## Generate the CRDs, the deepcopy functions, docs/objects.md, docs/reference, docs/support.md, docs/counterparts.md, docs/metrics.md, the commands in docs/kubectl-windows.md, the list in docs/limitations.md, deploy/monitoring/rules, and the pod policies.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
 	go run ./hack/generate
 	go test -vet=off -count=1 -run '^TestLimitationsDocumentMatchesLines$$' ./internal/testing/acceptance -update
 
-clean: ## Removes build output. The cache in ~/.cache/wmco stays.
+clean: ## Remove build output. The cache in ~/.cache/wmco stays.
 	rm -rf bin _payload _image _image.cdx.json _install _chart _olm _plugin _release _acceptance _site cmd/wmco-acceptance/programs
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
