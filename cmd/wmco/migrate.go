@@ -52,7 +52,7 @@ func migrate(ctx context.Context, args []string, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("reading the cluster: %w", err)
 	}
-	findings := migration.Judge(current)
+	findings := migration.Assess(current)
 	if err := migration.Write(w, findings); err != nil {
 		return err
 	}

@@ -20,9 +20,9 @@ import (
 	restclient "k8s.io/client-go/rest"
 )
 
-// unlucky starts an API server that serves one Node and fails at random: 30 % of responses are 503 without Retry-After, and for 20 % the
+// startFailingServer starts an API server that serves one Node and fails at random: 30 % of responses are 503 without Retry-After, and for 20 % the
 // connection breaks before or within the response.
-func unlucky(t *testing.T) (url string, calls *atomic.Int64) {
+func startFailingServer(t *testing.T) (url string, calls *atomic.Int64) {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(1, 2))
 	chance := func() int {
@@ -53,14 +53,14 @@ func unlucky(t *testing.T) (url string, calls *atomic.Int64) {
 	return server.URL, calls
 }
 
-func impatient(next http.RoundTripper) http.RoundTripper {
+func withoutPauses(next http.RoundTripper) http.RoundTripper {
 	return &retrying{next: next, pause: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}
 }
 
 func TestRequestsSucceedDespiteHalfFailing(t *testing.T) {
-	url, calls := unlucky(t)
+	url, calls := startFailingServer(t)
 	config := &restclient.Config{Host: url, QPS: -1}
-	config.Wrap(impatient)
+	config.Wrap(withoutPauses)
 	set, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestOnlyRepeatableRequestsAreRetried(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			response, err := impatient(a).RoundTrip(request)
+			response, err := withoutPauses(a).RoundTrip(request)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +181,7 @@ func TestLongResponseIsComplete(t *testing.T) {
 		_, _ = io.WriteString(w, strings.Repeat("x", size))
 	}))
 	defer server.Close()
-	response, err := (&http.Client{Transport: impatient(http.DefaultTransport)}).Get(server.URL)
+	response, err := (&http.Client{Transport: withoutPauses(http.DefaultTransport)}).Get(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func migrate(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found := migration.Judge(current)
+			found := migration.Assess(current)
 			if err := migration.Write(s.Out, found); err != nil {
 				return err
 			}

@@ -72,7 +72,7 @@ type Table map[string]Advice
 func All() Table {
 	all := Table{}
 	for _, part := range []Table{
-		connections(), hostNames(), hosts(), joins(), clusterNetworks(), plans(), drains(), nodes(), ofWindows(), isolation(), overlays(), kubelets(), images(), settings(), hostEvents(), nodeEvents(), pods(), operators(),
+		connections(), hostNames(), hosts(), joins(), clusterNetworks(), plans(), drains(), nodes(), windowsReasons(), isolation(), overlays(), kubelets(), images(), settings(), hostEvents(), nodeEvents(), pods(), operators(),
 	} {
 		maps.Copy(all, part)
 	}

@@ -42,8 +42,8 @@ func nodes() Table {
 	}
 }
 
-// ofWindows are the reasons of WICD's Node conditions about Windows and WICD's services.
-func ofWindows() Table {
+// windowsReasons are the reasons of WICD's Node conditions about Windows and WICD's services.
+func windowsReasons() Table {
 	return Table{
 		api.ReasonRebootPending: {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
 		api.ReasonRebootDidNotHelp: {Warning, "Remove the cause in the message, for example the program that makes Windows require a restart; kubectl windows retry <host> allows another restart.",

@@ -187,7 +187,7 @@ func (r *reader) host(i *v1alpha1.WindowsInstance) Host {
 	pods, podProblems := r.podsOf(h)
 	h.Pods, h.Problems = pods, r.problems(i, node, h)
 	worstFirst(h.Problems)
-	r.judge(&h, i, node)
+	r.setState(&h, i, node)
 	h.Problems = append(h.Problems, podProblems...)
 	worstFirst(h.Problems)
 	return h
@@ -217,8 +217,8 @@ func podNetworks(node *corev1.Node) (ranges []string) {
 	return ranges
 }
 
-// judge sets the state of a host in one word, and the cause.
-func (r *reader) judge(h *Host, i *v1alpha1.WindowsInstance, node *corev1.Node) {
+// setState sets the state of a host in one word, and the cause.
+func (r *reader) setState(h *Host, i *v1alpha1.WindowsInstance, node *corev1.Node) {
 	ready := conditionOf(i, api.ConditionReady)
 	h.Reason, h.Message, h.Since = cmp.Or(label(ready.Reason), "Unknown"), text(ready.Message), ready.LastTransitionTime.Time
 	a := r.advice.For(ready.Reason)

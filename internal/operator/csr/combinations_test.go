@@ -34,8 +34,8 @@ func lifetimes() map[string]*int32 {
 	return map[string]*int32{"default": nil, "a day": new(int32((24 * time.Hour).Seconds())), "ten years": new(int32((10 * 365 * 24 * time.Hour).Seconds()))}
 }
 
-// worlds returns the cluster states: usual, with leaving hosts, without the Node, and on Azure.
-func worlds() map[string]Known {
+// clusterStates returns the cluster states: usual, with leaving hosts, without the Node, and on Azure.
+func clusterStates() map[string]Known {
 	leaving, removed, azure := cluster(), cluster(), cluster()
 	azure.NodeManager = true
 	leaving.Hosts[0].Leaving, leaving.Hosts[1].Leaving = true, true
@@ -73,22 +73,22 @@ func approvedOf() map[string][]string {
 
 // TestOnlyHostCombinationsAreApproved tries all combinations of the values of all fields.
 func TestOnlyHostCombinationsAreApproved(t *testing.T) {
-	certified := requests(t)
-	for world, known := range worlds() {
-		t.Run(world, func(t *testing.T) {
+	encoded := requests(t)
+	for state, known := range clusterStates() {
+		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			approved, tried := map[string]bool{}, 0
-			for what, text := range certified {
-				for _, how := range combinations() {
-					request := how.request(text)
+			for content, text := range encoded {
+				for _, c := range combinations() {
+					request := c.request(text)
 					tried++
 					if Decide(request, known).Verdict == Approve {
-						approved[how.describe(what)] = true
+						approved[c.describe(content)] = true
 					}
 				}
 			}
 			want := map[string]bool{}
-			for _, line := range approvedOf()[world] {
+			for _, line := range approvedOf()[state] {
 				want[line] = true
 			}
 			for _, line := range slices.Sorted(maps.Keys(approved)) {
@@ -125,8 +125,8 @@ func requests(t *testing.T) map[string][]byte {
 				if err != nil {
 					t.Fatal(err)
 				}
-				what := strings.Join(append([]string{name, fmt.Sprint(groups)}, places...), " ")
-				all[what] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+				content := strings.Join(append([]string{name, fmt.Sprint(groups)}, places...), " ")
+				all[content] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 			}
 		}
 	}
@@ -134,15 +134,15 @@ func requests(t *testing.T) map[string][]byte {
 }
 
 // combination is the part of a request that is outside of the encoded certificate request.
-type combination struct{ requester, proof, signer, usage, life string }
+type combination struct{ requester, proof, signer, usage, lifetime string }
 
 func combinations() (all []combination) {
 	for _, requester := range slices.Sorted(maps.Keys(requesters())) {
 		for _, proof := range []string{"JTI=token-1", "JTI=token-3", "X509SHA256=00"} {
 			for _, signer := range []string{"kube-apiserver-client-kubelet", "kube-apiserver-client", "kubelet-serving"} {
 				for _, usage := range []string{"client auth", "server auth"} {
-					for _, life := range slices.Sorted(maps.Keys(lifetimes())) {
-						all = append(all, combination{requester, proof, signer, usage, life})
+					for _, lifetime := range slices.Sorted(maps.Keys(lifetimes())) {
+						all = append(all, combination{requester, proof, signer, usage, lifetime})
 					}
 				}
 			}
@@ -157,7 +157,7 @@ func (c combination) request(text []byte) *certificatesv1.CertificateSigningRequ
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "csr-x"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: text, SignerName: "kubernetes.io/" + c.signer, ExpirationSeconds: lifetimes()[c.life],
+			Request: text, SignerName: "kubernetes.io/" + c.signer, ExpirationSeconds: lifetimes()[c.lifetime],
 			Username: requesters()[c.requester], Groups: []string{groups, "system:authenticated"},
 			Usages: []certificatesv1.KeyUsage{"digital signature", certificatesv1.KeyUsage(c.usage)},
 			Extra:  map[string]certificatesv1.ExtraValue{credentialKey: {c.proof}},
@@ -166,10 +166,10 @@ func (c combination) request(text []byte) *certificatesv1.CertificateSigningRequ
 }
 
 // describe formats a combination like approvedOf: a certificate identifies its holder, whatever its digest.
-func (c combination) describe(what string) string {
+func (c combination) describe(content string) string {
 	proof := c.proof
 	if c.requester != "bootstrap" {
 		proof = "*"
 	}
-	return fmt.Sprintf("%s %s %s %s %s, %s", c.requester, proof, c.signer, what, c.usage, c.life)
+	return fmt.Sprintf("%s %s %s %s %s, %s", c.requester, proof, c.signer, content, c.usage, c.lifetime)
 }

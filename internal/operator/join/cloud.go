@@ -51,5 +51,5 @@ func (c conditions) waitsForCloudSince(node *corev1.Node, now time.Time) time.Ti
 	case previous.Status == "True":
 		return now
 	}
-	return later(node.CreationTimestamp.Time, previous.LastTransitionTime.Time)
+	return latest(node.CreationTimestamp.Time, previous.LastTransitionTime.Time)
 }

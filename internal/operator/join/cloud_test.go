@@ -97,7 +97,7 @@ func TestNodeWaitingForCloudIsNotRepaired(t *testing.T) {
 	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionFalse: false, corev1.ConditionUnknown: true} {
 		node := uninitialized(time.Hour)
 		node.Status.Conditions[0].Status = status
-		if _, ok := (join.Seen{Node: node, Version: "v"}).BrokenSince(); ok != want {
+		if _, ok := (join.Observed{Node: node, Version: "v"}).BrokenSince(); ok != want {
 			t.Errorf("with a kubelet that is %s: broken is %v", status, ok)
 		}
 	}

@@ -14,34 +14,34 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// awayHost is a host whose shell does not start in the home folder, where SFTP puts files.
-type awayHost struct {
+// otherHomeHost is a host whose shell does not start in the home folder, where SFTP puts files.
+type otherHomeHost struct {
 	noFiles
 	home  string // with a trailing backslash; empty if SFTP does not report it
 	files map[string]bool
 	ran   []string
 }
 
-func (h *awayHost) Put(_ context.Context, name string, r io.Reader, _ int64) error {
+func (h *otherHomeHost) Put(_ context.Context, name string, r io.Reader, _ int64) error {
 	_, err := io.Copy(io.Discard, r)
 	h.files[name] = true
 	return err
 }
 
-func (h *awayHost) Close() error { return nil }
+func (h *otherHomeHost) Close() error { return nil }
 
-func (h *awayHost) Files(_ context.Context, use func(wicdapi.Files) error) error {
+func (h *otherHomeHost) Files(_ context.Context, use func(wicdapi.Files) error) error {
 	if h.home == "" {
 		return errors.New("no SFTP")
 	}
 	return use(h)
 }
 
-func (h *awayHost) Write(string, []byte) error                { return errors.New("nobody writes") }
-func (h *awayHost) Exists(name string) (bool, error)          { return h.files[name], nil }
-func (h *awayHost) Path(name string) (path string, err error) { return h.home + name, nil }
+func (h *otherHomeHost) Write(string, []byte) error                { return errors.New("nobody writes") }
+func (h *otherHomeHost) Exists(name string) (bool, error)          { return h.files[name], nil }
+func (h *otherHomeHost) Path(name string) (path string, err error) { return h.home + name, nil }
 
-func (h *awayHost) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+func (h *otherHomeHost) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	h.ran = append(h.ran, command)
 	if h.home == "" || !strings.HasPrefix(strings.ReplaceAll(command, `\\`, `\`), h.home) {
 		return &remote.ExitError{Status: 1, Stderr: "is not recognized as the name of a cmdlet, function, script file, or operable program."}
@@ -70,7 +70,7 @@ func TestChangedShellFolderIsHandled(t *testing.T) {
 		"unknown folder":              {"", "is not recognized"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			host := &awayHost{home: test.home, files: map[string]bool{}}
+			host := &otherHomeHost{home: test.home, files: map[string]bool{}}
 			visit := &join.Visit{Host: reached{host}, Payload: p, Content: manifest, Observer: unobserved{}, Now: time.Now}
 			err := visit.Restart(t.Context(), "7")
 			if test.wantErr == "" {

@@ -164,8 +164,8 @@ type Rebooting struct {
 	Reason string
 	// BootID is the host's boot ID before the restart.
 	BootID string
-	// Awaited means that an earlier attempt restarted the host; Away, that the host does not answer meanwhile.
-	Awaited, Away bool
+	// Awaited means that an earlier attempt restarted the host; Unanswered, that the host does not answer meanwhile.
+	Awaited, Unanswered bool
 }
 
 // Restarting interprets err, with which an attempt on a host that an earlier attempt restarted has ended; from is the boot ID before the restart. A
@@ -175,7 +175,7 @@ func Restarting(err error, from string) error {
 	if !errors.As(err, &u) || needsUser(u) || u.Reason == api.ReasonAuthenticationFailed {
 		return err
 	}
-	return &Rebooting{Reason: "not reachable yet", BootID: from, Awaited: true, Away: true}
+	return &Rebooting{Reason: "not reachable yet", BootID: from, Awaited: true, Unanswered: true}
 }
 
 // Error implements error.

@@ -40,8 +40,8 @@ const (
 	blockedRetry = 10 * time.Minute
 )
 
-// Seen is everything Next needs to know about an instance.
-type Seen struct {
+// Observed is everything Next needs to know about an instance.
+type Observed struct {
 	Instance *v1alpha1.WindowsInstance
 	// Node is the instance's Node; nil if there is none.
 	Node *corev1.Node
@@ -108,8 +108,8 @@ type Paused struct{ By string }
 func (p *Paused) Error() string { return "paused by " + p.By }
 
 // Next decides what happens to an instance: the first check that returns true wins.
-func Next(s Seen) Decision {
-	checks := []func(Seen) (Decision, bool){
+func Next(s Observed) Decision {
+	checks := []func(Observed) (Decision, bool){
 		leaving,            // the instance is being deleted
 		inConflict,         // another machine registered a Node of its name
 		otherVersion,       // its node has another version, and is upgraded by the plan
@@ -130,13 +130,13 @@ func Next(s Seen) Decision {
 	return Decision{Action: Join}
 }
 
-func leaving(s Seen) (Decision, bool) {
+func leaving(s Observed) (Decision, bool) {
 	return Decision{Action: None}, s.Instance.DeletionTimestamp != nil
 }
 
 // inConflict skips a host whose name another machine has taken, because the host must not get further identities of that name. It joins again when
 // the user gives it another name.
-func inConflict(s Seen) (Decision, bool) {
+func inConflict(s Observed) (Decision, bool) {
 	if s.Conflict == nil {
 		return Decision{}, false
 	}
@@ -153,7 +153,7 @@ func inConflict(s Seen) (Decision, bool) {
 
 // otherVersion skips a node of another version, however its last join ended: another join would upgrade it ahead of the plan and with its pods running.
 // The plan upgrades it, even if it needs a repair.
-func otherVersion(s Seen) (Decision, bool) {
+func otherVersion(s Observed) (Decision, bool) {
 	return Decision{Action: None}, s.Node != nil && OfOtherVersion(s.Node, s.Version)
 }
 
@@ -162,7 +162,7 @@ const planPoll = 30 * time.Second
 
 // previousVersion skips a host of another version whose Node is gone or was just recreated: its kubelet registers when it starts, and WICD reports the
 // version. Otherwise deleting a Node would upgrade its host ahead of the plan.
-func previousVersion(s Seen) (Decision, bool) {
+func previousVersion(s Observed) (Decision, bool) {
 	isUnknown := s.Node == nil || s.Node.Annotations[api.AnnotationVersion] == ""
 	return Decision{Action: Requeue, After: planPoll}, s.Former && isUnknown && (!s.MayJoin || s.Node != nil)
 }
@@ -175,7 +175,7 @@ func OfOtherVersion(node *corev1.Node, version string) bool {
 
 // alreadyJoined trusts condition Configured only to save a visit to the host: if it is wrong, the Node does not register and the join is repeated, which
 // changes nothing on a fully configured host.
-func alreadyJoined(s Seen) (Decision, bool) {
+func alreadyJoined(s Observed) (Decision, bool) {
 	configured := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionConfigured)
 	isConfigured := configured != nil && configured.Status == "True"
 	// After a failed repair, the host is not Configured. It has waited long enough, and so does the next repair.
@@ -197,19 +197,19 @@ const MaxRepairs = 5
 
 // repair joins a broken node again, with back-off: the kubelet, its certificate or WICD may have a problem that the host cannot fix alone. The join
 // restores what is missing, provides a new token, and leaves working parts alone.
-func (s Seen) repair(since time.Time) (Decision, bool) {
+func (s Observed) repair(since time.Time) (Decision, bool) {
 	wait, tried := RepairAfter, int32(0)
 	if f := s.Instance.Status.Failure; f != nil && f.Action == v1alpha1.ActionRepair {
 		tried = f.Attempts
 		wait <<= min(tried, MaxRepairs)
-		since = later(since, f.At.Time)
+		since = latest(since, f.At.Time)
 	}
 	if tried >= MaxRepairs {
 		return Decision{Action: None, Err: &Stall{Reason: api.ReasonRepairFailed, Message: fmt.Sprintf(
 			"the node still does not work after %d repairs: %s; check the host, then annotate the WindowsInstance with %s=true",
 			tried, s.Instance.Status.Failure.Message, api.AnnotationRetry)}}, true
 	}
-	remaining := later(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
+	remaining := latest(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
 	if remaining <= 0 && s.FleetSilent && !nodestate.IsReady(s.Node) {
 		remaining = silencePoll
 	}
@@ -222,7 +222,7 @@ const silencePoll = time.Minute
 // BrokenSince returns since when the instance's node has been broken: its kubelet is silent or reports not Ready, WICD has reported nothing since
 // Windows started, or WICD has not applied the settings although the node has their version. A node of another version does not count, because a join
 // would upgrade it ahead of the plan.
-func (s Seen) BrokenSince() (since time.Time, ok bool) {
+func (s Observed) BrokenSince() (since time.Time, ok bool) {
 	if s.Node == nil {
 		return time.Time{}, false
 	}
@@ -246,7 +246,7 @@ func (s Seen) BrokenSince() (since time.Time, ok bool) {
 		return ready.LastTransitionTime.Time, true
 	}
 	lags := s.Settings != "" && s.Node.Annotations[api.AnnotationVersion] == s.Version && s.Node.Annotations[api.AnnotationSettings] != s.Settings
-	return later(s.SettingsSince, ready.LastTransitionTime.Time), lags
+	return latest(s.SettingsSince, ready.LastTransitionTime.Time), lags
 }
 
 // wicdIsSilent reports that WICD has reported nothing since Windows started: the kubelet reports another boot ID than WICD did. Windows does not
@@ -258,7 +258,7 @@ func wicdIsSilent(node *corev1.Node) bool {
 }
 
 // Findings describes what is wrong with a broken node, as far as err and the Node's conditions show it.
-func Findings(s Seen, err error) string {
+func Findings(s Observed, err error) string {
 	var parts []string
 	if err != nil {
 		parts = append(parts, err.Error())
@@ -289,7 +289,7 @@ func lastConfigured(i *v1alpha1.WindowsInstance) (at time.Time) {
 	return at
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
@@ -298,7 +298,7 @@ func later(a, b time.Time) time.Time {
 
 // registersBy returns how long to wait for the host's Node, counted from when the Node was last known to exist, or else from when the host was
 // configured.
-func (s Seen) registersBy(configured time.Time) time.Time {
+func (s Observed) registersBy(configured time.Time) time.Time {
 	c := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionNodeReady)
 	if c != nil && c.Reason == api.ReasonNodeMissing && c.LastTransitionTime.After(configured) {
 		return c.LastTransitionTime.Add(NodeMissingTimeout)
@@ -306,7 +306,7 @@ func (s Seen) registersBy(configured time.Time) time.Time {
 	return configured.Add(RegisterTimeout)
 }
 
-func paused(s Seen) (Decision, bool) {
+func paused(s Observed) (Decision, bool) {
 	switch {
 	case s.Instance.Spec.Paused:
 		return Decision{Action: None, Err: &Paused{By: "spec.paused of the WindowsInstance"}}, true
@@ -320,7 +320,7 @@ func paused(s Seen) (Decision, bool) {
 const policiesPoll = 30 * time.Second
 
 // policiesAltered blocks joins and repairs while the admission policies are not in force.
-func policiesAltered(s Seen) (Decision, bool) {
+func policiesAltered(s Observed) (Decision, bool) {
 	return Decision{Action: Requeue, After: policiesPoll, Err: PoliciesAltered(s.PoliciesFault)}, s.PoliciesFault != ""
 }
 
@@ -333,26 +333,26 @@ func PoliciesAltered(finding string) *Stall {
 const versionPoll = 5 * time.Minute
 
 // unsupportedVersion blocks new nodes. An existing node is repaired with the version it has.
-func unsupportedVersion(s Seen) (Decision, bool) {
+func unsupportedVersion(s Observed) (Decision, bool) {
 	if s.VersionFault == "" || s.Node != nil {
 		return Decision{}, false
 	}
 	return Decision{Action: Requeue, After: versionPoll, Err: &Stall{Reason: api.ReasonVersionSkewUnsupported, Message: s.VersionFault}}, true
 }
 
-func keyUnusable(s Seen) (Decision, bool) {
+func keyUnusable(s Observed) (Decision, bool) {
 	if s.KeyFault == nil {
 		return Decision{}, false
 	}
 	return Decision{Action: None, Err: s.KeyFault}, true
 }
 
-func backingOff(s Seen) (Decision, bool) {
+func backingOff(s Observed) (Decision, bool) {
 	remaining := s.NotBefore.Sub(s.Now)
 	return Decision{Action: Requeue, After: remaining}, remaining > 0
 }
 
-func noSlot(s Seen) (Decision, bool) { return Waiting(), !s.SlotFree }
+func noSlot(s Observed) (Decision, bool) { return Waiting(), !s.SlotFree }
 
 // Waiting returns the decision for a host that waits for a slot.
 func Waiting() Decision { return Decision{Action: Requeue, Err: ErrNoSlot, After: slotPoll} }

@@ -19,12 +19,12 @@ import (
 )
 
 // fresh returns a new instance that nothing prevents from joining.
-func fresh() join.Seen {
-	return join.Seen{Instance: &v1alpha1.WindowsInstance{}, Version: "0.1.0-abc", SlotFree: true, Now: noon()}
+func fresh() join.Observed {
+	return join.Observed{Instance: &v1alpha1.WindowsInstance{}, Version: "0.1.0-abc", SlotFree: true, Now: noon()}
 }
 
 // joined returns an instance whose host was configured some time ago.
-func joined(ago time.Duration) join.Seen {
+func joined(ago time.Duration) join.Observed {
 	s := fresh()
 	s.Instance.Status.Conditions = []metav1.Condition{condition(api.ConditionConfigured, "True", "Configured", noon().Add(-ago))}
 	return s
@@ -35,32 +35,32 @@ func condition(kind, status, reason string, since time.Time) metav1.Condition {
 }
 
 func TestNext(t *testing.T) {
-	with := func(s join.Seen, change func(*join.Seen)) join.Seen {
+	with := func(s join.Observed, change func(*join.Observed)) join.Observed {
 		change(&s)
 		return s
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1"}}
 	noKey := &join.Stall{Reason: api.ReasonPrivateKeyMissing}
 	tests := map[string]struct {
-		seen   join.Seen
+		seen   join.Observed
 		action join.Action
 		reason string
 		after  time.Duration
 	}{
 		"new host joins":                                              {seen: fresh(), action: join.Join},
-		"paused host does not join":                                   {seen: with(fresh(), func(s *join.Seen) { s.Instance.Spec.Paused = true }), action: join.None, reason: api.ReasonPaused},
-		"paused fleet does not join":                                  {seen: with(fresh(), func(s *join.Seen) { s.AllPaused = true }), action: join.None, reason: api.ReasonPaused},
-		"missing key blocks joining":                                  {seen: with(fresh(), func(s *join.Seen) { s.KeyFault = noKey }), action: join.None, reason: api.ReasonPrivateKeyMissing},
-		"unsupported version skew blocks joining":                     {seen: with(fresh(), func(s *join.Seen) { s.VersionFault = "too new" }), action: join.Requeue, reason: api.ReasonVersionSkewUnsupported, after: 5 * time.Minute},
-		"unsupported version skew does not block repair":              {seen: with(with(joined(time.Hour), silentFor(time.Hour)), func(s *join.Seen) { s.VersionFault = "too new" }), action: join.Join},
-		"altered policies block joining":                              {seen: with(fresh(), func(s *join.Seen) { s.PoliciesFault = "x is missing" }), action: join.Requeue, reason: api.ReasonPoliciesAltered, after: 30 * time.Second},
-		"altered policies block repair":                               {seen: with(with(joined(time.Hour), silentFor(time.Hour)), func(s *join.Seen) { s.PoliciesFault = "x is missing" }), action: join.Requeue, reason: api.ReasonPoliciesAltered, after: 30 * time.Second},
-		"altered policies do not affect a Ready node":                 {seen: with(joined(time.Hour), func(s *join.Seen) { s.Node, s.PoliciesFault = node, "x is missing" }), action: join.None},
-		"failed host waits for its retry":                             {seen: with(fresh(), func(s *join.Seen) { s.NotBefore = noon().Add(7 * time.Second) }), action: join.Requeue, after: 7 * time.Second},
-		"failed host retries when due":                                {seen: with(fresh(), func(s *join.Seen) { s.NotBefore = noon() }), action: join.Join},
-		"host waits for a slot":                                       {seen: with(fresh(), func(s *join.Seen) { s.SlotFree = false }), action: join.Requeue, reason: api.ReasonWaitingForSlot, after: 2 * time.Second},
-		"Ready node does not join again":                              {seen: with(joined(time.Hour), func(s *join.Seen) { s.Node = node }), action: join.None},
-		"Ready node needs no key":                                     {seen: with(joined(time.Hour), func(s *join.Seen) { s.Node, s.KeyFault = node, noKey }), action: join.None},
+		"paused host does not join":                                   {seen: with(fresh(), func(s *join.Observed) { s.Instance.Spec.Paused = true }), action: join.None, reason: api.ReasonPaused},
+		"paused fleet does not join":                                  {seen: with(fresh(), func(s *join.Observed) { s.AllPaused = true }), action: join.None, reason: api.ReasonPaused},
+		"missing key blocks joining":                                  {seen: with(fresh(), func(s *join.Observed) { s.KeyFault = noKey }), action: join.None, reason: api.ReasonPrivateKeyMissing},
+		"unsupported version skew blocks joining":                     {seen: with(fresh(), func(s *join.Observed) { s.VersionFault = "too new" }), action: join.Requeue, reason: api.ReasonVersionSkewUnsupported, after: 5 * time.Minute},
+		"unsupported version skew does not block repair":              {seen: with(with(joined(time.Hour), silentFor(time.Hour)), func(s *join.Observed) { s.VersionFault = "too new" }), action: join.Join},
+		"altered policies block joining":                              {seen: with(fresh(), func(s *join.Observed) { s.PoliciesFault = "x is missing" }), action: join.Requeue, reason: api.ReasonPoliciesAltered, after: 30 * time.Second},
+		"altered policies block repair":                               {seen: with(with(joined(time.Hour), silentFor(time.Hour)), func(s *join.Observed) { s.PoliciesFault = "x is missing" }), action: join.Requeue, reason: api.ReasonPoliciesAltered, after: 30 * time.Second},
+		"altered policies do not affect a Ready node":                 {seen: with(joined(time.Hour), func(s *join.Observed) { s.Node, s.PoliciesFault = node, "x is missing" }), action: join.None},
+		"failed host waits for its retry":                             {seen: with(fresh(), func(s *join.Observed) { s.NotBefore = noon().Add(7 * time.Second) }), action: join.Requeue, after: 7 * time.Second},
+		"failed host retries when due":                                {seen: with(fresh(), func(s *join.Observed) { s.NotBefore = noon() }), action: join.Join},
+		"host waits for a slot":                                       {seen: with(fresh(), func(s *join.Observed) { s.SlotFree = false }), action: join.Requeue, reason: api.ReasonWaitingForSlot, after: 2 * time.Second},
+		"Ready node does not join again":                              {seen: with(joined(time.Hour), func(s *join.Observed) { s.Node = node }), action: join.None},
+		"Ready node needs no key":                                     {seen: with(joined(time.Hour), func(s *join.Observed) { s.Node, s.KeyFault = node, noKey }), action: join.None},
 		"configured host has time to register":                        {seen: joined(time.Minute), action: join.Requeue, after: 4 * time.Minute},
 		"host that never registers joins again":                       {seen: joined(5 * time.Minute), action: join.Join},
 		"recently deleted Node may come back":                         {seen: with(joined(time.Hour), missingFor(20*time.Second)), action: join.Requeue, after: 40 * time.Second},
@@ -82,7 +82,7 @@ func TestNext(t *testing.T) {
 		"kubelet has reported no boot":                                {seen: with(joined(9*time.Hour), startedAs("7", "", time.Hour)), action: join.None},
 		"WICD has time to report a new boot":                          {seen: with(joined(9*time.Hour), startedAs("7", "8", 3*time.Minute)), action: join.Requeue, after: 7 * time.Minute},
 		"WICD that does not report a new boot joins again":            {seen: with(joined(9*time.Hour), startedAs("7", "8", time.Hour)), action: join.Join},
-		"leaving host does not join":                                  {seen: with(fresh(), func(s *join.Seen) { at := metav1.NewTime(noon()); s.Instance.DeletionTimestamp = &at }), action: join.None},
+		"leaving host does not join":                                  {seen: with(fresh(), func(s *join.Observed) { at := metav1.NewTime(noon()); s.Instance.DeletionTimestamp = &at }), action: join.None},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -97,15 +97,15 @@ func TestNext(t *testing.T) {
 	}
 }
 
-func missingFor(d time.Duration) func(*join.Seen) {
-	return func(s *join.Seen) {
+func missingFor(d time.Duration) func(*join.Observed) {
+	return func(s *join.Observed) {
 		s.Instance.Status.Conditions = append(s.Instance.Status.Conditions,
 			condition(api.ConditionNodeReady, "False", api.ReasonNodeMissing, noon().Add(-d)))
 	}
 }
 
-func silentFor(d time.Duration) func(*join.Seen) {
-	return func(s *join.Seen) {
+func silentFor(d time.Duration) func(*join.Observed) {
+	return func(s *join.Observed) {
 		s.Node = &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(noon().Add(-d))},
 		}}}
@@ -113,15 +113,15 @@ func silentFor(d time.Duration) func(*join.Seen) {
 }
 
 // repaired records how many repairs have failed, and how long ago the last one was.
-func repaired(times int32, ago time.Duration) func(*join.Seen) {
-	return func(s *join.Seen) {
+func repaired(times int32, ago time.Duration) func(*join.Observed) {
+	return func(s *join.Observed) {
 		s.Instance.Status.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionRepair, Attempts: times, At: metav1.NewTime(noon().Add(-ago)), Message: "x"}
 	}
 }
 
 // follows adds a Ready node with some settings, and the settings published for a given time.
-func follows(got, published string, since time.Duration) func(*join.Seen) {
-	return func(s *join.Seen) {
+func follows(got, published string, since time.Duration) func(*join.Observed) {
+	return func(s *join.Observed) {
 		s.Settings, s.SettingsSince = published, noon().Add(-since)
 		s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationVersion: s.Version, api.AnnotationSettings: got}}}
 		s.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon().Add(-9 * time.Hour))}}
@@ -129,8 +129,8 @@ func follows(got, published string, since time.Duration) func(*join.Seen) {
 }
 
 // startedAs adds a node, Ready for a given time, with the boot IDs that WICD and kubelet report.
-func startedAs(wicd, kubelet string, ago time.Duration) func(*join.Seen) {
-	return func(s *join.Seen) {
+func startedAs(wicd, kubelet string, ago time.Duration) func(*join.Observed) {
+	return func(s *join.Observed) {
 		follows("s2", "s2", 9*time.Hour)(s)
 		s.Node.Annotations[api.AnnotationBootID], s.Node.Status.NodeInfo.BootID = wicd, kubelet
 		s.Node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon().Add(-ago))
@@ -149,14 +149,14 @@ func TestFindingsNameASilentWICD(t *testing.T) {
 	}
 }
 
-func lacksImage(s *join.Seen) {
+func lacksImage(s *join.Observed) {
 	s.Node.Status.Conditions = append(s.Node.Status.Conditions, corev1.NodeCondition{Type: api.ConditionSandboxImage, Status: corev1.ConditionFalse})
 }
 
-func notReady(s *join.Seen) { s.Node.Status.Conditions[0].Status = corev1.ConditionFalse }
+func notReady(s *join.Observed) { s.Node.Status.Conditions[0].Status = corev1.ConditionFalse }
 
-func configuredBefore(d time.Duration) func(*join.Seen) {
-	return func(s *join.Seen) {
+func configuredBefore(d time.Duration) func(*join.Observed) {
+	return func(s *join.Observed) {
 		at := metav1.NewMicroTime(noon().Add(-d))
 		s.Instance.Status.Steps = []v1alpha1.StepStatus{{Name: join.StepConfigure, State: v1alpha1.StepDone, FinishedAt: &at}}
 	}

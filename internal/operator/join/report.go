@@ -311,7 +311,7 @@ func Reached(st *v1alpha1.WindowsInstanceStatus, generation int64, err error) {
 func (c conditions) reached(err error) {
 	var u *Unreachable
 	var r *Rebooting
-	if errors.As(err, &r) && r.Away {
+	if errors.As(err, &r) && r.Unanswered {
 		c.setFalse(api.ConditionReachable, api.ReasonRebooting, r.Error())
 		return
 	}

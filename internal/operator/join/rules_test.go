@@ -15,37 +15,37 @@ import (
 // choice is one value of a part of the input.
 type choice struct {
 	name string
-	set  func(*join.Seen)
+	set  func(*join.Observed)
 }
 
 // inputs returns the parts of Next's input, each with all values that make a difference.
 func inputs() [][]choice {
-	configured := func(status, reason string) func(*join.Seen) {
-		return func(s *join.Seen) {
+	configured := func(status, reason string) func(*join.Observed) {
+		return func(s *join.Observed) {
 			s.Instance.Status.Conditions = append(s.Instance.Status.Conditions, condition(api.ConditionConfigured, status, reason, noon().Add(-time.Hour)))
 		}
 	}
-	node := func(version string, status corev1.ConditionStatus, since time.Duration) func(*join.Seen) {
-		return func(s *join.Seen) {
+	node := func(version string, status corev1.ConditionStatus, since time.Duration) func(*join.Observed) {
+		return func(s *join.Observed) {
 			s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1", Annotations: map[string]string{api.AnnotationVersion: version}}}
 			s.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(noon().Add(-since))}}
 		}
 	}
-	nothing := func(*join.Seen) {}
+	nothing := func(*join.Observed) {}
 	ours, other := fresh().Version, "0.0.9-old"
 	return [][]choice{
 		{{"never configured", nothing}, {"configured", configured("True", "Configured")}, {"failed", configured("False", api.ReasonConnectionTimeout)},
 			{"of another operator", configured("False", api.ReasonAdoptionPending)}},
 		{{"no Node", nothing}, {"serves", node(ours, "True", time.Hour)}, {"silent for a minute", node(ours, "Unknown", time.Minute)}, {"silent for an hour", node(ours, "Unknown", time.Hour)},
 			{"no version yet", node("", "True", time.Hour)}, {"another version", node(other, "True", time.Hour)}, {"another version, silent", node(other, "Unknown", time.Hour)}},
-		{{"", nothing}, {"paused", func(s *join.Seen) { s.Instance.Spec.Paused = true }}, {"all paused", func(s *join.Seen) { s.AllPaused = true }}},
-		{{"", nothing}, {"deleted", func(s *join.Seen) { s.Instance.DeletionTimestamp = &metav1.Time{Time: noon()} }}},
-		{{"", nothing}, {"policies altered", func(s *join.Seen) { s.PoliciesFault = "x" }}, {"version fault", func(s *join.Seen) { s.VersionFault = "x" }},
-			{"no key", func(s *join.Seen) { s.KeyFault = &join.Stall{Reason: api.ReasonPrivateKeyMissing} }}},
-		{{"", nothing}, {"fleet silent", func(s *join.Seen) { s.FleetSilent = true }}},
-		{{"", nothing}, {"backs off", func(s *join.Seen) { s.NotBefore = noon().Add(time.Second) }}, {"no slot", func(s *join.Seen) { s.SlotFree = false }}},
+		{{"", nothing}, {"paused", func(s *join.Observed) { s.Instance.Spec.Paused = true }}, {"all paused", func(s *join.Observed) { s.AllPaused = true }}},
+		{{"", nothing}, {"deleted", func(s *join.Observed) { s.Instance.DeletionTimestamp = &metav1.Time{Time: noon()} }}},
+		{{"", nothing}, {"policies altered", func(s *join.Observed) { s.PoliciesFault = "x" }}, {"version fault", func(s *join.Observed) { s.VersionFault = "x" }},
+			{"no key", func(s *join.Observed) { s.KeyFault = &join.Stall{Reason: api.ReasonPrivateKeyMissing} }}},
+		{{"", nothing}, {"fleet silent", func(s *join.Observed) { s.FleetSilent = true }}},
+		{{"", nothing}, {"backs off", func(s *join.Observed) { s.NotBefore = noon().Add(time.Second) }}, {"no slot", func(s *join.Observed) { s.SlotFree = false }}},
 		{{"", nothing}, {"repaired once", repaired(1, 24*time.Hour)}, {"repaired in vain", repaired(join.MaxRepairs, 24*time.Hour)}},
-		{{"", nothing}, {"lags behind the settings", func(s *join.Seen) { s.Settings, s.SettingsSince = "new", noon().Add(-time.Hour) }}},
+		{{"", nothing}, {"lags behind the settings", func(s *join.Observed) { s.Settings, s.SettingsSince = "new", noon().Add(-time.Hour) }}},
 	}
 }
 

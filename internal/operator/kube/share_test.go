@@ -69,7 +69,7 @@ func TestClientsCannotMarkObjectAsCut(t *testing.T) {
 	cm.Annotations = map[string]string{"cut": "a"}
 	kept, err := Informer{Object: &corev1.ConfigMap{}, Keep: Whole, Bytes: 1 << 20}.Transform(cm)
 	if err != nil || IsCut(kept.(client.Object)) || len(kept.(*corev1.ConfigMap).Data) == 0 {
-		t.Errorf("of it %v is kept, %v", kept, err)
+		t.Errorf("kept %v, error %v", kept, err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestMachinesShareMemoryLimit(t *testing.T) {
 	i := Informer{Object: machine.DeepCopy(), Keep: Whole, Bytes: 1 << 20, Share: &Share{Total: 1 << 20, PerOwner: 1 << 20, Owner: client.Object.GetNamespace}}
 	kept, err := i.Transform(machine)
 	if err != nil || kept.(*unstructured.Unstructured).GetKind() != "Machine" {
-		t.Fatalf("it keeps %v: %v", kept, err)
+		t.Fatalf("kept %v, error %v", kept, err)
 	}
 	some := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(machine).Build()
 	for range 3 {
@@ -96,6 +96,6 @@ func TestMachinesShareMemoryLimit(t *testing.T) {
 	i.Bytes = 10
 	kept, err = i.Transform(kept)
 	if got := kept.(*unstructured.Unstructured); err != nil || !IsCut(got) || got.GetName() != "m" || got.GetKind() != "Machine" {
-		t.Errorf("of an oversized object, %v is kept: %v", kept, err)
+		t.Errorf("kept %v of an oversized object, error %v", kept, err)
 	}
 }

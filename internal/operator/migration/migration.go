@@ -1,5 +1,5 @@
 // Package migration reports what happens to a cluster of the original operator when this operator replaces it. Read collects the cluster's state;
-// Judge, without side effects, reports what blocks, changes or stays. Nothing is written.
+// Assess, without side effects, reports what blocks, changes or stays. Nothing is written.
 package migration
 
 import (
@@ -99,15 +99,15 @@ func (n Node) isFromOriginal() bool {
 	return ok
 }
 
-// Judge returns the findings on a cluster.
-func Judge(c Cluster) []Finding {
+// Assess returns the findings on a cluster.
+func Assess(c Cluster) []Finding {
 	var all []Finding
 	add := func(level Level, about, format string, args ...any) {
 		all = append(all, Finding{Level: level, About: about, Message: fmt.Sprintf(format, args...)})
 	}
-	judgeCluster(c, add)
-	judgeOperator(c, add)
-	judgeHosts(c, add)
+	assessCluster(c, add)
+	assessOperator(c, add)
+	assessHosts(c, add)
 	for object, reason := range c.Unread {
 		add(Unknown, object, "could not be read: %s", reason)
 	}
@@ -123,9 +123,9 @@ func Judge(c Cluster) []Finding {
 	return all
 }
 
-type adder func(level Level, about, format string, args ...any)
+type addFunc func(level Level, about, format string, args ...any)
 
-func judgeCluster(c Cluster, add adder) {
+func assessCluster(c Cluster, add addFunc) {
 	if c.KubernetesFault != "" {
 		add(Blocks, "Kubernetes", "%s", c.KubernetesFault)
 	}
@@ -139,7 +139,7 @@ func judgeCluster(c Cluster, add adder) {
 	}
 }
 
-func judgeOperator(c Cluster, add adder) {
+func assessOperator(c Cluster, add addFunc) {
 	if c.Operator == nil {
 		return
 	}
@@ -168,8 +168,8 @@ func judgeOperator(c Cluster, add adder) {
 	}
 }
 
-// judgeHosts adds findings on nodes, and on the entries and Machines behind them.
-func judgeHosts(c Cluster, add adder) {
+// assessHosts adds findings on nodes, and on the entries and Machines behind them.
+func assessHosts(c Cluster, add addFunc) {
 	about := "ConfigMap " + c.Namespace + "/windows-instances"
 	for _, address := range slices.Sorted(maps.Keys(c.EntryFaults)) {
 		add(Blocks, about, "entry %s: %s", address, c.EntryFaults[address])
@@ -183,7 +183,7 @@ func judgeHosts(c Cluster, add adder) {
 	}
 	moved := 0
 	for _, n := range c.Nodes {
-		judgeNode(c, n, add)
+		assessNode(c, n, add)
 		if n.isFromOriginal() {
 			moved++
 		}
@@ -194,7 +194,7 @@ func judgeHosts(c Cluster, add adder) {
 	}
 }
 
-func judgeNode(c Cluster, n Node, add adder) {
+func assessNode(c Cluster, n Node, add addFunc) {
 	about := "Node " + n.Name
 	switch {
 	case !n.isFromOriginal() && n.Version == "":

@@ -44,7 +44,7 @@ func TestReport(t *testing.T) {
 		Node{Name: "win-5", Version: ours}, Node{Name: "win-6"})
 	for name, c := range map[string]Cluster{"good": good(), "everything": everything, "empty": {Namespace: "windows"}} {
 		var b bytes.Buffer
-		if err := Write(&b, Judge(c)); err != nil {
+		if err := Write(&b, Assess(c)); err != nil {
 			t.Fatal(err)
 		}
 		golden := filepath.Join("testdata", name+".txt")
@@ -75,12 +75,12 @@ func TestBlocks(t *testing.T) {
 		"Node win-1": func(c *Cluster) { c.Nodes[0].Upgrading = true },
 	} {
 		c := good()
-		if found := Judge(c); Blocked(found) {
+		if found := Assess(c); Blocked(found) {
 			t.Fatalf("a good cluster is blocked: %v", found)
 		}
 		change(&c)
 		var blocks []string
-		for _, f := range Judge(c) {
+		for _, f := range Assess(c) {
 			if f.Level == Blocks {
 				blocks = append(blocks, f.About)
 			}
@@ -94,11 +94,11 @@ func TestBlocks(t *testing.T) {
 func TestNodeWithoutEntryBlocks(t *testing.T) {
 	c := good()
 	c.Entries = []string{"10.1.42.100"}
-	if !Blocked(Judge(c)) {
+	if !Blocked(Assess(c)) {
 		t.Error("it does not block")
 	}
 	c.Nodes[0].Named = false // of a Machine
-	if Blocked(Judge(c)) {
+	if Blocked(Assess(c)) {
 		t.Error("a node of a Machine blocks")
 	}
 }

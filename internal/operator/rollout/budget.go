@@ -44,8 +44,8 @@ func (h *Host) holdsPlace() bool {
 		return h.lostNode()
 	}
 	action := h.Granted
-	if h.UnderWay != nil {
-		action = h.UnderWay.Action
+	if h.Maintenance != nil {
+		action = h.Maintenance.Action
 	}
 	switch action {
 	case v1alpha1.ActionUpgrade, v1alpha1.ActionReboot, v1alpha1.ActionReplace:

@@ -18,8 +18,8 @@ type first struct {
 	until time.Time
 	// idle names the nodes that do not work.
 	idle []string
-	// sick describes, by host, a version that has not worked for the soak time.
-	sick map[string]string
+	// unhealthy describes, by host, a version that has not worked for the soak time.
+	unhealthy map[string]string
 }
 
 // defaultSoak is the soak time without a canary: until then, the version is not known to work.
@@ -35,7 +35,7 @@ func (p Policy) soak() time.Duration {
 
 // countCanaries counts the first nodes once per plan, because with thousands of hosts each would need the counts.
 func (p *planner) countCanaries() {
-	p.first.sick = map[string]string{}
+	p.first.unhealthy = map[string]string{}
 	for i := range p.Hosts {
 		h := &p.Hosts[i]
 		switch {
@@ -71,7 +71,7 @@ func (p *planner) countReporting(h *Host) {
 	if !h.works(p.Policy.Version) {
 		p.first.tried++
 		p.first.idle = append(p.first.idle, h.Name)
-		p.countSick(h)
+		p.countUnhealthy(h)
 		return
 	}
 	end := h.soakedAt(p.Policy.soak())
@@ -85,14 +85,14 @@ func (p *planner) countReporting(h *Host) {
 	}
 }
 
-// countSick decides whether the version is to blame for a node that does not work: it has not worked for the soak time, and the rollout has a
+// countUnhealthy decides whether the version is to blame for a node that does not work: it has not worked for the soak time, and the rollout has a
 // canary or the node failed soon after it got the version.
-func (p *planner) countSick(h *Host) {
-	since := h.Node.SickSince
+func (p *planner) countUnhealthy(h *Host) {
+	since := h.Node.UnhealthySince
 	if since.IsZero() || h.Since.IsZero() || p.Policy.Canary == nil && !h.failedSoon(p.Policy.Version) {
 		return
 	}
-	at := later(since, h.Since).Add(p.Policy.soak())
+	at := latest(since, h.Since).Add(p.Policy.soak())
 	if at.After(p.Now) {
 		p.scheduleRecheck(at)
 		return
@@ -101,18 +101,18 @@ func (p *planner) countSick(h *Host) {
 	if !h.Node.Ready {
 		failure = "the node is not Ready"
 	}
-	p.first.sick[h.Name] = fmt.Sprintf("the node got the version and has not worked since %s: %s", since.UTC().Format(time.RFC3339), failure)
+	p.first.unhealthy[h.Name] = fmt.Sprintf("the node got the version and has not worked since %s: %s", since.UTC().Format(time.RFC3339), failure)
 }
 
 // failedSoon reports whether the node got a version and reported a failure soon after. It counts as out of service, because the next node would likely
 // fail, too.
 func (h *Host) failedSoon(version string) bool {
-	return h.isAt(version) && !h.Node.SickSince.IsZero() && !h.Since.IsZero() && h.Node.SickSince.Before(h.Since.Add(defaultSoak))
+	return h.isAt(version) && !h.Node.UnhealthySince.IsZero() && !h.Since.IsZero() && h.Node.UnhealthySince.Before(h.Since.Add(defaultSoak))
 }
 
 // soakedAt returns when the node completes a soak time with its version, if it keeps working.
 func (h *Host) soakedAt(soak time.Duration) time.Time {
-	return later(h.Since, h.Node.WorksSince).Add(soak)
+	return latest(h.Since, h.Node.WorksSince).Add(soak)
 }
 
 func (h *Host) isAt(version string) bool { return h.Node != nil && h.Node.Version == version }

@@ -80,10 +80,10 @@ func (f *Fleet) finish(done map[string]Next) {
 			continue
 		}
 		version := f.Policy.Version
-		if h.UnderWay != nil {
-			version = cmp.Or(h.UnderWay.Version, version)
+		if h.Maintenance != nil {
+			version = cmp.Or(h.Maintenance.Version, version)
 		}
-		h.UnderWay, h.Granted, h.Failure = nil, "", nil
+		h.Maintenance, h.Granted, h.Failure = nil, "", nil
 		if h.Node == nil && next.Action != v1alpha1.ActionStage {
 			h.Node = &Node{Name: h.Name, Version: version}
 		}
@@ -97,7 +97,7 @@ func (f *Fleet) finish(done map[string]Next) {
 			h.Node.RebootRequested, h.Node.RebootPending = "", ""
 		}
 		h.Joined, h.Node.Ready, h.Node.Silent, h.Node.WaitsForCloud = true, true, false, false
-		h.Node.NotReadySince, h.Node.SickSince, h.Node.Unhealthy = time.Time{}, time.Time{}, ""
+		h.Node.NotReadySince, h.Node.UnhealthySince, h.Node.Unhealthy = time.Time{}, time.Time{}, ""
 		if h.Node.CordonedFor != "" {
 			h.Node.Unschedulable, h.Node.CordonedFor = false, ""
 		}

@@ -49,14 +49,14 @@ func count(f rollout.Fleet, plan rollout.Plan) (out, taken int) {
 		next := plan.Hosts[h.Name]
 		drains := next.Disruption == v1alpha1.DisruptionDrain || next.Disruption == v1alpha1.DisruptionReboot
 		switch {
-		case h.Node == nil && h.UnderWay != nil && !h.Leaving:
+		case h.Node == nil && h.Maintenance != nil && !h.Leaving:
 			out++
 		case h.Node == nil:
 		case !h.Node.Ready || h.Node.Unschedulable:
 			out++
 		case next.Begin && drains:
 			out++
-			if h.UnderWay == nil && h.Granted == "" {
+			if h.Maintenance == nil && h.Granted == "" {
 				taken++
 			}
 		}
@@ -84,7 +84,7 @@ func anyFleet(r *rand.Rand, most, schedule string) rollout.Fleet {
 
 func anyHost(r *rand.Rand, name string) rollout.Host {
 	changes := []func(*rollout.Host){notReady, cordoned, leaving, paused, unstaged, upToDate, restarts, requestReboot, pending, granted, fresh, takenOver,
-		failedHere, failedOnce, notDrained, underWay, func(h *rollout.Host) { h.ReplaceReason = "it knows no key" }}
+		failedHere, failedOnce, notDrained, inMaintenance, func(h *rollout.Host) { h.ReplaceReason = "it knows no key" }}
 	h := host(name)
 	for range r.IntN(4) {
 		if change := changes[r.IntN(len(changes))]; h.Node != nil {

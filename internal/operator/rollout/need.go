@@ -42,9 +42,9 @@ func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 		if h.hasPods(now) {
 			n.disruption = v1alpha1.DisruptionDrain
 		}
-	case h.UnderWay != nil:
-		n.action, n.disruption, n.reason = h.UnderWay.Action, h.UnderWay.Disruption, h.UnderWay.Message
-		n.requestToken = h.UnderWay.RequestToken
+	case h.Maintenance != nil:
+		n.action, n.disruption, n.reason = h.Maintenance.Action, h.Maintenance.Disruption, h.Maintenance.Message
+		n.requestToken = h.Maintenance.RequestToken
 	case h.AdoptionPending:
 		n.action, n.disruption, n.reason = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its WindowsInstance was created"
 	case h.ReplaceReason != "":
@@ -118,17 +118,17 @@ func (p Policy) upgradeReason(node *Node) string {
 }
 
 // busy reports whether an action on the host is in progress or granted.
-func (h *Host) busy() bool { return h.UnderWay != nil || h.Granted != "" }
+func (h *Host) busy() bool { return h.Maintenance != nil || h.Granted != "" }
 
 func (h *Host) upgrading() bool {
-	return h.Granted == v1alpha1.ActionUpgrade || h.UnderWay != nil && h.UnderWay.Action == v1alpha1.ActionUpgrade
+	return h.Granted == v1alpha1.ActionUpgrade || h.Maintenance != nil && h.Maintenance.Action == v1alpha1.ActionUpgrade
 }
 
 func (h *Host) isOutOfService() bool { return h.Node != nil && h.Node.isOutOfService() || h.lostNode() }
 
 // lostNode reports whether the Node was deleted during an action that ends with a working node. It counts as out of service until it registers again.
 func (h *Host) lostNode() bool {
-	return h.Node == nil && h.UnderWay != nil && !h.Leaving && NeedsNode(h.UnderWay.Action)
+	return h.Node == nil && h.Maintenance != nil && !h.Leaving && NeedsNode(h.Maintenance.Action)
 }
 
 // NeedsNode reports whether an action ends with the node it began with. Others end without a node, or with another one.

@@ -21,9 +21,9 @@ type Node struct {
 	// Ready is what the kubelet reports; Silent means that the kubelet does not report; WaitsForCloud, that the cloud has not initialized the node
 	// yet.
 	Ready, Silent, WaitsForCloud bool
-	// NotReadySince is since when it has not been Ready. WorksSince is since when it has been Ready with healthy services, SickSince since when it
+	// NotReadySince is since when it has not been Ready. WorksSince is since when it has been Ready with healthy services, UnhealthySince since when it
 	// has itself reported otherwise. All are zero if the state does not apply.
-	NotReadySince, WorksSince, SickSince time.Time
+	NotReadySince, WorksSince, UnhealthySince time.Time
 	// Unschedulable means that it is cordoned; CordonedFor is the action for which the operator cordoned it, and empty if another client did.
 	Unschedulable bool
 	CordonedFor   v1alpha1.PlanAction
@@ -80,9 +80,9 @@ func (n *Node) readHealth(node *corev1.Node) {
 		switch {
 		case c == nil:
 		case c.Status != corev1.ConditionFalse:
-			changed = later(changed, c.LastTransitionTime.Time)
-		case n.SickSince.IsZero() || c.LastTransitionTime.Time.Before(n.SickSince):
-			n.SickSince = c.LastTransitionTime.Time
+			changed = latest(changed, c.LastTransitionTime.Time)
+		case n.UnhealthySince.IsZero() || c.LastTransitionTime.Time.Before(n.UnhealthySince):
+			n.UnhealthySince = c.LastTransitionTime.Time
 		}
 	}
 	if n.Ready && n.Unhealthy == "" {
@@ -90,7 +90,7 @@ func (n *Node) readHealth(node *corev1.Node) {
 	}
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

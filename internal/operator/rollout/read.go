@@ -63,13 +63,13 @@ func HostOf(i *v1alpha1.WindowsInstance, node *corev1.Node) Host {
 		node = nil
 	}
 	h := Host{
-		Name:     i.Name,
-		Node:     NodeOf(node),
-		Leaving:  i.DeletionTimestamp != nil,
-		Released: i.Annotations[api.AnnotationRelease] == "true",
-		Paused:   i.Spec.Paused,
-		UnderWay: i.Status.Maintenance,
-		Failure:  i.Status.Failure,
+		Name:        i.Name,
+		Node:        NodeOf(node),
+		Leaving:     i.DeletionTimestamp != nil,
+		Released:    i.Annotations[api.AnnotationRelease] == "true",
+		Paused:      i.Spec.Paused,
+		Maintenance: i.Status.Maintenance,
+		Failure:     i.Status.Failure,
 
 		LastReboot: i.Status.LastReboot,
 	}

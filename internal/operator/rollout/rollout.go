@@ -82,9 +82,9 @@ type Host struct {
 	MissingSince time.Time
 	// LastReboot is the last restart that Windows required.
 	LastReboot *v1alpha1.LastReboot
-	// UnderWay is the current maintenance. Granted is an action that may begin but is not in the status yet.
-	UnderWay *v1alpha1.Maintenance
-	Granted  v1alpha1.PlanAction
+	// Maintenance is the current maintenance. Granted is an action that may begin but is not in the status yet.
+	Maintenance *v1alpha1.Maintenance
+	Granted     v1alpha1.PlanAction
 	// Failure is the last failed action.
 	Failure *v1alpha1.Failure
 }
@@ -106,8 +106,8 @@ type Next struct {
 type Plan struct {
 	// Hosts has the next action by host name. It omits hosts that need none.
 	Hosts map[string]Next
-	// Sick describes, by host name, since when the version has not worked and why: it counts as failed there.
-	Sick map[string]string
+	// Unhealthy describes, by host name, since when the version has not worked and why: it counts as failed there.
+	Unhealthy map[string]string
 	// Unrepaired has the silent hosts that do not join again, because so many are silent that they are unlikely to be the cause.
 	Unrepaired map[string]bool
 	// Summary lacks StartedAt and EstimatedEnd.
@@ -133,7 +133,7 @@ func Decide(f Fleet) Plan {
 	for _, n := range needs {
 		p.place(n)
 	}
-	return Plan{Hosts: p.next, Sick: p.first.sick, Unrepaired: p.silence.unrepaired, Summary: p.summary(), RecheckAt: p.recheckAt}
+	return Plan{Hosts: p.next, Unhealthy: p.first.unhealthy, Unrepaired: p.silence.unrepaired, Summary: p.summary(), RecheckAt: p.recheckAt}
 }
 
 type planner struct {
@@ -150,12 +150,12 @@ type planner struct {
 // place lets the action begin or records what it waits for. The first check that returns a reason wins. Actions in progress continue.
 func (p *planner) place(n need) {
 	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.reason}, RequestToken: n.requestToken}
-	next.InProgress = n.host.UnderWay != nil
+	next.InProgress = n.host.Maintenance != nil
 	next.Broken = n.host.Node != nil && n.host.Node.Broken(p.Now)
 	checks := []func(need) (reason, message string){
 		p.paused, p.failed, p.unsupportedVersion, p.unpublished, p.stop, p.coolingDown, p.fleetSilent, p.mayRecover, p.canary, p.window, p.outOfBudget,
 	}
-	if n.isUnderWay() {
+	if n.isInProgress() {
 		checks = nil
 	}
 	for _, check := range checks {
@@ -175,8 +175,8 @@ func (p *planner) place(n need) {
 	}
 }
 
-func (n need) isUnderWay() bool {
-	return n.host.UnderWay != nil || n.host.Granted == n.action
+func (n need) isInProgress() bool {
+	return n.host.Maintenance != nil || n.host.Granted == n.action
 }
 
 func (p *planner) paused(n need) (reason, message string) {
@@ -280,11 +280,11 @@ func (p *planner) failedUpgrades() []stopped {
 	for i := range p.Hosts {
 		h := &p.Hosts[i]
 		f := h.Failure
-		switch reason, isSick := p.first.sick[h.Name]; {
+		switch reason, isUnhealthy := p.first.unhealthy[h.Name]; {
 		case h.Paused:
 		case f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version == p.Policy.Version && f.Step != v1alpha1.MaintenanceDrain:
 			all = append(all, stopped{h.Name, f.Message})
-		case isSick:
+		case isUnhealthy:
 			all = append(all, stopped{h.Name, reason})
 		}
 	}

@@ -50,8 +50,8 @@ func notReadyBriefly(h *rollout.Host) {
 func silent(h *rollout.Host)        { notReady(h); h.Node.Silent = true }
 func silentBriefly(h *rollout.Host) { notReadyBriefly(h); h.Node.Silent = true }
 func released(h *rollout.Host)      { h.Released = true }
-func sick(h *rollout.Host) {
-	h.Node.Unhealthy, h.Node.SickSince = "kube-proxy dies", noon().Add(-5*time.Minute)
+func unhealthy(h *rollout.Host) {
+	h.Node.Unhealthy, h.Node.UnhealthySince = "kube-proxy dies", noon().Add(-5*time.Minute)
 }
 func recentlyDrained(h *rollout.Host) { h.SettlesAt = noon().Add(time.Minute) }
 func arrived(h *rollout.Host)         { h.Arrived, h.Node, h.MissingSince = true, nil, noon().Add(-time.Hour) }
@@ -77,9 +77,9 @@ func failedOnce(h *rollout.Host) {
 	h.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: "1.0.5-ccccccc", Message: "kubelet died"}
 }
 
-func underWay(h *rollout.Host) {
+func inMaintenance(h *rollout.Host) {
 	h.Node.Unschedulable, h.Node.CordonedFor = true, v1alpha1.ActionUpgrade
-	h.UnderWay = &v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Step: v1alpha1.MaintenanceDrain, Disruption: v1alpha1.DisruptionDrain}
+	h.Maintenance = &v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Step: v1alpha1.MaintenanceDrain, Disruption: v1alpha1.DisruptionDrain}
 }
 
 func allow(n int) rollout.Policy {
@@ -142,11 +142,11 @@ func TestDecide(t *testing.T) {
 		{"cordoned node uses budget", allow(1), named(host("", upToDate, cordoned), host("")), nil, "win-01:Upgrade?Budget"},
 		{"node without an instance uses no budget", allow(1), hosts(1), []string{"other"}, "win-00:Upgrade"},
 		{"node without an instance does not raise a percentage", percent("50%"), hosts(3), []string{"a", "b", "c"}, "win-00:Upgrade win-01:Upgrade?Budget win-02:Upgrade?Budget"},
-		{"upgrade under way uses budget and continues", allow(1), named(host("", underWay), host("")), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
+		{"upgrade under way uses budget and continues", allow(1), named(host("", inMaintenance), host("")), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
 		{"granted upgrade uses budget before it starts", allow(1), named(host(""), host("", granted)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
-		{"Node deleted during maintenance uses budget", allow(1), named(host("", underWay, withoutNode), host("")), nil,
+		{"Node deleted during maintenance uses budget", allow(1), named(host("", inMaintenance, withoutNode), host("")), nil,
 			"win-00:Upgrade win-01:Upgrade?Budget"},
-		{"leaving host without a Node uses no budget", allow(1), named(host("", underWay, withoutNode, leaving), host("")), nil, "win-00:Leave win-01:Upgrade"},
+		{"leaving host without a Node uses no budget", allow(1), named(host("", inMaintenance, withoutNode, leaving), host("")), nil, "win-00:Leave win-01:Upgrade"},
 		{"broken node upgrades first", allow(1), named(host(""), host("", notReady)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
 		{"broken node uses budget", allow(1), named(host("", notReady), host("", notReady)), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
 		{"node that is NotReady or silent for a minute is not broken", allow(2), named(host("", notReadyBriefly), host("", silentBriefly)), nil, "win-00:Upgrade?NodeNotReady win-01:Upgrade?NodeNotReady"},
@@ -164,18 +164,18 @@ func TestDecide(t *testing.T) {
 			"win-00:Upgrade win-01:Upgrade?Budget"},
 		{"least disruptive upgrade goes first", allow(1), named(host(""), host("", restarts)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
 		{"leaving goes before upgrading", allow(1), named(host(""), host("", leaving)), nil, "win-00:Upgrade?Budget win-01:Leave"},
-		{"host that never joined leaves at once", allow(1), named(host("", underWay), host("", fresh, leaving)), nil, "win-00:Upgrade win-01:Leave"},
-		{"silent node waits before it leaves", allow(1), named(host("", underWay), host("", silentBriefly, leaving)), nil, "win-00:Upgrade win-01:Leave?NodeNotReady"},
-		{"silent node of a released host leaves at once", allow(1), named(host("", underWay), host("", silentBriefly, leaving, released)), nil, "win-00:Upgrade win-01:Leave"},
-		{"Ready node of a released host waits for budget", allow(1), named(host("", underWay), host("", leaving, released)), nil, "win-00:Upgrade win-01:Leave?Budget"},
-		{"dead node leaves without budget", allow(1), named(host("", underWay), host("", notReady, leaving)), nil, "win-00:Upgrade win-01:Leave"},
-		{"leaving replaces an upgrade under way", allow(1), named(host("", underWay, leaving), host("")), nil, "win-00:Leave win-01:Upgrade?Budget"},
+		{"host that never joined leaves at once", allow(1), named(host("", inMaintenance), host("", fresh, leaving)), nil, "win-00:Upgrade win-01:Leave"},
+		{"silent node waits before it leaves", allow(1), named(host("", inMaintenance), host("", silentBriefly, leaving)), nil, "win-00:Upgrade win-01:Leave?NodeNotReady"},
+		{"silent node of a released host leaves at once", allow(1), named(host("", inMaintenance), host("", silentBriefly, leaving, released)), nil, "win-00:Upgrade win-01:Leave"},
+		{"Ready node of a released host waits for budget", allow(1), named(host("", inMaintenance), host("", leaving, released)), nil, "win-00:Upgrade win-01:Leave?Budget"},
+		{"dead node leaves without budget", allow(1), named(host("", inMaintenance), host("", notReady, leaving)), nil, "win-00:Upgrade win-01:Leave"},
+		{"leaving replaces an upgrade under way", allow(1), named(host("", inMaintenance, leaving), host("")), nil, "win-00:Leave win-01:Upgrade?Budget"},
 		{"staging goes before upgrading", allow(1), hosts(2, unstaged), nil, "win-00:Stage win-01:Stage"},
 		{"up-to-date nodes need no action", allow(1), hosts(2, upToDate), nil, ""},
-		{"host that never joined joins without budget", allow(1), named(host("", underWay), host("", fresh)), nil, "win-00:Upgrade win-01:Join"},
+		{"host that never joined joins without budget", allow(1), named(host("", inMaintenance), host("", fresh)), nil, "win-00:Upgrade win-01:Join"},
 		{"adopted nodes upgrade within the budget", allow(1), named(host("", takenOver), host("", takenOver)), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
 		{"requested reboot goes before an upgrade", allow(1), hosts(1, requestReboot), nil, "win-00:Reboot"},
-		{"requested reboot waits for an upgrade under way", allow(1), hosts(1, underWay, requestReboot), nil, "win-00:Upgrade"},
+		{"requested reboot waits for an upgrade under way", allow(1), hosts(1, inMaintenance, requestReboot), nil, "win-00:Upgrade"},
 		{"pending reboot is ignored by default", allow(1), hosts(1, upToDate, pending), nil, ""},
 		{"pending reboots within the budget where the policy allows them", reboots, hosts(2, upToDate, pending), nil, "win-00:Reboot win-01:Reboot?Budget"},
 		{"pending reboot is ignored until WICD reports after the last restart", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) { h.Node.BootID = "8" }), nil, ""}, // https://github.com/dsccommunity/xPendingReboot/issues/1
@@ -191,9 +191,9 @@ func TestDecide(t *testing.T) {
 		{"Machines are replaced within the budget", allow(1), hosts(2, upToDate, func(h *rollout.Host) { h.ReplaceReason = "it knows no key" }), nil, "win-00:Replace win-01:Replace?Budget"},
 		{"fleet is paused", allPaused, hosts(1), nil, "win-00:Upgrade?Paused"},
 		{"host is paused", allow(1), named(host("", paused), host("")), nil, "win-00:Upgrade?Paused win-01:Upgrade"},
-		{"upgrade under way continues while the fleet is paused", allPaused, hosts(1, underWay), nil, "win-00:Upgrade"},
+		{"upgrade under way continues while the fleet is paused", allPaused, hosts(1, inMaintenance), nil, "win-00:Upgrade"},
 		{"version skew with the API server is unsupported", unsupportedVersion, hosts(1), nil, "win-00:Upgrade?VersionSkewUnsupported"},
-		{"version is not published yet", unpublished, named(host(""), host("", unstaged), host("", underWay)), nil,
+		{"version is not published yet", unpublished, named(host(""), host("", unstaged), host("", inMaintenance)), nil,
 			"win-00:Upgrade?Unpublished win-01:Stage win-02:Upgrade"},
 		{"recently upgraded node waits for the cooldown", allow(1), named(host("", recently), host("")), nil, "win-00:Upgrade?UpgradeCooldown win-01:Upgrade"},
 		{"failed upgrade stops the rollout", allow(3), named(host(""), host("", failedHere)), nil, "win-00:Upgrade?RolloutStopped win-01:Upgrade?Failed"},
@@ -204,16 +204,16 @@ func TestDecide(t *testing.T) {
 		{"canary upgrades alone", canary, hosts(3), nil, "win-00:Upgrade win-01:Upgrade?Canary win-02:Upgrade?Canary"},
 		{"canary soaks", canary, named(host("", upToDate, recently), host("")), nil, "win-01:Upgrade?Canary"},
 		{"rollout continues after the soak", canary, named(host("", upToDate), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade"},
-		{"unhealthy canary holds the rollout", canary, named(host("", upToDate, sick), host(""), host("")), nil,
+		{"unhealthy canary holds the rollout", canary, named(host("", upToDate, unhealthy), host(""), host("")), nil,
 			"win-01:Upgrade?Canary win-02:Upgrade?Canary"},
-		{"canary unhealthy for the whole soak stops the rollout", canary, named(host("", upToDate, sick, func(h *rollout.Host) {
-			h.Node.SickSince = noon().Add(-11 * time.Minute)
+		{"canary unhealthy for the whole soak stops the rollout", canary, named(host("", upToDate, unhealthy, func(h *rollout.Host) {
+			h.Node.UnhealthySince = noon().Add(-11 * time.Minute)
 		}), host("")), nil, "win-01:Upgrade?RolloutStopped"},
-		{"node that was never healthy after its upgrade stops the rollout", allow(5), named(host("", upToDate, sick, func(h *rollout.Host) {
-			h.Since, h.Node.SickSince = noon().Add(-19*time.Minute), noon().Add(-11*time.Minute)
+		{"node that was never healthy after its upgrade stops the rollout", allow(5), named(host("", upToDate, unhealthy, func(h *rollout.Host) {
+			h.Since, h.Node.UnhealthySince = noon().Add(-19*time.Minute), noon().Add(-11*time.Minute)
 		}), host("")), nil, "win-01:Upgrade?RolloutStopped"},
-		{"node unhealthy after days does not stop the rollout", allow(5), named(host("", upToDate, sick, func(h *rollout.Host) {
-			h.Node.SickSince = noon().Add(-11 * time.Minute)
+		{"node unhealthy after days does not stop the rollout", allow(5), named(host("", upToDate, unhealthy, func(h *rollout.Host) {
+			h.Node.UnhealthySince = noon().Add(-11 * time.Minute)
 		}), host("")), nil, "win-01:Upgrade"},
 		{"canary that recovered a minute ago has not soaked", canary, named(host("", upToDate, func(h *rollout.Host) {
 			h.Node.WorksSince = noon().Add(-time.Minute)
@@ -296,7 +296,7 @@ func TestVerify(t *testing.T) {
 
 func TestSummaryCountsActions(t *testing.T) {
 	plan := rollout.Decide(rollout.Fleet{Policy: allow(2), Now: noon(), Orphans: []string{"a", "b", "c", "d", "e", "f", "g"}, Hosts: named(
-		host("", upToDate), host("", underWay), host("", failedHere), host(""))})
+		host("", upToDate), host("", inMaintenance), host("", failedHere), host(""))})
 	s := plan.Summary
 	if s.Nodes != 4 || s.AtVersion != 1 || s.OutOfService != 1 || s.MaxUnavailable != 2 || s.Waiting != 2 || s.Orphans != 7 || len(s.Failed) != 1 {
 		t.Errorf("summary is %+v", s)

@@ -28,7 +28,7 @@ func nodeStates() []state {
 		{"silent for a minute", silentBriefly},
 		{"silent for an hour", silent},
 		{"cordoned", cordoned},
-		{"sick", func(h *rollout.Host) { sick(h); h.Node.SickSince = noon().Add(-time.Hour) }},
+		{"unhealthy", func(h *rollout.Host) { unhealthy(h); h.Node.UnhealthySince = noon().Add(-time.Hour) }},
 		{"no Node", withoutNode},
 	}
 }
@@ -50,7 +50,7 @@ func needStates() []state {
 func busyness() []state {
 	return []state{
 		{"idle", func(*rollout.Host) {}},
-		{"under way", underWay},
+		{"under way", inMaintenance},
 		{"granted", granted},
 		{"failed", failedHere},
 		{"settles", recentlyDrained},
@@ -125,7 +125,7 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 	}
 	for _, h := range f.Hosts {
 		next, planned := plan.Hosts[h.Name]
-		begins := planned && next.Begin && h.UnderWay == nil && h.Granted != next.Action
+		begins := planned && next.Begin && h.Maintenance == nil && h.Granted != next.Action
 		takes := next.Disruption == v1alpha1.DisruptionDrain || next.Disruption == v1alpha1.DisruptionReboot || next.Action == v1alpha1.ActionUpgrade
 		serves := h.Node != nil && h.Node.Ready && !h.Node.Unschedulable
 		if planned && next.Begin == (next.WaitsFor != "") {
@@ -189,7 +189,7 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 	}
 	tookOneThatServed := slices.ContainsFunc(f.Hosts, func(h rollout.Host) bool {
 		next := plan.Hosts[h.Name]
-		return next.Begin && h.UnderWay == nil && h.Granted != next.Action && h.Node != nil && h.Node.Ready && !h.Node.Unschedulable &&
+		return next.Begin && h.Maintenance == nil && h.Granted != next.Action && h.Node != nil && h.Node.Ready && !h.Node.Unschedulable &&
 			(next.Disruption == v1alpha1.DisruptionDrain || next.Disruption == v1alpha1.DisruptionReboot || next.Action == v1alpha1.ActionUpgrade)
 	})
 	if tookOneThatServed && out > limit {
@@ -198,7 +198,7 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 	if c := f.Policy.Canary; c != nil && soaked < c.Count {
 		begins := slices.ContainsFunc(f.Hosts, func(h rollout.Host) bool {
 			next := plan.Hosts[h.Name]
-			return next.Action == v1alpha1.ActionUpgrade && next.Begin && h.UnderWay == nil && h.Granted != next.Action
+			return next.Action == v1alpha1.ActionUpgrade && next.Begin && h.Maintenance == nil && h.Granted != next.Action
 		})
 		if begins && atRisk+upgrading > c.Count+min(dead, 1) {
 			violate("%d nodes go first or do not work, %d may", atRisk+upgrading, c.Count+min(dead, 1))

@@ -18,7 +18,7 @@ func TestMaintenanceWindows(t *testing.T) {
 	policy.Windows = []rollout.Window{night}
 	fleet := func(now time.Time) rollout.Fleet {
 		return rollout.Fleet{Policy: policy, Now: now, Hosts: named(
-			host(""), host("", notReady), host("", restarts), host("", requestReboot), host("", leaving), host("", underWay))}
+			host(""), host("", notReady), host("", restarts), host("", requestReboot), host("", leaving), host("", inMaintenance))}
 	}
 	closed := rollout.Decide(fleet(noon()))
 	want := "win-00:Upgrade?MaintenanceWindow win-01:Upgrade?MaintenanceWindow win-02:Upgrade win-03:Reboot win-04:Leave win-05:Upgrade"

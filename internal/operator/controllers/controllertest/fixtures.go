@@ -235,8 +235,8 @@ func Cluster(t *testing.T, more ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(Scheme(t)).WithStatusSubresource(&v1alpha1.WindowsConfig{}).WithObjects(append(PlainCluster(), more...)...).Build()
 }
 
-// GuardsButOne returns a cluster that lacks the binding of one admission policy.
-func GuardsButOne(t *testing.T) ([]deploy.Guard, client.WithWatch) {
+// IncompleteGuards returns a cluster that lacks the binding of one admission policy.
+func IncompleteGuards(t *testing.T) ([]deploy.Guard, client.WithWatch) {
 	t.Helper()
 	guards, c := Guards(t)
 	if err := c.Delete(t.Context(), guards[0].Binding.DeepCopy()); err != nil {

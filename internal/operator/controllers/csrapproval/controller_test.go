@@ -271,7 +271,7 @@ func TestMissingPolicyPreventsIdentity(t *testing.T) {
 	request := servingRequest(t)
 	request.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
 	approver, _, _ := approvers(t, request, func(client.Client) {})
-	guards, cluster := controllertest.GuardsButOne(t)
+	guards, cluster := controllertest.IncompleteGuards(t)
 	approver.Policies = admission.New(cluster, kube.NewEvents(&controllertest.Recorder{}), guards)
 	known, err := approver.Known(t.Context(), "")
 	if err != nil || !strings.Contains(known.PoliciesFault, "not found") {

@@ -59,8 +59,8 @@ type Controller struct {
 	mu           sync.Mutex
 	planDuration time.Duration // of the last plan
 	next         map[types.NamespacedName]rollout.Next
-	// sick maps hosts on which the version does not work to the problem; unrepaired are hosts that must not be joined again now.
-	sick       map[string]string
+	// unhealthy maps hosts on which the version does not work to the problem; unrepaired are hosts that must not be joined again now.
+	unhealthy  map[string]string
 	unrepaired map[string]bool
 	// granted are actions that were allowed to begin, until the instance controller reports that they have ended or were not needed.
 	granted map[types.NamespacedName]v1alpha1.PlanAction
@@ -227,8 +227,8 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 	defer f.mu.Unlock()
 	previous := f.next
 	f.planDuration = time.Since(seen.Now)
-	wasSick, wasUnrepaired := f.sick, f.unrepaired
-	f.next, f.sick, f.unrepaired = map[types.NamespacedName]rollout.Next{}, plan.Sick, plan.Unrepaired
+	wasUnhealthy, wasUnrepaired := f.unhealthy, f.unrepaired
+	f.next, f.unhealthy, f.unrepaired = map[types.NamespacedName]rollout.Next{}, plan.Unhealthy, plan.Unrepaired
 	var changed []types.NamespacedName
 	for _, id := range seen.ids {
 		next, planned := plan.Hosts[id.Name]
@@ -239,7 +239,7 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 			f.granted[id] = next.Action
 		}
 		joined := previous[id].Action == v1alpha1.ActionJoin && !planned // the instance controller knows that the host has joined
-		if next != previous[id] && !joined || f.sick[id.Name] != wasSick[id.Name] || wasUnrepaired[id.Name] && !f.unrepaired[id.Name] {
+		if next != previous[id] && !joined || f.unhealthy[id.Name] != wasUnhealthy[id.Name] || wasUnrepaired[id.Name] && !f.unrepaired[id.Name] {
 			changed = append(changed, id)
 		}
 	}
@@ -265,11 +265,11 @@ func (f *Controller) Next(id types.NamespacedName) rollout.Next {
 	return f.next[id]
 }
 
-// Sick returns what is wrong with the version on a host that got it; empty if nothing is, or nothing is known yet.
-func (f *Controller) Sick(id types.NamespacedName) string {
+// Unhealthy returns what is wrong with the version on a host that got it; empty if nothing is, or nothing is known yet.
+func (f *Controller) Unhealthy(id types.NamespacedName) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.sick[id.Name]
+	return f.unhealthy[id.Name]
 }
 
 // Unrepaired reports whether a host must not be joined again now, because more nodes are silent than may be out of service.

@@ -108,7 +108,7 @@ func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Tim
 		if h.Node != nil && h.Node.Version == sum.Version && !h.Since.IsZero() {
 			arrivals = append(arrivals, h.Since)
 		}
-		if maintenance := h.UnderWay; maintenance != nil && maintenance.Action == v1alpha1.ActionUpgrade {
+		if maintenance := h.Maintenance; maintenance != nil && maintenance.Action == v1alpha1.ActionUpgrade {
 			upgrading = true
 			if started == nil || maintenance.StartedAt.Before(started) {
 				started = &maintenance.StartedAt

@@ -97,12 +97,12 @@ func TestEstimate(t *testing.T) {
 		return list
 	}
 	began, hourAgo := metav1.NewTime(now.Add(-5*time.Minute)), metav1.NewTime(now.Add(-time.Hour))
-	underWay := host("1", 24*time.Hour)
-	underWay.UnderWay = &v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, StartedAt: began}
+	upgrading := host("1", 24*time.Hour)
+	upgrading.Maintenance = &v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, StartedAt: began}
 	earlier := host("1", 24*time.Hour)
-	earlier.UnderWay = &v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, StartedAt: hourAgo}
+	earlier.Maintenance = &v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, StartedAt: hourAgo}
 	restarts := host("1", 24*time.Hour)
-	restarts.UnderWay = &v1alpha1.Maintenance{Action: v1alpha1.ActionReboot, StartedAt: began}
+	restarts.Maintenance = &v1alpha1.Maintenance{Action: v1alpha1.ActionReboot, StartedAt: began}
 	for _, test := range []struct {
 		name    string
 		hosts   []rollout.Host
@@ -113,13 +113,13 @@ func TestEstimate(t *testing.T) {
 	}{
 		{"no maintenance", arrivals(60, 30), 4, nil, nil, 0},
 		{"restart only", append(arrivals(60, 30), restarts), 4, nil, nil, 0},
-		{"first node is under way", []rollout.Host{underWay}, 4, nil, &began, 0},
-		{"earliest start of several nodes", []rollout.Host{underWay, earlier, underWay}, 4, nil, &hourAgo, 0},
-		{"earlier arrivals are ignored", append(arrivals(60, 30), underWay), 4, nil, &began, 0},
-		{"one arrival is too few", append(arrivals(60), underWay), 4, &hourAgo, &hourAgo, 0},
-		{"remaining nodes take as long as the finished ones", append(arrivals(60, 30), underWay), 4, &hourAgo, &hourAgo, time.Hour},
-		{"half of the nodes in an hour", append(arrivals(60, 45, 30, 15), underWay), 8, &hourAgo, &hourAgo, time.Hour},
-		{"all nodes have arrived", append(arrivals(60, 30), underWay), 2, &hourAgo, &hourAgo, 0},
+		{"first node is under way", []rollout.Host{upgrading}, 4, nil, &began, 0},
+		{"earliest start of several nodes", []rollout.Host{upgrading, earlier, upgrading}, 4, nil, &hourAgo, 0},
+		{"earlier arrivals are ignored", append(arrivals(60, 30), upgrading), 4, nil, &began, 0},
+		{"one arrival is too few", append(arrivals(60), upgrading), 4, &hourAgo, &hourAgo, 0},
+		{"remaining nodes take as long as the finished ones", append(arrivals(60, 30), upgrading), 4, &hourAgo, &hourAgo, time.Hour},
+		{"half of the nodes in an hour", append(arrivals(60, 45, 30, 15), upgrading), 8, &hourAgo, &hourAgo, time.Hour},
+		{"all nodes have arrived", append(arrivals(60, 30), upgrading), 2, &hourAgo, &hourAgo, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := fleetSeen{Fleet: rollout.Fleet{Hosts: test.hosts, Now: now}, config: &v1alpha1.WindowsConfig{}}
@@ -138,7 +138,7 @@ func TestEstimate(t *testing.T) {
 			}
 		})
 	}
-	s := fleetSeen{Fleet: rollout.Fleet{Hosts: []rollout.Host{underWay}, Now: now}, config: &v1alpha1.WindowsConfig{}}
+	s := fleetSeen{Fleet: rollout.Fleet{Hosts: []rollout.Host{upgrading}, Now: now}, config: &v1alpha1.WindowsConfig{}}
 	s.config.Status.Rollout = &v1alpha1.RolloutStatus{Version: "1", StartedAt: &hourAgo}
 	if started, _ := estimate(s, v1alpha1.RolloutStatus{Version: "2", Nodes: 4}); !started.Equal(&began) {
 		t.Errorf("after another version, it started at %v, want %v", started, began)

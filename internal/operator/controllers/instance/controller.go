@@ -59,10 +59,10 @@ type Controller struct {
 	// proven maps instances to the hash of the SSH key that their host has accepted. A Node, which may be missing or created again, must not be
 	// annotated with a key that was not tried, because WICD removes the others.
 	proven sync.Map
-	// strangers are the UIDs of Nodes with the name of an instance's host that were not proven to be the host's when they were created. Later changes
+	// unprovenNodes are the UIDs of Nodes with the name of an instance's host that were not proven to be the host's when they were created. Later changes
 	// prove nothing: the host has an identity of that name, too, and may have made them. A managed kubelet registers its Node with its address, or with
 	// its label if Windows has no address yet, as after boot; no other machine has a managed kubelet of that name.
-	strangers sync.Map
+	unprovenNodes sync.Map
 }
 
 // Options are the controller's dependencies and settings.
@@ -196,8 +196,8 @@ func (c *Controller) forget(name types.NamespacedName) {
 	c.proven.Delete(name)
 }
 
-// ofNode returns a request for the instance whose host is the node.
-func (c *Controller) ofNode(ctx context.Context, node client.Object) []reconcile.Request {
+// requestsForNode returns a request for the instance whose host is the node.
+func (c *Controller) requestsForNode(ctx context.Context, node client.Object) []reconcile.Request {
 	return c.requests(ctx, client.MatchingFields{HostnameIndex: node.GetName()})
 }
 

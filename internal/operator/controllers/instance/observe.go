@@ -23,7 +23,7 @@ import (
 
 // view is everything known about an instance before a decision.
 type view struct {
-	join.Seen
+	join.Observed
 	// release is the current release for nodes.
 	release kubeversions.Release
 	key     ssh.Signer
@@ -38,7 +38,7 @@ type view struct {
 
 // gather reads everything that join.Next needs. It returns nil for an instance that is gone.
 func (c *Controller) gather(ctx context.Context, r client.Reader, name types.NamespacedName) (*view, error) {
-	v := &view{Seen: join.Seen{Instance: &v1alpha1.WindowsInstance{}, Now: time.Now()}}
+	v := &view{Observed: join.Observed{Instance: &v1alpha1.WindowsInstance{}, Now: time.Now()}}
 	err := r.Get(ctx, name, v.Instance)
 	if apierrors.IsNotFound(err) || err == nil && kube.HasLeft(v.Instance) {
 		c.forget(name)

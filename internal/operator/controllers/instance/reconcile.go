@@ -59,7 +59,7 @@ func (c *Controller) observe(ctx context.Context, p *pass) (outcome, error) {
 // decide determines what happens to the host. Before a join, it reads the host's state from the API server, because the cache may lag behind the
 // operator's own last write.
 func (c *Controller) decide(ctx context.Context, p *pass) (outcome, error) {
-	p.decision = c.admit(p.view, join.Next(p.Seen))
+	p.decision = c.admit(p.view, join.Next(p.Observed))
 	if p.decision.Action == join.Join || mustReportWait(p.decision, p.Instance) {
 		slot := p.admission
 		seen, err := c.gather(ctx, c.Live, p.id)
@@ -69,7 +69,7 @@ func (c *Controller) decide(ctx context.Context, p *pass) (outcome, error) {
 		p.view = seen
 		p.slot, p.admission = slot, slot
 		p.SlotFree = p.SlotFree || slot != nil
-		p.decision = join.Next(p.Seen)
+		p.decision = join.Next(p.Observed)
 	}
 	p.status = c.newStatus(p.Instance)
 	return proceed, nil
@@ -86,7 +86,7 @@ func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) 
 		return abandon, nil // not a failure; the plan decides when the host leaves
 	}
 	if repairs && ctx.Err() == nil {
-		recordFailure(p.status.want(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Seen, p.decision.Err)})
+		recordFailure(p.status.want(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Observed, p.decision.Err)})
 	}
 	if p.decision.Err == nil && p.key != nil {
 		c.proven.Store(p.id, sshkey.Hash(p.key))

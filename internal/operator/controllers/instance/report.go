@@ -94,7 +94,7 @@ func (c *Controller) clearFailure(_ context.Context, p *pass) (time.Duration, er
 // setVersionFailure records that the version does not work on the node, according to the fleet.
 func (c *Controller) setVersionFailure(_ context.Context, p *pass) (time.Duration, error) {
 	st := p.status.want()
-	reason := c.Fleet.Sick(p.id)
+	reason := c.Fleet.Unhealthy(p.id)
 	if reason == "" || st.Maintenance != nil || st.Failure != nil && st.Failure.Action == v1alpha1.ActionUpgrade {
 		return 0, nil
 	}

@@ -103,8 +103,8 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 // for hosts that prove their identity, so that they cannot prevent a node from being managed.
 func (c *Controller) checkAddresses(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) error {
 	var current addresses.Cluster
-	isStranger := i.Status.HostKey == ""
-	if isStranger || !isTrusted(i) {
+	isUnknown := i.Status.HostKey == ""
+	if isUnknown || !isTrusted(i) {
 		var err error
 		if current, err = c.Reserved.Live(ctx, i.Status.Hostname, time.Now()); err != nil {
 			return &join.Unready{Err: fmt.Errorf("%w: %w", join.ErrCluster, err)}
@@ -114,7 +114,7 @@ func (c *Controller) checkAddresses(ctx context.Context, i *v1alpha1.WindowsInst
 		current = current.WithoutClaims()
 		c.recordClaims(ctx, i, ips...)
 	}
-	if !isStranger {
+	if !isUnknown {
 		current = addresses.Cluster{Claimed: current.Claimed, Released: current.Released, Uncounted: current.Uncounted}
 	}
 	for _, ip := range ips {

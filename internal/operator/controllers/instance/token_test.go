@@ -89,7 +89,7 @@ func TestDeletedInstanceGetsNoToken(t *testing.T) {
 // TestMissingPolicyPreventsToken requests a token while one of the policies is missing.
 func TestMissingPolicyPreventsToken(t *testing.T) {
 	c := newTestInstances(fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).Build())
-	guards, cluster := controllertest.GuardsButOne(t)
+	guards, cluster := controllertest.IncompleteGuards(t)
 	c.Policies = admission.New(cluster, kube.NewEvents(&controllertest.Recorder{}), guards)
 	var stall *join.Stall
 	if token, err := (&attempt{Controller: c}).Token(t.Context()); token != "" || !errors.As(err, &stall) || stall.Reason != api.ReasonPoliciesAltered {

@@ -18,7 +18,7 @@ import (
 // claimOf returns the claim of an instance's host to a Node.
 func (c *Controller) claimOf(i *v1alpha1.WindowsInstance, node *corev1.Node) nodestate.Claim {
 	remembered := i.Status.NodeRef != nil && i.Status.NodeRef.UID == node.UID
-	if _, isStranger := c.strangers.Load(node.UID); isStranger && !remembered {
+	if _, isUnproven := c.unprovenNodes.Load(node.UID); isUnproven && !remembered {
 		return nodestate.Foreign
 	}
 	return nodestate.ClaimOf(i, node)
@@ -28,7 +28,7 @@ func (c *Controller) claimOf(i *v1alpha1.WindowsInstance, node *corev1.Node) nod
 // briefly and handles these changes at once. A created Node is judged by its state at creation.
 func (c *Controller) NodeEvents() handler.EventHandler {
 	request := func(ctx context.Context, node client.Object, q kube.Queue) {
-		for _, r := range c.ofNode(ctx, node) {
+		for _, r := range c.requestsForNode(ctx, node) {
 			q.AddAfter(r, batchDelay(c.Slots.Taken()))
 		}
 	}
@@ -41,7 +41,7 @@ func (c *Controller) NodeEvents() handler.EventHandler {
 		},
 		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q kube.Queue) { request(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q kube.Queue) {
-			c.strangers.Delete(e.Object.GetUID())
+			c.unprovenNodes.Delete(e.Object.GetUID())
 			request(ctx, e.Object, q)
 		},
 	}
@@ -59,7 +59,7 @@ func (c *Controller) recordStranger(ctx context.Context, node *corev1.Node) {
 		isOwn = isOwn || claim == nodestate.Own || claim == nodestate.Unproven && node.Labels[api.LabelOSID] == "Windows"
 	}
 	if len(list.Items) > 0 && !isOwn {
-		c.strangers.Store(node.UID, true)
+		c.unprovenNodes.Store(node.UID, true)
 	}
 }
 

@@ -182,7 +182,7 @@ func expectProblems(t *testing.T, c *Controller, recorder *controllertest.Record
 // TestMissingPoliciesAreACondition reports the status while one of the policies is missing.
 func TestMissingPoliciesAreACondition(t *testing.T) {
 	settings, _ := newTestSettings(t)
-	guards, cluster := controllertest.GuardsButOne(t)
+	guards, cluster := controllertest.IncompleteGuards(t)
 	settings.Policies = admission.New(cluster, kube.NewEvents(&controllertest.Recorder{}), guards)
 	if _, err := settings.Policies.Check(t.Context()); err != nil {
 		t.Fatal(err)

@@ -80,9 +80,9 @@ func NewMachines(o Options, source string) *machineSource {
 func (s *machineSource) Register(_ context.Context, m manager.Manager) error {
 	ctl, err := builder.ControllerManagedBy(m).
 		Named(strings.ToLower(s.source)+"-source").
-		Watches(&v1alpha1.WindowsInstance{}, handler.EnqueueRequestsFromMapFunc(s.ofInstance), builder.WithPredicates(predicate.Or(
+		Watches(&v1alpha1.WindowsInstance{}, handler.EnqueueRequestsFromMapFunc(s.requestsForInstance), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(s.ofNode), builder.WithPredicates(providerIDSet())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(s.requestsForNode), builder.WithPredicates(providerIDSet())).
 		Build(s)
 	if err != nil {
 		return err
@@ -140,8 +140,8 @@ func keepMachine(o client.Object) (client.Object, bool) {
 	return o, true
 }
 
-// ofInstance returns a request for the Machine from which an instance was made.
-func (s *machineSource) ofInstance(_ context.Context, i client.Object) []reconcile.Request {
+// requestsForInstance returns a request for the Machine from which an instance was made.
+func (s *machineSource) requestsForInstance(_ context.Context, i client.Object) []reconcile.Request {
 	namespace, name, ok := strings.Cut(i.GetAnnotations()[api.AnnotationMachine], "/")
 	if !ok || i.GetLabels()[api.LabelSource] != s.source {
 		return nil
@@ -193,7 +193,7 @@ func (s *machineSource) gather(ctx context.Context, place *machinePlace, r recon
 		return v, err
 	}
 	for _, i := range sorted(v.instances) {
-		if slices.Contains(s.ofInstance(ctx, i), r) {
+		if slices.Contains(s.requestsForInstance(ctx, i), r) {
 			v.own = append(v.own, i)
 		}
 	}

@@ -30,10 +30,10 @@ func TestHostIsReservedForOneInstance(t *testing.T) {
 		t.Errorf("another instance got the host of %s", holder)
 	}
 	if _, ok := h.reserve(ip, controllertest.Key("a"), start.Add(time.Second)); !ok {
-		t.Error("the one who has it cannot have it again")
+		t.Error("the holder cannot renew its reservation")
 	}
 	if _, ok := h.reserve(ip, controllertest.Key("b"), start.Add(2*time.Second+reservationLifetime)); !ok {
-		t.Error("a gift is remembered for ever; by now everybody can see the instance")
+		t.Error("a reservation outlives the time in which every cache observes the instance")
 	}
 	h.release(controllertest.Key("b"))
 	if _, ok := h.reserve(ip, controllertest.Key("c"), start.Add(3*time.Second+reservationLifetime)); !ok {

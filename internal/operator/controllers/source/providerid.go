@@ -33,15 +33,15 @@ func (s *machineSource) compareNodes(ctx context.Context, v machineView) {
 	}
 }
 
-// ofNode returns requests for the Machines of the instances whose host is the node.
-func (s *machineSource) ofNode(ctx context.Context, node client.Object) (all []reconcile.Request) {
+// requestsForNode returns requests for the Machines of the instances whose host is the node.
+func (s *machineSource) requestsForNode(ctx context.Context, node client.Object) (all []reconcile.Request) {
 	instances, err := allInstances(ctx, s.Client, s.Namespace)
 	if err != nil {
 		return nil // the cache is shutting down; no API server is involved
 	}
 	for _, i := range sorted(instances) {
 		if i.Status.NodeRef != nil && i.Status.NodeRef.Name == node.GetName() {
-			all = append(all, s.ofInstance(ctx, i)...)
+			all = append(all, s.requestsForInstance(ctx, i)...)
 		}
 	}
 	return all

@@ -37,7 +37,7 @@ func TestProviderIDMismatchIsReported(t *testing.T) {
 			t.Errorf("Machine %q, Node %q: reported %v, want %v: %q", test.machine, test.node, reported, test.reported, w.Events)
 		}
 		s := map[string]*machineSource{api.SourceMachine: w.machineAPI, api.SourceClusterAPI: w.clusterAPI}[test.source]
-		if all := s.ofNode(t.Context(), node); len(all) != 1 || all[0].Namespace != m.GetNamespace() || all[0].Name != "win-a" {
+		if all := s.requestsForNode(t.Context(), node); len(all) != 1 || all[0].Namespace != m.GetNamespace() || all[0].Name != "win-a" {
 			t.Errorf("the Node brings %v back", all)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // returns nil for an instance that was not created from a Machine of this API, or whose Machine cannot be read.
 func (s *machineSource) AddressesOf(ctx context.Context, i *v1alpha1.WindowsInstance) []string {
 	place := s.place.Load()
-	requests := s.ofInstance(ctx, i)
+	requests := s.requestsForInstance(ctx, i)
 	if place == nil || len(requests) == 0 || requests[0].Namespace != place.namespace {
 		return nil
 	}

@@ -157,7 +157,7 @@ func TestReleasedAddressStaysClaimed(t *testing.T) {
 		time.Sleep(releaseHistory + time.Second)
 		known.changed(before, before)
 		if len(known.released) > 0 {
-			t.Errorf("%d ends are remembered for ever", len(known.released))
+			t.Errorf("%d released addresses are remembered after the history ends", len(known.released))
 		}
 	})
 }

@@ -205,7 +205,7 @@ func (w *sources) passOf(s *machineSource) {
 		requests[reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}] = true
 	}
 	for _, i := range w.instances() {
-		for _, r := range s.ofInstance(w.t.Context(), &i) {
+		for _, r := range s.requestsForInstance(w.t.Context(), &i) {
 			requests[r] = true
 		}
 	}
