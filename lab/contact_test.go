@@ -26,8 +26,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// contactPatience is the timeout for a contact, which takes seconds on an idle machine.
-const contactPatience = 3 * time.Minute
+// contactTimeout is the timeout for a contact, which takes seconds on an idle machine.
+const contactTimeout = 3 * time.Minute
 
 // contacts makes first contacts with a host that has no WICD yet, with a payload of WICD and another program.
 type contacts struct {
@@ -71,14 +71,14 @@ type discard struct{}
 func (discard) Progress(join.Progress) {}
 func (discard) Altered([]string)       {}
 
-// cutter is an Observer that cuts all connections of the host when the first transfer begins.
-type cutter struct {
+// connectionCutter is an Observer that cuts all connections of the host when the first transfer begins.
+type connectionCutter struct {
 	discard
 	host *lab.Host
 	cut  *sync.Once
 }
 
-func (c cutter) Progress(p join.Progress) {
+func (c connectionCutter) Progress(p join.Progress) {
 	if p.Step == join.StepTransfer && p.State == v1alpha1.StepRunning {
 		c.cut.Do(func() { _ = c.host.CutConnections() })
 	}
@@ -91,7 +91,7 @@ func freeSlot() (io.Closer, error) { return io.NopCloser(nil), nil }
 // as the operator does.
 func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience(contactPatience))
+	ctx, cancel := context.WithTimeout(t.Context(), lab.Timeout(contactTimeout))
 	defer cancel()
 	err := c.visit(o).Stage(ctx, join.Transfer{TakeSlot: freeSlot})
 	for ; err != nil && retries && ctx.Err() == nil; err = c.visit(o).Stage(ctx, join.Transfer{TakeSlot: freeSlot}) {
@@ -125,7 +125,7 @@ func (c contacts) stageAndLeave(t *testing.T, o join.Observer, retries bool) {
 // exitStatus returns the exit status of a command.
 func (c contacts) exitStatus(t *testing.T, line string) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), lab.Patience(contactPatience))
+	ctx, cancel := context.WithTimeout(t.Context(), lab.Timeout(contactTimeout))
 	defer cancel()
 	h, err := c.Connect(ctx)
 	must(t, err)
@@ -167,7 +167,7 @@ func TestContactWithQuirksOfSSHServers(t *testing.T) {
 			must(t, c.host.SetSSHQuirks(test.quirks))
 			var o join.Observer = discard{}
 			if test.cut {
-				o = cutter{host: c.host, cut: &sync.Once{}}
+				o = connectionCutter{host: c.host, cut: &sync.Once{}}
 			}
 			c.stageAndLeave(t, o, test.cut)
 			after, err := c.host.Stats()
@@ -204,5 +204,5 @@ func TestContactThroughOpenSSHOfDebian(t *testing.T) {
 		t.Errorf("exit code: got %d, want 7", code)
 	}
 	must(t, c.host.Reboot(t.Context()))
-	c.stageAndLeave(t, cutter{host: c.host, cut: &sync.Once{}}, true)
+	c.stageAndLeave(t, connectionCutter{host: c.host, cut: &sync.Once{}}, true)
 }

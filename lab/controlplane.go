@@ -113,7 +113,7 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 }
 
 func (cp *ControlPlane) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, Patience(startTimeout))
+	ctx, cancel := context.WithTimeout(ctx, Timeout(startTimeout))
 	defer cancel()
 	var err error
 	if cp.folder, err = newFolder(cp.reaper, "controlplane"); err != nil {

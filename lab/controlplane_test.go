@@ -96,7 +96,7 @@ func expectUnauthorized(t *testing.T, cp *ControlPlane) {
 func waitUntil(t *testing.T, what string, check func() (missing string)) {
 	t.Helper()
 	var last string
-	for end := time.Now().Add(Patience(time.Minute)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(Timeout(time.Minute)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if last = check(); last == "" {
 			return
 		}

@@ -134,7 +134,7 @@ func (d differential) compare(when string) {
 	began := time.Now()
 	var last, differences string
 	since := began
-	testenv.Eventually(d.t, networkPatience, "kube-proxy has finished its changes", func(ctx context.Context) string {
+	testenv.Eventually(d.t, networkTimeout, "kube-proxy has finished its changes", func(ctx context.Context) string {
 		got := d.actual()
 		if text := fmt.Sprint(got); text != last {
 			last, since = text, time.Now()

@@ -145,7 +145,7 @@ func (h *Host) BootID(ctx context.Context) (uint32, error) {
 }
 
 func (h *Host) waitForBoot(ctx context.Context, wanted func(bootID uint32) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, Patience(bootTimeout))
+	ctx, cancel := context.WithTimeout(ctx, Timeout(bootTimeout))
 	defer cancel()
 	return Until(ctx, 50*time.Millisecond, "Windows", func(ctx context.Context) error {
 		id, err := h.BootID(ctx)

@@ -182,7 +182,7 @@ func (n *LinuxNode) createNode(ctx context.Context) error {
 
 // Boot turns the node on, and returns when it is Ready.
 func (n *LinuxNode) Boot(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, Patience(nodeTimeout))
+	ctx, cancel := context.WithTimeout(ctx, Timeout(nodeTimeout))
 	defer cancel()
 	began := time.Now()
 	if err := n.turnOn(ctx); err != nil {

@@ -67,7 +67,7 @@ const podCNIConfig = `{"cniVersion": "1.0.0", "name": "lab", "plugins": [
 
 // podCIDR waits for the range of the node's pods.
 func (n *LinuxNode) podCIDR(ctx context.Context) (pods string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, Patience(nodeTimeout))
+	ctx, cancel := context.WithTimeout(ctx, Timeout(nodeTimeout))
 	defer cancel()
 	err = n.wait(ctx, "the range of pod addresses", func(ctx context.Context) error {
 		node, err := n.lab.ControlPlane.clients.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})

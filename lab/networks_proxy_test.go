@@ -22,7 +22,7 @@ func (n networks) rejections() {
 	service, err := testenv.AddService(n.t.Context(), n.client, "app", "10.132.8.2")
 	must(n.t, err)
 	defer n.startProxy()()
-	testenv.Eventually(n.t, networkPatience, "kube-proxy retries the load balancer", func(context.Context) string {
+	testenv.Eventually(n.t, networkTimeout, "kube-proxy retries the load balancer", func(context.Context) string {
 		log := n.log(proxyLogFile)
 		belongsToService := func(o hns.Object) bool {
 			return slices.Contains(loadBalancerOf(n.t, o).FrontendVIPs, service.Spec.ClusterIP)

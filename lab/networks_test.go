@@ -30,8 +30,8 @@ const (
 	otherNode    = "10.98.1.9"
 )
 
-// networkPatience is the timeout for operations that take a minute on an idle machine.
-const networkPatience = 5 * time.Minute
+// networkTimeout is the timeout for operations that take a minute on an idle machine.
+const networkTimeout = 5 * time.Minute
 
 // TestNetworks runs unchanged programs that call Windows' network service: kube-proxy.exe, win-overlay.exe and host-local.exe.
 func TestNetworks(t *testing.T) {
@@ -168,14 +168,14 @@ func (n networks) restarts() {
 	}
 	before := len(n.objects(hns.Endpoint))
 	must(n.t, n.host.KillService(n.t.Context(), lab.NetworkService))
-	testenv.Eventually(n.t, networkPatience, "calls fail while the service is down", func(ctx context.Context) string {
+	testenv.Eventually(n.t, networkTimeout, "calls fail while the service is down", func(ctx context.Context) string {
 		result, err := n.host.Exec(ctx, `cmd.exe /c C:\k\cni.cmd`)
 		if err != nil || result.ExitCode == 0 || !strings.Contains(string(result.Stdout), "(0x6ba)") {
 			return fmt.Sprintf("win-overlay prints %s%s (%v)", result.Stdout, result.Stderr, err)
 		}
 		return ""
 	})
-	testenv.Eventually(n.t, networkPatience, "the service manager can start the service again", func(ctx context.Context) string {
+	testenv.Eventually(n.t, networkTimeout, "the service manager can start the service again", func(ctx context.Context) string {
 		if err := n.host.StartService(ctx, lab.NetworkService); err != nil {
 			return err.Error()
 		}

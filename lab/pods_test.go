@@ -21,8 +21,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/windows/hns"
 )
 
-// podPatience is the timeout for operations that take seconds on an idle machine.
-const podPatience = 3 * time.Minute
+// podTimeout is the timeout for operations that take seconds on an idle machine.
+const podTimeout = 3 * time.Minute
 
 // TestPods runs pods on a Windows host with the real kubelet.exe, containerd.exe, containerd-shim-runhcs-v1.exe, win-overlay.exe
 // and host-local.exe.
@@ -83,13 +83,13 @@ func (p pods) withT(t *testing.T) pods {
 // eventually waits until check returns "".
 func (p pods) eventually(what string, check func(context.Context) (missing string)) {
 	p.t.Helper()
-	testenv.Eventually(p.t, podPatience, what, check)
+	testenv.Eventually(p.t, podTimeout, what, check)
 }
 
 // expectServing waits until an app has count pods and all of them serve, and returns them.
 func (p pods) expectServing(app string, count int) []corev1.Pod {
 	p.t.Helper()
-	return p.ExpectServing(p.t, podPatience, app, count)
+	return p.ExpectServing(p.t, podTimeout, app, count)
 }
 
 func (p pods) logsAndExec() {

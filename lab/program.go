@@ -41,7 +41,7 @@ func (p *Program) WaitHealthy(ctx context.Context, url string, timeout time.Dura
 	own := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // on the loopback network
 	}}
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, Patience(timeout), true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, Timeout(timeout), true, func(ctx context.Context) (bool, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return false, err

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Patience scales a timeout with the speed of this machine: hack/run.sh measures its speed factor and sets WMCO_SPEED for tests.
+// Timeout scales a timeout with the speed of this machine: hack/run.sh measures its speed factor and sets WMCO_SPEED for tests.
 // Timeouts on faster machines are not shortened.
-func Patience(d time.Duration) time.Duration {
+func Timeout(d time.Duration) time.Duration {
 	factor, err := strconv.ParseFloat(os.Getenv("WMCO_SPEED"), 64)
 	if err != nil {
 		return d

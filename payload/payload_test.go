@@ -93,9 +93,9 @@ func TestPayloadWithoutWICDHasNoSetup(t *testing.T) {
 func TestOpenReportsDamagedPayload(t *testing.T) {
 	blob := payload.BlobName(hashOf("a program"))
 	for _, test := range []struct {
-		name  string
-		spoil func(dir string) error
-		want  string
+		name    string
+		corrupt func(dir string) error
+		want    string
 	}{
 		{"no payload", func(dir string) error { return os.RemoveAll(dir) }, "payload.json: no such file"},
 		{"manifest cut in half", func(dir string) error { return os.Truncate(filepath.Join(dir, payload.ManifestName), 100) }, "payload.json: decoding: unexpected end"},
@@ -106,7 +106,7 @@ func TestOpenReportsDamagedPayload(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := written(t)
-			if err := test.spoil(dir); err != nil {
+			if err := test.corrupt(dir); err != nil {
 				t.Fatal(err)
 			}
 			_, err := payload.Open(dir)

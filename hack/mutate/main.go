@@ -125,7 +125,7 @@ type outcome string
 const (
 	passed      outcome = "passes"
 	failed      outcome = "fails"
-	unrun       outcome = "did not run"
+	notRun      outcome = "did not run"
 	unbuilt     outcome = "does not compile"
 	testTimeout         = 15 * time.Minute // includes compiling
 	endless             = 4 * time.Minute  // a test that runs longer has failed
@@ -142,17 +142,17 @@ func (m mutant) run(ctx context.Context, checkout string) (outcome, error) {
 	test.Cancel = func() error { return syscall.Kill(-test.Process.Pid, syscall.SIGKILL) } // go and the test that it started
 	out, err := test.Output()
 	if ctx.Err() != nil {
-		return unrun, ctx.Err()
+		return notRun, ctx.Err()
 	}
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		return unrun, err
+		return notRun, err
 	}
 	return read(out), nil
 }
 
 // read returns the outcome from the events of go test -json. A skipped test did not run.
 func read(events []byte) outcome {
-	found := unrun
+	found := notRun
 	for line := range bytes.Lines(events) {
 		var event struct{ Action, Test string }
 		if json.Unmarshal(line, &event) != nil {

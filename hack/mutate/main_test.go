@@ -94,8 +94,8 @@ func TestOutcome(t *testing.T) {
 		"fails":    {`{"Action":"fail","Test":"TestA"}` + "\n" + `{"Action":"fail"}`, failed},
 		"panics":   {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"fail","Test":"TestA"}`, failed},
 		"unbuilt":  {`{"Action":"build-fail","ImportPath":"a"}` + "\n" + `{"Action":"fail"}`, unbuilt},
-		"skipped":  {`{"Action":"skip","Test":"TestA"}` + "\n" + `{"Action":"pass"}`, unrun},
-		"no tests": {`{"Action":"pass"}`, unrun},
+		"skipped":  {`{"Action":"skip","Test":"TestA"}` + "\n" + `{"Action":"pass"}`, notRun},
+		"no tests": {`{"Action":"pass"}`, notRun},
 	} {
 		if got := read([]byte(c.events)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

@@ -92,7 +92,7 @@ func (f fleet) addHostile(ctx context.Context) error {
 		return err
 	}
 	for n := range hostileHosts {
-		_, at, err := f.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("values-%d", n), Kind: testenv.OnlyMalice}, Attack: sim.Values})
+		_, at, err := f.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("values-%d", n), NoQuirks: testenv.HostilityIsTested}, Attack: sim.Values})
 		if err != nil {
 			return err
 		}

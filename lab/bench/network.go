@@ -224,8 +224,8 @@ func (o *overlays) measureStart(ctx context.Context) error {
 }
 
 func (o *overlays) await(ctx context.Context, what string, done func(*overlayHost) bool) error {
-	const patience = 10 * time.Minute // hundreds of programs share this machine with the API server
-	return poll(ctx, pollInterval/10, patience, what, func(context.Context) (bool, error) {
+	const timeout = 10 * time.Minute // hundreds of programs share this machine with the API server
+	return poll(ctx, pollInterval/10, timeout, what, func(context.Context) (bool, error) {
 		return !slices.ContainsFunc(o.hosts, func(h *overlayHost) bool { return !done(h) }), nil
 	})
 }

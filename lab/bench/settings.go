@@ -45,7 +45,7 @@ func (c simulation) start() (testenv.Host, error) {
 	_, at, err := c.AddSimulated(sim.Options{
 		// One machine cannot renew the leases of a thousand kubelets every ten seconds.
 		Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
-		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second, Kind: comparableResults},
+		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second, NoQuirks: comparableResults},
 	})
 	return at, err
 }

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// patience is the timeout for operations that take seconds on an idle machine.
-	patience = 3 * time.Minute
+	// waitTimeout is the timeout for operations that take seconds on an idle machine.
+	waitTimeout = 3 * time.Minute
 	// pollInterval is how often the cluster is read, which limits the precision of times.
 	pollInterval = 100 * time.Millisecond
 	// settle is longer than the interval at which a host's SSH server writes its counters.
@@ -83,21 +83,21 @@ func (st *stage) prepare(ctx context.Context) error {
 
 // until waits until a condition holds.
 func (st *stage) until(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
-	return st.poll(ctx, pollInterval, patience, what, condition)
+	return st.poll(ctx, pollInterval, waitTimeout, what, condition)
 }
 
 // poll waits until a condition holds. Its error contains the logs that explain a failure.
-func (st *stage) poll(ctx context.Context, every, patience time.Duration, what string, condition func(context.Context) (bool, error)) error {
-	if err := poll(ctx, every, patience, what, condition); err != nil {
+func (st *stage) poll(ctx context.Context, every, timeout time.Duration, what string, condition func(context.Context) (bool, error)) error {
+	if err := poll(ctx, every, timeout, what, condition); err != nil {
 		return fmt.Errorf("%w\n%s", err, st.Diagnosis())
 	}
 	return nil
 }
 
-// poll checks a condition at an interval until it holds or the timeout patience expires.
-func poll(ctx context.Context, every, patience time.Duration, what string, condition func(context.Context) (bool, error)) error {
-	if err := wait.PollUntilContextTimeout(ctx, every, patience, true, condition); err != nil {
-		return fmt.Errorf("waiting for %s until %s: %w", patience, what, err)
+// poll checks a condition at an interval until it holds or the timeout expires.
+func poll(ctx context.Context, every, timeout time.Duration, what string, condition func(context.Context) (bool, error)) error {
+	if err := wait.PollUntilContextTimeout(ctx, every, timeout, true, condition); err != nil {
+		return fmt.Errorf("waiting for %s until %s: %w", timeout, what, err)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (env *Env) StartDNS(ctx context.Context) error {
 }
 
 func (env *Env) waitForDNS(ctx context.Context, namespace string) error {
-	ctx, cancel := context.WithTimeout(ctx, lab.Patience(2*time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, lab.Timeout(2*time.Minute))
 	defer cancel()
 	return lab.Until(ctx, 100*time.Millisecond, "CoreDNS", func(ctx context.Context) error {
 		var d appsv1.Deployment

@@ -42,9 +42,9 @@ const User = "Administrator"
 type Options struct {
 	// WineHosts and SimulatedHosts are the numbers of hosts of each kind; one of the two is zero.
 	WineHosts, SimulatedHosts int
-	// Kind is the reason why simulated hosts have no quirks. If it is empty, each has quirks derived from its name
+	// NoQuirks is the reason why simulated hosts have no quirks. If it is empty, each has quirks derived from its name
 	// (sim.WindowsOptions).
-	Kind string
+	NoQuirks string
 	// WholePayload gives Wine hosts the whole payload with the compression of releases, instead of only the programs of a Ready
 	// node. It takes longer to build.
 	WholePayload bool

@@ -11,15 +11,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// OnlyMalice is the reason why hostile hosts have no quirks.
-const OnlyMalice = "a quirk could hide the tested attack"
+// HostilityIsTested is the reason why hostile hosts have no quirks.
+const HostilityIsTested = "a quirk could hide the tested attack"
 
 // AddHostile starts hostile simulated hosts, with each kind of attack in turn. A thief of tokens reports another name at each
 // visit, that of a victim or of a missing node, and sometimes the address of a victim, too.
 func (env *Env) AddHostile(n int, victims ...Host) (hosts []*sim.Host, at []Host, err error) {
 	kinds := sim.Attacks()
 	for i := range n {
-		o := sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("evil-%d", i+1), Kind: OnlyMalice}, Attack: kinds[i%len(kinds)]}
+		o := sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("evil-%d", i+1), NoQuirks: HostilityIsTested}, Attack: kinds[i%len(kinds)]}
 		if o.Attack == sim.Thief {
 			o.Lies = falseFacts(i, victims)
 		}

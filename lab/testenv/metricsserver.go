@@ -60,7 +60,7 @@ func (env *Env) StartMetricsServer(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting metrics-server: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lab.Patience(2*time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, lab.Timeout(2*time.Minute))
 	defer cancel()
 	err = lab.Until(ctx, 200*time.Millisecond, "the API of metrics-server", func(context.Context) error {
 		_, err := env.Clients.Discovery().ServerResourcesForGroupVersion("metrics.k8s.io/v1beta1")

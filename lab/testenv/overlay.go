@@ -110,7 +110,7 @@ const linuxNodeTimeout = time.Minute
 
 // AddLinuxNode creates the Node of a Linux worker, without a host, and returns it when it is in the hybrid overlay.
 func (env *Env) AddLinuxNode(ctx context.Context, name, address string) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, lab.Patience(linuxNodeTimeout))
+	ctx, cancel := context.WithTimeout(ctx, lab.Timeout(linuxNodeTimeout))
 	defer cancel()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
 	n, err := AddNode(ctx, env.Clients, n, address)

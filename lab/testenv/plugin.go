@@ -17,8 +17,8 @@ import (
 
 const pluginPackage = "./cmd/kubectl-windows"
 
-// pluginPatience is how long a command of the plugin may take, at speed factor 1.
-const pluginPatience = 5 * time.Minute
+// pluginTimeout is how long a command of the plugin may take, at speed factor 1.
+const pluginTimeout = 5 * time.Minute
 
 // Plugin is the program kubectl-windows, with the kubeconfig of a user.
 type Plugin struct {
@@ -68,7 +68,7 @@ func (env *Env) PluginFor(ctx context.Context, namespace, serviceAccount string)
 
 // Run runs a command line, such as "describe", "win-1". The error is nil whatever the exit code.
 func (p Plugin) Run(ctx context.Context, args ...string) (PluginResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, lab.Patience(pluginPatience))
+	ctx, cancel := context.WithTimeout(ctx, lab.Timeout(pluginTimeout))
 	defer cancel()
 	var out, errs bytes.Buffer
 	command := exec.CommandContext(ctx, p.Program, args...)

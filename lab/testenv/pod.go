@@ -127,7 +127,7 @@ func (p *OperatorPod) Running(ctx context.Context) (*corev1.Pod, error) {
 
 // WaitUntilReady waits until the operator has a Ready pod, and returns it.
 func (p *OperatorPod) WaitUntilReady(ctx context.Context) (pod *corev1.Pod, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lab.Patience(2*time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, lab.Timeout(2*time.Minute))
 	defer cancel()
 	err = lab.Until(ctx, 50*time.Millisecond, "the operator's pod", func(ctx context.Context) (err error) {
 		pod, err = p.Running(ctx)

@@ -172,8 +172,8 @@ func Call(ctx context.Context, podIP, path string) (string, error) {
 
 // CallPort is like Call with another port.
 func CallPort(ctx context.Context, podIP string, port int, path string) (string, error) {
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	const timeout = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	url := "http://" + net.JoinHostPort(podIP, fmt.Sprint(port)) + path
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

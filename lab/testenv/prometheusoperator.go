@@ -160,7 +160,7 @@ func (o *PrometheusOperator) generate(ctx context.Context, m Managed) (output ge
 	}
 	defer program.Stop()
 	var missing error
-	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, lab.Patience(2*time.Minute), true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, lab.Timeout(2*time.Minute), true, func(ctx context.Context) (bool, error) {
 		output, missing = o.read(ctx, m)
 		return missing == nil, program.Failure()
 	})

@@ -27,7 +27,7 @@ func (env *Env) startHosts(o Options) error {
 		env.hosts = append(env.hosts, Host{Name: h.Name(), Address: h.Address(), Port: sshPort})
 	}
 	for _, name := range names(o.SimulatedHosts) {
-		if _, _, err := env.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: name, Kind: o.Kind}}); err != nil {
+		if _, _, err := env.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: name, NoQuirks: o.NoQuirks}}); err != nil {
 			return err
 		}
 	}

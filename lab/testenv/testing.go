@@ -32,11 +32,11 @@ func Start(t testing.TB, o Options) *Env {
 }
 
 // Eventually waits until check returns "". Otherwise check returns what is missing, with which the test fails after
-// lab.Patience(patience).
-func Eventually(t testing.TB, patience time.Duration, what string, check func(context.Context) (missing string)) {
+// lab.Timeout(timeout).
+func Eventually(t testing.TB, timeout time.Duration, what string, check func(context.Context) (missing string)) {
 	t.Helper()
-	patience = lab.Patience(patience)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	timeout = lab.Timeout(timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -51,16 +51,16 @@ func Eventually(t testing.TB, patience time.Duration, what string, check func(co
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("timed out after %s waiting until %s: %s", patience, what, missing)
+			t.Fatalf("timed out after %s waiting until %s: %s", timeout, what, missing)
 		case <-tick.C:
 		}
 	}
 }
 
 // ExpectServing waits until an app has count pods and all of them serve, and returns them.
-func (env *Env) ExpectServing(t testing.TB, patience time.Duration, app string, count int) (serving []corev1.Pod) {
+func (env *Env) ExpectServing(t testing.TB, timeout time.Duration, app string, count int) (serving []corev1.Pod) {
 	t.Helper()
-	Eventually(t, patience, fmt.Sprintf("%d pods of %s serve", count, app), func(ctx context.Context) string {
+	Eventually(t, timeout, fmt.Sprintf("%d pods of %s serve", count, app), func(ctx context.Context) string {
 		var err error
 		if serving, err = env.Pods(ctx, app); err != nil {
 			return err.Error()

@@ -224,8 +224,8 @@ func TestChangingContentIsRejected(t *testing.T) {
 
 func TestInvalidSetsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct {
-		spoil func(*build.Set)
-		want  string
+		corrupt func(*build.Set)
+		want    string
 	}{
 		"path twice":    {func(s *build.Set) { s.Files[1].Path = "copy-of-kubelet.exe" }, `path "copy-of-kubelet.exe" (group base) must sort after`},
 		"path outside":  {func(s *build.Set) { s.Files[1].Path = "../kubelet.exe" }, `path is "../kubelet.exe"`},
@@ -234,7 +234,7 @@ func TestInvalidSetsAreRejected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := sampleSet()
-			test.spoil(&set)
+			test.corrupt(&set)
 			if _, err := build.Write(t.Context(), t.TempDir(), set); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want one with %q", err, test.want)
 			}

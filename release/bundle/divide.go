@@ -26,7 +26,7 @@ type parts struct {
 // divide sorts manifests. OLM creates the ServiceAccounts that have permissions, and their roles. Everything bound to them is therefore
 // part of the CSV, where it is valid in every namespace. The operator applies the policies.
 func divide(objects []*unstructured.Unstructured) (p parts, err error) {
-	d := divider{objects: objects, consumed: map[string]bool{}}
+	d := permissionCollector{objects: objects, consumed: map[string]bool{}}
 	for _, o := range objects {
 		if kind := o.GetKind(); kind == "ClusterRoleBinding" || kind == "RoleBinding" {
 			if err := d.bind(o); err != nil {
@@ -56,8 +56,8 @@ func divide(objects []*unstructured.Unstructured) (p parts, err error) {
 	return p, nil
 }
 
-// divider collects the permissions of ServiceAccounts.
-type divider struct {
+// permissionCollector collects the permissions of ServiceAccounts.
+type permissionCollector struct {
 	objects      []*unstructured.Unstructured
 	consumed     map[string]bool // keys of the objects in the CSV
 	cluster, own []v1alpha1.StrategyDeploymentPermissions
@@ -65,7 +65,7 @@ type divider struct {
 
 // bind adds a binding to the permissions of its ServiceAccount. Bindings to groups, and to accounts of other
 // namespaces, remain objects.
-func (d *divider) bind(o *unstructured.Unstructured) error {
+func (d *permissionCollector) bind(o *unstructured.Unstructured) error {
 	var binding struct {
 		RoleRef  rbacv1.RoleRef   `json:"roleRef"`
 		Subjects []rbacv1.Subject `json:"subjects"`
@@ -106,7 +106,7 @@ func grant(all []v1alpha1.StrategyDeploymentPermissions, account string, rules [
 }
 
 // rules returns those of a role in the manifests or of a Kubernetes role.
-func (d *divider) rules(ref rbacv1.RoleRef) (rules []rbacv1.PolicyRule, key string, err error) {
+func (d *permissionCollector) rules(ref rbacv1.RoleRef) (rules []rbacv1.PolicyRule, key string, err error) {
 	if rules := kubernetesRoles()[ref.Name]; ref.Kind == "ClusterRole" && rules != nil {
 		return rules, "", nil
 	}

@@ -46,7 +46,7 @@ func substitutions() []substitution {
 			when: ".Values.crds.keep",
 		},
 		{kind: "Namespace", path: []string{"metadata", "annotations", "helm.sh/resource-policy"}, expression: "keep", when: "true"},
-		ofMachines("Role"), ofMachines("RoleBinding"),
+		machinesNamespace("Role"), machinesNamespace("RoleBinding"),
 		account("ClusterRoleBinding", "windows-machine-config-prometheus", "namespace"), account("ClusterRoleBinding", "windows-machine-config-prometheus", "name"),
 		account("ClusterRoleBinding", "windows-machine-config-metrics", "namespace"), account("ClusterRoleBinding", "windows-machine-config-metrics", "name"),
 		account("RoleBinding", "windows-machine-config-prometheus", "namespace"), account("RoleBinding", "windows-machine-config-prometheus", "name"),
@@ -59,8 +59,8 @@ func account(kind, name, field string) substitution {
 	return substitution{kind: kind, name: name, path: []string{"subjects", "prometheus-k8s", field}, expression: "{{ .Values.monitoring.prometheus." + field + " }}"}
 }
 
-// ofMachines places an object in the namespace of Cluster API's Machines.
-func ofMachines(kind string) substitution {
+// machinesNamespace places an object in the namespace of Cluster API's Machines.
+func machinesNamespace(kind string) substitution {
 	return substitution{
 		kind: kind, name: "windows-machine-config-cluster-api", path: []string{"metadata", "namespace"},
 		expression: "{{ .Values.clusterAPI.namespace }}", when: ".Values.clusterAPI.namespace",

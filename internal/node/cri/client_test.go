@@ -71,8 +71,8 @@ func newClient(t *testing.T, r *runtime) Client {
 	return Client{Transport: transport}
 }
 
-// aStatus returns an ImageStatusResponse as containerd 2.4 sends it: the image with ID, tags, a size, a user and pinned, and a map of info.
-func aStatus(pinned bool) []byte {
+// imageStatusResponse returns an ImageStatusResponse as containerd 2.4 sends it: the image with ID, tags, a size, a user and pinned, and a map of info.
+func imageStatusResponse(pinned bool) []byte {
 	var image []byte
 	image = appendBytes(image, imageID, "sha256:1")
 	image = appendBytes(image, 2, "mcr.test/pause:1")
@@ -94,7 +94,7 @@ func TestCallsAreThoseOfTheInterface(t *testing.T) {
 		t.Errorf("a missing image: %v %v %v", image, found, err)
 	}
 	for _, pinned := range []bool{false, true} {
-		r.answer = aStatus(pinned)
+		r.answer = imageStatusResponse(pinned)
 		if image, found, err := c.ImageStatus(t.Context(), "a/b:1"); err != nil || !found || image != (Image{ID: "sha256:1", Pinned: pinned}) {
 			t.Errorf("an image: %v %v %v", image, found, err)
 		}
@@ -147,7 +147,7 @@ func TestMalformedAnswerIsAnError(t *testing.T) {
 }
 
 func FuzzAnswer(f *testing.F) {
-	f.Add(aStatus(true))
+	f.Add(imageStatusResponse(true))
 	f.Add(appendBytes(nil, pulledRef, "sha256:1"))
 	f.Add(appendBytes(nil, runtimeStatus, condition("NetworkReady", true)))
 	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
@@ -175,16 +175,16 @@ func condition(name string, ok bool) []byte {
 }
 
 func TestNetworkReady(t *testing.T) {
-	is := func(parts ...[]byte) []byte { return appendBytes(nil, runtimeStatus, bytes.Join(parts, nil)) }
+	runtimeStatusWith := func(parts ...[]byte) []byte { return appendBytes(nil, runtimeStatus, bytes.Join(parts, nil)) }
 	for name, test := range map[string]struct {
 		answer []byte
 		want   bool
 	}{
-		"both":           {is(condition("RuntimeReady", true), condition("NetworkReady", true)), true},
-		"no network":     {is(condition("RuntimeReady", true), condition("NetworkReady", false)), false},
-		"no conditions":  {is(), false},
-		"the other only": {is(condition("RuntimeReady", true)), false},
-		"with more":      {append(is(condition("NetworkReady", true)), appendBytes(nil, 2, "\n\x01a\x12\x01b")...), true},
+		"both":           {runtimeStatusWith(condition("RuntimeReady", true), condition("NetworkReady", true)), true},
+		"no network":     {runtimeStatusWith(condition("RuntimeReady", true), condition("NetworkReady", false)), false},
+		"no conditions":  {runtimeStatusWith(), false},
+		"the other only": {runtimeStatusWith(condition("RuntimeReady", true)), false},
+		"with more":      {append(runtimeStatusWith(condition("NetworkReady", true)), appendBytes(nil, 2, "\n\x01a\x12\x01b")...), true},
 	} {
 		r := &runtime{t: t, answer: test.answer}
 		if got, err := newClient(t, r).NetworkReady(t.Context()); err != nil || got != test.want || r.calls[0] != "/runtime.v1.RuntimeService/Status " {

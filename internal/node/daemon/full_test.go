@@ -19,7 +19,7 @@ import (
 // and follows once there is room.
 func TestNodeKeepsServingOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := daemontest.NewIsolated(t, daemontest.Soon)
+		m := daemontest.NewIsolated(t, daemontest.TimingMeasured)
 		w := m.Windows
 		node := m.Changed()
 		node.Files[0].Content = `{"maxPods": 64}`
@@ -63,7 +63,7 @@ func TestNodeKeepsServingOnFullDisk(t *testing.T) {
 // TestCertificateIsRenewedAfterDiskFull fills the disk while WICD's certificate is due for renewal, until it has expired.
 func TestCertificateIsRenewedAfterDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := daemontest.NewIsolated(t, daemontest.Soon)
+		m := daemontest.NewIsolated(t, daemontest.TimingMeasured)
 		before := apiRequests(m)
 		m.Windows.FillDisk(0)
 		time.Sleep(30 * time.Hour)
@@ -82,7 +82,7 @@ func TestCertificateIsRenewedAfterDiskFull(t *testing.T) {
 func TestServiceRunsWithoutLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const log = desired.Logs + `\wicd\wicd.log`
-		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: daemontest.Never})
 		w.FillDisk(0)
 		done := make(chan uint32, 1)
 		ctx, stop := context.WithCancel(t.Context())

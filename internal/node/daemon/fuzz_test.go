@@ -19,7 +19,7 @@ import (
 // FuzzRequests passes arbitrary requests to the commands that take one. Each must be answered, and nothing may be written outside drive C:. A leave
 // on a host without anything of the operator's changes nothing.
 func FuzzRequests(f *testing.F) {
-	request, err := json.Marshal(daemontest.NewRequest(daemontest.NewCargo("1")))
+	request, err := json.Marshal(daemontest.NewRequest(daemontest.NewPayload("1")))
 	if err != nil {
 		f.Fatal(err)
 	}

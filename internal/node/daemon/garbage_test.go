@@ -13,11 +13,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// TestServiceRecoversFromDamagedFiles starts WICD with files that a disk which lies about completed writes has damaged. It keeps the
+// TestServiceRecoversFromDamagedFiles starts WICD with files that a disk that reports incomplete writes as complete has damaged. It keeps the
 // services running, and follows the cluster again on its own.
 func TestServiceRecoversFromDamagedFiles(t *testing.T) {
 	t.Parallel()
-	left := map[string]func(whole string) string{
+	damages := map[string]func(whole string) string{
 		"nothing":   func(string) string { return "" },
 		"half":      func(whole string) string { return whole[:len(whole)/2] },
 		"zeros":     func(whole string) string { return strings.Repeat("\x00", len(whole)) },
@@ -35,13 +35,13 @@ func TestServiceRecoversFromDamagedFiles(t *testing.T) {
 		t.Run(file[strings.LastIndexByte(file, '\\')+1:], func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := daemontest.NewIsolated(t, daemontest.Soon)
+				m := daemontest.NewIsolated(t, daemontest.TimingMeasured)
 				m.Request.Desired.Certificates = daemontest.OtherAuthority(t)
-				for name, content := range left {
+				for name, content := range damages {
 					m.Follow(t, m.Request.Desired)
 					m.Windows.PowerCut()
 					m.Stop()
-					destroy(t, m.Windows, file, content)
+					damageFile(t, m.Windows, file, content)
 					m.Windows.PowerOn()
 					m.Start(t)
 					time.Sleep(15 * time.Minute)
@@ -64,13 +64,13 @@ func TestServiceRecoversFromDamagedFiles(t *testing.T) {
 	}
 }
 
-// destroy replaces the content of a file.
-func destroy(t *testing.T, w *sim.Windows, file string, content func(string) string) {
+// damageFile replaces the content of a file.
+func damageFile(t *testing.T, w *sim.Windows, file string, content func(string) string) {
 	t.Helper()
 	local := w.Disk().Local(file)
 	whole, err := os.ReadFile(local)
 	if err != nil {
-		whole = []byte("it is not there, usually")
+		whole = []byte("usually, this file does not exist")
 	}
 	if err := os.MkdirAll(filepath.Dir(local), 0o700); err != nil {
 		t.Fatal(err)

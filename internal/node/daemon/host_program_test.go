@@ -18,9 +18,9 @@ const hostedLog = `C:\var\log\program\program.log`
 
 // hosting is a computer on which WICD runs programs as services.
 type hosting struct {
-	disk      hostapi.Disk
-	contained int
-	uncontain error
+	disk       hostapi.Disk
+	contained  int
+	containErr error
 	// serve is the service manager; nil for none.
 	serve func(run func(context.Context) uint32) error
 }
@@ -33,7 +33,7 @@ func (h *hosting) call(args ...string) (code int, stderr string) {
 		Serve: h.serve,
 		Contain: func() error {
 			h.contained++
-			return h.uncontain
+			return h.containErr
 		},
 	})
 	return code, errs.String()
@@ -136,7 +136,7 @@ func TestProgramStartFailureIsReported(t *testing.T) {
 		t.Errorf("exit %d, the log is %q", code, h.log(t))
 	}
 	h = newHosting(t)
-	h.uncontain = errors.New("there is no job")
+	h.containErr = errors.New("there is no job")
 	if code, stderr := h.call("--", "/bin/sh", "-c", "echo ran"); code != 1 || !strings.Contains(stderr, "there is no job") || h.disk.Exists(hostedLog) {
 		t.Errorf("exit %d, %q; the program ran although it could outlive the service: %v", code, stderr, h.disk.Exists(hostedLog))
 	}

@@ -27,7 +27,7 @@ func newNodeManagerHost(t *testing.T, approve func(*certificatesv1.CertificateSi
 		service.Needs = []string{desired.NodeManagerIdentity}
 		m.Request.Desired.Services = append(m.Request.Desired.Services, service)
 	}})
-	m.GiveRange(t)
+	m.AssignPodCIDR(t)
 	return m
 }
 
@@ -113,8 +113,8 @@ func TestRejectedCloudNodeManagerCertificateIsReplaced(t *testing.T) {
 		m.AwaitVersion(t)
 		before := nodeManagerIdentity(m)
 		m.Cluster.SetClock(48 * time.Hour)
-		m.Cluster.SetAway(true)
-		m.Cluster.SetAway(false)
+		m.Cluster.SetUnavailable(true)
+		m.Cluster.SetUnavailable(false)
 		time.Sleep(time.Hour)
 		if after := nodeManagerIdentity(m); after == nil || after.Leaf.Equal(before.Leaf) {
 			t.Error("it presents the rejected certificate")

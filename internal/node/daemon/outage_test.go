@@ -17,8 +17,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// separable is a member whose network can be cut, in simulated time.
-type separable struct {
+// disconnectable is a member whose network can be cut, in simulated time.
+type disconnectable struct {
 	*daemontest.Member
 	// cut drops all packets between host and cluster.
 	cut atomic.Bool
@@ -26,12 +26,12 @@ type separable struct {
 	dials atomic.Int64
 }
 
-// newSeparable returns a node that has reported its version, on a Windows without quirks if kind is the reason for that.
-func newSeparable(t *testing.T, kind string, prepare func(*daemontest.Member)) *separable {
+// newDisconnectable returns a node that has reported its version, on a Windows without quirks if noQuirks is set.
+func newDisconnectable(t *testing.T, noQuirks string, prepare func(*daemontest.Member)) *disconnectable {
 	t.Helper()
-	s := &separable{}
+	s := &disconnectable{}
 	s.Member = daemontest.NewFollower(t, daemontest.Options{
-		Windows: sim.WindowsOptions{RestartDelay: daemontest.Never, Kind: kind}, Heartbeat: 5 * time.Minute, Prepare: func(m *daemontest.Member) {
+		Windows: sim.WindowsOptions{RestartDelay: daemontest.Never, NoQuirks: noQuirks}, Heartbeat: 5 * time.Minute, Prepare: func(m *daemontest.Member) {
 			m.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				if s.cut.Load() {
 					s.dials.Add(1)
@@ -52,7 +52,7 @@ func apiRequests(m *daemontest.Member) int {
 }
 
 // expectKept checks that services and environment are as declared.
-func (m *separable) expectKept(t *testing.T) {
+func (m *disconnectable) expectKept(t *testing.T) {
 	t.Helper()
 	daemontest.ExpectServices(t, m.Windows, m.Request)
 	for _, s := range m.Request.Desired.Services {
@@ -65,11 +65,11 @@ func (m *separable) expectKept(t *testing.T) {
 	}
 }
 
-// harm makes the n-th change to the host's services and settings, in rotation.
-func (m *separable) harm(t *testing.T, n int) {
+// disturb makes the n-th change to the host's services and settings, in rotation.
+func (m *disconnectable) disturb(t *testing.T, n int) {
 	t.Helper()
 	w := m.Windows
-	things := []func(){
+	changes := []func(){
 		func() { w.Crash("kubelet") },
 		func() { w.Edit("containerd", func(s *desired.Service) { s.Command += " --log-level debug" }) },
 		func() { w.SetVariable("NO_PROXY", "mine") },
@@ -77,7 +77,7 @@ func (m *separable) harm(t *testing.T, n int) {
 		func() { w.DeleteService("kubelet") },
 		func() { w.Disable(api.WICDService) },
 	}
-	things[n%len(things)]()
+	changes[n%len(changes)]()
 }
 
 // TestNodeSurvivesAPIServerOutage makes the API server unavailable while services crash and settings change on both sides.
@@ -94,14 +94,14 @@ func TestNodeSurvivesAPIServerOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newSeparable(t, "", func(*daemontest.Member) {})
+				m := newDisconnectable(t, "", func(*daemontest.Member) {})
 				m.Request.Desired.WatchedEnvironment = []string{"NO_PROXY"}
 				m.Follow(t, m.Request.Desired)
 				before := apiRequests(m.Member)
 				m.cut.Store(test.cut)
-				m.Cluster.SetAway(true)
+				m.Cluster.SetUnavailable(true)
 				for n := range 6 {
-					m.harm(t, n)
+					m.disturb(t, n)
 					time.Sleep(test.away / 6)
 					m.expectKept(t)
 				}
@@ -113,7 +113,7 @@ func TestNodeSurvivesAPIServerOutage(t *testing.T) {
 				}
 				pids := m.PIDs()
 				m.cut.Store(false)
-				m.Cluster.SetAway(false)
+				m.Cluster.SetUnavailable(false)
 				time.Sleep(45 * time.Second) // the longest pause between two attempts, and a running one
 				if !m.Reports(t, m.Changed()) {
 					t.Error("the node did not apply the settings")
@@ -148,7 +148,7 @@ func TestWrongClockIsHarmless(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newSeparable(t, daemontest.Soon, func(m *daemontest.Member) { m.Cluster.SetClock(-test.joined) })
+				m := newDisconnectable(t, daemontest.TimingMeasured, func(m *daemontest.Member) { m.Cluster.SetClock(-test.joined) })
 				before := m.Cluster.Count(http.MethodPost, daemontest.RequestsPath)
 				m.Cluster.SetClock(-test.then)
 				time.Sleep(test.long)

@@ -12,7 +12,7 @@ import (
 
 func TestAlreadyRestartedHostIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := daemontest.NewWindows(t, sim.WindowsOptions{Kind: "each restart is expected"})
+		w := daemontest.NewWindows(t, sim.WindowsOptions{NoQuirks: "each restart is expected"})
 		request := func(boot string) (wicdapi.RestartResult, error) {
 			var result wicdapi.RestartResult
 			return result, wicdapi.Call(t.Context(), daemontest.NewWire(w), wicdapi.CommandRestart, wicdapi.RestartRequest{BootID: boot, Comment: "maintenance"}, &result, nil)
@@ -57,7 +57,7 @@ func TestRestartDoesNotInterruptServicing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := daemontest.NewWindows(t, sim.WindowsOptions{Quirks: test.quirks, Kind: "the test sets what Windows does"})
+				w := daemontest.NewWindows(t, sim.WindowsOptions{Quirks: test.quirks, NoQuirks: "the test sets what Windows does"})
 				began := time.Now()
 				query := func() error {
 					request := wicdapi.RestartRequest{BootID: w.BootID(), Comment: "maintenance"}

@@ -66,7 +66,7 @@ func TestHostWorksWithoutNode(t *testing.T) {
 	}
 	m.Request.Desired, m.Request.Register = m.Changed(), true
 	daemontest.MustJoin(t, m.Windows, m.Request)
-	m.GiveRange(t)
+	m.AssignPodCIDR(t)
 	m.AwaitSettings(t, m.Request.Desired)
 	m.AwaitVersion(t)
 }

@@ -32,8 +32,8 @@ type Recovery struct {
 	restored bool
 }
 
-// Away restarts the waiting times: the host has no address.
-func (c *Recovery) Away() { c.since = time.Time{} }
+// Reset restarts the waiting times: the host has no address.
+func (c *Recovery) Reset() { c.since = time.Time{} }
 
 // Step is what to do about a host that has its address.
 type Step struct {

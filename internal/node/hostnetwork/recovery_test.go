@@ -65,7 +65,7 @@ func TestWaitBeginsWhenTheAddressIsBack(t *testing.T) {
 	now.DNS = nil
 	var c hostnetwork.Recovery
 	c.Step(r, []hostnetwork.Adapter{now}, at, true)
-	c.Away()
+	c.Reset()
 	if step := c.Step(r, []hostnetwork.Adapter{now}, at.Add(time.Minute), true); !step.Restore.IsEmpty() {
 		t.Errorf("restored at once: %s", step.Restore)
 	}

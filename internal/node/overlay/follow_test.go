@@ -11,10 +11,10 @@ import (
 
 func TestChangesOfNodesDuringAnOutageAreApplied(t *testing.T) {
 	for name, test := range map[string]struct{ before, after func(*servers.Cluster) }{
-		"server unavailable":                  {func(c *servers.Cluster) { c.SetAway(true) }, func(c *servers.Cluster) { c.SetAway(false) }},
-		"server lost its history":             {func(c *servers.Cluster) { c.SetAway(true) }, func(c *servers.Cluster) { c.Forget(); c.SetAway(false) }},
-		"the same, without sendInitialEvents": {func(c *servers.Cluster) { c.SetAway(true); c.ListOnly() }, func(c *servers.Cluster) { c.Forget(); c.SetAway(false) }},
-		"connections closed":                  {func(*servers.Cluster) {}, func(c *servers.Cluster) { c.SetAway(true); c.SetAway(false) }},
+		"server unavailable":                  {func(c *servers.Cluster) { c.SetUnavailable(true) }, func(c *servers.Cluster) { c.SetUnavailable(false) }},
+		"server lost its history":             {func(c *servers.Cluster) { c.SetUnavailable(true) }, func(c *servers.Cluster) { c.Forget(); c.SetUnavailable(false) }},
+		"the same, without sendInitialEvents": {func(c *servers.Cluster) { c.SetUnavailable(true); c.ListOnly() }, func(c *servers.Cluster) { c.Forget(); c.SetUnavailable(false) }},
+		"connections closed":                  {func(*servers.Cluster) {}, func(c *servers.Cluster) { c.SetUnavailable(true); c.SetUnavailable(false) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, func(e *env) {

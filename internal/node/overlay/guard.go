@@ -27,8 +27,8 @@ type hostState int
 const (
 	// hostKept means that the overlay may be changed.
 	hostKept hostState = iota
-	// hostAway means that the host currently has no address.
-	hostAway
+	// hostWithoutAddress means that the host currently has no address.
+	hostWithoutAddress
 	// hostLost means that the networks must be removed, and not created again.
 	hostLost
 )
@@ -132,13 +132,13 @@ func (g *hostGuard) check(ctx context.Context, hasNetworks func(context.Context)
 	case !g.isMaking():
 		return hostKept // it had its address after the network was created, and lost it for another reason
 	case time.Now().Before(g.until):
-		g.recovery.Away()
-		return hostAway
+		g.recovery.Reset()
+		return hostWithoutAddress
 	}
 	switch ok, err := hasNetworks(ctx); {
 	case err != nil:
 		g.logFailure("Reading the networks of a host without its address failed", err)
-		return hostAway
+		return hostWithoutAddress
 	case !ok: // it lost the address for another reason
 		if err := g.forget(); err != nil {
 			g.logFailure("Removing the record of the network settings failed", err)

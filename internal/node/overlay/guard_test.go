@@ -55,7 +55,7 @@ func TestNetworksAreRemovedFromHostThatLosesItsAddress(t *testing.T) {
 		"static on Windows Server 2025": {sim.AdapterQuirks{Static: true, Second: true}, 26100, `had 169.254.3.4/16 on "vEthernet (Ethernet) 2" instead`},
 		"another address by DHCP":       {sim.AdapterQuirks{Instead: netip.MustParsePrefix("192.0.2.77/24")}, 20348, "had 192.0.2.77/24"},
 		"no answer of DHCP":             {sim.AdapterQuirks{Instead: netip.MustParsePrefix("169.254.9.9/16")}, 26100, "configure the DHCP server to give it"},
-		"away for good":                 {sim.AdapterQuirks{Away: 24 * time.Hour}, 20348, "had no address instead"},
+		"away for good":                 {sim.AdapterQuirks{AddressLostFor: 24 * time.Hour}, 20348, "had no address instead"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, func(e *env) {
@@ -100,7 +100,7 @@ func TestHostBrieflyWithoutAddressKeepsNetworks(t *testing.T) {
 				story(t, func(e *env) {
 					e.linux(1)
 					h := e.windows(1, sim.HNSOptions{})
-					a := h.onAdapter(sim.AdapterQuirks{Away: away, LosesDNS: true})
+					a := h.onAdapter(sim.AdapterQuirks{AddressLostFor: away, LosesDNS: true})
 					h.start()
 					e.await(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
 					if restarted {
@@ -195,7 +195,7 @@ func TestRecordWithoutNetworkIsNoLoss(t *testing.T) {
 	story(t, func(e *env) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{})
-		a := h.onAdapter(sim.AdapterQuirks{Away: 10 * time.Minute})
+		a := h.onAdapter(sim.AdapterQuirks{AddressLostFor: 10 * time.Minute})
 		h.start()
 		e.await(time.Minute, "the first network exists", func() bool { _, base := h.network(overlay.BaseNetwork); return base })
 		h.stop()
@@ -214,7 +214,7 @@ func TestRecordWithoutNetworkIsNoLoss(t *testing.T) {
 // are removed and that is reported.
 func TestRandomHostsKeepTheirNetwork(t *testing.T) {
 	for seed := range uint64(40) {
-		quirks := sim.QuirksByChance(seed).Adapter
+		quirks := sim.RandomQuirks(seed).Adapter
 		build := []int{17763, 20348, 26100}[seed%3]
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			story(t, func(e *env) {

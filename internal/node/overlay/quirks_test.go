@@ -255,7 +255,7 @@ func TestQuirksRemoveNoNetwork(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			story(t, func(e *env) {
 				e.linux(1)
-				quirks := sim.QuirksByChance(seed).Network
+				quirks := sim.RandomQuirks(seed).Network
 				h := e.windows(1, sim.HNSOptions{Quirks: quirks})
 				h.options.Settings = overlay.Settings{VXLANPort: 9898, Adapter: "vEthernet (Ethernet)"}
 				h.start()

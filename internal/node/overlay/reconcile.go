@@ -130,7 +130,7 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 	switch r.guard.check(ctx, r.hasNetworks) { // first: without its address, the host receives no Nodes
 	case hostLost:
 		return resyncInterval, r.abandon(ctx)
-	case hostAway:
+	case hostWithoutAddress:
 		return pollInterval, nil
 	}
 	own, all, ok := r.state.known()

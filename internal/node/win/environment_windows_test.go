@@ -39,10 +39,10 @@ func TestSetWritesPlainText(t *testing.T) {
 
 func TestWindowsAreNotifiedOfAChange(t *testing.T) {
 	mustOpenEnvironment(t, testVariable)
-	heard := make(chan string, 100)
+	messages := make(chan string, 100)
 	mustOpenWindow(t, func(message, text uintptr) {
 		if message == 0x1a { // WM_SETTINGCHANGE
-			heard <- windows.UTF16PtrToString(*(**uint16)(unsafe.Pointer(&text)))
+			messages <- windows.UTF16PtrToString(*(**uint16)(unsafe.Pointer(&text)))
 		}
 	})
 	e := environment{timeout: time.Minute}
@@ -50,10 +50,10 @@ func TestWindowsAreNotifiedOfAChange(t *testing.T) {
 		if _, err := e.Set(t.Context(), map[string]string{testVariable: "value"}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if len(heard) != want {
-			t.Fatalf("the window was notified of %d changes, want %d", len(heard), want)
+		if len(messages) != want {
+			t.Fatalf("the window was notified of %d changes, want %d", len(messages), want)
 		}
-		if want == 1 && <-heard != "Environment" {
+		if want == 1 && <-messages != "Environment" {
 			t.Error("the window was notified of another change")
 		}
 	}
@@ -85,7 +85,7 @@ func TestWindowsThatDoNotAnswerDoNotBlock(t *testing.T) {
 }
 
 // mustOpenWindow opens an invisible window, with a thread that handles its messages.
-func mustOpenWindow(t *testing.T, hear func(message, lParam uintptr)) {
+func mustOpenWindow(t *testing.T, onMessage func(message, lParam uintptr)) {
 	t.Helper()
 	user32 := windows.NewLazySystemDLL("user32.dll")
 	ready, done := make(chan uintptr), make(chan struct{})
@@ -102,7 +102,7 @@ func mustOpenWindow(t *testing.T, hear func(message, lParam uintptr)) {
 			smallIcon         uintptr
 		}{
 			procedure: windows.NewCallback(func(window, message, wParam, lParam uintptr) uintptr {
-				hear(message, lParam)
+				onMessage(message, lParam)
 				result, _, _ := answer.Call(window, message, wParam, lParam)
 				return result
 			}),

@@ -16,8 +16,8 @@ func TestRightsKeepTheContract(t *testing.T) {
 	contract.Rights(t, func(t *testing.T) contract.RightsFixture {
 		f := contract.RightsFixture{
 			Rights: host.Rights, Disk: host.Disk, Folder: tempFolder(t),
-			Open:     func(t *testing.T, folder string) { mustRights(t, folder, "(A;OICI;FA;;;BA)(A;OICI;FA;;;WD)") },
-			GiveAway: func(t *testing.T, name string) { mustGiveAway(t, name, windows.WinBuiltinGuestsSid) },
+			Open:        func(t *testing.T, folder string) { mustRights(t, folder, "(A;OICI;FA;;;BA)(A;OICI;FA;;;WD)") },
+			ChangeOwner: func(t *testing.T, name string) { mustChangeOwner(t, name, windows.WinBuiltinGuestsSid) },
 			Link: func(t *testing.T, to, name string) {
 				if err := os.Symlink(to, name); err != nil {
 					t.Fatal(err)
@@ -33,8 +33,8 @@ func TestRightsKeepTheContract(t *testing.T) {
 	})
 }
 
-// mustGiveAway makes another user the owner of a file or folder.
-func mustGiveAway(t *testing.T, name string, who windows.WELL_KNOWN_SID_TYPE) {
+// mustChangeOwner makes another user the owner of a file or folder.
+func mustChangeOwner(t *testing.T, name string, who windows.WELL_KNOWN_SID_TYPE) {
 	t.Helper()
 	sid, err := windows.CreateWellKnownSid(who)
 	if err == nil {
@@ -71,9 +71,9 @@ func TestProtectRemovesForeignRights(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	const everybodys = "(A;OICI;FA;;;BA)(A;OICI;FA;;;WD)"
+	const openToEveryone = "(A;OICI;FA;;;BA)(A;OICI;FA;;;WD)"
 	for path, want := range map[string]string{folder: ownRights + privateFolder, file: ownRights + privateFile} {
-		if !strings.Contains(mustRights(t, path, everybodys), ";;;WD)") {
+		if !strings.Contains(mustRights(t, path, openToEveryone), ";;;WD)") {
 			t.Fatalf("making %s readable by everyone failed", path)
 		}
 		if err := (rights{}).Protect(path, hostapi.Private); err != nil {

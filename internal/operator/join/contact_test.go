@@ -63,7 +63,7 @@ func newContactWorld(t *testing.T, q sim.Quirks) *contactWorld {
 	}
 	w.host, err = sim.Start(t.Context(), sim.Options{
 		ListenAddr: "127.0.0.1:0", AuthorizedKeys: []ssh.PublicKey{w.key.PublicKey()},
-		Windows: sim.WindowsOptions{Root: t.TempDir(), Quirks: q, Kind: "each test chooses its quirks"},
+		Windows: sim.WindowsOptions{Root: t.TempDir(), Quirks: q, NoQuirks: "each test chooses its quirks"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestBlockedProgramErrorNamesPathAndHash(t *testing.T) {
 	for _, refusal := range []uint32{0, 225, 1260, 4551} {
 		t.Run(fmt.Sprint(refusal), func(t *testing.T) {
 			t.Parallel()
-			w := newContactWorld(t, sim.Quirks{Files: sim.FileQuirks{Distrusted: sim.Strangers, Refusal: hostapi.Code(refusal)}})
+			w := newContactWorld(t, sim.Quirks{Files: sim.FileQuirks{Distrusted: sim.UnknownPrograms, Refusal: hostapi.Code(refusal)}})
 			err := w.stageAndLeave(t)
 			if got := join.Reason(err); got != api.ReasonBlockedBySecuritySoftware {
 				t.Fatalf("the reason is %s, want %s: %v", got, api.ReasonBlockedBySecuritySoftware, err)
@@ -243,10 +243,10 @@ func TestRandomContacts(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			all := sim.QuirksByChance(seed)
+			all := sim.RandomQuirks(seed)
 			q := sim.Quirks{Shell: all.Shell, Files: all.Files}
 			err := newContactWorld(t, q).stageAndLeave(t)
-			if q.Files.Distrusted == sim.Strangers {
+			if q.Files.Distrusted == sim.UnknownPrograms {
 				if got := join.Reason(err); got != api.ReasonBlockedBySecuritySoftware {
 					t.Errorf("with %+v, the reason is %s, want %s: %v", q, got, api.ReasonBlockedBySecuritySoftware, err)
 				}

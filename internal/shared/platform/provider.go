@@ -36,29 +36,29 @@ type Evidence struct {
 // unclear, the decision is None: nodes that wait for a missing controller take no pods, whereas nodes that no controller initializes do.
 func ChooseProvider(setting v1alpha1.CloudProvider, e Evidence) Provider {
 	schemes := schemesOf(e.ProviderIDs)
-	p := ofNodes(schemes, e)
+	p := fromNodes(schemes, e)
 	if e.OpenShift {
-		p = ofInfrastructure(e)
+		p = fromInfrastructure(e)
 	}
 	if setting == v1alpha1.CloudProviderExternal || setting == v1alpha1.CloudProviderNone {
 		p.External, p.Why = setting == v1alpha1.CloudProviderExternal, "spec.cloudProvider of WindowsConfig cluster is "+string(setting)
 		p.NodeManager = p.NodeManager && p.External
 	}
 	if p.External && !e.OpenShift && len(schemes) == 1 {
-		p.Platform = ofScheme(schemes[0])
+		p.Platform = platformOf(schemes[0])
 	}
 	return p
 }
 
-// ofNodes decides by the schemes of the Linux nodes' provider IDs.
-func ofNodes(schemes []string, e Evidence) Provider {
+// fromNodes decides by the schemes of the Linux nodes' provider IDs.
+func fromNodes(schemes []string, e Evidence) Provider {
 	switch {
 	case len(schemes) == 0:
 		return Provider{Why: "no Linux node has a spec.providerID"}
 	case len(schemes) > 1:
 		return Provider{Why: fmt.Sprintf("Linux nodes have provider IDs of different clouds (%q and %q); set spec.cloudProvider", schemes[0], schemes[1])}
 	case schemes[0] == "azure":
-		return ofAzure(`Linux nodes have provider IDs with scheme "azure"`, e)
+		return forAzure(`Linux nodes have provider IDs with scheme "azure"`, e)
 	case !slices.Contains(externalSchemes(), schemes[0]):
 		return Provider{Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q, for which no external cloud provider is known that "+
 			"initializes Windows nodes; if one exists, set spec.cloudProvider to External", schemes[0])}
@@ -66,8 +66,8 @@ func ofNodes(schemes []string, e Evidence) Provider {
 	return Provider{External: true, Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q", schemes[0])}
 }
 
-// ofAzure decides for Azure, where nodes can be initialized if the payload has the program for it.
-func ofAzure(current string, e Evidence) Provider {
+// forAzure decides for Azure, where nodes can be initialized if the payload has the program for it.
+func forAzure(current string, e Evidence) Provider {
 	p := Provider{External: e.NodeManager, NodeManager: true, Why: current}
 	if !e.NodeManager {
 		p.Why += "; nodes on Azure initialize themselves with the cloud-node-manager, which the payload of this operator does not contain; " +
@@ -76,16 +76,16 @@ func ofAzure(current string, e Evidence) Provider {
 	return p
 }
 
-// ofInfrastructure decides like IsCloudProviderExternal of github.com/openshift/library-go/pkg/cloudprovider. On Azure the decision also depends
+// fromInfrastructure decides like IsCloudProviderExternal of github.com/openshift/library-go/pkg/cloudprovider. On Azure the decision also depends
 // on the payload.
-func ofInfrastructure(e Evidence) Provider {
+func fromInfrastructure(e Evidence) Provider {
 	current := fmt.Sprintf("Infrastructure cluster has status.platformStatus.type %q", e.Type)
 	if e.Type == "External" {
 		current += fmt.Sprintf(" and external.cloudControllerManager.state %q", e.ControllerManager)
 		return Provider{External: e.ControllerManager == "External", Why: current}
 	}
 	if e.Type == Azure {
-		return ofAzure(current, e)
+		return forAzure(current, e)
 	}
 	types := []string{"AlibabaCloud", AWS, GCP, "IBMCloud", "KubeVirt", Nutanix, "OpenStack", "PowerVS", VSphere}
 	return Provider{External: slices.Contains(types, e.Type), Why: current}
@@ -119,8 +119,8 @@ func schemesOf(ids []string) (schemes []string) {
 	return slices.Compact(schemes)
 }
 
-// ofScheme returns the platform with a provider ID scheme, if its nodes have special names or programs.
-func ofScheme(scheme string) string {
+// platformOf returns the platform with a provider ID scheme, if its nodes have special names or programs.
+func platformOf(scheme string) string {
 	for _, p := range table() {
 		if scheme != "" && p.ProviderScheme == scheme {
 			return p.Name

@@ -68,7 +68,7 @@ func TestForbiddenHostIsNotContacted(t *testing.T) {
 // TestPasswordIsSentWithoutChallenge expects the password in the first request, and that anonymous access still works.
 func TestPasswordIsSentWithoutChallenge(t *testing.T) {
 	const good = "Basic dTpw" // u:p
-	asks := func(challenge string, status int, takes ...string) func(authorization string) (int, string) {
+	challenges := func(challenge string, status int, takes ...string) func(authorization string) (int, string) {
 		return func(authorization string) (int, string) {
 			if slices.Contains(takes, authorization) {
 				return http.StatusOK, ""
@@ -87,15 +87,15 @@ func TestPasswordIsSentWithoutChallenge(t *testing.T) {
 		sent     []string
 		fails    bool
 	}{
-		"a password":                      {"p", false, asks(`Basic realm="x"`, 401, good), []string{good}, false},
-		"nothing is wanted":               {"p", false, asks("", 200, ""), []string{good}, false},
-		"a token":                         {"p", false, asks(authority, 401, "Bearer t"), []string{good, "Bearer t"}, false},
-		"a token, and passwords are 403":  {"p", false, asks(authority, 403, "Bearer t"), []string{good, "", "Bearer t"}, false},
-		"a token, and passwords are 400":  {"p", false, asks(authority, 400, "Bearer t"), []string{good, "", "Bearer t"}, false},
-		"a wrong password":                {"x", false, asks(`Basic realm="x"`, 401, good), []string{"Basic dTp4", ""}, true},
-		"a wrong one, and none is wanted": {"x", false, asks(`Basic realm="x"`, 401, good, ""), []string{"Basic dTp4", ""}, false},
-		"no password":                     {"", false, asks(`Basic realm="x"`, 401, good), []string{""}, true},
-		"not verified":                    {"p", true, asks(`Basic realm="x"`, 401, good), []string{"", good}, false},
+		"a password":                      {"p", false, challenges(`Basic realm="x"`, 401, good), []string{good}, false},
+		"nothing is wanted":               {"p", false, challenges("", 200, ""), []string{good}, false},
+		"a token":                         {"p", false, challenges(authority, 401, "Bearer t"), []string{good, "Bearer t"}, false},
+		"a token, and passwords are 403":  {"p", false, challenges(authority, 403, "Bearer t"), []string{good, "", "Bearer t"}, false},
+		"a token, and passwords are 400":  {"p", false, challenges(authority, 400, "Bearer t"), []string{good, "", "Bearer t"}, false},
+		"a wrong password":                {"x", false, challenges(`Basic realm="x"`, 401, good), []string{"Basic dTp4", ""}, true},
+		"a wrong one, and none is wanted": {"x", false, challenges(`Basic realm="x"`, 401, good, ""), []string{"Basic dTp4", ""}, false},
+		"no password":                     {"", false, challenges(`Basic realm="x"`, 401, good), []string{""}, true},
+		"not verified":                    {"p", true, challenges(`Basic realm="x"`, 401, good), []string{"", good}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent []string

@@ -37,13 +37,13 @@ func (b ByFiles) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	folder := newInput()
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	feeding, finish := context.WithCancelCause(running)
+	feedCtx, finish := context.WithCancelCause(running)
 	defer finish(nil)
-	fedAll := make(chan struct{})
+	feedDone := make(chan struct{})
 	go func() {
-		defer close(fedAll)
-		err := b.Host.Files(feeding, func(f Files) error {
-			return (&feed{ctx: feeding, files: f, folder: folder, chunks: read(feeding, stdin)}).run()
+		defer close(feedDone)
+		err := b.Host.Files(feedCtx, func(f Files) error {
+			return (&feed{ctx: feedCtx, files: f, folder: folder, chunks: read(feedCtx, stdin)}).run()
 		})
 		if err != nil && !errors.Is(err, errFinished) {
 			stop(fmt.Errorf("passing the input as files: %w", err))
@@ -51,7 +51,7 @@ func (b ByFiles) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	}()
 	err := b.Host.Run(running, command+" --"+FlagInput+"="+folder, nil, stdout)
 	finish(errFinished)
-	<-fedAll
+	<-feedDone
 	if cause := context.Cause(running); err != nil && cause != nil {
 		return cause
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// conversation is a host on which every command runs this function; it ends with the call.
-type conversation func(ctx context.Context, s *wicdapi.Session) error
+// scriptedHost is a host on which every command runs this function; it ends with the call.
+type scriptedHost func(ctx context.Context, s *wicdapi.Session) error
 
-func (c conversation) Run(ctx context.Context, _ string, stdin io.Reader, stdout io.Writer) error {
+func (c scriptedHost) Run(ctx context.Context, _ string, stdin io.Reader, stdout io.Writer) error {
 	ended := make(chan error, 1)
 	go func() { ended <- c(ctx, wicdapi.NewSession(stdin, stdout)) }()
 	select {
@@ -26,8 +26,8 @@ func (c conversation) Run(ctx context.Context, _ string, stdin io.Reader, stdout
 	}
 }
 
-// takeSlowly reads the given number of bytes once per second, and reports steps, until the input ends.
-func takeSlowly(ctx context.Context, s *wicdapi.Session, bytes int64) error {
+// readSlowly reads the given number of bytes once per second, and reports steps, until the input ends.
+func readSlowly(ctx context.Context, s *wicdapi.Session, bytes int64) error {
 	for ctx.Err() == nil {
 		_ = s.Step(wicdapi.Step{Name: "receiving", Bytes: 1 << 30, Total: 1 << 30})
 		if _, err := io.CopyN(io.Discard, s.Body(), bytes); errors.Is(err, io.EOF) {
@@ -40,8 +40,8 @@ func takeSlowly(ctx context.Context, s *wicdapi.Session, bytes int64) error {
 	return ctx.Err()
 }
 
-// stepsOn only reports steps.
-func stepsOn(ctx context.Context, s *wicdapi.Session) error {
+// reportSteps only reports steps.
+func reportSteps(ctx context.Context, s *wicdapi.Session) error {
 	for ctx.Err() == nil {
 		_ = s.Step(wicdapi.Step{Name: "verifying", Bytes: 1, Total: 2})
 		time.Sleep(time.Second)
@@ -52,23 +52,23 @@ func stepsOn(ctx context.Context, s *wicdapi.Session) error {
 // A joining host has one of few slots while it receives content.
 func TestSlowHostReleasesSlot(t *testing.T) {
 	const size = 6 << 20
-	asks := func(s *wicdapi.Session) {
+	requestContent := func(s *wicdapi.Session) {
 		var r wicdapi.ReceiveRequest
 		_ = s.Request(&r)
 		_ = s.Missing([]wicdapi.Missing{{SHA256: "a"}})
 	}
 	for name, test := range map[string]struct {
-		host   conversation
+		host   scriptedHost
 		ends   time.Duration // 0 for one that is done
 		within time.Duration
 	}{
 		"a byte a second": {func(ctx context.Context, s *wicdapi.Session) error {
-			asks(s)
-			return takeSlowly(ctx, s, 1)
+			requestContent(s)
+			return readSlowly(ctx, s, 1)
 		}, 2 * time.Minute, 5 * time.Second},
 		"a little less than enough": {func(ctx context.Context, s *wicdapi.Session) error {
-			asks(s)
-			return takeSlowly(ctx, s, 6<<10)
+			requestContent(s)
+			return readSlowly(ctx, s, 6<<10)
 		}, 2 * time.Minute, 5 * time.Second},
 		"does not read the request": {func(ctx context.Context, _ *wicdapi.Session) error {
 			<-ctx.Done()
@@ -77,16 +77,16 @@ func TestSlowHostReleasesSlot(t *testing.T) {
 		"does not say what is missing": {func(ctx context.Context, s *wicdapi.Session) error {
 			var r wicdapi.ReceiveRequest
 			_ = s.Request(&r)
-			return stepsOn(ctx, s)
+			return reportSteps(ctx, s)
 		}, 10 * time.Minute, 5 * time.Second},
 		"does not end": {func(ctx context.Context, s *wicdapi.Session) error {
-			asks(s)
+			requestContent(s)
 			_, _ = io.Copy(io.Discard, s.Body())
-			return stepsOn(ctx, s)
+			return reportSteps(ctx, s)
 		}, 10 * time.Minute, 5 * time.Second},
 		"slow, but fast enough": {func(ctx context.Context, s *wicdapi.Session) error {
-			asks(s)
-			if err := takeSlowly(ctx, s, 20<<10); err != nil {
+			requestContent(s)
+			if err := readSlowly(ctx, s, 20<<10); err != nil {
 				return err
 			}
 			s.End(wicdapi.ReceiveResult{}, nil)
@@ -137,7 +137,7 @@ func (held) Close() error { return nil }
 
 func TestOperatorDelaysDoNotCountAgainstHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := conversation(func(_ context.Context, s *wicdapi.Session) error {
+		host := scriptedHost(func(_ context.Context, s *wicdapi.Session) error {
 			var r wicdapi.ReceiveRequest
 			_ = s.Request(&r)
 			_ = s.Missing([]wicdapi.Missing{{SHA256: "a"}})

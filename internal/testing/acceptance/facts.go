@@ -79,12 +79,12 @@ func (s *session) fact(ctx context.Context, q query) Fact {
 	began := time.Now()
 	output, err := q.run(ctx, s)
 	f := Fact{Name: q.name, Seconds: time.Since(began).Round(time.Millisecond).Seconds()}
-	f.Document, f.Text = s.hide.answer(truncate.Text(output, maxFact))
+	f.Document, f.Text = s.redact.answer(truncate.Text(output, maxFact))
 	if err == nil && f.Document == nil && f.Text == "" {
 		err = errors.New("Windows returned no output")
 	}
 	if err != nil {
-		f.Error = s.hide.text(truncate.Text(err.Error(), maxSeen))
+		f.Error = s.redact.text(truncate.Text(err.Error(), maxSeen))
 	}
 	return f
 }
@@ -127,7 +127,7 @@ func feature(name, feature string) query {
 // hostFacts returns the facts that WICD reads.
 func hostFacts(ctx context.Context, s *session) (string, error) {
 	s.facts, s.factsFailure = s.Host.System.Facts(ctx)
-	s.hide = newHider(s.hide.salt, append(slices.Clone(s.hide.names), s.facts.Hostname, s.facts.Domain)...)
+	s.redact = newRedactor(s.redact.salt, append(slices.Clone(s.redact.names), s.facts.Hostname, s.facts.Domain)...)
 	text, err := json.Marshal(s.facts)
 	return string(text), errors.Join(s.factsFailure, err)
 }
@@ -135,10 +135,10 @@ func hostFacts(ctx context.Context, s *session) (string, error) {
 // serverSettings returns the keywords of sshd_config, with their values where they name no user or host.
 func serverSettings(_ context.Context, s *session) (string, error) {
 	content, err := s.Host.Disk.Read(sshFolder + `\sshd_config`)
-	return sshSettings(string(content), s.hide), err
+	return sshSettings(string(content), s.redact), err
 }
 
-func sshSettings(text string, h *hider) string {
+func sshSettings(text string, h *redactor) string {
 	naming := regexp.MustCompile(`(?i)^(allow|deny)(users|groups)$|^(match|banner|chrootdirectory|authorizedkeyscommand.*|listenaddress|forcecommand)$`)
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -67,8 +67,8 @@ func TestReportOfRefusedMachineHasFacts(t *testing.T) {
 }
 
 func TestReportHidesNamesAndAddresses(t *testing.T) {
-	h := newHider([]byte("salt"), "WIN-7Q2", "Alice", "corp.example.com", "Administrator", "abc")
-	other := newHider([]byte("pepper"), "WIN-7Q2")
+	h := newRedactor([]byte("salt"), "WIN-7Q2", "Alice", "corp.example.com", "Administrator", "abc")
+	other := newRedactor([]byte("pepper"), "WIN-7Q2")
 	for text, want := range map[string]string{
 		"host WIN-7Q2.corp.example.com":              "host " + h.name("win-7q2") + "." + h.name("corp.example.com"),
 		"user alice, Administrator":                  "user " + h.name("alice") + ", Administrator",
@@ -105,7 +105,7 @@ func TestReportHidesNamesAndAddresses(t *testing.T) {
 func FuzzHiddenText(f *testing.F) {
 	f.Add("ipconfig: 192.168.1.7, 2001:db8:1::7 and 00-15-5D-0A-0B-0C of WIN-7Q2")
 	f.Fuzz(func(t *testing.T, text string) {
-		h := newHider([]byte("salt"), "WIN-7Q2")
+		h := newRedactor([]byte("salt"), "WIN-7Q2")
 		_, hidden := h.answer("text " + text)
 		for _, word := range strings.FieldsFunc(hidden, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"',;()[]{}", r) }) {
 			if a, err := netip.ParseAddr(word); err == nil && a.Zone() == "" && !isKnownAddress(a) && a.Is4() {
@@ -119,7 +119,7 @@ func FuzzHiddenText(f *testing.F) {
 }
 
 func TestSSHSettingsHideNames(t *testing.T) {
-	h := newHider([]byte("salt"))
+	h := newRedactor([]byte("salt"))
 	got := sshSettings("# comment\r\nPort 22\r\nAllowGroups corp\\admins\r\n\r\nMatch Group administrators\r\n  AuthorizedKeysFile __PROGRAMDATA__/ssh/x\r\n", h)
 	want := "Port 22\nAllowGroups " + h.name(`corp\admins`) + "\nMatch " + h.name("Group administrators") + "\nAuthorizedKeysFile __PROGRAMDATA__/ssh/x\n"
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -189,7 +189,7 @@ func TestArchiveContainsReportAndLogs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		(&session{Machine: m, hide: newHider(nil, "WIN-ACC")}).addLogs(t.Context(), &r)
+		(&session{Machine: m, redact: newRedactor(nil, "WIN-ACC")}).addLogs(t.Context(), &r)
 		content, err := r.Archive()
 		if err != nil {
 			t.Fatal(err)

@@ -115,7 +115,7 @@ func joinSteps(j *joining) []Line {
 func (j *joining) inOrder(l Line) func(context.Context, *session) (string, error) {
 	return func(ctx context.Context, s *session) (string, error) {
 		if j.failed != "" {
-			return "", untriedf("it requires step %s, which did not succeed", j.failed)
+			return "", untriedErrorf("it requires step %s, which did not succeed", j.failed)
 		}
 		seen, err := l.Try(ctx, s)
 		if err != nil && slices.Contains([]string{"control-plane", "operator", "ssh", "node-ready"}, l.ID) && !errors.Is(err, errNoSandboxImage) {

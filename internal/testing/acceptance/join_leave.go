@@ -115,7 +115,7 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 	ended := errors.Join(j.removePod(ctx), j.removeWebPods(ctx))
 	began := time.Now()
 	if err := j.api.remove(ctx, ofOperator+"/configmaps/"+api.InstancesConfigMap); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	node, err := j.node(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
 	duration := time.Since(began)
 	now, err := j.findRemnants(ctx)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	left, others := now.since(j.before)
 	rules, err := j.Host.Firewall.Set(ctx, nil)

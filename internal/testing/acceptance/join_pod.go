@@ -46,7 +46,7 @@ func (j *joining) registries() []string {
 func (j *joining) runPod(ctx context.Context, _ *session) (string, error) {
 	node, err := j.node(ctx)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	if err := j.canGetImages(ctx, node); err != nil {
 		return "", err
@@ -137,7 +137,7 @@ func (j *joining) canGetImages(ctx context.Context, node corev1.Node) error {
 		registry, _, _ := strings.Cut(image, "/")
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+registry+"/v2/", nil)
 		if err != nil {
-			return untriedf("%w", err)
+			return untriedErrorf("%w", err)
 		}
 		response, err := client.Do(request)
 		var redirect *httpclient.Redirect
@@ -145,7 +145,7 @@ func (j *joining) canGetImages(ctx context.Context, node corev1.Node) error {
 			continue
 		}
 		if err != nil {
-			return untriedf("the node does not have image %s, and its registry cannot be reached: %w", image, err)
+			return untriedErrorf("the node does not have image %s, and its registry cannot be reached: %w", image, err)
 		}
 		_ = response.Body.Close()
 	}

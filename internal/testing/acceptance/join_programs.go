@@ -112,19 +112,19 @@ func (j *joining) kubectl(ctx context.Context, arguments ...string) error {
 // startControlPlane is a step of the join.
 func (j *joining) startControlPlane(ctx context.Context, _ *session) (string, error) {
 	if err := j.takeFiles(ctx); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	credentials, err := j.config.NewCredentials()
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	for name, content := range credentials.Files {
 		if err := os.WriteFile(j.path(name), content, 0o600); err != nil {
-			return "", untriedf("%w", err)
+			return "", untriedErrorf("%w", err)
 		}
 	}
 	if j.api, err = newAPIServer(j.config.URL(), credentials); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	j.credentials = credentials
 	began := time.Now()
@@ -165,7 +165,7 @@ func (j *joining) await(ctx context.Context, problem string, check func(context.
 		return check(ctx)
 	})
 	if errors.Is(err, context.Canceled) {
-		return untriedf("interrupted")
+		return untriedErrorf("interrupted")
 	}
 	return err
 }

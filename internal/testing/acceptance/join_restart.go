@@ -26,15 +26,15 @@ func (j *joining) restarts() bool {
 func (j *joining) restartNode(ctx context.Context, s *session) (string, error) {
 	switch {
 	case !j.restarts():
-		return "", untriedf("it requires --%s-allowed", RestartAllowed)
+		return "", untriedErrorf("it requires --%s-allowed", RestartAllowed)
 	case !j.report.wasConfirmed("node-ready"):
-		return "", untriedf("it requires a Ready node")
+		return "", untriedErrorf("it requires a Ready node")
 	case j.restartRequested.IsZero():
 		j.restartRequested = time.Now()
 		s.record(ctx, query{"node-hns-before", hnsDocuments})
 		boot, err := s.Host.NextStart.Boot(ctx)
 		if err != nil {
-			return "", untriedf("%w", err)
+			return "", untriedErrorf("%w", err)
 		}
 		return "", s.restart(ctx, resumption{
 			Moment: asNode, Report: *j.report, Address: j.address, Port: j.config.Port, EtcdPort: j.config.EtcdPort, OwnSSH: j.ownSSH,
@@ -94,11 +94,11 @@ func (j *joining) watchRestart(ctx context.Context, s *session) (string, error) 
 	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
 	defer cancel()
 	if err := j.restartPrograms(ctx); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	boot, err := j.Host.NextStart.Boot(ctx)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	var history []string
 	back := map[string]bool{}

@@ -63,10 +63,10 @@ func stopAndStart(ctx context.Context, s *session, service hostapi.Service) (str
 // services that depend on it, and WICD would start them in the meantime.
 func killProcess(ctx context.Context, s *session, service hostapi.Service) (string, error) {
 	if s.Kill == nil || service.PID == 0 {
-		return "", untriedf("service %s has no process that can be killed", service.Name)
+		return "", untriedErrorf("service %s has no process that can be killed", service.Name)
 	}
 	if err := s.Kill(service.PID); err != nil {
-		return "", untriedf("killing the process of service %s: %w", service.Name, err)
+		return "", untriedErrorf("killing the process of service %s: %w", service.Name, err)
 	}
 	killed := time.Now()
 	limit := startTimeout
@@ -95,15 +95,15 @@ func killProcess(ctx context.Context, s *session, service hostapi.Service) (stri
 // restartService restarts a service, and reports at some moments afterwards which parts of the node are missing.
 func (j *joining) restartService(ctx context.Context, s *session, service string, restart func(context.Context, *session, hostapi.Service) (string, error)) (string, error) {
 	if !j.report.wasConfirmed("node-ready") {
-		return "", untriedf("it requires a Ready node")
+		return "", untriedErrorf("it requires a Ready node")
 	}
 	services, err := s.Host.Services.List(ctx, []string{service})
 	if err != nil || len(services) == 0 {
-		return "", untriedf("service %s: %w", service, cmp.Or(err, errAbsent))
+		return "", untriedErrorf("service %s: %w", service, cmp.Or(err, errAbsent))
 	}
 	boot, err := s.Host.NextStart.Boot(ctx)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	before, container := j.present(ctx, boot), j.container(ctx)
 	began := time.Now()
@@ -115,7 +115,7 @@ func (j *joining) restartService(ctx context.Context, s *session, service string
 	history := []string{effect}
 	for _, after := range s.moments() {
 		if backoff.Sleep(ctx, time.Until(restarted.Add(after))) != nil {
-			return "", untriedf("interrupted")
+			return "", untriedErrorf("interrupted")
 		}
 		state := formatMissing(j.missingParts(ctx, boot), before)
 		if state == "" {

@@ -127,7 +127,7 @@ func (c *computer) joined(t *testing.T) (*joining, *cluster) {
 		Reason: "NetworkLost", Message: "it was lost", LastTimestamp: metav1.NewTime(time.Now().Add(time.Second)),
 	}}}
 	fake.container.Store("containerd://1")
-	s := &session{Machine: m, out: io.Discard, recorded: func(Fact) {}, hide: newHider(nil)}
+	s := &session{Machine: m, out: io.Discard, recorded: func(Fact) {}, redact: newRedactor(nil)}
 	return &joining{
 		session: s, address: hostAddress, running: running{ended: map[string]error{}},
 		api:    apiServer{url: "http://api.test", http: &http.Client{Transport: fake}},

@@ -43,7 +43,7 @@ const (
 // startOperator is a step of the join.
 func (j *joining) startOperator(ctx context.Context, _ *session) (string, error) {
 	if err := j.publish(ctx); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	if err := j.kubectl(ctx, "apply", "--server-side", "-k", j.path("deploy")); err != nil { // see deploy/README.md
 		return "", fmt.Errorf("kubectl apply -k deploy: %w", err)
@@ -54,7 +54,7 @@ func (j *joining) startOperator(ctx context.Context, _ *session) (string, error)
 		return "", err
 	}
 	if err := j.writeKubeconfig("operator.conf", controlplane.User{Token: token.Status.Token}); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	if err := j.startOperatorProcess(); err != nil {
 		return "", err
@@ -175,18 +175,18 @@ func (j *joining) publishNetwork(ctx context.Context) error {
 func (j *joining) announce(ctx context.Context, s *session) (string, error) {
 	server, err := j.openSSH(ctx)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	var system corev1.Namespace
 	if err := j.api.get(ctx, "/api/v1/namespaces/kube-system", &system); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	if err := s.change(change{kindNode, string(system.UID)}, func() error {
 		return j.api.create(ctx, ofOperator+"/configmaps", corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: api.InstancesConfigMap}, Data: map[string]string{j.address: "username=" + j.options.User},
 		}, nil)
 	}); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	err = j.await(ctx, "the operator does not log in", func(ctx context.Context) (string, error) {
 		return j.missing(ctx, api.ConditionReachable)
@@ -255,7 +255,7 @@ func (j *joining) awaitReady(ctx context.Context) (string, error) {
 		return missing, err
 	})
 	if errors.Is(err, errNoSandboxImage) {
-		return "", untriedf("after %.0f s: %w", time.Since(began).Seconds(), err)
+		return "", untriedErrorf("after %.0f s: %w", time.Since(began).Seconds(), err)
 	}
 	if err != nil {
 		return "", err

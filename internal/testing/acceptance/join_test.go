@@ -206,13 +206,13 @@ func TestAdministratorKeysAreRestored(t *testing.T) {
 	}
 }
 
-// leaver is a computer whose wicd-setup removes the node at the configured attempt.
-type leaver struct {
+// leavingComputer is a computer whose wicd-setup removes the node at the configured attempt.
+type leavingComputer struct {
 	*computer
 	attempts, times int
 }
 
-func (l *leaver) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+func (l *leavingComputer) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	if !strings.HasSuffix(command, " "+wicdapi.CommandLeave) {
 		return l.computer.Run(ctx, command, stdin, stdout)
 	}
@@ -233,7 +233,7 @@ func (l *leaver) Run(ctx context.Context, command string, stdin io.Reader, stdou
 func TestNodeLeftoversAreRemoved(t *testing.T) {
 	for times, succeeds := range map[int]bool{1: true, removeNodeAttempts: true, removeNodeAttempts + 1: false} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &leaver{computer: newComputer(t), times: times}
+			l := &leavingComputer{computer: newComputer(t), times: times}
 			m := l.machine()
 			m.Host.Programs = l
 			o := Options{Out: io.Discard}

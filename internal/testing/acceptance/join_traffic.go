@@ -42,9 +42,9 @@ type trafficPath struct {
 func (j *joining) tryTraffic(ctx context.Context, s *session) (string, error) {
 	switch {
 	case j.options.Image == "" || j.options.ImagePort == 0:
-		return "", untriedf("it requires --image and --image-port: an image that serves HTTP and contains curl.exe")
+		return "", untriedErrorf("it requires --image and --image-port: an image that serves HTTP and contains curl.exe")
 	case !j.report.wasConfirmed("pod"):
-		return "", untriedf("it requires a running pod")
+		return "", untriedErrorf("it requires a running pod")
 	}
 	service, pods, err := j.startWebPods(ctx)
 	if err != nil {

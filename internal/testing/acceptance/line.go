@@ -20,7 +20,7 @@ type Line struct {
 	Changes string
 	// Needs is the permission that Try needs, as in Options.Allowed; empty if every run tests the line.
 	Needs string
-	// Try returns nil if the claim holds, an untriedf error if that cannot be determined, and otherwise an error that says what contradicts the
+	// Try returns nil if the claim holds, an untriedErrorf error if that cannot be determined, and otherwise an error that says what contradicts the
 	// claim. seen is the human-readable observation.
 	Try func(ctx context.Context, s *session) (seen string, err error)
 	// Tests are names of tests of package internal/node/win. The claim holds if all of them pass.
@@ -48,7 +48,7 @@ func (f findings) result() (string, error) {
 	return text, nil
 }
 
-// untriedf returns the error of a probe that cannot determine whether its claim holds.
-func untriedf(format string, values ...any) error {
+// untriedErrorf returns the error of a probe that cannot determine whether its claim holds.
+func untriedErrorf(format string, values ...any) error {
 	return fmt.Errorf("%w: %w", errUntried, fmt.Errorf(format, values...))
 }

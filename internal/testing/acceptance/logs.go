@@ -60,7 +60,7 @@ func (s *session) addLogs(ctx context.Context, r *Report) {
 	for _, channel := range channels() {
 		name := "events/" + strings.NewReplacer("/", "-", " ", "-").Replace(channel) + ".txt"
 		if _, found := r.logs[name]; !found {
-			r.logs[name] = s.hide.text(s.events(ctx, channel))
+			r.logs[name] = s.redact.text(s.events(ctx, channel))
 		}
 	}
 }
@@ -75,14 +75,14 @@ func (s *session) addFolder(r *Report, prefix, folder string) {
 		}
 		count++
 		if relative, err := filepath.Rel(top, path); err == nil {
-			r.logs[prefix+"/"+filepath.ToSlash(relative)] = s.hide.text(endOf(path, lastBytes))
+			r.logs[prefix+"/"+filepath.ToSlash(relative)] = s.redact.text(endOf(path, lastBytes))
 		}
 		return nil
 	})
 }
 
 func (s *session) addLog(r *Report, name, file string) {
-	r.logs[name] = s.hide.text(endOf(s.Host.Disk.Local(file), lastBytes))
+	r.logs[name] = s.redact.text(endOf(s.Host.Disk.Local(file), lastBytes))
 }
 
 // endOf returns the end of a file, up to a number of bytes and lastLines, or why it cannot be read.

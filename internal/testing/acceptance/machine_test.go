@@ -29,7 +29,7 @@ type computer struct {
 func newComputer(t *testing.T) *computer {
 	t.Helper()
 	c := &computer{feature: "Disabled", hyperV: "Disabled", Windows: sim.NewWindows(sim.WindowsOptions{
-		Root: t.TempDir(), Hostname: "WIN-ACC", Kind: "each verdict is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled, testFeature: wicdapi.FeatureDisabled},
+		Root: t.TempDir(), Hostname: "WIN-ACC", NoQuirks: "each verdict is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled, testFeature: wicdapi.FeatureDisabled},
 	})}
 	t.Cleanup(c.PowerOff)
 	if _, err := c.Disk().MakeFolder(hostapi.Parent(Root)); err != nil {

@@ -41,11 +41,11 @@ func certificateFor(name string, authority *x509.Certificate, by *rsa.PrivateKey
 func tryRoot(ctx context.Context, s *session) (string, error) {
 	root, key, err := certificateFor("WMCO acceptance", nil, nil)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	server, _, err := certificateFor("acceptance.example", root, key)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	verify := func() error {
 		_, err := server.Verify(x509.VerifyOptions{DNSName: "acceptance.example"})
@@ -79,11 +79,11 @@ const updateService = "ctldl.windowsupdate.com:80"
 func tryLookup(ctx context.Context, _ *session) (string, error) {
 	own, _, err := certificateFor("localhost", nil, nil)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	roots, err := x509.SystemCertPool() // as containerd does for a registry with its own certificate
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	roots.AddCert(own)
 	began := time.Now()
@@ -96,7 +96,7 @@ func tryLookup(ctx context.Context, _ *session) (string, error) {
 		return "", fmt.Errorf("it took %s", duration)
 	}
 	if c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", updateService); err == nil {
-		return "", errors.Join(c.Close(), untriedf("this network is not closed: %s answers (it took %s)", updateService, duration))
+		return "", errors.Join(c.Close(), untriedErrorf("this network is not closed: %s answers (it took %s)", updateService, duration))
 	}
 	return fmt.Sprintf("it took %s, and %s does not answer", duration, updateService), nil
 }

@@ -71,18 +71,18 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 	service, isOverlayService := s.Host.Networks.(overlayService)
 	address, found := s.joinAddress()
 	if !isOverlayService || !found {
-		return "", untriedf("the machine has no Host Network Service or no address")
+		return "", untriedErrorf("the machine has no Host Network Service or no address")
 	}
 	if found, err := s.Host.Services.List(ctx, []string{networkService}); err != nil || len(found) == 0 { // List then returns no error
-		return "", untriedf("service %s does not exist without feature Containers: %w", networkService, cmp.Or(err, errAbsent))
+		return "", untriedErrorf("service %s does not exist without feature Containers: %w", networkService, cmp.Or(err, errAbsent))
 	}
 	before, err := s.Host.Networks.List(ctx)
 	if err != nil {
-		return "", untriedf("the Host Network Service does not answer: %w", err)
+		return "", untriedErrorf("the Host Network Service does not answer: %w", err)
 	}
 	for _, other := range before.Networks {
 		if other.Type == hns.Overlay {
-			return "", untriedf("overlay network %s already exists", other.Name)
+			return "", untriedErrorf("overlay network %s already exists", other.Name)
 		}
 	}
 	n := &networkTrial{session: s, service: service, address: address}

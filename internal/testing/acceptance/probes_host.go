@@ -68,10 +68,10 @@ func (s *session) disableFeature(ctx context.Context, feature string) error {
 func tryFeature(ctx context.Context, s *session) (string, error) {
 	before, err := s.featureState(ctx, testFeature)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	if before != "Disabled" {
-		return "", untriedf("feature %s is already %s", testFeature, before)
+		return "", untriedErrorf("feature %s is already %s", testFeature, before)
 	}
 	began := time.Now()
 	var reboot bool
@@ -94,11 +94,11 @@ func tryFeature(ctx context.Context, s *session) (string, error) {
 func tryHyperV(ctx context.Context, s *session) (string, error) {
 	state, err := s.featureState(ctx, desired.HyperVFeature)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	got, err := s.Host.System.Feature(ctx, desired.HyperVFeature)
 	if err != nil {
-		return "", untriedf("WICD cannot read the state of the feature: %w", err)
+		return "", untriedErrorf("WICD cannot read the state of the feature: %w", err)
 	}
 	v := s.facts.Virtualization
 	seen := fmt.Sprintf("the feature is %q; the processor supports virtual machines: %v, the hypervisor is %q, and Hyper-V runs: %v",
@@ -131,15 +131,15 @@ func (s *session) hasVirtualizationBasedSecurity(ctx context.Context) bool {
 func tryRename(ctx context.Context, s *session) (string, error) {
 	folder, err := s.folder(ctx, "rename")
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	const from, to = `\from`, `\to`
 	if _, err := s.Host.Disk.WriteFile(folder+from+`\file`, "open"); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	f, err := s.Host.Disk.Open(folder + from + `\file`)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	defer f.Close()
 	refusal := s.Host.Disk.Rename(folder+from, folder+to)
@@ -153,13 +153,13 @@ func tryHostname(ctx context.Context, s *session) (string, error) {
 	before := s.facts
 	switch err := hostapi.CheckHostname(before.Hostname); {
 	case err != nil:
-		return "", untriedf("the former name of the machine could not be restored: %w", err)
+		return "", untriedErrorf("the former name of the machine could not be restored: %w", err)
 	case before.Domain != "":
-		return "", untriedf("the machine is in a domain, which may reject another name")
+		return "", untriedErrorf("the machine is in a domain, which may reject another name")
 	case strings.EqualFold(before.Hostname, testHostname):
-		return "", untriedf("the machine already has the name that the probe sets")
+		return "", untriedErrorf("the machine already has the name that the probe sets")
 	case pendingRename(before.PendingReboot) != "": // it would be lost
-		return "", untriedf("another new name is already pending: %s", pendingRename(before.PendingReboot))
+		return "", untriedErrorf("another new name is already pending: %s", pendingRename(before.PendingReboot))
 	}
 	err := s.change(change{kindHostname, before.Hostname}, func() error { return s.Host.NextStart.Rename(ctx, testHostname) })
 	if err != nil {
@@ -168,7 +168,7 @@ func tryHostname(ctx context.Context, s *session) (string, error) {
 	after, err := s.Host.System.Facts(ctx)
 	switch {
 	case err != nil:
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	case after.Hostname != before.Hostname:
 		return "", errors.New("it returns the new name at once")
 	case pendingRename(after.PendingReboot) == "":
@@ -193,7 +193,7 @@ const (
 
 func tryRestart(ctx context.Context, s *session) (string, error) {
 	if s.Wine {
-		return "", untriedf("Wine cannot restart")
+		return "", untriedErrorf("Wine cannot restart")
 	}
 	const longest = "shutdown.exe /r /t 315360000 /d p:4:1" // ten years
 	restart := change{Kind: kindRestart}
@@ -203,13 +203,13 @@ func tryRestart(ctx context.Context, s *session) (string, error) {
 		return err
 	})
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	if first == shutdownScheduled { // another program scheduled it and may still need it
-		return "", errors.Join(s.journal.remove(restart), untriedf("a restart is already scheduled"))
+		return "", errors.Join(s.journal.remove(restart), untriedErrorf("a restart is already scheduled"))
 	}
 	if first != 0 {
-		return "", untriedf("shutdown.exe exited with code %d", first)
+		return "", untriedErrorf("shutdown.exe exited with code %d", first)
 	}
 	_, second, err := s.run(ctx, longest)
 	if err == nil && second != shutdownScheduled {
@@ -233,11 +233,11 @@ func tryDefender(ctx context.Context, s *session) (string, error) {
 	}
 	switch excluded, err := isExcluded(); {
 	case errors.Is(err, hostapi.ErrNoDefender), errors.Is(err, hostapi.ErrExclusionsHidden):
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	case err != nil:
 		return "", err
 	case excluded:
-		return "", untriedf("%s is already excluded", excludedFolder)
+		return "", untriedErrorf("%s is already excluded", excludedFolder)
 	}
 	exclusion := desired.Exclusions{Paths: []string{excludedFolder}}
 	err := s.change(change{kindExclusion, excludedFolder}, func() error { return s.Host.Defender.Add(ctx, exclusion) })
@@ -271,5 +271,5 @@ func tryMetadata(ctx context.Context, _ *session) (string, error) {
 		}
 		failures = append(failures, fmt.Errorf("%s: %w", cloud, err))
 	}
-	return "", untriedf("%w", errors.Join(failures...))
+	return "", untriedErrorf("%w", errors.Join(failures...))
 }

@@ -52,7 +52,7 @@ type repository struct {
 
 func trySandboxImage(ctx context.Context, s *session) (string, error) {
 	if s.facts.Build == 0 {
-		return "", untriedf("Windows did not report its build: %w", s.factsFailure)
+		return "", untriedErrorf("Windows did not report its build: %w", s.factsFailure)
 	}
 	registry, rest, _ := strings.Cut(desired.DefaultSandboxImage, "/")
 	name, tag, _ := strings.Cut(rest, ":")
@@ -64,7 +64,7 @@ func trySandboxImage(ctx context.Context, s *session) (string, error) {
 func (r repository) try(ctx context.Context, tag string, build int) (string, error) {
 	index, err := r.manifest(ctx, tag)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	i := slices.IndexFunc(index.Manifests, func(d descriptor) bool {
 		p := d.Platform
@@ -75,7 +75,7 @@ func (r repository) try(ctx context.Context, tag string, build int) (string, err
 	}
 	image, err := r.manifest(ctx, index.Manifests[i].Digest)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	for _, layer := range image.Layers {
 		if len(layer.URLs) > 0 || strings.Contains(layer.MediaType, "foreign") || strings.Contains(layer.MediaType, "nondistributable") {

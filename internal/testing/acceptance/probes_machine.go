@@ -20,7 +20,7 @@ import (
 
 func tryRevision(_ context.Context, s *session) (string, error) {
 	if s.facts.Build == 0 || s.facts.UBR == 0 {
-		return "", untriedf("Windows did not report its revision: %w", s.factsFailure)
+		return "", untriedErrorf("Windows did not report its revision: %w", s.factsFailure)
 	}
 	return checkRevision(windowsbuild.Build(s.facts.Build), s.facts.UBR)
 }
@@ -29,7 +29,7 @@ func tryRevision(_ context.Context, s *session) (string, error) {
 func checkRevision(build windowsbuild.Build, revision int) (string, error) {
 	seen := fmt.Sprintf("build %d, revision %d", build, revision)
 	if _, known := windowsbuild.ReleaseOf(build); !known {
-		return "", untriedf("%s: no release of Windows Server that can be a node has this build", seen)
+		return "", untriedErrorf("%s: no release of Windows Server that can be a node has this build", seen)
 	}
 	if update, isMissing := windowsbuild.Missing(build, revision); isMissing {
 		return "", fmt.Errorf("%s: %s", seen, update.Without(revision))
@@ -72,12 +72,12 @@ func tryAdapter(ctx context.Context, s *session) (string, error) {
 				err = json.Unmarshal([]byte(output), &state)
 			}
 			if err != nil {
-				return "", untriedf("reading adapter %q with PowerShell: %w", i.Name, err)
+				return "", untriedErrorf("reading adapter %q with PowerShell: %w", i.Name, err)
 			}
 		}
 		return checkAdapter(state)
 	}
-	return "", untriedf("no interface has a default route")
+	return "", untriedErrorf("no interface has a default route")
 }
 
 // checkAdapter lists what is unusual about the adapter. It refutes the claim that this machine is like those on which pod networks were created
@@ -112,7 +112,7 @@ const setupName = "wicd-0123456789abcdef-setup.exe"
 func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	home, err := s.home()
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	file := s.Host.Disk.Local(home + `\` + setupName)
 	source, arguments := filepath.Join(filepath.Dir(s.Program), "join", filepath.FromSlash(setupProgram)), []string{wicdapi.CommandFacts}
@@ -132,14 +132,14 @@ func tryAntivirus(ctx context.Context, s *session) (string, error) {
 	ran := time.Since(began)
 	programs, err := s.copiedPrograms(home)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	pause := scanTimeout
 	if s.Wine {
 		pause = time.Second
 	}
 	if err := backoff.Sleep(ctx, pause); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	for _, name := range append(programs, setupName) {
 		if !s.Host.Disk.Exists(home + `\` + name) {

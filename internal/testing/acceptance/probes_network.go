@@ -27,7 +27,7 @@ func tryFirewall(ctx context.Context, s *session) (string, error) {
 		return err
 	})
 	if errors.Is(err, hostapi.ErrNoFirewall) {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	if err != nil {
 		return "", err
@@ -42,13 +42,13 @@ func tryFirewall(ctx context.Context, s *session) (string, error) {
 func tryRoutes(ctx context.Context, s *session) (string, error) {
 	from, found := s.address()
 	if !found {
-		return "", untriedf("no interface with a default route has an IPv4 address")
+		return "", untriedErrorf("no interface with a default route has an IPv4 address")
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	changed, err := s.Host.Routes.Watch(watching)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	to := netip.MustParsePrefix(testRoute + "/32")
 	for _, want := range []bool{true, false} {
@@ -58,7 +58,7 @@ func tryRoutes(ctx context.Context, s *session) (string, error) {
 			return err
 		})
 		if errors.Is(err, errors.ErrUnsupported) {
-			return "", untriedf("%w", err)
+			return "", untriedErrorf("%w", err)
 		}
 		if err != nil || added != want {
 			return "", errors.Join(err, fmt.Errorf("adding it returned %v, want %v", added, want))
@@ -66,7 +66,7 @@ func tryRoutes(ctx context.Context, s *session) (string, error) {
 	}
 	drain(changed)
 	if err := s.removeRoute(ctx); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	began := time.Now()
 	select {

@@ -42,25 +42,25 @@ func loginShells() []shell {
 // tryOpenSSH logs in to the SSH server of Windows as the operator does.
 func tryOpenSSH(ctx context.Context, s *session) (string, error) {
 	if !s.Host.Disk.Exists(sshFolder) {
-		return "", untriedf("OpenSSH's server is not installed")
+		return "", untriedErrorf("OpenSSH's server is not installed")
 	}
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	signer, err := ssh.NewSignerFromKey(private)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	if err := s.authorize(ctx, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))+" wmco-acceptance"); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	former, err := s.shell(ctx)
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	if err := s.change(change{Kind: kindPrograms}, func() error { return nil }); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	target := remote.Target{Address: "127.0.0.1", User: s.user, Key: signer}
 	var all findings
@@ -69,7 +69,7 @@ func tryOpenSSH(ctx context.Context, s *session) (string, error) {
 			continue
 		}
 		if err := s.change(change{kindShell, former}, func() error { return s.setShell(ctx, sh.path) }); err != nil {
-			return "", untriedf("%w", err)
+			return "", untriedErrorf("%w", err)
 		}
 		l := login{target: target, program: s.Program, shell: sh, name: copyName(i)}
 		l.try(ctx)

@@ -111,10 +111,10 @@ const (
 func tryShells(ctx context.Context, s *session) (string, error) {
 	folder, err := s.folder(ctx, "shells")
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	if err := copyFile(s.Program, s.Host.Disk.Local(folder+`\`+copyName(0))); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	var all findings
 	hasPowerShell := false
@@ -147,7 +147,7 @@ func tryShells(ctx context.Context, s *session) (string, error) {
 		all.seen = append(all.seen, fmt.Sprintf("%s: data unchanged, and exit code %d arrives as %d", sh.name, x.code, arrived))
 	}
 	if !hasPowerShell && len(all.wrong) == 0 {
-		return "", untriedf("there is no PowerShell (tried: %s)", strings.Join(all.seen, "; "))
+		return "", untriedErrorf("there is no PowerShell (tried: %s)", strings.Join(all.seen, "; "))
 	}
 	return all.result()
 }
@@ -200,25 +200,25 @@ const logRunner = "kube-log-runner"
 func tryLogRunner(ctx context.Context, s *session) (string, error) {
 	packed, known := s.Programs[logRunner]
 	if !known {
-		return "", untriedf("this program was built without %s (make acceptance includes it)", logRunner)
+		return "", untriedErrorf("this program was built without %s (make acceptance includes it)", logRunner)
 	}
 	folder, err := s.folder(ctx, "runner")
 	if err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	program, counter := s.Host.Disk.Local(folder+`\`+logRunner+".exe"), s.Host.Disk.Local(folder+`\counter`)
 	if err := unpack(program, packed); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	runner := exec.CommandContext(ctx, program, "-log-file="+s.Host.Disk.Local(folder+`\log`), s.Program, CountCommand, counter)
 	if err := runner.Start(); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	pid, before, err := awaitCount(counter, -1)
 	killed := runner.Process.Kill()
 	_ = runner.Wait() // reports that it was killed
 	if err = errors.Join(err, killed); err != nil {
-		return "", untriedf("%w", err)
+		return "", untriedErrorf("%w", err)
 	}
 	time.Sleep(time.Second)
 	_, after, err := awaitCount(counter, before)

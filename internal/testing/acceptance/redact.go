@@ -14,9 +14,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mask"
 )
 
-// hider removes from texts what a public report must not contain: secrets, and anything that names or locates the machine. A name or an address is
+// redactor removes from texts what a public report must not contain: secrets, and anything that names or locates the machine. A name or an address is
 // replaced by a salted hash, so that it is the same throughout one report and in no other.
-type hider struct {
+type redactor struct {
 	salt    []byte
 	names   []string // in lower case, longest first
 	secrets *mask.Masker
@@ -25,9 +25,9 @@ type hider struct {
 // shortestName is the minimum length of a hidden name, in bytes: a shorter name would also match parts of words.
 const shortestName = 4
 
-// newHider returns a hider for these names of the machine and its users. It ignores names that every Windows has.
-func newHider(salt []byte, names ...string) *hider {
-	h := &hider{salt: salt, secrets: mask.New()}
+// newRedactor returns a redactor for these names of the machine and its users. It ignores names that every Windows has.
+func newRedactor(salt []byte, names ...string) *redactor {
+	h := &redactor{salt: salt, secrets: mask.New()}
 	for _, name := range names {
 		name = strings.ToLower(strings.TrimSpace(name))
 		if len(name) >= shortestName && !slices.Contains(commonNames(), name) && !slices.Contains(h.names, name) {
@@ -48,16 +48,16 @@ func namesHere() []string {
 	return []string{host, os.Getenv("COMPUTERNAME"), os.Getenv("USERNAME"), os.Getenv("USERDOMAIN"), os.Getenv("USERDNSDOMAIN"), os.Getenv("LOGONSERVER")}
 }
 
-func (h *hider) hash(text string) string {
+func (h *redactor) hash(text string) string {
 	sum := hmac.New(sha256.New, h.salt)
 	sum.Write([]byte(text))
 	return hex.EncodeToString(sum.Sum(nil))[:8]
 }
 
-func (h *hider) name(text string) string { return "name-" + h.hash(strings.ToLower(text)) }
+func (h *redactor) name(text string) string { return "name-" + h.hash(strings.ToLower(text)) }
 
 // text hides names, addresses and secrets in a text.
-func (h *hider) text(text string) string {
+func (h *redactor) text(text string) string {
 	text = h.secrets.Text(strings.ToValidUTF8(text, "?"))
 	for _, f := range h.forms() {
 		text = f.pattern.ReplaceAllStringFunc(text, f.replace)
@@ -74,7 +74,7 @@ type form struct {
 }
 
 // forms returns the patterns of names and addresses in texts.
-func (h *hider) forms() []form {
+func (h *redactor) forms() []form {
 	return []form{
 		{regexp.MustCompile(`\b[0-9A-Fa-f]{2}(?:[-:][0-9A-Fa-f]{2}){5}\b`), func(mac string) string {
 			return mac[:9] + "mac-" + h.hash(strings.ReplaceAll(strings.ToUpper(mac), ":", "-")) // the first half identifies the vendor
@@ -94,7 +94,7 @@ func (h *hider) forms() []form {
 }
 
 // address hides an address unless it reveals nothing about the machine. Addresses of the same /24 or /64 keep a common prefix.
-func (h *hider) address(text string) string {
+func (h *redactor) address(text string) string {
 	a, err := netip.ParseAddr(text)
 	if err != nil || isKnownAddress(a) {
 		return text
@@ -128,7 +128,7 @@ func isKnownAddress(a netip.Addr) bool {
 }
 
 // value hides the content of a JSON value. In fields whose name reveals their content, it hides all text.
-func (h *hider) value(key string, value any) any {
+func (h *redactor) value(key string, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for k, inner := range v {
@@ -153,7 +153,7 @@ func (h *hider) value(key string, value any) any {
 }
 
 // answer hides the content of an answer of Windows, JSON or text.
-func (h *hider) answer(output string) (document json.RawMessage, text string) {
+func (h *redactor) answer(output string) (document json.RawMessage, text string) {
 	output = strings.TrimSpace(strings.TrimPrefix(output, "\ufeff"))
 	if strings.HasPrefix(output, "{") || strings.HasPrefix(output, "[") {
 		decoder := json.NewDecoder(strings.NewReader(output))

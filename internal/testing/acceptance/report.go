@@ -96,7 +96,7 @@ func (s *session) windows() Windows {
 // hiddenTests returns the results of tests, with hidden names, for the report.
 func (s *session) hiddenTests() (results []TestResult) {
 	for _, t := range s.tests {
-		t.Output = s.hide.text(t.Output)
+		t.Output = s.redact.text(t.Output)
 		results = append(results, t)
 	}
 	return results

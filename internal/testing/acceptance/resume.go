@@ -59,15 +59,15 @@ type resumption struct {
 func (s *session) restart(ctx context.Context, r resumption) error {
 	boot, err := s.Host.NextStart.Boot(ctx)
 	if err != nil {
-		return untriedf("%w", err)
+		return untriedErrorf("%w", err)
 	}
-	r.Boot, r.RestartRequested, r.Salt, r.Names = boot, time.Now().UTC(), s.hide.salt, s.hide.names
+	r.Boot, r.RestartRequested, r.Salt, r.Names = boot, time.Now().UTC(), s.redact.salt, s.redact.names
 	text, err := json.Marshal(r)
 	if err == nil {
 		_, err = s.Host.Disk.WriteFile(resumeFile, string(text))
 	}
 	if err != nil {
-		return untriedf("%w", err)
+		return untriedErrorf("%w", err)
 	}
 	s.printf("  restarting Windows")
 	if err := s.Host.System.Reboot(ctx, "wmco-acceptance: "+r.Moment, restartDelay); err != nil {
@@ -99,7 +99,7 @@ func (s *session) resumed(ctx context.Context) (*resumption, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.hide = newHider(r.Salt, append(r.Names, namesHere()...)...)
+	s.redact = newRedactor(r.Salt, append(r.Names, namesHere()...)...)
 	return &r, nil
 }
 

@@ -290,7 +290,7 @@ func TestFolderWithForeignAccessIsRefused(t *testing.T) {
 	if _, err := m.Host.Disk.WriteFile(journalFile, `[{"kind":"firewall rules","name":"OpenShift managed"}]`); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.GiveAway(Root); err != nil {
+	if err := c.ChangeOwner(Root); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Run(t.Context(), m, Options{Out: io.Discard}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "users who are not administrators") {

@@ -50,7 +50,7 @@ type session struct {
 	Machine
 	out     io.Writer
 	journal *journal
-	hide    *hider
+	redact  *redactor
 	facts   wicdapi.HostFacts
 	// factsFailure is why some facts could not be read.
 	factsFailure error
@@ -151,7 +151,7 @@ func (s *session) begin(ctx context.Context, o Options) (Report, error) {
 // end adds the logs to a report and passes it on. reason is the error with which the run ended.
 func (s *session) end(ctx context.Context, r *Report, o Options, reason error) error {
 	if errors.Is(reason, ErrRefused) {
-		r.Refused = s.hide.text(reason.Error())
+		r.Refused = s.redact.text(reason.Error())
 	}
 	if reason == nil || r.Refused != "" {
 		r.Finished = time.Now().UTC()
@@ -184,7 +184,7 @@ func newSession(m Machine, o Options) (*session, error) {
 	if _, err := rand.Read(salt); err != nil {
 		return nil, fmt.Errorf("creating the salt of the report: %w", err)
 	}
-	return &session{Machine: m, out: o.Out, hide: newHider(salt, append(namesHere(), o.Names...)...), user: o.User, allowed: o.Allowed, inService: o.InService}, nil
+	return &session{Machine: m, out: o.Out, redact: newRedactor(salt, append(namesHere(), o.Names...)...), user: o.User, allowed: o.Allowed, inService: o.InService}, nil
 }
 
 func (o Options) report(r Report) error {
@@ -269,7 +269,7 @@ func (s *session) close() error {
 func (s *session) failedUndo(r *Report) error {
 	err := s.undoAll(context.Background())
 	if err != nil {
-		r.Left = append(r.Left, strings.Split(s.hide.text(err.Error()), "\n")...)
+		r.Left = append(r.Left, strings.Split(s.redact.text(err.Error()), "\n")...)
 	}
 	return err
 }
@@ -295,7 +295,7 @@ func (s *session) try(ctx context.Context, l Line) Answer {
 		a.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
 	}
 	s.printf("  %s after %.0f s: %s", a.Verdict, a.Seconds, strings.ReplaceAll(a.Seen, "\n", "\n    "))
-	a.Seen = s.hide.text(a.Seen)
+	a.Seen = s.redact.text(a.Seen)
 	return a
 }
 
@@ -305,7 +305,7 @@ func (s *session) probe(ctx context.Context, l Line) (string, error) {
 	}
 	if s.tests == nil {
 		if err := s.runTests(ctx); err != nil {
-			return "", untriedf("the tests did not run: %w", err)
+			return "", untriedErrorf("the tests did not run: %w", err)
 		}
 	}
 	return testsResult(s.tests, l.Tests)

@@ -178,9 +178,9 @@ func testsResult(results []TestResult, names []string) (string, error) {
 		i := slices.IndexFunc(results, func(r TestResult) bool { return r.Name == contractTests+"/"+name })
 		switch {
 		case i < 0:
-			return "", untriedf("test %s did not run", name)
+			return "", untriedErrorf("test %s did not run", name)
 		case results[i].Result == skippedTest:
-			return "", untriedf("test %s: %s", name, strings.TrimSpace(results[i].Output))
+			return "", untriedErrorf("test %s: %s", name, strings.TrimSpace(results[i].Output))
 		case results[i].Result == failedTest:
 			return "", fmt.Errorf("test %s: %s", name, strings.TrimSpace(results[i].Output))
 		}

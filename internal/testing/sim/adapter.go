@@ -125,7 +125,7 @@ func (a *HostAdapter) nowLocked() hostnetwork.Adapter {
 	}
 	v := a.virtual
 	v.Addresses, v.DNS = slices.Clone(v.Addresses), slices.Clone(v.DNS)
-	if time.Since(a.switched) < a.quirks.Away {
+	if time.Since(a.switched) < a.quirks.AddressLostFor {
 		v.Addresses, v.DNS = nil, nil
 	}
 	return v

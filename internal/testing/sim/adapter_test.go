@@ -16,7 +16,7 @@ func TestSimulatedAdaptersKeepTheContract(t *testing.T) {
 	for name, hasNetwork := range map[string]bool{"before the first network": false, "with a network": true} {
 		t.Run(name, func(t *testing.T) {
 			contract.Adapters(t, func(t *testing.T) contract.AdaptersFixture {
-				w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Kind: "what the first network does to the adapter is chosen"})
+				w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), NoQuirks: "what the first network does to the adapter is chosen"})
 				t.Cleanup(w.PowerOff)
 				if hasNetwork {
 					if _, err := w.Adapter().CreateNetwork(t.Context(), hns.Network{Name: "overlay", Type: hns.Overlay}); err != nil {
@@ -33,7 +33,7 @@ func TestSimulatedAdaptersKeepTheContract(t *testing.T) {
 func TestNodeIPIsHostAddressDespiteOtherAddresses(t *testing.T) {
 	moved := false
 	for seed := range uint64(30) {
-		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Quirks: sim.Quirks{Adapter: sim.QuirksByChance(seed).Adapter}})
+		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Quirks: sim.Quirks{Adapter: sim.RandomQuirks(seed).Adapter}})
 		t.Cleanup(w.PowerOff)
 		for range 2 {
 			facts, err := w.Host().System.Facts(t.Context())

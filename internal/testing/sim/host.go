@@ -143,7 +143,7 @@ func (h *Host) serve(ctx context.Context, listener net.Listener) {
 			return
 		}
 		if listener == nil {
-			if listener, err = h.relisten(ctx); err != nil {
+			if listener, err = h.listenAgain(ctx); err != nil {
 				return
 			}
 		}
@@ -156,8 +156,8 @@ func (h *Host) serve(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// relisten listens at the same address as before the power cut. Old connections may block the address for a moment.
-func (h *Host) relisten(ctx context.Context) (net.Listener, error) {
+// listenAgain listens at the same address as before the power cut. Old connections may block the address for a moment.
+func (h *Host) listenAgain(ctx context.Context) (net.Listener, error) {
 	for {
 		l, err := h.listen()
 		if err == nil {

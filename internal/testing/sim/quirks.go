@@ -27,18 +27,18 @@ type Quirks struct {
 	Files     FileQuirks
 }
 
-// QuirksByChance returns the quirks of a seed. Each kind has its own random sequence, so that a new kind changes no other.
-func QuirksByChance(seed uint64) Quirks {
+// RandomQuirks returns the quirks of a seed. Each kind has its own random sequence, so that a new kind changes no other.
+func RandomQuirks(seed uint64) Quirks {
 	random := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, kind)) }
 	return Quirks{
-		Servicing: servicingByChance(random(1)), Setup: setupByChance(random(2)), Network: networkByChance(random(3)),
-		Adapter: adapterByChance(random(4)), Shell: shellByChance(random(5)), Files: filesByChance(random(6)),
+		Servicing: randomServicing(random(1)), Setup: randomSetup(random(2)), Network: randomNetwork(random(3)),
+		Adapter: randomAdapter(random(4)), Shell: randomShell(random(5)), Files: randomFiles(random(6)),
 	}
 }
 
-// PassingQuirksByChance returns those quirks of a seed that a host overcomes without manual intervention, given time.
-func PassingQuirksByChance(seed uint64) Quirks {
-	q := QuirksByChance(seed)
+// RandomPassingQuirks returns those quirks of a seed that a host overcomes without manual intervention, given time.
+func RandomPassingQuirks(seed uint64) Quirks {
+	q := RandomQuirks(seed)
 	s := &q.Servicing
 	s.RolledBack, s.Hangs, s.BrokenStore = 0, false, false
 	if failed := (&hostapi.FeatureError{Code: s.Refuses}); s.RefusesIn < 0 || !failed.NeedsRestart() {
@@ -50,7 +50,7 @@ func PassingQuirksByChance(seed uint64) Quirks {
 	}
 	q.Network.Ports = 0
 	a := &q.Adapter
-	a.Instead, a.Away, a.Excluded, a.Listeners = netip.Prefix{}, min(a.Away, time.Minute), nil, nil
+	a.Instead, a.AddressLostFor, a.Excluded, a.Listeners = netip.Prefix{}, min(a.AddressLostFor, time.Minute), nil, nil
 	q.Setup.DockerHasPipe = false
 	q.Files.Distrusted, q.Files.Refusal = "", 0
 	return q
@@ -69,15 +69,15 @@ func SeedOf(name string) uint64 {
 	return uint64(h.Sum32())
 }
 
-// drawQuirks sets random quirks, unless the options have some or Kind is set.
+// drawQuirks sets random quirks, unless the options have some or NoQuirks is set.
 func (o *WindowsOptions) drawQuirks() {
 	o.Hostname = cmp.Or(o.Hostname, "WIN-SIM")
-	if o.Kind != "" || !reflect.ValueOf(o.Quirks).IsZero() {
+	if o.NoQuirks != "" || !reflect.ValueOf(o.Quirks).IsZero() {
 		return
 	}
 	o.drawn = true
 	o.Seed = cmp.Or(o.Seed, SeedOf(o.Hostname))
-	o.Quirks = PassingQuirksByChance(o.Seed)
+	o.Quirks = RandomPassingQuirks(o.Seed)
 	if slow := &o.Quirks.Setup.SlowServices; o.NoOperator {
 		slow.MissBoot = slices.DeleteFunc(slow.MissBoot, func(name string) bool { return name == api.WICDService })
 	}
@@ -120,7 +120,7 @@ func (w *Windows) DescribeQuirks() string {
 	defer w.mu.Unlock()
 	o := w.options
 	if !o.drawn {
-		return fmt.Sprintf("a Windows with chosen quirks, or without quirks (%q): %+v", o.Kind, o.Quirks)
+		return fmt.Sprintf("a Windows with chosen quirks, or without quirks (%q): %+v", o.NoQuirks, o.Quirks)
 	}
 	return fmt.Sprintf("reproduce with %s=%d; this Windows has quirks %+v", SeedVariable, o.Seed, o.Quirks)
 }

@@ -12,8 +12,8 @@ import (
 // AdapterQuirks concern the host's own adapter: its name, its addresses and what the first network does to them. Without any quirk, the first network
 // moves the host's address from the adapter to a virtual one, which has another index and a smaller MTU.
 type AdapterQuirks struct {
-	// Away is how long no adapter has the host's address after the first network was created.
-	Away time.Duration
+	// AddressLostFor is how long no adapter has the host's address after the first network was created.
+	AddressLostFor time.Duration
 	// Static means that the address is not from DHCP. On builds other than 20348, the virtual adapter then gets its settings by DHCP, and the host
 	// loses the address, unless the Host Network Service has no device-less adapters (registry value DeviceLessNicDisabled): prerequisites of the
 	// original operator, https://github.com/ovn-kubernetes/ovn-kubernetes/issues/2530.
@@ -44,9 +44,9 @@ type AdapterQuirks struct {
 	Moves bool
 }
 
-func adapterByChance(r *rand.Rand) AdapterQuirks {
+func randomAdapter(r *rand.Rand) AdapterQuirks {
 	q := AdapterQuirks{
-		Away: time.Duration(r.IntN(100)) * time.Second, Static: r.IntN(2) == 0, Second: r.IntN(4) == 0,
+		AddressLostFor: time.Duration(r.IntN(100)) * time.Second, Static: r.IntN(2) == 0, Second: r.IntN(4) == 0,
 		LosesDNS: r.IntN(2) == 0, LosesMetric: r.IntN(2) == 0, LosesSecondary: r.IntN(2) == 0, Refuses: r.IntN(4) == 0,
 	}
 	if r.IntN(2) == 0 {

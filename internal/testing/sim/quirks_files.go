@@ -33,16 +33,16 @@ type Programs string
 const (
 	// Unpackers contain another program that they write and start.
 	Unpackers Programs = "Unpackers"
-	// Strangers are all programs that no installer put on the host.
-	Strangers Programs = "Strangers"
+	// UnknownPrograms are all programs that no installer put on the host.
+	UnknownPrograms Programs = "UnknownPrograms"
 )
 
-func filesByChance(r *rand.Rand) FileQuirks {
+func randomFiles(r *rand.Rand) FileQuirks {
 	q := FileQuirks{HeldCode: hostapi.HeldCodes()[r.IntN(len(hostapi.HeldCodes()))]}
 	if r.IntN(2) == 0 {
 		q.Held = time.Duration(r.IntN(100)) * time.Millisecond
 	}
-	q.Distrusted = []Programs{"", "", Unpackers, Strangers}[r.IntN(4)]
+	q.Distrusted = []Programs{"", "", Unpackers, UnknownPrograms}[r.IntN(4)]
 	q.Refusal = []hostapi.Code{0, 225, 1260, 4551}[r.IntN(4)]
 	return q
 }
@@ -67,7 +67,7 @@ func (b *boot) heldLocked(op, name string) error {
 // distrusts reports whether security software blocks a program that arrived on the host.
 func (q FileQuirks) distrusts(local string) bool {
 	switch q.Distrusted {
-	case Strangers:
+	case UnknownPrograms:
 		return strings.HasSuffix(local, ".exe")
 	case Unpackers:
 		f, err := os.Open(local)

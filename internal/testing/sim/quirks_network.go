@@ -10,7 +10,7 @@ import (
 // NetworkQuirks concern the Host Network Service.
 type NetworkQuirks = hnsquirks.Quirks
 
-func networkByChance(r *rand.Rand) NetworkQuirks {
+func randomNetwork(r *rand.Rand) NetworkQuirks {
 	one := func(in int) bool { return r.IntN(in) == 0 }
 	seconds := func(most int) time.Duration { return time.Duration(r.IntN(most)) * time.Second }
 	q := NetworkQuirks{

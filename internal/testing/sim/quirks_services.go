@@ -25,7 +25,7 @@ const missedBoot = 1053
 
 func (s SlowServices) misses(name string) bool { return slices.Contains(s.MissBoot, name) }
 
-func slowServicesByChance(r *rand.Rand) (s SlowServices) {
+func randomSlowServices(r *rand.Rand) (s SlowServices) {
 	for _, name := range []string{api.WICDService, desired.ContainerdService, desired.KubeletService} {
 		if r.IntN(3) == 0 {
 			s.MissBoot = append(s.MissBoot, name)
@@ -68,6 +68,6 @@ func (k Revision) Of(build, otherwise int) int {
 	return revision
 }
 
-func revisionByChance(r *rand.Rand) Revision {
+func randomRevision(r *rand.Rand) Revision {
 	return []Revision{"", "", RevisionTooOld, RevisionFaulty}[r.IntN(4)]
 }

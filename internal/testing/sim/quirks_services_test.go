@@ -11,7 +11,7 @@ func TestRandomRevisionsMatchTheirKind(t *testing.T) {
 	seen := map[sim.Revision]int{}
 	for seed := range uint64(40) {
 		for _, release := range windowsbuild.Releases() {
-			q := sim.QuirksByChance(seed)
+			q := sim.RandomQuirks(seed)
 			w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Build: int(release.Build), UBR: 9999, Quirks: sim.Quirks{Setup: q.Setup}})
 			t.Cleanup(w.PowerOff)
 			facts, err := w.Host().System.Facts(t.Context())

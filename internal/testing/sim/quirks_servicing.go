@@ -41,7 +41,7 @@ type ServicingQuirks struct {
 
 const storeCorrupt = 0x80073712 // ERROR_SXS_COMPONENT_STORE_CORRUPT
 
-func servicingByChance(r *rand.Rand) ServicingQuirks {
+func randomServicing(r *rand.Rand) ServicingQuirks {
 	chance := func(n int) bool { return r.IntN(n) == 0 }
 	minutes := func(most int) time.Duration { return time.Duration(1+r.IntN(most)) * time.Minute }
 	var q ServicingQuirks

@@ -23,7 +23,7 @@ type SetupQuirks struct {
 	Docker, DockerHasPipe bool
 }
 
-func setupByChance(r *rand.Rand) SetupQuirks {
+func randomSetup(r *rand.Rand) SetupQuirks {
 	var q SetupQuirks
 	if r.IntN(3) == 0 {
 		q.For = time.Duration(1+r.IntN(20)) * time.Minute
@@ -31,7 +31,7 @@ func setupByChance(r *rand.Rand) SetupQuirks {
 	if r.IntN(6) == 0 {
 		q.Name = "WIN-CLOUD"
 	}
-	q.SlowServices, q.Revision = slowServicesByChance(r), revisionByChance(r)
+	q.SlowServices, q.Revision = randomSlowServices(r), randomRevision(r)
 	q.Docker = r.IntN(8) == 0
 	q.DockerHasPipe = q.Docker && r.IntN(2) == 0
 	if r.IntN(4) == 0 {

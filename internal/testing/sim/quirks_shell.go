@@ -10,7 +10,7 @@ import (
 // oldOpenSSH is the version in Windows Server 2019.
 const oldOpenSSH = "SSH-2.0-OpenSSH_for_Windows_7.7"
 
-func shellByChance(r *rand.Rand) sshserver.Quirks {
+func randomShell(r *rand.Rand) sshserver.Quirks {
 	sometimes := func() bool { return r.IntN(3) == 0 }
 	q := sshserver.Quirks{
 		Version:    []string{oldOpenSSH, "SSH-2.0-OpenSSH_for_Windows_8.1", "SSH-2.0-OpenSSH_for_Windows_9.5"}[r.IntN(3)],

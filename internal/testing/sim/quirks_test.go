@@ -27,11 +27,11 @@ func TestQuirksAreDrawnUnlessDisabled(t *testing.T) {
 			options sim.WindowsOptions
 			want    sim.Quirks
 		}{
-			"by hostname":      {sim.WindowsOptions{Hostname: "win-7"}, sim.PassingQuirksByChance(sim.SeedOf("win-7"))},
-			"by a seed":        {sim.WindowsOptions{Seed: 7}, sim.PassingQuirksByChance(7)},
+			"by hostname":      {sim.WindowsOptions{Hostname: "win-7"}, sim.RandomPassingQuirks(sim.SeedOf("win-7"))},
+			"by a seed":        {sim.WindowsOptions{Seed: 7}, sim.RandomPassingQuirks(7)},
 			"as chosen":        {sim.WindowsOptions{Seed: 7, Quirks: chosen}, chosen},
-			"disabled":         {sim.WindowsOptions{Seed: 7, Kind: "each change is counted"}, sim.Quirks{}},
-			"disabled but one": {sim.WindowsOptions{Kind: "each change is counted", Quirks: chosen}, chosen},
+			"disabled":         {sim.WindowsOptions{Seed: 7, NoQuirks: "each change is counted"}, sim.Quirks{}},
+			"disabled but one": {sim.WindowsOptions{NoQuirks: "each change is counted", Quirks: chosen}, chosen},
 		} {
 			if got := newQuirkyWindows(t, test.options).Quirks(); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%s: its quirks are %+v, want %+v", name, got, test.want)
@@ -44,13 +44,13 @@ func TestSeedReproducesQuirks(t *testing.T) {
 	t.Setenv(sim.SeedVariable, "41")
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuirkyWindows(t, sim.WindowsOptions{Hostname: "win-7"})
-		if got, want := w.Quirks(), sim.PassingQuirksByChance(41); !reflect.DeepEqual(got, want) {
+		if got, want := w.Quirks(), sim.RandomPassingQuirks(41); !reflect.DeepEqual(got, want) {
 			t.Errorf("its quirks are %+v, want %+v", got, want)
 		}
 		if reported := w.DescribeQuirks(); !strings.Contains(reported, sim.SeedVariable+"=41") {
 			t.Errorf("DescribeQuirks() = %q, want instructions to reproduce", reported)
 		}
-		w = newQuirkyWindows(t, sim.WindowsOptions{Kind: "each change is counted"})
+		w = newQuirkyWindows(t, sim.WindowsOptions{NoQuirks: "each change is counted"})
 		if reported := w.DescribeQuirks(); strings.Contains(reported, sim.SeedVariable) || !strings.Contains(reported, "each change is counted") {
 			t.Errorf("without quirks: %q", reported)
 		}
@@ -89,8 +89,8 @@ func TestEveryQuirkIsDrawn(t *testing.T) {
 	chosen := []string{"Servicing.Unread", "Network.ChoosesAddress", "Network.UpdatesByType", "Shell.OverlappedPipes", "Shell.HeldFor"}
 	all, passing := map[string]bool{}, map[string]bool{}
 	for seed := range uint64(200) {
-		drawn(reflect.ValueOf(sim.QuirksByChance(seed)), "", all)
-		drawn(reflect.ValueOf(sim.PassingQuirksByChance(seed)), "", passing)
+		drawn(reflect.ValueOf(sim.RandomQuirks(seed)), "", all)
+		drawn(reflect.ValueOf(sim.RandomPassingQuirks(seed)), "", passing)
 	}
 	for name, isDrawn := range all {
 		switch isChosen := slices.Contains(chosen, name); {

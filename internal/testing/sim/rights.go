@@ -85,8 +85,8 @@ func (r rights) fault(operation string) error {
 	return r.boot.faultLocked(operation)
 }
 
-// GiveAway makes a user of the host the owner of a file or folder, with full access for everyone.
-func (w *Windows) GiveAway(name string) error {
+// ChangeOwner makes a user of the host the owner of a file or folder, with full access for everyone.
+func (w *Windows) ChangeOwner(name string) error {
 	return os.Chmod(w.Disk().Local(name), 0o777|fs.ModeSticky)
 }
 

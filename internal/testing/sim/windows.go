@@ -63,8 +63,8 @@ type WindowsOptions struct {
 	// Seed, with short durations outside simulated time. If Seed is 0, it is derived from Hostname (SeedOf).
 	Quirks Quirks
 	Seed   uint64
-	// Kind is the reason why a Windows has no quirks, or empty if it has some.
-	Kind string
+	// NoQuirks is the reason why this Windows has no random quirks; empty if it has some.
+	NoQuirks string
 	// NoOperator excludes the random quirk that only the operator overcomes: it starts a WICD that was not started with Windows.
 	NoOperator bool
 	// drawn is set if Quirks are those of Seed.

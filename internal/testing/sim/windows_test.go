@@ -68,7 +68,7 @@ const noQuirksReason = "its contract is also that of Wine, which has no quirks"
 // mustNewComputer returns a computer with the program of contract tests.
 func mustNewComputer(t *testing.T, programs map[string]sim.Program) *sim.Windows {
 	t.Helper()
-	w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), RestartDelay: 10 * time.Millisecond, Programs: programs, Kind: noQuirksReason})
+	w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), RestartDelay: 10 * time.Millisecond, Programs: programs, NoQuirks: noQuirksReason})
 	t.Cleanup(w.PowerOff)
 	if _, err := w.Disk().WriteFile(`C:\programs\runs.exe`, "a program"); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 	for name, securesItself := range map[string]bool{"hypervisor of Hyper-V": false, "virtualization-based security": true} {
 		t.Run(name, func(t *testing.T) {
 			contract.System(t, func(t *testing.T) contract.SystemFixture {
-				o := sim.WindowsOptions{Root: t.TempDir(), Kind: noQuirksReason, Features: map[string]wicdapi.FeatureState{
+				o := sim.WindowsOptions{Root: t.TempDir(), NoQuirks: noQuirksReason, Features: map[string]wicdapi.FeatureState{
 					desired.ContainersFeature: wicdapi.FeatureDisabled, desired.HyperVFeature: wicdapi.FeatureUnknown,
 				}}
 				if securesItself {
@@ -180,7 +180,7 @@ func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 // TestHyperVRunsAfterNextStart expects a machine without processor support to have the feature but no Hyper-V.
 func TestHyperVRunsAfterNextStart(t *testing.T) {
 	for _, can := range []bool{true, false} {
-		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Kind: "the next start is enough", Virtualization: wicdapi.Virtualization{Processor: can}})
+		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), NoQuirks: "the next start is enough", Virtualization: wicdapi.Virtualization{Processor: can}})
 		t.Cleanup(w.PowerOff)
 		if reboot, err := w.Host().System.EnableFeature(t.Context(), desired.HyperVFeature); err != nil || !reboot {
 			t.Fatal(reboot, err)
@@ -210,9 +210,9 @@ func TestSimulatedRightsKeepTheContract(t *testing.T) {
 		}
 		return contract.RightsFixture{
 			Rights: h.Rights, Disk: h.Disk, Folder: `C:\test`,
-			Open:     func(t *testing.T, folder string) { must(t, w.Open(folder)) },
-			GiveAway: func(t *testing.T, name string) { must(t, w.GiveAway(name)) },
-			Link:     func(t *testing.T, to, name string) { must(t, os.Symlink(w.Disk().Local(to), w.Disk().Local(name))) },
+			Open:        func(t *testing.T, folder string) { must(t, w.Open(folder)) },
+			ChangeOwner: func(t *testing.T, name string) { must(t, w.ChangeOwner(name)) },
+			Link:        func(t *testing.T, to, name string) { must(t, os.Symlink(w.Disk().Local(to), w.Disk().Local(name))) },
 		}
 	})
 }

@@ -67,7 +67,7 @@ func (h *Helm) Chart(ctx context.Context, version, image string) (folder string,
 
 // Run runs Helm, and returns its output. Errors include the output.
 func (h *Helm) Run(ctx context.Context, args ...string) (output string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lab.Patience(runTimeout))
+	ctx, cancel := context.WithTimeout(ctx, lab.Timeout(runTimeout))
 	defer cancel()
 	command := exec.CommandContext(ctx, h.program, args...)
 	command.Env = append(append(os.Environ(), "KUBECONFIG="+h.Kubeconfig), h.Environment()...)

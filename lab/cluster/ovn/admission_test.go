@@ -45,13 +45,13 @@ func TestApproverJudgesAsRecorded(t *testing.T) {
 			Request: request, SignerName: c.Signer, Usages: c.Usages,
 			Username: c.User, Groups: c.Groups, ExpirationSeconds: c.Expiration,
 		}}
-		got, reason := ovn.Judge(r)
+		got, reason := ovn.Decide(r)
 		if got != c.Verdict || (got == ovn.Denied) != (reason != "") {
 			t.Errorf("%s: got verdict %s (reason %q), want the recorded %s", c.Note, got, reason, c.Verdict)
 		}
 		seen[got]++
 		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}
-		if got, _ := ovn.Judge(r); got != ovn.LeftAlone {
+		if got, _ := ovn.Decide(r); got != ovn.LeftAlone {
 			t.Errorf("%s: got verdict %s for a denied request, want %s", c.Note, got, ovn.LeftAlone)
 		}
 	}

@@ -25,8 +25,8 @@ const (
 // maxExpirationSeconds is the longest validity that the approver accepts: a year.
 const maxExpirationSeconds = 365 * 24 * 60 * 60
 
-// Judge returns the verdict on a certificate request, and the reason if it is denied.
-func Judge(r *certificatesv1.CertificateSigningRequest) (Verdict, string) {
+// Decide returns the verdict on a certificate request, and the reason if it is denied.
+func Decide(r *certificatesv1.CertificateSigningRequest) (Verdict, string) {
 	name, organization, ok := subject(r)
 	if !ok || len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 {
 		return LeftAlone, ""
@@ -38,7 +38,7 @@ func Judge(r *certificatesv1.CertificateSigningRequest) (Verdict, string) {
 	if prefix+":" != UserPrefix {
 		return Denied, fmt.Sprintf("the common name %q is not that of a node", name)
 	}
-	if reason := judgeRequester(r); reason != "" {
+	if reason := checkRequester(r); reason != "" {
 		return Denied, reason
 	}
 	_, requester := cutLast(r.Spec.Username)
@@ -55,8 +55,8 @@ func Judge(r *certificatesv1.CertificateSigningRequest) (Verdict, string) {
 	return Approved, ""
 }
 
-// judgeRequester returns the reason to deny a request for its requester or its usages, or "".
-func judgeRequester(r *certificatesv1.CertificateSigningRequest) string {
+// checkRequester returns the reason to deny a request for its requester or its usages, or "".
+func checkRequester(r *certificatesv1.CertificateSigningRequest) string {
 	prefix, node := cutLast(r.Spec.Username)
 	switch {
 	case node == "":

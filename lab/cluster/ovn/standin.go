@@ -63,7 +63,7 @@ func newStandIn(clients kubernetes.Interface, server *webhookServer, o Options) 
 			s.logf("the webhook ended: %v", err)
 		}
 	}()
-	go RunApprover(s.all, clients, Judge, func(err error) { s.logf("%v", err) })
+	go RunApprover(s.all, clients, Decide, func(err error) { s.logf("%v", err) })
 	return s
 }
 
@@ -157,18 +157,18 @@ func (s *standIn) manage(ctx context.Context, m *Manager) {
 	}
 }
 
-// RunApprover watches certificate requests until ctx is done, and approves or denies them according to judge. It calls failed
+// RunApprover watches certificate requests until ctx is done, and approves or denies them according to decide. It calls failed
 // with errors of the API server.
 func RunApprover(
-	ctx context.Context, clients kubernetes.Interface, judge func(*certificatesv1.CertificateSigningRequest) (Verdict, string), failed func(error),
+	ctx context.Context, clients kubernetes.Interface, decide func(*certificatesv1.CertificateSigningRequest) (Verdict, string), failed func(error),
 ) {
 	requests := informers.NewSharedInformerFactory(clients, 0).Certificates().V1().CertificateSigningRequests().Informer()
-	decide := func(o any) {
+	handle := func(o any) {
 		r, ok := o.(*certificatesv1.CertificateSigningRequest)
 		if !ok {
 			return
 		}
-		verdict, reason := judge(r)
+		verdict, reason := decide(r)
 		condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue}
 		switch verdict {
 		case Approved:
@@ -185,7 +185,7 @@ func RunApprover(
 			failed(fmt.Errorf("updating the approval of certificate request %s: %w", r.Name, err))
 		}
 	}
-	if _, err := requests.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: decide, UpdateFunc: func(_, o any) { decide(o) }}); err != nil {
+	if _, err := requests.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, o any) { handle(o) }}); err != nil {
 		failed(err)
 		return
 	}

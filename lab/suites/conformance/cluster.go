@@ -31,8 +31,8 @@ type cluster struct {
 const (
 	// labHosts is the number of Windows hosts of the lab: some cases need two nodes.
 	labHosts = 2
-	// joinPatience limits the time until they have joined.
-	joinPatience = 5 * time.Minute
+	// joinTimeout limits the time until they have joined.
+	joinTimeout = 5 * time.Minute
 )
 
 // openCluster opens the lab or connects to the user's cluster, and directs pods to its Windows nodes until it is closed.
@@ -122,7 +122,7 @@ func prepareLab(ctx context.Context, env *testenv.Env, kubectl string) error {
 
 // waitForNodes waits until all Windows nodes are Ready.
 func waitForNodes(ctx context.Context, clients kubernetes.Interface) error {
-	ctx, cancel := context.WithTimeout(ctx, lab.Patience(joinPatience))
+	ctx, cancel := context.WithTimeout(ctx, lab.Timeout(joinTimeout))
 	defer cancel()
 	return lab.Until(ctx, time.Second, "Windows nodes", func(ctx context.Context) error {
 		nodes, err := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "=windows"})

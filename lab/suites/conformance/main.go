@@ -137,7 +137,7 @@ func (t *tests) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, c.close()) }()
 	began := time.Now()
 	verdicts, runErr := t.runCases(limited, c)
-	j := suite.Judge(verdicts, t.expected)
+	j := suite.Compare(verdicts, t.expected)
 	logf("%s; in %.0f s", j.Totals(), time.Since(began).Seconds())
 	version, err := c.version()
 	if err == nil { // also after an error or an interrupt

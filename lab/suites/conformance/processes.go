@@ -21,15 +21,15 @@ import (
 const (
 	// batchSize is the number of cases that a process runs, because it takes some seconds to start.
 	batchSize = 12
-	// interruptPatience limits the time in which an interrupted process deletes its objects and writes its report.
-	interruptPatience = 90 * time.Second
-	// commandPatience limits the time of a command that runs no cases.
-	commandPatience = 2 * time.Minute
+	// interruptTimeout limits the time in which an interrupted process deletes its objects and writes its report.
+	interruptTimeout = 90 * time.Second
+	// commandTimeout limits the time of a command that runs no cases.
+	commandTimeout = 2 * time.Minute
 )
 
 // output runs a short command, and returns its output.
 func output(ctx context.Context, name string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandPatience)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if exit := (&exec.ExitError{}); errors.As(err, &exit) {
@@ -109,11 +109,11 @@ func (t *tests) runBatch(ctx context.Context, c *cluster, n int, b suite.Batch) 
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, t.program, "-kubeconfig="+c.kubeconfig, "-kubectl-path="+c.kubectl, "-provider=skeleton", "-node-os-distro=windows",
 		"-non-blocking-taints="+nonBlockingTaints, "-disable-log-dump", "-e2e-output-dir="+dir, "-report-dir="+dir,
-		"-ginkgo.focus="+b.Focus(), "-ginkgo.silence-skips", "-ginkgo.no-color", "-ginkgo.timeout=24h", "-ginkgo.grace-period="+interruptPatience.String())
+		"-ginkgo.focus="+b.Focus(), "-ginkgo.silence-skips", "-ginkgo.no-color", "-ginkgo.timeout=24h", "-ginkgo.grace-period="+interruptTimeout.String())
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // for files that cases do not remove
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 2 * interruptPatience
+	cmd.WaitDelay = 2 * interruptTimeout
 	runErr := cmd.Run() // failed cases also set the exit code, so only the report shows the results
 	report, err := os.Open(filepath.Join(dir, "junit_01.xml"))
 	if errors.Is(err, fs.ErrNotExist) && ctx.Err() != nil {

@@ -27,7 +27,7 @@ const (
 	controlPlane = "node-role.kubernetes.io/control-plane"
 	// nonBlockingTaints are the taints of nodes for which the suite does not wait.
 	nonBlockingTaints = controlPlane + "," + linuxTaint
-	taintPatience     = time.Minute
+	taintTimeout      = time.Minute
 )
 
 // placement returns the taints of a node during a run. Pods of the tests neither tolerate the taint of Windows nodes nor select
@@ -84,7 +84,7 @@ func restoreTaints(ctx context.Context, clients kubernetes.Interface) error {
 
 // eachNode patches each node for which patchOf returns a patch.
 func eachNode(ctx context.Context, clients kubernetes.Interface, patchOf func(*corev1.Node) ([]byte, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, taintPatience)
+	ctx, cancel := context.WithTimeout(ctx, taintTimeout)
 	defer cancel()
 	nodes, err := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -59,7 +59,7 @@ func (i *installation) expectReported(t *testing.T, m mistake) {
 	if section, _, _ = strings.Cut(section, "\n## "); !strings.Contains(section, "`"+m.message) {
 		t.Errorf("docs/troubleshooting.md does not have message %q", m.message)
 	}
-	testenv.Eventually(t, patience, "the pod reports "+m.message, func(ctx context.Context) string {
+	testenv.Eventually(t, waitTimeout, "the pod reports "+m.message, func(ctx context.Context) string {
 		const states = `{range .items[*].status.containerStatuses[*]}{.state.waiting.message}{.state.terminated.message}{.lastState.terminated.message}{"\n"}{end}`
 		got, err := i.shell.Output(ctx, i.dir, "kubectl get pods -n windows -o jsonpath='"+states+"'")
 		if err != nil || !strings.Contains(got, m.message) {

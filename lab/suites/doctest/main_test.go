@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 )
 
-// patience is the timeout for operations that take seconds on an idle machine, at speed factor 1.
-const patience = 5 * time.Minute
+// waitTimeout is the timeout for operations that take seconds on an idle machine, at speed factor 1.
+const waitTimeout = 5 * time.Minute
 
 func TestMain(m *testing.M) { lab.RunTests(m) }
 

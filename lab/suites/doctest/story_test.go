@@ -198,7 +198,7 @@ func (d *reader) addHost(env *testenv.Env, name, documented string) error {
 	if err != nil {
 		return err
 	}
-	_, host, err := env.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: name, Kind: "documents show what commands print"}, AuthorizedKeys: []ssh.PublicKey{authorized}})
+	_, host, err := env.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: name, NoQuirks: "documents show what commands print"}, AuthorizedKeys: []ssh.PublicKey{authorized}})
 	if err == nil {
 		d.shell.Replace[documented] = host.Address
 	}

@@ -128,7 +128,7 @@ func (a acceptanceTest) restartInService() {
 		a.t.Fatalf("the session ended before it was cut: %v\n%s", err, reported)
 	}
 	cutAt := map[string]bool{}
-	testenv.Eventually(a.t, 3*patience, "the run ends", func(context.Context) string {
+	testenv.Eventually(a.t, 3*waitTimeout, "the run ends", func(context.Context) string {
 		output, err := a.host.ReadFile(acceptance.Root + `\service\output.log`)
 		if err != nil {
 			return err.Error() // Windows restarts

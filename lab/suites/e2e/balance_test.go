@@ -33,7 +33,7 @@ func TestServices(t *testing.T) {
 	s := servicesTest{newHarness(t, testenv.Options{WineHosts: 2, Network: testenv.NetworkHybridOverlay, Pods: true})}
 	s.joinAll()
 	s.webserver("web", 2, onEachHost)
-	s.ExpectServing(t, patience, "web", 2)
+	s.ExpectServing(t, waitTimeout, "web", 2)
 	for _, test := range []struct {
 		name string
 		run  func(servicesTest)
@@ -270,6 +270,6 @@ func (s servicesTest) follow() {
 	s.expect(s.webPods(), "http://"+o.Spec.ClusterIP, namesOf(s.webPods())...)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "web"}}
 	must(s.t, s.Client.Patch(s.t.Context(), d, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":1}}`))))
-	left := s.ExpectServing(s.t, patience, "web", 1)
+	left := s.ExpectServing(s.t, waitTimeout, "web", 1)
 	s.expect(left, "http://"+o.Spec.ClusterIP, left[0].Name)
 }

@@ -109,7 +109,7 @@ func reached(i *v1alpha1.WindowsInstance, step string, state v1alpha1.StepState)
 // follow calls observe for every state of each instance, in order and without gaps, until observe returns true. wait waits for that.
 func (p harness) follow(what string, observe func(*v1alpha1.WindowsInstance) (done bool)) (wait func()) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), lab.Patience(patience))
+	ctx, cancel := context.WithTimeout(p.t.Context(), lab.Timeout(waitTimeout))
 	w, err := p.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(api.DefaultNamespace))
 	if err != nil {
 		cancel()

@@ -264,11 +264,11 @@ func (m clusterAPITest) scaleDown() {
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appWeb},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: labelsOf(appWeb)},
 	})
-	m.ExpectServing(m.t, patience, appWeb, 2)
+	m.ExpectServing(m.t, waitTimeout, appWeb, 2)
 	traffic := m.StartTraffic(m.t.Context(), appWeb, 50*time.Millisecond)
 	m.scale(1)
 	left := m.expectNodes(1)
-	m.ExpectServing(m.t, patience, appWeb, 2)
+	m.ExpectServing(m.t, waitTimeout, appWeb, 2)
 	answered, failures := traffic.Stop()
 	if answered == 0 || len(failures) > 0 {
 		m.t.Errorf("requests while %v were scaled down to %v: %d answered, failures %q", nodes, left, answered, failures)

@@ -121,7 +121,7 @@ func (x examplesTest) generations() {
 		x.create(generationPod(g.name, "lab.test/"+repository+":"+g.tag, nil))
 	}
 	for _, g := range all {
-		pod := x.ExpectServing(x.t, patience, g.name, 1)[0]
+		pod := x.ExpectServing(x.t, waitTimeout, g.name, 1)[0]
 		x.expectNode(&pod, g.node, g.class)
 	}
 	x.configure(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.NewerHosts = true })
@@ -141,7 +141,7 @@ func (x examplesTest) generations() {
 		return errorText(err)
 	})
 	x.create(newer())
-	pod := x.ExpectServing(x.t, patience, "gen-newer", 1)[0]
+	pod := x.ExpectServing(x.t, waitTimeout, "gen-newer", 1)[0]
 	x.expectNode(&pod, windowsbuild.Server2025, "windows2022")
 }
 

@@ -30,9 +30,9 @@ import (
 
 func TestMain(m *testing.M) { lab.RunTests(m) }
 
-// patience is the timeout for operations that take seconds on an idle machine, at speed factor 1. It is longer than the two minutes after which WICD
+// waitTimeout is the timeout for operations that take seconds on an idle machine, at speed factor 1. It is longer than the two minutes after which WICD
 // kills a service that does not stop: on Wine, programs sometimes hang at exit.
-const patience = 5 * time.Minute
+const waitTimeout = 5 * time.Minute
 
 // needs skips a test if something is missing, with the reason.
 func needs(t *testing.T, missing ...error) {
@@ -99,7 +99,7 @@ func (p harness) joinAll() {
 // host starts a simulated host without announcing it. By default its Windows has no quirks, because tests inject faults of their own.
 func (p harness) host(o sim.Options) (*sim.Host, testenv.Host) {
 	p.t.Helper()
-	o.Windows.Kind = cmp.Or(o.Windows.Kind, "one fault at a time")
+	o.Windows.NoQuirks = cmp.Or(o.Windows.NoQuirks, "one fault at a time")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	host, h, err := p.AddSimulated(o)
@@ -163,7 +163,7 @@ func (p harness) remove(object client.Object) {
 // eventually waits until check returns "". Check returns what is missing.
 func (p harness) eventually(what string, check func(context.Context) (missing string)) {
 	p.t.Helper()
-	testenv.Eventually(p.t, patience, what, check)
+	testenv.Eventually(p.t, waitTimeout, what, check)
 }
 
 // eventuallyOf waits until check returns "" for an object. Check returns what is missing.

@@ -164,5 +164,5 @@ func TestHyperVOnWindows(t *testing.T) {
 	}
 	p.remove(pod)
 	p.webserver("web", 1, nil)
-	p.ExpectServing(t, patience, "web", 1)
+	p.ExpectServing(t, waitTimeout, "web", 1)
 }

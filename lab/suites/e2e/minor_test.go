@@ -105,7 +105,7 @@ func (p harness) upgradeCluster(upgraded func()) {
 	upgraded()
 	watch, outages := p.watchBudget(1), p.watchOutages()
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
-	p.expectKubeletVersionWithin(10*time.Minute+patience, next)
+	p.expectKubeletVersionWithin(10*time.Minute+timeout, next)
 	p.expectRolledOut()
 	p.expectNoFailures(traffic)
 	p.logOutages(outages)
@@ -118,12 +118,12 @@ func (p harness) upgradeCluster(upgraded func()) {
 // expectKubeletVersion waits until all nodes are Ready with a version of the kubelet.
 func (p harness) expectKubeletVersion(want string) {
 	p.t.Helper()
-	p.expectKubeletVersionWithin(patience, want)
+	p.expectKubeletVersionWithin(waitTimeout, want)
 }
 
-func (p harness) expectKubeletVersionWithin(patience time.Duration, want string) {
+func (p harness) expectKubeletVersionWithin(timeout time.Duration, want string) {
 	p.t.Helper()
-	testenv.Eventually(p.t, patience, "all nodes have kubelet "+want, func(context.Context) string {
+	testenv.Eventually(p.t, timeout, "all nodes have kubelet "+want, func(context.Context) string {
 		for _, host := range p.Hosts() {
 			node := p.node(host.Name)
 			if got := node.Status.NodeInfo.KubeletVersion; got != want || !nodestate.IsReady(node) {

@@ -50,7 +50,7 @@ func (s servicesTest) podWithDNS(suffix string) *corev1.Pod {
 	pod.Spec.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{clusterDNS}, Searches: []string{suffix}}
 	s.create(pod)
 	s.t.Cleanup(func() { _ = s.Client.Delete(context.Background(), pod) })
-	return &s.ExpectServing(s.t, patience, pod.Name, 1)[0]
+	return &s.ExpectServing(s.t, waitTimeout, pod.Name, 1)[0]
 }
 
 // expectAddresses waits until a name resolves to exactly these addresses in a pod, or does not exist if there are none.

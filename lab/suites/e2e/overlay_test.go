@@ -104,7 +104,7 @@ func (x overlayTest) deploy() {
 // expectTraffic waits until each pod is in the subnet of its host, and all pods can reach it.
 func (x overlayTest) expectTraffic() {
 	x.t.Helper()
-	x.ExpectServing(x.t, patience, "web", len(x.Lab.Hosts()))
+	x.ExpectServing(x.t, waitTimeout, "web", len(x.Lab.Hosts()))
 	pods := x.webPods()
 	for _, pod := range pods {
 		if subnet := x.subnet(pod.Spec.NodeName); !subnet.Contains(netip.MustParseAddr(pod.Status.PodIP)) {

@@ -25,7 +25,7 @@ import (
 // TestPlugin runs the program kubectl-windows: it adds hosts and waits for them, shows them, pauses, reboots and removes them, reports why a host does
 // not join, and reports a missing permission.
 func TestPlugin(t *testing.T) {
-	p := newPluginTest(newHarness(t, testenv.Options{SimulatedHosts: 2, Kind: "the test compares the output for healthy hosts"}))
+	p := newPluginTest(newHarness(t, testenv.Options{SimulatedHosts: 2, NoQuirks: "the test compares the output for healthy hosts"}))
 	run := func(t *testing.T, code int, args []string, parts ...string) testenv.PluginResult {
 		t.Helper()
 		return p.withT(t).run(code, args, parts...)

@@ -204,7 +204,7 @@ func TestThousandInstances(t *testing.T) {
 		p.announce(h, nil)
 	}
 	waiting := p.instances()
-	testenv.Eventually(t, 4*patience, "all instances are Ready", func(ctx context.Context) string {
+	testenv.Eventually(t, 4*waitTimeout, "all instances are Ready", func(ctx context.Context) string {
 		for ; len(waiting) > 0; waiting = waiting[1:] {
 			var i v1alpha1.WindowsInstance
 			err := p.Client.Get(ctx, client.ObjectKeyFromObject(&waiting[0]), &i)

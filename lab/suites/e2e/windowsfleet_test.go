@@ -130,7 +130,7 @@ func (p harness) expectApps() {
 // expectServing waits until an app has count pods and all of them serve, and returns them.
 func (p harness) expectServing(app string, count int) []corev1.Pod {
 	p.t.Helper()
-	return p.ExpectServing(p.t, patience, app, count)
+	return p.ExpectServing(p.t, waitTimeout, app, count)
 }
 
 // roll starts an operator with another payload, and waits until all nodes have its kubelet.

@@ -74,7 +74,7 @@ func (p *harness) installOLM(ctx context.Context) error {
 }
 
 func (p *harness) waitForOLM(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lab.Patience(patience))
+	ctx, cancel := context.WithTimeout(ctx, lab.Timeout(waitTimeout))
 	defer cancel()
 	for {
 		list, err := p.Clients.AppsV1().Deployments(olmNamespace).List(ctx, metav1.ListOptions{})

@@ -37,9 +37,9 @@ import (
 )
 
 const (
-	root     = "../../.."
-	operator = "windows-machine-config-operator"
-	patience = 3 * time.Minute
+	root        = "../../.."
+	operator    = "windows-machine-config-operator"
+	waitTimeout = 3 * time.Minute
 )
 
 func TestMain(m *testing.M) { lab.RunTests(m) }
@@ -211,7 +211,7 @@ func (p *harness) status(ctx context.Context, version string) (status csvStatus,
 
 // waitForPhase waits until the ClusterServiceVersion of a version has a phase.
 func (p *harness) waitForPhase(ctx context.Context, version, phase string) error {
-	ctx, cancel := context.WithTimeout(ctx, lab.Patience(patience))
+	ctx, cancel := context.WithTimeout(ctx, lab.Timeout(waitTimeout))
 	defer cancel()
 	for {
 		status, err := p.status(ctx, version)
@@ -232,7 +232,7 @@ func inOperatorNamespace(name string) types.NamespacedName {
 
 func (p *harness) eventually(what string, check func(context.Context) (missing string)) {
 	p.t.Helper()
-	testenv.Eventually(p.t, patience, what, check)
+	testenv.Eventually(p.t, waitTimeout, what, check)
 }
 
 func (p *harness) expectReady() {

@@ -28,8 +28,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/cluster/ovn/story"
 )
 
-// patience limits the time of a step. The cluster manager finds a released subnet within 45 s.
-const patience = 90 * time.Second
+// waitTimeout limits the time of a step. The cluster manager finds a released subnet within 45 s.
+const waitTimeout = 90 * time.Second
 
 // A cluster has the Linux side of OVN-Kubernetes and Nodes without hosts.
 type cluster struct {
@@ -101,7 +101,7 @@ func TestSubnetsAreAssignedAsRecorded(t *testing.T) {
 				c.reset()
 				for i, st := range steps {
 					c.upcoming = steps[i+1:]
-					c.play(st)
+					c.perform(st)
 				}
 			})
 		}
@@ -122,8 +122,8 @@ func (c *cluster) reset() {
 	must(c.t, c.clients.CoreV1().Nodes().DeleteCollection(c.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
-// play performs a step, and waits until Nodes have the recorded state.
-func (c *cluster) play(st *story.Step) {
+// perform performs a step, and waits until Nodes have the recorded state.
+func (c *cluster) perform(st *story.Step) {
 	c.t.Helper()
 	nodes := c.clients.CoreV1().Nodes()
 	for _, name := range st.Delete {
@@ -265,7 +265,7 @@ func (c *cluster) difference(want map[string]map[string]string, names ...string)
 // await waits until problem returns "".
 func (c *cluster) await(st *story.Step, what string, problem func() string) {
 	c.t.Helper()
-	for end := time.Now().Add(lab.Patience(patience)); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(lab.Timeout(waitTimeout)); ; time.Sleep(20 * time.Millisecond) {
 		p := problem()
 		if p == "" {
 			return

@@ -71,7 +71,7 @@ func (c *Cluster) fill(ctx context.Context, hosts int) error {
 
 // readyOperator reports the operator's pod as Ready, in place of a kubelet.
 func (c *Cluster) readyOperator(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lab.Patience(time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, lab.Timeout(time.Minute))
 	defer cancel()
 	return lab.Until(ctx, 200*time.Millisecond, "the operator's pod", func(ctx context.Context) error {
 		var pods corev1.PodList

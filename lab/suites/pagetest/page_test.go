@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { lab.RunTests(m) }
 
-// patience limits each wait. It is long enough for a busy machine.
-const patience = time.Minute
+// waitTimeout limits each wait. It is long enough for a busy machine.
+const waitTimeout = time.Minute
 
 // TestPage tests the page like a user: its texts, the keyboard, accessibility, a change and a revoked permission while it is
 // open, and the end of the server.
@@ -57,7 +57,7 @@ func TestPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(p.Until(fmt.Sprintf(`document.querySelectorAll("#grid a").length === %d`, hosts), patience))
+	must(p.Until(fmt.Sprintf(`document.querySelectorAll("#grid a").length === %d`, hosts), waitTimeout))
 	for _, part := range []string{api.ReasonHostKeyChanged, "spec.hostKey", api.ReasonDrainBlocked, "shop/checkout"} {
 		if text := p.Text("#problems"); !strings.Contains(text, part) {
 			t.Errorf("the list of problems does not contain %q:\n%s", part, text)
@@ -69,7 +69,7 @@ func TestPage(t *testing.T) {
 	t.Run("phone", func(t *testing.T) { testPhone(t, p) })
 	t.Run("revoked permission", func(t *testing.T) { testRevokedPermission(t, c, p) })
 	stop()
-	must(p.Until(`document.getElementById("connection").innerText === "Not up to date"`, patience))
+	must(p.Until(`document.getElementById("connection").innerText === "Not up to date"`, waitTimeout))
 }
 
 // grant grants user viewer the permissions that docs/dashboard.md lists.
@@ -129,7 +129,7 @@ func testKeyboard(t *testing.T, p *Page) {
 		if err := p.Type(s.keys); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Until(s.until, patience); err != nil {
+		if err := p.Until(s.until, waitTimeout); err != nil {
 			t.Fatalf("after keys %q: %v; filter %q, table %q", s.keys, err, p.Value("#filter"), p.Text("#shown"))
 		}
 	}
@@ -139,7 +139,7 @@ func testKeyboard(t *testing.T, p *Page) {
 		}
 	}
 	expectAccessible(t, p, "a host")
-	if err := errors.Join(p.Type("\x1b"), p.Until(`!document.getElementById("fleet").hidden`, patience), p.Do(`location.hash = "#/"`)); err != nil {
+	if err := errors.Join(p.Type("\x1b"), p.Until(`!document.getElementById("fleet").hidden`, waitTimeout), p.Do(`location.hash = "#/"`)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -149,7 +149,7 @@ func testChange(t *testing.T, c *Cluster, p *Page) {
 	if err := c.Change(t.Context(), 2, "a message of this moment"); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Until(`document.getElementById("problems").innerText.includes("a message of this moment")`, patience); err != nil {
+	if err := p.Until(`document.getElementById("problems").innerText.includes("a message of this moment")`, waitTimeout); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.Text("#summary"); !strings.Contains(got, "need attention") {
@@ -165,7 +165,7 @@ func testPhone(t *testing.T, p *Page) {
 	if err := p.Until(`document.documentElement.scrollWidth <= 360`, 5*time.Second); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(p.Do(`location.hash = "#/host/win-0031"`), p.Until(`document.querySelectorAll("#host .timeline li").length === 7`, patience)); err != nil {
+	if err := errors.Join(p.Do(`location.hash = "#/host/win-0031"`), p.Until(`document.querySelectorAll("#host .timeline li").length === 7`, waitTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Until(`document.documentElement.scrollWidth <= 360`, 5*time.Second); err != nil {
@@ -181,7 +181,7 @@ func testRevokedPermission(t *testing.T, c *Cluster, p *Page) {
 	if err := c.Client.Delete(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "page-nodes"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Until(`document.getElementById("unread").innerText.includes("nodes: missing permission")`, 2*patience); err != nil {
+	if err := p.Until(`document.getElementById("unread").innerText.includes("nodes: missing permission")`, 2*waitTimeout); err != nil {
 		t.Fatal(err)
 	}
 	if text := p.Text("#counts"); !strings.Contains(text, "failed") {
@@ -225,8 +225,8 @@ func TestScreenshots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	shot("fleet", errors.Join(p.Size(1200, 1500), p.Until(`document.querySelectorAll("#grid a").length === 1000`, patience)))
+	shot("fleet", errors.Join(p.Size(1200, 1500), p.Until(`document.querySelectorAll("#grid a").length === 1000`, waitTimeout)))
 	shot("dark", errors.Join(p.Size(1200, 900), p.Scheme("dark")))
-	shot("host", errors.Join(p.Scheme("light"), p.Size(1200, 1150), p.Do(`location.hash = "#/host/win-0031"`), p.Until(`document.querySelectorAll("#host .timeline li").length === 7`, patience)))
+	shot("host", errors.Join(p.Scheme("light"), p.Size(1200, 1150), p.Do(`location.hash = "#/host/win-0031"`), p.Until(`document.querySelectorAll("#host .timeline li").length === 7`, waitTimeout)))
 	shot("phone", errors.Join(p.Size(390, 844), p.Do(`location.hash = "#/"`)))
 }

@@ -29,11 +29,11 @@ const (
 	pipe = `\\.\pipe\containerd-containerd`
 	// kubeletConfig is the file of the kubelet's credentials.
 	kubeletConfig = `C:\var\lib\kubelet\config.json`
-	patience      = time.Minute
+	timeout       = time.Minute
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "cri:", err)

@@ -16,10 +16,10 @@ import (
 	client "github.com/kubernetes-csi/csi-proxy/client/groups/filesystem/v1"
 )
 
-const patience = time.Minute
+const timeout = time.Minute
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "csi:", err)

@@ -28,13 +28,13 @@ func addressesChanged() error {
 
 // callReaper sends a request to a port of the host's reaper. Any answer but done is an error.
 func callReaper(port int, request []byte, done string) error {
-	const patience = 10 * time.Second
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), patience)
+	const timeout = 10 * time.Second
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), timeout)
 	if err != nil {
 		return fmt.Errorf("connecting to the host's reaper: %w", err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(timeout))
 	if _, err := conn.Write(request); err != nil {
 		return fmt.Errorf("writing to the host's reaper: %w", err)
 	}

@@ -94,7 +94,7 @@ func TestRestartKeepsCertificateRequest(t *testing.T) {
 		}
 		return true
 	})
-	m.GiveRange(t)
+	m.AssignPodCIDR(t)
 	m.AwaitVersion(t)
 	if len(names) != 1 {
 		t.Errorf("requests were made: %v, want one", names)
@@ -138,6 +138,6 @@ func TestNewTokenIsUsedForNewRequests(t *testing.T) {
 	m.Cluster.SetToken(m.Request.Bootstrap.Token)
 	daemontest.MustJoin(t, m.Windows, m.Request)
 	m.Start(t)
-	m.GiveRange(t)
+	m.AssignPodCIDR(t)
 	m.AwaitVersion(t)
 }

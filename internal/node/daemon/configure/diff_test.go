@@ -65,7 +65,7 @@ func changes() map[string]change {
 			r.Desired.Services = append(r.Desired.Services, daemontest.Service("cloud-node-manager", desired.VersionFolder(r.Desired.Digest)+`\kubelet.exe --v=4`))
 		},
 		"payload": func(r *wicdapi.JoinRequest) {
-			other, folder := daemontest.NewRequest(newExporterCargo("2")), desired.VersionFolder(r.Desired.Digest)
+			other, folder := daemontest.NewRequest(newExporterPayload("2")), desired.VersionFolder(r.Desired.Digest)
 			r.Desired.Digest, r.Desired.Payload = other.Desired.Digest, other.Desired.Payload
 			for i := range r.Desired.Services {
 				s := &r.Desired.Services[i]
@@ -79,16 +79,16 @@ func changes() map[string]change {
 // webConfig is a file that the exporter reads.
 const webConfig = `C:\k\tls\windows-exporter-webconfig.yaml`
 
-// newExporterCargo returns a payload that includes the exporter.
-func newExporterCargo(version string) *daemontest.Cargo {
-	c := daemontest.NewCargo(version)
+// newExporterPayload returns a payload that includes the exporter.
+func newExporterPayload(version string) *daemontest.Payload {
+	c := daemontest.NewPayload(version)
 	c.Add("windows_exporter.exe", []byte("the exporter"))
 	return c
 }
 
 // hostRequest returns a request with more than daemontest.NewRequest's: a service without dependents, one that depends on two, and no Windows feature.
 func hostRequest() wicdapi.JoinRequest {
-	r := daemontest.NewRequest(newExporterCargo("1"))
+	r := daemontest.NewRequest(newExporterPayload("1"))
 	folder := desired.VersionFolder(r.Desired.Digest)
 	exporter := daemontest.Service("windows_exporter", folder+`\windows_exporter.exe --web.config.file `+webConfig)
 	both := daemontest.Service("csi-proxy", folder+`\kubelet.exe --v=2`, "containerd", "kubelet")
@@ -106,8 +106,8 @@ func TestDisruptionsArePredicted(t *testing.T) {
 			w := daemontest.NewWindows(t, sim.WindowsOptions{Features: map[string]wicdapi.FeatureState{
 				"Containers": wicdapi.FeatureDisabled,
 			}})
-			daemontest.MustSend(t, w, newExporterCargo("1"))
-			daemontest.MustSend(t, w, newExporterCargo("2"))
+			daemontest.MustSend(t, w, newExporterPayload("1"))
+			daemontest.MustSend(t, w, newExporterPayload("2"))
 			old, new := hostRequest(), hostRequest()
 			change(&new)
 			daemontest.MustJoin(t, w, old)

@@ -23,7 +23,7 @@ func TestMachineSettingsAreRestored(t *testing.T) {
 	r.Desired.Certificates = daemontest.OtherAuthority(t)
 	daemontest.MustJoin(t, w, r)
 	want := w.Environment()
-	harm := func() {
+	tamper := func() {
 		w.SetVariable("NO_PROXY", "mine")
 		w.SetVariable("HTTP_PROXY", "http://mine")
 		hash := mustTrustOne(t, w)
@@ -32,7 +32,7 @@ func TestMachineSettingsAreRestored(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		harm()
+		tamper()
 		daemontest.StartRun(t, w.Host())
 		// A part that finds another one running retries after 10 s.
 		for _, wait := range []time.Duration{11 * time.Second, daemontest.AfterServiceCheck} {
@@ -41,7 +41,7 @@ func TestMachineSettingsAreRestored(t *testing.T) {
 			if diff := cmp.Diff(want, w.Environment()); diff != "" {
 				t.Errorf("after %v the environment is (-want +got):\n%s", wait, diff)
 			}
-			harm()
+			tamper()
 		}
 	})
 }
@@ -49,7 +49,7 @@ func TestMachineSettingsAreRestored(t *testing.T) {
 // The kubelet's program is replaced while it is stopped, then it starts again.
 func TestReplacedProgramsAreRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured})
 		program := desired.VersionFolder(r.Desired.Digest) + `\kubelet.exe`
 		daemontest.StartRun(t, w.Host())
 		time.Sleep(time.Second)
@@ -78,7 +78,7 @@ func mustTrustOne(t *testing.T, w *sim.Windows) (hash string) {
 }
 
 func TestReplacedCertificatesAreRemoved(t *testing.T) {
-	w, _ := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon})
+	w, _ := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured})
 	disk := w.Disk()
 	long := time.Now().Add(-24 * time.Hour)
 	dated := func(folder, kind string, day int, content string) string {

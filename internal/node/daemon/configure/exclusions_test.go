@@ -27,7 +27,7 @@ func exclusionsOf(digest string) desired.Exclusions {
 	}
 }
 
-// somebodys is an exclusion of an administrator.
+// foreignExclusions returns an exclusion of an administrator.
 func foreignExclusions() desired.Exclusions {
 	return desired.Exclusions{Paths: []string{`D:\databases`}}
 }
@@ -61,7 +61,7 @@ func TestJoinExcludesContainerdFromScans(t *testing.T) {
 	if n := w.Defender().Writes; n != 1 {
 		t.Errorf("Defender was changed %d times", n)
 	}
-	next, c := daemontest.NewRequest(daemontest.NewCargo("2")), daemontest.NewCargo("2")
+	next, c := daemontest.NewRequest(daemontest.NewPayload("2")), daemontest.NewPayload("2")
 	next.Desired.Exclusions = exclusionsOf(next.Desired.Digest)
 	daemontest.MustSend(t, w, c)
 	daemontest.MustJoin(t, w, next)

@@ -46,7 +46,7 @@ func TestFoldersOwnedByHostUsersAreRejected(t *testing.T) {
 			w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 			r.Desired.UserNetwork = &desired.UserNetwork{BinDir: binDir, ConfigDir: configDir}
 			daemontest.MustWrite(t, w.Disk(), trap+`\planted`, "by a user")
-			if err := w.GiveAway(trap); err != nil {
+			if err := w.ChangeOwner(trap); err != nil {
 				t.Fatal(err)
 			}
 			_, err := daemontest.NewWire(w).Join(r)

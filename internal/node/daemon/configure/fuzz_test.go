@@ -13,7 +13,7 @@ import (
 // FuzzRecords runs a leave on a host whose record, list of certificates and CNI results are arbitrary. Files of others must stay, and after a
 // successful leave, a second one must find nothing to do.
 func FuzzRecords(f *testing.F) {
-	r := daemontest.NewRequest(daemontest.NewCargo("1"))
+	r := daemontest.NewRequest(daemontest.NewPayload("1"))
 	r.Desired.Files = append(r.Desired.Files, desired.File{Path: `C:\data\..\data\x`})
 	b, err := json.Marshal(r)
 	if err != nil {

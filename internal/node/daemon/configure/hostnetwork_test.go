@@ -46,7 +46,7 @@ func TestStaticAddressIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// its only address is static, or from DHCP
-			w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "what is found at the join decides", Build: test.build, Interfaces: []wicdapi.Interface{{
+			w, r := daemontest.NewHost(t, sim.WindowsOptions{NoQuirks: "what is found at the join decides", Build: test.build, Interfaces: []wicdapi.Interface{{
 				Name: "Ethernet", Index: 4, DefaultRoute: true, DHCP: !test.static, Addresses: []netip.Prefix{address},
 				States: []wicdapi.AddressState{{Address: address.Addr(), Static: test.static, State: "Preferred"}},
 			}}})
@@ -102,7 +102,7 @@ func TestSmallMTUIsReportedDuringJoin(t *testing.T) {
 		"a network of the user's own": {adapter: "Ethernet", mtu: 1460, noNet: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "what is found at the join decides", Interfaces: []wicdapi.Interface{
+			w, r := daemontest.NewHost(t, sim.WindowsOptions{NoQuirks: "what is found at the join decides", Interfaces: []wicdapi.Interface{
 				{Name: "Management", Index: 3, MTU: 1300, Addresses: []netip.Prefix{netip.MustParsePrefix("198.51.100.1/24")}},
 				{Name: test.adapter, Index: 4, DefaultRoute: true, DHCP: true, MTU: test.mtu, Addresses: []netip.Prefix{address}},
 			}})
@@ -181,7 +181,7 @@ func TestAdapterSettingsAreRecordedBeforeFlannelNetwork(t *testing.T) {
 		"a network of the user's own":             {nil, func(*sim.Windows) {}, ""},
 		"the Host Network Service is unavailable": {flannel(), func(w *sim.Windows) { w.HNS().Stop() }, ""},
 	} {
-		w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "what is found at the join decides", Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{LosesDNS: true}}})
+		w, r := daemontest.NewHost(t, sim.WindowsOptions{NoQuirks: "what is found at the join decides", Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{LosesDNS: true}}})
 		test.before(w)
 		r.Desired.Network = test.network
 		daemontest.MustJoin(t, w, r)
@@ -189,7 +189,7 @@ func TestAdapterSettingsAreRecordedBeforeFlannelNetwork(t *testing.T) {
 			t.Errorf("%s: recorded %q, want %q", name, got, test.want)
 		}
 	}
-	w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "what is found at the join decides", Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{LosesDNS: true}}})
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{NoQuirks: "what is found at the join decides", Quirks: sim.Quirks{Adapter: sim.AdapterQuirks{LosesDNS: true}}})
 	r.Desired.Network = flannel()
 	daemontest.MustJoin(t, w, r)
 	create(w)

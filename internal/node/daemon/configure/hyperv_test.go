@@ -18,7 +18,7 @@ import (
 
 // hyperVComputer returns the options of a computer with the given state of the feature.
 func hyperVComputer(feature wicdapi.FeatureState, got wicdapi.Virtualization) sim.WindowsOptions {
-	return sim.WindowsOptions{Kind: "each restart is expected", Virtualization: got, Features: map[string]wicdapi.FeatureState{
+	return sim.WindowsOptions{NoQuirks: "each restart is expected", Virtualization: got, Features: map[string]wicdapi.FeatureState{
 		desired.ContainersFeature: wicdapi.FeatureEnabled, desired.HyperVFeature: feature,
 	}}
 }

@@ -182,7 +182,7 @@ func TestJoinStartsWICDThatDidNotStartAtBoot(t *testing.T) {
 func TestSlowServicesStart(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
-			drawn := sim.QuirksByChance(seed).Setup
+			drawn := sim.RandomQuirks(seed).Setup
 			quirks := sim.SetupQuirks{SlowServices: drawn.SlowServices, Revision: drawn.Revision}
 			w, r := daemontest.NewNode(t, sim.WindowsOptions{Quirks: sim.Quirks{Setup: quirks}})
 			daemontest.ExpectServices(t, w, r)

@@ -23,7 +23,7 @@ func TestFreshHostBecomesNodeInOneJoin(t *testing.T) {
 		t.Errorf("result %+v", result)
 	}
 	before := daemontest.PIDs(w, r)
-	daemontest.MustSend(t, w, daemontest.NewCargo("1"))
+	daemontest.MustSend(t, w, daemontest.NewPayload("1"))
 	daemontest.ExpectNoChange(t, w, r)
 	if after := daemontest.PIDs(w, r); !maps.Equal(before, after) {
 		t.Errorf("services were restarted: %v, then %v", before, after)
@@ -34,7 +34,7 @@ func TestNewVersionIsInstalledAndPreviousOneKept(t *testing.T) {
 	w := daemontest.NewWindows(t, sim.WindowsOptions{})
 	var digests []string
 	for _, version := range []string{"1", "2b", "3cc"} {
-		c := daemontest.NewCargo(version)
+		c := daemontest.NewPayload(version)
 		digests = append(digests, desired.ShortDigest(c.Digest()))
 		daemontest.MustSend(t, w, c)
 		daemontest.MustJoin(t, w, daemontest.NewRequest(c))
@@ -54,7 +54,7 @@ func TestNewVersionIsInstalledAndPreviousOneKept(t *testing.T) {
 // thing, and where another cluster has left its files.
 func TestInterruptedJoinConverges(t *testing.T) {
 	t.Parallel()
-	old, fresh := daemontest.NewCargo("1"), daemontest.NewCargo("2b")
+	old, fresh := daemontest.NewPayload("1"), daemontest.NewPayload("2b")
 	for name, prepare := range map[string]func(w *sim.Windows){
 		"fresh": func(*sim.Windows) {},
 		"upgrade": func(w *sim.Windows) {
@@ -104,7 +104,7 @@ func TestInterruptedJoinConverges(t *testing.T) {
 }
 
 func TestMissingContentStopsJoin(t *testing.T) {
-	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
 	r := daemontest.NewRequest(c)
 	c.Contents = c.Contents[:len(c.Contents)-1]
 	daemontest.MustSend(t, w, c)
@@ -118,7 +118,7 @@ func TestMissingContentStopsJoin(t *testing.T) {
 }
 
 func TestInvalidJoinRequestsAreRejected(t *testing.T) {
-	for name, spoil := range map[string]func(r *wicdapi.JoinRequest){
+	for name, invalidate := range map[string]func(r *wicdapi.JoinRequest){
 		"no node":      func(r *wicdapi.JoinRequest) { r.Node = "" },
 		"host name":    func(r *wicdapi.JoinRequest) { r.Hostname = "win 1" },
 		"SSH key":      func(r *wicdapi.JoinRequest) { r.Desired.AuthorizedKeys = []string{"a key"} },
@@ -137,7 +137,7 @@ func TestInvalidJoinRequestsAreRejected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := daemontest.NewHost(t, sim.WindowsOptions{})
-			spoil(&r)
+			invalidate(&r)
 			_, err := daemontest.NewWire(w).Join(r)
 			daemontest.ExpectCode(t, err, wicdapi.CodeRequestInvalid)
 		})
@@ -196,7 +196,7 @@ func TestMissingNodeRestartsOnlyKubelet(t *testing.T) {
 func TestUpgradeWorksWithoutFileListOfOldVersion(t *testing.T) {
 	w := daemontest.NewWindows(t, sim.WindowsOptions{})
 	for _, version := range []string{"1", "2b", "3cc"} {
-		c := daemontest.NewCargo(version)
+		c := daemontest.NewPayload(version)
 		daemontest.MustSend(t, w, c)
 		daemontest.MustJoin(t, w, daemontest.NewRequest(c))
 		daemontest.MustWrite(t, w.Disk(), desired.VersionFolder(c.Digest())+`\files.json`, "\x00\x00")

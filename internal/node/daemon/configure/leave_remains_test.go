@@ -20,7 +20,7 @@ import (
 // TestUnremovableFileDoesNotBlockLeave has a file in use by a program that the leave does not end.
 func TestUnremovableFileDoesNotBlockLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newShared(t), daemontest.NewCargo("1")
+		w, c := newShared(t), daemontest.NewPayload("1")
 		before := stateOf(t, w)
 		r := leavingRequest(t, c)
 		mustJoinAndWork(t, w, r, c)
@@ -48,7 +48,7 @@ func TestUnremovableFileDoesNotBlockLeave(t *testing.T) {
 // TestBrieflyUsedFilesAreRemoved: virus scanners, and processes that end with a delay, hold files briefly.
 func TestBrieflyUsedFilesAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := newShared(t), daemontest.NewCargo("1")
+		w, c := newShared(t), daemontest.NewPayload("1")
 		before := stateOf(t, w)
 		r := leavingRequest(t, c)
 		mustJoinAndWork(t, w, r, c)
@@ -119,7 +119,7 @@ func TestLeaveKeepsOnlyRunningProgram(t *testing.T) {
 
 func TestEnabledFeatureIsListedAsRemaining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}})
 		time.Sleep(10 * time.Second)
 		daemontest.MustJoin(t, w, r)
 		want := []string{"feature Containers of Windows (stays enabled)"}

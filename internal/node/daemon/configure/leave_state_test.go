@@ -128,7 +128,7 @@ func addNodeFiles(t *testing.T, w *sim.Windows) {
 }
 
 // leavingRequest declares something of every kind.
-func leavingRequest(t *testing.T, c *daemontest.Cargo) wicdapi.JoinRequest {
+func leavingRequest(t *testing.T, c *daemontest.Payload) wicdapi.JoinRequest {
 	t.Helper()
 	r := daemontest.NewRequest(c)
 	r.Desired.Environment = map[string]string{"NO_PROXY": ".svc"}
@@ -141,7 +141,7 @@ func leavingRequest(t *testing.T, c *daemontest.Cargo) wicdapi.JoinRequest {
 	return r
 }
 
-func mustJoinAndWork(t *testing.T, w *sim.Windows, r wicdapi.JoinRequest, c *daemontest.Cargo) {
+func mustJoinAndWork(t *testing.T, w *sim.Windows, r wicdapi.JoinRequest, c *daemontest.Payload) {
 	t.Helper()
 	daemontest.MustSend(t, w, c)
 	daemontest.MustJoin(t, w, r)

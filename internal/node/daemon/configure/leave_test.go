@@ -15,7 +15,7 @@ import (
 )
 
 func TestLeaveRestoresOriginalState(t *testing.T) {
-	w, c := newShared(t), daemontest.NewCargo("1")
+	w, c := newShared(t), daemontest.NewPayload("1")
 	before := stateOf(t, w)
 	r := leavingRequest(t, c)
 	mustJoinAndWork(t, w, r, c)
@@ -49,7 +49,7 @@ func TestLeaveRestoresOriginalState(t *testing.T) {
 
 // TestInterruptedLeaveConverges cuts the power, as a restart of Windows does, at each change that a leave makes.
 func TestInterruptedLeaveConverges(t *testing.T) {
-	c := daemontest.NewCargo("1")
+	c := daemontest.NewPayload("1")
 	for name, prepare := range map[string]func(t *testing.T, w *sim.Windows) string{
 		"joined": func(t *testing.T, w *sim.Windows) string {
 			r := leavingRequest(t, c)
@@ -98,7 +98,7 @@ func cutLeave(t *testing.T, at int, prepare func(t *testing.T, w *sim.Windows) (
 }
 
 func TestHostLeavesAndJoinsAnotherCluster(t *testing.T) {
-	w, c := newShared(t), daemontest.NewCargo("1")
+	w, c := newShared(t), daemontest.NewPayload("1")
 	before := stateOf(t, w)
 	for _, cluster := range []string{"first", "second", "first"} {
 		r := leavingRequest(t, c)
@@ -118,7 +118,7 @@ func TestLeavingHostCanBeJoined(t *testing.T) {
 		for _, fails := range []string{"delete kubelet", "end pause", `remove C:\k\state\node.copy.json`} {
 			t.Run(cluster+", "+fails, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w, c := newShared(t), daemontest.NewCargo("1")
+					w, c := newShared(t), daemontest.NewPayload("1")
 					r := daemontest.NewRequest(c)
 					r.Cluster = "first"
 					mustJoinAndWork(t, w, r, c)
@@ -138,13 +138,13 @@ func TestLeavingHostCanBeJoined(t *testing.T) {
 }
 
 func TestHostOfOtherClusterIsUnchanged(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, w *sim.Windows){
+	for name, damage := range map[string]func(t *testing.T, w *sim.Windows){
 		"joined":            func(*testing.T, *sim.Windows) {},
 		"record unreadable": func(t *testing.T, w *sim.Windows) { daemontest.MustWrite(t, w.Disk(), desired.State+`\node.json`, "{") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := daemontest.NewNode(t, sim.WindowsOptions{})
-			spoil(t, w)
+			damage(t, w)
 			changes := w.Changes()
 			_, err := daemontest.NewWire(w).Leave("another")
 			if e := daemontest.ExpectCode(t, err, wicdapi.CodeOtherCluster); !strings.Contains(e.Message, r.Cluster) {
@@ -177,7 +177,7 @@ func TestLeaveRemovesReceivedContentOfUnjoinedHost(t *testing.T) {
 	w := newShared(t)
 	daemontest.MustWrite(t, w.Disk(), desired.KubeletData+`\config.yaml`, "somebody's")
 	before := stateOf(t, w)
-	daemontest.MustSend(t, w, daemontest.NewCargo("1"))
+	daemontest.MustSend(t, w, daemontest.NewPayload("1"))
 	daemontest.MustLeave(t, w, "cluster")
 	expectState(t, w, before)
 }

@@ -51,7 +51,7 @@ func TestFormerNetworkIsRemoved(t *testing.T) {
 }
 
 func TestLeaveRemovesOwnNetworks(t *testing.T) {
-	w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "the networks are added just before the leave, and must be listed"})
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{NoQuirks: "the networks are added just before the leave, and must be listed"})
 	r.Desired.Network = &desired.Network{Name: hybridOverlay, Base: "Base" + hybridOverlay, MadeBy: "kubelet", Endpoint: "VIPEndpoint", Proxy: "kube-proxy"}
 	daemontest.MustJoin(t, w, r)
 	w.HNS().Add(hns.State{

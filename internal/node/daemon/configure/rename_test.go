@@ -16,7 +16,7 @@ import (
 // TestJoinRenamesHost has a name longer than NetBIOS allows, and also a feature that needs a restart: one restart covers both.
 func TestJoinRenamesHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}})
+		w, r := daemontest.NewHost(t, sim.WindowsOptions{NoQuirks: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}})
 		boot := w.BootID()
 		r.Hostname = "Win-Machine-7x2qp-abcde"
 		for range 2 { // the second time, before the restart
@@ -43,7 +43,7 @@ func TestJoinRenamesHost(t *testing.T) {
 func TestJoinRenamesHostToLowerCase(t *testing.T) {
 	for name, test := range map[string]struct {
 		register, mayReboot bool
-		kind                string
+		noQuirks            string
 		quirks              sim.Quirks
 		want                string
 	}{
@@ -54,7 +54,7 @@ func TestJoinRenamesHostToLowerCase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, r := daemontest.NewHost(t, sim.WindowsOptions{Hostname: "WANTED", Kind: test.kind, Quirks: test.quirks})
+				w, r := daemontest.NewHost(t, sim.WindowsOptions{Hostname: "WANTED", Kind: test.noQuirks, Quirks: test.quirks})
 				boot := w.BootID()
 				r.Hostname, r.Register, r.MayReboot = "wanted", test.register, test.mayReboot
 				renames := test.register && test.mayReboot
@@ -96,7 +96,7 @@ func TestRequestedHostnameIsNotRecorded(t *testing.T) {
 }
 
 func TestForbiddenRestartIsReported(t *testing.T) {
-	w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}})
+	w, r := daemontest.NewHost(t, sim.WindowsOptions{NoQuirks: "each restart is expected", Features: map[string]wicdapi.FeatureState{"Containers": wicdapi.FeatureDisabled}})
 	r.MayReboot = false
 	for range 2 {
 		_, err := daemontest.NewWire(w).Join(r)

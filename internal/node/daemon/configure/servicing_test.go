@@ -22,8 +22,8 @@ func withoutContainers(q sim.Quirks) sim.WindowsOptions {
 	}}
 }
 
-// stubborn repeats a join, as the operator does.
-type stubborn struct {
+// repeatedJoin repeats a join, as the operator does.
+type repeatedJoin struct {
 	windows *sim.Windows
 	request wicdapi.JoinRequest
 	// codes are the distinct error codes, in the order of their first occurrence.
@@ -31,7 +31,7 @@ type stubborn struct {
 }
 
 // join repeats the join until it succeeds or within has passed. It returns the last error.
-func (s *stubborn) join(within time.Duration) (err error) {
+func (s *repeatedJoin) join(within time.Duration) (err error) {
 	pause := 15 * time.Second
 	for began := time.Now(); time.Since(began) < within; time.Sleep(pause) {
 		pause = min(2*pause, 4*time.Minute)
@@ -106,7 +106,7 @@ func TestJoinRestartsAreRecordedAndLimited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, r := daemontest.NewHost(t, withoutContainers(test.quirks))
-				s := &stubborn{windows: w, request: r}
+				s := &repeatedJoin{windows: w, request: r}
 				s.request.Hostname = test.hostname
 				err := s.join(2 * time.Hour)
 				if (err == nil) != test.joins || err != nil && !strings.Contains(err.Error(), test.message) {
@@ -128,7 +128,7 @@ func TestJoinRestartsAreRecordedAndLimited(t *testing.T) {
 func TestUserCanRequestAnotherRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := daemontest.NewHost(t, withoutContainers(sim.Quirks{Servicing: sim.ServicingQuirks{RolledBack: 1}}))
-		s := &stubborn{windows: w, request: r}
+		s := &repeatedJoin{windows: w, request: r}
 		daemontest.ExpectCode(t, s.join(time.Hour), wicdapi.CodeRebootDidNotHelp)
 		s.request.Retried = "2026-11-26T10:00:00Z"
 		if err := s.join(time.Hour); err != nil {
@@ -146,7 +146,7 @@ func TestJoinRestartsHostAtMostTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := sim.ServicingQuirks{Refuses: 3017, RefusesIn: 1, PendingFor: 6 * time.Minute}
 		w, r := daemontest.NewHost(t, withoutContainers(sim.Quirks{Servicing: q}))
-		s := &stubborn{windows: w, request: r}
+		s := &repeatedJoin{windows: w, request: r}
 		requested := 0
 		for began := time.Now(); requested < 2 && time.Since(began) < time.Hour; time.Sleep(time.Minute) {
 			_, _ = daemontest.NewWire(w).Join(s.request) // it needs another restart
@@ -250,18 +250,18 @@ func TestRandomJoinsRestartNoHostForever(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				drawn := sim.QuirksByChance(seed)
+				drawn := sim.RandomQuirks(seed)
 				q := sim.Quirks{Servicing: drawn.Servicing, Setup: drawn.Setup}
 				w, r := daemontest.NewHost(t, withoutContainers(q))
-				s := &stubborn{windows: w, request: r}
+				s := &repeatedJoin{windows: w, request: r}
 				s.request.Hostname = []string{"", "wanted"}[seed%2]
 				err := s.join(3 * time.Hour)
 				if all, disturbed := w.RestartsRequested(); all > 2 || disturbed > 0 {
 					t.Errorf("%+v: Windows was restarted %d times, %d of them during setup or servicing", q, all, disturbed)
 				}
-				hopeless := q.Servicing.Hangs || q.Servicing.BrokenStore || q.Servicing.RefusesIn < 0 || q.Servicing.RolledBack != 0 ||
+				needsAdministrator := q.Servicing.Hangs || q.Servicing.BrokenStore || q.Servicing.RefusesIn < 0 || q.Servicing.RolledBack != 0 ||
 					q.Servicing.Refuses >= 0x800f081f && q.Servicing.Refuses != 0x800f082f || s.request.Hostname != "" && q.Setup.Name != ""
-				if err != nil && !hopeless {
+				if err != nil && !needsAdministrator {
 					t.Errorf("%+v: the host has not joined: %v (%q)", q, err, s.codes)
 				}
 			})

@@ -114,7 +114,7 @@ func originalsDaemon(ctx context.Context, p sim.Process) uint32 {
 }
 
 // takeOverRequest returns the join request for such a host.
-func takeOverRequest(c *daemontest.Cargo) wicdapi.JoinRequest {
+func takeOverRequest(c *daemontest.Payload) wicdapi.JoinRequest {
 	r := daemontest.NewRequest(c)
 	r.Desired.WatchedEnvironment = []string{"HTTP_PROXY"}
 	r.Desired.Files = append(r.Desired.Files, desired.File{Path: daemontest.PlainFile, Content: "mirrors"})
@@ -152,7 +152,7 @@ func (o *original) expectTakenOver(t *testing.T, r wicdapi.JoinRequest) {
 // TestHostOfOriginalOperatorIsTakenOverInOneStep has a running original daemon, which reverts changes.
 func TestHostOfOriginalOperatorIsTakenOverInOneStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, c := newOriginal(t), daemontest.NewCargo("1")
+		o, c := newOriginal(t), daemontest.NewPayload("1")
 		time.Sleep(10 * time.Second)
 		if o.kubelets.Load() != 1 || o.containerds.Load() != 1 || o.Service("kube-proxy").State != hostapi.Running {
 			t.Fatalf("the original's kubelet started %d times, containerd %d times", o.kubelets.Load(), o.containerds.Load())
@@ -176,7 +176,7 @@ func TestHostOfOriginalOperatorIsTakenOverInOneStep(t *testing.T) {
 }
 
 func TestInterruptedTakeoverConverges(t *testing.T) {
-	c := daemontest.NewCargo("1")
+	c := daemontest.NewPayload("1")
 	r := takeOverRequest(c)
 	for at := 0; ; at++ {
 		isCut := false
@@ -207,7 +207,7 @@ func TestInterruptedTakeoverConverges(t *testing.T) {
 // TestOriginalDaemonIsStoppedFirst fails the first change of the join after the stop.
 func TestOriginalDaemonIsStoppedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, c := newOriginal(t), daemontest.NewCargo("1")
+		o, c := newOriginal(t), daemontest.NewPayload("1")
 		daemontest.MustSend(t, o.Windows, c)
 		o.FailNext("mkdir " + desired.Versions)
 		if _, err := daemontest.NewWire(o.Windows).Join(takeOverRequest(c)); err == nil {

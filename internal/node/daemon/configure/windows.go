@@ -89,7 +89,7 @@ func (w *windows) missingFeatures(ctx context.Context) (names []string, err erro
 	}
 	for _, name := range w.features {
 		isEnabled := w.former.Complete && slices.Contains(w.former.Desired.Features, name)
-		if name == desired.ContainersFeature && !isEnabled && !w.pastRestarts.IsUnderWay(w.facts.BootID) {
+		if name == desired.ContainersFeature && !isEnabled && !w.pastRestarts.RequestedIn(w.facts.BootID) {
 			if isEnabled, err = w.hasContainers(ctx); err != nil {
 				return nil, err
 			}

@@ -24,11 +24,11 @@ const (
 	RestoredWithin = 5 * time.Second
 	// AfterServiceCheck is longer than the interval between periodic checks of the services.
 	AfterServiceCheck = 6 * time.Minute
-	// Soon is the reason for a Windows without quirks in tests of how soon services are restored.
-	Soon = "how soon services are restored is measured"
+	// TimingMeasured is the reason for a Windows without quirks in tests that measure how soon services are restored.
+	TimingMeasured = "how soon services are restored is measured"
 
-	// patience limits every wait.
-	patience = time.Minute
+	// waitTimeout limits every wait.
+	waitTimeout = time.Minute
 )
 
 // NewWindows returns a computer with the given quirks, or those drawn from the test's name.
@@ -54,7 +54,7 @@ func NewWindows(t *testing.T, o sim.WindowsOptions) *sim.Windows {
 // NewHost returns a computer that has received the content of a version, and the request to join with it.
 func NewHost(t *testing.T, o sim.WindowsOptions) (*sim.Windows, wicdapi.JoinRequest) {
 	t.Helper()
-	w, c := NewWindows(t, o), NewCargo("1")
+	w, c := NewWindows(t, o), NewPayload("1")
 	MustSend(t, w, c)
 	return w, NewRequest(c)
 }
@@ -94,9 +94,9 @@ func start(t *testing.T, run func(context.Context)) (stop func()) {
 // Await polls until holds returns true, because the awaited change happens in the cluster or on the host.
 func Await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitTimeout); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited %v until %s", patience, what)
+			t.Fatalf("waited %v until %s", waitTimeout, what)
 		}
 	}
 }

@@ -37,8 +37,8 @@ type Options struct {
 	Windows sim.WindowsOptions
 	// Heartbeat is the interval of its kubelet.
 	Heartbeat time.Duration
-	// Cargo is the content that it receives; NewCargo("1") if nil.
-	Cargo *Cargo
+	// Payload is the content that it receives; NewPayload("1") if nil.
+	Payload *Payload
 	// Prepare changes cluster, host and request before the host joins; may be nil.
 	Prepare func(*Member)
 }
@@ -88,10 +88,10 @@ func NewMember(t *testing.T, o Options) *Member {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	if o.Cargo == nil {
-		o.Cargo = NewCargo("1")
+	if o.Payload == nil {
+		o.Payload = NewPayload("1")
 	}
-	m := &Member{Cluster: cluster, Stop: func() {}, Request: NewRequest(o.Cargo)}
+	m := &Member{Cluster: cluster, Stop: func() {}, Request: NewRequest(o.Payload)}
 	m.Request.Bootstrap = wicdapi.Bootstrap{Server: cluster.URL, CA: cluster.CA, Token: cluster.Token}
 	programs := map[string]sim.Program{"kubelet": sim.KubeletOptions{Heartbeat: o.Heartbeat}.Program()}
 	maps.Copy(programs, o.Windows.Programs)
@@ -106,7 +106,7 @@ func NewMember(t *testing.T, o Options) *Member {
 	if o.Prepare != nil {
 		o.Prepare(m)
 	}
-	MustSend(t, m.Windows, o.Cargo)
+	MustSend(t, m.Windows, o.Payload)
 	MustJoin(t, m.Windows, m.Request)
 	if programs[api.WICDService] == nil {
 		m.Start(t)
@@ -118,15 +118,15 @@ func NewMember(t *testing.T, o Options) *Member {
 func NewFollower(t *testing.T, o Options) *Member {
 	t.Helper()
 	m := NewMember(t, o)
-	m.GiveRange(t)
+	m.AssignPodCIDR(t)
 	m.AwaitVersion(t)
 	return m
 }
 
-// NewIsolated does the same in simulated time. kind is the reason for a Windows without quirks, or empty.
-func NewIsolated(t *testing.T, kind string) *Member {
+// NewIsolated does the same in simulated time. noQuirks is the reason for a Windows without quirks, or empty.
+func NewIsolated(t *testing.T, noQuirks string) *Member {
 	t.Helper()
-	return NewFollower(t, Options{Windows: sim.WindowsOptions{RestartDelay: Never, Kind: kind}, Heartbeat: 5 * time.Minute})
+	return NewFollower(t, Options{Windows: sim.WindowsOptions{RestartDelay: Never, NoQuirks: noQuirks}, Heartbeat: 5 * time.Minute})
 }
 
 // Start runs the service.
@@ -161,8 +161,8 @@ func (m *Member) Annotate(annotations map[string]any) {
 	m.Cluster.Patch(NodePath, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 }
 
-// GiveRange waits for the node, and assigns its pod addresses.
-func (m *Member) GiveRange(t *testing.T) {
+// AssignPodCIDR waits for the node, and assigns its pod addresses.
+func (m *Member) AssignPodCIDR(t *testing.T) {
 	t.Helper()
 	Await(t, "the node is registered", func() bool { return m.Node().Name != "" })
 	m.Cluster.Patch(NodePath, map[string]any{"spec": map[string]any{"podCIDR": "10.132.7.0/24"}})

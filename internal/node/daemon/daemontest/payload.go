@@ -13,20 +13,20 @@ import (
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// Cargo is a payload: contents with their compressed bytes.
-type Cargo struct {
+// Payload is a payload: contents with their compressed bytes.
+type Payload struct {
 	Files      []desired.PayloadFile
 	Contents   []wicdapi.Content
 	Compressed map[string][]byte
 }
 
 // Add adds a file with a path and content to the cargo.
-func (c *Cargo) Add(path string, content []byte) {
+func (c *Payload) Add(path string, content []byte) {
 	c.AddWith(path, content, wicdapi.Content{}, nil)
 }
 
 // AddWith adds a file that is compressed with another content as its dictionary.
-func (c *Cargo) AddWith(path string, content []byte, dictionary wicdapi.Content, of []byte) {
+func (c *Payload) AddWith(path string, content []byte, dictionary wicdapi.Content, of []byte) {
 	sum := sha256.Sum256(content)
 	hash := hex.EncodeToString(sum[:])
 	var frame bytes.Buffer
@@ -40,9 +40,9 @@ func (c *Cargo) AddWith(path string, content []byte, dictionary wicdapi.Content,
 	c.Compressed[hash] = frame.Bytes()
 }
 
-// NewCargo returns a payload with the programs of a node. All contents but one differ between versions.
-func NewCargo(version string) *Cargo {
-	c := &Cargo{Compressed: map[string][]byte{}}
+// NewPayload returns a payload with the programs of a node. All contents but one differ between versions.
+func NewPayload(version string) *Payload {
+	c := &Payload{Compressed: map[string][]byte{}}
 	chance := rand.New(rand.NewPCG(1, uint64(len(version))))
 	var runner []byte
 	for i, path := range []string{`containerd\containerd.exe`, `kube-log-runner.exe`, `kubelet.exe`, `windows-instance-config-daemon.exe`} {
@@ -63,7 +63,7 @@ func NewCargo(version string) *Cargo {
 }
 
 // Digest returns the digest of the payload's list of files.
-func (c *Cargo) Digest() string {
+func (c *Payload) Digest() string {
 	var list bytes.Buffer
 	for _, f := range c.Files {
 		fmt.Fprintf(&list, "%s  %s\n", f.SHA256, f.Path)
@@ -73,14 +73,14 @@ func (c *Cargo) Digest() string {
 }
 
 // Size returns the number of compressed bytes.
-func (c *Cargo) Size() (n int64) {
+func (c *Payload) Size() (n int64) {
 	for _, x := range c.Contents {
 		n += x.CompressedSize
 	}
 	return n
 }
 
-func (c *Cargo) open(sha256 string, offset int64) (io.ReadCloser, error) {
+func (c *Payload) open(sha256 string, offset int64) (io.ReadCloser, error) {
 	b, found := c.Compressed[sha256]
 	if !found || offset > int64(len(b)) {
 		return nil, fmt.Errorf("content %.12s has no byte %d", sha256, offset)

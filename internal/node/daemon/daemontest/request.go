@@ -12,7 +12,7 @@ import (
 const Token = "the-bootstrap-token"
 
 // NewRequest returns a request for a node with the programs of the cargo.
-func NewRequest(c *Cargo) wicdapi.JoinRequest {
+func NewRequest(c *Payload) wicdapi.JoinRequest {
 	folder := desired.VersionFolder(c.Digest())
 	return wicdapi.JoinRequest{
 		Cluster: "11111111-2222-3333-4444-555555555555", Namespace: namespace, Local: desired.Local{Node: "win-1", NodeIP: "192.0.2.10"}, MayReboot: true,

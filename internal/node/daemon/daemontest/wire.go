@@ -72,7 +72,7 @@ func (c *cutReader) Read(p []byte) (int, error) {
 }
 
 // Send sends a payload to the host.
-func (w *Wire) Send(c *Cargo) (wicdapi.ReceiveResult, error) {
+func (w *Wire) Send(c *Payload) (wicdapi.ReceiveResult, error) {
 	return wicdapi.Send(context.Background(), w, wicdapi.CommandReceive, c.Contents, c.open, nil)
 }
 
@@ -100,7 +100,7 @@ func (w *Wire) Leave(cluster string) (result wicdapi.LeaveResult, err error) {
 	return result, err
 }
 
-func MustSend(t *testing.T, w *sim.Windows, c *Cargo) wicdapi.ReceiveResult {
+func MustSend(t *testing.T, w *sim.Windows, c *Payload) wicdapi.ReceiveResult {
 	t.Helper()
 	result, err := NewWire(w).Send(c)
 	if err != nil {

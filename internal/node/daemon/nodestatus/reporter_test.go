@@ -22,7 +22,7 @@ func TestVersionIsReportedWhenServicesRun(t *testing.T) {
 	_, err := daemontest.NewWire(m.Windows).Join(m.Request)
 	daemontest.ExpectCode(t, err, wicdapi.CodeServiceFailed)
 	m.Start(t)
-	m.GiveRange(t)
+	m.AssignPodCIDR(t)
 	daemontest.Await(t, "the node is ready", func() bool { return m.Condition(corev1.NodeReady).Status == corev1.ConditionTrue })
 	if v := m.Node().Annotations[api.AnnotationVersion]; v != "" {
 		t.Errorf("version %q is reported although a service does not run", v)

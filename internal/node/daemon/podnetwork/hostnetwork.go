@@ -75,7 +75,7 @@ func (n *reconciliation) compareHostNetwork(ctx context.Context, p *networkPlan)
 	all, err := n.Host.Adapters.Adapters(ctx)
 	n.warnOfHostNetwork("Reading the network settings of this host failed", err)
 	if _, found := hostnetwork.With(all, r.Address); !found { // also if the reading failed
-		n.host.recovery.Away()
+		n.host.recovery.Reset()
 		return
 	}
 	step := n.host.recovery.Step(r, all, time.Now(), n.want.Repairs())

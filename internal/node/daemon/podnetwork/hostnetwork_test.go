@@ -31,14 +31,14 @@ const flanneldTakes = 10 * time.Second
 func newFlanneled(t *testing.T, q sim.AdapterQuirks, repair v1alpha1.NetworkRepair, once bool) *flanneled {
 	t.Helper()
 	f := &flanneled{}
-	c := daemontest.NewCargo("1")
+	c := daemontest.NewPayload("1")
 	c.Add("kube-proxy.exe", []byte("kube-proxy"))
 	daemontest.NewMember(t, daemontest.Options{
 		Windows: sim.WindowsOptions{
-			Kind: "the effect of the first network on the adapter is chosen", RestartDelay: daemontest.Never, Quirks: sim.Quirks{Adapter: q},
+			NoQuirks: "the effect of the first network on the adapter is chosen", RestartDelay: daemontest.Never, Quirks: sim.Quirks{Adapter: q},
 			Programs: map[string]sim.Program{"hybrid-overlay-node": f.makeNetwork},
 		},
-		Heartbeat: 5 * time.Minute, Cargo: c,
+		Heartbeat: 5 * time.Minute, Payload: c,
 		Prepare: func(m *daemontest.Member) {
 			f.Member = m
 			declareOverlay(&m.Request.Desired)
@@ -104,7 +104,7 @@ func TestSettingsRemovedByFlannelNetworkAreRestored(t *testing.T) {
 		restores int
 		reports  string
 	}{
-		"nothing is lost": {quirks: sim.AdapterQuirks{Away: 5 * time.Second}, want: intact},
+		"nothing is lost": {quirks: sim.AdapterQuirks{AddressLostFor: 5 * time.Second}, want: intact},
 		"all is restored": {quirks: harmful(), want: intact, restores: 1},
 		"Windows refuses DNS": {
 			quirks: refuses, want: "[]  1410 15 2", restores: 1,

@@ -91,8 +91,8 @@ type world struct {
 	state         hns.State
 	nextPass      time.Time
 	kube          fakeProxy
-	// apiAwayUntil is when the API server answers again.
-	apiAwayUntil time.Time
+	// apiUnavailableUntil is when the API server answers again.
+	apiUnavailableUntil time.Time
 	// lost are frontends whose load balancers Windows has lost.
 	lost  map[kubeproxy.Frontend]time.Time
 	wrong []string
@@ -135,7 +135,7 @@ func (w *world) one(in int) bool { return w.random.IntN(in) == 0 }
 func (w *world) step() {
 	w.now = w.now.Add(time.Second)
 	w.users()
-	w.troubles()
+	w.simulateDisruptions()
 	w.deliver(&w.daemon, w.notifyDaemon)
 	w.deliver(&w.proxy, w.kube.notify)
 	w.programs()
@@ -168,8 +168,8 @@ func (w *world) users() {
 	}
 }
 
-// troubles simulates disruptions of watches, the API server, kube-proxy and Windows.
-func (w *world) troubles() {
+// simulateDisruptions simulates disruptions of watches, the API server, kube-proxy and Windows.
+func (w *world) simulateDisruptions() {
 	stall := func(in int, longest time.Duration, until *time.Time) {
 		if w.one(in) {
 			*until = w.now.Add(time.Duration(w.random.Int64N(int64(longest))))
@@ -177,7 +177,7 @@ func (w *world) troubles() {
 	}
 	stall(3600, 4*time.Minute, &w.daemon.stalledUntil)
 	stall(3600, 4*time.Minute, &w.proxy.stalledUntil) // an unresponsive connection is dropped within a minute
-	stall(7200, 5*time.Minute, &w.apiAwayUntil)
+	stall(7200, 5*time.Minute, &w.apiUnavailableUntil)
 	if w.one(1800) {
 		w.kube.refused[w.any()] = w.now.Add(time.Duration(w.random.Int64N(int64(time.Hour))))
 	}
@@ -349,7 +349,7 @@ func readObject(f *frontends, o metav1.Object, now time.Time) {
 func (w *world) removed(p networkPlan) {
 	owned := newFrontends("win-1")
 	w.each(func(o metav1.Object) { readObject(owned, o, w.now) })
-	complain := func(a netip.Addr, id string) {
+	checkOwner := func(a netip.Addr, id string) {
 		if owned.owns(a) {
 			w.falseRemovals++
 			w.wrong = append(w.wrong, fmt.Sprintf("%v: %s with address %s is removed", w.now.Sub(w.began), id, a))
@@ -357,11 +357,11 @@ func (w *world) removed(p networkPlan) {
 	}
 	gone := map[string]bool{}
 	for _, b := range p.remove.LoadBalancers {
-		complain(b.VIPs[0], b.ID)
+		checkOwner(b.VIPs[0], b.ID)
 		gone[b.ID] = true
 	}
 	for _, e := range p.remove.Endpoints {
-		complain(e.Address, e.ID)
+		checkOwner(e.Address, e.ID)
 		gone[e.ID] = true
 	}
 	if len(gone) > 0 {
@@ -381,7 +381,7 @@ func (w *world) each(do func(metav1.Object)) {
 
 // answer returns what the API server has now.
 func (w *world) answer(q queries) *evidence {
-	if w.now.Before(w.apiAwayUntil) {
+	if w.now.Before(w.apiUnavailableUntil) {
 		return &evidence{err: errNoClient}
 	}
 	e := &evidence{lost: map[kubeproxy.Frontend]bool{}, owned: newFrontends("win-1")}

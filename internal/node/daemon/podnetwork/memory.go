@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// makerTimeout is how long the service that creates the network has before it is restarted.
-	makerTimeout = 3 * time.Minute
+	// creatorTimeout is how long the service that creates the network has before it is restarted.
+	creatorTimeout = 3 * time.Minute
 	// awaitedEvery is the check interval while the network is being created: a joining host waits for nothing else.
 	awaitedEvery = 500 * time.Millisecond
 )
@@ -107,7 +107,7 @@ func (m *networkMemory) evaluate(want desired.Network, v networkView) networkPla
 	if network := m.find(j); network != nil && m.planEndpoint(j, network) {
 		m.evaluateParts(j)
 	}
-	for _, p := range v.maker {
+	for _, p := range v.creator {
 		j.plan.problem(p.Reason, "%s", p.Message)
 	}
 	return j.plan
@@ -175,37 +175,37 @@ func (m *networkMemory) handleMissing(j *evaluation, what string) {
 		m.since = j.now
 	}
 	e, missingFor := networkMissing, j.now.Sub(m.since)
-	if limit, isLimited := m.makerLimit(j); isLimited && missingFor >= limit {
+	if limit, isLimited := m.creatorLimit(j); isLimited && missingFor >= limit {
 		e = networkOverdue
 	}
-	if m.network == networkAwaited && missingFor < makerTimeout {
+	if m.network == networkAwaited && missingFor < creatorTimeout {
 		j.plan.again = awaitedEvery // there never was one, so the Node has no loss to show for a while
 	}
 	t := j.move(&m.network, e)
-	if len(j.maker) == 0 { // otherwise its own status gives the cause and must come first
+	if len(j.creator) == 0 { // otherwise its own status gives the cause and must come first
 		j.plan.problem(t.reason, "network %s %s; see the log of service %s, which creates it", j.want.Name, what, j.want.MadeBy)
 	}
 	isFirst := m.id == "" // creating the first one is not a repair
-	if t.do == restartMaker && (isFirst || j.repairs()) {
+	if t.do == restartCreator && (isFirst || j.repairs()) {
 		j.plan.restart[j.want.MadeBy] = "network " + j.want.Name + " " + what
 		m.since = j.now
 	}
 }
 
-// makerLimit returns how long the service that creates the network may take, and whether that is limited. Before the first network the
+// creatorLimit returns how long the service that creates the network may take, and whether that is limited. Before the first network the
 // service may be waiting for something, unless it creates the network only at start, as flanneld does: it then creates a network that
 // Windows does not list a second time.
-func (m *networkMemory) makerLimit(j *evaluation) (limit time.Duration, isLimited bool) {
+func (m *networkMemory) creatorLimit(j *evaluation) (limit time.Duration, isLimited bool) {
 	switch {
-	case len(j.maker) > 0: // it runs and reports what it waits for; a restart would only hide that for a while
+	case len(j.creator) > 0: // it runs and reports what it waits for; a restart would only hide that for a while
 		return 0, false
 	case j.want.Once && (m.network == networkPresent || m.network == networkLost):
 		j.plan.soon()
 		return max(networkSoon, m.startedAt.Add(hns.IncompleteFor).Sub(m.since)), true
 	case m.network == networkAwaited:
-		return makerTimeout, j.want.Once
+		return creatorTimeout, j.want.Once
 	}
-	return makerTimeout, true
+	return creatorTimeout, true
 }
 
 // planEndpoint plans the host's own endpoint and the values of the network's files. It reports whether the endpoint exists; without it, nothing else can

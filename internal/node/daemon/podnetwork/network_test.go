@@ -41,14 +41,14 @@ const (
 func newOverlaid(t *testing.T, services int, prepare func(*overlaid)) *overlaid {
 	t.Helper()
 	o := &overlaid{services: services}
-	c := daemontest.NewCargo("1")
+	c := daemontest.NewPayload("1")
 	c.Add("kube-proxy.exe", []byte("kube-proxy"))
 	daemontest.NewMember(t, daemontest.Options{
 		Windows: sim.WindowsOptions{
-			Kind: "the time until WICD repairs a loss is measured", RestartDelay: daemontest.Never,
+			NoQuirks: "the time until WICD repairs a loss is measured", RestartDelay: daemontest.Never,
 			Programs: map[string]sim.Program{"hybrid-overlay-node": o.makeNetwork, "kube-proxy": o.serve},
 		},
-		Heartbeat: 5 * time.Minute, Cargo: c,
+		Heartbeat: 5 * time.Minute, Payload: c,
 		Prepare: func(m *daemontest.Member) {
 			o.Member, o.hns = m, m.Windows.HNS()
 			for i := range services {
@@ -195,7 +195,7 @@ func TestLostNetworkIsRestored(t *testing.T) {
 		kubelet, overlay := o.Windows.Service("kubelet").PID, o.Windows.Service("hybrid-overlay-node").PID
 		for _, step := range []struct {
 			what, reason string
-			harm         func()
+			disrupt      func()
 		}{
 			{"HNS restarts and has lost everything", api.ReasonHNSNetworkMissing, func() { o.hns.Restart(true) }},
 			{"HNS is unavailable for a while", api.ReasonHNSUnavailable, func() { o.hns.Stop(); time.Sleep(5 * time.Second); o.hns.Start(false) }},
@@ -205,7 +205,7 @@ func TestLostNetworkIsRestored(t *testing.T) {
 			{"the network is lost, and re-created at once", api.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Networks[0].ID) }},
 		} {
 			t.Log(step.what)
-			step.harm()
+			step.disrupt()
 			o.restore(t, step.reason)
 			time.Sleep(2 * time.Hour)
 			if missing := o.missing(); missing != "" {
@@ -279,12 +279,12 @@ func TestQuirksStopNoPod(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				quirks := sim.QuirksByChance(seed).Network
+				quirks := sim.RandomQuirks(seed).Network
 				quirks.Ports, quirks.NeedsAdapter = 0, false // these lose load balancers, and the network
 				o := newOverlaid(t, 5, func(o *overlaid) { o.Request.Desired.Network.Once = seed%2 == 0 })
 				o.AwaitVersion(t)
 				time.Sleep(time.Minute)
-				maker := o.Windows.Service("hybrid-overlay-node").PID
+				creator := o.Windows.Service("hybrid-overlay-node").PID
 				for i := range 6 {
 					o.putPod(t, i)
 				}
@@ -305,7 +305,7 @@ func TestQuirksStopNoPod(t *testing.T) {
 				if got := o.Windows.Remnants(); len(got) != containers {
 					t.Errorf("there are containers %v, want %d; the condition is %+v; %+v", got, containers, networkCondition(o.Member), quirks)
 				}
-				if pid := o.Windows.Service("hybrid-overlay-node").PID; pid != maker {
+				if pid := o.Windows.Service("hybrid-overlay-node").PID; pid != creator {
 					t.Errorf("the service that creates the network was restarted; %+v", quirks)
 				}
 				// A Host Network Service that starts late is more than a quirk for kube-proxy: all its objects seem gone, and it is restarted.

@@ -27,8 +27,8 @@ type networkView struct {
 	pods []podNetwork
 	// proxy is the process of kube-proxy; 0 if it does not run.
 	proxy uint32
-	// maker is why the service that creates the network does not work, by its own report.
-	maker []overlaystatus.Problem
+	// creator is why the service that creates the network does not work, by its own report.
+	creator []overlaystatus.Problem
 	// ports are Windows' port ranges; empty until they were read.
 	ports hostapi.Ports
 	// evidence has the results of the queries of the same pass; nil if there were none.

@@ -20,7 +20,7 @@ import (
 )
 
 func overlayWanted() desired.Network {
-	return desired.Network{Name: "overlay", MadeBy: "maker", Endpoint: "VIPEndpoint", Proxy: "proxy", ServiceCIDR: "10.96.0.0/16", MoreServiceCIDRs: []string{"10.200.0.0/16"}}
+	return desired.Network{Name: "overlay", MadeBy: "creator", Endpoint: "VIPEndpoint", Proxy: "proxy", ServiceCIDR: "10.96.0.0/16", MoreServiceCIDRs: []string{"10.200.0.0/16"}}
 }
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
@@ -220,8 +220,8 @@ func TestNetworkPlan(t *testing.T) {
 		},
 		"the network stays missing": {
 			{}, {after: minute, change: lose("n1"), problems: "HNSNetworkMissing"}, {after: 2 * minute, problems: "HNSNetworkMissing"},
-			{after: 2 * minute, problems: "HNSNetworkMissing", restart: "maker"}, {after: minute, problems: "HNSNetworkMissing"},
-			{after: 3 * minute, problems: "HNSNetworkMissing", restart: "maker"},
+			{after: 2 * minute, problems: "HNSNetworkMissing", restart: "creator"}, {after: minute, problems: "HNSNetworkMissing"},
+			{after: 3 * minute, problems: "HNSNetworkMissing", restart: "creator"},
 		},
 		"the network never existed": {
 			{change: lose("n1"), problems: "HNSNetworkMissing"}, {after: time.Hour, problems: "HNSNetworkMissing"},

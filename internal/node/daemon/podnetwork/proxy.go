@@ -135,7 +135,7 @@ func (k *kubeProxy) repair(j *evaluation, b *balancers, lost map[kubeproxy.Front
 	}
 	var confirmed []string
 	for front, service := range lost {
-		p, next := b.created[front], doubted
+		p, next := b.created[front], unconfirmed
 		if e.lost[front] {
 			next = retried
 			confirmed = append(confirmed, nameOf(front, service))

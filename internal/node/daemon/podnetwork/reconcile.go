@@ -110,7 +110,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		n.announce(plan, view.maker)
+		n.announce(plan, view.creator)
 		r.publish(plan)
 		select {
 		case <-ctx.Done():
@@ -170,7 +170,7 @@ type reconciliation struct {
 func (n *reconciliation) observe(ctx context.Context) networkView {
 	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
-	v := networkView{maker: n.readStatus()}
+	v := networkView{creator: n.readStatus()}
 	v.state, v.err = n.Host.Networks.List(ctx)
 	if n.frontends.isSynced() {
 		v.cluster = n.frontends

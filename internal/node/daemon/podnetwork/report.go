@@ -48,9 +48,9 @@ func (n *reconciliation) readStatus() []overlaystatus.Problem {
 }
 
 // announce queues an event for each new problem that the service that creates the network reports, and for each new limit or notice.
-func (n *reconciliation) announce(p networkPlan, maker []overlaystatus.Problem) {
+func (n *reconciliation) announce(p networkPlan, creator []overlaystatus.Problem) {
 	reported := map[string]string{}
-	for _, problem := range maker {
+	for _, problem := range creator {
 		reported[problem.Reason] = problem.Message
 	}
 	for _, notice := range slices.Concat(p.limits, p.notices) {

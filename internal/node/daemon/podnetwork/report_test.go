@@ -22,7 +22,7 @@ import (
 // TestMissingNetworkReportsOverlayProblem: if the network is missing, the message begins with what its service waits for.
 func TestMissingNetworkReportsOverlayProblem(t *testing.T) {
 	treated := overlaystatus.Problem{Reason: api.ReasonOverlayNodeTreatedAsLinux, Message: "OVN-Kubernetes treats this Windows node as Linux"}
-	v := networkView{now: time.Now(), state: hns.State{}, maker: []overlaystatus.Problem{treated}}
+	v := networkView{now: time.Now(), state: hns.State{}, creator: []overlaystatus.Problem{treated}}
 	reason, message, isFault := newNetworkMemory().evaluate(overlayWanted(), v).message()
 	if reason != treated.Reason || message != treated.Message || !isFault {
 		t.Errorf("reported %s (fault: %v): %s", reason, isFault, message)
@@ -35,7 +35,7 @@ func TestMissingNetworkReportsOverlayProblem(t *testing.T) {
 		}
 	}
 	// With a network, it is reported in addition to other problems.
-	v = networkView{now: time.Now(), state: healthy(0), maker: []overlaystatus.Problem{{Reason: api.ReasonOverlayNeighborRefused, Message: "win-2"}}}
+	v = networkView{now: time.Now(), state: healthy(0), creator: []overlaystatus.Problem{{Reason: api.ReasonOverlayNeighborRefused, Message: "win-2"}}}
 	v.state.Endpoints = nil
 	reason, message, _ = newNetworkMemory().evaluate(overlayWanted(), v).message()
 	if reason != api.ReasonHNSEndpointLost || !strings.HasSuffix(message, "; win-2") {

@@ -108,7 +108,7 @@ func TestFailedRouteIsRetried(t *testing.T) {
 }
 
 func TestHostWithoutDeclaredRoutesGetsNone(t *testing.T) {
-	w, _ := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon})
+	w, _ := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured})
 	synctest.Test(t, func(t *testing.T) {
 		defer daemontest.StartRun(t, w.Host())()
 		time.Sleep(time.Minute)

@@ -11,9 +11,9 @@ import (
 type phase string
 
 const (
-	// hnsAnswers means that the Host Network Service answers, hnsAway that it did not and that no network was found since.
-	hnsAnswers phase = "the service answers"
-	hnsAway    phase = "the service was unavailable"
+	// hnsAnswers means that the Host Network Service answers, hnsUnavailable that it did not and that no network was found since.
+	hnsAnswers     phase = "the service answers"
+	hnsUnavailable phase = "the service was unavailable"
 
 	// networkAwaited has not been seen yet. The service that creates it may be waiting for something.
 	networkAwaited phase = "network awaited"
@@ -73,17 +73,17 @@ const (
 	unneeded  event = "unneeded"
 	// forgotten means that its earlier presence no longer counts.
 	forgotten event = "forgotten"
-	// retried means that kube-proxy is restarted for it, doubted that the API server does not confirm that it is required.
-	retried event = "retried"
-	doubted event = "doubted"
+	// retried means that kube-proxy is restarted for it, unconfirmed that the API server does not confirm that it is required.
+	retried     event = "retried"
+	unconfirmed event = "unconfirmed"
 )
 
 // action is what a transition does.
 type action string
 
 const (
-	none         action = ""
-	restartMaker action = "restart the service that creates the network"
+	none           action = ""
+	restartCreator action = "restart the service that creates the network"
 	// restartProxy restarts kube-proxy, which then re-creates everything.
 	restartProxy action = "restart kube-proxy"
 )
@@ -108,25 +108,25 @@ type transitions map[transitionKey]transition
 func networkTransitions() transitions {
 	const down, absent = api.ReasonHNSUnavailable, api.ReasonHNSNetworkMissing
 	all := transitions{
-		{hnsAnswers, readFails}:       {hnsAnswers, none, down},
-		{hnsAnswers, readUnavailable}: {hnsAway, none, down},
-		{hnsAnswers, networkFound}:    {hnsAnswers, none, ""},
-		{hnsAway, readFails}:          {hnsAway, none, down},
-		{hnsAway, readUnavailable}:    {hnsAway, none, down},
-		{hnsAway, networkFound}:       {hnsAnswers, restartProxy, ""}, // kube-proxy treats objects that it could not query as gone (kubernetes#139519)
+		{hnsAnswers, readFails}:           {hnsAnswers, none, down},
+		{hnsAnswers, readUnavailable}:     {hnsUnavailable, none, down},
+		{hnsAnswers, networkFound}:        {hnsAnswers, none, ""},
+		{hnsUnavailable, readFails}:       {hnsUnavailable, none, down},
+		{hnsUnavailable, readUnavailable}: {hnsUnavailable, none, down},
+		{hnsUnavailable, networkFound}:    {hnsAnswers, restartProxy, ""}, // kube-proxy treats objects that it could not query as gone (kubernetes#139519)
 
 		{networkAwaited, networkMissing}:    {networkAwaited, none, absent},
-		{networkAwaited, networkOverdue}:    {networkRestoring, restartMaker, absent},
+		{networkAwaited, networkOverdue}:    {networkRestoring, restartCreator, absent},
 		{networkAwaited, networkFound}:      {networkPresent, none, ""},
 		{networkPresent, networkMissing}:    {networkLost, none, absent},
 		{networkPresent, networkFound}:      {networkPresent, none, ""},
 		{networkPresent, networkReplaced}:   {networkPresent, restartProxy, ""},
 		{networkLost, networkMissing}:       {networkLost, none, absent},
-		{networkLost, networkOverdue}:       {networkRestoring, restartMaker, absent},
+		{networkLost, networkOverdue}:       {networkRestoring, restartCreator, absent},
 		{networkLost, networkFound}:         {networkPresent, none, ""},
 		{networkLost, networkReplaced}:      {networkPresent, restartProxy, ""},
 		{networkRestoring, networkMissing}:  {networkRestoring, none, absent},
-		{networkRestoring, networkOverdue}:  {networkRestoring, restartMaker, absent},
+		{networkRestoring, networkOverdue}:  {networkRestoring, restartCreator, absent},
 		{networkRestoring, networkFound}:    {networkPresent, none, ""},
 		{networkRestoring, networkReplaced}: {networkPresent, restartProxy, ""},
 
@@ -168,14 +168,14 @@ func balancerTransitions() transitions {
 		{awaited, unneeded}:  {unseen, none, ""},
 		{awaited, forgotten}: {awaited, none, ""},
 
-		{lost, present}:   {seen, none, ""},
-		{lost, missing}:   {lost, none, ""},
-		{lost, overdue}:   {lost, none, ""},
-		{lost, undecided}: {lost, none, ""},
-		{lost, unneeded}:  {unseen, none, ""},
-		{lost, forgotten}: {awaited, none, ""},
-		{lost, retried}:   {abandoned, none, ""},
-		{lost, doubted}:   {unseen, none, ""},
+		{lost, present}:     {seen, none, ""},
+		{lost, missing}:     {lost, none, ""},
+		{lost, overdue}:     {lost, none, ""},
+		{lost, undecided}:   {lost, none, ""},
+		{lost, unneeded}:    {unseen, none, ""},
+		{lost, forgotten}:   {awaited, none, ""},
+		{lost, retried}:     {abandoned, none, ""},
+		{lost, unconfirmed}: {unseen, none, ""},
 
 		{abandoned, present}:   {seen, none, ""},
 		{abandoned, missing}:   {abandoned, none, ""},

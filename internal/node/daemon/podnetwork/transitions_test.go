@@ -43,14 +43,14 @@ func TestTransitions(t *testing.T) {
 	for name, w := range map[string]way{
 		"the service answers":            {hnsAnswers, []event{networkFound}, none, hnsAnswers},
 		"a read fails":                   {hnsAnswers, []event{readFails, networkFound}, none, hnsAnswers},
-		"the service is unavailable":     {hnsAnswers, []event{readUnavailable, readUnavailable, readFails}, none, hnsAway},
+		"the service is unavailable":     {hnsAnswers, []event{readUnavailable, readUnavailable, readFails}, none, hnsUnavailable},
 		"the service is available again": {hnsAnswers, []event{readUnavailable, networkFound}, restartProxy, hnsAnswers},
 
 		"the network is created":                    {networkAwaited, []event{networkMissing, networkMissing, networkFound, networkFound}, none, networkPresent},
-		"the network is not created":                {networkAwaited, []event{networkMissing, networkOverdue}, restartMaker, networkRestoring},
+		"the network is not created":                {networkAwaited, []event{networkMissing, networkOverdue}, restartCreator, networkRestoring},
 		"the network is lost":                       {networkPresent, []event{networkMissing, networkMissing}, none, networkLost},
-		"the network stays missing":                 {networkPresent, []event{networkMissing, networkOverdue}, restartMaker, networkRestoring},
-		"the network stays missing after a restart": {networkLost, []event{networkOverdue, networkMissing, networkOverdue}, restartMaker, networkRestoring},
+		"the network stays missing":                 {networkPresent, []event{networkMissing, networkOverdue}, restartCreator, networkRestoring},
+		"the network stays missing after a restart": {networkLost, []event{networkOverdue, networkMissing, networkOverdue}, restartCreator, networkRestoring},
 		"the network is back":                       {networkPresent, []event{networkMissing, networkFound}, none, networkPresent},
 		"the network is replaced":                   {networkPresent, []event{networkReplaced}, restartProxy, networkPresent},
 		"the lost network is replaced":              {networkLost, []event{networkReplaced}, restartProxy, networkPresent},
@@ -84,7 +84,7 @@ func TestTransitions(t *testing.T) {
 		"a restart does not restore the object":         {seen, []event{missing, overdue, retried, forgotten, undecided, missing, overdue}, none, abandoned},
 		"a restart restores the object":                 {lost, []event{retried, forgotten, present}, none, seen},
 		"after a restart, the object is not required":   {lost, []event{retried, unneeded}, none, unseen},
-		"the API server does not confirm the object":    {lost, []event{doubted}, none, unseen},
+		"the API server does not confirm the object":    {lost, []event{unconfirmed}, none, unseen},
 	} {
 		t.Run(name, func(t *testing.T) { w.walk(t, taken) })
 	}

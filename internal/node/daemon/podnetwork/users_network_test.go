@@ -35,7 +35,7 @@ func newUsersNetwork(t *testing.T, change func(*desired.Node)) *daemontest.Membe
 			change(node)
 		},
 	})
-	m.GiveRange(t)
+	m.AssignPodCIDR(t)
 	return m
 }
 
@@ -110,7 +110,7 @@ func TestUserNetworkProblemIsCleared(t *testing.T) {
 		m := newUsersNetwork(t, func(*desired.Node) {})
 		daemontest.Await(t, "the Node reports the missing configuration", func() bool { return networkCondition(m).Status == corev1.ConditionTrue })
 		m.Request.Desired.UserNetwork = nil
-		m.Request.Desired.Files = daemontest.NewRequest(daemontest.NewCargo("1")).Desired.Files
+		m.Request.Desired.Files = daemontest.NewRequest(daemontest.NewPayload("1")).Desired.Files
 		m.Request.Desired.CNI = &desired.CNI{Path: daemontest.CNIConfig, Content: `{"name":"n","type":"t"}`}
 		daemontest.MustJoin(t, m.Windows, m.Request)
 		daemontest.Await(t, "the reported problem is cleared", func() bool { return networkCondition(m).Status == corev1.ConditionFalse })

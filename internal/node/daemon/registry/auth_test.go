@@ -65,8 +65,8 @@ func tokens(t *testing.T, want, scope string) http.HandlerFunc {
 
 func TestEachRegistryGetsOnlyItsCredentials(t *testing.T) {
 	blob := strings.Repeat("content", 100)
-	content := newShelf("copies/app", blob)
-	store := newShelf("", "")
+	content := newFakeRegistry("copies/app", blob)
+	store := newFakeRegistry("", "")
 	store.repository = "store" // the layer store, to which the registry redirects with a signed address
 	store.blobs = content.blobs
 	redirects := func(w http.ResponseWriter, r *http.Request) {
@@ -121,7 +121,7 @@ func TestEachRegistryGetsOnlyItsCredentials(t *testing.T) {
 
 // TestPodCredentialsAreSentToSourceOnly: containerd sends the credentials that the kubelet found for the image to any server that requests them.
 func TestPodCredentialsAreSentToSourceOnly(t *testing.T) {
-	content := newShelf("app").tag("1", manifest)
+	content := newFakeRegistry("app").tag("1", manifest)
 	w := newWorld(t, entries("", "", "first.test"), auth("first.test", "m:m"), map[string]http.Handler{
 		"first.test": withPassword("other:one", content), "src.test": withPassword("pod:pw", content),
 	})
@@ -139,9 +139,9 @@ func TestPodCredentialsAreSentToSourceOnly(t *testing.T) {
 
 // TestTokenIsUsedForOneAccount: what one pod may pull, another may not.
 func TestTokenIsUsedForOneAccount(t *testing.T) {
-	content := newShelf("app").tag("1", manifest)
+	content := newFakeRegistry("app").tag("1", manifest)
 	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{
-		"first.test": newShelf("none"), "src.test": withToken("https://auth.test/token", content), "auth.test": tokens(t, basic("pod:pw"), "repository:app:pull"),
+		"first.test": newFakeRegistry("none"), "src.test": withToken("https://auth.test/token", content), "auth.test": tokens(t, basic("pod:pw"), "repository:app:pull"),
 	})
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusOK, manifest, "Authorization", basic("pod:pw"))
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusForbidden, "", "Authorization", basic("other:pw"))
@@ -151,9 +151,9 @@ func TestTokenIsUsedForOneAccount(t *testing.T) {
 // TestAcceptedPasswordIsSentWithoutChallenge after the host has accepted it once, for all repositories that it applies to.
 func TestAcceptedPasswordIsSentWithoutChallenge(t *testing.T) {
 	both := http.NewServeMux()
-	both.Handle("/v2/app/", withPassword("u:p", newShelf("app").tag("1", manifest)))
-	both.Handle("/v2/other/", withPassword("u:p", newShelf("other").tag("1", manifest)))
-	both.Handle("/v2/token/", withToken("https://auth.test/token", newShelf("token").tag("1", manifest)))
+	both.Handle("/v2/app/", withPassword("u:p", newFakeRegistry("app").tag("1", manifest)))
+	both.Handle("/v2/other/", withPassword("u:p", newFakeRegistry("other").tag("1", manifest)))
+	both.Handle("/v2/token/", withToken("https://auth.test/token", newFakeRegistry("token").tag("1", manifest)))
 	w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), auth("first.test", "u:p"), map[string]http.Handler{
 		"first.test": both, "auth.test": tokens(t, basic("u:p"), "repository:token:pull"),
 	})
@@ -171,7 +171,7 @@ func TestAcceptedPasswordIsSentWithoutChallenge(t *testing.T) {
 
 // TestOnlyContainerdIsServed counts clients without the certificate of the host's containerd.
 func TestOnlyContainerdIsServed(t *testing.T) {
-	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app").tag("1", manifest)})
+	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": newFakeRegistry("app").tag("1", manifest)})
 	own := certificateOf(t, w.config.Endpoint.Client)
 	for name, other := range map[string]tls.Certificate{
 		"no certificate": {}, "that of the registry": certificateOf(t, w.config.Endpoint.Server), "that of another host": certificateOf(t, newEndpoint(t).Client),

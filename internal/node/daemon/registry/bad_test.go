@@ -20,7 +20,7 @@ func bad() map[string]http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
 	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
-	other := newShelf("app", strings.Repeat("other", 100)).tag("1", "other")
+	other := newFakeRegistry("app", strings.Repeat("other", 100)).tag("1", "other")
 	wrongContent := func(w http.ResponseWriter, r *http.Request) { // the right headers, but different content
 		w.Header().Set("Docker-Content-Digest", r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
 		r.URL.Path = r.URL.Path[:strings.LastIndexByte(r.URL.Path, '/')+1] + digestOf("", []byte(strings.Repeat("other", 100)))
@@ -34,7 +34,7 @@ func bad() map[string]http.HandlerFunc {
 		"is slow":             func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		"is another one":      other.ServeHTTP,
 		"sends wrong content": wrongContent,
-		"redirects for ever":  func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) },
+		"redirects endlessly": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) },
 		"redirects nowhere": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "://")
 			w.WriteHeader(http.StatusFound)
@@ -86,7 +86,7 @@ func bad() map[string]http.HandlerFunc {
 // TestBadMirrorIsSkipped, whatever the mirror does, as long as nothing was forwarded.
 func TestBadMirrorIsSkipped(t *testing.T) {
 	blob := strings.Repeat("content ", 20000)
-	good := newShelf("app", blob).tag("1", manifest)
+	good := newFakeRegistry("app", blob).tag("1", manifest)
 	for name, handler := range bad() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test", "second.test"), "", map[string]http.Handler{"first.test": handler, "second.test": good})
@@ -170,7 +170,7 @@ func cutting(next http.Handler, after, times int) http.HandlerFunc {
 // TestLayerInterruptedAtAnyByteIsResumed, by the same mirror or by the next.
 func TestLayerInterruptedAtAnyByteIsResumed(t *testing.T) {
 	small, large := strings.Repeat("0123456789", 12), strings.Repeat("0123456789abcdef", 3*bufferSize/16)
-	good := newShelf("app", small, large)
+	good := newFakeRegistry("app", small, large)
 	first := &handlerVariable{}
 	w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test", "second.test"), "", map[string]http.Handler{"first.test": first, "second.test": good})
 	cut := func(text string, after, times int) {
@@ -199,7 +199,7 @@ func TestDamagedLayerIsNotServedWhole(t *testing.T) {
 	damaged := func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(strings.Repeat("Content ", 20000)))
 	}
-	w := newWorld(t, entries("", "", "first.test", "second.test"), "", map[string]http.Handler{"first.test": http.HandlerFunc(damaged), "second.test": newShelf("app", blob)})
+	w := newWorld(t, entries("", "", "first.test", "second.test"), "", map[string]http.Handler{"first.test": http.HandlerFunc(damaged), "second.test": newFakeRegistry("app", blob)})
 	path := "app/blobs/" + digestOf("", []byte(blob))
 	if r := w.request(http.MethodGet, path); r.err == nil {
 		t.Errorf("got %d bytes with status %d, and no error", len(r.body), r.status)
@@ -220,7 +220,7 @@ func TestStalledLayerIsResumed(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	}
-	w := newWorld(t, entries("", "", "first.test", "second.test"), "", map[string]http.Handler{"first.test": http.HandlerFunc(stops), "second.test": newShelf("app", blob)})
+	w := newWorld(t, entries("", "", "first.test", "second.test"), "", map[string]http.Handler{"first.test": http.HandlerFunc(stops), "second.test": newFakeRegistry("app", blob)})
 	w.expect(http.MethodGet, "app/blobs/"+digestOf("", []byte(blob)), http.StatusOK, blob)
 }
 
@@ -231,7 +231,7 @@ func TestRanges(t *testing.T) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(blob)))
 		_, _ = w.Write([]byte(blob))
 	}
-	for name, handler := range map[string]http.Handler{"parts": newShelf("app", blob), "wholes": http.HandlerFunc(whole)} {
+	for name, handler := range map[string]http.Handler{"parts": newFakeRegistry("app", blob), "wholes": http.HandlerFunc(whole)} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": handler})
 			path := "app/blobs/" + digestOf("", []byte(blob))

@@ -42,7 +42,7 @@ func (c countingConn) Write(p []byte) (int, error) {
 func TestLayersAreSentInLargePieces(t *testing.T) {
 	const pieces = 40
 	blob := strings.Repeat("content ", pieces*bufferSize/8) + "end"
-	w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app", blob)})
+	w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": newFakeRegistry("app", blob)})
 	path := "app/blobs/" + digestOf("", []byte(blob))
 	w.expect(http.MethodGet, path, http.StatusOK, blob)
 	if n, most := w.writes.Load(), int64(pieces/gatheredPieces+8); n > most { // 8 for the handshake, headers and the end
@@ -103,7 +103,7 @@ func TestSlowLayerIsStreamed(t *testing.T) {
 // TestStalledClientDoesNotDelayShutdown of the server, for example when the service stops.
 func TestStalledClientDoesNotDelayShutdown(t *testing.T) {
 	blob := strings.Repeat("content ", 3<<20) // more than the buffers of a connection
-	w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app", blob)})
+	w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": newFakeRegistry("app", blob)})
 	client, err := tls.Dial("tcp", w.address, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{certificateOf(t, w.config.Endpoint.Client)}})
 	if err != nil {
 		t.Fatal(err)

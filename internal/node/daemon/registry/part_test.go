@@ -14,7 +14,7 @@ import (
 
 // TestRenewedCertificatesAreUsed without a new session: drift correction re-creates missing ones.
 func TestRenewedCertificatesAreUsed(t *testing.T) {
-	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app").tag("1", manifest)})
+	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": newFakeRegistry("app").tag("1", manifest)})
 	h := hostapi.Host{Disk: hostapi.Disk{Root: t.TempDir()}, Rights: openRights{}}
 	p := Part{
 		Session: state.Session{Host: h, Wanted: desired.Node{Registries: w.config.Table, Certificates: w.config.Certificates}, Log: slog.New(slog.DiscardHandler)},

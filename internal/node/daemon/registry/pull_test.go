@@ -18,10 +18,10 @@ func TestTaggedImageIsPulledFromTagMirrors(t *testing.T) {
 	layer := strings.Repeat("layer", 50)
 	image := `{"layers": [{"digest": "` + digestOf("", []byte(layer)) + `"}]}`
 	index := `{"manifests": [{"digest": "` + digestOf("", []byte(image)) + `"}]}`
-	content := func() *shelf { return newShelf("app", layer, image).tag("1", index) }
+	content := func() *fakeRegistry { return newFakeRegistry("app", layer, image).tag("1", index) }
 	in := entries("", mirrors.Digests, "digests.test")
 	in.Sets = append(in.Sets, entries("", mirrors.Tags, "empty.test", "tags.test").Sets...)
-	w := newWorld(t, in, "", map[string]http.Handler{"digests.test": content(), "tags.test": content(), "empty.test": newShelf("app"), "src.test": content()})
+	w := newWorld(t, in, "", map[string]http.Handler{"digests.test": content(), "tags.test": content(), "empty.test": newFakeRegistry("app"), "src.test": content()})
 	pull := func(reference, want string) {
 		t.Helper()
 		w.expect(http.MethodHead, "app/manifests/"+reference, http.StatusOK, "")
@@ -36,7 +36,7 @@ func TestTaggedImageIsPulledFromTagMirrors(t *testing.T) {
 	pull(digestOf("", []byte(index)), "digests.test")
 	pull("1", "empty.test tags.test")
 	// A mirror loses a layer: the next one for tags has it.
-	w.hosts["tags.test"].(*shelf).blobs = map[string]string{}
+	w.hosts["tags.test"].(*fakeRegistry).blobs = map[string]string{}
 	w.expect(http.MethodGet, "app/blobs/"+digestOf("", []byte(layer)), http.StatusOK, layer)
 	if got := w.queriedHosts(); got != "tags.test src.test" {
 		t.Errorf("%s was queried", got)
@@ -54,7 +54,7 @@ func TestReferrersAreFetchedFromMirror(t *testing.T) {
 		w.Header().Set("OCI-Filters-Applied", "artifactType")
 		_, _ = w.Write([]byte(index))
 	}
-	w := newWorld(t, entries("", "", "first.test/x"), "", map[string]http.Handler{"first.test": http.HandlerFunc(has), "src.test": newShelf("app")})
+	w := newWorld(t, entries("", "", "first.test/x"), "", map[string]http.Handler{"first.test": http.HandlerFunc(has), "src.test": newFakeRegistry("app")})
 	r := w.expect(http.MethodGet, "app/referrers/"+digestOf("", nil)+"?artifactType=a/b", http.StatusOK, index)
 	if r.header.Get("OCI-Filters-Applied") != "artifactType" {
 		t.Errorf("headers %v", r.header)
@@ -64,7 +64,7 @@ func TestReferrersAreFetchedFromMirror(t *testing.T) {
 
 func TestBlockedImageIsRefusedWithReason(t *testing.T) {
 	in := mirrors.Input{Access: []mirrors.Access{{Kind: "Image", Name: "cluster", Field: "spec.registrySources.blockedRegistries", Rule: mirrors.Blocked, Scopes: []string{"src.test/shut"}}}}
-	w := newWorld(t, in, "", map[string]http.Handler{"src.test": newShelf("open/app").tag("1", manifest)})
+	w := newWorld(t, in, "", map[string]http.Handler{"src.test": newFakeRegistry("open/app").tag("1", manifest)})
 	w.expect(http.MethodHead, "shut/app/manifests/1", http.StatusForbidden, "")
 	if r := w.expect(http.MethodGet, "shut/app/manifests/1", http.StatusForbidden, ""); !strings.Contains(r.body, "src.test/shut is blocked (Image cluster, spec.registrySources.blockedRegistries)") {
 		t.Errorf("the response is %s", r.body)
@@ -81,7 +81,7 @@ func TestBlockedImageIsRefusedWithReason(t *testing.T) {
 // TestInsecureRegistries answer without TLS, or with an untrusted certificate.
 func TestInsecureRegistries(t *testing.T) {
 	in := entries(mirrors.NeverContactSource, "", "plain.test", "first.test")
-	w := newWorld(t, in, "", map[string]http.Handler{"plain.test": newShelf("app").tag("1", manifest), "first.test": newShelf("app").tag("2", manifest)})
+	w := newWorld(t, in, "", map[string]http.Handler{"plain.test": newFakeRegistry("app").tag("1", manifest), "first.test": newFakeRegistry("app").tag("2", manifest)})
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusForbidden, "")
 	c := w.config
 	c.Certificates = ""
@@ -102,7 +102,7 @@ func TestInsecureRegistries(t *testing.T) {
 func TestRegistryUsesContainerdProxy(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test", "direct.test"), "", map[string]http.Handler{
 		"proxy.test":  http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusBadGateway) }),
-		"direct.test": newShelf("app").tag("1", manifest),
+		"direct.test": newFakeRegistry("app").tag("1", manifest),
 	})
 	c := w.config
 	c.Proxy = map[string]string{"HTTPS_PROXY": "http://user:pw@proxy.test:80", "NO_PROXY": "direct.test"}
@@ -129,7 +129,7 @@ func TestSettingsChangeInterruptsNoPull(t *testing.T) {
 		<-rest
 		_, _ = fmt.Fprint(w, blob[2*bufferSize:])
 	}
-	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": http.HandlerFunc(slow), "second.test": newShelf("app").tag("1", manifest)})
+	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": http.HandlerFunc(slow), "second.test": newFakeRegistry("app").tag("1", manifest)})
 	var work sync.WaitGroup
 	work.Go(func() { w.expect(http.MethodGet, "app/blobs/"+digestOf("", []byte(blob)), http.StatusOK, blob) })
 	<-half

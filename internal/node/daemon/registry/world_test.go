@@ -230,27 +230,27 @@ func (w *world) expect(method, path string, status int, body string, header ...s
 	return r
 }
 
-// shelf is a good registry: it has contents by digest, and manifests by tag.
-type shelf struct {
+// fakeRegistry is a good registry: it has contents by digest, and manifests by tag.
+type fakeRegistry struct {
 	repository string
 	blobs      map[string]string
 	tags       map[string]string
 }
 
-func newShelf(repository string, blobs ...string) *shelf {
-	s := &shelf{repository: repository, blobs: map[string]string{}, tags: map[string]string{}}
+func newFakeRegistry(repository string, blobs ...string) *fakeRegistry {
+	s := &fakeRegistry{repository: repository, blobs: map[string]string{}, tags: map[string]string{}}
 	for _, b := range blobs {
 		s.blobs[digestOf("", []byte(b))] = b
 	}
 	return s
 }
 
-func (s *shelf) tag(name, manifest string) *shelf {
+func (s *fakeRegistry) tag(name, manifest string) *fakeRegistry {
 	s.tags[name], s.blobs[digestOf("", []byte(manifest))] = manifest, manifest
 	return s
 }
 
-func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *fakeRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest, ok := strings.CutPrefix(r.URL.Path, "/v2/"+s.repository+"/")
 	_, reference, _ := strings.Cut(rest, "/")
 	text, found := s.blobs[reference]

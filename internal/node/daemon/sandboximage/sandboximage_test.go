@@ -50,7 +50,7 @@ func newPodHostWith(t *testing.T, prepare func(*sim.Windows)) *daemontest.Member
 		m.Request.Desired = withImage(m.Request.Desired, firstImage)
 		prepare(m.Windows)
 	}})
-	m.GiveRange(t)
+	m.AssignPodCIDR(t)
 	return m
 }
 

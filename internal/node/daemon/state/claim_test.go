@@ -32,10 +32,10 @@ func expectClaimed(t *testing.T, w *sim.Windows) {
 	}
 }
 
-func mustGiveAway(t *testing.T, w *sim.Windows, names ...string) {
+func mustChangeOwner(t *testing.T, w *sim.Windows, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if err := w.GiveAway(name); err != nil {
+		if err := w.ChangeOwner(name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,10 +62,10 @@ func TestUserCreatedFoldersAreMovedAside(t *testing.T) {
 		desired.ContainerdRoot, desired.ContainerdRoot + `\io.containerd.content.v1.content`,
 	} {
 		t.Run(trap, func(t *testing.T) {
-			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
 			r := daemontest.NewRequest(c)
 			daemontest.MustWrite(t, w.Disk(), trap+`\planted`, "by a user")
-			mustGiveAway(t, w, trap)
+			mustChangeOwner(t, w, trap)
 			daemontest.MustSend(t, w, c)
 			result := daemontest.MustJoin(t, w, r)
 			daemontest.ExpectJoined(t, w, r)
@@ -85,11 +85,11 @@ func TestUserCreatedFoldersAreMovedAside(t *testing.T) {
 
 // The original operator's C:\k lets users create folders and files in it.
 func TestPlantedFilesAreMovedAside(t *testing.T) {
-	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
 	for _, name := range []string{`C:\k\ours\file`, `C:\k\ours\planted`, `C:\k\store\planted`} {
 		daemontest.MustWrite(t, w.Disk(), name, "x")
 	}
-	mustGiveAway(t, w, `C:\k\ours\planted`, `C:\k\store`)
+	mustChangeOwner(t, w, `C:\k\ours\planted`, `C:\k\store`)
 	if err := errors.Join(w.Open(desired.Root), w.Open(`C:\k\ours`)); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestLinkInParentFolderIsRejected(t *testing.T) {
 		desired.CNIData, `C:\ProgramData`, desired.ContainerdData, desired.ContainerdState,
 	} {
 		t.Run(trap, func(t *testing.T) {
-			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
 			d := w.Disk()
 			daemontest.MustWrite(t, d, `C:\elsewhere\file`, "somebody else's")
 			daemontest.MustWrite(t, d, trap+`\file`, "x")
@@ -135,7 +135,7 @@ func TestLinkInParentFolderIsRejected(t *testing.T) {
 func TestFolderThatCannotBeRenamedIsRejected(t *testing.T) {
 	w, r := daemontest.NewHost(t, sim.WindowsOptions{})
 	daemontest.MustWrite(t, w.Disk(), `C:\var\planted`, "x")
-	mustGiveAway(t, w, `C:\var`)
+	mustChangeOwner(t, w, `C:\var`)
 	w.FailNext(`rename C:\var.old0`)
 	_, err := daemontest.NewWire(w).Join(r)
 	if err == nil || !strings.Contains(err.Error(), `renaming C:\var, which belongs to`) || !strings.Contains(err.Error(), `icacls C:\var /setowner`) {

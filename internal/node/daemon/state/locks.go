@@ -20,11 +20,11 @@ const (
 	ServicesLock = desired.State + `\services.lock`
 )
 
-// commandPatience is how long a command waits for the previous one: one whose connection was just lost ends within a moment.
-// servicesPatience is more than the start of a few services takes.
+// commandLockTimeout is how long a command waits for the previous one: one whose connection was just lost ends within a moment.
+// servicesLockTimeout is more than the start of a few services takes.
 const (
-	commandPatience  = 5 * time.Second
-	servicesPatience = 2 * time.Minute
+	commandLockTimeout  = 5 * time.Second
+	servicesLockTimeout = 2 * time.Minute
 )
 
 // LockCommands takes the lock for commands that change the host, after claiming the folder of the lock.
@@ -39,7 +39,7 @@ func LockCommands(ctx context.Context, h hostapi.Host) (release func(), err erro
 	for _, change := range changes {
 		Note(h.Disk, wicdapi.JournalEntry{Time: time.Now().UTC(), Step: "claiming " + desired.Root, Change: change})
 	}
-	release, err = lock(ctx, h.System, CommandLock, commandPatience)
+	release, err = lock(ctx, h.System, CommandLock, commandLockTimeout)
 	if errors.Is(err, hostapi.ErrLocked) {
 		return nil, &wicdapi.Error{Code: wicdapi.CodeBusy, Message: "another receive, join or leave is running on this host; retry when it has finished"}
 	}
@@ -81,7 +81,7 @@ func (s Session) IfIdle(change func() error) error {
 
 // LockServices takes the services lock, waiting for it if necessary.
 func LockServices(ctx context.Context, s hostapi.System) (release func(), err error) {
-	return lock(ctx, s, ServicesLock, servicesPatience)
+	return lock(ctx, s, ServicesLock, servicesLockTimeout)
 }
 
 // IsHeld reports whether a lock could not be taken because a command or the service holds it, or because the folder of locks was removed while
@@ -91,8 +91,8 @@ func IsHeld(err error) bool {
 }
 
 // lock takes a lock, waiting for it if necessary.
-func lock(ctx context.Context, s hostapi.System, name string, patience time.Duration) (release func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func lock(ctx context.Context, s hostapi.System, name string, timeout time.Duration) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		release, err := s.Lock(name)

@@ -59,8 +59,8 @@ func (r Restarts) Since(cause, boot string) *Restart {
 	return nil
 }
 
-// IsUnderWay reports whether a restart was requested in this boot.
-func (r Restarts) IsUnderWay(boot string) bool {
+// RequestedIn reports whether a restart was requested in this boot.
+func (r Restarts) RequestedIn(boot string) bool {
 	return slices.ContainsFunc(r.Made, func(made Restart) bool { return made.Boot == boot })
 }
 

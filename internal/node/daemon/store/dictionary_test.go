@@ -15,8 +15,8 @@ import (
 )
 
 // withDictionary returns a cargo of one content, and another one that is compressed with it.
-func withDictionary() *daemontest.Cargo {
-	c := &daemontest.Cargo{Compressed: map[string][]byte{}}
+func withDictionary() *daemontest.Payload {
+	c := &daemontest.Payload{Compressed: map[string][]byte{}}
 	kubelet := []byte(strings.Repeat("kubelet", 1000))
 	c.Add("kubelet.exe", kubelet)
 	c.AddWith("kube-proxy.exe", append([]byte("kube-proxy"), kubelet...), c.Contents[0], kubelet)
@@ -25,7 +25,7 @@ func withDictionary() *daemontest.Cargo {
 
 func TestPresentDictionaryIsNotResent(t *testing.T) {
 	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), withDictionary()
-	daemontest.MustSend(t, w, &daemontest.Cargo{Contents: c.Contents[:1], Compressed: c.Compressed})
+	daemontest.MustSend(t, w, &daemontest.Payload{Contents: c.Contents[:1], Compressed: c.Compressed})
 	want := wicdapi.ReceiveResult{Files: 1, Bytes: c.Contents[1].CompressedSize}
 	if diff := cmp.Diff(want, daemontest.MustSend(t, w, c)); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
@@ -35,7 +35,7 @@ func TestPresentDictionaryIsNotResent(t *testing.T) {
 
 func TestAlteredDictionaryIsReplacedBeforeUse(t *testing.T) {
 	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), withDictionary()
-	daemontest.MustSend(t, w, &daemontest.Cargo{Contents: c.Contents[:1], Compressed: c.Compressed})
+	daemontest.MustSend(t, w, &daemontest.Payload{Contents: c.Contents[:1], Compressed: c.Compressed})
 	local := w.Disk().Local(desired.Store + `\` + c.Contents[0].SHA256)
 	if err := os.WriteFile(local, bytes.Repeat([]byte("x"), int(c.Contents[0].Size)), 0o600); err != nil {
 		t.Fatal(err)
@@ -69,5 +69,5 @@ func TestWrongDictionaryCountsAsAlteredContent(t *testing.T) {
 	c.Contents[2].Dictionary = c.Contents[1].SHA256
 	_, err := daemontest.NewWire(w).Send(c)
 	daemontest.ExpectCode(t, err, wicdapi.CodeContentAltered)
-	expectStore(t, w, &daemontest.Cargo{Contents: c.Contents[:2]})
+	expectStore(t, w, &daemontest.Payload{Contents: c.Contents[:2]})
 }

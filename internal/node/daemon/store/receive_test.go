@@ -22,7 +22,7 @@ import (
 )
 
 // expectStore checks that the store holds exactly the cargo.
-func expectStore(t *testing.T, w *sim.Windows, c *daemontest.Cargo) {
+func expectStore(t *testing.T, w *sim.Windows, c *daemontest.Payload) {
 	t.Helper()
 	names, err := w.Disk().List(desired.Store)
 	if err != nil {
@@ -47,7 +47,7 @@ func expectStore(t *testing.T, w *sim.Windows, c *daemontest.Cargo) {
 
 func TestOnlyMissingContentIsSent(t *testing.T) {
 	w := daemontest.NewWindows(t, sim.WindowsOptions{})
-	one, two := daemontest.NewCargo("1"), daemontest.NewCargo("2b")
+	one, two := daemontest.NewPayload("1"), daemontest.NewPayload("2b")
 	first := daemontest.MustSend(t, w, one)
 	if want := (wicdapi.ReceiveResult{Files: len(one.Contents), Bytes: one.Size()}); !cmp.Equal(want, first) {
 		t.Errorf("first result %+v, want %+v", first, want)
@@ -62,7 +62,7 @@ func TestOnlyMissingContentIsSent(t *testing.T) {
 }
 
 func TestRunningProgramIsNotSent(t *testing.T) {
-	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
 	others := daemontest.MustSend(t, w, c)
 	c.Add(`windows-instance-config-daemon.exe`, []byte(daemontest.Program))
 	w = daemontest.NewWindows(t, sim.WindowsOptions{})
@@ -82,7 +82,7 @@ func TestAlteredContentIsReplaced(t *testing.T) {
 		"empty":   func([]byte) []byte { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
 			daemontest.MustSend(t, w, c)
 			victim := c.Contents[1].SHA256
 			local := w.Disk().Local(desired.Store + `\` + victim)
@@ -113,7 +113,7 @@ func TestAlteredContentIsRefusedAndResent(t *testing.T) {
 		"end":    func(b []byte) { b[len(b)-1] ^= 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
 			victim := c.Contents[0].SHA256
 			intact := bytes.Clone(c.Compressed[victim])
 			alter(c.Compressed[victim])
@@ -132,7 +132,7 @@ func TestAlteredContentIsRefusedAndResent(t *testing.T) {
 
 func TestDecompressionBombDoesNotFillDisk(t *testing.T) {
 	w := daemontest.NewWindows(t, sim.WindowsOptions{})
-	c := &daemontest.Cargo{Compressed: map[string][]byte{}}
+	c := &daemontest.Payload{Compressed: map[string][]byte{}}
 	c.Add("bomb", make([]byte, 64<<20))
 	c.Contents[0].Size = 1000
 	biggest := int64(0)
@@ -143,7 +143,7 @@ func TestDecompressionBombDoesNotFillDisk(t *testing.T) {
 	if biggest > 1<<20 {
 		t.Errorf("a file of %d bytes was seen", biggest)
 	}
-	expectStore(t, w, &daemontest.Cargo{})
+	expectStore(t, w, &daemontest.Payload{})
 }
 
 // watchBiggest records the size of the largest file in the store during a test.
@@ -166,7 +166,7 @@ func watchBiggest(w *sim.Windows, biggest *int64) (stop func()) {
 
 // TestCutTransferResumes interrupts at and around every boundary between contents, and at random.
 func TestCutTransferResumes(t *testing.T) {
-	c := daemontest.NewCargo("1")
+	c := daemontest.NewPayload("1")
 	var request int64 = 1 // the newline
 	for _, x := range c.Contents {
 		item, err := json.Marshal(x)
@@ -206,7 +206,7 @@ func TestCutTransferResumes(t *testing.T) {
 
 // TestStoreSurvivesPowerFailures cuts the power at each change that a transfer makes.
 func TestStoreSurvivesPowerFailures(t *testing.T) {
-	c := daemontest.NewCargo("1")
+	c := daemontest.NewPayload("1")
 	for at := 0; ; at++ {
 		w := daemontest.NewWindows(t, sim.WindowsOptions{})
 		w.CutPowerAfter(at)
@@ -229,7 +229,7 @@ func TestInvalidPartIsDiscarded(t *testing.T) {
 		"beginning and wrong": func([]byte) []byte { return []byte("other bytes") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+			w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
 			victim := c.Contents[0].SHA256
 			daemontest.MustWrite(t, w.Disk(), desired.Store+`\`+victim+".part", string(part(c.Compressed[victim])))
 			if _, err := daemontest.NewWire(w).Send(c); err != nil {
@@ -244,7 +244,7 @@ func TestInvalidPartIsDiscarded(t *testing.T) {
 func TestFullDriveIsRejectedBeforeTransfer(t *testing.T) {
 	w := daemontest.NewWindows(t, sim.WindowsOptions{FreeBytes: 512<<20 + 1000})
 	wire := daemontest.NewWire(w)
-	_, err := wire.Send(daemontest.NewCargo("1"))
+	_, err := wire.Send(daemontest.NewPayload("1"))
 	e := daemontest.ExpectCode(t, err, wicdapi.CodeFailed)
 	daemontest.ExpectContains(t, e.Message, "512 MB free", "needs 0 MB")
 	if wire.Sent > 2000 {
@@ -265,7 +265,7 @@ func TestInvalidReceiveRequestsAreRejected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := daemontest.NewWindows(t, sim.WindowsOptions{})
-			_, err := daemontest.NewWire(w).Send(&daemontest.Cargo{Contents: []wicdapi.Content{content}})
+			_, err := daemontest.NewWire(w).Send(&daemontest.Payload{Contents: []wicdapi.Content{content}})
 			daemontest.ExpectCode(t, err, wicdapi.CodeRequestInvalid)
 			if names, _ := w.Disk().List(`C:\`); len(names) > 0 {
 				t.Errorf("something was created: %q", names)
@@ -276,8 +276,8 @@ func TestInvalidReceiveRequestsAreRejected(t *testing.T) {
 
 func TestConcurrentReceiveIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
-		daemontest.MustSend(t, w, &daemontest.Cargo{})
+		w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
+		daemontest.MustSend(t, w, &daemontest.Payload{})
 		release, err := w.Host().System.Lock(desired.State + `\command.lock`)
 		if err != nil {
 			t.Fatal(err)
@@ -290,7 +290,7 @@ func TestConcurrentReceiveIsRejected(t *testing.T) {
 }
 
 func TestPlantedStoreFolderIsClaimed(t *testing.T) {
-	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
 	k, elsewhere := w.Disk().Local(`C:\k`), t.TempDir()
 	planted := filepath.Join(k, "planted.exe")
 	if err := os.MkdirAll(k, 0o777); err != nil {
@@ -315,7 +315,7 @@ func TestPlantedStoreFolderIsClaimed(t *testing.T) {
 }
 
 func TestReplacedFilesAreDeletedLater(t *testing.T) {
-	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewCargo("1")
+	w, c := daemontest.NewWindows(t, sim.WindowsOptions{}), daemontest.NewPayload("1")
 	daemontest.MustWrite(t, w.Disk(), `C:\k\kubelet.exe.old0`, "ran once")
 	daemontest.MustWrite(t, w.Disk(), `C:\k\cni\config.old`, "somebody's own")
 	daemontest.MustSend(t, w, c)

@@ -39,7 +39,7 @@ func serviceState(t *testing.T, m *daemontest.Member, service string) string {
 func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 	t.Parallel()
 	var dies atomic.Bool
-	var deaths atomic.Int64
+	var exits atomic.Int64
 	kubelet := func(ctx context.Context, p sim.Process) uint32 {
 		if !dies.Load() {
 			return sim.KubeletOptions{}.Program()(ctx, p)
@@ -48,7 +48,7 @@ func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 			_, _ = f.WriteString("E1121 it cannot go on\n")
 			_ = f.Close()
 		}
-		deaths.Add(1)
+		exits.Add(1)
 		return 255
 	}
 	m := daemontest.NewFollower(t, daemontest.Options{Windows: sim.WindowsOptions{Programs: map[string]sim.Program{"kubelet": kubelet}}})
@@ -70,8 +70,8 @@ func TestCrashLoopIsReportedOnNodeOnce(t *testing.T) {
 		t.Errorf("the node has %d conditions: those of the kubelet were removed", n)
 	}
 	patches, annotated := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status"), m.Cluster.Count(http.MethodPatch, daemontest.NodePath)
-	before := deaths.Load()
-	daemontest.Await(t, "it died again, and again", func() bool { return deaths.Load() > before+2 })
+	before := exits.Load()
+	daemontest.Await(t, "it died again, and again", func() bool { return exits.Load() > before+2 })
 	events := m.Events()
 	if now := m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status"); len(events) != 1 || now != patches {
 		t.Errorf("there are %d events, and the status was patched %d times more", len(events), now-patches)
@@ -101,7 +101,7 @@ func TestKubeProxyExitForNodeChangeIsNoCrash(t *testing.T) {
 			}
 			return 0
 		}
-		o := sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never, Programs: map[string]sim.Program{"kube-proxy": proxy}}
+		o := sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: daemontest.Never, Programs: map[string]sim.Program{"kube-proxy": proxy}}
 		daemontest.NewFollower(t, daemontest.Options{Windows: o, Heartbeat: 5 * time.Minute, Prepare: func(joining *daemontest.Member) {
 			m = joining
 			node := &m.Request.Desired

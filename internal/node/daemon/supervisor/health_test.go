@@ -182,7 +182,7 @@ func TestMessagesAreShortAndReadable(t *testing.T) {
 }
 
 func TestHealthConditionUpdates(t *testing.T) {
-	sick := health{running: true, problems: []nodestatus.Problem{{Reason: "One", Message: "first"}, {Reason: "Two", Message: "second"}}}
+	unhealthy := health{running: true, problems: []nodestatus.Problem{{Reason: "One", Message: "first"}, {Reason: "Two", Message: "second"}}}
 	well := health{running: true}
 	isTrue, isFalse := &corev1.NodeCondition{Status: corev1.ConditionTrue}, &corev1.NodeCondition{Status: corev1.ConditionFalse}
 	const hour = time.Hour
@@ -194,9 +194,9 @@ func TestHealthConditionUpdates(t *testing.T) {
 	}{
 		"first, all run":         {hour, hour, well, nil, corev1.ConditionTrue},
 		"first, not all run":     {hour, 0, health{}, nil, ""},
-		"first, trouble":         {hour, 0, sick, nil, corev1.ConditionFalse},
+		"first, trouble":         {hour, 0, unhealthy, nil, corev1.ConditionFalse},
 		"well, one stopped":      {hour, 0, health{}, isTrue, ""},
-		"trouble":                {hour, 0, sick, isTrue, corev1.ConditionFalse},
+		"trouble":                {hour, 0, unhealthy, isTrue, corev1.ConditionFalse},
 		"well again":             {hour, 0, well, isFalse, corev1.ConditionTrue},
 		"well again, not long":   {hour, 0, health{running: true, stable: at(hour + 1)}, isFalse, ""},
 		"well again, long":       {hour, 0, health{running: true, stable: at(hour)}, isFalse, corev1.ConditionTrue},

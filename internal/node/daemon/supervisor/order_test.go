@@ -16,7 +16,7 @@ import (
 func TestServicesStartWhenDependenciesAreReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const startup = 20 * time.Second
-		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never, Startup: map[string]time.Duration{"containerd": startup}})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: daemontest.Never, Startup: map[string]time.Duration{"containerd": startup}})
 		expect := func(when string) {
 			t.Helper()
 			daemontest.ExpectJoined(t, w, r)
@@ -58,7 +58,7 @@ func TestJoinNamesFailingService(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				test.options.Kind = daemontest.Soon
+				test.options.Kind = daemontest.TimingMeasured
 				w, r := daemontest.NewHost(t, test.options)
 				daemontest.MustWrite(t, w.Disk(), log, "the first line\nthe last line\n")
 				began := time.Now()
@@ -78,7 +78,7 @@ func TestJoinNamesFailingService(t *testing.T) {
 
 func TestServiceStartsWhenNeededFilesExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
+		w, r := daemontest.NewHost(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: daemontest.Never})
 		exporter := daemontest.Service("windows_exporter", r.Desired.Services[0].Command)
 		exporter.Needs = []string{`C:\k\first.pem`, `C:\k\second.pem`}
 		above := daemontest.Service("cloud-node-manager", r.Desired.Services[0].Command, "windows_exporter")
@@ -111,7 +111,7 @@ func TestServicesStopAndStartInDependencyOrder(t *testing.T) {
 			}
 		}
 		w, r := daemontest.NewHost(t, sim.WindowsOptions{
-			Kind: daemontest.Soon, RestartDelay: daemontest.Never,
+			NoQuirks: daemontest.TimingMeasured, RestartDelay: daemontest.Never,
 			Startup: map[string]time.Duration{"containerd": time.Second, "kubelet": time.Second},
 			Programs: map[string]sim.Program{
 				"containerd": report("containerd"), "kubelet": report("kubelet"), "kube-proxy": report("kube-proxy"),

@@ -251,7 +251,7 @@ func (v *supervision) store(now time.Time, p *pass) {
 		if c.problem != nil {
 			h.problems = append(h.problems, *c.problem)
 		}
-		h.stable = later(h.stable, c.stableAt())
+		h.stable = latest(h.stable, c.stableAt())
 		h.running = h.running && p.found[s.Name].State == hostapi.Running
 	}
 	for _, s := range v.Wanted {
@@ -302,7 +302,7 @@ func (v *supervision) due() time.Time {
 	for _, c := range v.histories {
 		times := []time.Time{c.backoffUntil(), c.stableAt()}
 		if c.unfinished {
-			times = append(times, later(c.backoffUntil(), now.Add(unfinishedEvery)))
+			times = append(times, latest(c.backoffUntil(), now.Add(unfinishedEvery)))
 		}
 		if !c.blocked.IsZero() {
 			times = append(times, c.blocked.Add(readyTimeout))

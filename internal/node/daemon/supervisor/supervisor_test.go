@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// harms returns manual changes to services.
-func harms() map[string]func(t *testing.T, w *sim.Windows, service string) {
+// manualChanges returns manual changes to services.
+func manualChanges() map[string]func(t *testing.T, w *sim.Windows, service string) {
 	edit := func(change func(*desired.Service)) func(*testing.T, *sim.Windows, string) {
 		return func(_ *testing.T, w *sim.Windows, service string) { w.Edit(service, change) }
 	}
@@ -49,19 +49,19 @@ func harms() map[string]func(t *testing.T, w *sim.Windows, service string) {
 // newSupervised returns a node whose services WICD has supervised for an hour. Windows restarts none of them.
 func newSupervised(t *testing.T, programs map[string]sim.Program) (*sim.Windows, wicdapi.JoinRequest) {
 	t.Helper()
-	w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never, Programs: programs})
+	w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: daemontest.Never, Programs: programs})
 	daemontest.StartRun(t, w.Host())
 	time.Sleep(time.Hour)
 	return w, r
 }
 
 func TestManualServiceChangesAreReverted(t *testing.T) {
-	for name, harm := range harms() {
+	for name, change := range manualChanges() {
 		for _, service := range []string{"containerd", "kubelet"} {
 			t.Run(name+" "+service, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w, r := newSupervised(t, nil)
-					harm(t, w, service)
+					change(t, w, service)
 					time.Sleep(daemontest.RestoredWithin)
 					daemontest.ExpectJoined(t, w, r)
 					if w.Disabled(service) {
@@ -115,7 +115,7 @@ func (s slowServices) List(ctx context.Context, names []string) ([]hostapi.Servi
 // The pause after the second crash ends while a check of the services is still running.
 func TestBackoffThatEndsDuringCheckIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: daemontest.Never})
 		h := w.Host()
 		h.Services = slowServices{h.Services}
 		daemontest.StartRun(t, h)
@@ -130,7 +130,7 @@ func TestBackoffThatEndsDuringCheckIsNotMissed(t *testing.T) {
 
 func TestIdleSupervisorWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured})
 		daemontest.StartRun(t, w.Host())
 		time.Sleep(time.Minute)
 		changes := w.Changes()
@@ -147,7 +147,7 @@ func TestEquivalentDeclarationIsNoDrift(t *testing.T) {
 	for name, dependsOn := range map[string][]string{"empty": {}, "none": nil, "other order and case": {"CSI-proxy", "containerd"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, r := daemontest.NewHost(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
+				w, r := daemontest.NewHost(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: daemontest.Never})
 				r.Desired.Services = append(r.Desired.Services, daemontest.Service("csi-proxy", r.Desired.Services[0].Command))
 				r.Desired.Services[1].DependsOn = dependsOn
 				if len(dependsOn) > 0 {
@@ -183,7 +183,7 @@ func TestWICDServiceIsRestoredWhileRunning(t *testing.T) {
 
 func TestFailedServiceActionIsRetriedInSeconds(t *testing.T) {
 	edit := func(w *sim.Windows) { w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" }) }
-	for operation, harm := range map[string]func(w *sim.Windows){
+	for operation, change := range map[string]func(w *sim.Windows){
 		"start kubelet": func(w *sim.Windows) { w.Crash("kubelet") },
 		"stop kubelet":  edit,
 		"put kubelet":   edit,
@@ -192,7 +192,7 @@ func TestFailedServiceActionIsRetriedInSeconds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, r := newSupervised(t, nil)
 				w.FailNext(operation)
-				harm(w)
+				change(w)
 				time.Sleep(daemontest.RestoredWithin)
 				daemontest.ExpectJoined(t, w, r)
 			})
@@ -203,7 +203,7 @@ func TestFailedServiceActionIsRetriedInSeconds(t *testing.T) {
 // There is no notification for a service that did not run before and does not start.
 func TestFailedInitialStartIsRetriedInSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: daemontest.Never})
 		daemontest.MustStop(t, w, "kubelet")
 		w.FailNext("start kubelet")
 		daemontest.StartRun(t, w.Host())
@@ -215,7 +215,7 @@ func TestFailedInitialStartIsRetriedInSeconds(t *testing.T) {
 // TestStoppedServiceIsStartedImmediately: also after WICD's first attempt to watch the services has failed.
 func TestStoppedServiceIsStartedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: daemontest.Never})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: daemontest.Never})
 		w.FailNext("watch")
 		daemontest.StartRun(t, w.Host())
 		time.Sleep(time.Hour)
@@ -251,7 +251,7 @@ func TestNodeWorksWithoutWICD(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, Programs: map[string]sim.Program{api.WICDService: sim.WICD}})
+				w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, Programs: map[string]sim.Program{api.WICDService: sim.WICD}})
 				time.Sleep(time.Minute)
 				daemontest.MustStop(t, w, api.WICDService)
 				test.stop(t, w)
@@ -281,7 +281,7 @@ func TestCrashingServiceIsRestartedWithBackoff(t *testing.T) {
 			starts.Add(1)
 			return 1
 		}
-		w, _ := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: 24 * time.Hour, Programs: map[string]sim.Program{"kubelet": dies}})
+		w, _ := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: 24 * time.Hour, Programs: map[string]sim.Program{"kubelet": dies}})
 		daemontest.StartRun(t, w.Host())
 		time.Sleep(10 * time.Minute)
 		if n := starts.Load(); n < 10 || n > 60 {
@@ -292,7 +292,7 @@ func TestCrashingServiceIsRestartedWithBackoff(t *testing.T) {
 
 func TestJoinAndServiceDoNotInterfere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := daemontest.NewNode(t, sim.WindowsOptions{Kind: daemontest.Soon, RestartDelay: 24 * time.Hour})
+		w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured, RestartDelay: 24 * time.Hour})
 		daemontest.StartRun(t, w.Host())
 		for n := range 20 {
 			r.Desired.Files[0].Content += " "

@@ -30,7 +30,7 @@ type updatable struct {
 // are options of sim.WindowsOptions and daemon.RunOptions.
 func newUpdatable(t *testing.T, programs map[string]sim.Program, damaged string, within time.Duration) *updatable {
 	t.Helper()
-	next := daemontest.NewCargo("2")
+	next := daemontest.NewPayload("2")
 	u := &updatable{next: daemontest.NewRequest(next).Desired}
 	all := map[string]sim.Program{
 		"kubelet":             sim.KubeletOptions{}.Program(),
@@ -142,7 +142,7 @@ func doesNothing(ctx context.Context, _ sim.Process) uint32 {
 
 func TestFailedUpdateIsRolledBack(t *testing.T) {
 	t.Parallel()
-	folder := desired.VersionFolder(daemontest.NewCargo("2").Digest())
+	folder := desired.VersionFolder(daemontest.NewPayload("2").Digest())
 	for name, test := range map[string]struct {
 		programs map[string]sim.Program
 		damaged  string
@@ -201,7 +201,7 @@ func TestUpdateWaitsForContent(t *testing.T) {
 	u.requestVersion(u.next.Version)
 	u.AwaitLog(t, "1 of 5 files are missing")
 	daemontest.ExpectJoined(t, u.Windows, u.Request)
-	daemontest.MustSend(t, u.Windows, daemontest.NewCargo("2"))
+	daemontest.MustSend(t, u.Windows, daemontest.NewPayload("2"))
 	u.requestVersion("")
 	u.requestVersion(u.next.Version)
 	u.awaitNext(t)

@@ -60,9 +60,9 @@ func parseNetshRoutes(text string) (all []hostnetwork.Route) {
 	return all
 }
 
-// ofInterface returns the persistent routes that may belong to an interface with these subnets: their gateway is in one of them. For a route without
+// routesOn returns the persistent routes that may belong to an interface with these subnets: their gateway is in one of them. For a route without
 // a gateway, that is unknown. Default routes belong to the configuration of the interface, which Windows moves itself.
-func ofInterface(persistent []hostnetwork.Route, subnets []netip.Prefix) (all []hostnetwork.Route) {
+func routesOn(persistent []hostnetwork.Route, subnets []netip.Prefix) (all []hostnetwork.Route) {
 	for _, r := range persistent {
 		near := slices.ContainsFunc(subnets, func(s netip.Prefix) bool { return s.Contains(r.Gateway) })
 		known := slices.ContainsFunc(all, func(o hostnetwork.Route) bool { return o.To == r.To && o.Gateway == r.Gateway })

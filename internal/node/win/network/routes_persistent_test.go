@@ -48,7 +48,7 @@ func TestNetshTableIsReadInAnyLanguage(t *testing.T) {
 
 func TestPersistentRoutesOfAnInterface(t *testing.T) {
 	near, far, onLink := staticRoute("10.9.0.0/16", "192.0.2.253", 7), staticRoute("10.8.0.0/16", "198.51.100.1", 7), staticRoute("10.7.0.0/16", "0.0.0.0", 7)
-	got := ofInterface([]hostnetwork.Route{staticRoute("0.0.0.0/0", "192.0.2.254", 1), near, far, staticRoute("10.9.0.0/16", "192.0.2.253", 256), onLink, staticRoute("224.0.0.0/4", "192.0.2.1", 1)},
+	got := routesOn([]hostnetwork.Route{staticRoute("0.0.0.0/0", "192.0.2.254", 1), near, far, staticRoute("10.9.0.0/16", "192.0.2.253", 256), onLink, staticRoute("224.0.0.0/4", "192.0.2.1", 1)},
 		[]netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")})
 	if want := []hostnetwork.Route{near, onLink}; !slices.Equal(got, want) {
 		t.Errorf("routes %v, want %v", got, want)

@@ -53,7 +53,7 @@ func PersistentRoutes(ctx context.Context, address netip.Addr) ([]hostnetwork.Ro
 		return nil, err
 	}
 	all, err := readPersistentRoutes(ctx)
-	found := ofInterface(all, Addresses(adapter))
+	found := routesOn(all, Addresses(adapter))
 	err = errors.Join(err, EachRoute(func(row *windows.MibIpForwardRow2) {
 		to := netip.PrefixFrom(IPv4(row.DestinationPrefix.Prefix), int(row.DestinationPrefix.PrefixLength))
 		found = slices.DeleteFunc(found, func(r hostnetwork.Route) bool {

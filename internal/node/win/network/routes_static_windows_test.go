@@ -12,11 +12,11 @@ import (
 )
 
 func TestStaticRoutesAreThoseOfOneInterface(t *testing.T) {
-	address, nobodys := mustAddress(t), netip.MustParseAddr("203.0.113.77")
-	if _, err := StaticRoutes(nobodys); !errors.Is(err, fs.ErrNotExist) {
+	address, unassigned := mustAddress(t), netip.MustParseAddr("203.0.113.77")
+	if _, err := StaticRoutes(unassigned); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("routes of an interface that does not exist: %v, want fs.ErrNotExist", err)
 	}
-	if _, err := PersistentRoutes(t.Context(), nobodys); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := PersistentRoutes(t.Context(), unassigned); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("persistent routes of an interface that does not exist: %v, want fs.ErrNotExist", err)
 	}
 	found, err := StaticRoutes(address)

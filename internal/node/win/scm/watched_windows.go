@@ -46,7 +46,7 @@ func (s *watched) refresh(m Manager, wake uintptr) (changed bool) {
 	if s.handle == 0 {
 		svc, err := m.Open(s.name, windows.SERVICE_QUERY_STATUS)
 		if err != nil {
-			return s.now(0, 0) || edited
+			return s.update(0, 0) || edited
 		}
 		s.handle = svc.Handle
 	}
@@ -56,13 +56,13 @@ func (s *watched) refresh(m Manager, wake uintptr) (changed bool) {
 		s.close()
 	}
 	if err != nil {
-		return s.now(0, 0) || edited
+		return s.update(0, 0) || edited
 	}
-	return s.now(status.CurrentState, status.ProcessId) || edited
+	return s.update(status.CurrentState, status.ProcessId) || edited
 }
 
-// now stores the state of a service and reports whether it has changed.
-func (s *watched) now(state, pid uint32) (changed bool) {
+// update stores the state of a service and reports whether it has changed.
+func (s *watched) update(state, pid uint32) (changed bool) {
 	changed = s.seen != state || s.pid != pid
 	s.seen, s.pid = state, pid
 	return changed

@@ -168,13 +168,13 @@ type attackedConnection struct {
 
 // Run executes the command.
 func (c attackedConnection) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
-	return doCommand(unkind{attackedCommands(c), c.h.storyHost}, command, stdin, stdout)
+	return handleCommand(quirkyHost{attackedCommands(c), c.h.storyHost}, command, stdin, stdout)
 }
 
 type attackedCommands attackedConnection
 
 func (c attackedCommands) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
-	c.h.w.checkHanded(c.target, c.h.name, r.Bootstrap.Token)
+	c.h.w.checkSentToken(c.target, c.h.name, r.Bootstrap.Token)
 	return c.storyConnection.join(r)
 }
 
@@ -204,7 +204,7 @@ func (w *attackWorld) dialAny(ctx context.Context, t remote.Target, o remote.Opt
 	if c, isHonest := connection.(attackedConnection); isHonest && !slices.Contains(c.h.keys, sshkey.AuthorizedLine(t.Key)) {
 		return fail(remote.Authentication, "no key fits")
 	}
-	if c, isLiar := connection.(*liarConnection); isLiar && c.mood == "refuse" {
+	if c, isHostile := connection.(*hostileConnection); isHostile && c.fault == "refuse" {
 		return fail(remote.Protocol, "\x1b[2J"+strings.Repeat("no SSH ", 1000))
 	}
 	return connection, nil
@@ -217,7 +217,7 @@ func (w *attackWorld) answering(address, target string) (ssh.PublicKey, instance
 			return h.key, attackedConnection{storyConnection{h.storyHost}, h, target}
 		}
 	}
-	for _, l := range w.liars {
+	for _, l := range w.hostileHosts {
 		if l.address == address {
 			return l.key, l.connection(target)
 		}

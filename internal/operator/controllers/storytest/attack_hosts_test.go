@@ -26,31 +26,31 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/lies"
 )
 
-// liarHost is a host that an attacker controls. Any of its answers may be a lie, and it uses every identity that it obtains.
-type liarHost struct {
+// hostileHost is a host that an attacker controls. Any of its answers may be a lie, and it uses every identity that it obtains.
+type hostileHost struct {
 	*storyHost
-	w     *attackWorld
-	n     int
-	liar  *lies.Liar // of its kubelet; each connection has its own
-	place string     // its address, or its name in DNS
-	habit string     // what it does at each join; empty for any behavior
-	since time.Time  // when it was announced
-	// gained are the node names for which it has obtained identities since then.
-	gained    map[string]bool
+	w      *attackWorld
+	n      int
+	liar   *lies.Liar // of its kubelet; each connection has its own
+	place  string     // its address, or its name in DNS
+	tactic string     // what it does at each join; empty for any behavior
+	since  time.Time  // when it was announced
+	// obtained are the node names for which it has obtained identities since then.
+	obtained  map[string]bool
 	identity  string // the last of them
-	handed    []handed
+	received  []received
 	registers int
 	requests  []string // the most recent ones
 }
 
-// handed is what a liar received in a join: a token and the name and address of its node.
-type handed struct{ token, node, address string }
+// received is what a hostile host receives in a join: a token, and the name and address of its node.
+type received struct{ token, node, address string }
 
-func newLiarHost(w *attackWorld, n int) *liarHost {
-	l := &liarHost{storyHost: newStoryHost(w.story, 100+n), w: w, n: n, gained: map[string]bool{}}
+func newHostileHost(w *attackWorld, n int) *hostileHost {
+	l := &hostileHost{storyHost: newStoryHost(w.story, 100+n), w: w, n: n, obtained: map[string]bool{}}
 	l.name, l.address = fmt.Sprintf("evil-%d", n), fmt.Sprintf("10.66.0.%d", n)
 	l.liar = lies.New(w.seed<<8|uint64(n), &corev1.Node{}, &certificatesv1.CertificateSigningRequest{})
-	l.habit = []string{"", "", "", "claims", "claims", "claims", "restarts", "is about to restart", "fails"}[w.rand.IntN(9)]
+	l.tactic = []string{"", "", "", "claims", "claims", "claims", "restarts", "is about to restart", "fails"}[w.rand.IntN(9)]
 	l.place = l.address
 	if w.chance(0.4) {
 		l.place = l.name + ".example"
@@ -59,24 +59,24 @@ func newLiarHost(w *attackWorld, n int) *liarHost {
 }
 
 // words returns the values with which a liar may replace true ones. They exclude names of hosts that have not joined yet.
-func (l *liarHost) words() []string {
+func (l *hostileHost) words() []string {
 	words := []string{
 		"pool-1", "pool-2", "pool-1", "pool-2", "linux-1", "kubernetes.default.svc", "kubernetes", "localhost", linuxAddress, "10.3.0.5", "10.96.0.1", "10.96.0.10",
-		l.w.version, was, "amd64", "Server Core", "windows", "True", "False", "Unknown", l.address, l.name, api.GroupName + "/version",
+		l.w.version, oldVersion, "amd64", "Server Core", "windows", "True", "False", "Unknown", l.address, l.name, api.GroupName + "/version",
 	}
 	for _, h := range l.w.honest {
 		if words = append(words, h.address, h.address+"/24", remote.FormatHostKey(h.key)); h.isReady {
 			words = append(words, h.name, strings.ToUpper(h.name), "system:node:"+h.name, api.WICDUserPrefix+h.name)
 		}
 	}
-	for _, h := range l.handed {
+	for _, h := range l.received {
 		words = append(words, h.token)
 	}
 	return words
 }
 
 // claims returns names and addresses that the host tries to obtain.
-func (l *liarHost) claims() (names, addresses []string) {
+func (l *hostileHost) claims() (names, addresses []string) {
 	names, addresses = []string{"pool-1", "pool-2", l.name, fmt.Sprint("worker-", l.n), fmt.Sprint("master-", l.n)}, []string{linuxAddress, "10.3.0.5", "10.96.0.1"}
 	for _, h := range l.w.honest {
 		if addresses = append(addresses, h.address); h.isReady {
@@ -86,40 +86,40 @@ func (l *liarHost) claims() (names, addresses []string) {
 	return names, addresses
 }
 
-// often scales the probability of an action; a host with a habit does little else.
-func (l *liarHost) often(chance float64) float64 {
-	if l.habit != "" {
+// probability scales that of an action; a host with a tactic does little else.
+func (l *hostileHost) probability(chance float64) float64 {
+	if l.tactic != "" {
 		return chance / 5
 	}
 	return chance
 }
 
-// liarConnection is a connection on which the host lies in one mood.
-type liarConnection struct {
+// hostileConnection is a connection on which the host lies, with at most one fault.
+type hostileConnection struct {
 	storyConnection
-	l      *liarHost
+	l      *hostileHost
 	target string
-	mood   string
+	fault  string
 	id     uint64
 	liar   *lies.Liar
 }
 
-func (l *liarHost) connection(target string) *liarConnection {
+func (l *hostileHost) connection(target string) *hostileConnection {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	l.w.talks++
-	c := &liarConnection{storyConnection: storyConnection{l.storyHost}, l: l, target: target, liar: lies.New(l.w.seed<<16^l.w.talks, wicdapi.Answers()...)}
+	l.w.connections++
+	c := &hostileConnection{storyConnection: storyConnection{l.storyHost}, l: l, target: target, liar: lies.New(l.w.seed<<16^l.w.connections, wicdapi.Answers()...)}
 	c.liar.Words = l.words()
-	moods := []string{"hang", "trickle", "flood", "refuse", "no program", "break"}
-	if c.id = l.w.talks; c.liar.Chance(l.often(0.3)) {
-		c.mood = moods[c.liar.IntN(len(moods))]
+	faults := []string{"hang", "trickle", "flood", "refuse", "no program", "break"}
+	if c.id = l.w.connections; c.liar.Chance(l.probability(0.3)) {
+		c.fault = faults[c.liar.IntN(len(faults))]
 	}
 	return c
 }
 
 // Put reads a file and discards it.
-func (c *liarConnection) Put(ctx context.Context, _ string, content io.Reader, _ int64) error {
-	if c.mood == "hang" {
+func (c *hostileConnection) Put(ctx context.Context, _ string, content io.Reader, _ int64) error {
+	if c.fault == "hang" {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -128,9 +128,9 @@ func (c *liarConnection) Put(ctx context.Context, _ string, content io.Reader, _
 }
 
 // Run answers with lies.
-func (c *liarConnection) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+func (c *hostileConnection) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	lost := &remote.Error{Kind: remote.Lost, Host: c.address, Err: errors.New("the connection broke")}
-	switch c.mood {
+	switch c.fault {
 	case "hang":
 		<-ctx.Done()
 		return lost
@@ -158,49 +158,49 @@ func (c *liarConnection) Run(ctx context.Context, command string, stdin io.Reade
 		return lost
 	}
 	if stdout == nil {
-		return doCommand(c, command, stdin, io.Discard)
+		return handleCommand(c, command, stdin, io.Discard)
 	}
-	out := c.liar.Writer(stdout, c.l.often(0.35))
-	err := doCommand(c, command, stdin, out)
+	out := c.liar.Writer(stdout, c.l.probability(0.35))
+	err := handleCommand(c, command, stdin, out)
 	return cmp.Or(err, out.Close())
 }
 
-func (c *liarConnection) restart() error { return nil }
+func (c *hostileConnection) restart() error { return nil }
 
 // facts returns the host's facts, at random with a claimed name or address.
-func (c *liarConnection) facts() wicdapi.Facts {
+func (c *hostileConnection) facts() wicdapi.Facts {
 	f := c.storyHost.facts()
-	if c.l.habit == "restarts" {
+	if c.l.tactic == "restarts" {
 		f.Host.BootID = fmt.Sprint("boot-", c.id)
 	}
 	names, addresses := c.l.claims()
-	claims := map[string]float64{"": 0.2, "claims": 0.5}[c.l.habit]
+	claims := map[string]float64{"": 0.2, "claims": 0.5}[c.l.tactic]
 	if c.liar.Chance(claims) {
 		f.Host.Hostname = names[c.liar.IntN(len(names))]
 	}
 	if c.liar.Chance(claims) {
 		f.Host.Interfaces[0].Addresses = []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(addresses[c.liar.IntN(len(addresses))]), 24)}
 	}
-	if c.liar.Chance(c.l.often(0.2)) {
+	if c.liar.Chance(c.l.probability(0.2)) {
 		f.Joined = &wicdapi.Joined{Cluster: controllertest.ClusterID, Node: c.liar.Text(c.name), Version: c.liar.Text(c.story.version), HasCertificate: true}
 	}
 	return f
 }
 
-func (c *liarConnection) receive(wicdapi.ReceiveRequest) {}
+func (c *hostileConnection) receive(wicdapi.ReceiveRequest) {}
 
-func (c *liarConnection) reach(wicdapi.ReachRequest) wicdapi.ReachResult {
+func (c *hostileConnection) reach(wicdapi.ReachRequest) wicdapi.ReachResult {
 	return wicdapi.ReachResult{}
 }
 
 // join records the token, and may repeat it in later answers.
-func (c *liarConnection) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
-	c.l.w.checkHanded(c.target, c.name, r.Bootstrap.Token)
+func (c *hostileConnection) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
+	c.l.w.checkSentToken(c.target, c.name, r.Bootstrap.Token)
 	c.l.w.mu.Lock()
-	c.l.handed = append(c.l.handed, handed{r.Bootstrap.Token, r.Node, r.NodeIP})
+	c.l.received = append(c.l.received, received{r.Bootstrap.Token, r.Node, r.NodeIP})
 	c.liar.Words = append(c.liar.Words, r.Bootstrap.Token, "Bearer "+r.Bootstrap.Token)
 	c.l.w.mu.Unlock()
-	switch c.l.habit {
+	switch c.l.tactic {
 	case "restarts", "is about to restart":
 		return wicdapi.JoinResult{Rebooting: "updates", BootID: c.facts().Host.BootID}, nil
 	case "fails", "claims":
@@ -216,20 +216,20 @@ func (c *liarConnection) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error)
 	return wicdapi.JoinResult{BootID: "1", Changed: []string{c.liar.Text("a file")}}, nil
 }
 
-func (c *liarConnection) leave(wicdapi.LeaveRequest) (wicdapi.LeaveResult, error) {
+func (c *hostileConnection) leave(wicdapi.LeaveRequest) (wicdapi.LeaveResult, error) {
 	c.cluster, c.version = "", ""
 	return wicdapi.LeaveResult{Removed: []string{c.liar.Text("a file")}}, nil
 }
 
 // act uses the host's tokens and node identity as an attacker does.
-func (l *liarHost) act() {
+func (l *hostileHost) act() {
 	w := l.w
 	l.liar.Words = l.words()
 	switch {
 	case l.since.IsZero():
 		if _, leaves := w.cache.objects["WindowsInstance"][controllertest.Key(l.place)]; !leaves && l.liar.Chance(0.1) {
 			w.record("%s is announced at %s", l.name, l.place)
-			l.since, l.gained = time.Now(), map[string]bool{}
+			l.since, l.obtained = time.Now(), map[string]bool{}
 			w.announceEntry(l.place)
 		}
 		return
@@ -240,7 +240,7 @@ func (l *liarHost) act() {
 		l.since = time.Time{}
 		return
 	}
-	if len(l.handed) > 0 && l.liar.Chance(0.2) {
+	if len(l.received) > 0 && l.liar.Chance(0.2) {
 		l.requestCertificate()
 	}
 	if l.identity != "" && l.liar.Chance(0.15) {
@@ -249,10 +249,10 @@ func (l *liarHost) act() {
 }
 
 // requestCertificate creates a certificate request as one of the users that the host can authenticate as.
-func (l *liarHost) requestCertificate() {
-	last := l.handed[len(l.handed)-1]
+func (l *hostileHost) requestCertificate() {
+	last := l.received[len(l.received)-1]
 	if l.liar.Chance(0.3) {
-		last = l.handed[l.liar.IntN(len(l.handed))]
+		last = l.received[l.liar.IntN(len(l.received))]
 	}
 	user, node := bootstrapOf(last.token), last.node
 	if l.identity != "" && l.liar.Chance(0.5) {
@@ -293,7 +293,7 @@ func (l *liarHost) requestCertificate() {
 const pendingRequests = 3
 
 // writeNode writes the Node of the host's identity within its kubelet's rights: not the operator's labels, nor fields that affect scheduling.
-func (l *liarHost) writeNode() {
+func (l *hostileHost) writeNode() {
 	w := l.w
 	w.note("Node/" + l.identity)
 	o, found := w.cache.objects["Node"][client.ObjectKey{Name: l.identity}]
@@ -321,7 +321,7 @@ func (l *liarHost) writeNode() {
 	w.must(w.client.Status().Update(w.ctx, changed))
 }
 
-func (l *liarHost) registerNode() {
+func (l *hostileHost) registerNode() {
 	w := l.w
 	l.registers++
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{

@@ -76,11 +76,11 @@ func requestFor(name, group string, dnsNames, addresses []string) []byte {
 
 // createRequest creates a certificate request for a host and returns its name. The API server sets the user.
 func (w *attackWorld) createRequest(host string, as requester, wanted certificatesv1.CertificateSigningRequestSpec) string {
-	w.made++
-	name := fmt.Sprintf("csr-%d", w.made)
+	w.created++
+	name := fmt.Sprintf("csr-%d", w.created)
 	wanted.Username, wanted.Groups, wanted.Extra, wanted.UID = as.user, as.groups, as.extra, ""
 	w.mu.Lock()
-	w.asked[name] = host
+	w.requesters[name] = host
 	w.mu.Unlock()
 	w.put(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: wanted})
 	return name
@@ -108,7 +108,7 @@ func (w *attackWorld) approve(request *certificatesv1.CertificateSigningRequest)
 // checkApproved checks that a host gets only its own identity, names and addresses.
 func (w *attackWorld) checkApproved(request *certificatesv1.CertificateSigningRequest) {
 	w.mu.Lock()
-	requested := w.asked[request.Name]
+	requested := w.requesters[request.Name]
 	w.mu.Unlock()
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil {
@@ -128,7 +128,7 @@ func (w *attackWorld) checkApproved(request *certificatesv1.CertificateSigningRe
 			w.breach(attackIdentity, "%s gets the identity of %s", requested, node)
 		}
 	}
-	for _, l := range w.liars {
+	for _, l := range w.hostileHosts {
 		if l.name == requested {
 			own, address, place = w.identityOf(l, node, request), l.address, l.place
 		}
@@ -150,7 +150,7 @@ func (w *attackWorld) checkApproved(request *certificatesv1.CertificateSigningRe
 
 // identityOf returns the only node name that a liar may have since it was announced: the first for which it got a certificate. It is a breach if
 // another host registered that Node.
-func (w *attackWorld) identityOf(l *liarHost, node string, request *certificatesv1.CertificateSigningRequest) string {
+func (w *attackWorld) identityOf(l *hostileHost, node string, request *certificatesv1.CertificateSigningRequest) string {
 	if o, found := w.cache.objects["Node"][client.ObjectKey{Name: node}]; found {
 		w.mu.Lock()
 		owner := w.owners[o.(*corev1.Node).UID]
@@ -159,11 +159,11 @@ func (w *attackWorld) identityOf(l *liarHost, node string, request *certificates
 			w.breach(attackIdentity, "%s gets a certificate for %s, whose Node %s registered: %s", l.name, node, owner, request.Spec.SignerName)
 		}
 	}
-	if len(l.gained) == 0 {
-		l.gained[node] = true
+	if len(l.obtained) == 0 {
+		l.obtained[node] = true
 		l.identity = node
 	}
-	for name := range l.gained {
+	for name := range l.obtained {
 		return name
 	}
 	return ""

@@ -112,7 +112,7 @@ func (w *attackWorld) checkInstance(i *v1alpha1.WindowsInstance, size int) {
 			host = h.name
 		}
 	}
-	for _, l := range w.liars {
+	for _, l := range w.hostileHosts {
 		if l.place == i.Name {
 			host = l.name
 		}
@@ -178,18 +178,18 @@ func (w *attackWorld) checkPatches(o client.Object, p client.Patch) {
 	}
 }
 
-// checkHanded checks that a token goes to the host of the instance it was created for.
-func (w *attackWorld) checkHanded(target, host, token string) {
+// checkSentToken checks that a token goes to the host of the instance it was created for.
+func (w *attackWorld) checkSentToken(target, host, token string) {
 	for _, i := range w.allInstances() {
 		if i.Status.BootstrapCredentialID != tokenID(token) {
 			continue
 		}
 		if i.Spec.Address != target {
-			w.breach(attackTokens, "%s, reached at %s, is handed the token of WindowsInstance %s", host, target, i.Name)
+			w.breach(attackTokens, "%s, reached at %s, gets the token of WindowsInstance %s", host, target, i.Name)
 		}
 		return
 	}
-	w.breach(attackTokens, "%s, reached at %s, is handed a token that no WindowsInstance has", host, target)
+	w.breach(attackTokens, "%s, reached at %s, gets a token that no WindowsInstance has", host, target)
 }
 
 // checkDialed checks that the operator does not connect to the cluster's own addresses, unless the host must prove its key.
@@ -275,7 +275,7 @@ func (w *attackWorld) checkAtTheEnd() {
 	w.mu.Lock()
 	writes, changes, events := w.writes, w.changes, w.events
 	w.mu.Unlock()
-	for _, l := range w.liars {
+	for _, l := range w.hostileHosts {
 		changes["WindowsInstance/"+l.place] += changes["Node/"+l.identity]
 	}
 	most := ""
@@ -318,7 +318,7 @@ func (w *attackWorld) isAnnounced(instance string) bool {
 			return true
 		}
 	}
-	for _, l := range w.liars {
+	for _, l := range w.hostileHosts {
 		if l.place == instance {
 			return true
 		}

@@ -26,7 +26,7 @@ const (
 )
 
 func (w *attackWorld) put(o client.Object) {
-	w.made++
+	w.created++
 	w.story.put(o)
 }
 
@@ -78,8 +78,8 @@ func machineOf(namespace, name, cluster, address string) *unstructured.Unstructu
 
 // actAsTenants acts as users with write access to their own namespaces, and as machines that others add to the cluster.
 func (w *attackWorld) actAsTenants() {
-	w.made++
-	liar := lies.New(w.seed<<20|uint64(w.made), &corev1.Service{}, &corev1.Pod{})
+	w.created++
+	liar := lies.New(w.seed<<20|uint64(w.created), &corev1.Service{}, &corev1.Pod{})
 	for _, h := range w.honest {
 		liar.Words = append(liar.Words, h.address, h.name, h.place())
 	}
@@ -137,7 +137,7 @@ func (w *attackWorld) makePod(meta metav1.ObjectMeta, liar *lies.Liar) {
 	}
 }
 
-// answerName resolves DNS names: an honest host's name correctly until it has joined; after that, and for liars' names, as an attacker likes.
+// answerName resolves DNS names: an honest host's name correctly until it has joined; after that, and for names of hostile hosts, as an attacker chooses.
 func (w *attackWorld) answerName(ctx context.Context, _, name string) ([]netip.Addr, error) {
 	name = strings.TrimSuffix(name, ".")
 	w.mu.Lock()
@@ -151,13 +151,13 @@ func (w *attackWorld) answerName(ctx context.Context, _, name string) ([]netip.A
 			if own = h.address; !h.isReady {
 				return []netip.Addr{netip.MustParseAddr(own)}, nil
 			}
-			words = append(words, w.liars[0].address)
+			words = append(words, w.hostileHosts[0].address)
 		}
 		if h.isReady {
 			words = append(words, h.address)
 		}
 	}
-	for _, l := range w.liars {
+	for _, l := range w.hostileHosts {
 		if l.place == name {
 			own = l.address
 		}

@@ -43,7 +43,7 @@ func TestRandomAttackers(t *testing.T) {
 	for _, seed := range seedsOf(t, "WMCO_CHAOS", attackSeeds) {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { newAttackWorld(t, uint64(seed)).play() })
+			synctest.Test(t, func(t *testing.T) { newAttackWorld(t, uint64(seed)).simulate() })
 		})
 	}
 }
@@ -51,39 +51,39 @@ func TestRandomAttackers(t *testing.T) {
 // attackWorld is the story of one seed.
 type attackWorld struct {
 	*story
-	seed      uint64
-	rand      *rand.Rand
-	end       context.CancelFunc
-	honest    []*attackedHost
-	liars     []*liarHost
-	calm      bool
-	entries   map[string]string // of ConfigMap windows-instances
-	keys      []string          // lines of ConfigMap windows-known-hosts
-	informers kube.Informers
-	configMap reconciler
-	machines  reconciler
-	made      int // objects
-	logs      attackLog
+	seed         uint64
+	rand         *rand.Rand
+	end          context.CancelFunc
+	honest       []*attackedHost
+	hostileHosts []*hostileHost
+	attackEnded  bool
+	entries      map[string]string // of ConfigMap windows-instances
+	keys         []string          // lines of ConfigMap windows-known-hosts
+	informers    kube.Informers
+	configMap    reconciler
+	machines     reconciler
+	created      int // objects
+	logs         attackLog
 
 	// mu guards the fields below: hosts and controllers use them from their own goroutines.
-	mu         sync.Mutex
-	jobs       map[string]*attackJob
-	talks      uint64
-	names      map[string]uint64    // in DNS, with the number of lookups
-	owners     map[types.UID]string // the host that registered a Node
-	asked      map[string]string    // the host that created a certificate request
-	tokens     []string
-	writes     map[string]int // by the operator, per object
-	changes    map[string]int // by attackers, per object
-	events     int
-	seenEvents map[string]time.Time // when the API server last recorded an event
-	broken     map[string]string    // the first breach of each rule
+	mu          sync.Mutex
+	jobs        map[string]*attackJob
+	connections uint64
+	names       map[string]uint64    // in DNS, with the number of lookups
+	owners      map[types.UID]string // the host that registered a Node
+	requesters  map[string]string    // the host that created a certificate request
+	tokens      []string
+	writes      map[string]int // by the operator, per object
+	changes     map[string]int // by attackers, per object
+	events      int
+	seenEvents  map[string]time.Time // when the API server last recorded an event
+	broken      map[string]string    // the first breach of each rule
 }
 
 func newAttackWorld(t *testing.T, seed uint64) *attackWorld {
 	w := &attackWorld{
 		seed: seed, rand: rand.New(rand.NewPCG(seed, 99)), entries: map[string]string{}, informers: controllers.Informers("ns"),
-		jobs: map[string]*attackJob{}, names: map[string]uint64{}, owners: map[types.UID]string{}, asked: map[string]string{},
+		jobs: map[string]*attackJob{}, names: map[string]uint64{}, owners: map[types.UID]string{}, requesters: map[string]string{},
 		writes: map[string]int{}, changes: map[string]int{}, broken: map[string]string{},
 		seenEvents: map[string]time.Time{},
 	}
@@ -101,7 +101,7 @@ func newAttackWorld(t *testing.T, seed uint64) *attackWorld {
 		w.honest = append(w.honest, newAttackedHost(w, n+1))
 	}
 	for n := range 3 + w.rand.IntN(4) {
-		w.liars = append(w.liars, newLiarHost(w, n+1))
+		w.hostileHosts = append(w.hostileHosts, newHostileHost(w, n+1))
 	}
 	w.startAttackedOperator()
 	return w
@@ -125,7 +125,7 @@ func (w *attackWorld) startAttackedOperator() {
 	w.jobs = map[string]*attackJob{}
 }
 
-func (w *attackWorld) play() {
+func (w *attackWorld) simulate() {
 	w.t.Cleanup(w.printStory)
 	for _, h := range w.honest {
 		h.announceAt = time.Now().Add(time.Duration(w.rand.Int64N(int64(attackFor / 2))))
@@ -134,17 +134,17 @@ func (w *attackWorld) play() {
 		w.tickAll()
 	}
 	w.record("tenants delete their objects")
-	w.calm = true
+	w.attackEnded = true
 	w.dropAll("Service")
-	calm := time.Now()
-	for time.Since(calm) < joinTimeout && w.waiting() != "" {
+	attackEnded := time.Now()
+	for time.Since(attackEnded) < joinTimeout && w.waiting() != "" {
 		w.tickAll()
 	}
 	for until := time.Now().Add(attackFor / 6); time.Now().Before(until); {
 		w.tickAll()
 	}
 	if late := w.waiting(); late != "" {
-		w.breach(attackJoins, "%s after tenants deleted their objects: %s", time.Since(calm), late)
+		w.breach(attackJoins, "%s after tenants deleted their objects: %s", time.Since(attackEnded), late)
 	}
 	w.checkAtTheEnd()
 	w.end()
@@ -156,10 +156,10 @@ func (w *attackWorld) play() {
 func (w *attackWorld) tickAll() {
 	time.Sleep(w.every)
 	synctest.Wait()
-	for _, l := range w.liars {
+	for _, l := range w.hostileHosts {
 		l.act()
 	}
-	if !w.calm {
+	if !w.attackEnded {
 		w.actAsTenants()
 	}
 	for _, h := range w.honest {
@@ -185,7 +185,7 @@ func (w *attackWorld) breach(rule, format string, args ...any) {
 
 func (w *attackWorld) printStory() {
 	if w.t.Failed() {
-		w.t.Logf("play it again: WMCO_CHAOS_SEED=%d go test -run TestRandomAttackers ./internal/operator/controllers/storytest\n%s\n%s",
+		w.t.Logf("reproduce with: WMCO_CHAOS_SEED=%d go test -run TestRandomAttackers ./internal/operator/controllers/storytest\n%s\n%s",
 			w.seed, strings.Join(w.lines, "\n"), w.summary())
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// chaosEvent is something that happens now and then; most events are undone after a while.
+// chaosEvent is a random event; most events are undone after some time.
 type chaosEvent struct {
 	name    string
 	perHour float64
-	happens func(w *chaosWorld, h *chaosHost)
+	trigger func(w *chaosWorld, h *chaosHost)
 }
 
 func chaosEvents() []chaosEvent {
@@ -30,7 +30,7 @@ func chaosEvents() []chaosEvent {
 		{"users' cordons", 0.6, (*chaosWorld).userCordons},
 		{"kubelets that die", 0.4, (*chaosWorld).kubeletDies},
 		{"budgets that allow nothing", 0.7, (*chaosWorld).blockBudget},
-		{"stuck pods", 0.4, (*chaosWorld).stickPod},
+		{"stuck pods", 0.4, (*chaosWorld).blockPodDeletion},
 		{"pending restarts", 0.4, (*chaosWorld).needRestart},
 		{"restarts of the operator", 2, func(w *chaosWorld, _ *chaosHost) {
 			w.record("the operator restarts")
@@ -44,24 +44,24 @@ func chaosEvents() []chaosEvent {
 	}
 }
 
-// eventsByChance returns a seed's kinds of events. They are few, to keep the story readable.
-func (w *chaosWorld) eventsByChance() []chaosEvent {
+// randomEvents returns a seed's kinds of events. They are few, to keep the story readable.
+func (w *chaosWorld) randomEvents() []chaosEvent {
 	all := chaosEvents()
 	w.rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:2+w.rand.IntN(5)]
 }
 
-// happen triggers events on random hosts.
-func (w *chaosWorld) happen() {
+// triggerEvents triggers events on random hosts.
+func (w *chaosWorld) triggerEvents() {
 	for _, e := range w.events {
 		if w.chance(e.perHour * w.every.Hours()) {
-			e.happens(w, w.hosts[w.rand.IntN(len(w.hosts))])
+			e.trigger(w, w.hosts[w.rand.IntN(len(w.hosts))])
 		}
 	}
 }
 
-// while returns a random duration, from seconds to hours.
-func (w *chaosWorld) while() time.Duration {
+// randomDuration returns a duration, from seconds to hours.
+func (w *chaosWorld) randomDuration() time.Duration {
 	switch w.rand.IntN(4) {
 	case 0:
 		return w.between(20*time.Second, 3*time.Minute)
@@ -75,7 +75,7 @@ func (w *chaosWorld) while() time.Duration {
 
 // silence cuts one node or all of them off from the API server. Their pods keep running; SSH may work or not.
 func (w *chaosWorld) silence(item *chaosHost) {
-	hosts, d, cut := []*chaosHost{item}, w.while(), w.chance(0.5)
+	hosts, d, cut := []*chaosHost{item}, w.randomDuration(), w.chance(0.5)
 	if w.chance(0.4) {
 		hosts = w.hosts
 	}
@@ -83,7 +83,7 @@ func (w *chaosWorld) silence(item *chaosHost) {
 	for _, h := range hosts {
 		h.silent, h.sshCut = true, cut
 		w.record("%s is silent for %s, SSH is cut: %v", h.name, d.Round(time.Second), cut)
-		w.later(d, func() {
+		w.schedule(d, func() {
 			if h.silent {
 				h.silent, h.sshCut, h.seenState = false, false, ""
 				w.record("%s reports again", h.name)
@@ -96,10 +96,10 @@ func (w *chaosWorld) powerOff(h *chaosHost) {
 	if h.off {
 		return
 	}
-	d := w.while()
+	d := w.randomDuration()
 	h.off = true
 	w.record("%s loses its power for %s", h.name, d.Round(time.Second))
-	w.later(d, func() {
+	w.schedule(d, func() {
 		if h.off {
 			h.powerUp()
 			w.record("%s has power again", h.name)
@@ -113,7 +113,7 @@ func (w *chaosWorld) stopMachine(h *chaosHost) {
 		return
 	}
 	w.powerOff(h)
-	w.later(w.between(10*time.Second, 2*time.Minute), func() {
+	w.schedule(w.between(10*time.Second, 2*time.Minute), func() {
 		if h.off {
 			w.deleteNode(h)
 		}
@@ -122,7 +122,7 @@ func (w *chaosWorld) stopMachine(h *chaosHost) {
 
 func (w *chaosWorld) deleteNode(h *chaosHost) {
 	node := h.nodeSeen()
-	if node == nil || w.calm {
+	if node == nil || w.eventsEnded {
 		return
 	}
 	w.must(w.client.Delete(w.ctx, node.DeepCopy()))
@@ -167,11 +167,11 @@ func (w *chaosWorld) userCordons(h *chaosHost) {
 	if node := h.nodeSeen(); node == nil || node.Spec.Unschedulable {
 		return
 	}
-	d := w.while()
+	d := w.randomDuration()
 	w.changeNode(h, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	h.userCordon = true
 	w.record("a user cordons %s for %s", h.name, d.Round(time.Second))
-	w.later(d, func() {
+	w.schedule(d, func() {
 		if h.userCordon {
 			h.userCordon = false
 			w.changeNode(h, func(n *corev1.Node) { n.Spec.Unschedulable = false })
@@ -181,7 +181,7 @@ func (w *chaosWorld) userCordons(h *chaosHost) {
 }
 
 func (w *chaosWorld) kubeletDies(h *chaosHost) {
-	h.dies = chaosSpan{time.Now(), time.Now().Add(w.while())}
+	h.dies = chaosSpan{time.Now(), time.Now().Add(w.randomDuration())}
 	w.record("the kubelet of %s does not work for %s", h.name, time.Until(h.dies.until).Round(time.Second))
 }
 
@@ -190,17 +190,17 @@ func (w *chaosWorld) blockBudget(*chaosHost) {
 	if a.blocked {
 		return
 	}
-	d := w.while()
+	d := w.randomDuration()
 	a.blocked = true
 	w.record("the budget of %s allows no evictions for %s", a.name, d.Round(time.Second))
-	w.later(d, func() {
+	w.schedule(d, func() {
 		a.blocked = false
 		w.record("the budget of %s allows evictions again", a.name)
 	})
 }
 
-// stickPod adds a finalizer to a pod; it is removed only after a while.
-func (w *chaosWorld) stickPod(h *chaosHost) {
+// blockPodDeletion adds a finalizer to a pod; it is removed only after some time.
+func (w *chaosWorld) blockPodDeletion(h *chaosHost) {
 	var pod *corev1.Pod
 	w.eachPod(func(p *corev1.Pod) {
 		if p.Spec.NodeName == h.name && p.DeletionTimestamp == nil && !isStuck(p) {
@@ -214,7 +214,7 @@ func (w *chaosWorld) stickPod(h *chaosHost) {
 	w.must(w.client.Update(w.ctx, pod))
 	w.record("pod %s on %s is held by a finalizer", pod.Name, h.name)
 	name := pod.Name
-	w.later(w.while(), func() {
+	w.schedule(w.randomDuration(), func() {
 		if o, found := w.cache.objects["Pod"][client.ObjectKey{Namespace: "default", Name: name}]; found {
 			pod := o.DeepCopyObject().(*corev1.Pod)
 			pod.Finalizers = []string{"story/grace"}
@@ -228,15 +228,15 @@ func (w *chaosWorld) needRestart(h *chaosHost) {
 	if h.pending != "" || h.version == "" {
 		return
 	}
-	h.episode++
+	h.restartCauses++
 	h.pending, h.sticky = "Windows waits for a restart: updates are installed (Component Based Servicing)", w.chance(0.4)
 	w.record("Windows on %s waits for a restart, which a restart ends: %v", h.name, !h.sticky)
 	if h.sticky {
-		w.later(w.between(2*time.Hour, 9*time.Hour), func() { h.pending, h.sticky = "", false })
+		w.schedule(w.between(2*time.Hour, 9*time.Hour), func() { h.pending, h.sticky = "", false })
 	}
 }
 
-// crashOperator restarts the operator at every tick for a while.
+// crashOperator restarts the operator at every tick for some time.
 func (w *chaosWorld) crashOperator(*chaosHost) {
 	if w.crashes {
 		return
@@ -244,27 +244,27 @@ func (w *chaosWorld) crashOperator(*chaosHost) {
 	d := w.between(time.Minute, 10*time.Minute)
 	w.crashes = true
 	w.record("the operator restarts repeatedly for %s", d.Round(time.Second))
-	w.later(d, func() { w.crashes = false })
+	w.schedule(d, func() { w.crashes = false })
 }
 
 func (w *chaosWorld) failAPI(*chaosHost) {
 	if w.apiFails > 0 {
 		return
 	}
-	d := w.while()
+	d := w.randomDuration()
 	w.apiFails = 0.1 + w.rand.Float64()/5
 	w.record("%.0f%% of the operator's requests fail for %s", 100*w.apiFails, d.Round(time.Second))
-	w.later(d, func() { w.apiFails = 0 })
+	w.schedule(d, func() { w.apiFails = 0 })
 }
 
 func (w *chaosWorld) breakConnections(*chaosHost) {
-	d := w.while()
+	d := w.randomDuration()
 	w.sshFails = 0.1 + w.rand.Float64()/4
 	w.record("%.0f%% of the connections over SSH break for %s", 100*w.sshFails, d.Round(time.Second))
-	w.later(d, func() { w.sshFails = 0 })
+	w.schedule(d, func() { w.sshFails = 0 })
 }
 
-// deleteInstance removes a host, which is announced again after a while.
+// deleteInstance removes a host, which is announced again after some time.
 func (w *chaosWorld) deleteInstance(h *chaosHost) {
 	i := h.instanceSeen()
 	if i == nil || i.DeletionTimestamp != nil {
@@ -272,17 +272,17 @@ func (w *chaosWorld) deleteInstance(h *chaosHost) {
 	}
 	w.must(w.client.Delete(w.ctx, i.DeepCopy()))
 	w.record("the instance of %s is deleted", h.name)
-	w.later(w.while(), func() { h.reannounce = true })
+	w.schedule(w.randomDuration(), func() { h.announceAgain = true })
 }
 
 func (w *chaosWorld) pause(*chaosHost) {
 	if !w.pausedSince.IsZero() {
 		return
 	}
-	d := w.while()
+	d := w.randomDuration()
 	w.setPaused(true)
 	w.record("a user pauses the rollout for %s", d.Round(time.Second))
-	w.later(d, func() {
+	w.schedule(d, func() {
 		w.setPaused(false)
 		w.record("the rollout continues")
 	})

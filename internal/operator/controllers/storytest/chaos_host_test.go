@@ -34,14 +34,14 @@ type chaosHost struct {
 	reportsAt time.Time // when WICD reports after a start
 	skew      time.Duration
 	// Periods in which the kubelet or the services do not work.
-	dies, fails chaosSpan
-	pending     string // why Windows needs a restart
-	sticky      bool   // pending remains after restarts
-	episode     int    // counts the causes of restarts
+	dies, fails   chaosSpan
+	pending       string // why Windows needs a restart
+	sticky        bool   // pending remains after restarts
+	restartCauses int    // counts the causes of restarts
 
-	userCordon bool
-	announced  bool
-	reannounce bool // announce it again after its instance is gone
+	userCordon    bool
+	announced     bool
+	announceAgain bool // announce it again after its instance is gone
 	// joined counts the joins of the current instance.
 	joined      int
 	firstJoined string // the version with which it became a node
@@ -59,7 +59,7 @@ type chaosHost struct {
 // chaosSpan is a period in which something does not work.
 type chaosSpan struct{ from, until time.Time }
 
-func (s chaosSpan) now() bool {
+func (s chaosSpan) isActive() bool {
 	return !s.from.IsZero() && !time.Now().Before(s.from) && time.Now().Before(s.until)
 }
 
@@ -113,13 +113,13 @@ func (h *chaosHost) maintenance() *v1alpha1.Maintenance {
 // advance advances the host by one tick.
 func (h *chaosHost) advance() {
 	h.windows.advance(h.storyHost, h.restartWindows)
-	if h.reannounce && h.instanceSeen() == nil {
-		h.reannounce = false
+	if h.announceAgain && h.instanceSeen() == nil {
+		h.announceAgain = false
 		h.w.record("%s is announced again", h.name)
 		h.w.announceHost(h)
 	}
 	if h.alive() && h.targetVersion != "" && !time.Now().Before(h.upgradeAt) {
-		h.arriveByChance()
+		h.finishUpdate()
 	}
 	node := h.nodeSeen()
 	if !h.connected() || h.version == "" {
@@ -129,17 +129,17 @@ func (h *chaosHost) advance() {
 	h.reportedAt = time.Now()
 	if node == nil {
 		if h.registers && time.Since(h.joinedAt) >= 10*time.Second {
-			h.registerByChance()
+			h.registerNode()
 		}
 		return
 	}
 	h.registers = false
-	state := fmt.Sprint(node.ResourceVersion, h.version, h.refused, h.boot(), h.dies.now(), h.fails.now(), h.pending, time.Now().Before(h.reportsAt), h.w.cache.settings)
+	state := fmt.Sprint(node.ResourceVersion, h.version, h.refused, h.boot(), h.dies.isActive(), h.fails.isActive(), h.pending, time.Now().Before(h.reportsAt), h.w.cache.settings)
 	if state == h.seenState {
 		return
 	}
 	changed := node.DeepCopy()
-	h.reportByChance(changed)
+	h.updateNode(changed)
 	h.write(node, changed)
 	h.seenState = state
 }
@@ -178,10 +178,10 @@ func setConditionAt(node *corev1.Node, kind corev1.NodeConditionType, status cor
 	}
 }
 
-// registerByChance registers the Node as a starting kubelet does. WICD annotates it a moment later.
-func (h *chaosHost) registerByChance() {
+// registerNode registers the Node as a starting kubelet does. WICD annotates it a moment later.
+func (h *chaosHost) registerNode() {
 	h.registers = false
-	h.reportsAt = later(h.reportsAt, time.Now().Add(h.w.between(0, 20*time.Second)))
+	h.reportsAt = latest(h.reportsAt, time.Now().Add(h.w.between(0, 20*time.Second)))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: h.name, UID: types.UID(fmt.Sprint(h.name, "-", time.Now().Unix())), Labels: map[string]string{corev1.LabelOSStable: "windows"}, CreationTimestamp: metav1.Now(),
 	}}
@@ -194,17 +194,17 @@ func (h *chaosHost) registerByChance() {
 	h.w.record("%s registers, with version %s", h.name, h.version)
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// reportByChance updates the Node as the kubelet and WICD do.
-func (h *chaosHost) reportByChance(node *corev1.Node) {
+// updateNode updates the Node as the kubelet and WICD do.
+func (h *chaosHost) updateNode(node *corev1.Node) {
 	ready, reason := corev1.ConditionTrue, ""
-	if h.dies.now() {
+	if h.dies.isActive() {
 		ready, reason = corev1.ConditionFalse, "container runtime is down"
 	}
 	setConditionAt(node, corev1.NodeReady, ready, reason, time.Now().Add(h.skew))
@@ -216,7 +216,7 @@ func (h *chaosHost) reportByChance(node *corev1.Node) {
 		node.Annotations = map[string]string{}
 	}
 	healthy, reason := corev1.ConditionTrue, ""
-	if h.fails.now() {
+	if h.fails.isActive() {
 		healthy, reason = corev1.ConditionFalse, "service kube-proxy does not run"
 	}
 	setConditionAt(node, api.ConditionServicesHealthy, healthy, reason, time.Now())
@@ -248,8 +248,8 @@ func (h *chaosHost) followOrder(node *corev1.Node) {
 	}
 }
 
-// arriveByChance ends an update, with the new version or a rollback.
-func (h *chaosHost) arriveByChance() {
+// finishUpdate ends an update, with the new version or a rollback.
+func (h *chaosHost) finishUpdate() {
 	f := h.w.faults[h.targetVersion]
 	isBad := f != nil && f.on[h.name]
 	h.seenState, h.registers = "", true

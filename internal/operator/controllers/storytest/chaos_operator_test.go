@@ -188,8 +188,8 @@ func (w *chaosWorld) announceHost(h *chaosHost) {
 	w.announce(h.storyHost)
 }
 
-// operateByChance runs the controllers when their watches or requeue times would. Failed passes are retried a few ticks later.
-func (w *chaosWorld) operateByChance() {
+// operateRandomly runs the controllers when their watches or requeue times would. Failed passes are retried a few ticks later.
+func (w *chaosWorld) operateRandomly() {
 	w.releases.Update(w.ctx)
 	for len(w.released) > 0 {
 		<-w.released

@@ -19,7 +19,7 @@ func newChaosWorld(t *testing.T, seed uint64) *chaosWorld {
 		seed: seed, rand: rand.New(rand.NewPCG(seed, 77)), faults: map[string]*versionFault{},
 		retryAt: map[string]time.Time{}, broken: map[string]*chaosBreach{},
 	}
-	r := w.policyByChance()
+	r := w.randomPolicy()
 	w.story = newStory(t, 0, r)
 	w.quirks = seed
 	w.start = time.Now()
@@ -29,12 +29,12 @@ func newChaosWorld(t *testing.T, seed uint64) *chaosWorld {
 		w.contents = append(w.contents, chaosContent(n))
 	}
 	w.content = w.contents[0]
-	w.dialer = w.dialByChance
+	w.dialer = w.dialWithFailures
 	for n := range 3 + w.rand.IntN(6) {
 		w.hosts = append(w.hosts, newChaosHost(w, n+1))
 	}
 	w.newApps()
-	w.events = w.eventsByChance()
+	w.events = w.randomEvents()
 	w.startChaosOperator()
 	return w
 }
@@ -47,8 +47,8 @@ func chaosContent(n int) payload.Manifest {
 	return payload.New([]payload.File{file(payload.WICD, storyWICD), file("kubelet.exe", strings.Repeat(string("bcd"[n]), 64))}, payload.File{})
 }
 
-// policyByChance returns a random rollout policy.
-func (w *chaosWorld) policyByChance() v1alpha1.RolloutSpec {
+// randomPolicy returns a random rollout policy.
+func (w *chaosWorld) randomPolicy() v1alpha1.RolloutSpec {
 	most := intstr.FromInt32(int32(1 + w.rand.IntN(2)))
 	if w.chance(0.3) {
 		most = intstr.FromString([]string{"25%", "34%", "50%"}[w.rand.IntN(3)])

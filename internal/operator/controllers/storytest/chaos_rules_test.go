@@ -152,7 +152,7 @@ func (h *chaosHost) checkCanary(version string) {
 		case o.version == version && works && o.healthyAt.Sub(o.versionAt) >= soak-stale:
 			soaked++
 		case o.firstJoined == version:
-		case !o.alive() || o.nodeSeen() == nil || o.dies.now() || !o.notReadySince.IsZero() && time.Since(o.notReadySince) >= taintEvicts:
+		case !o.alive() || o.nodeSeen() == nil || o.dies.isActive() || !o.notReadySince.IsZero() && time.Since(o.notReadySince) >= taintEvicts:
 			dead++
 			tries++
 			names += ", " + o.name + " (dead)"
@@ -197,7 +197,7 @@ func (h *chaosHost) checkRestarts() {
 		}
 		return
 	}
-	cause := "cause " + string(rune('0'+h.episode))
+	cause := "cause " + string(rune('0'+h.restartCauses))
 	h.restartsFor[cause]++
 	if n := h.restartsFor[cause]; n > 1 {
 		h.w.breach(ruleRestarts, "%s restarts for the %dth time for the same cause", h.name, n)
@@ -227,7 +227,7 @@ func (h *chaosHost) look() {
 	}
 	since(&h.notReadySince, node != nil && !nodestate.IsReady(node))
 	since(&h.outSince, h.isOut())
-	if h.alive() && !h.dies.now() && !h.fails.now() && h.version != "" {
+	if h.alive() && !h.dies.isActive() && !h.fails.isActive() && h.version != "" {
 		h.healthyAt = now
 	}
 }

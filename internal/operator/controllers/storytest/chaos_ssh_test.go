@@ -14,8 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// dialByChance behaves like remote.Dial, with random failures.
-func (w *chaosWorld) dialByChance(_ context.Context, t remote.Target, _ remote.Options) (instance.SSHHost, error) {
+// dialWithFailures behaves like remote.Dial, with random failures.
+func (w *chaosWorld) dialWithFailures(_ context.Context, t remote.Target, _ remote.Options) (instance.SSHHost, error) {
 	for _, h := range w.hosts {
 		if h.address == t.Address && h.alive() && !h.sshCut && !w.chance(w.sshFails/2) {
 			return chaosConnection{storyConnection{h.storyHost}, h}, nil
@@ -38,12 +38,12 @@ func (c chaosConnection) Run(_ context.Context, command string, stdin io.Reader,
 	if fails && w.chance(0.5) {
 		return lost
 	}
-	host := unkind{c.h, c.h.storyHost}
-	does := commanded(host)
+	host := quirkyHost{c.h, c.h.storyHost}
+	does := commandHandler(host)
 	if fails {
 		stdout, does = io.Discard, host.afterLoss()
 	}
-	err := doCommand(does, command, stdin, stdout)
+	err := handleCommand(does, command, stdin, stdout)
 	if fails {
 		return lost
 	}
@@ -80,7 +80,7 @@ func (h *chaosHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	} else {
 		h.w.record("%s is joined again", h.name)
 	}
-	if h.dies.now() && h.w.chance(0.5) {
+	if h.dies.isActive() && h.w.chance(0.5) {
 		h.dies = chaosSpan{} // the join repairs it
 	}
 	h.cluster, h.targetVersion, h.signingKey, h.seenState = r.Cluster, "", r.Desired.SigningKey, ""

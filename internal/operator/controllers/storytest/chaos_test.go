@@ -45,7 +45,7 @@ func TestRandomFleets(t *testing.T) {
 	t.Logf("evictions per needed: %.3f", float64(tally.evictions)/float64(max(tally.needed, 1)))
 }
 
-// seedsOf returns the seeds to play, byDefault many unless <variable>_SEEDS sets another number or <variable>_SEED selects one.
+// seedsOf returns the seeds to run, byDefault many unless <variable>_SEEDS sets another number or <variable>_SEED selects one.
 func seedsOf(t *testing.T, variable string, byDefault int) []int {
 	number := func(name string) (n int, set bool) {
 		text := os.Getenv(name)
@@ -115,15 +115,15 @@ func (c *chaosTally) String() string {
 // chaosWorld is the story of one seed: hosts, apps, and what happens to them.
 type chaosWorld struct {
 	*story
-	seed   uint64
-	rand   *rand.Rand
-	start  time.Time
-	hosts  []*chaosHost
-	apps   []*chaosApp
-	events []chaosEvent
-	ticks  uint64
-	undo   []chaosUndo
-	calm   bool
+	seed        uint64
+	rand        *rand.Rand
+	start       time.Time
+	hosts       []*chaosHost
+	apps        []*chaosApp
+	events      []chaosEvent
+	ticks       uint64
+	undo        []chaosUndo
+	eventsEnded bool
 
 	// Probabilities that a request of the operator fails, and that a command over SSH fails.
 	apiFails, sshFails float64
@@ -161,7 +161,7 @@ func playSeed(t *testing.T, seed uint64, tally *chaosTally) {
 	})
 	w.joinAll()
 	w.playHours()
-	w.calmDown()
+	w.endFailures()
 	if !w.recovers() {
 		w.breach(ruleRecovers, "%s after everything works again: %s", recoveryTimeout, w.unfinished())
 		return
@@ -201,7 +201,7 @@ func (w *chaosWorld) playHours() {
 			w.upgradeOperator()
 		}
 		w.nextChance()
-		w.happen()
+		w.triggerEvents()
 		w.tickOnce()
 	}
 }
@@ -213,9 +213,9 @@ func (w *chaosWorld) nextChance() {
 	w.random = w.rand
 }
 
-// calmDown ends all failures.
-func (w *chaosWorld) calmDown() {
-	w.calm = true
+// endFailures ends all failures.
+func (w *chaosWorld) endFailures() {
+	w.eventsEnded = true
 	w.record("all faults end, and users remove all restrictions")
 	for _, u := range w.undo {
 		u.do()
@@ -271,12 +271,12 @@ func (w *chaosWorld) tickOnce() {
 	if w.crashes {
 		w.startChaosOperator()
 	}
-	w.operateByChance()
+	w.operateRandomly()
 	w.checkCordons()
 }
 
-// later schedules an undo; calmDown runs it if it is not due yet.
-func (w *chaosWorld) later(after time.Duration, do func()) {
+// schedule schedules an undo; endFailures runs it if it is not due yet.
+func (w *chaosWorld) schedule(after time.Duration, do func()) {
 	w.undo = append(w.undo, chaosUndo{time.Now().Add(after), do})
 }
 
@@ -316,7 +316,7 @@ func (w *chaosWorld) printWhenFailed() {
 			last = max(last, b.line)
 		}
 	}
-	w.t.Logf("play it again: WMCO_CHAOS_SEED=%d go test -run TestRandomFleets ./internal/operator/controllers/storytest\n%s", w.seed, strings.Join(w.lines[:last], "\n"))
+	w.t.Logf("reproduce with: WMCO_CHAOS_SEED=%d go test -run TestRandomFleets ./internal/operator/controllers/storytest\n%s", w.seed, strings.Join(w.lines[:last], "\n"))
 }
 
 // raw returns the client without faults.

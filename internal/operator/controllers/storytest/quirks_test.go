@@ -40,7 +40,7 @@ func TestHostsJoinDespiteWindowsQuirks(t *testing.T) {
 
 // mustJoin joins the host of a seed and checks the rules.
 func mustJoin(t *testing.T, content *payload.Payload, seed int) joined {
-	quirks := sim.QuirksByChance(uint64(seed))
+	quirks := sim.RandomQuirks(uint64(seed))
 	build := windowsbuild.Releases()[seed%len(windowsbuild.Releases())].Build
 	o := joinWithQuirks(t, content, build, quirks)
 	if losesAddress(quirks) {
@@ -61,7 +61,7 @@ func mustJoin(t *testing.T, content *payload.Payload, seed int) joined {
 // TestTransientQuirksNeedNoAdministrator checks the quirks that each simulated Windows has by default.
 func TestTransientQuirksNeedNoAdministrator(t *testing.T) {
 	for seed := range uint64(1000) {
-		if reason := needsPerson(sim.PassingQuirksByChance(seed)); reason != "" {
+		if reason := needsPerson(sim.RandomPassingQuirks(seed)); reason != "" {
 			t.Errorf("seed %d: %s", seed, reason)
 		}
 	}
@@ -88,7 +88,7 @@ func needsPerson(q sim.Quirks) string {
 }
 
 func losesAddress(q sim.Quirks) bool {
-	return q.Adapter.Instead.IsValid() || q.Adapter.Away > time.Minute
+	return q.Adapter.Instead.IsValid() || q.Adapter.AddressLostFor > time.Minute
 }
 
 // joined is the result of one host.

@@ -30,7 +30,7 @@ import (
 
 // mistake is a common mistake in the first hour of a cluster, before its first host is a node.
 type mistake struct {
-	happens func(*story)
+	make func(*story)
 	// reason is the reason in the instance's condition, and advised a part of the remedy.
 	reason, advised string
 	// remedy applies the remedy.
@@ -103,7 +103,7 @@ func TestRemediesFixCommonFirstMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStory(t, 1, v1alpha1.RolloutSpec{})
-				m.happens(s)
+				m.make(s)
 				s.announce(s.hosts...)
 				ready := func() metav1.Condition { return kube.Condition(s.instance("win-1"), api.ConditionReady) }
 				s.until("the instance reports the mistake", time.Hour, func() bool { return ready().Reason == m.reason })

@@ -40,7 +40,7 @@ const firstHead = `failed to resolve reference "r.test/shop/web:1": failed to do
 func firstPulls(ca string) map[string]firstPull {
 	const proxyURL = "http://proxy.test:3128"
 	return map[string]firstPull{
-		"a blocked registry": {func(c *v1alpha1.WindowsConfigSpec) { c.Registries.BlockedRegistries = []string{"r.test"} }, ofBlocked,
+		"a blocked registry": {func(c *v1alpha1.WindowsConfigSpec) { c.Registries.BlockedRegistries = []string{"r.test"} }, blockedMessage,
 			api.EventRegistryBlocked, "allow its registry in the object and field of the message",
 			func(s *story) {
 				s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Registries.BlockedRegistries = nil })
@@ -64,8 +64,8 @@ func firstPulls(ca string) map[string]firstPull {
 	}
 }
 
-// ofBlocked returns the response of WICD's registry if no registry may be contacted.
-func ofBlocked(want join.Want) string {
+// blockedMessage returns the response of WICD's registry if no registry may be contacted.
+func blockedMessage(want join.Want) string {
 	name, err := mirrors.ParseName("r.test", "shop/web")
 	if err != nil || want.Node.Registries == nil {
 		return ""

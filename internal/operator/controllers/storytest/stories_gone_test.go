@@ -50,7 +50,7 @@ func TestStoryNodeDeletedWhileItDrains(t *testing.T) {
 		s.record("win-1 has power again")
 		s.until("win-1 has registered", time.Hour, func() bool { return s.hasNode("win-1") })
 		s.pass(10 * time.Minute)
-		if s.hosts[0].version != was {
+		if s.hosts[0].version != oldVersion {
 			s.t.Error("the node was upgraded with a pod on it that may not be evicted")
 		}
 		s.record("the budget allows one eviction at a time")

@@ -118,7 +118,7 @@ func TestUserAcceptsRenamedHost(t *testing.T) {
 func TestNodeIsNotTakenOverWithoutProof(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		victim := s.hosts[1]
-		victim.version, victim.others = was, true
+		victim.version, victim.others = oldVersion, true
 		victim.register()
 		liar.claims(victim.name, victim.address)
 		s.announce(liar)
@@ -213,16 +213,16 @@ func TestHostFactsAreTruncated(t *testing.T) {
 
 // A host that restarts in every join gets tokens with back-off, not every few seconds.
 func TestRepeatedRestartsBackOff(t *testing.T) {
-	for _, kind := range []bool{true, false} {
-		t.Run(fmt.Sprintf("kind Windows %v", kind), func(t *testing.T) {
+	for _, noQuirks := range []bool{true, false} {
+		t.Run(fmt.Sprintf("without quirks: %v", noQuirks), func(t *testing.T) {
 			hostile(t, 1, func(s *story, liar *storyHost) {
-				if kind {
-					s.kind("its first joins are counted, before which no other made the operator wait")
+				if noQuirks {
+					s.withoutQuirks("its first joins are counted, before which no other made the operator wait")
 				}
 				liar.restarts = true
 				s.announce(liar)
 				s.pass(time.Minute)
-				if kind && liar.joins < 3 {
+				if noQuirks && liar.joins < 3 {
 					s.t.Errorf("in the first minute, the host was joined %d times, want 3: one that has to restart twice should not wait", liar.joins)
 				}
 				s.until("it restarts", time.Hour, func() bool { return liar.joins > 0 })

@@ -14,14 +14,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 )
 
-// holdup is a reason why hosts wait with the previous version.
-type holdup struct {
+// blocker is a reason why hosts wait with the previous version.
+type blocker struct {
 	rollout v1alpha1.RolloutSpec
 	begin   func(*story)
 	end     func(*story)
 }
 
-func holdups() map[string]holdup {
+func blockers() map[string]blocker {
 	soaking := withCanary(1)
 	soaking.Canary.Soak = "2h"
 	pause := func(paused bool) func(*story) {
@@ -34,7 +34,7 @@ func holdups() map[string]holdup {
 			s.must(s.client.Update(s.ctx, node))
 		}
 	}
-	return map[string]holdup{
+	return map[string]blocker{
 		"the canary soaks": {soaking, func(s *story) {
 			s.settled(1)
 			s.until("the first has the version", time.Hour, func() bool { return s.at(s.version) == 1 })
@@ -66,7 +66,7 @@ func TestStoryNodeWithoutVersionKeepsCurrentOne(t *testing.T) {
 			s.tick()
 		},
 	}
-	for reason, hold := range holdups() {
+	for reason, hold := range blockers() {
 		for way, lose := range ways {
 			for _, older := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, %s, older WICD %v", reason, way, older), func(t *testing.T) {
@@ -77,17 +77,17 @@ func TestStoryNodeWithoutVersionKeepsCurrentOne(t *testing.T) {
 							host.acceptsAnyOrder = older
 						}
 						hold.begin(s)
-						h := s.lastWaiting(was)
+						h := s.lastWaiting(oldVersion)
 						joins := h.joins
 						lose(s, h)
 						// A host whose Node does not come back is joined again, with the operator's version: it has no pods.
 						for began := time.Now(); time.Since(began) < time.Hour && h.joins == joins; s.tick() {
 							node := s.node(h.name)
-							if target := node.Annotations[api.AnnotationDesiredVersion]; h.version != was || target != was && target != "" || node.Spec.Unschedulable {
+							if target := node.Annotations[api.AnnotationDesiredVersion]; h.version != oldVersion || target != oldVersion && target != "" || node.Spec.Unschedulable {
 								t.Fatalf("after %s, it has version %s and is to have %q; cordoned: %v", time.Since(began), h.version, target, node.Spec.Unschedulable)
 							}
 						}
-						if target := s.node(h.name).Annotations[api.AnnotationDesiredVersion]; target != was && h.joins == joins {
+						if target := s.node(h.name).Annotations[api.AnnotationDesiredVersion]; target != oldVersion && h.joins == joins {
 							t.Errorf("the ordered version is %q, want the reported one", target)
 						}
 						hold.end(s)

@@ -56,7 +56,7 @@ func TestStoryRepairAvoidsFailedVersion(t *testing.T) {
 		s.record("the kubelet of win-2 dies")
 		s.hosts[1].failingJoins = 1
 		s.pass(time.Hour)
-		if s.hosts[1].version != was || s.instance("win-1").Status.Failure == nil {
+		if s.hosts[1].version != oldVersion || s.instance("win-1").Status.Failure == nil {
 			s.t.Error("the failed version spread to other nodes")
 		}
 		s.record("the kubelet of win-2 works again")
@@ -96,7 +96,7 @@ func TestStoryKeyRotationDuringAStoppedRollout(t *testing.T) {
 			}
 			return true
 		})
-		if s.at(was) != 3 {
+		if s.at(oldVersion) != 3 {
 			s.t.Error("nodes have not kept their version")
 		}
 	})

@@ -62,7 +62,7 @@ func TestStoryCacheLags(t *testing.T) {
 		})
 		for _, h := range s.hosts {
 			// A host whose Node does not appear within minutes is joined again, regardless of the cache.
-			if s.isKind && h.joins != 1 {
+			if s.noQuirks && h.joins != 1 {
 				s.t.Errorf("%s was joined %d times, want once", h.name, h.joins)
 			}
 		}
@@ -80,7 +80,7 @@ func TestStoryBadCanary(t *testing.T) {
 	runStory(t, "bad-canary", 10, withCanary(3), func(s *story) {
 		s.firstFails(1)
 		s.pass(time.Hour)
-		if n := s.at(was); n != 10 {
+		if n := s.at(oldVersion); n != 10 {
 			s.t.Errorf("%d nodes kept their version, want all 10", n)
 		}
 		s.record("the user repairs the host and requests a retry")
@@ -200,7 +200,7 @@ func TestStoryForeignCordonIsKept(t *testing.T) {
 		if !s.node("win-2").Spec.Unschedulable {
 			s.t.Error("a foreign cordon was removed")
 		}
-		if s.at(s.version) != 0 || s.hosts[0].version != was {
+		if s.at(s.version) != 0 || s.hosts[0].version != oldVersion {
 			s.t.Error("win-1 was upgraded while the only other node was out of service")
 		}
 		s.record("the user uncordons win-2")
@@ -302,7 +302,7 @@ func TestStoryDrainTimeouts(t *testing.T) {
 					s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
 					return
 				}
-				if n := s.at(was); n != 2 {
+				if n := s.at(oldVersion); n != 2 {
 					s.t.Errorf("%d nodes serve with their version, want both", n)
 				}
 			})

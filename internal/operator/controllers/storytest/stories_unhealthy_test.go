@@ -7,13 +7,13 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// getSick breaks a service of each host some time after the host got the version.
-func (s *story) getSick(after time.Duration) {
+// breakServices breaks a service of each host some time after the host got the version.
+func (s *story) breakServices(after time.Duration) {
 	for _, h := range s.hosts {
 		i := s.instance(h.name)
 		arrived := h.version == s.version && i.Status.Payload.Since != nil && time.Since(i.Status.Payload.Since.Time) >= after
-		if arrived && h.sick == "" {
-			h.sick = "kube-proxy: it exited with code 1"
+		if arrived && h.serviceFault == "" {
+			h.serviceFault = "kube-proxy: it exited with code 1"
 			s.record("kube-proxy dies on %s", h.name)
 		}
 	}
@@ -24,7 +24,7 @@ func TestStoryCanaryGetsSick(t *testing.T) {
 	runStory(t, "canary-gets-sick", 5, withCanary(2), func(s *story) {
 		s.settled(1)
 		for began := time.Now(); time.Since(began) < 2*time.Hour; {
-			s.getSick(40 * time.Second)
+			s.breakServices(40 * time.Second)
 			s.tick()
 		}
 		if n := s.at(s.version); n != 1 {
@@ -32,7 +32,7 @@ func TestStoryCanaryGetsSick(t *testing.T) {
 		}
 		s.record("win-1 waits for nothing, win-2 for %s; failure of win-1: %s", s.instance("win-2").Status.Plan.WaitsFor, s.instance("win-1").Status.Failure.Message)
 		s.record("a user repairs the node and resumes the rollout")
-		s.hosts[0].sick = ""
+		s.hosts[0].serviceFault = ""
 		s.tick()
 		s.annotate("win-1", api.AnnotationRetry, "true")
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 5 })
@@ -44,7 +44,7 @@ func TestStoryVersionNeverWorks(t *testing.T) {
 	runStory(t, "version-never-works", 5, atMost(1), func(s *story) {
 		s.settled(1)
 		for began := time.Now(); time.Since(began) < 3*time.Hour; {
-			s.getSick(40 * time.Second)
+			s.breakServices(40 * time.Second)
 			s.tick()
 		}
 		if n := s.at(s.version); n > 3 {
@@ -95,7 +95,7 @@ func TestStoryRepairAfterAnUpgradeOfTheOperator(t *testing.T) {
 		s.record("win-3 has power again")
 		s.hosts[2].off = false
 		s.pass(2 * time.Minute)
-		if h := s.hosts[2]; h.version != was {
+		if h := s.hosts[2]; h.version != oldVersion {
 			s.t.Errorf("win-3 has version %s before its turn", h.version)
 		}
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 3 })
@@ -114,7 +114,7 @@ func TestStoryInstanceOfOldNodeIsRecreated(t *testing.T) {
 		s.record("the WindowsInstance of win-3 is lost and recreated")
 		s.announce(s.hosts[2])
 		s.pass(2 * time.Minute)
-		if h := s.hosts[2]; h.version != was {
+		if h := s.hosts[2]; h.version != oldVersion {
 			s.t.Errorf("win-3 has version %s before its turn", h.version)
 		}
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 3 })

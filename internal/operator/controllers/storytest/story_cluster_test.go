@@ -160,7 +160,7 @@ func (s *story) publishFormer() {
 	want, err := s.store.Read(s.ctx, s.version, controllertest.ClusterID)
 	s.must(err)
 	node := want.Node
-	node.Version, node.Digest, node.Payload = was, strings.Repeat("c", 64), slices.Clone(node.Payload)
+	node.Version, node.Digest, node.Payload = oldVersion, strings.Repeat("c", 64), slices.Clone(node.Payload)
 	for i, f := range node.Payload {
 		if f.Path == "kubelet.exe" {
 			node.Payload[i].SHA256 = strings.Repeat("c", 64)
@@ -170,7 +170,7 @@ func (s *story) publishFormer() {
 	s.must(err)
 	private, err := s.store.SigningKey(s.ctx)
 	s.must(err)
-	name := api.ServicesConfigMapPrefix + was
+	name := api.ServicesConfigMapPrefix + oldVersion
 	data, err = desired.Sign(data, desired.Statement{Cluster: controllertest.ClusterID, Name: name, Serial: time.Now().UnixMilli()}, private)
 	s.must(err)
 	s.must(s.client.Create(s.ctx, &corev1.ConfigMap{
@@ -235,9 +235,9 @@ func (s *story) settled(podsEach int) {
 // becomeFormer makes the version of all nodes the previous one, as after an upgrade of the operator.
 func (s *story) becomeFormer() {
 	for _, h := range s.hosts {
-		h.version, h.staged = was, false
+		h.version, h.staged = oldVersion, false
 		node := s.node(h.name)
-		node.Annotations[api.AnnotationVersion], node.Annotations[api.AnnotationDesiredVersion] = was, was
+		node.Annotations[api.AnnotationVersion], node.Annotations[api.AnnotationDesiredVersion] = oldVersion, oldVersion
 		s.must(s.client.Update(s.ctx, node))
 		i := s.instance(h.name)
 		i.Status.Payload = v1alpha1.PayloadStatus{}

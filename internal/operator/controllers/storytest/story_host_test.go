@@ -36,7 +36,7 @@ type storyHost struct {
 	state         string // at its last step
 	off           bool   // no power
 	kubeletSilent bool   // by the API server; its pods run, and SSH works
-	sick          string // why a service other than the kubelet does not work
+	serviceFault  string // why a service other than the kubelet does not work
 	pending       string // why Windows needs a restart; empty if it does not
 	bootID        int
 	backAt        time.Time // when its restart ends
@@ -180,20 +180,20 @@ func (c storyConnection) Run(ctx context.Context, command string, stdin io.Reade
 	if lost && c.story.random.IntN(2) == 0 {
 		return &remote.Error{Kind: remote.Lost, Host: c.address, Err: errors.New("broken before the command")}
 	}
-	host := unkind{c.storyHost, c.storyHost}
-	does := commanded(host)
+	host := quirkyHost{c.storyHost, c.storyHost}
+	does := commandHandler(host)
 	if lost {
 		stdout, does = io.Discard, host.afterLoss()
 	}
-	err := doCommand(does, command, stdin, stdout)
+	err := handleCommand(does, command, stdin, stdout)
 	if lost {
 		return &remote.Error{Kind: remote.Lost, Host: c.address, Err: errors.New("broken after the command")}
 	}
 	return err
 }
 
-// commanded is a host that executes the operator's commands.
-type commanded interface {
+// commandHandler is a host that executes the operator's commands.
+type commandHandler interface {
 	restart() error
 	facts() wicdapi.Facts
 	reach(wicdapi.ReachRequest) wicdapi.ReachResult
@@ -202,8 +202,8 @@ type commanded interface {
 	leave(wicdapi.LeaveRequest) (wicdapi.LeaveResult, error)
 }
 
-// doCommand executes a command on a host.
-func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) error {
+// handleCommand executes a command on a host.
+func handleCommand(h commandHandler, command string, stdin io.Reader, stdout io.Writer) error {
 	s := wicdapi.NewSession(stdin, stdout)
 	_, verb, _ := strings.Cut(command, " ")
 	switch verb {
@@ -240,7 +240,7 @@ func answer[Request, Result any](s *wicdapi.Session, do func(Request) (Result, e
 }
 
 // restarted restarts the host unless it has already restarted since the boot in the request.
-func restarted(h commanded, r wicdapi.RestartRequest) (wicdapi.RestartResult, error) {
+func restarted(h commandHandler, r wicdapi.RestartRequest) (wicdapi.RestartResult, error) {
 	boot := h.facts().Host.BootID
 	if boot != r.BootID {
 		return wicdapi.RestartResult{BootID: boot}, nil

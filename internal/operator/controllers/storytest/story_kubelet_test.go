@@ -23,8 +23,8 @@ import (
 // advance advances the host by one tick: its kubelet reports, and WICD goes to another version.
 func (h *storyHost) advance() {
 	s := h.story
-	h.windows.advance(h, h.startAgain)
-	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.kubeletSilent, h.sick, h.pending, h.hasCheckedRestart(), h.version, s.cache.settings)
+	h.windows.advance(h, h.restartItself)
+	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.kubeletSilent, h.serviceFault, h.pending, h.hasCheckedRestart(), h.version, s.cache.settings)
 	if state == h.state && h.targetVersion == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
 		return // nothing has changed
 	}
@@ -132,7 +132,7 @@ func (h *storyHost) reportConditions(node *corev1.Node) {
 			controllertest.SetNodeCondition(node, kind, isGood, "")
 		}
 	}
-	report(api.ConditionServicesHealthy, corev1.ConditionTrue, h.sick)
+	report(api.ConditionServicesHealthy, corev1.ConditionTrue, h.serviceFault)
 	if h.pendingRestart != nil {
 		h.pending = h.pendingRestart()
 	}

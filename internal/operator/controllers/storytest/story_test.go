@@ -42,8 +42,8 @@ func updateStories() *bool { return flag.Bool("update-stories", false, "write te
 var writeStories = updateStories()
 
 const (
-	storyWICD = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-	was       = "1.0.0-0000000"
+	storyWICD  = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	oldVersion = "1.0.0-0000000"
 )
 
 // story runs the real controllers in a cluster with simulated hosts, clock and randomness. Invariants are checked after each tick.
@@ -89,8 +89,8 @@ type story struct {
 	// former are the instances at the start of this tick; with lags set, the controllers' cache returns them.
 	former map[client.ObjectKey]client.Object
 	lags   bool
-	// isKind is true if the hosts' Windows has no quirks.
-	isKind bool
+	// noQuirks is true if the hosts' Windows has no quirks.
+	noQuirks bool
 	// budgets maps the pods' label "app" to the number of pods that may be evicted.
 	budgets map[string]int
 	// announcers list Machines.
@@ -112,7 +112,7 @@ func runStory(t *testing.T, name string, hosts int, rolloutSpec v1alpha1.Rollout
 	if os.Getenv(sim.SeedVariable) == "" {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStory(t, hosts, rolloutSpec)
-			s.kind("its golden file is that of a kind one")
+			s.withoutQuirks("the golden file has no quirks")
 			s.mustEnd(run)
 			s.compare(filepath.Join("testdata", "stories", name+".golden"))
 		})

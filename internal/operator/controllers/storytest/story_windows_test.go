@@ -14,10 +14,10 @@ import (
 type storyWindows struct {
 	quirks  sim.Quirks
 	created time.Time
-	// lacks means that feature Containers is missing, and enabled that Windows has restarted for it.
-	lacks, enabled bool
-	// own is the number of spontaneous restarts left, and starts the number of restarts that neither the operator nor the story made.
-	own, starts int
+	// lacksContainers means that feature Containers is missing, and enabled that Windows has restarted for it.
+	lacksContainers, enabled bool
+	// restartsLeft is the number of restarts that Windows will still make on its own, and ownRestarts the number of restarts that neither the operator nor the story made.
+	restartsLeft, ownRestarts int
 	// running is the command that continues after its connection has ended, or nil.
 	running *runningCommand
 }
@@ -40,16 +40,16 @@ const (
 // newStoryWindows returns Windows with the quirks of a seed, all of which pass without help.
 func newStoryWindows(seed uint64) storyWindows {
 	return storyWindows{
-		quirks: sim.PassingQuirksByChance(seed), created: time.Now(), lacks: rand.New(rand.NewPCG(seed, 7)).IntN(2) == 0,
+		quirks: sim.RandomPassingQuirks(seed), created: time.Now(), lacksContainers: rand.New(rand.NewPCG(seed, 7)).IntN(2) == 0,
 	}
 }
 
-// kind removes the quirks from all hosts' Windows. why describes what the quirks would hide in this story.
-func (s *story) kind(reason string) {
+// withoutQuirks removes the quirks from all hosts' Windows. reason describes what the quirks would hide in this story.
+func (s *story) withoutQuirks(reason string) {
 	if reason == "" {
-		s.t.Error("a story has a kind Windows without a reason")
+		s.t.Error("a story disables quirks without a reason")
 	}
-	s.isKind = true
+	s.noQuirks = true
 	for _, h := range s.hosts {
 		h.windows = storyWindows{}
 	}
@@ -63,21 +63,21 @@ func (w *storyWindows) advance(h *storyHost, restart func()) {
 		w.running = nil
 		c.do()
 	}
-	if w.own > 0 && h.alive() && time.Since(h.backAt) >= ownRestart {
-		w.own--
+	if w.restartsLeft > 0 && h.alive() && time.Since(h.backAt) >= ownRestart {
+		w.restartsLeft--
 		h.story.record("Windows on %s restarts by itself", h.name)
 		restart()
 	}
 }
 
-// startAgain restarts Windows on its own behalf.
-func (h *storyHost) startAgain() {
-	h.windows.starts++
+// restartItself restarts Windows as if Windows had decided to.
+func (h *storyHost) restartItself() {
+	h.windows.ownRestarts++
 	h.backAt = time.Now().Add(restartTakes)
 }
 
 // boot returns the boot ID.
-func (h *storyHost) boot() string { return strconv.Itoa(h.bootID + h.windows.starts) }
+func (h *storyHost) boot() string { return strconv.Itoa(h.bootID + h.windows.ownRestarts) }
 
 // unready returns the error that delays WICD's join, or nil.
 func (w *storyWindows) unready(h *storyHost) error {
@@ -88,20 +88,20 @@ func (w *storyWindows) unready(h *storyHost) error {
 	switch {
 	case time.Since(w.created) < w.quirks.Setup.For:
 		return &wicdapi.Error{Code: wicdapi.CodeWaitingForSetup, Message: "Windows is completing its setup"}
-	case w.lacks && (up < s.ServicingFor || w.enabled && (w.own > 0 || up < s.PendingFor)):
+	case w.lacksContainers && (up < s.ServicingFor || w.enabled && (w.restartsLeft > 0 || up < s.PendingFor)):
 		return &wicdapi.Error{Code: wicdapi.CodeServicing, Message: "Windows is installing features or updates"}
 	}
 	return nil
 }
 
-// unkind applies the quirks of Windows to the operator's commands.
-type unkind struct {
-	commanded
+// quirkyHost applies the quirks of Windows to the operator's commands.
+type quirkyHost struct {
+	commandHandler
 	h *storyHost
 }
 
-func (u unkind) facts() wicdapi.Facts {
-	f := u.commanded.facts()
+func (u quirkyHost) facts() wicdapi.Facts {
+	f := u.commandHandler.facts()
 	if u.h.changeFacts == nil {
 		q := u.h.windows.quirks
 		f.Host.UBR, f.Host.Interfaces = q.Setup.Revision.Of(f.Host.Build, f.Host.UBR), q.Adapter.Interfaces(f.Host.Interfaces, u.h.version != "")
@@ -110,15 +110,15 @@ func (u unkind) facts() wicdapi.Facts {
 }
 
 // restart is followed by another restart by Windows while it completes its features.
-func (u unkind) restart() error {
-	err := u.commanded.restart()
+func (u quirkyHost) restart() error {
+	err := u.commandHandler.restart()
 	if err == nil {
-		u.h.windows.own = min(1, u.h.windows.quirks.Servicing.RestartsItself)
+		u.h.windows.restartsLeft = min(1, u.h.windows.quirks.Servicing.RestartsItself)
 	}
 	return err
 }
 
-func (u unkind) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
+func (u quirkyHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	w := &u.h.windows
 	switch {
 	case u.h.changeFacts != nil || u.h.version != "" || u.h.others:
@@ -128,26 +128,26 @@ func (u unkind) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 		if err := w.unready(u.h); err != nil {
 			return wicdapi.JoinResult{}, err
 		}
-		if w.lacks && !w.enabled && r.MayReboot {
-			w.enabled, w.own = true, w.quirks.Servicing.RestartsItself
+		if w.lacksContainers && !w.enabled && r.MayReboot {
+			w.enabled, w.restartsLeft = true, w.quirks.Servicing.RestartsItself
 			u.h.story.record("%s restarts for a feature", u.h.name)
 			before := u.h.boot()
-			u.h.startAgain()
+			u.h.restartItself()
 			return wicdapi.JoinResult{Rebooting: "feature " + desired.ContainersFeature + " is enabled with a restart", BootID: before}, nil
 		}
-		w.lacks = false
+		w.lacksContainers = false
 	}
 	if w.running != nil {
 		return wicdapi.JoinResult{}, busy()
 	}
-	return u.commanded.join(r)
+	return u.commandHandler.join(r)
 }
 
-func (u unkind) leave(r wicdapi.LeaveRequest) (wicdapi.LeaveResult, error) {
+func (u quirkyHost) leave(r wicdapi.LeaveRequest) (wicdapi.LeaveResult, error) {
 	if u.h.windows.running != nil {
 		return wicdapi.LeaveResult{}, busy()
 	}
-	return u.commanded.leave(r)
+	return u.commandHandler.leave(r)
 }
 
 func busy() error {
@@ -155,26 +155,26 @@ func busy() error {
 }
 
 // runsOn is a host on which a command continues after its connection has ended: Windows has no signals and no terminals that hang up.
-type runsOn struct{ unkind }
+type runsOn struct{ quirkyHost }
 
-func (r runsOn) later(do func()) {
+func (r runsOn) continueRunning(do func()) {
 	if w := &r.h.windows; w.running == nil {
 		w.running = &runningCommand{do: do, ends: time.Now().Add(runsOnFor), boot: r.h.boot()}
 	}
 }
 
 func (r runsOn) join(q wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
-	r.later(func() { _, _ = r.unkind.join(q) }) // its result is lost
+	r.continueRunning(func() { _, _ = r.quirkyHost.join(q) }) // its result is lost
 	return wicdapi.JoinResult{}, nil
 }
 
 func (r runsOn) leave(q wicdapi.LeaveRequest) (wicdapi.LeaveResult, error) {
-	r.later(func() { _, _ = r.unkind.leave(q) })
+	r.continueRunning(func() { _, _ = r.quirkyHost.leave(q) })
 	return wicdapi.LeaveResult{}, nil
 }
 
 // afterLoss returns the host for a command whose connection is lost after it was sent.
-func (u unkind) afterLoss() commanded {
+func (u quirkyHost) afterLoss() commandHandler {
 	if u.h.windows.quirks.Shell.RunsOn {
 		return runsOn{u}
 	}

@@ -17,10 +17,10 @@ type RightsFixture struct {
 	// Folder is an empty folder for the test, by its Windows name.
 	Folder string
 	// Open gives everyone full access to a folder. NoReadback is why rights cannot be read; empty if they can.
-	Open   func(t *testing.T, folder string)
+	Open       func(t *testing.T, folder string)
 	NoReadback string
-	// GiveAway makes an ordinary user the owner of a file or folder. NoOtherOwners is why that is not possible; empty if it is.
-	GiveAway    func(t *testing.T, name string)
+	// ChangeOwner makes an ordinary user the owner of a file or folder. NoOtherOwners is why that is not possible; empty if it is.
+	ChangeOwner   func(t *testing.T, name string)
 	NoOtherOwners string
 	// Link creates a link to a folder. NoLinks is why that is not possible; empty if it is.
 	Link    func(t *testing.T, to, name string)
@@ -138,7 +138,7 @@ func foreignOwnersAreReported(t *testing.T, f RightsFixture) {
 		t.Skip(f.NoOtherOwners)
 	}
 	folder := mustMakeFolder(t, f, "folder", hostapi.Private)
-	f.GiveAway(t, folder)
+	f.ChangeOwner(t, folder)
 	if matches, owner, err := f.Rights.Check(folder, hostapi.Private); err != nil || matches || owner == "" {
 		t.Errorf("Check() = %v, %q, %v; want the foreign owner", matches, owner, err)
 	}

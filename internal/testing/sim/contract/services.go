@@ -326,12 +326,12 @@ func failedServiceIsRestarted(t *testing.T, f ServicesFixture) {
 	expectRestart(t, f, func() { f.End(t, First, 1) })
 }
 
-func expectRestart(t *testing.T, f ServicesFixture, harm func()) {
+func expectRestart(t *testing.T, f ServicesFixture, disrupt func()) {
 	t.Helper()
 	mustPut(t, f, declare(First, f.Runs))
 	mustStart(t, f, First)
 	before := mustList(t, f)[First]
-	harm()
+	disrupt()
 	eventually(t, First+" runs as another process", func() bool {
 		s := mustList(t, f)[First]
 		return s.State == hostapi.Running && s.PID != before.PID

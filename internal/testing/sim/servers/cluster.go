@@ -185,8 +185,8 @@ func (c *Cluster) SetToken(token string) {
 	c.Token = token
 }
 
-// SetAway makes the server reject all requests and close all connections, until it is called with false.
-func (c *Cluster) SetAway(away bool) {
+// SetUnavailable makes the server reject all requests and close all connections, until it is called with false.
+func (c *Cluster) SetUnavailable(away bool) {
 	c.mu.Lock()
 	c.away = away
 	c.mu.Unlock()

@@ -87,7 +87,7 @@ func Write(path string, result suite.Result, expected []suite.Expectation) error
 
 // Render returns the document for a result.
 func Render(rows []Row, result suite.Result, expected []suite.Expectation) string {
-	j := suite.Judge(result.Cases, expected)
+	j := suite.Compare(result.Cases, expected)
 	var b strings.Builder
 	b.WriteString(beginning)
 	if result.Date == "" {
@@ -185,7 +185,7 @@ func (r Row) outcome(verdicts []suite.Verdict, known map[string]suite.Expectatio
 }
 
 // renderFailures lists all cases that failed.
-func renderFailures(b *strings.Builder, j suite.Judgement, known map[string]suite.Expectation) {
+func renderFailures(b *strings.Builder, j suite.Comparison, known map[string]suite.Expectation) {
 	b.WriteString("\n## Cases that failed\n\n")
 	if len(j.Expected)+len(j.Unexpected) == 0 {
 		b.WriteString("None.\n")

@@ -71,8 +71,8 @@ func ParseExpectations(text []byte) ([]Expectation, error) {
 	return list, nil
 }
 
-// Judgement is the result of comparing a run with the expected failures.
-type Judgement struct {
+// Comparison is the result of comparing a run with the expected failures.
+type Comparison struct {
 	Passed, Skipped, NotRun int
 	// Expected are failures with a known cause, Unexpected all others.
 	Expected, Unexpected []Verdict
@@ -81,7 +81,7 @@ type Judgement struct {
 }
 
 // Err returns an error that lists the unexpected results, or nil if all cases were run with the expected results.
-func (j Judgement) Err() error {
+func (j Comparison) Err() error {
 	var lines []string
 	for _, v := range j.Unexpected {
 		lines = append(lines, fmt.Sprintf("failed: %s\n  %s", v.Case, v.Message))
@@ -98,13 +98,13 @@ func (j Judgement) Err() error {
 	return fmt.Errorf("unexpected results:\n%s", strings.Join(lines, "\n"))
 }
 
-// Judge compares a run with the list of expected failures.
-func Judge(verdicts []Verdict, expected []Expectation) Judgement {
+// Compare compares a run with the list of expected failures.
+func Compare(verdicts []Verdict, expected []Expectation) Comparison {
 	known := map[string]bool{}
 	for _, e := range expected {
 		known[e.Case] = true
 	}
-	var j Judgement
+	var j Comparison
 	for _, v := range verdicts {
 		switch v.State {
 		case Passed:
@@ -128,7 +128,7 @@ func Judge(verdicts []Verdict, expected []Expectation) Judgement {
 }
 
 // Totals returns a line with the numbers of cases by result.
-func (j Judgement) Totals() string {
+func (j Comparison) Totals() string {
 	return fmt.Sprintf("passed: %d, failed as expected: %d, failed otherwise: %d, skipped by the suite: %d, not run: %d",
 		j.Passed, len(j.Expected), len(j.Unexpected), j.Skipped, j.NotRun)
 }

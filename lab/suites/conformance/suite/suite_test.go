@@ -153,7 +153,7 @@ func TestJudge(t *testing.T) {
 			[]Verdict{{Case: dns, State: Passed}}, "remove it from the expected failures: " + dns, "passed: 1, failed as expected: 0, failed otherwise: 0, skipped by the suite: 0, not run: 0",
 		},
 	} {
-		j := Judge(test.verdicts, expected)
+		j := Compare(test.verdicts, expected)
 		err := j.Err()
 		if (err == nil) != (test.wantErr == "") || err != nil && !strings.Contains(err.Error(), test.wantErr) || j.Totals() != test.totals {
 			t.Errorf("%s: got error %v and totals %q, want %q and %q", name, err, j.Totals(), test.wantErr, test.totals)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// patience is how long a server may take to answer.
-const patience = 2 * time.Second
+// responseTimeout is how long a server may take to answer.
+const responseTimeout = 2 * time.Second
 
 // getAll prints a line for each URL: the answer, or an error. Each request has a connection of its own.
 func getAll(urls []string) error {
@@ -37,7 +37,7 @@ func runCurl(args []string) error {
 }
 
 func get(url string) (string, error) {
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: responseTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get(url)
 	if err != nil {
 		return "", err
@@ -81,7 +81,7 @@ func send(address string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(responseTimeout)); err != nil {
 		return "", err
 	}
 	if _, err := conn.Write([]byte("who?")); err != nil {
