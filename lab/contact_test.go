@@ -71,14 +71,14 @@ type discard struct{}
 func (discard) Progress(join.Progress) {}
 func (discard) Altered([]string)       {}
 
-// connectionCutter is an Observer that cuts all connections of the host when the first transfer begins.
-type connectionCutter struct {
+// cuttingObserver is an Observer that cuts all connections of the host when the first transfer begins.
+type cuttingObserver struct {
 	discard
 	host *lab.Host
 	cut  *sync.Once
 }
 
-func (c connectionCutter) Progress(p join.Progress) {
+func (c cuttingObserver) Progress(p join.Progress) {
 	if p.Step == join.StepTransfer && p.State == v1alpha1.StepRunning {
 		c.cut.Do(func() { _ = c.host.CutConnections() })
 	}
@@ -167,7 +167,7 @@ func TestContactWithQuirksOfSSHServers(t *testing.T) {
 			must(t, c.host.SetSSHQuirks(test.quirks))
 			var o join.Observer = discard{}
 			if test.cut {
-				o = connectionCutter{host: c.host, cut: &sync.Once{}}
+				o = cuttingObserver{host: c.host, cut: &sync.Once{}}
 			}
 			c.stageAndLeave(t, o, test.cut)
 			after, err := c.host.Stats()
@@ -204,5 +204,5 @@ func TestContactThroughOpenSSHOfDebian(t *testing.T) {
 		t.Errorf("exit code: got %d, want 7", code)
 	}
 	must(t, c.host.Reboot(t.Context()))
-	c.stageAndLeave(t, connectionCutter{host: c.host, cut: &sync.Once{}}, true)
+	c.stageAndLeave(t, cuttingObserver{host: c.host, cut: &sync.Once{}}, true)
 }

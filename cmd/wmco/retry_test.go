@@ -75,7 +75,7 @@ func TestRequestsSucceedDespiteHalfFailing(t *testing.T) {
 		}
 	}
 	if n := calls.Load(); n < 2*each*3/2 {
-		t.Errorf("the server failed seldom: %d calls", n)
+		t.Errorf("the server failed too rarely: %d calls", n)
 	}
 }
 

@@ -108,7 +108,7 @@ func claimsOfLimits() []claim {
 		{"docs/limitations.md", `clock is more than (a day) ahead`, csr, "maxWICDLifetime"},
 		{"docs/limitations.md", `retries every (\w+ minutes), and`, "internal/node/identity/identity.go", "RefusedPause"},
 		{"docs/limitations.md", `appears within (\w+ minutes) before`, "internal/node/daemon/nodestatus/rebootpending.go", "restartEvery"},
-		{"docs/limitations.md", `every (\w+ seconds), because Wine`, "internal/node/win/scm/watch_windows.go", `soon, seldom = ([0-9]+ \* time.Second),`},
+		{"docs/limitations.md", `every (\w+ seconds), because Wine`, "internal/node/win/scm/watch_windows.go", `recheckInterval, reopenInterval = ([0-9]+ \* time.Second),`},
 		{"docs/limitations.md", `errors ([0-9]+), 1260`, blocked, `{([0-9]+), "ERROR_VIRUS_INFECTED`},
 		{"docs/limitations.md", `225, ([0-9]+) and`, blocked, `{([0-9]+), "ERROR_ACCESS_DISABLED_BY_POLICY`},
 		{"docs/limitations.md", `1260 and ([0-9]+),`, blocked, `{([0-9]+), "ERROR_SYSTEM_INTEGRITY`},

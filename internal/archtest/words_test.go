@@ -16,43 +16,70 @@ import (
 // this project's own terms.
 func retiredWords() map[string]string {
 	return map[string]string{
-		"adorn":    "sync the metadata of a node",
-		"career":   "restart history",
-		"carefree": "what it ignores",
-		"eager":    "read ahead",
-		"forgive":  "clear a failure",
-		"gift":     "reservation",
-		"keeper":   "what it manages, such as reconciler or supervisor",
-		"luck":     "chance",
-		"mend":     "repair",
-		"obstacle": "start blocker",
-		"outlook":  "cache",
-		"poke":     "wake",
-		"poked":    "woken",
-		"tend":     "reconcile",
-		"untold":   "unreported",
-		"wish":     "desired",
-		"wishes":   "desired",
+		"adder":      "the function it is, such as addFunc",
+		"adorn":      "sync the metadata of a node",
+		"career":     "restart history",
+		"carefree":   "what it ignores",
+		"cargo":      "payload",
+		"culprit":    "failing",
+		"deaths":     "exits",
+		"eager":      "read ahead",
+		"everybodys": "of everyone",
+		"forgive":    "clear a failure",
+		"gift":       "reservation",
+		"habit":      "tactic",
+		"hider":      "redactor",
+		"hopeless":   "needs an administrator",
+		"impatient":  "without pauses",
+		"judgement":  "evaluation or comparison",
+		"keeper":     "what it manages, such as reconciler or supervisor",
+		"leaver":     "leaving computer",
+		"luck":       "chance",
+		"mend":       "repair",
+		"mood":       "fault",
+		"nobodys":    "unassigned",
+		"obstacle":   "start blocker",
+		"outlook":    "cache",
+		"patience":   "timeout",
+		"poke":       "wake",
+		"poked":      "woken",
+		"seldom":     "the interval, such as idle interval",
+		"shelf":      "fake registry",
+		"spoil":      "corrupt or damage",
+		"strangers":  "unproven or foreign",
+		"stubborn":   "repeated",
+		"tend":       "reconcile",
+		"troubles":   "disruptions",
+		"unkind":     "quirky",
+		"unlucky":    "failing",
+		"unrun":      "not run",
+		"untold":     "unreported",
+		"wish":       "desired",
+		"wishes":     "desired",
 	}
 }
 
-// TestIdentifiersUseStandardTerms rejects retired words in the names that programs declare.
+// TestIdentifiersUseStandardTerms rejects retired words in the names that the repository declares, with those of tests and of the lab.
 func TestIdentifiersUseStandardTerms(t *testing.T) {
 	inRoot(t)
 	word := regexp.MustCompile(`[A-Z]+(?:[^a-z]|$)|[A-Z]?[a-z]+`)
+	phrase := regexp.MustCompile(`(?i)bychance|underway`)
 	instead := retiredWords()
-	fset, packages := sources(t)
-	for _, p := range packages {
-		for _, name := range slices.Sorted(maps.Keys(p.files)) {
-			declared(p.files[name], func(id *ast.Ident) {
-				for _, w := range word.FindAllString(id.Name, -1) {
-					if better, retired := instead[strings.ToLower(w)]; retired {
-						t.Errorf("%s: %s contains the retired word %q; use %s", fset.Position(id.Pos()), id.Name, strings.ToLower(w), better)
-					}
+	eachGoFile(t, ".", func(name string, text []byte) {
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, text, 0)
+		must(t, err)
+		declared(file, func(id *ast.Ident) {
+			if retired := phrase.FindString(id.Name); retired != "" {
+				t.Errorf("%s: %s contains %q; use random or in progress", fset.Position(id.Pos()), id.Name, retired)
+			}
+			for _, w := range word.FindAllString(id.Name, -1) {
+				if better, retired := instead[strings.ToLower(w)]; retired {
+					t.Errorf("%s: %s contains the retired word %q; use %s", fset.Position(id.Pos()), id.Name, strings.ToLower(w), better)
 				}
-			})
-		}
-	}
+			}
+		})
+	})
 }
 
 // declared visits the names that a file declares: types, functions, fields, constants, variables and parameters.
@@ -85,7 +112,7 @@ func declared(file *ast.File, visit func(*ast.Ident)) {
 }
 
 // TestLabAndPayloadUseStandardTerms rejects words in code, comments and messages of the lab, its tests, and packages that no
-// longer have such words; and in the comments of deploy/, which administrators read.
+// longer have such words; and in manifests, scripts and workflows, which users, administrators and contributors read.
 func TestLabAndPayloadUseStandardTerms(t *testing.T) {
 	inRoot(t)
 	retired := regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|whoever|in vain|carriers?|keepers?|luck|unlucky|looks at|looked at|is asked for|was asked for|the world)\b`)
@@ -105,12 +132,16 @@ func TestLabAndPayloadUseStandardTerms(t *testing.T) {
 	for _, folder := range []string{"lab", "payload", "internal/node/overlay", "internal/testing/sim", "internal/testing/sshserver", "internal/node/win", "internal/shared/hns", "cmd/wicd-setup", "cmd/hybrid-overlay-node"} {
 		eachGoFile(t, folder, check)
 	}
-	manifests, err := filepath.Glob("deploy/*.yaml")
-	if err != nil || len(manifests) == 0 {
-		t.Fatalf("deploy/ has %d manifests: %v", len(manifests), err)
-	}
-	for _, name := range append(manifests, "Makefile") {
-		check(name, []byte(read(t, name)))
+	for _, pattern := range []string{
+		"deploy/*.yaml", "Makefile", ".ci/run", ".github/workflows/*.yaml", ".github/*.yml", "hack/*.sh", "internal/operator/userdata/*.ps1",
+	} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s matches %d files: %v", pattern, len(files), err)
+		}
+		for _, name := range files {
+			check(name, []byte(read(t, name)))
+		}
 	}
 }
 

@@ -90,7 +90,7 @@ func (m *joins) bareStart(ctx context.Context, h *lab.Host) (float64, error) {
 
 // watchFloor measures how long a change of one ConfigMap takes to reach n watchers, each with its own connection, as WICD has.
 func (c simulation) watchFloor(ctx context.Context, n int) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	maps := c.Clients.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "floor-" + strconv.Itoa(n)}}

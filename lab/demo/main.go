@@ -101,7 +101,7 @@ func parse(hosts string) (testenv.Options, error) {
 		}
 	}
 	if simulated {
-		o.SimulatedHosts, o.Kind = n, "it is shown to people"
+		o.SimulatedHosts, o.NoQuirks = n, "it is shown to people"
 	} else {
 		o.WineHosts, o.Network, o.Pods = n, testenv.NetworkHybridOverlay, true
 	}

@@ -39,8 +39,8 @@ type RunOptions struct {
 
 // How often the record is checked without a notification.
 const (
-	recordEvery  = time.Second // while a join is running
-	recordSeldom = 10 * time.Second
+	recordEvery        = time.Second // while a join is running
+	idleRecordInterval = 10 * time.Second
 )
 
 // Run runs the service: it keeps the host as the last join requested, until ctx is done. Parts that need the API server wait while it is
@@ -64,7 +64,7 @@ func Run(ctx context.Context, h hostapi.Host, o RunOptions) {
 		wanted, err := r.Wanted()
 		if err != nil { // never written in this form
 			o.Log.Error("Stored node configuration is invalid; rejoin the host", "error", err.Error())
-			_ = backoff.Sleep(ctx, recordSeldom)
+			_ = backoff.Sleep(ctx, idleRecordInterval)
 			continue
 		}
 		newParts(state.Session{Host: h, Record: r, Wanted: wanted, Log: o.Log}, clients, pulls, o).run(ctx)
@@ -92,7 +92,7 @@ func awaitRecord(ctx context.Context, h hostapi.Host, log *slog.Logger) (r state
 			log.Warn("Waiting for a join", "error", err.Error())
 			reported = true
 		}
-		if backoff.Sleep(ctx, recordSeldom) != nil {
+		if backoff.Sleep(ctx, idleRecordInterval) != nil {
 			return state.Record{}, false
 		}
 	}
@@ -175,7 +175,7 @@ func (p *parts) run(ctx context.Context) {
 func (p *parts) awaitNewRecord(ctx context.Context) {
 	every := recordEvery
 	if p.Record.Complete {
-		every = recordSeldom
+		every = idleRecordInterval
 	}
 	var previous fs.FileInfo
 	for {

@@ -105,7 +105,7 @@ func (p harness) upgradeCluster(upgraded func()) {
 	upgraded()
 	watch, outages := p.watchBudget(1), p.watchOutages()
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
-	p.expectKubeletVersionWithin(10*time.Minute+timeout, next)
+	p.expectKubeletVersionWithin(10*time.Minute+waitTimeout, next)
 	p.expectRolledOut()
 	p.expectNoFailures(traffic)
 	p.logOutages(outages)

@@ -98,7 +98,7 @@ func execute(ctx context.Context, r guestapi.ExecRequest) (guestapi.ExecResult, 
 	}
 	for attempt := 1; ; attempt++ {
 		result, err := run(ctx, name, r)
-		// Seldom, a process of Wine ends before its program starts. Nothing ran, so it is safe to start it again.
+		// Rarely, a process of Wine ends before its program starts. Nothing ran, so it is safe to start it again.
 		if attempt == startAttempts || !errors.Is(err, windows.ERROR_INTERNAL_ERROR) {
 			return result, err
 		}

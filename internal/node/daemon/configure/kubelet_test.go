@@ -49,7 +49,7 @@ func withKubelet(t *testing.T, n desired.Node, spec v1alpha1.KubeletSpec) desire
 // newKubeletHost returns a node with the default kubelet configuration.
 func newKubeletHost(t *testing.T, o sim.WindowsOptions) *daemontest.Member {
 	t.Helper()
-	o.Kind = "each restart is expected"
+	o.NoQuirks = "each restart is expected"
 	return daemontest.NewFollower(t, daemontest.Options{Windows: o, Heartbeat: time.Minute, Prepare: func(m *daemontest.Member) {
 		m.Request.Desired = withKubelet(t, m.Request.Desired, v1alpha1.KubeletSpec{})
 	}})

@@ -54,7 +54,7 @@ func TestJoinRenamesHostToLowerCase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, r := daemontest.NewHost(t, sim.WindowsOptions{Hostname: "WANTED", Kind: test.noQuirks, Quirks: test.quirks})
+				w, r := daemontest.NewHost(t, sim.WindowsOptions{Hostname: "WANTED", NoQuirks: test.noQuirks, Quirks: test.quirks})
 				boot := w.BootID()
 				r.Hostname, r.Register, r.MayReboot = "wanted", test.register, test.mayReboot
 				renames := test.register && test.mayReboot

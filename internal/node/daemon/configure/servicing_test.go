@@ -72,7 +72,7 @@ func TestJoinRestartsAreRecordedAndLimited(t *testing.T) {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{PendingFor: 6 * time.Minute}}, restarts: 1, codes: []wicdapi.Code{wicdapi.CodeServicing}, joins: true},
 		"Windows restarts by itself three times": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{RestartsItself: 3}}, restarts: 1, codes: []wicdapi.Code{wicdapi.CodeServicing}, joins: true},
-		"the feature is pending for ever": {
+		"the feature stays pending": {
 			quirks: sim.Quirks{Servicing: sim.ServicingQuirks{PendingFor: 30 * day}}, restarts: 1,
 			codes: []wicdapi.Code{wicdapi.CodeServicing, wicdapi.CodeRebootDidNotHelp}, message: "feature Containers of Windows is Pending"},
 		"the feature is rolled back": {

@@ -19,12 +19,12 @@ const Folder = desired.Logs + `\eventlog`
 
 // Limits of the copies. A channel has at most three files of maxSize: the current one and two rotated ones.
 const (
-	every    = 15 * time.Second // Windows stores the events meanwhile
-	seldom   = 10 * time.Minute // for channels that do not exist
-	timeout  = time.Minute
-	maxRead  = 2000 // events of a channel per read
-	maxSize  = 4 << 20
-	maxAside = 2
+	every          = 15 * time.Second // Windows stores the events meanwhile
+	absentInterval = 10 * time.Minute // for channels that do not exist
+	timeout        = time.Minute
+	maxRead        = 2000 // events of a channel per read
+	maxSize        = 4 << 20
+	maxAside       = 2
 )
 
 // Channel is one event log.
@@ -85,7 +85,7 @@ func (c *Copier) Run(ctx context.Context) {
 				c.Log.Warn("Copying event logs is not supported by this version of Windows", "error", err.Error())
 				return
 			case errors.Is(err, hostapi.ErrNotFound):
-				ch.again = time.Now().Add(seldom) // the Windows feature is not enabled
+				ch.again = time.Now().Add(absentInterval) // the Windows feature is not enabled
 			case ctx.Err() == nil:
 				c.report(ch, err)
 			}

@@ -15,7 +15,7 @@ import (
 
 const (
 	// objectReadInterval is the pause between two object reads, which read every object individually. While the two generations disagree,
-	// it is networkSeldom.
+	// it is maxNetworkInterval.
 	objectReadInterval = 10 * time.Second
 	// objectReadTimeout is the timeout of an object read.
 	objectReadTimeout = time.Minute
@@ -143,7 +143,7 @@ func (a *agreement) confirm(j *evaluation, problems, notices int) {
 // pause returns the minimum time between two object reads.
 func (a *agreement) pause() time.Duration {
 	if a.disagreements >= disagreesAfter {
-		return networkSeldom
+		return maxNetworkInterval
 	}
 	return objectReadInterval
 }

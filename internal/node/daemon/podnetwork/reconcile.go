@@ -27,9 +27,9 @@ const (
 	// networkEvery is how often the network is checked without a notification.
 	networkEvery = 5 * time.Second
 	// A pass queries each endpoint and load balancer, which is slow if there are thousands: it takes at most one part in checkShare of the time,
-	// unless the interval would exceed networkSeldom.
-	checkShare    = 5
-	networkSeldom = time.Minute
+	// unless the interval would exceed maxNetworkInterval.
+	checkShare         = 5
+	maxNetworkInterval = time.Minute
 	// networkTimeout is the timeout of one read, or of one change.
 	networkTimeout = 30 * time.Second
 )
@@ -142,7 +142,7 @@ func waitAfter(plan *networkPlan, duration time.Duration) time.Duration {
 	if plan.again > 0 {
 		return max(plan.again, min(2*duration, networkEvery))
 	}
-	return max(networkEvery, min(checkShare*duration, networkSeldom))
+	return max(networkEvery, min(checkShare*duration, maxNetworkInterval))
 }
 
 // reconciliation is one run of a Reconciler.

@@ -19,7 +19,7 @@ const (
 	formerImage = "mcr.test/oss/pause:1"
 )
 
-func TestJudge(t *testing.T) {
+func TestClassify(t *testing.T) {
 	const pull = `failed to pull and unpack image "` + wantedImage + `": `
 	for name, test := range map[string]struct {
 		inUse     string
@@ -101,7 +101,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func FuzzJudge(f *testing.F) {
+func FuzzClassify(f *testing.F) {
 	f.Add(2, `unexpected status from HEAD request to https://mirror.test:5000/v2/x?ns=mcr.test: 403 Forbidden`)
 	f.Add(5, "no match for platform in manifest: not found")
 	f.Add(2, `Get "https://user:SECRET@x/?SECRET": EOF`)

@@ -49,20 +49,20 @@ func (h *restartHistory) evaluate(now time.Time, d hostapi.Disk, s desired.Servi
 	case h.blocked.IsZero():
 		h.blocked = now
 	}
-	reason, culprit, cause := "", s, ""
+	reason, failing, cause := "", s, ""
 	switch {
 	case h.isLooping:
 		reason = api.ReasonServiceCrashLoop
 		cause = fmt.Sprintf("service %s failed %d times within %v, most recently: %s", s.Name, len(h.crashes), loopWithin, h.last)
 	case o.notReady && now.Sub(h.blocked) >= readyTimeout:
-		reason, culprit = api.ReasonServiceNotReady, o.dependency
-		cause = fmt.Sprintf("service %s is running but not ready, and service %s is waiting for it: %v", culprit.Name, s.Name, o.err)
+		reason, failing = api.ReasonServiceNotReady, o.dependency
+		cause = fmt.Sprintf("service %s is running but not ready, and service %s is waiting for it: %v", failing.Name, s.Name, o.err)
 	}
 	switch {
 	case reason == "":
 		h.problem = nil
 	case h.problem == nil || h.problem.Reason != reason:
-		h.problem = &nodestatus.Problem{Service: culprit.Name, Reason: reason, Message: message(d, cause, culprit.Log.Path), Since: now}
+		h.problem = &nodestatus.Problem{Service: failing.Name, Reason: reason, Message: message(d, cause, failing.Log.Path), Since: now}
 	}
 }
 

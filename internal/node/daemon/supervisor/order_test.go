@@ -58,7 +58,7 @@ func TestJoinNamesFailingService(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				test.options.Kind = daemontest.TimingMeasured
+				test.options.NoQuirks = daemontest.TimingMeasured
 				w, r := daemontest.NewHost(t, test.options)
 				daemontest.MustWrite(t, w.Disk(), log, "the first line\nthe last line\n")
 				began := time.Now()

@@ -41,10 +41,10 @@ type Changes struct {
 
 // NewChanges must be called once per process: each call uses one of the two thousand callbacks that Go can give to Windows.
 func NewChanges() *Changes {
-	const soon, seldom = 2 * time.Second, 30 * time.Second
-	c := &Changes{Recheck: soon, Reopen: seldom, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
+	const recheckInterval, reopenInterval = 2 * time.Second, 30 * time.Second
+	c := &Changes{Recheck: recheckInterval, Reopen: reopenInterval, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil {
-		c.Reopen, c.Polls = soon, true
+		c.Reopen, c.Polls = recheckInterval, true
 	}
 	return c
 }

@@ -13,18 +13,18 @@ func TestWatchRejectsTooManyServices(t *testing.T) {
 }
 
 func TestWatchPollsOnlyForMissingServices(t *testing.T) {
-	const soon, seldom = 2 * time.Second, 30 * time.Second
+	const recheckInterval, reopenInterval = 2 * time.Second, 30 * time.Second
 	for name, test := range map[string]struct {
 		services []*watched
 		opened   time.Duration // before
 		want     time.Duration
 	}{
-		"all exist":          {[]*watched{{handle: 1}, {handle: 2}}, 0, seldom},
-		"one is missing":     {[]*watched{{handle: 1}, {}}, 0, soon},
+		"all exist":          {[]*watched{{handle: 1}, {handle: 2}}, 0, reopenInterval},
+		"one is missing":     {[]*watched{{handle: 1}, {}}, 0, recheckInterval},
 		"opened earlier":     {[]*watched{{handle: 1}}, 20 * time.Second, 10 * time.Second},
 		"opened long before": {[]*watched{{handle: 1}}, time.Hour, 0},
 	} {
-		w := &watcher{recheck: soon, reopenAfter: seldom, opened: time.Now().Add(-test.opened), services: test.services}
+		w := &watcher{recheck: recheckInterval, reopenAfter: reopenInterval, opened: time.Now().Add(-test.opened), services: test.services}
 		if got := w.waitTime(); got > test.want || got < test.want-5*time.Second {
 			t.Errorf("%s: waits for %v, want %v", name, got, test.want)
 		}

@@ -35,7 +35,7 @@ func (c *Controller) NodeEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q kube.Queue) {
 			if !e.IsInInitialList { // otherwise it is older, and may lack its address for another reason
-				c.recordStranger(ctx, e.Object.(*corev1.Node))
+				c.recordUnproven(ctx, e.Object.(*corev1.Node))
 			}
 			request(ctx, e.Object, q)
 		},
@@ -47,8 +47,8 @@ func (c *Controller) NodeEvents() handler.EventHandler {
 	}
 }
 
-// recordStranger records a new Node that is not proven to belong to the host whose name it has.
-func (c *Controller) recordStranger(ctx context.Context, node *corev1.Node) {
+// recordUnproven records a new Node that is not proven to belong to the host whose name it has.
+func (c *Controller) recordUnproven(ctx context.Context, node *corev1.Node) {
 	var list v1alpha1.WindowsInstanceList
 	if err := c.Client.List(ctx, &list, client.MatchingFields{HostnameIndex: node.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return // the cache is shutting down

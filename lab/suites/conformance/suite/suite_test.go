@@ -132,7 +132,7 @@ func TestInvalidReportsAreRejected(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestCompare(t *testing.T) {
 	expected := []Expectation{{Case: services, Cause: Lab, Why: "why"}, {Case: dns, Cause: Wine, Why: "why"}, {Case: density, Cause: Wine, Why: "why"}}
 	for name, test := range map[string]struct {
 		verdicts []Verdict
