@@ -71,7 +71,7 @@ func claimsOfNetwork() []claim {
 		{"docs/defects.md", `It checks every (\w+ seconds)`, overlay, "resyncInterval"},
 
 		{"docs/network.md", `WICD checks every (\w+ seconds)`, "internal/node/daemon/podnetwork/reconcile.go", "networkEvery"},
-		{"docs/network.md", `not there within (\w+ minutes)`, "internal/node/daemon/podnetwork/memory.go", "makerTimeout"},
+		{"docs/network.md", `not there within (\w+ minutes)`, "internal/node/daemon/podnetwork/memory.go", "creatorTimeout"},
 		{"docs/network.md", `but not within (\w+ seconds)`, "internal/shared/hns/hns.go", "IncompleteFor"},
 		{"docs/network.md", `started at least (half a minute) ago`, "internal/shared/hns/hns.go", "IncompleteFor"},
 		{"docs/network.md", `creates all of them within (\w+ seconds)`, proxy, "proxyStartup"},
