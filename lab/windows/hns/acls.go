@@ -80,13 +80,16 @@ func (o Object) ACLs() ([]ACL, error) {
 }
 
 func parseACL(settings any) (ACL, error) {
+	if settings == nil {
+		return ACL{}, fmt.Errorf("%w: it has no settings", InvalidJSON)
+	}
 	raw, err := json.Marshal(settings)
 	var d aclDocument
 	if err == nil {
 		err = json.Unmarshal(raw, &d)
 	}
-	if err != nil || settings == nil {
-		return ACL{}, fmt.Errorf("%w: %v", InvalidJSON, err)
+	if err != nil {
+		return ACL{}, fmt.Errorf("%w: %w", InvalidJSON, err)
 	}
 	a := ACL{
 		Allow: d.Action == "Allow", In: d.Direction == "In", Priority: int(d.Priority),
