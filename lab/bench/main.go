@@ -33,7 +33,7 @@ func groups() []group {
 		{"fleet", "a thousand hosts: seconds to join, upgrade and remove them, the operator's resources, the cost of hosts that never answer", measureFleet},
 		{"fleet-chance", "random fleets: violations of the budget, and evictions for each necessary one", measureRandomFleets},
 		{"hostile", "hostile hosts, tenants and nodes: the operator's memory, and how long other hosts take to join", measureHostile},
-		{"quirks", "simulated hosts with the quirks of real Windows: how many become nodes, restarts, lost networks and addresses", measureQuirks},
+		{"unkind", "simulated hosts with the quirks of real Windows: how many become nodes, restarts, lost networks and addresses", measureQuirks},
 		{"network-nodes", "the overlay of hundreds of nodes: seconds until all nodes have a changed subnet, and until a new node has all subnets", measureOverlay},
 		{"network-host", "the network of one host: seconds to configure it, to detect objects that Windows lost, and to restore them; memory", measureNetworkHost},
 		{"network-repairs", "simulated hours of random Services: unnecessary repairs of the network per day", measureRepairs},

@@ -75,7 +75,7 @@ func measureQuirks(ctx context.Context, s *sheet) error {
 	}
 	for i, name := range []string{"joined_of_1000", "", "joined_later", "need_a_person", "restarts_max", "networks_deleted", "addresses_lost"} {
 		if count, _ := strconv.ParseFloat(string(m[i+1]), 64); name != "" {
-			s.number("quirks."+name, count, "count")
+			s.number("unkind."+name, count, "count")
 		}
 	}
 	return err
