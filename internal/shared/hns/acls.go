@@ -1,6 +1,7 @@
 package hns
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -144,7 +145,7 @@ func canonical(acls []ACL) []string {
 	var texts []string
 	for _, a := range acls {
 		texts = append(texts, fmt.Sprint(a.Priority, a.Direction, a.Action, a.Protocol, sorted(a.Remote, netip.Prefix.Compare),
-			sorted(a.LocalPorts, PortRange.compare), sorted(a.RemotePorts, PortRange.compare)))
+			sorted(a.LocalPorts, PortRange.Compare), sorted(a.RemotePorts, PortRange.Compare)))
 	}
 	slices.Sort(texts)
 	return slices.Compact(texts)
@@ -154,9 +155,7 @@ func sorted[T comparable](list []T, compare func(a, b T) int) []T {
 	return slices.Compact(slices.SortedFunc(slices.Values(list), compare))
 }
 
-func (r PortRange) compare(other PortRange) int {
-	if r.First != other.First {
-		return int(r.First) - int(other.First)
-	}
-	return int(r.Last) - int(other.Last)
+// Compare orders ranges by their first ports, then by their last.
+func (r PortRange) Compare(other PortRange) int {
+	return cmp.Or(cmp.Compare(r.First, other.First), cmp.Compare(r.Last, other.Last))
 }

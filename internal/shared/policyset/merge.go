@@ -220,9 +220,7 @@ func (s Set) grants(parts []part) ([]Grant, *Excess) {
 func compareGrants(a, b Grant) int {
 	return cmp.Or(
 		cmp.Compare(a.Protocol, b.Protocol),
-		slices.CompareFunc(a.Ports, b.Ports, func(a, b hns.PortRange) int {
-			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
-		}),
+		slices.CompareFunc(a.Ports, b.Ports, hns.PortRange.Compare),
 		slices.CompareFunc(a.Peers, b.Peers, netip.Prefix.Compare),
 	)
 }
