@@ -134,7 +134,8 @@ func late(ctx context.Context, what string) error {
 func asHNSError(err error) error {
 	code := codeOf(err)
 	switch {
-	case errors.Is(err, hns.ErrNotFound) || errors.Is(err, hns.ErrExists) || errors.Is(err, hns.ErrUnavailable) || errors.Is(err, hns.ErrAdapter):
+	case errors.Is(err, hns.ErrNotFound) || errors.Is(err, hns.ErrExists) || errors.Is(err, hns.ErrUnavailable) || errors.Is(err, hns.ErrAdapter) ||
+		errors.Is(err, hns.ErrPolicy):
 		return err
 	case code == syscall.Errno(windows.HCN_E_INVALID_POLICY):
 		return fmt.Errorf("%w: %w", hns.ErrPolicy, err)

@@ -47,6 +47,9 @@ func TestHNSCodesMapToErrors(t *testing.T) {
 					t.Errorf("code %#x is %v, want %v", uintptr(code), err, want)
 				}
 			}
+			if again := asHNSError(err); want != nil && again.Error() != err.Error() {
+				t.Errorf("code %#x is classified twice: %v", uintptr(code), again)
+			}
 		}
 	}
 	if err := asHNSError(hcn.NetworkNotFoundError{NetworkID: "x"}); !errors.Is(err, hns.ErrNotFound) {
