@@ -28,7 +28,7 @@ func TestNetworksKeepTheContract(t *testing.T) {
 	contract.Networks(t, networksFixture(mustHost(t)))
 }
 
-func TestACLsKeepTheirPromises(t *testing.T) {
+func TestACLsKeepTheContract(t *testing.T) {
 	mustHaveHNS(t)
 	host := mustHost(t)
 	fixture := networksFixture(host)
@@ -37,8 +37,8 @@ func TestACLsKeepTheirPromises(t *testing.T) {
 	})
 }
 
-// TestACLsLeaveOtherPoliciesAlone has the policies of a CNI plugin.
-func TestACLsLeaveOtherPoliciesAlone(t *testing.T) {
+// TestACLsKeepOtherPolicies has the policies of a CNI plugin.
+func TestACLsKeepOtherPolicies(t *testing.T) {
 	mustHaveHNS(t)
 	host := mustHost(t)
 	f := networksFixture(host)(t)

@@ -20,11 +20,11 @@ type ACLsFixture struct {
 func ACLs(t *testing.T, fixture func(t *testing.T) ACLsFixture) {
 	run(t, fixture, []test[ACLsFixture]{
 		{"ACLsAreAsWritten", aclsAreAsWritten},
-		{"EachEndpointHasItsOwn", eachEndpointHasItsOwn},
+		{"EndpointsHaveSeparateACLs", endpointsHaveSeparateACLs},
 		{"InvalidACLsChangeNothing", invalidACLsChangeNothing},
-		{"ACLsNeedTheirEndpoint", aclsNeedTheirEndpoint},
-		{"ACLsSurviveARestartOfTheService", aclsSurviveARestart},
-		{"ALateAnswerHasNoACLs", aLateAnswerHasNoACLs},
+		{"ACLsRequireEndpoint", aclsRequireEndpoint},
+		{"ACLsSurviveServiceRestart", aclsSurviveServiceRestart},
+		{"LateResponseHasNoACLs", lateResponseHasNoACLs},
 	})
 }
 
@@ -110,7 +110,7 @@ func aclsAreAsWritten(t *testing.T, f ACLsFixture) {
 	}
 }
 
-func eachEndpointHasItsOwn(t *testing.T, f ACLsFixture) {
+func endpointsHaveSeparateACLs(t *testing.T, f ACLsFixture) {
 	ids := mustMakeEndpoints(t, f, "wicd-contract", "wicd-contract-two", "wicd-contract-three")
 	mustSetACLs(t, f, ids[0], webACLs())
 	mustSetACLs(t, f, ids[1], webACLs()[:1])
@@ -142,7 +142,7 @@ func invalidACLsChangeNothing(t *testing.T, f ACLsFixture) {
 	expectACLs(t, f, map[string][]hns.ACL{id: webACLs()})
 }
 
-func aclsNeedTheirEndpoint(t *testing.T, f ACLsFixture) {
+func aclsRequireEndpoint(t *testing.T, f ACLsFixture) {
 	expectACLs(t, f, nil)
 	id := mustMakeEndpoints(t, f, "wicd-contract")[0]
 	for _, acls := range [][]hns.ACL{webACLs(), nil} {
@@ -156,7 +156,7 @@ func aclsNeedTheirEndpoint(t *testing.T, f ACLsFixture) {
 	expectACLs(t, f, nil)
 }
 
-func aclsSurviveARestart(t *testing.T, f ACLsFixture) {
+func aclsSurviveServiceRestart(t *testing.T, f ACLsFixture) {
 	if f.Stop == nil {
 		t.Skip(f.NoStop)
 	}
@@ -170,7 +170,7 @@ func aclsSurviveARestart(t *testing.T, f ACLsFixture) {
 	expectACLs(t, f, map[string][]hns.ACL{id: webACLs()})
 }
 
-func aLateAnswerHasNoACLs(t *testing.T, f ACLsFixture) {
+func lateResponseHasNoACLs(t *testing.T, f ACLsFixture) {
 	id := mustMakeEndpoints(t, f, "wicd-contract")[0]
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
