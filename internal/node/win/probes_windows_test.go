@@ -86,31 +86,18 @@ func serveRuntime(t *testing.T, answer func() (status, message string)) {
 	}))
 }
 
-// servePipe serves HTTP/2 on testPipe until stop is called, or the test ends.
+// servePipe serves HTTP/2 on testPipe until stop is called, or the test ends. Clients that connect earlier than it accepts wait.
 func servePipe(t *testing.T, handler http.Handler) (stop func()) {
 	t.Helper()
 	protocols := &http.Protocols{}
 	protocols.SetUnencryptedHTTP2(true)
 	server := &http.Server{Protocols: protocols, Handler: handler}
-	listener := &pipeListener{ended: make(chan struct{})}
+	listener := listenPipe(t)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	stop = func() { _ = server.Close(); <-done }
 	t.Cleanup(stop)
-	awaitPipe(t)
 	return stop
-}
-
-// awaitPipe returns when the pipe exists.
-func awaitPipe(t *testing.T) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if c, err := dialPipe(t.Context(), testPipe); err == nil {
-			_ = c.Close()
-			return
-		}
-	}
-	t.Fatal("the pipe does not exist")
 }
 
 // pipeListener accepts connections of testPipe, one after another. Like containerd's, the pipe has no buffers: a write waits
@@ -118,6 +105,30 @@ func awaitPipe(t *testing.T) {
 type pipeListener struct {
 	once  sync.Once
 	ended chan struct{}
+	first []windows.Handle // both ends of the first instance
+}
+
+// listenPipe creates testPipe. Its first instance stays connected to this process, so that the pipe exists until the listener is closed,
+// and is busy between two calls of Accept. containerd's listener does the same (ListenPipe of go-winio).
+func listenPipe(t *testing.T) *pipeListener {
+	t.Helper()
+	server, err := createPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := windows.CreateFile(windows.StringToUTF16Ptr(testPipe), windows.GENERIC_READ, 0, nil, windows.OPEN_EXISTING, 0, 0)
+	if err != nil {
+		t.Fatal(errors.Join(err, windows.CloseHandle(server)))
+	}
+	l := &pipeListener{ended: make(chan struct{}), first: []windows.Handle{server, client}}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// createPipe returns a new instance of testPipe.
+func createPipe() (windows.Handle, error) {
+	const mode = windows.PIPE_ACCESS_DUPLEX | windows.FILE_FLAG_OVERLAPPED
+	return windows.CreateNamedPipe(windows.StringToUTF16Ptr(testPipe), mode, windows.PIPE_TYPE_BYTE, windows.PIPE_UNLIMITED_INSTANCES, 0, 0, 0, nil)
 }
 
 func (l *pipeListener) Accept() (net.Conn, error) {
@@ -130,12 +141,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 }
 
 func (l *pipeListener) accept() (net.Conn, error) {
-	name, err := windows.UTF16PtrFromString(testPipe)
-	if err != nil {
-		return nil, err
-	}
-	const mode = windows.PIPE_ACCESS_DUPLEX | windows.FILE_FLAG_OVERLAPPED
-	h, err := windows.CreateNamedPipe(name, mode, windows.PIPE_TYPE_BYTE, windows.PIPE_UNLIMITED_INSTANCES, 0, 0, 0, nil)
+	h, err := createPipe()
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +171,12 @@ func (l *pipeListener) accept() (net.Conn, error) {
 }
 
 func (l *pipeListener) Close() error {
-	l.once.Do(func() { close(l.ended) })
+	l.once.Do(func() {
+		close(l.ended)
+		for _, h := range l.first {
+			_ = windows.CloseHandle(h)
+		}
+	})
 	return nil
 }
 
@@ -173,7 +184,7 @@ func (l *pipeListener) Addr() net.Addr { return pipeAddr(testPipe) }
 
 // TestProbeWritesBeforeServerReads uses a server that does not read before the client has read its first write, like grpc-go's.
 func TestProbeWritesBeforeServerReads(t *testing.T) {
-	listener := &pipeListener{ended: make(chan struct{})}
+	listener := listenPipe(t)
 	done := make(chan error, 1)
 	go func() {
 		c, err := listener.Accept()
@@ -186,11 +197,11 @@ func TestProbeWritesBeforeServerReads(t *testing.T) {
 		}
 		done <- err
 	}()
-	var c net.Conn
-	for err := error(windows.ERROR_FILE_NOT_FOUND); err != nil; c, err = dialPipe(t.Context(), testPipe) {
-		time.Sleep(10 * time.Millisecond)
+	dialed, err := dialPipe(t.Context(), testPipe)
+	if err != nil {
+		t.Fatal(err)
 	}
-	c = readAhead(c)
+	c := readAhead(dialed)
 	wrote := make(chan error, 1)
 	go func() { _, err := c.Write([]byte("world")); wrote <- err }()
 	select {
