@@ -1,4 +1,4 @@
-// Package v1alpha1 holds the kinds WindowsInstance and WindowsConfig. The names of labels, annotations, conditions and
+// Package v1alpha1 holds the kinds WindowsInstance, WindowsConfig and WindowsPolicySet. The names of labels, annotations, conditions and
 // reasons are in package api, because they do not change with the version. docs/objects.md is generated from both.
 //
 // A WindowsInstance is one Windows host, whatever its source. Its status shows the progress of the host's join, and
@@ -23,7 +23,8 @@ func GroupVersion() schema.GroupVersion {
 
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(), &WindowsInstance{}, &WindowsInstanceList{}, &WindowsConfig{}, &WindowsConfigList{})
+	s.AddKnownTypes(GroupVersion(), &WindowsInstance{}, &WindowsInstanceList{}, &WindowsConfig{}, &WindowsConfigList{},
+		&WindowsPolicySet{}, &WindowsPolicySetList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

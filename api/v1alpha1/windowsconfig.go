@@ -277,6 +277,21 @@ type NetworkSpec struct {
 	// +optional
 	Repair NetworkRepair `json:"repair,omitempty"`
 
+	// policies specifies whether Windows nodes enforce the NetworkPolicies of their pods (docs/network-policies.md). Enforce
+	// does. Report computes the rules and reports problems, but does not restrict pods. Off, the default, ignores
+	// NetworkPolicies on Windows nodes. With provider Custom, the field has no effect: NetworkPolicies are up to your
+	// network. A change interrupts no pods.
+	// +kubebuilder:validation:Enum=Enforce;Report;Off
+	// +optional
+	Policies NetworkPolicies `json:"policies,omitempty"`
+
+	// policyFallback specifies what pods may do in a direction whose NetworkPolicies are too large for the rules of a
+	// Windows node: nothing with Closed, the default, or everything with Open. An event of the NetworkPolicies or a
+	// condition of the Node reports it. What is invalid or unknown is always closed.
+	// +kubebuilder:validation:Enum=Closed;Open
+	// +optional
+	PolicyFallback PolicyFallback `json:"policyFallback,omitempty"`
+
 	// ovn holds the settings of provider OVNHybridOverlay.
 	// +optional
 	OVN *OVNNetwork `json:"ovn,omitempty"`
@@ -302,6 +317,25 @@ const (
 	RepairFull   NetworkRepair = "Full"
 	RepairReport NetworkRepair = "Report"
 	RepairOff    NetworkRepair = "Off"
+)
+
+// NetworkPolicies specifies whether Windows nodes enforce the NetworkPolicies of their pods.
+type NetworkPolicies string
+
+// Values of NetworkPolicies.
+const (
+	PoliciesEnforce NetworkPolicies = "Enforce"
+	PoliciesReport  NetworkPolicies = "Report"
+	PoliciesOff     NetworkPolicies = "Off"
+)
+
+// PolicyFallback specifies what pods may do where their NetworkPolicies are too large for a Windows node.
+type PolicyFallback string
+
+// Values of PolicyFallback.
+const (
+	FallbackClosed PolicyFallback = "Closed"
+	FallbackOpen   PolicyFallback = "Open"
 )
 
 // OVNNetwork holds settings of the hybrid overlay that cannot be read from OVN-Kubernetes outside OpenShift.

@@ -171,6 +171,8 @@ func TestValuesBeyondBoundsAreRejected(t *testing.T) {
 		"a shell unscanned":           func(n *desired.Node) { n.Exclusions.Processes = []string{`C:\Windows\System32\cmd.exe`} },
 		"exclusions without end":      func(n *desired.Node) { n.Exclusions.Paths = slices.Repeat([]string{desired.ContainerdRoot}, 33) },
 		"a route for everything":      func(n *desired.Node) { n.Routes = []desired.Route{{To: "0.0.0.0/0"}} },
+		"policies that are off":       func(n *desired.Node) { n.Policies = &desired.Policies{Mode: "Off"} },
+		"policies without a mode":     func(n *desired.Node) { n.Policies = &desired.Policies{} },
 		"an invalid key":              func(n *desired.Node) { n.SigningKey = "x" },
 		"SSH keys without end":        func(n *desired.Node) { n.AuthorizedKeys = many(1001) },
 		"retired keys without end":    func(n *desired.Node) { n.RetiredKeys = many(1001) },

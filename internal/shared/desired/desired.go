@@ -40,6 +40,8 @@ type Node struct {
 	Network *Network `json:"network,omitempty"`
 	// UserNetwork is a network that the user supplies, with its own programs or installer.
 	UserNetwork *UserNetwork `json:"userNetwork,omitempty"`
+	// Policies are the settings of NetworkPolicies for pods of the node; nil if it ignores them.
+	Policies *Policies `json:"policies,omitempty"`
 	// Registries determines from where images are pulled; if nil, from the registry in their name. WICD serves it to containerd on loopback.
 	Registries *mirrors.Table `json:"registries,omitempty"`
 	// Environment are variables of the machine. Each service gets those that it reads, from these and from Secrets.

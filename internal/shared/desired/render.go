@@ -101,6 +101,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits, vm *virtualMachin
 		TaintValue:         taintValue(in.Config.Taint),
 		Network:            network(in),
 		UserNetwork:        userNetwork(in),
+		Policies:           PoliciesOf(in.Config.Network),
 		WatchedEnvironment: proxyVariables(),
 		Firewall:           firewall(in),
 		Exclusions:         exclusions(in),
