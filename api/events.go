@@ -112,6 +112,15 @@ const (
 	// EventNetworkPolicyNotEnforced is reported on a NetworkPolicy that selects a pod on a Windows node, where the network
 	// enforces no NetworkPolicy: once for each generation of the policy.
 	EventNetworkPolicyNotEnforced = "NetworkPolicyNotEnforced"
+	// EventNetworkPolicyInvalid is reported on a NetworkPolicy of which a part is invalid or unknown, in a namespace with
+	// pods on Windows nodes, once for each generation: the part allows nothing there. The note names the field.
+	EventNetworkPolicyInvalid = "NetworkPolicyInvalid"
+	// EventNetworkPolicyIPv6Ignored is reported on a NetworkPolicy with IPv6 ranges, in a namespace with pods on Windows
+	// nodes, once for each generation: these pods have no IPv6 addresses.
+	EventNetworkPolicyIPv6Ignored = "NetworkPolicyIPv6Ignored"
+	// EventNetworkPolicyTooLarge is reported on the NetworkPolicies of a namespace with pods on Windows nodes, once for each
+	// generation, if they are too large for the nodes or for the operator's memory: they close the namespace's pods there.
+	EventNetworkPolicyTooLarge = "NetworkPolicyTooLarge"
 	// EventNodeReady is reported on a WindowsInstance when its host has become a Ready node.
 	EventNodeReady = "NodeReady"
 )

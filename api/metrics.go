@@ -38,6 +38,14 @@ const (
 	MetricObjectsCut = "wmco_objects_cut_total"
 	// MetricPodsNotStarted is the number of pods for Windows that do not start, by reason.
 	MetricPodsNotStarted = "wmco_pods_not_started"
+	// MetricNetworkPolicies is the number of NetworkPolicies that were compiled for Windows nodes.
+	MetricNetworkPolicies = "wmco_network_policies"
+	// MetricPolicySets is the number of WindowsPolicySets, one for each namespace with NetworkPolicies.
+	MetricPolicySets = "wmco_policy_sets"
+	// MetricPolicyProblems is the number of NetworkPolicies of which a part has no effect on Windows nodes, by reason.
+	MetricPolicyProblems = "wmco_policy_problems"
+	// MetricPolicyCompileSeconds is a histogram of the time that compiling all NetworkPolicies takes, in seconds.
+	MetricPolicyCompileSeconds = "wmco_policy_compile_duration_seconds"
 )
 
 // Metrics of the daemon on each node (WICD). windows_exporter serves them with its own, on port 9182 of the node.

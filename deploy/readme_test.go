@@ -29,7 +29,7 @@ func TestEveryRightIsExplained(t *testing.T) {
 	}
 	words := map[string][]string{
 		"get": {"read", "get"}, "list": {"read", "list"}, "watch": {"read", "watch"}, "create": {"create", "write", "evict"},
-		"update": {"update", "write"}, "patch": {"patch", "write"}, "delete": {"delete", "write"}, "approve": {"approve"}, "use": {"use"},
+		"update": {"update", "write"}, "patch": {"patch", "write"}, "delete": {"delete", "write"}, "deletecollection": {"delete"}, "approve": {"approve"}, "use": {"use"},
 	}
 	for _, rule := range operatorRules(t) {
 		for _, name := range rule.ResourceNames {

@@ -155,7 +155,8 @@ func mayImport() map[string][]string {
 			"api", "api/v1alpha1", "deploy", "internal/operator/cluster", "internal/operator/controllers/admission",
 			"internal/operator/controllers/clusterversion", "internal/operator/controllers/csrapproval", "internal/operator/controllers/explain",
 			"internal/operator/controllers/fleet", "internal/operator/controllers/instance", "internal/operator/controllers/networkpolicies",
-			"internal/operator/controllers/overlayleftovers", "internal/operator/controllers/runtimeclass", "internal/operator/controllers/settings",
+			"internal/operator/controllers/overlayleftovers", "internal/operator/controllers/policysets", "internal/operator/controllers/runtimeclass",
+			"internal/operator/controllers/settings",
 			"internal/operator/controllers/source", "internal/operator/controllers/upgradeable", "internal/operator/controllers/userdata",
 			"internal/operator/kube", "internal/operator/kubeversions", "internal/shared/desired", "internal/shared/truncate",
 			"payload",
@@ -194,6 +195,10 @@ func mayImport() map[string][]string {
 		},
 		"internal/operator/controllers/overlayleftovers": {
 			"api", "api/v1alpha1", "internal/operator/cluster", "internal/operator/kube", "internal/shared/desired", "internal/shared/nodestate",
+		},
+		"internal/operator/controllers/policysets": {
+			"api", "api/v1alpha1", "internal/observe/advice", "internal/operator/cluster", "internal/operator/kube", "internal/operator/networkpolicy",
+			"internal/shared/desired", "internal/shared/nodestate", "internal/shared/policyset", "internal/shared/truncate",
 		},
 		"internal/operator/controllers/runtimeclass": {"api", "api/v1alpha1", "internal/operator/kube", "internal/shared/nodestate", "internal/shared/windowsbuild"},
 		"internal/operator/controllers/settings": {

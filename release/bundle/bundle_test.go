@@ -51,7 +51,8 @@ func TestBundleIsComplete(t *testing.T) {
 		"ClusterRole/windows-machine-config-metrics", "ClusterRole/windows-machine-config-view",
 		"ClusterRoleBinding/windows-cloud-node-manager", "ClusterRoleBinding/windows-instance-config-daemon",
 		"CustomResourceDefinition/windowsconfigs.windowsmachineconfig.openshift.io", "CustomResourceDefinition/windowsinstances.windowsmachineconfig.openshift.io",
-		"RoleBinding/windows-instance-config-daemon", "Service/windows-machine-config-operator-metrics",
+		"CustomResourceDefinition/windowspolicysets.windowsmachineconfig.openshift.io", "Role/windows-policy-sets",
+		"RoleBinding/windows-instance-config-daemon", "RoleBinding/windows-policy-sets", "Service/windows-machine-config-operator-metrics",
 	}
 	if !slices.Equal(objects, want) {
 		t.Errorf("the objects are\n%s\nwant\n%s", strings.Join(objects, "\n"), strings.Join(want, "\n"))
@@ -128,7 +129,7 @@ func TestBundleIsReproducible(t *testing.T) {
 		}
 	}
 	if !slices.Contains(names, "metadata/annotations.yaml") || !slices.Contains(names, "metadata/properties.yaml") ||
-		!slices.Contains(names, "manifests/"+operator+".clusterserviceversion.yaml") || len(names) != 15 {
+		!slices.Contains(names, "manifests/"+operator+".clusterserviceversion.yaml") || len(names) != 18 {
 		t.Errorf("files are %v", names)
 	}
 	var csv struct{ Spec struct{ Description string } }

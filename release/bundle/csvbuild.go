@@ -120,6 +120,7 @@ func (s Source) csvAnnotations(namespace *unstructured.Unstructured) (map[string
 	}
 	for key, value := range map[string]any{
 		"alm-examples": examples(namespace.GetName()),
+		"operators.operatorframework.io/internal-objects":   []string{policySets},
 		"operatorframework.io/initialization-resource":      windowsConfig(),
 		"operatorframework.io/suggested-namespace-template": template,
 	} {

@@ -21,6 +21,9 @@ const (
 	ofNode     = "urn:alm:descriptor:io.kubernetes:Node"
 )
 
+// policySets is the name of the kind that users do not create: consoles hide it.
+const policySets = "windowspolicysets." + api.GroupName
+
 // definitions describes the operator's kinds.
 func definitions() operators.CustomResourceDefinitions {
 	version := v1alpha1.GroupVersion().Version
@@ -39,6 +42,10 @@ func definitions() operators.CustomResourceDefinitions {
 			},
 			SpecDescriptors:   instanceSpec(),
 			StatusDescriptors: instanceStatus(),
+		},
+		{
+			Name: policySets, Version: version, Kind: "WindowsPolicySet", DisplayName: "Windows Policy Set",
+			Description: "What the NetworkPolicies of a namespace allow its pods on Windows nodes. Only the operator writes it.",
 		},
 	}}
 }
@@ -104,6 +111,10 @@ func examples(namespace string) []any {
 		map[string]any{
 			"apiVersion": v1alpha1.GroupVersion().String(), "kind": "WindowsInstance", "metadata": map[string]any{"name": "win-1", "namespace": namespace},
 			"spec": map[string]any{"address": "10.1.42.1", "username": "Administrator"},
+		},
+		map[string]any{ // a validator of bundles requires one of each kind
+			"apiVersion": v1alpha1.GroupVersion().String(), "kind": "WindowsPolicySet", "metadata": map[string]any{"name": "shop", "namespace": namespace},
+			"spec": map[string]any{"set": `{"version":1,"namespace":"shop","unlisted":{"ingress":true}}`},
 		},
 	}
 }

@@ -30,6 +30,7 @@ func hostEvents() Table {
 
 // nodeEvents are reasons of events on Nodes, and on certificate requests.
 func nodeEvents() Table {
+	const policies = "network-policies#what-is-told"
 	return Table{
 		api.EventCertificateRefused: {Warning, "Find out which host made the request, and why it breaks the rule in the message.", "machines#certificate-requests"},
 		api.EventAddressDisputed:    {Error, "Correct the Node or the Service that claims the address, or move the address to the right host, as the event says.", notReady},
@@ -44,8 +45,12 @@ func nodeEvents() Table {
 			"settings#registries-and-mirrors"},
 		api.EventDefenderExclusions: {Warning, "Add the exclusions to the policy of Microsoft Defender, or set spec.runtime.defenderExclusions of WindowsConfig to None.",
 			"troubleshooting#exclusions-in-microsoft-defender"},
-		api.EventNetworkPolicyNotEnforced: {Warning, "Restrict connections in the application, or at the Linux pods that it connects to; use separate clusters for tenants.",
+		api.EventNetworkPolicyNotEnforced: {Warning, "Set spec.network.policies of WindowsConfig to Enforce; or restrict connections in the application, or at the Linux pods that it connects to.",
 			"network#networkpolicies"},
+		api.EventNetworkPolicyInvalid:     {Warning, "Correct the field that the message names.", policies},
+		api.EventNetworkPolicyIPv6Ignored: {Info, "Add IPv4 ranges if pods on Windows nodes need the peers.", policies},
+		api.EventNetworkPolicyTooLarge: {Error, "Divide the namespace, or select peers by ipBlock; spec.network.policyFallback of WindowsConfig can open such pods instead.",
+			policies},
 		api.ReasonNetworkRepaired:        good(),
 		api.EventOverlayLeftoversRemoved: good(),
 		api.EventNodeTakenForLinux: {Error, "Set no-hostsubnet-nodes to kubernetes.io/os=windows in OVN-Kubernetes' configuration, and restart its control plane.",

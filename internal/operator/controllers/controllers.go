@@ -25,6 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/instance"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/networkpolicies"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/overlayleftovers"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/policysets"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/runtimeclass"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/source"
@@ -115,6 +116,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		}),
 		&runtimeclass.Controller{Client: client, Live: live, Events: events},
 		networkpolicies.New(networkpolicies.Options{Client: client, Live: live, Events: events}),
+		policysets.New(policysets.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Registry: o.Registry}),
 		overlayleftovers.New(overlayleftovers.Options{Client: client, Live: live, Events: events}),
 		explain.New(explain.Options{
 			Client: client, Live: live, Events: events, Access: renderer.Access, Ranges: ranges(reserved), Limited: policies.Limited, Registry: o.Registry,

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/operator/controllers/policysets"
 	"github.com/windows-machine-config/wmco/internal/operator/csr"
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
@@ -28,9 +29,10 @@ const largest = 1_500_000
 // TestCachedObjectsAreBounded passes the largest possible objects to each informer: for each list and each string in its kind, one in which
 // that takes all of the space.
 func TestCachedObjectsAreBounded(t *testing.T) {
-	for _, i := range Informers("ns") {
+	others := slices.DeleteFunc(policysets.Informers("ns"), func(i kube.Informer) bool { return i.Keep == nil })
+	for n, i := range slices.Concat(Informers("ns"), others) {
 		kind := reflect.TypeOf(i.Object).Elem()
-		t.Run(kind.Name(), func(t *testing.T) {
+		t.Run(fmt.Sprint(kind.Name(), "-", n), func(t *testing.T) {
 			t.Parallel()
 			n := 0
 			for path, object := range objects(kind) {
@@ -175,8 +177,11 @@ func TestWatchedKindsHaveInformers(t *testing.T) {
 	for _, i := range Informers("ns") {
 		listed = append(listed, strings.ToLower(reflect.TypeOf(i.Object).Elem().Name()))
 	}
-	// Machines have their own cache with limits (source.machineSource.kind); of OpenShift's kinds, only identities are kept.
-	listed = append(listed, "machine", "network", "apiserver", "proxie", "image", "imagedigestmirrorset", "imagetagmirrorset", "controllerconfig")
+	for _, i := range policysets.Informers("ns") {
+		listed = append(listed, strings.ToLower(reflect.TypeOf(i.Object).Elem().Name()))
+	}
+	// Machines have their own cache with limits (source.machineSource.kind); of sets and OpenShift's kinds, only identities are kept.
+	listed = append(listed, "windowspolicyset", "machine", "network", "apiserver", "proxie", "image", "imagedigestmirrorset", "imagetagmirrorset", "controllerconfig")
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var role rbacv1.ClusterRole
 		if err := yaml.Unmarshal([]byte(document), &role); err != nil {

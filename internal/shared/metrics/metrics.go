@@ -109,6 +109,13 @@ func Operator() []Metric {
 			api.MetricPodsNotStarted, Gauge, "Number of pods for Windows that do not start, by the reason that the operator reports.",
 			[]Label{{"reason", "a reason of annotation `does-not-start` ([workloads.md](workloads.md#why-a-pod-does-not-start))"}},
 		},
+		{api.MetricNetworkPolicies, Gauge, "Number of NetworkPolicies that were compiled for Windows nodes; 0 while `spec.network.policies` is `Off`.", nil},
+		{api.MetricPolicySets, Gauge, "Number of WindowsPolicySets: one for each namespace with NetworkPolicies.", nil},
+		{
+			api.MetricPolicyProblems, Gauge, "Number of NetworkPolicies of which a part has no effect on Windows nodes.",
+			[]Label{{"reason", "`Invalid`, `AddressFamily`, `TooLarge`"}},
+		},
+		{api.MetricPolicyCompileSeconds, Histogram, "Duration of compiling all NetworkPolicies for Windows nodes, in seconds.", nil},
 		{
 			api.MetricObjectsCut, Counter, "Objects that the operator does not keep in memory because the share of their namespace or requester is used up ([security.md](security.md)).",
 			[]Label{{"kind", "`Pod`, `CertificateSigningRequest`"}},

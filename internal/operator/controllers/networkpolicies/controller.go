@@ -120,7 +120,7 @@ func (c *Controller) check(ctx context.Context) error {
 	return nil
 }
 
-// network returns the name of the Windows nodes' network if it does not enforce policies, or "" if it may.
+// network returns the name of the Windows nodes' network if policies are not enforced on it, or "" if they may be.
 func (c *Controller) network(ctx context.Context) (string, error) {
 	config, err := kube.ReadConfig(ctx, c.Client)
 	if err != nil {
@@ -130,7 +130,11 @@ func (c *Controller) network(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	switch desired.Provider(config.Network, platform.OpenShift) {
+	config.Network.Provider = desired.Provider(config.Network, platform.OpenShift)
+	if p := desired.PoliciesOf(config.Network); p != nil && p.Mode == desired.PoliciesEnforce {
+		return "", nil
+	}
+	switch config.Network.Provider {
 	case v1alpha1.NetworkOVNHybridOverlay:
 		return "the hybrid overlay of OVN-Kubernetes", nil
 	case v1alpha1.NetworkFlannel:
@@ -204,7 +208,8 @@ func (c *Controller) reportSelecting(pod *corev1.Pod, network string, due *polic
 			continue
 		}
 		c.Events.Emit(kube.Event{Object: p.NetworkPolicy, Type: corev1.EventTypeWarning, Reason: api.EventNetworkPolicyNotEnforced, Action: fmt.Sprintf("Enforce-%d", p.Generation)},
-			"The policy selects pod %s on Windows node %s, where %s does not enforce NetworkPolicies: the pod's connections are not restricted. %s",
+			"The policy selects pod %s on Windows node %s, where %s does not enforce NetworkPolicies by itself, and spec.network.policies of WindowsConfig does not say Enforce: "+
+				"the pod's connections are not restricted. %s",
 			pod.Name, pod.Spec.NodeName, network, c.advice.For(api.EventNetworkPolicyNotEnforced).Remedy)
 		c.policies[p.UID] = state{p.Generation, true}
 		due.count--

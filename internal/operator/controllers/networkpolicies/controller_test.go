@@ -130,12 +130,31 @@ func TestUnenforcedPoliciesAreReported(t *testing.T) {
 	})
 }
 
-// TestEnforcingNetworkIsNotReported: so is one that is not known yet.
-func TestEnforcingNetworkIsNotReported(t *testing.T) {
-	for provider, want := range map[v1alpha1.NetworkProvider]int{v1alpha1.NetworkFlannel: 1, v1alpha1.NetworkCustom: 0, "": 0} {
-		p := open(t, provider, newPod("shop", "web-1", "win-1", nil), newPolicy("shop", "all", nil))
-		if got := p.check(0); len(got) != want || p.lists != want {
-			t.Errorf("with provider %q: reported %q, pods were listed %d times", provider, got, p.lists)
+// TestEnforcedPoliciesAreNotReported: nor those on a network that may enforce them itself, or that is not known yet.
+func TestEnforcedPoliciesAreNotReported(t *testing.T) {
+	for _, c := range []struct {
+		provider v1alpha1.NetworkProvider
+		policies v1alpha1.NetworkPolicies
+		want     int
+	}{
+		{v1alpha1.NetworkFlannel, "", 1},
+		{v1alpha1.NetworkFlannel, v1alpha1.PoliciesOff, 1},
+		{v1alpha1.NetworkFlannel, v1alpha1.PoliciesReport, 1},
+		{v1alpha1.NetworkFlannel, v1alpha1.PoliciesEnforce, 0},
+		{v1alpha1.NetworkCustom, "", 0},
+		{"", "", 0},
+	} {
+		p := open(t, c.provider, newPod("shop", "web-1", "win-1", nil), newPolicy("shop", "all", nil))
+		config := &v1alpha1.WindowsConfig{}
+		if err := p.Get(t.Context(), types.NamespacedName{Name: api.WindowsConfigName}, config); err != nil {
+			t.Fatal(err)
+		}
+		config.Spec.Network.Policies = c.policies
+		if err := p.Update(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.check(0); len(got) != c.want || p.lists != c.want {
+			t.Errorf("with provider %q and policies %q: reported %q, pods were listed %d times", c.provider, c.policies, got, p.lists)
 		}
 	}
 }
