@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
 	"github.com/windows-machine-config/wmco/internal/observe/podrules"
@@ -48,7 +49,7 @@ func lint(s *session.Session) *cobra.Command {
 		Use:   "lint -f FILE",
 		Short: "Check manifests for problems of pods on Windows nodes",
 		Long: "Check Pods and workloads with pod templates for fields that Windows does not support, and for settings that keep pods off Windows\n" +
-			"nodes. Report NetworkPolicies that select such pods: most networks do not enforce them on Windows nodes.\n\n" +
+			"nodes. Report NetworkPolicies that select such pods, unless the files contain a WindowsConfig that enforces them.\n\n" +
 			"The command reads files and does not contact a cluster. Pods that are not for Windows are skipped. The exit code is 3 if there is an\n" +
 			"error: a pod that is rejected or does not run.\n\n" +
 			"With --images, query registries for the builds of Windows that images are for, and report images that do not run on the nodes that\n" +
@@ -104,6 +105,8 @@ type linter struct {
 	pods []lintPod
 	// policies are the NetworkPolicies.
 	policies []lintPolicy
+	// enforced is true if a WindowsConfig enforces them.
+	enforced bool
 	skipped  int
 }
 
@@ -191,8 +194,12 @@ func (l *linter) object(file string, object map[string]any) {
 func (l *linter) template(file string, object map[string]any) {
 	kind, _ := object["kind"].(string)
 	namespace := (&unstructured.Unstructured{Object: object}).GetNamespace()
-	if kind == "NetworkPolicy" {
+	switch kind {
+	case "NetworkPolicy":
 		l.policies = append(l.policies, lintPolicy{file, nameOf(kind, object), namespace, object})
+	case "WindowsConfig":
+		mode, _, _ := unstructured.NestedString(object, "spec", "network", "policies") // otherwise they are not enforced
+		l.enforced = l.enforced || mode == string(v1alpha1.PoliciesEnforce)
 	}
 	path := podSpecs()[kind]
 	if path == "" {
@@ -227,7 +234,9 @@ func (l *linter) check(builds map[string]podrules.ImageBuilds) (lintResult, erro
 		if err != nil {
 			return r, session.Failf(session.CodeUsage, "%s: %s: %w", p.file, p.object, err)
 		}
-		r.Findings = append(r.Findings, found...)
+		if !l.enforced {
+			r.Findings = append(r.Findings, found...)
+		}
 	}
 	return r, nil
 }

@@ -17,8 +17,8 @@ type lintPolicy struct {
 	policy                  map[string]any
 }
 
-// check reports the selected pods: if the network does not enforce policies on Windows nodes, their connections are not restricted. Policies do
-// not select pods with hostNetwork.
+// check reports the selected pods: if policies are not enforced on Windows nodes, their connections are not restricted. Policies do not select
+// pods with hostNetwork.
 func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	var policy networkingv1.NetworkPolicy
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(p.policy, &policy); err != nil {
@@ -39,9 +39,10 @@ func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	}
 	return []lintFinding{{p.file, p.object, podrules.Finding{
 		Severity: podrules.Warning, Field: "spec.podSelector",
-		Message: fmt.Sprintf("The policy selects pods for Windows (%s). OVN-Kubernetes' hybrid overlay and Flannel do not enforce NetworkPolicies on Windows nodes: connections of these pods are not restricted.",
+		Message: fmt.Sprintf("The policy selects pods for Windows (%s). With OVN-Kubernetes' hybrid overlay and Flannel, Windows nodes enforce NetworkPolicies only if spec.network.policies of WindowsConfig is Enforce; "+
+			"otherwise, connections of these pods are not restricted.",
 			truncate.List(selected, 3, ", ")),
-		Remedy: "Restrict connections in the application, or at the Linux pods that it talks to; or use a network that enforces policies on Windows nodes.",
+		Remedy: "Set spec.network.policies to Enforce; or restrict connections in the application, or at the Linux pods that it talks to.",
 	}}}, nil
 }
 

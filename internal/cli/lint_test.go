@@ -110,16 +110,19 @@ spec: {template: {metadata: {labels: {app: agent}}, spec: {os: {name: windows}, 
 		policy, want string
 		code         int
 	}{
-		"all pods":             {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}", selected, session.CodeOK},
-		"these":                {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: web}}}", selected, session.CodeOK},
-		"by expression":        {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [api]}]}}", selected, session.CodeOK},
-		"the Deployment's own": {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: another}}}", "", session.CodeOK},
-		"those for Linux":      {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: api}}}", "", session.CodeOK},
-		"the host's network":   {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: agent}}}", "", session.CodeOK},
-		"another namespace":    {"metadata: {namespace: other, name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
-		"no namespace":         {"metadata: {name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
-		"no selector":          {"metadata: {namespace: shop, name: p}\nspec: {podSelector: x}", "decoding the NetworkPolicy", session.CodeUsage},
-		"no operator":          {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: \"\\e[2J\"}]}}", "reading spec.podSelector", session.CodeUsage},
+		"all pods":                        {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}", selected, session.CodeOK},
+		"these":                           {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: web}}}", selected, session.CodeOK},
+		"by expression":                   {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [api]}]}}", selected, session.CodeOK},
+		"the Deployment's own":            {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: another}}}", "", session.CodeOK},
+		"those for Linux":                 {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: api}}}", "", session.CodeOK},
+		"the host's network":              {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: agent}}}", "", session.CodeOK},
+		"another namespace":               {"metadata: {namespace: other, name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
+		"no namespace":                    {"metadata: {name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
+		"enforced":                        {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}\n---\nkind: WindowsConfig\nspec: {network: {policies: Enforce}}", "", session.CodeOK},
+		"only reported":                   {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}\n---\nkind: WindowsConfig\nspec: {network: {policies: Report}}", selected, session.CodeOK},
+		"a configuration without network": {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}\n---\nkind: WindowsConfig\nspec: {network: 1}", selected, session.CodeOK},
+		"no selector":                     {"metadata: {namespace: shop, name: p}\nspec: {podSelector: x}", "decoding the NetworkPolicy", session.CodeUsage},
+		"no operator":                     {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: \"\\e[2J\"}]}}", "reading spec.podSelector", session.CodeUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := clitest.New(t).Run(t, pods+"kind: NetworkPolicy\n"+test.policy, "lint", "-f", "-")

@@ -34,8 +34,9 @@ func Everything() Range { return Range{0, 1<<32 - 1} }
 
 // Union returns the numbers that are in any of the ranges, as the fewest ranges, in order.
 func Union(ranges []Range) []Range {
-	sorted := slices.SortedFunc(slices.Values(ranges), func(a, b Range) int { return cmp.Compare(a.First, b.First) })
-	var union []Range
+	sorted := slices.Clone(ranges)
+	slices.SortFunc(sorted, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
+	union := sorted[:0]
 	for _, r := range sorted {
 		if last := len(union) - 1; last >= 0 && uint64(r.First) <= uint64(union[last].Last)+1 {
 			union[last].Last = max(union[last].Last, r.Last)
@@ -70,7 +71,7 @@ func Subtract(from Range, except []Range) []Range {
 
 // Prefixes returns the fewest prefixes that have exactly the addresses of the ranges, which Union or Subtract returned.
 func Prefixes(ranges []Range) []netip.Prefix {
-	var prefixes []netip.Prefix
+	prefixes := slices.Grow[[]netip.Prefix](nil, len(ranges)) // most ranges are one prefix
 	for _, r := range ranges {
 		for next, end := uint64(r.First), uint64(r.Last); next <= end; {
 			aligned := bits.TrailingZeros64(next | 1<<32)

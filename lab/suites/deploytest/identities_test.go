@@ -170,6 +170,12 @@ func (c *cluster) testWICDLimits(t *testing.T) {
 		{"read a ConfigMap", forbidden, func(ctx context.Context) error {
 			return errOf(core.ConfigMaps(namespace).Get(ctx, "windows-instances", metav1.GetOptions{}))
 		}},
+		{"read the policies of a namespace", "", func(ctx context.Context) error {
+			return allowMissing(policySets(wicd).Get(ctx, "shop", metav1.GetOptions{}))
+		}},
+		{"write the policies of a namespace", forbidden, func(ctx context.Context) error {
+			return errOf(policySets(wicd).Create(ctx, object("WindowsPolicySet", "shop", map[string]any{"set": "{}"}), metav1.CreateOptions{}))
+		}},
 		{"read settings of nodes", "", func(ctx context.Context) error {
 			return allowMissing(core.ConfigMaps(namespace).Get(ctx, "windows-services-1", metav1.GetOptions{}))
 		}},

@@ -36,6 +36,10 @@ func configs(as clients) dynamic.ResourceInterface {
 	return as.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: "windowsconfigs"})
 }
 
+func policySets(as clients) dynamic.ResourceInterface {
+	return as.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: "windowspolicysets"}).Namespace(namespace)
+}
+
 func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": group + "/v1alpha1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,

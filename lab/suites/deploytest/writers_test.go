@@ -143,7 +143,7 @@ func (c *cluster) createRolesOfOLM(t *testing.T) {
 	for role, verbs := range map[string][]string{
 		"admin": {"*"}, "edit": {"create", "update", "patch", "delete"}, "view": {"get", "list", "watch"},
 	} {
-		for _, kind := range []string{"windowsinstances", "windowsconfigs"} {
+		for _, kind := range []string{"windowsinstances", "windowsconfigs", "windowspolicysets"} {
 			if _, err := c.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 				ObjectMeta: metav1.ObjectMeta{Name: kind + "." + group + "-v1alpha1-" + role, Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-" + role: "true"}},
 				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{kind}, Verbs: verbs}},
@@ -154,7 +154,7 @@ func (c *cluster) createRolesOfOLM(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		for _, role := range []string{"admin", "edit", "view"} {
-			for _, kind := range []string{"windowsinstances", "windowsconfigs"} {
+			for _, kind := range []string{"windowsinstances", "windowsconfigs", "windowspolicysets"} {
 				_ = c.admin.RbacV1().ClusterRoles().Delete(context.Background(), kind+"."+group+"-v1alpha1-"+role, metav1.DeleteOptions{})
 			}
 		}
@@ -178,6 +178,12 @@ func (c *cluster) testRolesOfOLM(t *testing.T) {
 			return errOf(configs(who).Create(ctx, object("WindowsConfig", "cluster", map[string]any{}), dry))
 		}
 	}
+	set := func(who clients) func(context.Context) error {
+		return func(ctx context.Context) error {
+			o := object("WindowsPolicySet", "of-olm", map[string]any{"set": "{}"})
+			return errOf(policySets(who).Create(ctx, o, dry))
+		}
+	}
 	for _, tc := range []struct{ role, wantInstance string }{{"edit", rejected}, {"admin", ""}} {
 		user := "olm-" + tc.role
 		c.bind(t, "", tc.role, userNamed(user))
@@ -186,6 +192,7 @@ func (c *cluster) testRolesOfOLM(t *testing.T) {
 		try(t, []attempt{
 			{"create a WindowsInstance as " + tc.role, tc.wantInstance, instance(who)},
 			{"create the WindowsConfig as " + tc.role, rejected, config(who)},
+			{"create a WindowsPolicySet as " + tc.role, rejected, set(who)},
 		})
 	}
 	c.expectTable(t)
@@ -195,6 +202,7 @@ func (c *cluster) testRolesOfOLM(t *testing.T) {
 	eventually(t, "", instance(c.as(t, "own-role")))
 	try(t, []attempt{
 		{"create a WindowsInstance as the operator", "", instance(c.asOperator(t))},
+		{"create a WindowsPolicySet as the operator", "", set(c.asOperator(t))},
 		{"create the WindowsConfig as a cluster administrator", "", config(c.admin)},
 	})
 }
