@@ -20,6 +20,9 @@ func claimsOfSettings() []claim {
 		repair    = "internal/shared/desired/services_network.go"
 		window    = "internal/operator/rollout/window.go"
 		upstream  = eachKubernetes + "pkg/kubelet/apis/config/v1beta1/defaults.go"
+		policies  = "internal/shared/desired/policies.go"
+		mode      = `cmp\.Or\(n\.Policies, v1alpha1\.Policies(\w+)\)`
+		fallback  = `cmp\.Or\(n\.PolicyFallback, v1alpha1\.Fallback(\w+)\)`
 		full      = `n\.Repair == "" \|\| n\.Repair == v1alpha1\.Repair(\w+)`
 		utc       = `cmp\.Or\(w\.TimeZone, "(\w+)"\)`
 	)
@@ -58,6 +61,10 @@ func claimsOfSettings() []claim {
 		{"docs/storage.md", "`([A-Za-z]+)` \\(default\\)", config, defaultOf("CSIProxy")},
 		{config, `([A-Za-z]+), the default, repairs`, repair, full},
 		{"docs/network.md", "`([A-Za-z]+)` is the default, `Report`", repair, full},
+		{config, `([A-Za-z]+), the default, ignores`, policies, mode},
+		{"docs/network-policies.md", "`([A-Za-z]+)` \\(default\\)", policies, mode},
+		{config, `nothing with ([A-Za-z]+), the default`, policies, fallback},
+		{"docs/network-policies.md", "nothing \\(`([A-Za-z]+)`, the default\\)", policies, fallback},
 		{"api/v1alpha1/windowsconfig_rollout.go", `Europe/Berlin\. The default is (\w+)\.`, window, utc},
 		{"docs/fleet.md", "The default of `timeZone` is (\\w+)\\.", window, utc},
 	}

@@ -118,9 +118,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		networkpolicies.New(networkpolicies.Options{Client: client, Live: live, Events: events}),
 		policysets.New(policysets.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Registry: o.Registry}),
 		overlayleftovers.New(overlayleftovers.Options{Client: client, Live: live, Events: events}),
-		explain.New(explain.Options{
-			Client: client, Live: live, Events: events, Access: renderer.Access, Ranges: ranges(reserved), Limited: policies.Limited, Registry: o.Registry,
-		}),
+		explain.New(explain.Options{Client: client, Live: live, Events: events, Access: renderer.Access, Ranges: ranges(reserved), Limited: policies.Limited, Registry: o.Registry}),
 		&upgradeable.Controller{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition},
 	}, nil
 }

@@ -31,7 +31,7 @@ func PoliciesOf(n v1alpha1.NetworkSpec) *Policies {
 	if mode == v1alpha1.PoliciesOff {
 		return nil
 	}
-	return &Policies{Mode: PolicyMode(mode), OpenIfTooLarge: n.PolicyFallback == v1alpha1.FallbackOpen}
+	return &Policies{Mode: PolicyMode(mode), OpenIfTooLarge: cmp.Or(n.PolicyFallback, v1alpha1.FallbackClosed) == v1alpha1.FallbackOpen}
 }
 
 // policyMode returns the mode with its default. A network of the user's own has its own way to enforce policies, and rules of its own on

@@ -60,7 +60,7 @@ const (
 
 // Operator returns the metrics of the operator.
 func Operator() []Metric {
-	return []Metric{
+	return append([]Metric{
 		{api.MetricBuildInfo, Gauge, "Always 1; the labels identify the running operator.", []Label{{"version", "of the operator"}, {"payload", "first twelve digits of the payload's digest"}}},
 		{
 			api.MetricInstances, Gauge, "Number of WindowsInstances by condition, its status and its reason.",
@@ -109,13 +109,6 @@ func Operator() []Metric {
 			api.MetricPodsNotStarted, Gauge, "Number of pods for Windows that do not start, by the reason that the operator reports.",
 			[]Label{{"reason", "a reason of annotation `does-not-start` ([workloads.md](workloads.md#why-a-pod-does-not-start))"}},
 		},
-		{api.MetricNetworkPolicies, Gauge, "Number of NetworkPolicies that were compiled for Windows nodes; 0 while `spec.network.policies` is `Off`.", nil},
-		{api.MetricPolicySets, Gauge, "Number of WindowsPolicySets: one for each namespace with NetworkPolicies.", nil},
-		{
-			api.MetricPolicyProblems, Gauge, "Number of NetworkPolicies of which a part has no effect on Windows nodes.",
-			[]Label{{"reason", "`Invalid`, `AddressFamily`, `TooLarge`"}},
-		},
-		{api.MetricPolicyCompileSeconds, Histogram, "Duration of compiling all NetworkPolicies for Windows nodes, in seconds.", nil},
 		{
 			api.MetricObjectsCut, Counter, "Objects that the operator does not keep in memory because the share of their namespace or requester is used up ([security.md](security.md)).",
 			[]Label{{"kind", "`Pod`, `CertificateSigningRequest`"}},
@@ -124,6 +117,19 @@ func Operator() []Metric {
 			api.MetricCertificateDecisions, Counter, "Decisions about certificate requests of hosts. A refused request is decided again every 15 seconds.",
 			[]Label{{"signer", "one of the three signers of `deploy/rbac-operator.yaml`, or `other`"}, {"result", "`approved`, `refused`"}, {"rule", "the rule that a refused request breaks; empty for approved ones"}},
 		},
+	}, policies()...)
+}
+
+// policies returns the metrics of NetworkPolicies.
+func policies() []Metric {
+	return []Metric{
+		{api.MetricNetworkPolicies, Gauge, "Number of NetworkPolicies that were compiled for Windows nodes; 0 while `spec.network.policies` is `Off`.", nil},
+		{api.MetricPolicySets, Gauge, "Number of WindowsPolicySets: one for each namespace with NetworkPolicies.", nil},
+		{
+			api.MetricPolicyProblems, Gauge, "Number of NetworkPolicies of which a part has no effect on Windows nodes.",
+			[]Label{{"reason", "`Invalid`, `AddressFamily`, `TooLarge`"}},
+		},
+		{api.MetricPolicyCompileSeconds, Histogram, "Duration of compiling all NetworkPolicies for Windows nodes, in seconds.", nil},
 	}
 }
 

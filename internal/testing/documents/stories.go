@@ -124,6 +124,7 @@ func WithoutStory() map[string]string {
 		"docs/logs-and-support.md":  none,
 		"docs/machines.md":          objects,
 		"docs/network.md":           objects,
+		"docs/network-policies.md":  objects,
 		"docs/settings.md":          objects,
 		"docs/storage.md":           objects,
 		"docs/tenancy.md":           objects,

@@ -31,9 +31,11 @@ import (
 
 const (
 	// minPause is the time between the beginnings of two compilations. After one that takes long, it is pauseFactor times as long, so that
-	// pods that change all the time keep no processor busy.
+	// pods that change all the time keep no processor busy. One that wrote much is followed by a pause in which the mean of what is written
+	// falls to maxRate, in bytes per second: etcd keeps each version for some minutes, and one pod can be a peer in all namespaces.
 	minPause    = time.Second
 	pauseFactor = 3
+	maxRate     = 2 << 20
 	// requestTimeout limits each request to the API server.
 	requestTimeout = 30 * time.Second
 )
@@ -148,9 +150,10 @@ func (c *Controller) compile(ctx context.Context, provider v1alpha1.NetworkProvi
 	began := time.Now()
 	compiled, problems := networkpolicy.Compile(found.cluster)
 	took := time.Since(began)
-	c.next = began.Add(max(minPause, pauseFactor*took))
 	c.metrics.compiled(len(found.cluster.Policies), len(compiled), problems, took)
-	return c.reports.report(found, problems, began), c.publish(ctx, compiled, existing)
+	written, err := c.publish(ctx, compiled, existing)
+	c.next = began.Add(max(minPause, pauseFactor*took, time.Duration(written)*time.Second/maxRate))
+	return c.reports.report(found, problems, began), err
 }
 
 // network returns the settings of the pod network, with the provider in use.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -268,7 +271,7 @@ func TestSetsAreRemovedWhenPoliciesAreOff(t *testing.T) {
 	})
 }
 
-// TestMissingKindIsNoErrorWhileOff: nobody has to install what is not used.
+// TestMissingKindIsNoErrorWhileOff: what is not used need not be installed.
 func TestMissingKindIsNoErrorWhileOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
@@ -307,6 +310,36 @@ func TestChangesAreCoalesced(t *testing.T) {
 	})
 }
 
+// TestLargeSetsAreWrittenSlowly: one pod may be a peer in many namespaces, and pods come and go all the time.
+func TestLargeSetsAreWrittenSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objects []client.Object
+		for i := range 12 {
+			large := newPolicy(fmt.Sprint("large-", i), "all", "")
+			large.Spec.Ingress = nil
+			for j := range 10_000 {
+				cidr := fmt.Sprintf("11.%d.%d.0/25", j>>8, j&255)
+				large.Spec.Ingress = append(large.Spec.Ingress, withRange("", "", cidr).Spec.Ingress...)
+			}
+			objects = append(objects, large, newPod(large.Namespace, "web", "win-1", fmt.Sprint("10.244.2.", i)))
+		}
+		p := open(t, v1alpha1.PoliciesEnforce, objects...)
+		p.reconcile()
+		size := 0
+		for _, s := range p.sets() {
+			data, err := policyset.Encode(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size += len(data)
+		}
+		want := time.Duration(size) * time.Second / maxRate
+		if got := p.reconcile().RequeueAfter; got < want-time.Second || got > want || want < 3*time.Second {
+			t.Errorf("after %d bytes, the next publication is in %v, want about %v", size, got, want)
+		}
+	})
+}
+
 func TestFailedWritesAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, v1alpha1.PoliciesEnforce, newPolicy("shop", "web", "client"), newPolicy("linux", "all", "client"))
@@ -319,45 +352,67 @@ func TestFailedWritesAreRetried(t *testing.T) {
 	})
 }
 
-// TestUnreadablePolicyCloses: so does one that does not fit in the operator's memory. A pod or namespace that does not fit is no peer.
-func TestUnreadablePolicyCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := open(t, v1alpha1.PoliciesEnforce, newPolicy("shop", "web", "client"))
-		read := p.controller.start
-		p.controller.start = func() (client.Reader, func(), error) {
-			reader, end, err := read()
-			return cutting{reader}, end, err
-		}
-		p.expect("patch shop", "create shop")
-		set := p.sets()["shop"]
-		if len(set.Pods) != 0 || set.Unlisted != (policyset.Directions{Ingress: true, Egress: true}) {
-			t.Errorf("the set is %+v", set)
-		}
-	})
+// TestObjectsThatDoNotFitClosePods: policies close all pods of their namespace, and are reported. Pods and namespaces are no peers.
+func TestObjectsThatDoNotFitClosePods(t *testing.T) {
+	for name, c := range map[string]struct {
+		cut    []client.ObjectList
+		want   policyset.Set
+		events int
+	}{
+		"policies": {
+			[]client.ObjectList{&networkingv1.NetworkPolicyList{}},
+			policyset.Set{
+				Namespace: "shop", Unlisted: policyset.Directions{Ingress: true, Egress: true},
+				Policies: []policyset.Policy{{Name: "web", Isolates: policyset.Directions{Ingress: true, Egress: true}}},
+				Pods:     []policyset.Pod{{Name: "web-1", UID: "web-1-0123456789abcdef", Policies: []int{0}}},
+			}, 1,
+		},
+		"pods and namespaces": {
+			[]client.ObjectList{&corev1.PodList{}, &corev1.NamespaceList{}},
+			policyset.Set{Namespace: "shop", Unlisted: policyset.Directions{Ingress: true}}, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := newPolicy("shop", "web", "")
+				all.Spec.Ingress[0].From[0] = networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
+				p := open(t, v1alpha1.PoliciesEnforce, all)
+				read := p.controller.start
+				p.controller.start = func() (client.Reader, func(), error) {
+					reader, end, err := read()
+					return cutting{reader, c.cut}, end, err
+				}
+				p.expect("patch shop", "create shop")
+				if got := p.sets()["shop"]; !reflect.DeepEqual(got, c.want) {
+					t.Errorf("the set is %+v, want %+v", got, c.want)
+				}
+				if len(p.events.Events) != c.events || c.events > 0 && !strings.HasPrefix(p.events.Events[0], "Warning NetworkPolicyTooLarge *v1.NetworkPolicy web ") {
+					t.Errorf("got events %q", p.events.Events)
+				}
+			})
+		})
+	}
 }
 
-// cutting is a cache in which only the identities of objects fit.
-type cutting struct{ client.Reader }
+// cutting is a cache in which only the identities of objects of some kinds fit.
+type cutting struct {
+	client.Reader
+	kinds []client.ObjectList
+}
 
 func (c cutting) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	err := c.Reader.List(ctx, list, options...)
-	no := kube.Informer{Keep: kube.Whole, Bytes: 1}
-	switch l := list.(type) {
-	case *corev1.PodList:
-		for i := range l.Items {
-			kept, _ := no.Transform(&l.Items[i])
-			l.Items[i] = *kept.(*corev1.Pod)
-		}
-	case *corev1.NamespaceList:
-		for i := range l.Items {
-			kept, _ := no.Transform(&l.Items[i])
-			l.Items[i] = *kept.(*corev1.Namespace)
-		}
-	case *networkingv1.NetworkPolicyList:
-		for i := range l.Items {
-			kept, _ := no.Transform(&l.Items[i])
-			l.Items[i] = *kept.(*networkingv1.NetworkPolicy)
-		}
+	if err := c.Reader.List(ctx, list, options...); err != nil {
+		return err
 	}
-	return err
+	if !slices.ContainsFunc(c.kinds, func(kind client.ObjectList) bool { return reflect.TypeOf(kind) == reflect.TypeOf(list) }) {
+		return nil
+	}
+	none := kube.Informer{Keep: kube.Whole, Bytes: 1}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		kept, err := none.Transform(item)
+		if err == nil {
+			reflect.ValueOf(item).Elem().Set(reflect.ValueOf(kept).Elem())
+		}
+		return err
+	})
 }

@@ -23,7 +23,7 @@ const maxAddresses = 32
 const routerAddressAnnotation = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-ip"
 
 // addressesOf returns the IPv4 addresses from which connections of a node, and of its pods on the host network, reach pods of other nodes.
-// Besides its own, these are the ones that it has on the pod network:
+// These are its own, and the ones that it has on the pod network:
 //
 //   - Windows: the router of its subnet, which is the first address, and the endpoint of the host, the last one before the broadcast
 //     address (see overlayCNI in package desired; kube-proxy's source VIP).

@@ -58,8 +58,8 @@ func (c *Controller) isUnchanged(namespace string, existing sets) bool {
 }
 
 // publish writes the sets that differ from the published ones, and deletes those of namespaces without policies. After a start, it writes
-// all: the API server ignores a write that changes nothing.
-func (c *Controller) publish(ctx context.Context, compiled []policyset.Set, existing sets) error {
+// all: the API server ignores a write that changes nothing. It returns how many bytes it wrote.
+func (c *Controller) publish(ctx context.Context, compiled []policyset.Set, existing sets) (written int, _ error) {
 	var errs []error
 	wanted := map[string]bool{}
 	for _, s := range compiled {
@@ -67,6 +67,7 @@ func (c *Controller) publish(ctx context.Context, compiled []policyset.Set, exis
 		data, err := policyset.Encode(s)
 		if err == nil && (!c.isUnchanged(s.Namespace, existing) || c.published[s.Namespace].content != sha256.Sum256(data)) {
 			err = c.write(ctx, s.Namespace, data)
+			written += len(data)
 		}
 		errs = append(errs, err)
 	}
@@ -80,7 +81,7 @@ func (c *Controller) publish(ctx context.Context, compiled []policyset.Set, exis
 			errs = append(errs, c.remove(ctx, set))
 		}
 	}
-	return errors.Join(errs...)
+	return written, errors.Join(errs...)
 }
 
 func (c *Controller) write(ctx context.Context, namespace string, data []byte) error {

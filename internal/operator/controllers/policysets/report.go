@@ -56,10 +56,12 @@ func eventOf(r networkpolicy.Reason) string {
 // Windows nodes are not reported: they may be right for Linux.
 func (r *reports) report(in inputs, problems []networkpolicy.Problem, now time.Time) (later time.Duration) {
 	for _, p := range in.cut {
-		problems = append(problems, networkpolicy.Problem{Namespace: p.Namespace, Policy: p.Name, Reason: networkpolicy.TooLarge,
-			Message: fmt.Sprintf("the policy, or all policies of the namespace or the cluster, are too large for the operator's memory (%d KiB for a policy, %d KiB for "+
+		cut := networkpolicy.Problem{Namespace: p.Namespace, Policy: p.Name, Message: fmt.Sprintf(
+			"the policy, or all policies of the namespace or the cluster, are too large for the operator's memory (%d KiB for a policy, %d KiB for "+
 				"a namespace): it closes all pods of its namespace on Windows nodes; divide it, or use ranges instead of single addresses",
-				maxPolicy>>10, policiesOfNamespace>>10)})
+			maxPolicy>>10, policiesOfNamespace>>10)}
+		cut.Reason = networkpolicy.TooLarge
+		problems = append(problems, cut)
 	}
 	if now.Sub(r.round) >= eventsRound {
 		r.round, r.count = now, 0
