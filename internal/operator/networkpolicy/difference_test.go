@@ -35,7 +35,7 @@ func seeds(t *testing.T) (first, count uint64) {
 }
 
 // TestACLsDecideLikeTheAPI compares random policies, pods and connections: what Windows does by the compiled rules with what the text of
-// the API says. The order of objects must not matter.
+// the API says, and with the verdict that users see. The order of objects must not matter.
 func TestACLsDecideLikeTheAPI(t *testing.T) {
 	first, count := seeds(t)
 	verdicts := map[bool]int{}
@@ -64,6 +64,9 @@ func TestACLsDecideLikeTheAPI(t *testing.T) {
 					if verdicts[want]++; got != want {
 						t.Errorf("seed %d: pod %s/%s, %s, %v: Windows allows it: %t; the API: %t\n"+
 							"again: WMCO_POLICY_SEED=%d WMCO_POLICY_CLUSTERS=1 go test .", seed, pod.Namespace, pod.Name, direction, conn, got, want, seed)
+					}
+					if v := c.verdict(t, pod, direction, conn); v.Allowed != got {
+						t.Errorf("seed %d: pod %s/%s, %s, %v: Windows allows it: %t; the verdict is %+v", seed, pod.Namespace, pod.Name, direction, conn, got, v)
 					}
 				}
 			}

@@ -89,15 +89,31 @@ func (c compiled) isEnforced(p *corev1.Pod) bool {
 	return c.cluster.Nodes[p.Spec.NodeName].Windows && !p.Spec.HostNetwork && isRunning(p)
 }
 
-// acls returns the rules of a pod's endpoint.
-func (c compiled) acls(t testing.TB, p *corev1.Pod) []hns.ACL {
+// facts returns what the node of a pod knows.
+func (c compiled) facts(t testing.TB, p *corev1.Pod) policyset.Facts {
 	t.Helper()
 	own, err := netip.ParseAddr(p.Status.PodIP)
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts := policyset.Facts{Node: c.cluster.Nodes[p.Spec.NodeName].Addresses, Own: []netip.Addr{own}}
-	result := policyset.ACLs(c.sets[p.Namespace], policyset.PodID{Name: p.Name, UID: string(p.UID)}, facts)
+	return policyset.Facts{Node: c.cluster.Nodes[p.Spec.NodeName].Addresses, Own: []netip.Addr{own}}
+}
+
+// verdict returns what policyset.Decide says of a connection.
+func (c compiled) verdict(t testing.TB, p *corev1.Pod, direction hns.Direction, conn connection) policyset.Verdict {
+	t.Helper()
+	remote := conn.from
+	if direction == hns.Out {
+		remote = conn.to
+	}
+	return policyset.Decide(c.sets[p.Namespace], policyset.PodID{Name: p.Name, UID: string(p.UID)}, c.facts(t, p),
+		policyset.Connection{Direction: direction, Protocol: number(conn.protocol), Remote: remote, Port: conn.port})
+}
+
+// acls returns the rules of a pod's endpoint.
+func (c compiled) acls(t testing.TB, p *corev1.Pod) []hns.ACL {
+	t.Helper()
+	result := policyset.ACLs(c.sets[p.Namespace], policyset.PodID{Name: p.Name, UID: string(p.UID)}, c.facts(t, p))
 	if _, hasSet := c.sets[p.Namespace]; result.Listed != hasSet || result.Ingress != nil || result.Egress != nil {
 		t.Errorf("pod %s/%s: listed %t, too large %v %v", p.Namespace, p.Name, result.Listed, result.Ingress, result.Egress)
 	}
