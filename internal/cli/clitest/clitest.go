@@ -4,6 +4,7 @@ package clitest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -80,7 +81,7 @@ func (c *Cluster) Add(resource string, o client.Object) {
 		version, plural := path.Split(collection)
 		collection = version + "namespaces/" + o.GetNamespace() + "/" + plural
 	}
-	o.SetUID("uid-of-test")
+	o.SetUID(cmp.Or(o.GetUID(), "uid-of-test"))
 	o.SetResourceVersion("1")
 	c.objects[collection+"/"+o.GetName()] = o
 }

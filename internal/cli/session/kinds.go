@@ -44,6 +44,7 @@ func knownKinds() meta.RESTMapper {
 	m.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
 	m.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
 	m.Add(v1alpha1.GroupVersion().WithKind("WindowsInstance"), meta.RESTScopeNamespace)
+	m.Add(v1alpha1.GroupVersion().WithKind("WindowsPolicySet"), meta.RESTScopeNamespace)
 	m.Add(v1alpha1.GroupVersion().WithKind("WindowsConfig"), meta.RESTScopeRoot)
 	m.Add(schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "Infrastructure"}, meta.RESTScopeRoot)
 	m.Add(schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "MachineSet"}, meta.RESTScopeNamespace)

@@ -40,8 +40,9 @@ type Grant struct {
 
 // Excess is a limit that the access of a pod exceeds. Count can be a lower bound.
 type Excess struct {
-	What         string
-	Count, Limit int
+	What  string `json:"what"`
+	Count int    `json:"count"`
+	Limit int    `json:"limit"`
 }
 
 func (e Excess) String() string {

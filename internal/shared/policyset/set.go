@@ -111,3 +111,13 @@ func (s Set) find(id PodID) (Pod, bool) {
 	}
 	return s.Pods[i], true
 }
+
+// PoliciesOf returns the policies that select a pod, by name; none if the set does not list the pod.
+func (s Set) PoliciesOf(id PodID) []Policy {
+	pod, _ := s.find(id)
+	var policies []Policy
+	for _, i := range pod.Policies {
+		policies = append(policies, s.Policies[i])
+	}
+	return policies
+}

@@ -46,8 +46,7 @@ func Decide(set Set, id PodID, facts Facts, c Connection) Verdict {
 	}
 	pod, _ := set.find(id)
 	var isolating, allowing []string
-	for _, i := range pod.Policies {
-		policy := set.Policies[i]
+	for _, policy := range set.PoliciesOf(id) {
 		isolates, rules := policy.Isolates.Ingress, policy.Ingress
 		if c.Direction == hns.Out {
 			isolates, rules = policy.Isolates.Egress, policy.Egress
