@@ -50,6 +50,15 @@ func (s HNS) Create(kind hns.Kind, settings any) (created hns.Object, err error)
 	return created, err
 }
 
+// Modify sends a request to change an object, as hcsshim's hcn.ModifyEndpointSettings does.
+func (s HNS) Modify(kind hns.Kind, id string, request any) error {
+	document, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("encoding the request: %w", err)
+	}
+	return s.do(func(store *hns.Store) error { return store.Modify(kind, id, document) })
+}
+
 // Restart stops the service, removes all objects of the given kinds, and starts it.
 func (s HNS) Restart(ctx context.Context, loses ...hns.Kind) error {
 	if err := s.changeService(ctx, s.host.StopService, "stopped"); err != nil {
