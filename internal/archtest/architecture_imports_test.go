@@ -139,11 +139,14 @@ func mayImport() map[string][]string {
 			"internal/shared/hns", "internal/shared/truncate",
 		},
 		"internal/node/overlaystatus": {"internal/shared/truncate"},
+		"internal/node/policycni":     {"api", "internal/node/policypipe"},
+		"internal/node/policypipe":    {"internal/shared/truncate"},
 		"internal/node/win": {
-			"internal/node/backoff", "internal/node/cri", "internal/node/hostapi", "internal/node/win/network", "internal/node/win/scm",
-			"internal/shared/desired", "internal/shared/wicdapi",
+			"internal/node/backoff", "internal/node/cri", "internal/node/hostapi", "internal/node/win/network", "internal/node/win/pipe",
+			"internal/node/win/scm", "internal/shared/desired", "internal/shared/wicdapi",
 		},
 		"internal/node/win/network": {"internal/node/hostnetwork", "internal/node/win/scm", "internal/shared/hns"},
+		"internal/node/win/pipe":    {"internal/node/backoff"},
 		"internal/node/win/scm":     {},
 
 		"internal/operator/addresses": {},
@@ -302,6 +305,7 @@ func mayImport() map[string][]string {
 		"cmd/hybrid-overlay-node": {"internal/node/hostnetwork", "internal/node/overlay", "internal/node/win/network", "internal/node/win/scm"},
 		"cmd/kubectl-windows":     {"internal/cli"},
 		"cmd/wicd":                {"api", "api/v1alpha1", "internal/node/daemon", "internal/node/hostapi", "internal/node/win", "internal/node/win/scm"},
+		"cmd/wicd-cni":            {"internal/node/policycni", "internal/node/policypipe", "internal/node/win/pipe"},
 		"cmd/wicd-setup":          {"payload/compress", "payload/selfextract"},
 		"cmd/wmco": {
 			"api", "api/v1alpha1", "internal/operator/cluster", "internal/operator/controllers", "internal/operator/kube", "internal/operator/kubeversions",

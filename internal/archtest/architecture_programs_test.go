@@ -14,7 +14,7 @@ import (
 // exported methods of a program. text/template has such a call.
 func TestProgramsOnHostsAreLinkedWithoutUnusedMethods(t *testing.T) {
 	inRoot(t)
-	for _, program := range []string{"./cmd/wicd", "./cmd/hybrid-overlay-node", "./cmd/wicd-setup"} {
+	for _, program := range []string{"./cmd/wicd", "./cmd/hybrid-overlay-node", "./cmd/wicd-cni", "./cmd/wicd-setup"} {
 		build := exec.Command("go", "build", "-ldflags=-dumpdep", "-o", filepath.Join(t.TempDir(), "program"), program)
 		build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
 		out, err := build.StderrPipe()

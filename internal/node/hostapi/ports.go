@@ -225,6 +225,7 @@ type Host struct {
 	Adapters     Adapters
 	EventLogs    EventLogs
 	Inventory    Inventory
+	Pipes        Pipes
 	Disk         Disk
 	// Dial connects to the API server, the metadata service of a cloud, and registries. Default: this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -41,6 +41,7 @@ func Host() (hostapi.Host, error) {
 		Networks:     networks,
 		EndpointACLs: networks,
 		HNSState:     hnsState{},
+		Pipes:        pipes{},
 		EventLogs:    newEventLogs(),
 		Inventory:    inventory{},
 		Disk:         hostapi.Disk{},

@@ -8,13 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 
-	"golang.org/x/sys/windows"
-
-	"github.com/windows-machine-config/wmco/internal/node/backoff"
 	"github.com/windows-machine-config/wmco/internal/node/cri"
+	"github.com/windows-machine-config/wmco/internal/node/win/pipe"
 )
 
 // probes sends probes to services of this host.
@@ -57,20 +54,20 @@ func probeHTTP(ctx context.Context, address string) error {
 
 // probeRuntime calls Version. Connecting is not enough: containerd listens, and reports to the SCM that it runs, before it can respond
 // (checkInitialized in internal/cri/instrument of containerd 2.3).
-func probeRuntime(ctx context.Context, pipe string) error {
-	runtime, end := dialRuntime(pipe)
+func probeRuntime(ctx context.Context, name string) error {
+	runtime, end := dialRuntime(name)
 	defer end()
 	return runtime.Version(ctx)
 }
 
 // dialRuntime returns a client of the container runtime on a pipe, for a few calls. end closes its connections.
-func dialRuntime(pipe string) (runtime cri.Client, end func()) {
+func dialRuntime(name string) (runtime cri.Client, end func()) {
 	protocols := &http.Protocols{}
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{
 		Protocols: protocols,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			conn, err := dialPipe(ctx, pipe)
+			conn, err := pipe.Dial(ctx, name)
 			if err != nil {
 				return nil, err
 			}
@@ -78,24 +75,6 @@ func dialRuntime(pipe string) (runtime cri.Client, end func()) {
 		},
 	}
 	return cri.Client{Transport: transport}, transport.CloseIdleConnections
-}
-
-// dialPipe connects to a pipe. The pipe's server cannot impersonate this process, which it could by default, and this process runs as SYSTEM
-// (Microsoft's documentation of CreateFile, SECURITY_SQOS_PRESENT).
-func dialPipe(ctx context.Context, name string) (net.Conn, error) {
-	const anonymous = windows.SECURITY_SQOS_PRESENT | windows.SECURITY_ANONYMOUS
-	for {
-		f, err := os.OpenFile(name, os.O_RDWR|windows.FILE_FLAG_OVERLAPPED|anonymous, 0o600)
-		if err == nil {
-			return pipe{f}, nil
-		}
-		if !errors.Is(err, windows.ERROR_PIPE_BUSY) {
-			return nil, err
-		}
-		if pauseErr := backoff.Sleep(ctx, tick); pauseErr != nil {
-			return nil, fmt.Errorf("%w: %w", pauseErr, err)
-		}
-	}
 }
 
 // readAheadConn is a connection from which data is read immediately.
@@ -123,21 +102,3 @@ func (e readAheadConn) Close() error {
 	_ = e.read.Close() // ends the copying goroutine
 	return e.Conn.Close()
 }
-
-// pipe is a connection by a named pipe.
-type pipe struct{ *os.File }
-
-// LocalAddr implements net.Conn.
-func (p pipe) LocalAddr() net.Addr { return pipeAddr(p.Name()) }
-
-// RemoteAddr implements net.Conn.
-func (p pipe) RemoteAddr() net.Addr { return pipeAddr(p.Name()) }
-
-// pipeAddr is the name of a pipe.
-type pipeAddr string
-
-// Network implements net.Addr.
-func (pipeAddr) Network() string { return "pipe" }
-
-// String implements net.Addr.
-func (a pipeAddr) String() string { return string(a) }

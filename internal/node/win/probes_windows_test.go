@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/windows-machine-config/wmco/internal/node/win/pipe"
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
@@ -167,7 +168,7 @@ func (l *pipeListener) accept() (net.Conn, error) {
 	if err != nil && !errors.Is(err, windows.ERROR_PIPE_CONNECTED) {
 		return nil, fmt.Errorf("waiting for a client: %w", errors.Join(err, windows.CloseHandle(h)))
 	}
-	return pipe{os.NewFile(uintptr(h), testPipe)}, nil
+	return pipe.Conn{File: os.NewFile(uintptr(h), testPipe)}, nil
 }
 
 func (l *pipeListener) Close() error {
@@ -180,7 +181,7 @@ func (l *pipeListener) Close() error {
 	return nil
 }
 
-func (l *pipeListener) Addr() net.Addr { return pipeAddr(testPipe) }
+func (l *pipeListener) Addr() net.Addr { return pipe.Addr(testPipe) }
 
 // TestProbeWritesBeforeServerReads uses a server that does not read before the client has read its first write, like grpc-go's.
 func TestProbeWritesBeforeServerReads(t *testing.T) {
@@ -197,7 +198,7 @@ func TestProbeWritesBeforeServerReads(t *testing.T) {
 		}
 		done <- err
 	}()
-	dialed, err := dialPipe(t.Context(), testPipe)
+	dialed, err := pipe.Dial(t.Context(), testPipe)
 	if err != nil {
 		t.Fatal(err)
 	}
