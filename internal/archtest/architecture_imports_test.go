@@ -293,7 +293,7 @@ func mayImport() map[string][]string {
 		},
 		"internal/testing/sim/contract": {
 			"api", "api/v1alpha1", "internal/node/cri", "internal/node/hostapi", "internal/node/hostnetwork", "internal/node/overlay",
-			"internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi",
+			"internal/node/policypipe", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi",
 		},
 		"internal/testing/sim/hnsquirks": {},
 		"internal/testing/sim/lies":      {},

@@ -15,3 +15,8 @@ func (p pipes) Listen(name string) (net.Listener, error) {
 	}
 	return p.boot.w.loopback.listen(context.Background(), "pipe", name)
 }
+
+// DialPipe connects to a named pipe of the simulated Windows, as any of its programs may. It does not wait for the pipe.
+func (w *Windows) DialPipe(ctx context.Context, name string) (net.Conn, error) {
+	return w.DialLoopback(ctx, name)
+}
