@@ -70,7 +70,7 @@ func (n *netHost) measureJoin(others map[int]string) error {
 			began = before
 		case strings.HasPrefix(e.Change, "service ") && strings.HasSuffix(e.Change, " started"):
 			before = at
-		case strings.Contains(e.Change, `cni.conf written`):
+		case strings.Contains(e.Change, `cni.conf written`), strings.Contains(e.Change, `cni.conflist written`):
 			ended = at
 		}
 	}

@@ -112,7 +112,7 @@ func (n Node) checkPaths() error {
 			return fmt.Errorf("file %.128q is not allowed; allowed are %s", f.Path, strings.Join(files, ", "))
 		}
 	}
-	networks := []string{cniConfig, proxyConfig}
+	networks := append(CNIConfigs(), proxyConfig)
 	var paths []string
 	if n.CNI != nil {
 		paths = append(paths, n.CNI.Path)

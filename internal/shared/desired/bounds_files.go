@@ -22,7 +22,10 @@ func (n Node) checkContents() error {
 	files := slices.Clone(n.Files)
 	if n.Network != nil {
 		files = append(files, n.Network.Files...)
-		checks[proxyConfig], checks[cniConfig] = checkProxyConfig, checkPlugins
+		checks[proxyConfig], checks[cniConfig], checks[cniList] = checkProxyConfig, checkPlugins, checkPluginList
+		if err := n.checkChain(); err != nil {
+			return err
+		}
 	}
 	if n.UserNetwork != nil && n.UserNetwork.Proxy != nil {
 		files = append(files, *n.UserNetwork.Proxy)
@@ -164,6 +167,29 @@ func checkPlugins(content string) error {
 		return err
 	}
 	return checkTypes(fields)
+}
+
+// checkPluginList requires that the last plugin of a list is that of WICD.
+func checkPluginList(content string) error {
+	fields, err := jsonObject(content)
+	if err != nil {
+		return err
+	}
+	plugins, _ := fields["plugins"].([]any)
+	if len(plugins) < 2 || !reflect.DeepEqual(plugins[len(plugins)-1], object{"type": policyPlugin}) {
+		return fmt.Errorf("it has %d plugins; allowed are those that connect pods, followed by %s without settings", len(plugins), policyPlugin)
+	}
+	return checkTypes(fields)
+}
+
+// checkChain requires that pods cannot start without the rules of their policies if these are enforced, and that nothing waits for WICD otherwise.
+func (n Node) checkChain() error {
+	for _, f := range n.Network.Files {
+		if isList := f.Path == cniList; IsCNIConfig(f.Path) && isList != n.Policies.Enforces() {
+			return fmt.Errorf("file %s does not fit the mode of policies: allowed is %s with mode %s, and %s otherwise", f.Path, cniList, PolicyEnforce, cniConfig)
+		}
+	}
+	return nil
 }
 
 // checkNetworkPlugins checks the user's CNI configuration, filled in with sample values.

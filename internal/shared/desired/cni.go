@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -24,8 +25,12 @@ type Pod struct {
 	ServiceCIDRs []string
 }
 
+// CNIConfigs returns the names that the configuration of the pod network can have. containerd reads the first as that of one plugin and the
+// second as a list of plugins (loadFromConfDir in opts.go of go-cni), and uses only the first while both exist.
+func CNIConfigs() []string { return []string{cniConfig, cniList} }
+
 // IsCNIConfig reports whether a file is the configuration of the pod network.
-func IsCNIConfig(path string) bool { return path == cniConfig }
+func IsCNIConfig(path string) bool { return slices.Contains(CNIConfigs(), path) }
 
 // ErrSettings is the class of errors about settings that nodes cannot use.
 var ErrSettings = errors.New("settings cannot be used")

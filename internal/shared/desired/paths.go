@@ -72,6 +72,7 @@ const (
 	kubeletClientCA       = `C:\k\kubelet-ca.crt`
 	containerdConfig      = `C:\k\containerd\containerd_conf.toml`
 	cniConfig             = CNIFolder + `\cni.conf`
+	cniList               = CNIFolder + `\cni.conflist`
 	staticPods            = `C:\k\etc\kubernetes\manifests`
 	volumePlugins         = `C:\k\volume-plugins`
 	exporterConfig        = `C:\k\tls\windows-exporter-webconfig.yaml`

@@ -12,10 +12,10 @@ type PolicyMode string
 
 // Modes of policies. No Policies in a Node mean that it ignores NetworkPolicies.
 const (
-	// PoliciesEnforce writes the rules to the endpoints of pods.
-	PoliciesEnforce PolicyMode = PolicyMode(v1alpha1.PoliciesEnforce)
-	// PoliciesReport computes the rules and reports problems, but writes none.
-	PoliciesReport PolicyMode = PolicyMode(v1alpha1.PoliciesReport)
+	// PolicyEnforce writes the rules to the endpoints of pods.
+	PolicyEnforce PolicyMode = PolicyMode(v1alpha1.PoliciesEnforce)
+	// PolicyReport computes the rules and reports problems, but writes none.
+	PolicyReport PolicyMode = PolicyMode(v1alpha1.PoliciesReport)
 )
 
 // Policies are the settings of NetworkPolicies on a node.
@@ -24,6 +24,9 @@ type Policies struct {
 	// OpenIfTooLarge opens a direction of a pod whose policies are too large for an endpoint, instead of closing it.
 	OpenIfTooLarge bool `json:"openIfTooLarge,omitempty"`
 }
+
+// Enforces reports whether pods start only with the rules of their policies. Nil policies are off.
+func (p *Policies) Enforces() bool { return p != nil && p.Mode == PolicyEnforce }
 
 // PoliciesOf returns the settings of NetworkPolicies for nodes with a network, whose provider is set; nil if nodes ignore NetworkPolicies.
 func PoliciesOf(n v1alpha1.NetworkSpec) *Policies {
@@ -44,8 +47,8 @@ func policyMode(n v1alpha1.NetworkSpec) v1alpha1.NetworkPolicies {
 }
 
 func (n Node) checkPolicies() error {
-	if n.Policies != nil && n.Policies.Mode != PoliciesEnforce && n.Policies.Mode != PoliciesReport {
-		return fmt.Errorf("the mode of NetworkPolicies is %.64q; allowed are %s and %s", n.Policies.Mode, PoliciesEnforce, PoliciesReport)
+	if n.Policies != nil && n.Policies.Mode != PolicyEnforce && n.Policies.Mode != PolicyReport {
+		return fmt.Errorf("the mode of NetworkPolicies is %.64q; allowed are %s and %s", n.Policies.Mode, PolicyEnforce, PolicyReport)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // TestPoliciesFollowWindowsConfig also expects that nodes read what is published, and that a change interrupts nothing.
 func TestPoliciesFollowWindowsConfig(t *testing.T) {
 	const overlay, flannel, custom = v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel, v1alpha1.NetworkCustom
-	enforced, reported := &desired.Policies{Mode: desired.PoliciesEnforce}, &desired.Policies{Mode: desired.PoliciesReport}
+	enforced, reported := &desired.Policies{Mode: desired.PolicyEnforce}, &desired.Policies{Mode: desired.PolicyReport}
 	for name, c := range map[string]struct {
 		network v1alpha1.NetworkSpec
 		want    *desired.Policies
@@ -26,7 +26,7 @@ func TestPoliciesFollowWindowsConfig(t *testing.T) {
 		},
 		"open if too large": {
 			v1alpha1.NetworkSpec{Provider: overlay, Policies: v1alpha1.PoliciesEnforce, PolicyFallback: v1alpha1.FallbackOpen},
-			&desired.Policies{Mode: desired.PoliciesEnforce, OpenIfTooLarge: true},
+			&desired.Policies{Mode: desired.PolicyEnforce, OpenIfTooLarge: true},
 		},
 		"network of the user":        {v1alpha1.NetworkSpec{Provider: custom, Policies: v1alpha1.PoliciesEnforce}, nil},
 		"network that is unknown":    {v1alpha1.NetworkSpec{Policies: v1alpha1.PoliciesEnforce}, nil},
@@ -38,7 +38,7 @@ func TestPoliciesFollowWindowsConfig(t *testing.T) {
 	}
 	before := bounded(t, flannel)
 	node := before
-	node.Policies = &desired.Policies{Mode: desired.PoliciesReport, OpenIfTooLarge: true}
+	node.Policies = &desired.Policies{Mode: desired.PolicyReport, OpenIfTooLarge: true}
 	data, err := node.Data()
 	if err != nil {
 		t.Fatal(err)

@@ -123,7 +123,7 @@ func network(in Inputs) *Network {
 	default:
 		return nil
 	}
-	n.Files = []File{{Path: cniConfig, Content: overlayCNI(inside, services)}, {Path: proxyConfig, Content: renderProxyConfig(in)}}
+	n.Files = []File{overlayCNI(inside, services, PoliciesOf(in.Config.Network)), {Path: proxyConfig, Content: renderProxyConfig(in)}}
 	return n
 }
 
@@ -192,7 +192,10 @@ func kubeProxy(in Inputs, folder string, logs LogLimits, after string) Service {
 // address, others get the host's. Only Services have a route of the endpoint: the routes of the network (RemoteSubnetRoute) lead to pods of
 // other hosts, and a route for all pods would also capture packets to pods of this host. Fields are those of the HCN schema
 // (hcn/hcnpolicy.go of hcsshim): the original's exceptionList is of version 1. The last address of the range is the host's.
-func overlayCNI(inside, services []string) string {
+//
+// Where policies are enforced, a plugin of WICD follows. The list has the name and version of the single configuration, so that libcni finds what it
+// stored for pods of before.
+func overlayCNI(inside, services []string, p *Policies) File {
 	policy := func(settings object) object {
 		return object{"name": "EndpointPolicy", "value": settings}
 	}
@@ -201,13 +204,23 @@ func overlayCNI(inside, services []string) string {
 		policies = append(policies, policy(object{"Type": "SDNRoute", "Settings": object{"DestinationPrefix": prefix, "NeedEncap": true}}))
 	}
 	policies = append(policies, policy(object{"Type": "ProviderAddress", "Settings": object{"ProviderAddress": "{{.ManagementIP}}"}}))
-	return pretty(object{
-		"cniVersion": "0.2.0", "name": "{{.Network}}", "type": "win-overlay", "apiVersion": 2,
+	overlay := object{
+		"type": "win-overlay", "apiVersion": 2,
 		"capabilities": object{"portMappings": true, "dns": true},
 		"ipam":         object{"type": "host-local", "subnet": "{{.PodCIDR}}", "rangeEnd": "{{.LastPodIP}}"},
 		"policies":     policies,
-	})
+	}
+	file, conf := File{Path: cniConfig}, overlay
+	if p.Enforces() {
+		file, conf = File{Path: cniList}, object{"plugins": []object{overlay, {"type": policyPlugin}}, "loadOnlyInlinedPlugins": true}
+	}
+	conf["cniVersion"], conf["name"] = "0.2.0", "{{.Network}}"
+	file.Content = pretty(conf)
+	return file
 }
+
+// policyPlugin is the network plugin that lets a pod start when WICD has applied its policies (cmd/wicd-cni).
+const policyPlugin = "wicd-cni"
 
 // renderProxyConfig returns kube-proxy's configuration as JSON, which is valid YAML. The feature gates WinDSR and WinOverlay, which the
 // original sets, are always on by now and will be removed from Kubernetes.

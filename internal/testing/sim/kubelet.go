@@ -33,7 +33,7 @@ type KubeletOptions struct {
 	Heartbeat time.Duration
 	// Version is the version that the node reports. Default: KubeletVersion.
 	Version string
-	// CNIConfig is the file without which the node is not ready. Default: C:\k\cni\config\cni.conf.
+	// CNIConfig is the file without which the node is not ready. Default: C:\k\cni\config\cni.conf. Ending conflist instead is also accepted.
 	CNIConfig string
 }
 
@@ -209,7 +209,9 @@ func (k *kubelet) beat(ctx context.Context) {
 // isOfCloud reports whether a cloud initializes the node.
 func (k *kubelet) isOfCloud() bool { return k.flags["cloud-provider"] == "external" }
 
-func (k *kubelet) ready() bool { return k.host.Disk.Exists(k.options.CNIConfig) }
+func (k *kubelet) ready() bool {
+	return k.host.Disk.Exists(k.options.CNIConfig) || k.host.Disk.Exists(k.options.CNIConfig+"list")
+}
 
 // report writes the node's status.
 func (k *kubelet) report(ctx context.Context) error {

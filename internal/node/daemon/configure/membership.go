@@ -43,9 +43,7 @@ func (m membership) leaveFormer(ctx context.Context) error {
 			traces = append(traces, folder+`\`+name)
 		}
 	}
-	if cni := m.former.Desired.CNI; cni != nil {
-		traces = append(traces, cni.Path)
-	}
+	traces = append(traces, desired.CNIConfigs()...)
 	if network := m.former.Desired.Network; network != nil {
 		for _, f := range network.Files {
 			traces = append(traces, f.Path)

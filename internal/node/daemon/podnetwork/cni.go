@@ -23,9 +23,24 @@ type CNI struct {
 }
 
 // mustWaitForImage reports whether a file must wait for the sandbox image: the configuration of the pod network makes the node Ready. An
-// existing file is kept.
+// existing one, under either name, is kept.
 func mustWaitForImage(s state.Session, image Sandbox, path string) bool {
-	return desired.IsCNIConfig(path) && !image.IsPresent() && !s.Host.Disk.Exists(path)
+	return desired.IsCNIConfig(path) && !image.IsPresent() && !slices.ContainsFunc(desired.CNIConfigs(), s.Host.Disk.Exists)
+}
+
+// removeReplaced removes the configuration of the pod network that has another name than the written one. Because it is removed last, containerd
+// has a configuration at each moment.
+func removeReplaced(s state.Session, written string) error {
+	for _, path := range desired.CNIConfigs() {
+		if !desired.IsCNIConfig(written) || path == written || !s.Host.Disk.Exists(path) {
+			continue
+		}
+		if err := s.Host.Disk.Remove(path); err != nil {
+			return fmt.Errorf("removing %s, which %s replaces: %w", path, written, err)
+		}
+		s.RecordChange("%s removed: %s replaces it", path, written)
+	}
+	return nil
 }
 
 // Configure writes the configuration of the pod network.
@@ -45,7 +60,7 @@ func (c CNI) Configure(node *corev1.Node) error {
 	if changed {
 		c.RecordChange("%s written for pod range %s", cni.Path, node.Spec.PodCIDR)
 	}
-	return nil
+	return removeReplaced(c.Session, cni.Path)
 }
 
 // IsConfigured reports whether the files that depend on the pod network exist.

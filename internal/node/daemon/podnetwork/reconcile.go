@@ -285,6 +285,9 @@ func (n *reconciliation) write(values desired.NetworkValues, p *networkPlan) err
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", f.Path, err)
 		}
+		if err := removeReplaced(n.Session, f.Path); err != nil {
+			return err
+		}
 		if !changed {
 			continue
 		}

@@ -131,7 +131,7 @@ func (c *Controller) network(ctx context.Context) (string, error) {
 		return "", err
 	}
 	config.Network.Provider = desired.Provider(config.Network, platform.OpenShift)
-	if p := desired.PoliciesOf(config.Network); p != nil && p.Mode == desired.PoliciesEnforce {
+	if desired.PoliciesOf(config.Network).Enforces() {
 		return "", nil
 	}
 	switch config.Network.Provider {

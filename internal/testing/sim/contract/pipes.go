@@ -139,7 +139,9 @@ func manyPodsAskAtOnce(t *testing.T, f PipesFixture) {
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	l := mustListen(t, f)
-	go func() { served <- policypipe.Serve(ctx, l, func(context.Context, policypipe.Request) error { return nil }) }()
+	go func() {
+		served <- policypipe.Serve(ctx, l, func(context.Context, policypipe.Request) error { return nil })
+	}()
 	pod := policypipe.Request{Namespace: "shop", Name: "web", UID: "1", ContainerID: "1", Addresses: []netip.Addr{netip.MustParseAddr("10.1.0.7")}}
 	var pods sync.WaitGroup
 	for range 30 {
