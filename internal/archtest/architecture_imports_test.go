@@ -64,7 +64,8 @@ func mayImport() map[string][]string {
 			"internal/node/daemon/credentials", "internal/node/daemon/eventlog", "internal/node/daemon/logrotate", "internal/node/daemon/nodesettings",
 			"internal/node/daemon/nodestatus", "internal/node/daemon/podnetwork", "internal/node/daemon/registry", "internal/node/daemon/sandboximage",
 			"internal/node/daemon/state", "internal/node/daemon/store", "internal/node/daemon/supervisor", "internal/node/daemon/update",
-			"internal/node/hostapi", "internal/node/identity", "internal/shared/desired", "internal/shared/platform/metadata", "internal/shared/wicdapi",
+			"internal/node/hostapi", "internal/node/identity", "internal/node/policypipe", "internal/shared/desired", "internal/shared/platform/metadata",
+			"internal/shared/wicdapi",
 		},
 		"internal/node/daemon/apiclient": {
 			"api", "internal/node/daemon/credentials", "internal/node/daemon/state", "internal/node/hostapi", "internal/node/identity", "internal/node/kubeapi",

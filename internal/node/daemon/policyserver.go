@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/policypipe"
+)
+
+// policyServerEvery is the pause before the pipe is created again.
+const policyServerEvery = time.Second
+
+// policyServer answers the network plugin while policies are enforced.
+type policyServer struct {
+	state.Session
+	// add returns when the rules of a new pod are in force, or why they are not.
+	add func(ctx context.Context, r policypipe.Request) error
+}
+
+// refusePods is the answer of a WICD that sets no rules.
+func refusePods(context.Context, policypipe.Request) error {
+	return errors.New("this version cannot set the rules of network policies; set spec.network.policies of WindowsConfig cluster to Off")
+}
+
+// run serves until ctx is done. Without the pipe, no pod starts, and its event names the pipe.
+func (p policyServer) run(ctx context.Context) {
+	if !p.Wanted.Policies.Enforces() {
+		return
+	}
+	for reported := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, policyServerEvery) {
+		l, err := p.Host.Pipes.Listen(policypipe.Name)
+		if err == nil {
+			err = policypipe.Serve(ctx, l, p.add)
+		}
+		if err != nil && err.Error() != reported {
+			reported = err.Error()
+			p.Log.Error("Serving the network plugin failed; no pod starts", "error", reported)
+		}
+	}
+}
