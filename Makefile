@@ -22,7 +22,7 @@ TEST := go test -vet=off -timeout 20m
 OPENPGP := -tags containers_image_openpgp
 # The race detector takes up to ten times the time.
 RACED := $(CURDIR)/hack/race-test.sh
-ON_WINDOWS := ./internal/testing/acceptance/... ./internal/node/daemon/... ./internal/node/overlay/... ./internal/node/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
+ON_WINDOWS := ./internal/testing/acceptance/... ./internal/node/daemon/... ./internal/node/overlay/... ./internal/node/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/wicd-cni/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
 ACCEPTANCE := WMCO_ACCEPTANCE=$(CURDIR)/_acceptance/wmco-acceptance.exe hack/wine-test.sh . -vet=off -count=1
 CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|Images|OpenShift|Network|HybridOverlay|BadInput|Hostile)$$
 MORE := ^Test(WindowsFleet|Disconnected)$$
@@ -65,7 +65,7 @@ docs: ## Build the documents as a site in _site/, with Debian's mkdocs. Broken l
 
 build: ## Build the operator and its programs for Windows hosts into bin/, with the version of the git tag.
 	go build -buildvcs=auto -ldflags '-s -w' -o bin/ ./cmd/wmco
-	GOOS=windows GOARCH=amd64 go build -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup ./cmd/hybrid-overlay-node
+	GOOS=windows GOARCH=amd64 go build -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup ./cmd/wicd-cni ./cmd/hybrid-overlay-node
 
 payload: ## Build the payload for Windows hosts into _payload/.
 	go run ./payload/build/cmd --out _payload --version "$$(git describe --tags --always --dirty)"

@@ -23,9 +23,9 @@ func (n Network) Components() []string {
 	case NetworkLab:
 		return []string{"containerd-shim-runhcs-v1", "win-overlay"}
 	case NetworkHybridOverlay:
-		return []string{"kube-proxy", "hybrid-overlay-node"}
+		return []string{"kube-proxy", "hybrid-overlay-node", "wicd-cni"}
 	case NetworkFlannel:
-		return []string{"kube-proxy", "flanneld"}
+		return []string{"kube-proxy", "flanneld", "wicd-cni"}
 	}
 	return nil
 }

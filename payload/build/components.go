@@ -80,6 +80,9 @@ func ownComponents() []Component {
 	}, {
 		Name: "hybrid-overlay-node", Path: "hybrid-overlay-node.exe", Group: payload.Base, Dictionary: containerdPath, License: "Apache-2.0",
 		Module: ".", Package: "github.com/windows-machine-config/wmco/cmd/hybrid-overlay-node",
+	}, {
+		Name: "wicd-cni", Path: "cni/wicd-cni.exe", Group: payload.Base, Dictionary: "cni/host-local.exe", License: "Apache-2.0",
+		Module: ".", Package: "github.com/windows-machine-config/wmco/cmd/wicd-cni",
 	}}
 }
 

@@ -46,7 +46,7 @@ func TestNamedSelectsComponents(t *testing.T) {
 	if all, err := build.Named("kubelet"); err != nil || len(all) != len(minorFolders(t)) {
 		t.Errorf("%d kubelets were chosen, error %v; want one for each folder of payload/kubernetes", len(all), err)
 	}
-	if _, err := build.Named("kubelet", "kubelett"); err == nil || !strings.Contains(err.Error(), `component "kubelett" does not exist; the components are wicd, hybrid-overlay-node, kubelet, `) {
+	if _, err := build.Named("kubelet", "kubelett"); err == nil || !strings.Contains(err.Error(), `component "kubelett" does not exist; the components are wicd, hybrid-overlay-node, wicd-cni, kubelet, `) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -24,7 +24,7 @@ func filledCNI(t *testing.T, p *Policies) (File, string) {
 }
 
 func TestOnlyEnforcedPoliciesHavePlugin(t *testing.T) {
-	for mode, p := range map[string]*Policies{"Off": nil, "Report": {Mode: PolicyReport}} {
+	for mode, p := range map[string]*Policies{"Off": nil, "Report": {Mode: "Report"}} {
 		f, content := filledCNI(t, p)
 		if f.Path != cniConfig || strings.Contains(content, policyPlugin) {
 			t.Errorf("mode %s: %s is %s", mode, f.Path, content)
@@ -78,11 +78,11 @@ func TestBoundsRequireChainOfMode(t *testing.T) {
 		want     string
 	}{
 		"off":                     {nil, single, ""},
-		"report":                  {&Policies{Mode: PolicyReport}, single, ""},
+		"report":                  {&Policies{Mode: "Report"}, single, ""},
 		"enforce":                 {enforced(), list, ""},
 		"enforce without plugin":  {enforced(), single, "does not fit the mode of policies"},
 		"off with plugin":         {nil, list, "does not fit the mode of policies"},
-		"report with plugin":      {&Policies{Mode: PolicyReport}, list, "does not fit the mode of policies"},
+		"report with plugin":      {&Policies{Mode: "Report"}, list, "does not fit the mode of policies"},
 		"another last plugin":     {enforced(), changed(ours, `"type": "portmap"`), "followed by wicd-cni"},
 		"settings for the plugin": {enforced(), changed(ours, ours+`, "allow": true`), "followed by wicd-cni"},
 		"a single plugin":         {enforced(), File{Path: cniList, Content: single.Content}, "it has 0 plugins"},

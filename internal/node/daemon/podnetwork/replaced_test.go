@@ -48,7 +48,7 @@ func TestConfigurationIsReplacedWithoutGap(t *testing.T) {
 	}
 }
 
-// TestUsersNetworkReplacesList is a node that had a network of ours with enforced policies.
+// TestUsersNetworkReplacesList is a node that enforced policies in its former network.
 func TestUsersNetworkReplacesList(t *testing.T) {
 	d := hostapi.Disk{Root: t.TempDir()}
 	names := desired.CNIConfigs()
