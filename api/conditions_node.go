@@ -43,6 +43,10 @@ const (
 	// cannot satisfy those of spec.kubelet, or because they take effect at a restart of the host. The message contains the
 	// cause. Absent until this first happens. Bad when True.
 	ConditionKubeletSettingsHeld = "WindowsKubeletSettingsHeld"
+	// ConditionNetworkPoliciesNotApplied is True while NetworkPolicies of pods on the node are not in force as they are
+	// written: they could not be read or applied, or do not fit on the endpoint of a pod. Pods are closed as far as
+	// possible. Absent until this first happens. Bad when True.
+	ConditionNetworkPoliciesNotApplied = "WindowsNetworkPoliciesNotApplied"
 	// ConditionGMSACapable is True when containers on the node can get the identity of a group Managed Service Account, as
 	// far as the host can determine: it is joined to a domain, or has a plugin of Container Credential Guard. It is False
 	// when the host no longer has either, and absent when it never had one. Whether the domain answers is not checked.
@@ -64,6 +68,19 @@ const (
 	ReasonKubeletSettingsAwaitRestart = "KubeletSettingsAwaitRestart"
 	// ReasonKubeletSettingsInForce means that the kubelet uses all settings of spec.kubelet again.
 	ReasonKubeletSettingsInForce = "KubeletSettingsInForce"
+)
+
+// Reasons of condition WindowsNetworkPoliciesNotApplied.
+const (
+	// ReasonNetworkPoliciesNotApplied means that the policies of some pods could not be read or applied for half a minute.
+	// The message names the pods or namespaces and the cause.
+	ReasonNetworkPoliciesNotApplied = "NetworkPoliciesNotApplied"
+	// ReasonNetworkPolicyTooLarge means that the policies of a pod need more rules than its endpoint may have. The pod is
+	// closed in that direction, or open if spec.network.policyFallback is Open. The message names the pod and the limit.
+	ReasonNetworkPolicyTooLarge = "NetworkPolicyTooLarge"
+	// ReasonNetworkPoliciesApplied means that the policies of all pods are in force again, or that the node enforces none
+	// any more.
+	ReasonNetworkPoliciesApplied = "NetworkPoliciesApplied"
 )
 
 // Reasons of condition WindowsHyperVCapable.

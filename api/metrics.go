@@ -70,4 +70,13 @@ const (
 	MetricNodeProblem = "wicd_node_problem"
 	// MetricNodeRegistryRequests counts requests to the registry on loopback, by result.
 	MetricNodeRegistryRequests = "wicd_registry_requests_total"
+	// MetricNodePolicyEndpoints is the number of pods whose endpoints have rules of NetworkPolicies.
+	MetricNodePolicyEndpoints = "wicd_network_policy_endpoints"
+	// MetricNodePolicyACLs is the number of these rules.
+	MetricNodePolicyACLs = "wicd_network_policy_acls"
+	// MetricNodePolicyFailures counts failed writes of such rules.
+	MetricNodePolicyFailures = "wicd_network_policy_write_failures_total"
+	// MetricNodePolicyEffect is a histogram of the time from the arrival of policies on the node until they are in force,
+	// in seconds.
+	MetricNodePolicyEffect = "wicd_network_policy_effect_seconds"
 )

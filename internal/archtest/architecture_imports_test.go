@@ -57,12 +57,14 @@ func mayImport() map[string][]string {
 		"internal/shared/wicdapi":           {"api", "api/v1alpha1", "internal/shared/desired", "internal/shared/truncate"},
 		"internal/shared/windowsbuild":      {"internal/shared/truncate"},
 
-		"internal/node/backoff": {},
-		"internal/node/cri":     {},
+		"internal/node/backoff":   {},
+		"internal/node/cniresult": {},
+		"internal/node/cri":       {},
 		"internal/node/daemon": {
 			"internal/node/backoff", "internal/node/daemon/apiclient", "internal/node/daemon/collect", "internal/node/daemon/configure",
 			"internal/node/daemon/credentials", "internal/node/daemon/eventlog", "internal/node/daemon/logrotate", "internal/node/daemon/nodesettings",
-			"internal/node/daemon/nodestatus", "internal/node/daemon/podnetwork", "internal/node/daemon/registry", "internal/node/daemon/sandboximage",
+			"internal/node/daemon/nodestatus", "internal/node/daemon/podnetwork", "internal/node/daemon/podpolicy", "internal/node/daemon/registry",
+			"internal/node/daemon/sandboximage",
 			"internal/node/daemon/state", "internal/node/daemon/store", "internal/node/daemon/supervisor", "internal/node/daemon/update",
 			"internal/node/hostapi", "internal/node/identity", "internal/node/policypipe", "internal/shared/desired", "internal/shared/platform/metadata",
 			"internal/shared/wicdapi",
@@ -101,9 +103,14 @@ func mayImport() map[string][]string {
 			"internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild",
 		},
 		"internal/node/daemon/podnetwork": {
-			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/daemon/apiclient", "internal/node/daemon/nodestatus", "internal/node/daemon/state",
-			"internal/node/daemon/supervisor", "internal/node/hostapi", "internal/node/hostnetwork", "internal/node/kubeapi", "internal/node/kubeproxy",
+			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/cniresult", "internal/node/daemon/apiclient", "internal/node/daemon/nodestatus",
+			"internal/node/daemon/state", "internal/node/daemon/supervisor", "internal/node/hostapi", "internal/node/hostnetwork", "internal/node/kubeapi", "internal/node/kubeproxy",
 			"internal/node/overlaystatus", "internal/shared/desired", "internal/shared/hns", "internal/shared/nodestate", "internal/shared/truncate",
+		},
+		"internal/node/daemon/podpolicy": {
+			"api", "internal/node/backoff", "internal/node/cniresult", "internal/node/daemon/apiclient", "internal/node/daemon/nodestatus",
+			"internal/node/daemon/state", "internal/node/hostapi", "internal/node/kubeapi", "internal/node/policypipe", "internal/shared/desired",
+			"internal/shared/hns", "internal/shared/policyset", "internal/shared/truncate",
 		},
 		"internal/node/daemon/registry": {
 			"api", "internal/node/backoff", "internal/node/daemon/credentials", "internal/node/daemon/nodestatus", "internal/node/daemon/state",

@@ -19,6 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodesettings"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/podnetwork"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/podpolicy"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/registry"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/sandboximage"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
@@ -102,8 +103,10 @@ func awaitRecord(ctx context.Context, h hostapi.Host, log *slog.Logger) (r state
 type parts struct {
 	state.Session
 	// clients are connections to the API server, which the next session may reuse.
-	clients  *apiclient.Cache
-	network  *podnetwork.Reconciler
+	clients *apiclient.Cache
+	network *podnetwork.Reconciler
+	// policies applies the NetworkPolicies of pods. Its Add is for the CNI plugin.
+	policies *podpolicy.Reconciler
 	follower *nodesettings.Follower
 	updates  *update.Requester
 	reporter *nodestatus.Reporter
@@ -122,6 +125,8 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	sandbox := sandboximage.New(s, wake, p.follower)
 	p.network = podnetwork.New(s, wake, services, metrics, sandbox)
 	users, cni := podnetwork.NewUserNetwork(s, wake, services), podnetwork.CNI{Session: s, Sandbox: sandbox}
+	p.policies = podpolicy.New(s, wake, metrics)
+	metrics.Policies = p.policies
 	p.updates = update.NewRequester(s, verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
 	mirrors := registry.Part{Session: s, Server: pulls, Metrics: metrics, Wake: wake}
 	exclusions, hyperV, kubelet := configure.NewExclusions(s, wake, metrics), configure.NewHyperV(s, wake, reboot), configure.NewKubelet(s, p.follower)
@@ -130,6 +135,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 		Session: s, Wake: wake,
 		Sources: []nodestatus.Source{
 			services, p.updates, reboot, problems, accounts, p.network, users, verifier, sandbox, mirrors, exclusions, hyperV, kubelet, collector,
+			p.policies,
 		},
 		Services: services, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: cni,
 	}
@@ -137,6 +143,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 		services.Run,
 		configure.Drift{Session: s, Services: services, Metrics: metrics}.Run,
 		p.network.Run,
+		p.policies.Run,
 		users.Run,
 		podnetwork.Loading{CNI: cni}.Run,
 		policyServer{Session: s, add: refusePods}.run,
@@ -225,6 +232,7 @@ func (p *parts) runInCluster(ctx context.Context) {
 		work.Go(func() { p.follower.Run(term, client) })
 		work.Go(func() { p.updates.Run(term, client) })
 		work.Go(func() { p.network.Follow(term, client) })
+		work.Go(func() { p.policies.Follow(term, client) })
 		wasRejected := rejected != nil
 		work.Go(func() { nodeManager{p.Session}.run(term, client, wasRejected) })
 		manager.Renew(term, client, id)

@@ -38,10 +38,14 @@ type Store[T any] interface {
 type Follower[T any] struct {
 	// Path is the collection, such as /api/v1/nodes, Kind the word for its objects in the log.
 	Path, Kind string
+	// Name restricts it to the object with this name; empty for all objects.
+	Name string
 	// Read returns what the store keeps of an object.
 	Read  func(json.RawMessage) (T, error)
 	Store Store[T]
 	Log   *slog.Logger
+	// Failed, if not nil, is called with the error of each failed attempt, before the next one.
+	Failed func(error)
 
 	// version is the resource version of the last event; empty if all objects must be read.
 	version string
@@ -89,9 +93,21 @@ func (f *Follower[T]) Run(ctx context.Context, c *Client) error {
 			continue
 		}
 		f.logOnce(err)
+		if err != nil && f.Failed != nil {
+			f.Failed(err)
+		}
 		_ = backoff.Sleep(ctx, pause.Next())
 	}
 	return ctx.Err()
+}
+
+// query returns the query that selects the objects, with one more parameter.
+func (f *Follower[T]) query(name, value string) url.Values {
+	query := url.Values{name: {value}}
+	if f.Name != "" {
+		query.Set("fieldSelector", "metadata.name="+f.Name)
+	}
+	return query
 }
 
 func newRetry() *backoff.Backoff { return backoff.Between(time.Second, 15*time.Second) }
@@ -130,7 +146,7 @@ var errNoInitialEvents = errors.New("the API server does not report when it has 
 
 // watch continues from the version, or starts with all objects.
 func (f *Follower[T]) watch(ctx context.Context, c *Client) error {
-	query := url.Values{"allowWatchBookmarks": {"true"}}
+	query := f.query("allowWatchBookmarks", "true")
 	f.Log.Debug("Watching "+f.Kind, "from", f.version)
 	if f.version != "" {
 		query.Set("resourceVersion", f.version)
@@ -221,7 +237,7 @@ func readMetadata(object json.RawMessage) (m metadata, err error) {
 // list reads all objects page by page.
 func (f *Follower[T]) list(ctx context.Context, c *Client) error {
 	all := map[types.NamespacedName]T{}
-	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	query := f.query("limit", strconv.Itoa(pageSize))
 	for {
 		var page struct {
 			metadata

@@ -155,11 +155,15 @@ func Node() []Metric {
 		{api.MetricNodeNetworkRepairs, Counter, "Number of times the pod network was repaired, since the daemon started or its settings changed.", nil},
 		{
 			api.MetricNodeProblem, Gauge, "1 while Windows has this problem.",
-			[]Label{{"condition", "of the Node: `WindowsHostComputeUnavailable`, `WindowsCommitPressure`, `WindowsClockSkewed`, `WindowsDefenderInterference`, `WindowsUpdateNeeded`"}},
+			[]Label{{"condition", "of the Node: `WindowsHostComputeUnavailable`, `WindowsCommitPressure`, `WindowsClockSkewed`, `WindowsDefenderInterference`, `WindowsUpdateNeeded`, `WindowsNetworkPoliciesNotApplied`"}},
 		},
 		{
 			api.MetricNodeRegistryRequests, Counter, "Requests to the registry on loopback, which serves containerd from mirrors, since the daemon started.",
 			[]Label{{"result", "`served`, `not_found`, `denied`, `failed`, `unauthorized`"}},
 		},
+		{api.MetricNodePolicyEndpoints, Gauge, "Number of pods whose endpoints have rules of NetworkPolicies; with `spec.network.policies: Report`, those that would have.", nil},
+		{api.MetricNodePolicyACLs, Gauge, "Number of rules (ACLs) of these endpoints.", nil},
+		{api.MetricNodePolicyFailures, Counter, "Failed writes of rules of NetworkPolicies, since the daemon started or its settings changed.", nil},
+		{api.MetricNodePolicyEffect, Histogram, "Time from the arrival of changed NetworkPolicies on the node until they are in force, in seconds.", nil},
 	}
 }

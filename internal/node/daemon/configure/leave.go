@@ -2,12 +2,14 @@ package configure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
@@ -33,6 +35,7 @@ func (l *leaving) leaveSteps() []step {
 		{"stopping containers", containers.end},
 		{"removing networks of pods", containers.removeNetworks},
 		{"removing networks", l.removeNetworks},
+		{"removing rules of NetworkPolicies", l.removePolicies},
 		{"restoring values of the Host Network Service", hnsState{work: l.work}.restore},
 		{"untrusting certificates", certificates{work: l.work}.untrust},
 		{"clearing the environment", l.clearEnvironment},
@@ -154,6 +157,26 @@ func (l *leaving) noteFeatures() {
 
 func (l *leaving) removeNetworks(ctx context.Context) error {
 	return networks{work: l.work, former: l.former.wanted.Network}.removeAll(ctx)
+}
+
+// removePolicies removes the rules that WICD has written to endpoints that remain.
+func (l *leaving) removePolicies(ctx context.Context) error {
+	endpoints, err := state.ReadPolicyEndpoints(l.Disk)
+	if err != nil {
+		l.remains.note("rules of NetworkPolicies, if endpoints remain: %v", err)
+	}
+	for _, id := range endpoints {
+		switch err := l.EndpointACLs.SetACLs(ctx, id, nil); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, hns.ErrNotFound):
+		case err != nil:
+			l.remains.note("rules of endpoint %s: %v", id, err)
+		default:
+			l.recordChange("rules of endpoint %s removed", id)
+		}
+	}
+	return nil
 }
 
 func (l *leaving) clearEnvironment(ctx context.Context) error {

@@ -35,6 +35,8 @@ type Metrics struct {
 	Services interface{ Restarts() map[string]int64 }
 	// Reboot reports whether Windows waits for a restart; nil if that is not checked.
 	Reboot interface{ IsPending() (pending, known bool) }
+	// Policies counts the rules by which NetworkPolicies are enforced; nil if none are.
+	Policies interface{ PolicyCounts() PolicyCounts }
 
 	mu sync.Mutex
 	// isWriting means that a caller is writing the file, isStale that another one has called Write since.
@@ -147,6 +149,7 @@ func (m *Metrics) writeCounts(b *exposition) {
 		b.counts(api.MetricNodeServiceRestarts, m.Services.Restarts())
 	}
 	b.counts(api.MetricNodeProblem, m.countProblems())
+	m.writePolicies(b)
 	if m.Reboot == nil {
 		return
 	}

@@ -375,23 +375,3 @@ func TestUnchangedServiceKeepsItsAge(t *testing.T) {
 		t.Errorf("remaining after removal: addresses %v, Services %v, EndpointSlices %v", f.owned, f.services, f.owners)
 	}
 }
-
-func TestPodNetworksAreRead(t *testing.T) {
-	for name, test := range map[string]struct {
-		text string
-		want podNetwork
-	}{
-		"since 0.3":    {`{"kind":"cniCacheV1","containerId":"c1","result":{"cniVersion":"1.0.0","ips":[{"address":"fd00::5/64"},{"address":"10.132.1.5/24"}]}}`, podNetwork{"c1", addr("10.132.1.5")}},
-		"before 0.3":   {`{"kind":"cniCacheV1","containerId":"c2","result":{"cniVersion":"0.2.0","ip4":{"ip":"10.132.1.6/24"}}}`, podNetwork{"c2", addr("10.132.1.6")}},
-		"cut in half":  {`{"kind":"cniCacheV1","containerId":"c`, podNetwork{}},
-		"no address":   {`{"containerId":"c3","result":{}}`, podNetwork{}},
-		"no container": {`{"result":{"ip4":{"ip":"10.132.1.6/24"}}}`, podNetwork{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, ok := podNetworkOf([]byte(test.text))
-			if got != test.want || ok != (test.want.sandbox != "") {
-				t.Errorf("got %+v, %v", got, ok)
-			}
-		})
-	}
-}

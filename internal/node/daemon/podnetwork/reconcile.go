@@ -2,17 +2,16 @@ package podnetwork
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/cniresult"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/apiclient"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
@@ -321,8 +320,8 @@ func (n *reconciliation) pods(ctx context.Context, s hns.State) ([]podNetwork, e
 	var withoutEndpoint []podNetwork
 	for _, name := range names {
 		b, err := n.Host.Disk.Read(desired.CNIResults + `\` + name)
-		if pod, ok := podNetworkOf(b); err == nil && ok && existing[pod.address] == "" {
-			withoutEndpoint = append(withoutEndpoint, pod)
+		if pod, ok := cniresult.Decode(b); err == nil && ok && existing[pod.Addresses[0]] == "" {
+			withoutEndpoint = append(withoutEndpoint, podNetwork{pod.Container, pod.Addresses[0]})
 		}
 	}
 	if len(withoutEndpoint) == 0 {
@@ -333,32 +332,4 @@ func (n *reconciliation) pods(ctx context.Context, s hns.State) ([]podNetwork, e
 		return nil, fmt.Errorf("listing containers: %w", err)
 	}
 	return slices.DeleteFunc(withoutEndpoint, func(p podNetwork) bool { return !slices.Contains(run, p.sandbox) }), nil
-}
-
-// podNetworkOf decodes libcni's cached result of a pod, in the formats before and since CNI version 0.3.
-func podNetworkOf(b []byte) (p podNetwork, ok bool) {
-	var cached struct {
-		Container string `json:"containerId"`
-		Result    struct {
-			IP4 struct {
-				IP string `json:"ip"`
-			} `json:"ip4"`
-			IPs []struct {
-				Address string `json:"address"`
-			} `json:"ips"`
-		} `json:"result"`
-	}
-	if json.Unmarshal(b, &cached) != nil || cached.Container == "" {
-		return p, false
-	}
-	texts := []string{cached.Result.IP4.IP}
-	for _, ip := range cached.Result.IPs {
-		texts = append(texts, ip.Address)
-	}
-	for _, text := range texts {
-		if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().Is4() {
-			return podNetwork{sandbox: cached.Container, address: prefix.Addr()}, true
-		}
-	}
-	return p, false
 }

@@ -76,6 +76,7 @@ func collections() map[string]string {
 	return map[string]string{
 		"nodes": "Node", "certificatesigningrequests": "CertificateSigningRequest", "leases": "Lease",
 		"configmaps": "ConfigMap", "secrets": "Secret", "events": "Event", "services": "Service", "endpointslices": "EndpointSlice",
+		"windowspolicysets": "WindowsPolicySet",
 	}
 }
 
