@@ -88,6 +88,9 @@ func claimsOfNetwork() []claim {
 		{"docs/limitations.md", `saw a Service with it within (a day)`, "internal/node/daemon/podnetwork/frontends.go", "formerFor"},
 		{"docs/network.md", `hosts, after (\w+ minutes), and after`, losses, "orphanedAfter"},
 		{"docs/defects.md", `belong to no Service are removed after (\w+ minutes)`, losses, "orphanedAfter"},
+		{"docs/network.md", `begins stay as they are for (a minute)`, "internal/node/daemon/podpolicy/decide.go", "unknownFor"},
+		{"docs/network.md", `growing pauses of up to (\w+ minutes)`, "internal/node/daemon/podpolicy/memory.go", "longestPause"},
+		{"docs/node-problems.md", `read or applied for (half a minute)`, "internal/node/daemon/podpolicy/report.go", "reportAfter"},
 		{"docs/network.md", `(twice) in an hour and`, proxy, "restartsPerHour"},
 		{"docs/network.md", `and (\w+) times in a day`, proxy, "restartsPerDay"},
 	}

@@ -135,3 +135,34 @@ func TestFollowerMaintainsCopy(t *testing.T) {
 		})
 	}
 }
+
+// TestFollowerOfOneObjectReportsFailures: all its requests select the object.
+func TestFollowerOfOneObjectReportsFailures(t *testing.T) {
+	var selected []string
+	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+		selected = append(selected, r.URL.Query().Get("fieldSelector"))
+		switch len(selected) {
+		case 1:
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		case 2:
+			_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"4"},"items":[`+item("a", "1")+`]}`)
+		default:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var failure error
+	f := kubeapi.Follower[string]{
+		Path: "/x", Kind: "objects", Name: "a", Store: &copyOf{}, Log: slog.New(slog.DiscardHandler),
+		Read:   func(json.RawMessage) (string, error) { return "", nil },
+		Failed: func(err error) { failure = err; cancel() },
+	}
+	_ = f.Run(ctx, c)
+	if !kubeapi.HasCode(failure, http.StatusForbidden) {
+		t.Errorf("the failure is %v", failure)
+	}
+	if diff := cmp.Diff([]string{"metadata.name=a", "metadata.name=a", "metadata.name=a"}, selected); diff != "" {
+		t.Errorf("selected (-want +got):\n%s", diff)
+	}
+}

@@ -69,6 +69,11 @@ func windowsReasons() Table {
 			"settings#processors-and-memory-of-their-own"},
 		api.ReasonVMwareToolsHideVirtualAdapters: {Warning, "On the host, write exclude-nics= without a value into section [guestinfo] of " +
 			"C:\\ProgramData\\VMware\\VMware Tools\\tools.conf; do the same in the image for new Machines.", "prerequisites#vmware-tools"},
+		api.ReasonNetworkPoliciesApplied: good(),
+		api.ReasonNetworkPoliciesNotApplied: {Error, "Fix the cause in the message; until then, pods of the namespaces that it names keep their rules, or are closed.",
+			"network#policies-on-a-node"},
+		api.ReasonNetworkPolicyTooLarge: {Error, "Shorten the NetworkPolicies of the pod that the message names, for example by ranges of addresses instead of many selectors.",
+			"network#policies-on-a-node"},
 		api.ReasonDomainJoined:     good(),
 		api.ReasonCredentialPlugin: good(),
 		api.ReasonNotInDomain: {Warning, "Join the host to its domain again, or register the plugin of Container Credential Guard again.",

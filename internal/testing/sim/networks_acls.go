@@ -85,6 +85,13 @@ func (h *HNS) ReplaceACLs(endpoint string, acls []hns.ACL) {
 	h.acls[endpoint] = copiedACLs(acls)
 }
 
+// RulesOf returns the rules of an endpoint as they are in force, even if the service is stopped. It does not count as a call.
+func (h *HNS) RulesOf(endpoint string) []hns.ACL {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return copiedACLs(h.acls[endpoint])
+}
+
 // ACLWrites counts the calls of SetACLs that changed rules, each of which may reset connections.
 func (h *HNS) ACLWrites() int {
 	h.mu.Lock()

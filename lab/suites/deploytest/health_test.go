@@ -87,7 +87,8 @@ func (c *cluster) testWICDStatusPermissions(t *testing.T) {
 	var problems []corev1.NodeCondition
 	for _, kind := range []corev1.NodeConditionType{
 		"WindowsHostComputeUnavailable", "WindowsCommitPressure", "WindowsClockSkewed", "WindowsDefenderInterference",
-		"WindowsUpdateNeeded", "WindowsAddressesHidden", "WindowsKubeletSettingsHeld", "WindowsGMSACapable", "WindowsHyperVCapable",
+		"WindowsUpdateNeeded", "WindowsAddressesHidden", "WindowsKubeletSettingsHeld",
+		"WindowsNetworkPoliciesNotApplied", "WindowsGMSACapable", "WindowsHyperVCapable",
 	} {
 		problems = append(problems, corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: "x"})
 	}

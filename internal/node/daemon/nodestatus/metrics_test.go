@@ -67,12 +67,20 @@ type counted map[string]int64
 func (c counted) Counts() map[string]int64   { return c }
 func (c counted) Restarts() map[string]int64 { return c }
 
+type policyCounts PolicyCounts
+
+func (c policyCounts) PolicyCounts() PolicyCounts { return PolicyCounts(c) }
+
 type rebootPending bool
 
 func (r rebootPending) IsPending() (pending, known bool) { return bool(r), true }
 
 func TestMetricsAreWritten(t *testing.T) {
-	m := &Metrics{Registry: counted{"served": 7}, Services: counted{"kubelet": 2, "containerd": 0}, Reboot: rebootPending(true)}
+	policies := policyCounts{IsKnown: true, Endpoints: 3, ACLs: 12, Failures: 1}
+	for _, took := range []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, 250 * time.Millisecond, time.Second, time.Hour} {
+		policies.Effect.Observe(took)
+	}
+	m := &Metrics{Registry: counted{"served": 7}, Services: counted{"kubelet": 2, "containerd": 0}, Reboot: rebootPending(true), Policies: policies}
 	m.Host.Disk = hostapi.Disk{Root: t.TempDir()}
 	m.Record.Complete = true
 	m.Record.Desired.Version, m.Wanted.Registries = "1.2.3-abc", &mirrors.Table{}
@@ -105,6 +113,16 @@ func TestMetricsAreWritten(t *testing.T) {
 		"wicd_network_unavailable 1",
 		"wicd_network_repairs_total 1",
 		`wicd_registry_requests_total{result="served"} 7`,
+		"wicd_network_policy_endpoints 3",
+		"wicd_network_policy_acls 12",
+		"wicd_network_policy_write_failures_total 1",
+		`wicd_network_policy_effect_seconds_bucket{le="0.1"} 1`,
+		`wicd_network_policy_effect_seconds_bucket{le="0.5"} 3`,
+		`wicd_network_policy_effect_seconds_bucket{le="1"} 4`,
+		`wicd_network_policy_effect_seconds_bucket{le="30"} 4`,
+		`wicd_network_policy_effect_seconds_bucket{le="+Inf"} 5`,
+		"wicd_network_policy_effect_seconds_sum 3601.5",
+		"wicd_network_policy_effect_seconds_count 5",
 	} {
 		if !strings.Contains("\n"+string(text), "\n"+line+"\n") {
 			t.Errorf("the metrics have no line %s:\n%s", line, text)

@@ -34,8 +34,9 @@ type situation struct {
 
 // written is what WICD has written to an endpoint.
 type written struct {
-	// acls are the rules; unknown after a restart of WICD.
-	acls []hns.ACL
+	// hasRules is false before the first write. acls are the rules; unknown after a restart of WICD.
+	hasRules bool
+	acls     []hns.ACL
 	// echo is what the service returns for them if it leaves something out; nil if it does not.
 	echo []hns.ACL
 	// notBefore is the earliest time at which they are written again after another program has changed them, or a write has failed.
@@ -124,7 +125,7 @@ func (s situation) rulesOf(e hns.Endpoint) decision {
 	_, isRemembered := s.memory[e.ID]
 	isOurs := false
 	if d.pod, isOurs = s.pods[e.Address]; isOurs && s.policies.Mode != "" {
-		s.decidePod(&d, isRemembered)
+		s.decidePod(&d)
 	}
 	if s.policies.Mode != desired.PolicyEnforce {
 		d.acls, d.applies = nil, isRemembered
@@ -133,7 +134,8 @@ func (s situation) rulesOf(e hns.Endpoint) decision {
 }
 
 // decidePod decides by the policies of the endpoint's pod.
-func (s situation) decidePod(d *decision, isRemembered bool) {
+func (s situation) decidePod(d *decision) {
+	memory, isRemembered := s.memory[d.endpoint.ID]
 	set, facts := policyset.Closed(d.pod.Namespace), policyset.Facts{Node: s.node, Own: d.pod.Addresses, OpenIfTooLarge: s.policies.OpenIfTooLarge}
 	known := s.sets[d.pod.Namespace]
 	switch {
@@ -144,7 +146,7 @@ func (s situation) decidePod(d *decision, isRemembered bool) {
 		if known.failure != nil {
 			d.problem += ": " + known.failure.Error()
 		}
-		if isRemembered || s.now.Sub(known.since) < unknownFor {
+		if memory.hasRules || s.now.Sub(known.since) < unknownFor {
 			return
 		}
 	default:

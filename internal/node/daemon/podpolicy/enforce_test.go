@@ -32,7 +32,7 @@ func TestPoliciesOfNamespacesAreEnforced(t *testing.T) {
 			n.expectOpen(t, when, free)
 		}
 		check("at first")
-		if len(n.acls(t, web.endpoint)) == 0 || len(n.acls(t, unlisted.endpoint)) == 0 {
+		if len(n.hns.RulesOf(web.endpoint)) == 0 || len(n.hns.RulesOf(unlisted.endpoint)) == 0 {
 			t.Error("pods with policies have no rules")
 		}
 		writes := n.hns.ACLWrites()
@@ -54,7 +54,7 @@ func TestPoliciesOfNamespacesAreEnforced(t *testing.T) {
 		}
 		for _, e := range n.hns.State().Endpoints {
 			isPod := slices.ContainsFunc(all, func(p runningPod) bool { return p.endpoint == e.ID })
-			if !isPod && len(n.acls(t, e.ID)) > 0 {
+			if !isPod && len(n.hns.RulesOf(e.ID)) > 0 {
 				t.Errorf("endpoint %s, which is not of a pod, has rules", e.Name)
 			}
 		}
@@ -98,7 +98,7 @@ func TestLaterPodHasAnAddress(t *testing.T) {
 		n.mustAdd(t, next)
 		time.Sleep(time.Minute)
 		n.expect(t, "with the result of the former pod", next, nil)
-		if len(n.acls(t, next.endpoint)) == 0 {
+		if len(n.hns.RulesOf(next.endpoint)) == 0 {
 			t.Error("the pod is open")
 		}
 	})
@@ -140,7 +140,7 @@ func TestOnlyOwnRulesAreRemoved(t *testing.T) {
 				n.hns.Start(false)
 				time.Sleep(3 * time.Minute)
 				n.expectOpen(t, name, web)
-				if !hns.SameACLs(n.acls(t, foreign.endpoint), rules) {
+				if !hns.SameACLs(n.hns.RulesOf(foreign.endpoint), rules) {
 					t.Error("another program's rules were removed")
 				}
 				if got, err := state.ReadPolicyEndpoints(n.windows.Disk()); err != nil || len(got) > 0 {
@@ -233,7 +233,7 @@ func TestTooLargePoliciesCloseOrOpen(t *testing.T) {
 			n.publish(t, policyset.Set{Namespace: "shop", Unlisted: policyset.Directions{Ingress: true}, Omitted: policyset.MaxSize + 5})
 			time.Sleep(inForce)
 			n.expect(t, "too large", web, nil)
-			if isOpen := len(n.acls(t, web.endpoint)) == 0; isOpen != open {
+			if isOpen := len(n.hns.RulesOf(web.endpoint)) == 0; isOpen != open {
 				t.Errorf("the pod is open: %t, want %t", isOpen, open)
 			}
 		})

@@ -206,16 +206,6 @@ func (n *node) mustAdd(t *testing.T, p runningPod) {
 	}
 }
 
-// acls returns the rules of an endpoint.
-func (n *node) acls(t *testing.T, endpoint string) []hns.ACL {
-	t.Helper()
-	all, err := n.hns.ACLs(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all[endpoint]
-}
-
 // wanted returns the rules of a pod by a set.
 func (n *node) wanted(p runningPod, set policyset.Set) []hns.ACL {
 	var node []netip.Addr
@@ -245,7 +235,7 @@ func (n *node) expect(t *testing.T, when string, p runningPod, set *policyset.Se
 	if set == nil {
 		set = new(n.published(p.Namespace))
 	}
-	if got, want := n.acls(t, p.endpoint), n.wanted(p, *set); !hns.SameACLs(got, want) {
+	if got, want := n.hns.RulesOf(p.endpoint), n.wanted(p, *set); !hns.SameACLs(got, want) {
 		t.Errorf("%s, pod %s/%s has the rules %+v, want %+v", when, p.Namespace, p.Name, got, want)
 	}
 }
@@ -254,7 +244,7 @@ func (n *node) expect(t *testing.T, when string, p runningPod, set *policyset.Se
 func (n *node) expectOpen(t *testing.T, when string, pods ...runningPod) {
 	t.Helper()
 	for _, p := range pods {
-		if got := n.acls(t, p.endpoint); len(got) > 0 {
+		if got := n.hns.RulesOf(p.endpoint); len(got) > 0 {
 			t.Errorf("%s, pod %s/%s has the rules %+v", when, p.Namespace, p.Name, got)
 		}
 	}
@@ -285,3 +275,5 @@ func (n *node) files(t *testing.T) []string {
 	}
 	return names
 }
+
+func (p runningPod) addresses() []netip.Addr { return []netip.Addr{p.Address} }

@@ -16,8 +16,9 @@ import (
 const (
 	// Rules that another program changes are written again at once, and then after pauses between these: each write may reset connections.
 	// The pauses begin again once the rules have stayed for steadyFor.
-	firstPause, longestPause = time.Second, 5 * time.Minute
-	steadyFor                = 10 * time.Minute
+	firstPause   = time.Second
+	longestPause = 5 * time.Minute
+	steadyFor    = 10 * time.Minute
 	// forgetAfter is how long an endpoint must be absent before it is forgotten: a service that has just started may not list it.
 	forgetAfter = 2 * hns.IncompleteFor
 )
@@ -43,7 +44,7 @@ func newMemory(d hostapi.Disk) (*memory, error) {
 	m := &memory{disk: d, of: map[string]*remembered{}}
 	endpoints, err := state.ReadPolicyEndpoints(d)
 	for _, id := range endpoints {
-		m.of[id] = &remembered{}
+		m.of[id] = &remembered{written: written{hasRules: true}}
 	}
 	return m, err
 }
@@ -103,7 +104,7 @@ func (m *memory) settle(endpoint string, acls []hns.ACL) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.of[endpoint]; r != nil {
-		r.acls, r.failure = slices.Clone(acls), nil
+		r.acls, r.hasRules, r.failure = slices.Clone(acls), true, nil
 	}
 }
 
@@ -124,6 +125,7 @@ func (m *memory) record(endpoint string, acls []hns.ACL, failure error) (isRepea
 		r.echo = nil
 	}
 	r.acls, r.failure, r.writtenAt, r.notBefore = slices.Clone(acls), failure, now, time.Time{}
+	r.hasRules = r.hasRules || failure == nil
 	if isRepeated || failure != nil {
 		r.notBefore = now.Add(r.pause.Next())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
@@ -146,9 +147,12 @@ func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 	if !known {
 		return nil
 	}
-	message := "the NetworkPolicies of all pods are in force"
-	if !r.enforces() {
-		message = "NetworkPolicies are not enforced (spec.network.policies)"
+	message := "NetworkPolicies are not enforced"
+	switch r.policies.Mode {
+	case desired.PolicyEnforce:
+		message = "the NetworkPolicies of all pods are in force"
+	case desired.PolicyReport:
+		message = "NetworkPolicies are not enforced; they could all be"
 	}
 	return w.ReportProblem(ctx, node, nodestatus.Condition{
 		Type: api.ConditionNetworkPoliciesNotApplied, Works: api.ReasonNetworkPoliciesApplied, Message: message,
