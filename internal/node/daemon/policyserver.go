@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/node/backoff"
@@ -18,11 +17,6 @@ type policyServer struct {
 	state.Session
 	// add returns when the rules of a new pod are in force, or why they are not.
 	add func(ctx context.Context, r policypipe.Request) error
-}
-
-// refusePods is the answer of a WICD that sets no rules.
-func refusePods(context.Context, policypipe.Request) error {
-	return errors.New("this version cannot set the rules of network policies; set spec.network.policies of WindowsConfig cluster to Off")
 }
 
 // run serves until ctx is done. Without the pipe, no pod starts, and its event names the pipe.
