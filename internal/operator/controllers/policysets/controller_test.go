@@ -334,7 +334,7 @@ func TestLargeSetsAreWrittenSlowly(t *testing.T) {
 			size += len(data)
 		}
 		want := time.Duration(size) * time.Second / maxRate
-		if got := p.reconcile().RequeueAfter; got < want-time.Second || got > want || want < 3*time.Second {
+		if got := p.reconcile().RequeueAfter; got < want-time.Second || got > want || want < 2*time.Second {
 			t.Errorf("after %d bytes, the next publication is in %v, want about %v", size, got, want)
 		}
 	})

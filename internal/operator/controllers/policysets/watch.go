@@ -126,10 +126,10 @@ func watch(ctx context.Context, m manager.Manager, namespace string, changed fun
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, end = context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		if err != nil {
-			end()
+			cancel()
 		}
 	}()
 	for _, kind := range kinds {
@@ -143,15 +143,15 @@ func watch(ctx context.Context, m manager.Manager, namespace string, changed fun
 		}
 	}
 	go func() { _ = objects.Start(ctx) }() // it fails only if it was started before
-	synced, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
+	synced, stop := context.WithTimeout(ctx, startTimeout)
+	defer stop()
 	if !objects.WaitForCacheSync(synced) {
 		return nil, nil, errors.New("the API server has not sent all pods, namespaces and NetworkPolicies in time; the operator's log says which it may not list")
 	}
 	go wait.UntilWithContext(ctx, func(ctx context.Context) {
 		kinds.FreeShares(ctx, m.GetScheme(), objects, func(string, int) {})
 	}, kube.SharesInterval)
-	return objects, end, nil
+	return objects, cancel, nil
 }
 
 // onChange calls changed for each change of what is kept of objects. Most updates of pods change nothing of it.
