@@ -265,7 +265,7 @@ func mayImport() map[string][]string {
 			"api", "api/v1alpha1", "internal/cli/collect", "internal/cli/dashboard", "internal/cli/exec", "internal/cli/logs", "internal/cli/session",
 			"internal/cli/terminal", "internal/observe/advice", "internal/observe/fleetstatus", "internal/observe/podrules",
 			"internal/operator/kubeversions", "internal/operator/migration", "internal/operator/rollout", "internal/operator/userdata",
-			"internal/operator/windowsimage", "internal/shared/desired", "internal/shared/mirrors", "internal/shared/proxy", "internal/shared/registryclient",
+			"internal/operator/windowsimage", "internal/shared/desired", "internal/shared/hns", "internal/shared/mirrors", "internal/shared/policyset", "internal/shared/proxy", "internal/shared/registryclient",
 			"internal/shared/truncate", "internal/shared/windowsbuild", "payload",
 		},
 		"internal/cli/clitest": {"internal/cli"},
