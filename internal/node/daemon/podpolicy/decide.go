@@ -121,10 +121,10 @@ func (s situation) isDue(d decision) (isDue bool, notBefore time.Time) {
 // rulesOf returns what an endpoint must have. Endpoints that belong to no pod stay as they are, and so do those that need no rules and
 // never had any of WICD's.
 func (s situation) rulesOf(e hns.Endpoint) decision {
-	d := decision{endpoint: e}
+	pod, isOurs := s.pods[e.Address]
+	d := decision{endpoint: e, pod: pod}
 	_, isRemembered := s.memory[e.ID]
-	isOurs := false
-	if d.pod, isOurs = s.pods[e.Address]; isOurs && s.policies.Mode != "" {
+	if isOurs && s.policies.Mode != "" {
 		s.decidePod(&d)
 	}
 	if s.policies.Mode != desired.PolicyEnforce {
