@@ -24,7 +24,7 @@ OPENPGP := -tags containers_image_openpgp
 RACED := $(CURDIR)/hack/race-test.sh
 ON_WINDOWS := ./internal/testing/acceptance/... ./internal/node/daemon/... ./internal/node/overlay/... ./internal/node/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/wicd-cni/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
 ACCEPTANCE := WMCO_ACCEPTANCE=$(CURDIR)/_acceptance/wmco-acceptance.exe hack/wine-test.sh . -vet=off -count=1
-CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|Images|OpenShift|Network|HybridOverlay|BadInput|Hostile)$$
+CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|Images|OpenShift|Network|NetworkPolicies|HybridOverlay|BadInput|Hostile)$$
 MORE := ^Test(WindowsFleet|Disconnected)$$
 HOSTS ?= 1
 # RACE=1 runs unit tests with the race detector, and builds the operator of e2e tests with it.
