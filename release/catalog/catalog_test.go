@@ -71,7 +71,7 @@ func TestCatalogGrowsAtHead(t *testing.T) {
 	for _, p := range again.Bundles[2].Properties {
 		counts[p.Type]++
 	}
-	if counts["olm.package"] != 1 || counts["olm.gvk"] != 2 || counts["olm.csv.metadata"] != 1 || counts[bundle.CompatibilityType] != 1 || len(counts) != 4 {
+	if counts["olm.package"] != 1 || counts["olm.gvk"] != 3 || counts["olm.csv.metadata"] != 1 || counts[bundle.CompatibilityType] != 1 || len(counts) != 4 {
 		t.Errorf("properties are %v", counts)
 	}
 	if images := again.Bundles[2].RelatedImages; len(images) != 2 || images[1].Image != "quay.io/team/wmco"+digestOf("a") {
