@@ -39,13 +39,14 @@ func ParseList(r io.Reader) ([]string, error) {
 	return slices.Compact(cases), nil
 }
 
-// Applies reports whether a case applies to Windows nodes: the cases of the conformance suite that need neither Linux nor a
-// cluster of their own, and all cases of SIG Windows.
+// Applies reports whether a case applies to Windows nodes: the cases of the conformance suite and those of NetworkPolicies that need neither
+// Linux nor a cluster of their own, and all cases of SIG Windows.
 func Applies(name string) bool {
 	if SIG(name) == "windows" {
 		return true
 	}
-	return strings.Contains(name, "[Conformance]") && !strings.Contains(name, "[LinuxOnly]") && !serial(name)
+	isSelected := strings.Contains(name, "[Conformance]") || strings.Contains(name, "[Feature:NetworkPolicy]")
+	return isSelected && !strings.Contains(name, "[LinuxOnly]") && !serial(name)
 }
 
 // serial reports whether a case must not run in parallel with others.

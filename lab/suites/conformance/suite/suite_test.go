@@ -18,9 +18,13 @@ const (
 	density  = "[sig-windows] [Feature:Windows] Density [Serial] [Slow] create a batch of pods"
 	dns      = "[sig-windows] [Feature:Windows] DNS should support configurable pod DNS servers"
 	services = "[sig-network] Services should serve multiport endpoints from pods [Conformance]"
+	policy   = "[sig-network] Netpol NetworkPolicy between server and client should support allow-all policy [Feature:NetworkPolicy]"
+	udp      = "[sig-network] Netpol [LinuxOnly] NetworkPolicy between server and client using UDP should enforce policy based on Ports [Feature:NetworkPolicy]"
 )
 
-func allCases() []string { return []string{serialDS, services, podIP, podLinux, beta, density, dns} }
+func allCases() []string {
+	return []string{serialDS, policy, udp, services, podIP, podLinux, beta, density, dns}
+}
 
 func TestParseList(t *testing.T) {
 	list := "The following spec names can be used with 'ginkgo run --focus/skip':\n" +
@@ -39,13 +43,13 @@ func TestSelect(t *testing.T) {
 		selection Selection
 		want      []string
 	}{
-		"default":                  {Selection{}, []string{services, podIP, density, dns}},
+		"default":                  {Selection{}, []string{policy, services, podIP, density, dns}},
 		"SIG":                      {Selection{Only: "node"}, []string{podIP}},
 		"SIG with prefix":          {Selection{Only: "sig-windows"}, []string{density, dns}},
 		"core":                     {Selection{Only: "core", Core: []string{podIP}}, []string{podIP}},
 		"row":                      {Selection{Only: "pods", Rows: map[string]string{"pods": "Pods"}}, []string{podIP}},
 		"regular expression":       {Selection{Only: `^\[sig-node\] Pods`}, []string{podIP, podLinux, beta}},
-		"cases without verdict":    {Selection{Done: []string{podIP, density}}, []string{services, dns}},
+		"cases without verdict":    {Selection{Done: []string{podIP, density}}, []string{policy, services, dns}},
 		"no cases without verdict": {Selection{Only: "node", Done: []string{podIP}}, nil},
 	} {
 		cases, err := Select(allCases(), test.selection)
