@@ -263,3 +263,25 @@ func TestDamagedFilesDoNotOpenPods(t *testing.T) {
 		n.expect(t, "when the API server is back", web, nil)
 	})
 }
+
+// TestUnknownPodsAndPoliciesAreClosed: a pod that runs when enforcement begins keeps its connections for a while, in which its policies
+// are usually read.
+func TestUnknownPodsAndPoliciesAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, nil, sim.WindowsOptions{NoQuirks: noQuirk})
+		web := n.run(t, "shop", "web")
+		nameless := n.attach("shop", "")
+		if err := n.windows.RunPod(nameless.Pod); err != nil {
+			t.Fatal(err)
+		}
+		n.cluster.SetUnavailable(true)
+		n.policies = enforced()
+		n.restart(t)
+		time.Sleep(40 * time.Second)
+		closed := policyset.Closed("shop")
+		n.expectOpen(t, "before the policies count as unknown", web)
+		n.expect(t, "without a name", nameless, &closed)
+		time.Sleep(time.Minute)
+		n.expect(t, "without policies", web, &closed)
+	})
+}
