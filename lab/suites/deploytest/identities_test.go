@@ -170,8 +170,11 @@ func (c *cluster) testWICDLimits(t *testing.T) {
 		{"read a ConfigMap", forbidden, func(ctx context.Context) error {
 			return errOf(core.ConfigMaps(namespace).Get(ctx, "windows-instances", metav1.GetOptions{}))
 		}},
-		{"read the policies of a namespace", "", func(ctx context.Context) error {
-			return allowMissing(policySets(wicd).Get(ctx, "shop", metav1.GetOptions{}))
+		{"follow the policies of a namespace", "", func(ctx context.Context) error {
+			if _, err := policySets(wicd).List(ctx, byName("shop")); err != nil {
+				return err
+			}
+			return watchErr(policySets(wicd).Watch(ctx, byName("shop")))
 		}},
 		{"write the policies of a namespace", forbidden, func(ctx context.Context) error {
 			return errOf(policySets(wicd).Create(ctx, object("WindowsPolicySet", "shop", map[string]any{"set": "{}"}), metav1.CreateOptions{}))
@@ -282,6 +285,7 @@ func (c *cluster) testPermissionsAreExact(t *testing.T) {
 			"get /nodes", "list /nodes", "watch /nodes", "patch /nodes", "patch /nodes/status", "create events.k8s.io/events",
 			"list /services", "watch /services", "list discovery.k8s.io/endpointslices", "watch discovery.k8s.io/endpointslices",
 			"list networking.k8s.io/servicecidrs", "watch networking.k8s.io/servicecidrs",
+			"list windowsmachineconfig.openshift.io/windowspolicysets", "watch windowsmachineconfig.openshift.io/windowspolicysets",
 			"get /configmaps windows-services-1,windows-services-2", "watch /configmaps windows-services-1,windows-services-2",
 			"get /secrets windows-node-secrets",
 		}},
