@@ -284,17 +284,16 @@ func (n *reconciliation) write(values desired.NetworkValues, p *networkPlan) err
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", f.Path, err)
 		}
+		if changed {
+			n.RecordChange("%s written for pod range %s", f.Path, values.PodCIDR)
+			if before && strings.Contains(n.commandOf(n.want.Proxy), f.Path) {
+				p.restart[n.want.Proxy] = f.Path + " changed"
+			}
+			n.wake.Send()
+		}
 		if err := removeReplaced(n.Session, f.Path); err != nil {
 			return err
 		}
-		if !changed {
-			continue
-		}
-		n.RecordChange("%s written for pod range %s", f.Path, values.PodCIDR)
-		if before && strings.Contains(n.commandOf(n.want.Proxy), f.Path) {
-			p.restart[n.want.Proxy] = f.Path + " changed"
-		}
-		n.wake.Send()
 	}
 	return nil
 }
