@@ -264,7 +264,8 @@ func mayImport() map[string][]string {
 		"internal/cli": {
 			"api", "api/v1alpha1", "internal/cli/collect", "internal/cli/dashboard", "internal/cli/exec", "internal/cli/logs", "internal/cli/session",
 			"internal/cli/terminal", "internal/observe/advice", "internal/observe/fleetstatus", "internal/observe/podrules",
-			"internal/operator/kubeversions", "internal/operator/migration", "internal/operator/rollout", "internal/operator/userdata",
+			"internal/operator/kubeversions", "internal/operator/migration", "internal/operator/networkpolicy", "internal/operator/rollout",
+			"internal/operator/userdata",
 			"internal/operator/windowsimage", "internal/shared/desired", "internal/shared/hns", "internal/shared/mirrors", "internal/shared/policyset", "internal/shared/proxy", "internal/shared/registryclient",
 			"internal/shared/truncate", "internal/shared/windowsbuild", "payload",
 		},

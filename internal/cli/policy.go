@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+	"github.com/windows-machine-config/wmco/internal/operator/networkpolicy"
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
@@ -127,14 +128,11 @@ func (o policyOptions) connection() (*policyset.Connection, error) {
 	}
 	port, protocol, named := strings.Cut(o.port, "/")
 	number, err := strconv.ParseUint(port, 10, 16)
-	known := map[string]hns.Protocol{"TCP": hns.TCP, "UDP": hns.UDP, "SCTP": hns.SCTP}
+	known := true
 	if named {
-		c.Protocol, named = known[strings.ToUpper(protocol)]
-		if !named {
-			err = strconv.ErrSyntax
-		}
+		c.Protocol, known = hns.ProtocolOf(strings.ToUpper(protocol))
 	}
-	if err != nil || number == 0 {
+	if err != nil || number == 0 || !known {
 		return nil, session.Failf(session.CodeUsage, "--port is %.64q; a port from 1 to 65535 is required, alone or with /TCP, /UDP or /SCTP", o.port)
 	}
 	c.Remote, c.Port = address, uint16(number)
@@ -176,7 +174,7 @@ func readPodPolicies(ctx context.Context, s *session.Session, name types.Namespa
 		Node: addressesOf(node.Status.Addresses), Own: podAddresses(&pod),
 		OpenIfTooLarge: config.Spec.Network.PolicyFallback == v1alpha1.FallbackOpen,
 	}
-	found.decide(set, policyset.PodID{Name: pod.Name, UID: string(pod.UID)}, facts, connection)
+	found.decide(set, policyset.PodID{Name: pod.Name, UID: networkpolicy.UIDOf(&pod)}, facts, connection)
 	return found, nil
 }
 

@@ -18,9 +18,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
 )
 
-// sctp is the protocol number of SCTP. kube-proxy requests load balancers with it from Windows; whether they are created depends on Windows.
-const sctp hns.Protocol = 132
-
 // Frontend is the address and port of a Service. It is comparable.
 type Frontend struct {
 	// VIP is the zero Addr for a node port, which listens on all addresses of the host.
@@ -39,7 +36,7 @@ func (f Frontend) String() string {
 	switch f.Protocol {
 	case hns.UDP:
 		protocol = "UDP"
-	case sctp:
+	case hns.SCTP:
 		protocol = "SCTP"
 	}
 	return fmt.Sprintf("%s:%d/%s", vip, f.Port, protocol)
@@ -173,15 +170,8 @@ func (s Service) noneServes(all []Endpoint) bool {
 
 // protocolOf returns the number of a protocol; supported is false if Windows may refuse it.
 func protocolOf(p corev1.Protocol) (number hns.Protocol, supported bool) {
-	switch cmp.Or(p, corev1.ProtocolTCP) {
-	case corev1.ProtocolTCP:
-		return hns.TCP, true
-	case corev1.ProtocolUDP:
-		return hns.UDP, true
-	case corev1.ProtocolSCTP:
-		return sctp, false
-	}
-	return 0, false
+	number, known := hns.ProtocolOf(string(cmp.Or(p, corev1.ProtocolTCP)))
+	return number, known && number != hns.SCTP
 }
 
 func distinct(addresses []netip.Addr) []netip.Addr {

@@ -84,7 +84,7 @@ func newInventory(c Cluster) *inventory {
 func (s *inventory) addPod(p *corev1.Pod, node Node) {
 	i := len(s.pods)
 	s.pods = append(s.pods, pod{
-		name: p.Name, uid: uidOf(p), ports: namedPorts(p), isListed: node.Windows && !p.Spec.HostNetwork,
+		name: p.Name, uid: UIDOf(p), ports: namedPorts(p), isListed: node.Windows && !p.Spec.HostNetwork,
 	})
 	pods, known := s.spans[p.Namespace]
 	if !known {
@@ -96,9 +96,9 @@ func (s *inventory) addPod(p *corev1.Pod, node Node) {
 	}
 }
 
-// uidOf returns the UID of a pod on its node. That of a static pod is an annotation of its mirror in the API
+// UIDOf returns the UID of a pod on its node, as in sets. That of a static pod is an annotation of its mirror in the API
 // (k8s.io/kubernetes, pkg/kubelet/pod/mirror_client.go).
-func uidOf(p *corev1.Pod) string {
+func UIDOf(p *corev1.Pod) string {
 	if uid := p.Annotations[corev1.MirrorPodAnnotationKey]; staticUID.MatchString(uid) {
 		return uid
 	}
@@ -163,15 +163,7 @@ func protocolOf(p *corev1.Protocol) (protocol hns.Protocol, known bool) {
 	if p == nil {
 		return hns.TCP, true
 	}
-	switch *p {
-	case corev1.ProtocolTCP, "":
-		return hns.TCP, true
-	case corev1.ProtocolUDP:
-		return hns.UDP, true
-	case corev1.ProtocolSCTP:
-		return hns.SCTP, true
-	}
-	return 0, false
+	return hns.ProtocolOf(string(cmp.Or(*p, corev1.ProtocolTCP)))
 }
 
 // in returns the pods of a namespace.

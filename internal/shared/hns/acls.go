@@ -54,11 +54,8 @@ const (
 	Out Direction = "Out"
 )
 
-// Protocols of ACLs only.
-const (
-	AnyProtocol Protocol = 0
-	SCTP        Protocol = 132
-)
+// AnyProtocol is for ACLs only.
+const AnyProtocol Protocol = 0
 
 // PortRange is an inclusive range of ports.
 type PortRange struct{ First, Last uint16 }

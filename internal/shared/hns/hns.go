@@ -117,11 +117,25 @@ type LoadBalancer struct {
 // Protocol is an IANA protocol number, as in load balancers.
 type Protocol uint8
 
-// Protocols that Services use on Windows.
+// Protocols of the Kubernetes API. kube-proxy requests load balancers for SCTP from Windows; whether they are created depends on Windows.
 const (
-	TCP Protocol = 6
-	UDP Protocol = 17
+	TCP  Protocol = 6
+	UDP  Protocol = 17
+	SCTP Protocol = 132
 )
+
+// ProtocolOf returns the protocol with a name of the Kubernetes API, such as TCP.
+func ProtocolOf(name string) (p Protocol, known bool) {
+	switch name {
+	case "TCP":
+		return TCP, true
+	case "UDP":
+		return UDP, true
+	case "SCTP":
+		return SCTP, true
+	}
+	return 0, false
+}
 
 // State is a snapshot of the service's objects.
 type State struct {
