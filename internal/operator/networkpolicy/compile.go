@@ -60,14 +60,20 @@ type Problem struct {
 	Message           string
 }
 
+// Compiled is the set of a namespace, and its encoding; nil if the namespace has a name that no set can have.
+type Compiled struct {
+	Set     policyset.Set
+	Encoded []byte
+}
+
 // Compile returns one set for each namespace with policies, by namespace, and the problems of policies, by namespace, name and reason.
 // Equal clusters have equal results, in whatever order their objects are.
-func Compile(c Cluster) ([]policyset.Set, []Problem) {
+func Compile(c Cluster) ([]Compiled, []Problem) {
 	policies := slices.SortedFunc(slices.Values(c.Policies), func(a, b *networkingv1.NetworkPolicy) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	stock := newInventory(c)
-	var sets []policyset.Set
+	var sets []Compiled
 	var problems []Problem
 	for len(policies) > 0 {
 		end := slices.IndexFunc(policies, func(p *networkingv1.NetworkPolicy) bool { return p.Namespace != policies[0].Namespace })
@@ -83,7 +89,7 @@ func Compile(c Cluster) ([]policyset.Set, []Problem) {
 
 // compileNamespace compiles all policies of a namespace. A set that is too large or that nodes would reject is replaced by one that
 // closes.
-func compileNamespace(stock *inventory, policies []*networkingv1.NetworkPolicy) (policyset.Set, []Problem) {
+func compileNamespace(stock *inventory, policies []*networkingv1.NetworkPolicy) (Compiled, []Problem) {
 	namespace := policies[0].Namespace
 	b := newBuilder(stock, namespace)
 	var problems []Problem
@@ -93,7 +99,7 @@ func compileNamespace(stock *inventory, policies []*networkingv1.NetworkPolicy) 
 	set := b.build()
 	data, err := policyset.Encode(set)
 	if err == nil && set.Omitted == 0 {
-		return set, problems
+		return Compiled{set, data}, problems
 	}
 	reason, closed := Invalid, policyset.Closed(namespace)
 	if size := max(set.Omitted, len(data)); size > policyset.MaxSize {
@@ -107,5 +113,6 @@ func compileNamespace(stock *inventory, policies []*networkingv1.NetworkPolicy) 
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Reason, b.Reason))
 	})
-	return closed, problems
+	encoded, _ := policyset.Encode(closed) // it fails only if the name of the namespace is invalid
+	return Compiled{closed, encoded}, problems
 }

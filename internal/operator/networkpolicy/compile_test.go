@@ -68,7 +68,7 @@ func TestSetListsPodsOnWindowsNodes(t *testing.T) {
 		`{podSelector: {matchLabels: {app: none}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 8.0.0.0/8}}]}]}`,
 		`{podSelector: {}}`)
 	policies[2].Namespace = "bank"
-	sets, problems := networkpolicy.Compile(shop(policies...))
+	sets, problems := compileSets(t, shop(policies...))
 	both, ingress := policyset.Directions{Ingress: true, Egress: true}, policyset.Directions{Ingress: true}
 	want := []policyset.Set{
 		{Namespace: "bank", Unlisted: ingress},
@@ -90,7 +90,7 @@ func TestSetListsPodsOnWindowsNodes(t *testing.T) {
 	if got := fmt.Sprint(sets[1].Addresses); got != "[[10.1.1.1/32 10.1.1.10/32 10.1.2.10/32 192.168.1.1/32]]" {
 		t.Errorf("the peers are %s", got)
 	}
-	if sets, problems := networkpolicy.Compile(shop()); len(sets)+len(problems) > 0 {
+	if sets, problems := compileSets(t, shop()); len(sets)+len(problems) > 0 {
 		t.Errorf("without policies, there are %v and %v", sets, problems)
 	}
 }
@@ -101,7 +101,7 @@ func TestStaticPodsAreListedByNodeUID(t *testing.T) {
 	for annotation, want := range map[string]string{"": "uid-web", hash: hash, "x y": "uid-web"} {
 		cluster := shop(specs(t, `{podSelector: {}}`)...)
 		cluster.Pods[0].Annotations = map[string]string{corev1.MirrorPodAnnotationKey: annotation}
-		sets, problems := networkpolicy.Compile(cluster)
+		sets, problems := compileSets(t, cluster)
 		if len(problems) > 0 || sets[0].Pods[1].UID != want {
 			t.Errorf("with annotation %q: got %+v and problems %v, want UID %s", annotation, sets[0].Pods, problems, want)
 		}
@@ -143,7 +143,7 @@ func TestPeerAddresses(t *testing.T) {
 		}
 		cluster.Pods[i].Status.HostIPs = []corev1.HostIP{{IP: "192.168.7.7"}}
 	}
-	sets, _ := networkpolicy.Compile(cluster)
+	sets, _ := compileSets(t, cluster)
 	if got := fmt.Sprint(sets[0].Addresses); got != "[[10.1.3.1/32 10.1.3.77/32 192.168.1.3/32 192.168.7.7/32]]" {
 		t.Errorf("the peers are %s", got)
 	}
@@ -164,7 +164,7 @@ func TestUnknownNamespaceIsNoPeer(t *testing.T) {
 // TestInvalidObjectsClose: two policies of one name, for example, would be a broken cache.
 func TestInvalidObjectsClose(t *testing.T) {
 	open := networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{}, Ingress: []networkingv1.NetworkPolicyIngressRule{{}}}
-	sets, problems := networkpolicy.Compile(shop(policy("shop", "same", open), policy("shop", "same", open)))
+	sets, problems := compileSets(t, shop(policy("shop", "same", open), policy("shop", "same", open)))
 	want := []policyset.Set{policyset.Closed("shop")}
 	if !reflect.DeepEqual(sets, want) || len(problems) != 2 || problems[0].Reason != networkpolicy.Invalid {
 		t.Errorf("got %+v and %+v", sets, problems)

@@ -1,6 +1,7 @@
 package networkpolicy_test
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 	"testing"
@@ -67,10 +68,23 @@ type compiled struct {
 	problems []networkpolicy.Problem
 }
 
+// compileSets compiles a cluster, and compares each set with its encoding.
+func compileSets(t testing.TB, c networkpolicy.Cluster) (sets []policyset.Set, problems []networkpolicy.Problem) {
+	t.Helper()
+	compiled, problems := networkpolicy.Compile(c)
+	for _, one := range compiled {
+		if data, err := policyset.Encode(one.Set); err != nil || !bytes.Equal(data, one.Encoded) {
+			t.Errorf("the set of %s is encoded as %s (%v), want %s", one.Set.Namespace, one.Encoded, err, data)
+		}
+		sets = append(sets, one.Set)
+	}
+	return sets, problems
+}
+
 // compile compiles a cluster, and passes each set through its encoding.
 func compile(t testing.TB, c networkpolicy.Cluster) compiled {
 	t.Helper()
-	sets, problems := networkpolicy.Compile(c)
+	sets, problems := compileSets(t, c)
 	result := compiled{c, map[string]policyset.Set{}, problems}
 	for _, s := range sets {
 		data, err := policyset.Encode(s)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/windows"
@@ -42,11 +43,7 @@ func dial(ctx context.Context, name string, awaited ...error) (Conn, error) {
 		if err == nil {
 			return Conn{f}, nil
 		}
-		isAwaited := false
-		for _, e := range awaited {
-			isAwaited = isAwaited || errors.Is(err, e)
-		}
-		if !isAwaited {
+		if !slices.ContainsFunc(awaited, func(e error) bool { return errors.Is(err, e) }) {
 			return Conn{}, err
 		}
 		if pauseErr := backoff.Sleep(ctx, tick); pauseErr != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/shared/policyset"
+	"github.com/windows-machine-config/wmco/internal/operator/networkpolicy"
 )
 
 // record is a set as this process has written it last.
@@ -59,17 +59,19 @@ func (c *Controller) isUnchanged(namespace string, existing sets) bool {
 
 // publish writes the sets that differ from the published ones, and deletes those of namespaces without policies. After a start, it writes
 // all: the API server ignores a write that changes nothing. It returns how many bytes it wrote.
-func (c *Controller) publish(ctx context.Context, compiled []policyset.Set, existing sets) (written int, _ error) {
+func (c *Controller) publish(ctx context.Context, compiled []networkpolicy.Compiled, existing sets) (written int, _ error) {
 	var errs []error
 	wanted := map[string]bool{}
-	for _, s := range compiled {
-		wanted[s.Namespace] = true
-		data, err := policyset.Encode(s)
-		if err == nil && (!c.isUnchanged(s.Namespace, existing) || c.published[s.Namespace].content != sha256.Sum256(data)) {
-			err = c.write(ctx, s.Namespace, data)
-			written += len(data)
+	for _, one := range compiled {
+		namespace := one.Set.Namespace
+		wanted[namespace] = true
+		switch {
+		case one.Encoded == nil:
+			errs = append(errs, fmt.Errorf("the policies of namespace %.64q cannot be published: its name is invalid", namespace))
+		case !c.isUnchanged(namespace, existing) || c.published[namespace].content != sha256.Sum256(one.Encoded):
+			errs = append(errs, c.write(ctx, namespace, one.Encoded))
+			written += len(one.Encoded)
 		}
-		errs = append(errs, err)
 	}
 	for namespace := range c.published {
 		if !wanted[namespace] && existing[namespace] == nil {

@@ -2,7 +2,6 @@ package policysets
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -113,8 +112,11 @@ func newMetrics(r prometheus.Registerer) metrics {
 func (m metrics) compiled(policies, sets int, problems []networkpolicy.Problem, took time.Duration) {
 	m.policies.WithLabelValues().Set(float64(policies))
 	m.sets.WithLabelValues().Set(float64(sets))
-	for _, reason := range []networkpolicy.Reason{networkpolicy.Invalid, networkpolicy.AddressFamily, networkpolicy.TooLarge} {
-		count := len(slices.DeleteFunc(slices.Clone(problems), func(p networkpolicy.Problem) bool { return p.Reason != reason }))
+	counts := map[networkpolicy.Reason]int{networkpolicy.Invalid: 0, networkpolicy.AddressFamily: 0, networkpolicy.TooLarge: 0}
+	for _, p := range problems {
+		counts[p.Reason]++
+	}
+	for reason, count := range counts {
 		m.problems.WithLabelValues(string(reason)).Set(float64(count))
 	}
 	if took > 0 {

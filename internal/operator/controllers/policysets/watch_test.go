@@ -53,7 +53,7 @@ func TestCachedObjectsCompileLikeWholeOnes(t *testing.T) {
 		Nodes: map[string]networkpolicy.Node{"win-1": {Windows: true}},
 	}
 	want, _ := networkpolicy.Compile(c)
-	if len(want) != 1 || len(want[0].Pods) != 1 || want[0].Pods[0].UID != "0123456789abcdef0123456789abcdef" {
+	if len(want) != 1 || len(want[0].Set.Pods) != 1 || want[0].Set.Pods[0].UID != "0123456789abcdef0123456789abcdef" {
 		t.Fatalf("the whole objects compile to %+v", want)
 	}
 	c.Policies[0] = transform(t, policy).(*networkingv1.NetworkPolicy)
