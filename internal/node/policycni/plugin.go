@@ -65,13 +65,13 @@ func (p plugin) ask(ctx context.Context, r policypipe.Request) error {
 	defer cancel()
 	conn, err := p.dial(dialCtx)
 	if err != nil {
-		return fmt.Errorf("WICD is not there: start service %s on the node if it does not run, and read its log: connecting to %s: %w", api.WICDService, policypipe.Name, err)
+		return fmt.Errorf("cannot reach WICD: start service %s on the node if it is stopped, or read its log: connecting to %s: %w", api.WICDService, policypipe.Name, err)
 	}
 	err = policypipe.Call(ctx, conn, r)
 	if refused := new(policypipe.RefusedError); err == nil || errors.As(err, &refused) {
 		return err // which says what to do
 	}
-	return fmt.Errorf("WICD has not answered: read the log of service %s on the node: %w", api.WICDService, err)
+	return fmt.Errorf("WICD has not responded: read the log of service %s on the node: %w", api.WICDService, err)
 }
 
 // previous returns the result of the plugin before this one.

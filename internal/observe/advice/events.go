@@ -30,7 +30,7 @@ func hostEvents() Table {
 
 // nodeEvents are reasons of events on Nodes, and on certificate requests.
 func nodeEvents() Table {
-	const policies = "network-policies#what-is-told"
+	const policies = "network-policies#events-conditions-and-metrics"
 	return Table{
 		api.EventCertificateRefused: {Warning, "Find out which host made the request, and why it breaks the rule in the message.", "machines#certificate-requests"},
 		api.EventAddressDisputed:    {Error, "Correct the Node or the Service that claims the address, or move the address to the right host, as the event says.", notReady},

@@ -194,7 +194,7 @@ func kubeProxy(in Inputs, folder string, logs LogLimits, after string) Service {
 // (hcn/hcnpolicy.go of hcsshim): the original's exceptionList is of version 1. The last address of the range is the host's.
 //
 // Where policies are enforced, a plugin of WICD follows. The list has the name and version of the single configuration, so that libcni finds what it
-// stored for pods of before.
+// stored for existing pods.
 func overlayCNI(inside, services []string, p *Policies) File {
 	policy := func(settings object) object {
 		return object{"name": "EndpointPolicy", "value": settings}

@@ -33,7 +33,7 @@ type KubeletOptions struct {
 	Heartbeat time.Duration
 	// Version is the version that the node reports. Default: KubeletVersion.
 	Version string
-	// CNIConfig is the file without which the node is not ready. Default: C:\k\cni\config\cni.conf. Ending conflist instead is also accepted.
+	// CNIConfig is the file without which the node is not ready. Default: C:\k\cni\config\cni.conf. With the extension .conflist, it counts as well.
 	CNIConfig string
 }
 
