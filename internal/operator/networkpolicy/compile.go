@@ -8,6 +8,8 @@
 //   - What is invalid or unknown allows nothing, and a policy whose selection is unknown isolates all pods of its namespace. Each is a
 //     Problem.
 //   - IPv6 ranges are left out: pods on Windows nodes have IPv4 addresses only (docs/network.md).
+//   - All pods of the cluster, which an empty namespaceSelector selects, are also the addresses that nodes may give to pods, so that a pod
+//     that comes or goes changes no set (docs/decisions/0051-all-pods-are-the-subnets-of-nodes.md).
 package networkpolicy
 
 import (
@@ -39,6 +41,8 @@ type Node struct {
 	// Addresses are those from which the node's own connections, and those of its pods on the host network, reach other pods. The addresses
 	// in the status of such pods need not be among them. Overlay networks use addresses of their own for this.
 	Addresses []netip.Addr
+	// Pods is the subnet from which the node's pods get their addresses; zero if it is unknown.
+	Pods netip.Prefix
 }
 
 // Reason is the kind of a problem.

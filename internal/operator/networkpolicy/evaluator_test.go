@@ -138,6 +138,10 @@ func (e evaluator) isPeer(namespace string, peer networkingv1.NetworkPolicyPeer,
 	if peer.PodSelector == nil && peer.NamespaceSelector == nil {
 		return false
 	}
+	isEmpty := func(s *metav1.LabelSelector) bool { return s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 }
+	if peer.NamespaceSelector != nil && isEmpty(peer.NamespaceSelector) && isEmpty(peer.PodSelector) {
+		return len(pods) > 0 || e.mayBecomePod(remote)
+	}
 	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
 		inNamespace := p.Namespace == namespace
 		if peer.NamespaceSelector != nil {
@@ -152,6 +156,20 @@ func (e evaluator) isPeer(namespace string, peer networkingv1.NetworkPolicyPeer,
 		selected, valid := matches(peer.PodSelector, p.Labels)
 		return inNamespace && selected && valid
 	})
+}
+
+// mayBecomePod reports whether a node may give an address to a pod: it is in its subnet, and is not one of those that networks use for the
+// node.
+func (e evaluator) mayBecomePod(address netip.Addr) bool {
+	for name, node := range e.Nodes {
+		if !node.Pods.Contains(address) {
+			continue
+		}
+		hasHostPod := slices.ContainsFunc(e.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == name && p.Spec.HostNetwork && isRunning(p) })
+		n := address.As4()[3]
+		return hasHostPod || n >= 4 && n <= 253 && !slices.Contains(node.Addresses, address) // the random subnets have 256 addresses
+	}
+	return false
 }
 
 func isInBlock(b networkingv1.IPBlock, address netip.Addr) bool {

@@ -26,7 +26,9 @@ type inventory struct {
 	namespaces      []string
 	namespaceLabels index
 	addresses       []placed // by address
-	namedPorts      map[portName][]int
+	// everyPod has the addresses of all pods, and those that their nodes may give to pods.
+	everyPod   []policyset.Range
+	namedPorts map[portName][]int
 }
 
 // pod is a pod that runs or will run.
@@ -78,7 +80,47 @@ func newInventory(c Cluster) *inventory {
 		namespaceLabels = append(namespaceLabels, n.Labels)
 	}
 	s.namespaceLabels = newIndex(namespaceLabels)
+	s.everyPod = everyPod(s.addresses, c.Nodes, running)
 	return s
+}
+
+// Addresses at the beginning and at the end of a node's subnet that networks use for the node itself: the address of the subnet, routers,
+// management ports, endpoints of the host, and the broadcast address.
+const (
+	reservedFirst = 4
+	reservedLast  = 2
+)
+
+// everyPod returns the addresses of all pods, and those that nodes may give to pods: their subnets, without what may be the node's own. A
+// node with a pod on its network has a peer at all of its own addresses.
+func everyPod(addresses []placed, nodes map[string]Node, running []*corev1.Pod) []policyset.Range {
+	isPeer := map[string]bool{}
+	for _, p := range running {
+		isPeer[p.Spec.NodeName] = isPeer[p.Spec.NodeName] || p.Spec.HostNetwork
+	}
+	var ranges []policyset.Range
+	for _, a := range addresses {
+		ranges = append(ranges, policyset.Range{First: a.address, Last: a.address})
+	}
+	for name, node := range nodes {
+		if !node.Pods.IsValid() || !node.Pods.Addr().Is4() {
+			continue
+		}
+		subnet := policyset.RangeOf(node.Pods)
+		switch {
+		case isPeer[name]:
+			ranges = append(ranges, subnet)
+		case subnet.Last-subnet.First >= reservedFirst+reservedLast:
+			var own []policyset.Range
+			for _, a := range node.Addresses {
+				if a = a.Unmap(); a.Is4() {
+					own = append(own, policyset.Range{First: policyset.Number(a), Last: policyset.Number(a)})
+				}
+			}
+			ranges = append(ranges, policyset.Subtract(policyset.Range{First: subnet.First + reservedFirst, Last: subnet.Last - reservedLast}, own)...)
+		}
+	}
+	return policyset.Union(ranges)
 }
 
 func (s *inventory) addPod(p *corev1.Pod, node Node) {

@@ -31,13 +31,18 @@ func (r random) labels() map[string]string {
 	return labels
 }
 
-// cluster returns a cluster whose pods have the addresses 10.0.<node>.<n>, and whose nodes have 192.168.0.<node> and 10.0.<node>.1.
+// cluster returns a cluster whose pods have the addresses 10.0.<node>.<n>, and whose nodes have 192.168.0.<node>, 10.0.<node>.1 and
+// 10.0.<node>.200.
 func (r random) cluster() networkpolicy.Cluster {
 	c := networkpolicy.Cluster{Nodes: map[string]networkpolicy.Node{}}
 	for n := range 3 {
-		c.Nodes[fmt.Sprint("node-", n)] = networkpolicy.Node{Windows: n < 2, Addresses: []netip.Addr{
-			netip.AddrFrom4([4]byte{192, 168, 0, byte(n)}), netip.AddrFrom4([4]byte{10, 0, byte(n), 1}),
+		node := networkpolicy.Node{Windows: n < 2, Addresses: []netip.Addr{
+			netip.AddrFrom4([4]byte{192, 168, 0, byte(n)}), netip.AddrFrom4([4]byte{10, 0, byte(n), 1}), netip.AddrFrom4([4]byte{10, 0, byte(n), 200}),
 		}}
+		if r.IntN(4) > 0 {
+			node.Pods = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(n), 0}), 24)
+		}
+		c.Nodes[fmt.Sprint("node-", n)] = node
 	}
 	namespaces := []string{"blue", "green", "red"}
 	for _, name := range namespaces {
@@ -185,10 +190,13 @@ func (r random) ports() []networkingv1.NetworkPolicyPort {
 // connection returns a connection between addresses of the cluster, or with an address outside of it.
 func (r random) connection(c networkpolicy.Cluster) connection {
 	address := func() netip.Addr {
-		switch r.IntN(5) {
+		switch r.IntN(6) {
 		case 0:
-			return netip.MustParseAddr(one(r, "203.0.113.3", "203.0.113.4", "203.0.113.16", "8.8.8.8", "255.255.255.255", "10.255.0.1"))
+			// No pod and no node has these.
+			return netip.AddrFrom4([4]byte{10, 0, byte(r.IntN(3)), one[byte](r, 0, 2, 3, 100, 199, 201, 253, 254, 255)})
 		case 1:
+			return netip.MustParseAddr(one(r, "203.0.113.3", "203.0.113.4", "203.0.113.16", "8.8.8.8", "255.255.255.255", "10.255.0.1"))
+		case 2:
 			return one(r, c.Nodes[fmt.Sprint("node-", r.IntN(3))].Addresses...)
 		}
 		return netip.MustParseAddr(one(r, c.Pods...).Status.PodIP)

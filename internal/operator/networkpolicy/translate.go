@@ -217,6 +217,8 @@ func (t *translator) peers(c clause) peerSet {
 		switch {
 		case selects == (peer.IPBlock != nil):
 			t.report(Invalid, "%s must have either an ipBlock, or a podSelector, a namespaceSelector or both; it is ignored", path)
+		case selects && selectsAll(peer):
+			set.blocks = append(set.blocks, t.stock.everyPod...)
 		case selects:
 			if pods, ok := t.podsOf(path, peer); ok {
 				set.pods.or(pods)
@@ -227,6 +229,12 @@ func (t *translator) peers(c clause) peerSet {
 	}
 	set.blocks = policyset.Union(set.blocks)
 	return set
+}
+
+// selectsAll reports whether a peer is all pods of the cluster.
+func selectsAll(peer networkingv1.NetworkPolicyPeer) bool {
+	isEmpty := func(s *metav1.LabelSelector) bool { return len(s.MatchLabels)+len(s.MatchExpressions) == 0 }
+	return peer.NamespaceSelector != nil && isEmpty(peer.NamespaceSelector) && (peer.PodSelector == nil || isEmpty(peer.PodSelector))
 }
 
 // podsOf returns the pods that a peer selects. A selector that is present but empty selects all.

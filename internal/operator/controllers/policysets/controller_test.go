@@ -47,7 +47,9 @@ func open(t *testing.T, policies v1alpha1.NetworkPolicies, objects ...client.Obj
 	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
 	config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel, Policies: policies}
 	for name, system := range map[string]string{"win-1": "windows", "linux-1": "linux"} {
-		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: system}}})
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: system}}}
+		n.Spec.PodCIDR = map[string]string{"win-1": "10.244.1.0/24", "linux-1": "10.244.0.0/24"}[name]
+		objects = append(objects, n)
 	}
 	for _, name := range []string{"shop", "linux"} {
 		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -204,6 +206,23 @@ func TestSetsFollowPoliciesAndPods(t *testing.T) {
 	})
 }
 
+// TestPodChangesOnlySetsThatConcernIt: not those of all namespaces that admit all pods, or may send DNS requests to them.
+func TestPodChangesOnlySetsThatConcernIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		everyPod := newPolicy("bank", "all", "")
+		everyPod.Spec.Ingress[0].From[0] = networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
+		p := open(t, v1alpha1.PoliciesEnforce, newPolicy("shop", "web", "client"), everyPod, newPod("bank", "web-1", "win-1", "10.244.1.3"))
+		p.expect("patch bank", "create bank", "patch shop", "create shop")
+		if got, want := p.peersOf("bank"), "[10.244.0.4/30 "; !strings.HasPrefix(got, want) {
+			t.Errorf("all pods are %s, want a list that begins with %s", got, want)
+		}
+		p.must(p.Create(t.Context(), newPod("shop", "client", "linux-1", "10.244.0.7")))
+		p.expect("patch shop")
+		p.must(p.Create(t.Context(), newPod("other", "client", "linux-1", "10.244.0.8")))
+		p.expect()
+	})
+}
+
 // TestSetsAreWrittenAgainAfterRestart: the operator does not know what happened to them; the API server ignores what does not change.
 func TestSetsAreWrittenAgainAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -259,7 +278,7 @@ func TestSetsAreRemovedWhenPoliciesAreOff(t *testing.T) {
 		}
 		p.setPolicies(v1alpha1.PoliciesEnforce)
 		p.expect("patch shop", "create shop")
-		p.setPolicies("") // the default
+		p.setPolicies(v1alpha1.PoliciesOff)
 		p.restart()
 		p.expect("delete all")
 		if len(p.sets()) > 0 || p.started != 2 {

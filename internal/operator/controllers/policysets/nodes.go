@@ -16,8 +16,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// maxAddresses limits the addresses of a node: its kubelet writes them.
-const maxAddresses = 32
+// A node's kubelet may write its addresses and its subnet, so that both are limited: a subnet has at most 4,096 addresses.
+const (
+	maxAddresses  = 32
+	minSubnetBits = 20
+)
 
 // routerAddressAnnotation is an address of a Linux node in the hybrid overlay of OVN-Kubernetes.
 const routerAddressAnnotation = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-ip"
@@ -62,6 +65,14 @@ func addressesOf(n *corev1.Node, provider v1alpha1.NetworkProvider) []netip.Addr
 	slices.SortFunc(all, netip.Addr.Compare)
 	all = slices.Compact(all)
 	return all[:min(len(all), maxAddresses)]
+}
+
+// podsOf returns the subnet from which a node's pods get their addresses; zero if it is unknown, or larger than those of clusters are.
+func podsOf(n *corev1.Node, provider v1alpha1.NetworkProvider) netip.Prefix {
+	if subnet, known := subnetOf(n, provider); known && subnet.Bits() >= minSubnetBits {
+		return subnet.Masked()
+	}
+	return netip.Prefix{}
 }
 
 // subnetOf returns the subnet of a node on the pod network, with at least four addresses.

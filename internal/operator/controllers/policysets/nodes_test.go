@@ -64,6 +64,18 @@ func TestAddressesOfNodes(t *testing.T) {
 	}
 }
 
+// TestSubnetsOfNodes: a kubelet must not make half of the Internet a peer of all pods that admit the cluster's pods.
+func TestSubnetsOfNodes(t *testing.T) {
+	for cidr, want := range map[string]string{
+		"10.244.1.0/24": "10.244.1.0/24", "10.244.16.0/20": "10.244.16.0/20", "10.244.0.0/19": "invalid Prefix", "0.0.0.0/0": "invalid Prefix",
+		"10.244.1.0/31": "invalid Prefix", "fd00::/64": "invalid Prefix", "": "invalid Prefix",
+	} {
+		if got := fmt.Sprint(podsOf(node("linux", func(n *corev1.Node) { n.Spec.PodCIDR = cidr }), v1alpha1.NetworkFlannel)); got != want {
+			t.Errorf("%q: got %s, want %s", cidr, got, want)
+		}
+	}
+}
+
 func TestOnlyChangesOfAddressesAndSystemConcernPolicies(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.Node)

@@ -48,7 +48,9 @@ func (c *Controller) read(ctx context.Context, provider v1alpha1.NetworkProvider
 	}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		in.cluster.Nodes[n.Name] = networkpolicy.Node{Windows: nodestate.IsWindows(n), Addresses: addressesOf(n, provider)}
+		in.cluster.Nodes[n.Name] = networkpolicy.Node{
+			Windows: nodestate.IsWindows(n), Addresses: addressesOf(n, provider), Pods: podsOf(n, provider),
+		}
 	}
 	for i := range pods.Items {
 		if p := &pods.Items[i]; !kube.IsCut(p) {
