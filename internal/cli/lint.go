@@ -49,7 +49,7 @@ func lint(s *session.Session) *cobra.Command {
 		Use:   "lint -f FILE",
 		Short: "Check manifests for problems of pods on Windows nodes",
 		Long: "Check Pods and workloads with pod templates for fields that Windows does not support, and for settings that keep pods off Windows\n" +
-			"nodes. Report NetworkPolicies that select such pods, unless the files contain a WindowsConfig that enforces them.\n\n" +
+			"nodes. Report NetworkPolicies that select such pods if the files contain a WindowsConfig that does not enforce them.\n\n" +
 			"The command reads files and does not contact a cluster. Pods that are not for Windows are skipped. The exit code is 3 if there is an\n" +
 			"error: a pod that is rejected or does not run.\n\n" +
 			"With --images, query registries for the builds of Windows that images are for, and report images that do not run on the nodes that\n" +
@@ -105,9 +105,9 @@ type linter struct {
 	pods []lintPod
 	// policies are the NetworkPolicies.
 	policies []lintPolicy
-	// enforced is true if a WindowsConfig enforces them.
-	enforced bool
-	skipped  int
+	// ignored is true if a WindowsConfig says that nodes do not enforce them.
+	ignored bool
+	skipped int
 }
 
 // lintPod is the pod spec of an object in a file; path is its position in the object.
@@ -198,8 +198,10 @@ func (l *linter) template(file string, object map[string]any) {
 	case "NetworkPolicy":
 		l.policies = append(l.policies, lintPolicy{file, nameOf(kind, object), namespace, object})
 	case "WindowsConfig":
-		mode, _, _ := unstructured.NestedString(object, "spec", "network", "policies") // otherwise they are not enforced
-		l.enforced = l.enforced || mode == string(v1alpha1.PoliciesEnforce)
+		mode, _, _ := unstructured.NestedString(object, "spec", "network", "policies") // otherwise they are enforced
+		provider, _, _ := unstructured.NestedString(object, "spec", "network", "provider")
+		isOff := mode == string(v1alpha1.PoliciesOff) || mode == string(v1alpha1.PoliciesReport)
+		l.ignored = l.ignored || isOff && provider != string(v1alpha1.NetworkCustom)
 	}
 	path := podSpecs()[kind]
 	if path == "" {
@@ -234,7 +236,7 @@ func (l *linter) check(builds map[string]podrules.ImageBuilds) (lintResult, erro
 		if err != nil {
 			return r, session.Failf(session.CodeUsage, "%s: %s: %w", p.file, p.object, err)
 		}
-		if !l.enforced {
+		if l.ignored {
 			r.Findings = append(r.Findings, found...)
 		}
 	}

@@ -39,10 +39,10 @@ func (p lintPolicy) check(pods []lintPod) (found []lintFinding, err error) {
 	}
 	return []lintFinding{{p.file, p.object, podrules.Finding{
 		Severity: podrules.Warning, Field: "spec.podSelector",
-		Message: fmt.Sprintf("The policy selects pods for Windows (%s). With OVN-Kubernetes' hybrid overlay and Flannel, Windows nodes enforce NetworkPolicies only if spec.network.policies of WindowsConfig is Enforce; "+
-			"otherwise, connections of these pods are not restricted.",
+		Message: fmt.Sprintf("The policy selects pods for Windows (%s), and spec.network.policies of WindowsConfig is not Enforce: "+
+			"connections of these pods are not restricted.",
 			truncate.List(selected, 3, ", ")),
-		Remedy: "Set spec.network.policies to Enforce; or restrict connections in the application, or at the Linux pods that it talks to.",
+		Remedy: "Remove spec.network.policies, or set it to Enforce; or restrict connections in the application, or at the Linux pods that it talks to.",
 	}}}, nil
 }
 

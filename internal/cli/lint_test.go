@@ -105,22 +105,25 @@ spec: {template: {metadata: {labels: {app: agent}}, spec: {os: {name: windows}, 
   securityContext: {windowsOptions: {hostProcess: true}}, containers: [{name: c, image: c, resources: {limits: {memory: 1Gi}}}]}}}
 ---
 `
-	const selected = "spec.podSelector: The policy selects pods for Windows (Deployment shop/web)."
+	const selected = "spec.podSelector: The policy selects pods for Windows (Deployment shop/web), and spec.network.policies of WindowsConfig is not Enforce"
+	const off = "\n---\nkind: WindowsConfig\nspec: {network: {policies: \"Off\"}}"
 	for name, test := range map[string]struct {
 		policy, want string
 		code         int
 	}{
-		"all pods":                        {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}", selected, session.CodeOK},
-		"these":                           {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: web}}}", selected, session.CodeOK},
-		"by expression":                   {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [api]}]}}", selected, session.CodeOK},
-		"the Deployment's own":            {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: another}}}", "", session.CodeOK},
-		"those for Linux":                 {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: api}}}", "", session.CodeOK},
-		"the host's network":              {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: agent}}}", "", session.CodeOK},
-		"another namespace":               {"metadata: {namespace: other, name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
-		"no namespace":                    {"metadata: {name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
-		"enforced":                        {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}\n---\nkind: WindowsConfig\nspec: {network: {policies: Enforce}}", "", session.CodeOK},
+		"all pods":                        {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}" + off, selected, session.CodeOK},
+		"these":                           {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: web}}}" + off, selected, session.CodeOK},
+		"by expression":                   {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [api]}]}}" + off, selected, session.CodeOK},
+		"the Deployment's own":            {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: another}}}" + off, "", session.CodeOK},
+		"those for Linux":                 {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: api}}}" + off, "", session.CodeOK},
+		"the host's network":              {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchLabels: {app: agent}}}" + off, "", session.CodeOK},
+		"another namespace":               {"metadata: {namespace: other, name: p}\nspec: {podSelector: {}}" + off, "", session.CodeOK},
+		"no namespace":                    {"metadata: {name: p}\nspec: {podSelector: {}}" + off, "", session.CodeOK},
 		"only reported":                   {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}\n---\nkind: WindowsConfig\nspec: {network: {policies: Report}}", selected, session.CodeOK},
-		"a configuration without network": {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}\n---\nkind: WindowsConfig\nspec: {network: 1}", selected, session.CodeOK},
+		"enforced":                        {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}\n---\nkind: WindowsConfig\nspec: {network: {policies: Enforce}}", "", session.CodeOK},
+		"enforced by default":             {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}", "", session.CodeOK},
+		"a network of the user":           {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}\n---\nkind: WindowsConfig\nspec: {network: {provider: Custom, policies: Off}}", "", session.CodeOK},
+		"a configuration without network": {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {}}\n---\nkind: WindowsConfig\nspec: {network: 1}", "", session.CodeOK},
 		"no selector":                     {"metadata: {namespace: shop, name: p}\nspec: {podSelector: x}", "decoding the NetworkPolicy", session.CodeUsage},
 		"no operator":                     {"metadata: {namespace: shop, name: p}\nspec: {podSelector: {matchExpressions: [{key: app, operator: \"\\e[2J\"}]}}", "reading spec.podSelector", session.CodeUsage},
 	} {

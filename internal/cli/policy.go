@@ -31,7 +31,7 @@ type policyOptions struct {
 type podPolicies struct {
 	Pod  string `json:"pod"`
 	Node string `json:"node"`
-	// Mode is spec.network.policies of WindowsConfig; empty if it is not set or could not be read.
+	// Mode is spec.network.policies of WindowsConfig; empty if it is not set.
 	Mode v1alpha1.NetworkPolicies `json:"mode,omitempty"`
 	// Published is false if the operator published nothing about the pod's namespace.
 	Published bool `json:"published"`
@@ -163,6 +163,9 @@ func readPodPolicies(ctx context.Context, s *session.Session, name types.Namespa
 	var config v1alpha1.WindowsConfig
 	if err := c.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); client.IgnoreNotFound(err) != nil {
 		return found, session.Explain(err, "reading WindowsConfig "+api.WindowsConfigName)
+	}
+	if config.Spec.Network.Provider == v1alpha1.NetworkCustom {
+		return found, session.Failf(session.CodeFailed, "spec.network.provider of WindowsConfig is Custom: NetworkPolicies of pods on Windows nodes are up to your network")
 	}
 	found.Mode = config.Spec.Network.Policies
 	set, published, err := readPolicySet(ctx, c, operator, name.Namespace)

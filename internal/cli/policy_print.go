@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -74,7 +73,7 @@ func printPodPolicies(p *terminal.Printer, f podPolicies) {
 		p.Field("Enforced", "no: spec.network.policies of WindowsConfig is Report")
 	case f.Published:
 		p.Field("Enforced", "yes")
-	case cmp.Or(f.Mode, v1alpha1.PoliciesOff) == v1alpha1.PoliciesOff:
+	case f.Mode == v1alpha1.PoliciesOff:
 		p.Field("Enforced", "no: spec.network.policies of WindowsConfig is Off")
 	default:
 		p.Field("Enforced", "the namespace has no NetworkPolicies")

@@ -92,7 +92,7 @@ func TestPolicyExplainsVerdict(t *testing.T) {
 		"from its node":   {"Enforce", "shop/web-1 --from 10.1.42.1 --port 1", "allowed: no policy restricts connections of a node", session.CodeOK},
 		"not seen yet":    {"Enforce", "shop/web-2 --from 10.132.1.7 --port 80", "not allowed until the operator has seen the pod", session.CodeFindings},
 		"nothing":         {"Enforce", "other/free --from 10.132.1.7 --port 80", "Enforced      the namespace has no NetworkPolicies", session.CodeOK},
-		"off":             {"", "other/free", "no: spec.network.policies of WindowsConfig is Off", session.CodeOK},
+		"off":             {v1alpha1.PoliciesOff, "other/free", "no: spec.network.policies of WindowsConfig is Off", session.CodeOK},
 		"reported":        {"Report", "shop/web-1", "no: spec.network.policies of WindowsConfig is Report", session.CodeOK},
 		"a host's pod":    {"Enforce", "shop/agent", "NetworkPolicies do not restrict such pods", session.CodeFailed},
 		"a pod for Linux": {"Enforce", "shop/linux", "not a Windows node", session.CodeFailed},
@@ -111,6 +111,16 @@ func TestPolicyExplainsVerdict(t *testing.T) {
 				t.Errorf("exit code %d: %s%s", r.Code, r.Out, r.Err)
 			}
 		})
+	}
+}
+
+func TestPolicyLeavesNetworksOfUsersAlone(t *testing.T) {
+	c := policyCluster(t, "")
+	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
+	config.Spec.Network.Provider = v1alpha1.NetworkCustom
+	c.Add(configs, config)
+	if r := c.Run(t, "", "policy", "other/free"); r.Code != session.CodeFailed || !strings.Contains(r.Err, "up to your network") {
+		t.Errorf("exit code %d: %s%s", r.Code, r.Out, r.Err)
 	}
 }
 

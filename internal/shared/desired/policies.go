@@ -43,7 +43,7 @@ func policyMode(n v1alpha1.NetworkSpec) v1alpha1.NetworkPolicies {
 	if n.Provider != v1alpha1.NetworkOVNHybridOverlay && n.Provider != v1alpha1.NetworkFlannel {
 		return v1alpha1.PoliciesOff
 	}
-	return cmp.Or(n.Policies, v1alpha1.PoliciesOff)
+	return cmp.Or(n.Policies, v1alpha1.PoliciesEnforce)
 }
 
 func (n Node) checkPolicies() error {

@@ -16,11 +16,13 @@ func TestPoliciesFollowWindowsConfig(t *testing.T) {
 		network v1alpha1.NetworkSpec
 		want    *desired.Policies
 	}{
-		"default":                 {v1alpha1.NetworkSpec{Provider: overlay}, nil},
-		"off":                     {v1alpha1.NetworkSpec{Provider: overlay, Policies: v1alpha1.PoliciesOff}, nil},
-		"enforced on the overlay": {v1alpha1.NetworkSpec{Provider: overlay, Policies: v1alpha1.PoliciesEnforce}, enforced},
-		"enforced on Flannel":     {v1alpha1.NetworkSpec{Provider: flannel, Policies: v1alpha1.PoliciesEnforce}, enforced},
-		"reported":                {v1alpha1.NetworkSpec{Provider: flannel, Policies: v1alpha1.PoliciesReport}, reported},
+		"default on the overlay":             {v1alpha1.NetworkSpec{Provider: overlay}, enforced},
+		"default on Flannel":                 {v1alpha1.NetworkSpec{Provider: flannel}, enforced},
+		"default with a network of the user": {v1alpha1.NetworkSpec{Provider: custom}, nil},
+		"off":                                {v1alpha1.NetworkSpec{Provider: overlay, Policies: v1alpha1.PoliciesOff}, nil},
+		"enforced on the overlay":            {v1alpha1.NetworkSpec{Provider: overlay, Policies: v1alpha1.PoliciesEnforce}, enforced},
+		"enforced on Flannel":                {v1alpha1.NetworkSpec{Provider: flannel, Policies: v1alpha1.PoliciesEnforce}, enforced},
+		"reported":                           {v1alpha1.NetworkSpec{Provider: flannel, Policies: v1alpha1.PoliciesReport}, reported},
 		"closed if too large": {
 			v1alpha1.NetworkSpec{Provider: overlay, Policies: v1alpha1.PoliciesEnforce, PolicyFallback: v1alpha1.FallbackClosed}, enforced,
 		},

@@ -17,21 +17,23 @@ func twoRanges() []string { return []string{"10.96.0.0/16", "10.200.0.0/16"} }
 // policiesOf returns the NAT exceptions and the routes in the configuration of an overlay's plugin.
 func policiesOf(t *testing.T, n desired.Network) (exceptions, routes []string) {
 	t.Helper()
-	var conf struct {
-		Policies []struct {
-			Value struct {
-				Type     string
-				Settings struct {
-					Exceptions        []string
-					DestinationPrefix string
-				}
-			} `json:"value"`
-		} `json:"policies"`
+	var list struct {
+		Plugins []struct {
+			Policies []struct {
+				Value struct {
+					Type     string
+					Settings struct {
+						Exceptions        []string
+						DestinationPrefix string
+					}
+				} `json:"value"`
+			} `json:"policies"`
+		} `json:"plugins"`
 	}
-	if err := json.Unmarshal([]byte(n.Files[0].Content), &conf); err != nil {
+	if err := json.Unmarshal([]byte(n.Files[0].Content), &list); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range conf.Policies {
+	for _, p := range list.Plugins[0].Policies {
 		switch p.Value.Type {
 		case "OutBoundNAT":
 			exceptions = append(exceptions, p.Value.Settings.Exceptions...)

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -110,10 +109,6 @@ func prepareLab(ctx context.Context, env *testenv.Env, kubectl string) error {
 		return fmt.Errorf("adding the images of the tests: %w", err)
 	}
 	if err := env.Configure(ctx); err != nil {
-		return err
-	}
-	enforce := func(s *v1alpha1.WindowsConfigSpec) { s.Network.Policies = v1alpha1.PoliciesEnforce } // all cases run with policies
-	if err := env.Change(ctx, enforce); err != nil {
 		return err
 	}
 	if err := env.Announce(ctx, env.Hosts()...); err != nil {

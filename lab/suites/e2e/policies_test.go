@@ -48,15 +48,17 @@ func TestNetworkPoliciesOnFlannel(t *testing.T) {
 		t.Run("a new pod is closed from its start", func(t *testing.T) { s.with(t).newPod() })
 }
 
-// newPoliciesTest starts pods on two hosts, then has policies enforced: these pods have started without the plugin.
+// newPoliciesTest starts pods on two hosts while policies are off, then has them enforced, as by default: these pods have started without
+// the plugin.
 func newPoliciesTest(t *testing.T, network testenv.Network) policiesTest {
 	t.Helper()
 	needs(t, lab.CanBalance(), lab.CanRunRegistries())
 	s := policiesTest{servicesTest{newHarness(t, testenv.Options{WineHosts: 2, Network: network, Pods: true})}}
+	s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Network.Policies = v1alpha1.PoliciesOff })
 	s.joinAll()
 	s.webserver("web", 2, onEachHost)
 	s.ExpectServing(t, waitTimeout, "web", 2)
-	s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Network.Policies = v1alpha1.PoliciesEnforce })
+	s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Network.Policies = "" })
 	return s
 }
 
@@ -151,6 +153,15 @@ func (s policiesTest) allowByLabel() {
 	s.expectOpen(client, first, firstPort)
 	s.expectOpen(client, second, firstPort)
 	s.expectClosed(client, first, secondPort)
+	s.expectClosed(first, second, firstPort)
+
+	everyPod := s.policy("allow-every-pod", networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{
+		From:  []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}},
+		Ports: []networkingv1.NetworkPolicyPort{{Port: &port}},
+	}}})
+	s.expectOpen(first, second, firstPort)
+	s.expectClosed(first, second, secondPort)
+	s.remove(everyPod)
 	s.expectClosed(first, second, firstPort)
 }
 

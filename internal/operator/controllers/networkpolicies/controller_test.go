@@ -37,7 +37,7 @@ type place struct {
 
 func open(t *testing.T, provider v1alpha1.NetworkProvider, objects ...client.Object) *place {
 	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
-	config.Spec.Network.Provider = provider
+	config.Spec.Network.Provider, config.Spec.Network.Policies = provider, v1alpha1.PoliciesOff
 	for name, system := range map[string]string{"win-1": "windows", "linux-1": "linux"} {
 		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: system}}})
 	}
@@ -137,7 +137,7 @@ func TestEnforcedPoliciesAreNotReported(t *testing.T) {
 		policies v1alpha1.NetworkPolicies
 		want     int
 	}{
-		{v1alpha1.NetworkFlannel, "", 1},
+		{v1alpha1.NetworkFlannel, "", 0},
 		{v1alpha1.NetworkFlannel, v1alpha1.PoliciesOff, 1},
 		{v1alpha1.NetworkFlannel, v1alpha1.PoliciesReport, 1},
 		{v1alpha1.NetworkFlannel, v1alpha1.PoliciesEnforce, 0},
