@@ -32,6 +32,7 @@ func claimsOfLimits() []claim {
 	)
 	return []claim{
 		{"docs/security.md", `(?:has at most|Lines of) ([0-9]+ KiB) (?:and|with) 4,096`, agent, "maxLine"},
+		{"docs/security.md", `up to ([0-9,]+) addresses`, "internal/operator/controllers/policysets/nodes.go", "maxPodAddresses"},
 		{"docs/security.md", `(4,096) values`, agent, "maxValues"},
 		{"docs/security.md", `values, ([0-9]+ MiB) in all`, agent, "maxAnswer"},
 		{"docs/security.md", `([0-9]+ KiB) are kept`, informers, "maxNode"},

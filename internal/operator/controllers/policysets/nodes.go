@@ -16,10 +16,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// A node's kubelet may write its addresses and its subnet, so that both are limited: a subnet has at most 4,096 addresses.
+// Limits of a node's own addresses, and of those of its subnet: its kubelet may write both.
 const (
-	maxAddresses  = 32
-	minSubnetBits = 20
+	maxAddresses    = 32
+	maxPodAddresses = 4096
 )
 
 // routerAddressAnnotation is an address of a Linux node in the hybrid overlay of OVN-Kubernetes.
@@ -69,7 +69,7 @@ func addressesOf(n *corev1.Node, provider v1alpha1.NetworkProvider) []netip.Addr
 
 // podsOf returns the subnet from which a node's pods get their addresses; zero if it is unknown, or larger than those of clusters are.
 func podsOf(n *corev1.Node, provider v1alpha1.NetworkProvider) netip.Prefix {
-	if subnet, known := subnetOf(n, provider); known && subnet.Bits() >= minSubnetBits {
+	if subnet, known := subnetOf(n, provider); known && 1<<(32-subnet.Bits()) <= maxPodAddresses {
 		return subnet.Masked()
 	}
 	return netip.Prefix{}
