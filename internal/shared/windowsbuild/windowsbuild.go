@@ -68,22 +68,28 @@ func (b Build) String() string {
 
 // Parse parses a version in the form of images, Nodes and Windows: 10.0.20348 or 10.0.20348.2402, and nothing else.
 func Parse(version string) (Build, error) {
+	b, _, err := ParseRevision(version)
+	return b, err
+}
+
+// ParseRevision is Parse, and also returns the revision, the fourth number; 0 if there is none.
+func ParseRevision(version string) (Build, int, error) {
 	parts := strings.SplitN(version, ".", 5)
 	if len(parts) != 3 && len(parts) != 4 {
-		return 0, fmt.Errorf("%.40q is not a version of Windows such as 10.0.20348.2402", version)
+		return 0, 0, fmt.Errorf("%.40q is not a version of Windows such as 10.0.20348.2402", version)
 	}
 	var numbers [4]int
 	for i, part := range parts {
 		n, err := strconv.ParseUint(part, 10, 31)
 		if err != nil || strconv.FormatUint(n, 10) != part { // no signs, no leading zeros
-			return 0, fmt.Errorf("%.40q is not a version of Windows such as 10.0.20348.2402", version)
+			return 0, 0, fmt.Errorf("%.40q is not a version of Windows such as 10.0.20348.2402", version)
 		}
 		numbers[i] = int(n)
 	}
 	if numbers[0] != 10 || numbers[1] != 0 || numbers[2] == 0 || numbers[2] > 65_535 {
-		return 0, fmt.Errorf("%.40q is not a version of a Windows that runs containers", version)
+		return 0, 0, fmt.Errorf("%.40q is not a version of a Windows that runs containers", version)
 	}
-	return Build(numbers[2]), nil
+	return Build(numbers[2]), numbers[3], nil
 }
 
 // Runs reports whether a host runs containers of an image, as containerd decides: hosts before Windows Server 2022 run only images of their own
@@ -100,6 +106,11 @@ func Runs(host, image Build) bool {
 		return host == image
 	}
 	return Server2022 <= image && image <= host
+}
+
+// Implies reports whether a host runs each image that a host with build ran has run, whatever builds the image is for.
+func Implies(ran, host Build) bool {
+	return ran != 0 && (ran == host || Server2022 <= ran && ran <= host)
 }
 
 // Image is the set of builds that an image supports.

@@ -34,6 +34,30 @@ func TestImageCompatibilityOfHosts(t *testing.T) {
 	}
 }
 
+// TestEarlierHostImpliesLaterOneOnlyWithoutException compares Implies with Runs for all images that the first host may have run.
+func TestEarlierHostImpliesLaterOneOnlyWithoutException(t *testing.T) {
+	builds := []windowsbuild.Build{0, 14393, 17763, 19042, 20348, 25398, 26100, 29000}
+	for _, ran := range builds {
+		for _, host := range builds {
+			want := ran != 0
+			for _, image := range builds[1:] {
+				want = want && (!windowsbuild.Runs(ran, image) || windowsbuild.Runs(host, image))
+			}
+			if got := windowsbuild.Implies(ran, host); got != want {
+				t.Errorf("Implies(%d, %d) = %v, want %v", ran, host, got, want)
+			}
+		}
+	}
+}
+
+func TestRevisionIsFourthNumber(t *testing.T) {
+	for text, want := range map[string]int{"10.0.20348.2402": 2402, "10.0.20348": 0, "10.0.20348.0": 0, "10.0.20348.x": 0} {
+		if _, got, _ := windowsbuild.ParseRevision(text); got != want {
+			t.Errorf("the revision of %q is %d, want %d", text, got, want)
+		}
+	}
+}
+
 func TestVersionsAreParsedStrictly(t *testing.T) {
 	for text, want := range map[string]windowsbuild.Build{
 		"10.0.20348": 20348, "10.0.20348.2402": 20348, "10.0.17763.0": 17763, "10.0.26100.1": 26100,
