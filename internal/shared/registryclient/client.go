@@ -42,6 +42,8 @@ var (
 	ErrNotFound     = errors.New("not found (status 404)")
 	ErrUnauthorized = errors.New(mirrors.RefusesCredentials)
 	ErrNoHead       = errors.New("HEAD requests are not supported")
+	// ErrTooManyRequests means that the registry asks its clients to wait. Requests before the time that it names make the wait longer.
+	ErrTooManyRequests = errors.New("the registry limits requests (status 429)")
 )
 
 // Dial opens connections.
@@ -298,6 +300,8 @@ func checkStatus(response *http.Response, method string) error {
 		return ErrNotFound
 	case s == http.StatusUnauthorized:
 		return ErrUnauthorized
+	case s == http.StatusTooManyRequests:
+		return ErrTooManyRequests
 	case method == http.MethodHead && (s == http.StatusMethodNotAllowed || s == http.StatusNotImplemented):
 		return ErrNoHead
 	default:
