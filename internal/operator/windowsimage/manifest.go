@@ -18,8 +18,14 @@ type platform struct {
 }
 
 type entry struct {
-	Digest   string   `json:"digest"`
-	Platform platform `json:"platform"`
+	Digest    string   `json:"digest"`
+	MediaType string   `json:"mediaType"`
+	Platform  platform `json:"platform"`
+}
+
+// isIndex reports whether an entry is an index itself.
+func (e entry) isIndex() bool {
+	return e.MediaType == indexType || e.MediaType == listType
 }
 
 // entries are the images of an index. Their number is limited, because each takes more memory than its text.
@@ -45,6 +51,8 @@ func (e *entries) UnmarshalJSON(text []byte) error {
 	}
 	return nil
 }
+
+var errNestedIndex = errors.New("the index contains another index, which is not read")
 
 var errNoManifest = errors.New("the response is not an image manifest")
 
@@ -102,6 +110,9 @@ func readManifest(text []byte) (current windowsbuild.Image, config string, err e
 	}
 	for _, e := range index {
 		p := e.Platform
+		if e.isIndex() && (p.OS == "windows" || p.OS == "") {
+			return windowsbuild.Image{}, "", errNestedIndex // containerd would read it, too; without it, the builds are incomplete
+		}
 		if p.OS != "windows" || p.Architecture != "amd64" && p.Architecture != "" {
 			continue
 		}

@@ -29,6 +29,12 @@ const (
 	maxEntries  = 256
 )
 
+// Media types of indexes: OCI's, and Docker's manifest list.
+const (
+	indexType = "application/vnd.oci.image.index.v1+json"
+	listType  = "application/vnd.docker.distribution.manifest.list.v2+json"
+)
+
 // Reader queries registries.
 type Reader struct {
 	router  *mirrors.Router
@@ -139,7 +145,7 @@ func (r *Reader) get(ctx context.Context, a mirrors.Attempt, part, at string, li
 	q := registryclient.Request{Method: http.MethodGet, Part: part, Reference: at, To: -1}
 	if part == "manifests" {
 		q.Accept = []string{
-			"application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json",
+			indexType, listType,
 			"application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json",
 		}
 	}

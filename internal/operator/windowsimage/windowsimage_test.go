@@ -60,6 +60,10 @@ func platformOf(os, version string) string {
 	return fmt.Sprintf(`{"digest": "x", "platform": {"os": %q, "os.version": %q, "architecture": "amd64"}}`, os, version)
 }
 
+func nested(os string) string {
+	return fmt.Sprintf(`{"digest": "x", "mediaType": %q, "platform": {"os": %q}}`, indexType, os)
+}
+
 func TestImageBuildsAreDetected(t *testing.T) {
 	const tag = "/v2/a/manifests/1"
 	single := func(config string) map[string]string {
@@ -81,6 +85,9 @@ func TestImageBuildsAreDetected(t *testing.T) {
 			windowsbuild.Image{Builds: []windowsbuild.Build{17763, 20348}}, "", 1},
 		"for Linux":                                {map[string]string{tag: index(platformOf("linux", ""))}, windowsbuild.Image{}, "", 1},
 		"for ARM":                                  {map[string]string{tag: strings.ReplaceAll(index(platformOf("windows", "10.0.20348.1")), "amd64", "arm64")}, windowsbuild.Image{}, "", 1},
+		"index in an index":                        {map[string]string{tag: index(platformOf("windows", "10.0.20348.1"), nested(""))}, windowsbuild.Image{}, "contains another index", 1},
+		"index of itself":                          {map[string]string{tag: index(nested("windows"))}, windowsbuild.Image{}, "contains another index", 1},
+		"index for Linux in an index":              {map[string]string{tag: index(platformOf("windows", "10.0.20348.1"), nested("linux"))}, windowsbuild.Image{Builds: []windowsbuild.Build{20348}}, "", 1},
 		"an empty index":                           {map[string]string{tag: index()}, windowsbuild.Image{}, "", 1},
 		"image in the index without a version":     {map[string]string{tag: index(platformOf("windows", ""))}, windowsbuild.Image{Any: true}, "", 1},
 		"invalid versions":                         {map[string]string{tag: index(platformOf("windows", "10.0.20348; rm"), platformOf("windows", "99.0.20348"))}, windowsbuild.Image{}, "", 1},
@@ -170,6 +177,13 @@ func TestSilentRegistryTimesOut(t *testing.T) {
 func TestRegistryErrorsAreDistinguished(t *testing.T) {
 	r := reader(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }), mirrors.Table{})
 	if _, err := r.Read(t.Context(), "r.test/a:1"); !errors.Is(err, registryclient.ErrUnauthorized) {
+		t.Error(err)
+	}
+	r = reader(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}), mirrors.Table{})
+	if _, err := r.Read(t.Context(), "r.test/a:1"); !errors.Is(err, registryclient.ErrTooManyRequests) {
 		t.Error(err)
 	}
 	if _, err := reader(t, &registry{}, mirrors.Table{}).Read(t.Context(), "r.test/a:1"); !errors.Is(err, registryclient.ErrNotFound) {
