@@ -41,21 +41,28 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 	}
 	found := map[string]podrules.ImageBuilds{}
 	var lock sync.Mutex
+	atOnce(all, func(image string) {
+		current, err := reader.Read(ctx, image)
+		if errors.Is(err, windowsimage.ErrNoRegistry) {
+			err = fmt.Errorf("%w; use --registry to query it anyway", err)
+		}
+		lock.Lock()
+		defer lock.Unlock()
+		found[image] = podrules.ImageBuilds{Image: current, Err: err}
+	})
+	return found, ctx.Err()
+}
+
+// atOnce calls read for each image, for at most imagesAtOnce at the same time, and returns when all calls have.
+func atOnce[Image any](images []Image, read func(Image)) {
 	var work sync.WaitGroup
 	slots := make(chan struct{}, imagesAtOnce)
-	for _, image := range all {
+	for _, image := range images {
 		slots <- struct{}{}
 		work.Go(func() {
 			defer func() { <-slots }()
-			current, err := reader.Read(ctx, image)
-			if errors.Is(err, windowsimage.ErrNoRegistry) {
-				err = fmt.Errorf("%w; use --registry to query it anyway", err)
-			}
-			lock.Lock()
-			defer lock.Unlock()
-			found[image] = podrules.ImageBuilds{Image: current, Err: err}
+			read(image)
 		})
 	}
 	work.Wait()
-	return found, ctx.Err()
 }

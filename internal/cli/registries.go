@@ -30,11 +30,16 @@ func imageReader(images []string, insecure bool, allowed []string) (*windowsimag
 	if err != nil {
 		return nil, err
 	}
+	return imageReaderWith(credentials, mirrors.Table{Sources: unverified(images, insecure)}, allowed, windowsimage.NewMemory()), nil
+}
+
+// imageReaderWith returns a reader with these credentials, in the format of .dockerconfigjson.
+func imageReaderWith(credentials []byte, table mirrors.Table, allowed []string, memory *windowsimage.Memory) *windowsimage.Reader {
 	from := httpproxy.FromEnvironment()
 	environment := map[string]string{proxy.HTTPProxy: from.HTTPProxy, proxy.HTTPSProxy: from.HTTPSProxy, proxy.NoProxy: from.NoProxy}
 	guard := windowsimage.Guard{Lookup: net.DefaultResolver.LookupNetIP, Allowed: allowed, Proxies: proxy.Hosts(environment)}
 	client := registryclient.New(registryclient.Options{Agent: "kubectl-windows", Keyring: credentials, Dial: guard.Dial(), Check: guard.Check, Proxy: environment})
-	return windowsimage.New(client, mirrors.Table{Sources: unverified(images, insecure)}, windowsimage.NewMemory()), nil
+	return windowsimage.New(client, table, memory)
 }
 
 // unverified returns the registries that may lack verified TLS: those on this machine, as with docker, or all.

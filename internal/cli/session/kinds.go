@@ -5,11 +5,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,20 +27,26 @@ func ClientOptions() (client.Options, error) {
 	return client.Options{Scheme: scheme, Mapper: knownKinds()}, errors.Join(
 		v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
 		coordinationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme), certificatesv1.AddToScheme(scheme),
-		networkingv1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme),
+		networkingv1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), nodev1.AddToScheme(scheme),
 	)
 }
 
 // knownKinds maps the kinds that commands use to their resources without discovery requests.
 func knownKinds() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"ConfigMap", "Secret", "Pod", "Event"} {
+	for _, kind := range []string{"ConfigMap", "Secret", "Pod", "Event", "ServiceAccount"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	for _, kind := range []string{"Node", "Namespace"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
 	}
-	m.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"} {
+		m.Add(appsv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{"Job", "CronJob"} {
+		m.Add(batchv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	m.Add(nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), meta.RESTScopeRoot)
 	m.Add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), meta.RESTScopeNamespace)
 	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	m.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)

@@ -1,0 +1,158 @@
+package generations
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
+)
+
+// ImageKey is an image and Workload.Access, with which it is read.
+type ImageKey struct{ Image, Access string }
+
+// Reading is the result of reading an image from its registry.
+type Reading struct {
+	Image windowsbuild.Image
+	// Unread is why it was not read; empty if it was. Remedy is what to do then.
+	Unread, Remedy string
+}
+
+// Readings are the results by image. An image that is not in it was not read.
+type Readings map[ImageKey]Reading
+
+// notQueried is why images without a Reading were not read.
+const notQueried = "its registry was not queried"
+
+// proof is what the cluster shows about an image without its registry: where it ran.
+type proof struct {
+	// builds are those of the nodes that ran it.
+	builds []windowsbuild.Build
+	// text names one of them.
+	text string
+}
+
+// proofsOf finds images that have run on Windows nodes, or that their runtimes list: containerd lists an image only if it has an entry for the host.
+// Kubelets report 50 images by default, the largest.
+func proofsOf(c Cluster) map[string]proof {
+	proofs := map[string]proof{}
+	note := func(image string, b windowsbuild.Build, text string) {
+		p := proofs[image]
+		if b == 0 || slices.Contains(p.builds, b) {
+			return
+		}
+		proofs[image] = proof{append(p.builds, b), cmp.Or(p.text, text)}
+	}
+	nodes := map[string]windowsbuild.Build{}
+	for i := range c.Nodes {
+		nodes[c.Nodes[i].Name] = nodestate.WindowsBuild(&c.Nodes[i])
+	}
+	for i := range c.Pods {
+		p := &c.Pods[i]
+		b := nodes[p.Spec.NodeName]
+		for _, image := range startedImages(p) {
+			note(fullName(image), b, fmt.Sprintf("pod %s/%s ran it on %s with %s", p.Namespace, p.Name, p.Spec.NodeName, b))
+		}
+	}
+	for i := range c.Nodes {
+		b := nodes[c.Nodes[i].Name]
+		for _, image := range c.Nodes[i].Status.Images {
+			for _, name := range image.Names {
+				note(fullName(name), b, fmt.Sprintf("node %s with %s has pulled it", c.Nodes[i].Name, b))
+			}
+		}
+	}
+	return proofs
+}
+
+// startedImages returns the images of a pod whose containers have started. Those of HostProcess pods start on every build.
+func startedImages(p *corev1.Pod) (images []string) {
+	if isHostProcess(&p.Spec) {
+		return nil
+	}
+	started := map[string]bool{}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		started[s.Name] = s.State.Running != nil || s.State.Terminated != nil && !s.State.Terminated.StartedAt.IsZero() || s.LastTerminationState.Terminated != nil
+	}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if started[c.Name] {
+			images = append(images, c.Image)
+		}
+	}
+	return images
+}
+
+// fullName returns the name under which containerd lists an image: with registry, and tag or digest
+// (distribution/reference).
+func fullName(image string) string {
+	if first, _, hasPath := strings.Cut(image, "/"); !hasPath {
+		image = "docker.io/library/" + image
+	} else if first != "localhost" && !strings.ContainsAny(first, ".:") {
+		image = "docker.io/" + image
+	}
+	name, digest, byDigest := strings.Cut(image, "@")
+	tag := strings.LastIndexByte(name, ':')
+	isTagged := tag > strings.LastIndexByte(name, '/')
+	switch {
+	case byDigest && isTagged:
+		return name[:tag] + "@" + digest
+	case !byDigest && !isTagged:
+		return name + ":latest"
+	}
+	return image
+}
+
+// isHostProcess reports whether all containers of a pod are HostProcess containers, which run on every build. The API server accepts no mixture.
+func isHostProcess(spec *corev1.PodSpec) bool {
+	is := func(o *corev1.WindowsSecurityContextOptions) bool {
+		return o != nil && o.HostProcess != nil && *o.HostProcess
+	}
+	if spec.SecurityContext != nil && is(spec.SecurityContext.WindowsOptions) {
+		return true
+	}
+	return len(spec.Containers) > 0 && !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+		return c.SecurityContext == nil || !is(c.SecurityContext.WindowsOptions)
+	})
+}
+
+// image returns the result for an image: that of its registry, or else what the cluster proves.
+func (a *assessing) image(w *Workload, name string) Image {
+	out := Image{Image: name, Builds: map[string]Verdict{}}
+	reading, isRead := a.read[ImageKey{name, w.Access}]
+	if !isRead {
+		reading.Unread = notQueried
+	}
+	if reading.Unread != "" {
+		out.Unread, out.Proof = reading.Unread, a.proofs[fullName(name)].text
+	} else {
+		for _, b := range reading.Image.Builds {
+			out.For = append(out.For, b.Label())
+		}
+		if reading.Image.Any {
+			out.For = append(out.For, "any")
+		}
+	}
+	for _, b := range a.builds {
+		out.Builds[b.Label()] = a.verdict(w, name, reading, b)
+	}
+	return out
+}
+
+func (a *assessing) verdict(w *Workload, name string, reading Reading, host windowsbuild.Build) Verdict {
+	proves := func(ran windowsbuild.Build) bool { return windowsbuild.Implies(ran, host) }
+	switch {
+	case reading.Unread == "" && !reading.Image.ForWindows():
+		return NoEntry
+	case isHostProcess(&w.Template), reading.Unread == "" && reading.Image.RunsOn(host):
+		return Runs
+	case reading.Unread == "":
+		return NoEntry
+	case slices.ContainsFunc(a.proofs[fullName(name)].builds, proves):
+		return Runs
+	}
+	return Unknown
+}
