@@ -82,7 +82,7 @@ func lastDay(l lifecycle.Line, known bool) string {
 func writeWindows(page *bytes.Buffer) {
 	page.WriteString("\n## Windows\n\nProcessor: x64 (amd64). Windows Server 2019 runs only images of its own build; later versions run images from 2022 up to\ntheir own build ([workloads.md](workloads.md#runtimeclasses)).\n\n" +
 		"After the last day of security updates, condition `WindowsUnsupported` of each `WindowsInstance` reports this, and the\nnode keeps working. Mainstream support ends earlier, which does not matter: security updates continue.\n\n" +
-		"For new hosts, choose 2022 or 2025. [Kubernetes](https://github.com/kubernetes/website/pull/55103) documents only these,\nand other vendors drop 2019 before Microsoft does: [AKS](https://github.com/Azure/AKS/issues/4268) in March 2026,\nfor Kubernetes 1.33 and later; the original operator's\n[tests](https://github.com/openshift/release/pull/77975) have none since April 2026.\n\n| build | name | security updates until |\n| --- | --- | --- |\n")
+		"[Move to a newer Windows Server](windows-generations.md) replaces hosts before that day.\n\nFor new hosts, choose 2022 or 2025. [Kubernetes](https://github.com/kubernetes/website/pull/55103) documents only these,\nand other vendors drop 2019 before Microsoft does: [AKS](https://github.com/Azure/AKS/issues/4268) in March 2026,\nfor Kubernetes 1.33 and later; the original operator's\n[tests](https://github.com/openshift/release/pull/77975) have none since April 2026.\n\n| build | name | security updates until |\n| --- | --- | --- |\n")
 	for _, r := range windowsbuild.Releases() {
 		fmt.Fprintf(page, "| %s | %s | %s |\n", r.Build.Label(), r.Name, lastDay(lifecycle.Of(lifecycle.WindowsServer, r.Version)))
 	}

@@ -257,14 +257,17 @@ func mayImport() map[string][]string {
 			"api", "api/v1alpha1", "internal/observe/advice", "internal/observe/podcause", "internal/shared/mask", "internal/shared/nodestate",
 			"internal/shared/truncate",
 		},
+		"internal/observe/generations": {
+			"api", "internal/observe/podrules", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild",
+		},
 		"internal/observe/podcause":              {"api", "internal/shared/mirrors", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild"},
 		"internal/observe/podrules":              {"api", "internal/shared/windowsbuild"},
 		"internal/observe/podrules/podrulestest": {"api", "internal/observe/podrules", "internal/shared/windowsbuild"},
 
 		"internal/cli": {
 			"api", "api/v1alpha1", "internal/cli/collect", "internal/cli/dashboard", "internal/cli/exec", "internal/cli/logs", "internal/cli/session",
-			"internal/cli/terminal", "internal/observe/advice", "internal/observe/fleetstatus", "internal/observe/podrules",
-			"internal/operator/kubeversions", "internal/operator/migration", "internal/operator/networkpolicy", "internal/operator/rollout",
+			"internal/cli/terminal", "internal/observe/advice", "internal/observe/fleetstatus", "internal/observe/generations",
+			"internal/observe/podrules", "internal/operator/kubeversions", "internal/operator/lifecycle", "internal/operator/migration", "internal/operator/networkpolicy", "internal/operator/rollout",
 			"internal/operator/userdata",
 			"internal/operator/windowsimage", "internal/shared/desired", "internal/shared/hns", "internal/shared/mirrors", "internal/shared/policyset", "internal/shared/proxy", "internal/shared/registryclient",
 			"internal/shared/truncate", "internal/shared/windowsbuild", "payload",

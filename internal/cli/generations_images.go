@@ -55,7 +55,11 @@ func (o *generationsOptions) readImages(ctx context.Context, s *session.Session,
 		r.note("images", fmt.Errorf("the workloads name %d images; only the first %d were queried", len(images), maxImages))
 		images = images[:maxImages]
 	}
-	table := mirrors.Table{Sources: unverified(o.registries, false)}
+	var names []string
+	for _, key := range images {
+		names = append(names, key.Image)
+	}
+	table := mirrors.Table{Sources: unverified(names, false)}
 	memory := windowsimage.NewMemory()
 	for access, keyring := range credentials {
 		q.readers[access] = imageReaderWith(keyring, table, o.registries, memory)
@@ -163,6 +167,7 @@ func readingOf(current windowsbuild.Image, err error) generations.Reading {
 	case errors.Is(err, windowsimage.ErrNoRegistry):
 		reading.Remedy = "Name it with --registry to query it anyway."
 	case errors.Is(err, registryclient.ErrUnauthorized):
+		reading.Unread = "its registry requires credentials, or rejects those that were used"
 		reading.Remedy = "Log in with docker login or podman login, or use --use-pull-secrets."
 	case errors.Is(err, registryclient.ErrNotFound):
 		reading.Remedy = "Check the name of the image: new hosts cannot pull it."

@@ -89,7 +89,7 @@ func printWorkloads(p *terminal.Printer, r generationsReport) {
 		}
 		var pins []string
 		for _, pin := range w.Pins {
-			pins = append(pins, printable(string(pin.By)+" "+pin.Value))
+			pins = append(pins, strings.TrimSpace(printable(string(pin.By)+" "+pin.Value)))
 		}
 		rows = append(rows, append(row, strings.Join(pins, "; ")))
 	}
@@ -118,24 +118,30 @@ func printOldHosts(p *terminal.Printer, hosts []generations.Host) {
 	}, rows)
 }
 
-// printNext prints the steps for each workload that has any.
+// printNext prints the steps, once for all workloads with the same state and steps.
 func printNext(p *terminal.Printer, all []generations.Assessment) {
-	first := true
+	type group struct {
+		state generations.State
+		steps string
+	}
+	workloads := map[group][]string{}
+	var groups []group
 	for _, w := range all {
-		if len(w.Next) == 0 {
+		g := group{w.State, strings.Join(w.Next, "\n")}
+		if g.steps == "" {
 			continue
 		}
-		if first {
-			part(p, "Next steps")
-			first = false
+		if workloads[g] == nil {
+			groups = append(groups, g)
 		}
-		p.Text(0, stateStyle(string(w.State)), stateMark(w.State)+" "+printable(w.ID()))
-		for _, image := range w.Images {
-			if image.Proof != "" && w.State != generations.Movable {
-				p.Text(4, terminal.Faint, printable(fmt.Sprintf("%s: %s", image.Image, image.Proof)))
-			}
-		}
-		for _, step := range w.Next {
+		workloads[g] = append(workloads[g], printable(w.ID()))
+	}
+	if len(groups) > 0 {
+		part(p, "Next steps")
+	}
+	for _, g := range groups {
+		p.Text(0, stateStyle(string(g.state)), stateMark(g.state)+" "+names(workloads[g]))
+		for step := range strings.SplitSeq(g.steps, "\n") {
 			p.Text(4, terminal.Plain, "→ "+printable(step))
 		}
 	}

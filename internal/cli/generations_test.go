@@ -108,7 +108,10 @@ func generationsCluster(t *testing.T, registry string) *clitest.Cluster {
 		Spec: batchv1.JobSpec{Template: windowsTemplate("", registry+"/api:17763-20348")},
 	}}})
 	for pod, node := range map[string]string{"web": "mid-1", "legacy": "old-1", "api": "mid-2"} {
-		p := &corev1.Pod{ObjectMeta: owned(meta(pod+"-1-x"), "ReplicaSet", pod+"-1"), Spec: corev1.PodSpec{NodeName: node}}
+		image := map[string]string{"web": "web:20348", "legacy": "legacy:17763", "api": "api:17763-20348"}[pod]
+		p := &corev1.Pod{ObjectMeta: owned(meta(pod+"-1-x"), "ReplicaSet", pod+"-1"), Spec: windowsTemplate("", registry+"/"+image).Spec}
+		p.Spec.NodeName = node
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		c.Add("v1/pods", p)
 	}
 	c.Add("v1/pods", &corev1.Pod{ObjectMeta: meta("bare\x1b"), Spec: corev1.PodSpec{NodeName: "mid-1", Containers: []corev1.Container{{Image: registry + "/api:17763-20348"}}}})

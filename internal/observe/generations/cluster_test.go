@@ -98,22 +98,66 @@ func TestHostsThatNothingKeepsComeFirst(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	want := []string{"First old-2 0", "First mid-1 1", "Last mid-2 1, StatefulSet shop/single Pinned 0", "Last old-1 2, Deployment shop/pinned Pinned 1, Pod shop/bare Pinned 0"}
+	want := []string{"First old-2 0", "First mid-1 1", "Last mid-2 1, StatefulSet shop/single Pinned 0", "Last old-1 2, Deployment shop/pinned Pinned 0, Pod shop/bare Pinned 0"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the hosts are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if !slices.Equal(report.UnknownBuilds, []string{"odd"}) {
 		t.Errorf("the nodes without a version are %q", report.UnknownBuilds)
 	}
-	c.Pods = c.Pods[:1]
-	hosts := assess(c, windowsbuild.Server2025).Hosts
-	if last := hosts[len(hosts)-1]; last.Name != "old-1" || last.Turn != generations.Later || last.Revision != 8000 || !last.Own {
-		t.Errorf("a host whose pods another host can take is %+v", last)
+}
+
+// TestPodsAlwaysHaveNodeWhileHostsAreReplaced replaces hosts in their order, and expects a node for pods that only run on the old build.
+func TestPodsAlwaysHaveNodeWhileHostsAreReplaced(t *testing.T) {
+	for name, test := range map[string]struct {
+		pods, cordoned string // nodes of pods that only 2019 runs, and cordoned nodes
+		want           string
+	}{
+		"pods on one host":        {"a", "", "First b, First c, Last a 0"},
+		"pods on two hosts":       {"a b", "", "First c, Later a 1, Last b 0"},
+		"pods on all hosts":       {"a b c", "", "Later a 2, Later b 1, Last c 0"},
+		"others are cordoned":     {"a b", "b c", "First c, Later b 1, Last a 0"},
+		"it is cordoned":          {"a b", "a", "First c, Later a 1, Last b 0"},
+		"pods on none":            {"", "", "First a, First b, First c"},
+		"pods without a node yet": {"none", "", "First a, First b, First c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := generations.Cluster{Nodes: []corev1.Node{node("a", on2019), node("b", on2019), node("c", on2019), node("new", on2025)}}
+			for i := range c.Nodes {
+				c.Nodes[i].Spec.Unschedulable = strings.Contains(test.cordoned, c.Nodes[i].Name)
+			}
+			owner := object("Deployment", "web", template("r.test/a:2019"))
+			c.Objects = []generations.Object{owner}
+			for _, on := range strings.Fields(test.pods) {
+				c.Pods = append(c.Pods, podOf(owner, "pod-"+on, strings.TrimPrefix(on, "none")))
+			}
+			var got []string
+			for _, h := range assess(c, windowsbuild.Server2025).Hosts {
+				line := string(h.Turn) + " " + h.Name
+				for _, b := range h.KeptBy {
+					line += fmt.Sprintf(" %d", b.Others)
+				}
+				got = append(got, line)
+				if h.Revision != 8000 || !h.Own {
+					t.Errorf("host %+v", h)
+				}
+			}
+			if strings.Join(got, ", ") != test.want {
+				t.Errorf("the order is %q, want %s", got, test.want)
+			}
+		})
 	}
-	c.Nodes[1].Spec.Unschedulable = true
-	hosts = assess(c, windowsbuild.Server2025).Hosts
-	if last := hosts[len(hosts)-1]; last.Turn != generations.Last {
-		t.Errorf("a host whose pods only a cordoned host could take is %+v", last)
+}
+
+// TestDisplacedPodsKeepTheirLastNode expects a host that has none of the pods now to be Last, if they move to it from a host before it.
+func TestDisplacedPodsKeepTheirLastNode(t *testing.T) {
+	c := generations.Cluster{Nodes: []corev1.Node{node("a", on2019), node("b", on2019)}}
+	one, two := object("Deployment", "one", template("r.test/a:2019")), object("Deployment", "two", template("r.test/a:2019"))
+	c.Objects = []generations.Object{one, two}
+	c.Pods = []corev1.Pod{podOf(one, "one-1", "a"), podOf(two, "two-1", "b"), podOf(two, "two-2", "b")}
+	hosts := assess(c, windowsbuild.Server2025).Hosts
+	if hosts[0].Name != "a" || hosts[0].Turn != generations.Later || hosts[1].Turn != generations.Last {
+		t.Errorf("the hosts are %+v", hosts)
 	}
 }
 

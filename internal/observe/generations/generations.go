@@ -27,7 +27,7 @@ type Cluster struct {
 	Classes map[string]*nodev1.RuntimeClass
 }
 
-// Verdict says whether hosts with a build run an image, or all images of a workload.
+// Verdict is whether hosts with a build run an image, or all images of a workload.
 type Verdict string
 
 // Verdicts. A build that the registry does not list is NoEntry, even if the image ran there before: its tag has moved.
@@ -37,7 +37,7 @@ const (
 	Unknown Verdict = "Unknown"
 )
 
-// State says whether a workload can move to hosts with the target build.
+// State is whether a workload can move to hosts with the target build.
 type State string
 
 // States of workloads.
@@ -125,8 +125,9 @@ type Image struct {
 type Pin struct {
 	// By is the kind of setting.
 	By PinKind `json:"by"`
-	// Value is the name of a RuntimeClass, a requirement such as node.kubernetes.io/windows-build=10.0.20348, an image or a node.
-	Value string `json:"value"`
+	// Value is the name of a RuntimeClass, a requirement such as node.kubernetes.io/windows-build=10.0.20348, an image, or the name of a node; empty
+	// for NoController.
+	Value string `json:"value,omitempty"`
 }
 
 // PinKind is a kind of setting that binds a workload.

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
@@ -32,7 +30,7 @@ type Host struct {
 type Blocker struct {
 	Workload string `json:"workload"`
 	State    State  `json:"state"`
-	// Others is the number of other nodes that the pods may be scheduled to, without regard to CPU, memory and volumes.
+	// Others is the number of other nodes that the pods may be scheduled to when it is the host's turn, without regard to CPU, memory and volumes.
 	Others int `json:"others"`
 }
 
@@ -43,14 +41,33 @@ type Turn string
 const (
 	// First is for hosts that nothing keeps.
 	First Turn = "First"
-	// Later is for hosts whose pods may move to other nodes than those with the target build, while there are such nodes.
+	// Later is for hosts whose pods may move to nodes that are left when the hosts before them are replaced.
 	Later Turn = "Later"
-	// Last is for hosts that are the only ones for some pods.
+	// Last is for hosts without which some pods have no node.
 	Last Turn = "Last"
 )
 
-// order returns the nodes with builds older than the target: by their turn, then by the number of workloads that keep them, then by that of their pods.
+// immovable is a workload that cannot move to the target, or of which this is not known.
+type immovable struct {
+	workload *Workload
+	id       string
+	state    State
+	// fits are the nodes that its pods may be scheduled to, and left is the number of those that are not replaced yet.
+	fits map[string]bool
+	left int
+	// isDisplaced means that a host with its pods is replaced before: they may now be on any node that fits.
+	isDisplaced bool
+}
+
+// order returns the nodes with builds older than the target in the order in which they can be replaced: by their turn, then by the number of
+// workloads that keep them, then by that of their pods.
 func (a *assessing) order(workloads []*Workload, assessed []Assessment) []Host {
+	var kept []*immovable
+	for i, w := range workloads {
+		if assessed[i].State != Movable && w.Kind != "DaemonSet" && len(assessed[i].Nodes) > 0 {
+			kept = append(kept, a.immovable(w, assessed[i]))
+		}
+	}
 	hosts := []Host{}
 	for i := range a.cluster.Nodes {
 		n := &a.cluster.Nodes[i]
@@ -58,32 +75,73 @@ func (a *assessing) order(workloads []*Workload, assessed []Assessment) []Host {
 		if err != nil || b >= a.target {
 			continue
 		}
-		h := Host{Name: n.Name, Build: b.Label(), Revision: revision, Own: n.Labels[api.LabelBYOH] == "true", Turn: First}
-		for j, w := range workloads {
-			pods := podsOn(w, n.Name)
-			if pods == 0 || w.Kind == "DaemonSet" {
-				continue
+		h := Host{Name: n.Name, Build: b.Label(), Revision: revision, Own: n.Labels[api.LabelBYOH] == "true"}
+		for _, w := range workloads {
+			if w.Kind != "DaemonSet" {
+				h.Pods += podsOn(w, n.Name)
 			}
-			h.Pods += pods
-			if assessed[j].State == Movable {
-				continue
-			}
-			others := a.others(w, n, assessed[j])
-			h.KeptBy = append(h.KeptBy, Blocker{assessed[j].ID(), assessed[j].State, others})
-			if others == 0 {
-				h.Turn = Last
-			} else if h.Turn == First {
-				h.Turn = Later
+		}
+		for _, w := range kept {
+			if podsOn(w.workload, n.Name) > 0 {
+				h.KeptBy = append(h.KeptBy, Blocker{Workload: w.id, State: w.state})
 			}
 		}
 		hosts = append(hosts, h)
 	}
-	turns := []Turn{First, Later, Last}
 	slices.SortFunc(hosts, func(x, y Host) int {
-		return cmp.Or(cmp.Compare(slices.Index(turns, x.Turn), slices.Index(turns, y.Turn)), cmp.Compare(len(x.KeptBy), len(y.KeptBy)),
-			cmp.Compare(x.Pods, y.Pods), strings.Compare(x.Name, y.Name))
+		return cmp.Or(cmp.Compare(len(x.KeptBy), len(y.KeptBy)), cmp.Compare(x.Pods, y.Pods), strings.Compare(x.Name, y.Name))
 	})
+	for i := range hosts {
+		hosts[i].Turn = turnOf(hosts[i].Name, kept)
+	}
+	turns := []Turn{First, Later, Last}
+	slices.SortStableFunc(hosts, func(x, y Host) int { return cmp.Compare(slices.Index(turns, x.Turn), slices.Index(turns, y.Turn)) })
+	countOthers(hosts, kept)
 	return hosts
+}
+
+// turnOf returns the turn of a host. Unless it is Last, the host counts as replaced from then on. That only takes nodes away from others, so hosts
+// that are Last stay so.
+func turnOf(host string, kept []*immovable) Turn {
+	turn := First
+	for _, w := range kept {
+		hasPods := podsOn(w.workload, host) > 0
+		left := w.left
+		if w.fits[host] {
+			left--
+		}
+		switch {
+		case !hasPods && (!w.isDisplaced || !w.fits[host]):
+		case left == 0:
+			return Last
+		case hasPods:
+			turn = Later
+		}
+	}
+	for _, w := range kept {
+		if w.fits[host] {
+			w.left--
+		}
+		w.isDisplaced = w.isDisplaced || podsOn(w.workload, host) > 0
+	}
+	return turn
+}
+
+// countOthers counts for each workload that keeps a host the nodes that are left for its pods when it is the host's turn.
+func countOthers(hosts []Host, kept []*immovable) {
+	for i := range hosts {
+		for j, b := range hosts[i].KeptBy {
+			w := kept[slices.IndexFunc(kept, func(w *immovable) bool { return w.id == b.Workload })]
+			left := len(w.fits)
+			for k := range hosts {
+				isReplaced := k < i && hosts[k].Turn != Last
+				if w.fits[hosts[k].Name] && (isReplaced || k == i) {
+					left--
+				}
+			}
+			hosts[i].KeptBy[j].Others = left
+		}
+	}
 }
 
 func podsOn(w *Workload, node string) (n int) {
@@ -95,24 +153,27 @@ func podsOn(w *Workload, node string) (n int) {
 	return n
 }
 
-// others counts the nodes that the pods of a workload on a host may be scheduled to when the host is gone: those with a build that runs the images,
-// or with the same build.
-func (a *assessing) others(w *Workload, host *corev1.Node, found Assessment) (count int) {
+// immovable returns the nodes that the pods of a workload may be scheduled to: those with a build that runs the images, or with the build of a node
+// that has some of the pods.
+func (a *assessing) immovable(w *Workload, found Assessment) *immovable {
+	k := &immovable{workload: w, id: found.ID(), state: found.State, fits: map[string]bool{}}
 	d := demandsOf(w, a.cluster.Classes)
 	if w.Kind == "Pod" || w.Template.NodeName != "" || d.unknown != "" {
-		return 0
+		return k
 	}
-	fits := matcher(d.selector, d.affinity)
-	own := nodestate.WindowsBuild(host)
+	matches := matcher(d.selector, d.affinity)
+	own := map[windowsbuild.Build]bool{}
+	for _, name := range found.Nodes {
+		own[a.buildOf(name)] = true
+	}
 	for i := range a.cluster.Nodes {
 		n := &a.cluster.Nodes[i]
 		b := nodestate.WindowsBuild(n)
-		if n.Name == host.Name || n.Spec.Unschedulable || b == 0 || b != own && found.Builds[b.Label()] != Runs {
-			continue
-		}
-		if fits(n) && d.notTolerated(n) == nil {
-			count++
+		isRunning := b != 0 && (own[b] || found.Builds[b.Label()] == Runs)
+		if isRunning && !n.Spec.Unschedulable && matches(n) && d.notTolerated(n) == nil {
+			k.fits[n.Name] = true
 		}
 	}
-	return count
+	k.left = len(k.fits)
+	return k
 }

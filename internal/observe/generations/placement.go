@@ -164,7 +164,7 @@ func (a *assessing) pins(w *Workload, d demands, found Assessment) (all []Pin) {
 		}
 	}
 	if w.Kind == "Pod" {
-		all = append(all, Pin{PinNoController, w.Template.NodeName})
+		all = append(all, Pin{By: PinNoController})
 	} else if name := w.Template.NodeName; name != "" && a.buildOf(name) != a.target {
 		all = append(all, Pin{PinNodeName, name})
 	}

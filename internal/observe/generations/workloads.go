@@ -189,7 +189,7 @@ func workloadOf(o *Object) *Workload {
 	return w
 }
 
-// isForWindows reports whether a template is for Windows, by itself or by the scheduling of its RuntimeClass.
+// isForWindows reports whether a template is for Windows, or the scheduling of its RuntimeClass.
 func isForWindows(w *Workload, c Cluster) bool {
 	d := demandsOf(w, c.Classes)
 	spec := corev1.PodSpec{

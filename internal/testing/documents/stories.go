@@ -133,5 +133,7 @@ func WithoutStory() map[string]string {
 		"payload/README.md":         none,
 		"lab/README.md":             none,
 		".github/ISSUE_TEMPLATE/":   none,
+
+		"docs/windows-generations.md": none,
 	}
 }
