@@ -35,6 +35,10 @@ const (
 	// a known fault that an update fixes. The message names the revision, the fault and the update. The node keeps its
 	// pods. Absent until this first happens. Bad when True.
 	ConditionWindowsUpdateNeeded = "WindowsUpdateNeeded"
+	// ConditionUpdatesOverdue is True while Windows has installed no update for 45 days, has not searched for updates for 14
+	// days, or has its Windows Update service disabled. The message names what is known. WICD only reports: it installs
+	// nothing. Absent until this first happens. Bad when True.
+	ConditionUpdatesOverdue = "WindowsUpdatesOverdue"
 	// ConditionAddressesHidden is True while VMware Tools does not report to vSphere the adapter that has had the node's
 	// address since the pod network was created, so the Machine loses its address. Only Nodes with a provider ID of
 	// vSphere have it. Absent until this first happens. Bad when True.
@@ -147,6 +151,23 @@ const (
 const (
 	// ReasonWindowsUpToDate means that Windows has an update that fixes the fault.
 	ReasonWindowsUpToDate = "WindowsUpToDate"
+)
+
+// Reasons of condition WindowsUpdatesOverdue.
+const (
+	// ReasonUpdatesOverdue means that the newest installed update of Windows is 45 days old or older. Definitions of
+	// Microsoft Defender do not count. The message names the update and the number of pending ones.
+	ReasonUpdatesOverdue = "UpdatesOverdue"
+	// ReasonUpdateSearchOverdue means that Windows has not searched for updates successfully for 14 days, so that nobody
+	// knows which ones are missing.
+	ReasonUpdateSearchOverdue = "UpdateSearchOverdue"
+	// ReasonUpdateServiceDisabled means that the service of Windows Update (wuauserv) is disabled on the host.
+	ReasonUpdateServiceDisabled = "UpdateServiceDisabled"
+	// ReasonUpdatesNotOverdue means that Windows has searched for and installed updates recently.
+	ReasonUpdatesNotOverdue = "UpdatesNotOverdue"
+	// ReasonUpdatesUnmanaged means that WindowsConfig has spec.windowsUpdates.policy: Unmanaged, so that WICD no longer asks
+	// Windows about updates.
+	ReasonUpdatesUnmanaged = "UpdatesUnmanaged"
 )
 
 // Reasons of condition WindowsAddressesHidden.

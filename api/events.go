@@ -90,6 +90,15 @@ const (
 	EventClockOutOfSync = ReasonClockOutOfSync
 	// EventWindowsUpdateNeeded is reported on a Node when condition WindowsUpdateNeeded becomes True.
 	EventWindowsUpdateNeeded = ReasonWindowsUpdateNeeded
+	// EventUpdatesOverdue is reported on a Node when condition WindowsUpdatesOverdue becomes True because the newest
+	// installed update is old.
+	EventUpdatesOverdue = ReasonUpdatesOverdue
+	// EventUpdateSearchOverdue is reported on a Node when condition WindowsUpdatesOverdue becomes True because Windows has
+	// not searched for updates.
+	EventUpdateSearchOverdue = ReasonUpdateSearchOverdue
+	// EventUpdateServiceDisabled is reported on a Node when condition WindowsUpdatesOverdue becomes True because the service
+	// of Windows Update is disabled.
+	EventUpdateServiceDisabled = ReasonUpdateServiceDisabled
 	// EventVMwareToolsHideVirtualAdapters is reported on a Node when condition WindowsAddressesHidden becomes True.
 	EventVMwareToolsHideVirtualAdapters = ReasonVMwareToolsHideVirtualAdapters
 	// EventRebootPending is reported on a Node when a restart of Windows becomes pending.

@@ -62,6 +62,14 @@ const (
 	MetricNodeServiceRestarts = "wicd_service_restarts_total"
 	// MetricNodeRebootPending is 1 while Windows has a restart pending.
 	MetricNodeRebootPending = "wicd_reboot_pending"
+	// MetricNodeUpdatesPending is the number of updates of Windows that are not installed, by class.
+	MetricNodeUpdatesPending = "wicd_windows_updates_pending"
+	// MetricNodeUpdateInstalled is when the newest update of Windows was installed, in seconds since 1970.
+	MetricNodeUpdateInstalled = "wicd_windows_update_installed_timestamp_seconds"
+	// MetricNodeUpdateSearched is when Windows last searched for updates successfully, in seconds since 1970.
+	MetricNodeUpdateSearched = "wicd_windows_update_searched_timestamp_seconds"
+	// MetricNodeUpdatesOverdue is 1 while condition WindowsUpdatesOverdue is True.
+	MetricNodeUpdatesOverdue = "wicd_windows_updates_overdue"
 	// MetricNodeNetworkUnavailable is 1 while the pod network does not work.
 	MetricNodeNetworkUnavailable = "wicd_network_unavailable"
 	// MetricNodeNetworkRepairs counts repairs of the pod network.

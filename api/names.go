@@ -235,6 +235,11 @@ const (
 	// WICD, read by users.
 	AnnotationServices = GroupName + "/services"
 
+	// AnnotationWindowsUpdates on a Node is what the Windows Update Agent of its host knows, as JSON of at most 1024 bytes:
+	// source, searched, newest and kb (the newest installed update), total and pending by class, and what blocks updates.
+	// Written and removed by WICD, read by users.
+	AnnotationWindowsUpdates = GroupName + "/windows-updates"
+
 	// AnnotationAcceptHostname on a WindowsInstance is the one new name under which its host may join from now on. A
 	// host that has received a token for one name is rejected under any other name. Written by the user, who drains and
 	// renames the host first.

@@ -128,6 +128,11 @@ type WindowsConfigSpec struct {
 	// +optional
 	Pods PodsSpec `json:"pods,omitempty"`
 
+	// windowsUpdates specifies what nodes do about updates of Windows. WICD never searches online, downloads, installs or
+	// restarts for an update: it reports.
+	// +optional
+	WindowsUpdates WindowsUpdatesSpec `json:"windowsUpdates,omitempty"`
+
 	// logs limits the disk space for logs of services on Windows nodes, and specifies how detailed they are. Services that
 	// get these settings on their command line, such as the kubelet, restart when they change; pods keep running. The
 	// kubelet manages the logs of pods.

@@ -18,8 +18,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == win.DISMCommand {
-		os.Exit(win.DISM(os.Args[2:], os.Stdin, os.Stdout))
+	if code, isChild := win.Child(os.Args[1:], os.Stdin, os.Stdout); isChild {
+		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	path, _ := os.Executable() // without its path, WICD cannot know which of its files is in use

@@ -35,8 +35,8 @@ const (
 const archive = "wmco-acceptance.zip"
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == win.DISMCommand {
-		os.Exit(win.DISM(os.Args[2:], os.Stdin, os.Stdout))
+	if code, isChild := win.Child(os.Args[1:], os.Stdin, os.Stdout); isChild {
+		os.Exit(code)
 	}
 	if known, err := acceptance.Command(os.Args[1:], os.Stdin, os.Stdout); known {
 		var code acceptance.Exit

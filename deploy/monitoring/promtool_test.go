@@ -225,6 +225,7 @@ func TestAlertsFire(t *testing.T) {
 		"WindowsExporterDown":              {[]any{series(`up`+on+`}`, "0x200")}, 15},
 		"WindowsNodeNetworkUnavailable":    {[]any{series(api.MetricNodeNetworkUnavailable+on+`}`, "1x200")}, 5},
 		"WindowsNodeProblem":               {[]any{series(api.MetricNodeProblem+on+`,condition="WindowsClockSkewed"}`, "1x200")}, 10},
+		"WindowsUpdatesOverdue":            {[]any{series(api.MetricNodeUpdatesOverdue+on+`}`, "1x200")}, 60},
 		"WindowsNodeRebootPending":         {[]any{series(api.MetricNodeRebootPending+on+`}`, "1x1500")}, 24 * 60},
 		"WindowsMemoryPressure":            {[]any{series(`windows_memory_available_bytes`+on+`}`, "5e8x200"), series(`windows_os_visible_memory_bytes`+on+`}`, "8e9x200")}, 15},
 		"WindowsNodeCertificateExpiring": {[]any{

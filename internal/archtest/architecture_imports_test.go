@@ -56,6 +56,7 @@ func mayImport() map[string][]string {
 		"internal/shared/trust":             {},
 		"internal/shared/wicdapi":           {"api", "api/v1alpha1", "internal/shared/desired", "internal/shared/truncate"},
 		"internal/shared/windowsbuild":      {"internal/shared/truncate"},
+		"internal/shared/windowsupdate":     {"api", "internal/shared/truncate"},
 
 		"internal/node/backoff":   {},
 		"internal/node/cniresult": {},
@@ -100,7 +101,7 @@ func mayImport() map[string][]string {
 		"internal/node/daemon/nodestatus": {
 			"api", "internal/node/backoff", "internal/node/daemon/apiclient", "internal/node/daemon/credentials", "internal/node/daemon/state",
 			"internal/node/identity", "internal/node/kubeapi", "internal/shared/desired", "internal/shared/mask", "internal/shared/metrics",
-			"internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild",
+			"internal/node/hostapi", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild", "internal/shared/windowsupdate",
 		},
 		"internal/node/daemon/podnetwork": {
 			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/cniresult", "internal/node/daemon/apiclient", "internal/node/daemon/nodestatus",
@@ -137,7 +138,10 @@ func mayImport() map[string][]string {
 			"internal/node/daemon/supervisor", "internal/node/hostapi", "internal/shared/desired", "internal/shared/nodestate", "internal/shared/truncate",
 			"internal/shared/wicdapi", "payload",
 		},
-		"internal/node/hostapi":     {"internal/node/cri", "internal/node/hostnetwork", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi"},
+		"internal/node/hostapi": {
+			"internal/node/cri", "internal/node/hostnetwork", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi",
+			"internal/shared/windowsupdate",
+		},
 		"internal/node/hostnetwork": {},
 		"internal/node/identity":    {"internal/node/backoff", "internal/shared/httpclient"},
 		"internal/node/kubeapi":     {"internal/node/backoff", "internal/node/identity", "internal/shared/httpclient", "internal/shared/truncate"},
@@ -151,11 +155,12 @@ func mayImport() map[string][]string {
 		"internal/node/policypipe":    {"internal/shared/truncate"},
 		"internal/node/win": {
 			"internal/node/backoff", "internal/node/cri", "internal/node/hostapi", "internal/node/win/network", "internal/node/win/pipe",
-			"internal/node/win/scm", "internal/shared/desired", "internal/shared/wicdapi",
+			"internal/node/win/scm", "internal/node/win/wua", "internal/shared/desired", "internal/shared/wicdapi",
 		},
 		"internal/node/win/network": {"internal/node/hostnetwork", "internal/node/win/scm", "internal/shared/hns"},
 		"internal/node/win/pipe":    {"internal/node/backoff"},
 		"internal/node/win/scm":     {},
+		"internal/node/win/wua":     {"internal/node/hostapi", "internal/node/win/scm", "internal/shared/windowsupdate"},
 
 		"internal/operator/addresses": {},
 		"internal/operator/cluster": {
@@ -270,7 +275,7 @@ func mayImport() map[string][]string {
 			"internal/observe/podrules", "internal/operator/kubeversions", "internal/operator/lifecycle", "internal/operator/migration", "internal/operator/networkpolicy", "internal/operator/rollout",
 			"internal/operator/userdata",
 			"internal/operator/windowsimage", "internal/shared/desired", "internal/shared/hns", "internal/shared/mirrors", "internal/shared/policyset", "internal/shared/proxy", "internal/shared/registryclient",
-			"internal/shared/truncate", "internal/shared/windowsbuild", "payload",
+			"internal/cli/nodefiles", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild", "internal/shared/windowsupdate", "payload",
 		},
 		"internal/cli/clitest": {"internal/cli"},
 		"internal/cli/collect": {
@@ -300,12 +305,13 @@ func mayImport() map[string][]string {
 		"internal/testing/sim": {
 			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/cri", "internal/node/daemon", "internal/node/hostapi", "internal/node/hostnetwork",
 			"internal/shared/desired", "internal/shared/hns", "internal/shared/httpclient", "internal/shared/wicdapi", "internal/shared/windowsbuild",
+			"internal/shared/windowsupdate",
 			"internal/testing/sim/hnsquirks", "internal/testing/sim/lies", "internal/testing/sim/servers", "internal/testing/sshserver", "payload",
 			"payload/compress", "payload/selfextract",
 		},
 		"internal/testing/sim/contract": {
 			"api", "api/v1alpha1", "internal/node/cri", "internal/node/hostapi", "internal/node/hostnetwork", "internal/node/overlay",
-			"internal/node/policypipe", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi",
+			"internal/node/policypipe", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi", "internal/shared/windowsupdate",
 		},
 		"internal/testing/sim/hnsquirks": {},
 		"internal/testing/sim/lies":      {},
@@ -345,6 +351,6 @@ func purePackages() []string {
 		"internal/operator/machines", "internal/operator/networkpolicy", "internal/operator/rollout", "internal/operator/userdata",
 		"internal/shared/desired", "internal/shared/hns", "internal/shared/mask", "internal/shared/metrics", "internal/shared/mirrors",
 		"internal/shared/nodestate", "internal/shared/platform", "internal/shared/policyset", "internal/shared/proxy", "internal/shared/supportbundle",
-		"internal/shared/tlsprofile", "internal/shared/truncate", "internal/shared/trust", "internal/shared/windowsbuild",
+		"internal/shared/tlsprofile", "internal/shared/truncate", "internal/shared/trust", "internal/shared/windowsbuild", "internal/shared/windowsupdate",
 	}
 }

@@ -130,12 +130,12 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.updates = update.NewRequester(s, verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
 	mirrors := registry.Part{Session: s, Server: pulls, Metrics: metrics, Wake: wake}
 	exclusions, hyperV, kubelet := configure.NewExclusions(s, wake, metrics), configure.NewHyperV(s, wake, reboot), configure.NewKubelet(s, p.follower)
-	collector := collect.New(s, wake)
+	collector, updates := collect.New(s, wake), nodestatus.NewWindowsUpdates(s, wake, metrics)
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
 		Sources: []nodestatus.Source{
 			services, p.updates, reboot, problems, accounts, p.network, users, verifier, sandbox, mirrors, exclusions, hyperV, kubelet, collector,
-			p.policies,
+			p.policies, updates,
 		},
 		Services: services, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: cni,
 	}
@@ -160,6 +160,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 		hyperV.Run,
 		kubelet.Run,
 		collector.Run,
+		updates.Run,
 	}
 	return p
 }

@@ -224,6 +224,7 @@ type Host struct {
 	Routes       Routes
 	Adapters     Adapters
 	EventLogs    EventLogs
+	UpdateAgent  UpdateAgent
 	Inventory    Inventory
 	Pipes        Pipes
 	Disk         Disk

@@ -69,7 +69,7 @@ func runDISM(ctx context.Context, what, feature string) (answer dismAnswer, err 
 		return answer, err
 	}
 	var output, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, DISMCommand, what, feature)
+	cmd := exec.CommandContext(ctx, program, dismCommand, what, feature)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return answer, err
@@ -104,8 +104,8 @@ func (a dismAnswer) err() error {
 	return nil
 }
 
-// DISM calls DISM for the parent of this process, writes one line of JSON, and returns the exit code. It cancels when its input ends.
-func DISM(args []string, stdin io.Reader, stdout io.Writer) int {
+// callDISM calls DISM for the parent of this process, writes one line of JSON, and returns the exit code. It cancels when its input ends.
+func callDISM(args []string, stdin io.Reader, stdout io.Writer) int {
 	if len(args) != 2 {
 		return 1
 	}

@@ -27,5 +27,5 @@ func Contain() error {
 	return fmt.Errorf("creating a job object on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
-// DISM fails: this is not Windows.
-func DISM([]string, io.Reader, io.Writer) int { return 1 }
+// callDISM fails: this is not Windows.
+func callDISM([]string, io.Reader, io.Writer) int { return 1 }

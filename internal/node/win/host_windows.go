@@ -9,6 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/node/win/network"
 	"github.com/windows-machine-config/wmco/internal/node/win/scm"
+	"github.com/windows-machine-config/wmco/internal/node/win/wua"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
@@ -44,6 +45,7 @@ func Host() (hostapi.Host, error) {
 		Pipes:        pipes{},
 		EventLogs:    newEventLogs(),
 		Inventory:    inventory{},
+		UpdateAgent:  wua.Agent{},
 		Disk:         hostapi.Disk{},
 	}, nil
 }

@@ -33,8 +33,8 @@ const (
 
 // TestMain runs the test program in other roles: the service that tests create, the shutdown.exe that they call, and other processes.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == DISMCommand {
-		os.Exit(DISM(os.Args[2:], os.Stdin, os.Stdout))
+	if code, isChild := Child(os.Args[1:], os.Stdin, os.Stdout); isChild {
+		os.Exit(code)
 	}
 	if len(os.Args) > 2 && os.Args[1] == asService && os.Args[2] == "vanishes" {
 		os.Exit(vanish())

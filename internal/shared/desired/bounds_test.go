@@ -173,6 +173,7 @@ func TestValuesBeyondBoundsAreRejected(t *testing.T) {
 		"a route for everything":      func(n *desired.Node) { n.Routes = []desired.Route{{To: "0.0.0.0/0"}} },
 		"policies that are off":       func(n *desired.Node) { n.Policies = &desired.Policies{Mode: "Off"} },
 		"policies without a mode":     func(n *desired.Node) { n.Policies = &desired.Policies{} },
+		"updates that are installed":  func(n *desired.Node) { n.WindowsUpdates = "Install" },
 		"an invalid key":              func(n *desired.Node) { n.SigningKey = "x" },
 		"SSH keys without end":        func(n *desired.Node) { n.AuthorizedKeys = many(1001) },
 		"retired keys without end":    func(n *desired.Node) { n.RetiredKeys = many(1001) },

@@ -42,6 +42,8 @@ type Node struct {
 	UserNetwork *UserNetwork `json:"userNetwork,omitempty"`
 	// Policies are the settings of NetworkPolicies for pods of the node; nil if it ignores them.
 	Policies *Policies `json:"policies,omitempty"`
+	// WindowsUpdates is what WICD does about updates of Windows; it asks and reports if empty.
+	WindowsUpdates UpdatePolicy `json:"windowsUpdates,omitempty"`
 	// Registries determines from where images are pulled; if nil, from the registry in their name. WICD serves it to containerd on loopback.
 	Registries *mirrors.Table `json:"registries,omitempty"`
 	// Environment are variables of the machine. Each service gets those that it reads, from these and from Secrets.

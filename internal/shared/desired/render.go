@@ -102,6 +102,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits, vm *virtualMachin
 		Network:            network(in),
 		UserNetwork:        userNetwork(in),
 		Policies:           PoliciesOf(in.Config.Network),
+		WindowsUpdates:     updatePolicy(in.Config.WindowsUpdates),
 		WatchedEnvironment: proxyVariables(),
 		Firewall:           firewall(in),
 		Exclusions:         exclusions(in),

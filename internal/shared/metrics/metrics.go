@@ -151,6 +151,13 @@ func Node() []Metric {
 			[]Label{{"service", "a service of the node, without WICD's own"}},
 		},
 		{api.MetricNodeRebootPending, Gauge, "1 while Windows has a restart pending.", nil},
+		{
+			api.MetricNodeUpdatesPending, Gauge, "Number of updates of Windows that are not installed, as of the last search of Windows; at most 200 are counted.",
+			[]Label{{"class", "`security`, `critical`, `definition`, `other`"}},
+		},
+		{api.MetricNodeUpdateInstalled, Gauge, "When the newest update of Windows was installed, in seconds since 1970. Definitions of Microsoft Defender do not count.", nil},
+		{api.MetricNodeUpdateSearched, Gauge, "When Windows last searched for updates successfully, in seconds since 1970.", nil},
+		{api.MetricNodeUpdatesOverdue, Gauge, "1 while condition WindowsUpdatesOverdue of the Node is True.", nil},
 		{api.MetricNodeNetworkUnavailable, Gauge, "1 while the pod network does not work.", nil},
 		{api.MetricNodeNetworkRepairs, Counter, "Number of times the pod network was repaired, since the daemon started or its settings changed.", nil},
 		{

@@ -56,7 +56,7 @@ func Hosts() Story {
 	for _, alert := range []string{
 		"WindowsCertificateRequestsRefused", "WindowsDrainBlocked", "WindowsEndOfSupport", "WindowsExporterDown", "WindowsFleetSilent", "WindowsHostKeyChanged", "WindowsInstanceNotReady",
 		"WindowsInstanceStalled", "WindowsInstanceUnreachable", "WindowsNodeCertificateExpired", "WindowsNodeCertificateExpiring",
-		"WindowsNodeDiskFilling", "WindowsNodeNetworkUnavailable", "WindowsNodeProblem", "WindowsNodeRebootPending", "WindowsNodeServiceCrashLooping",
+		"WindowsNodeDiskFilling", "WindowsNodeNetworkUnavailable", "WindowsNodeProblem", "WindowsNodeRebootPending", "WindowsUpdatesOverdue", "WindowsNodeServiceCrashLooping",
 		"WindowsRolloutStopped", "WindowsSettingsNotArrived", "WindowsTrustedCertificateExpiring", "WindowsUpdateFailed",
 	} {
 		steps = append(steps, Step{runbooks + alert + ".md", ""})

@@ -56,7 +56,7 @@ func (b *boot) host() hostapi.Host {
 	return hostapi.Host{
 		System: b, Rights: rights{b}, Services: b, Changes: b, Programs: b, Probes: b, Runtime: images{b}, Environment: environment{b}, Certificates: certificates{b},
 		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Defender: defender{b}, Accounts: accounts{b}, Routes: routes{b}, Adapters: adapters{b}, Networks: networks{b}, HNSState: hnsState{b},
-		EventLogs: eventLogs{b}, Inventory: inventory{b}, EndpointACLs: networks{b}, Pipes: pipes{b},
+		EventLogs: eventLogs{b}, Inventory: inventory{b}, EndpointACLs: networks{b}, Pipes: pipes{b}, UpdateAgent: updateAgent{b},
 		Dial: b.w.options.Dial, Resolve: b.w.options.Resolve, Listen: b.w.loopback.listen,
 		Disk: hostapi.Disk{Root: b.w.options.Root, Before: b.changeFile},
 	}

@@ -113,6 +113,7 @@ type Windows struct {
 	// committed is the memory that programs have committed, in addition to that of Windows itself.
 	committed uint64
 	accounts  Accounts
+	updates   Updates
 	// events are the logs of events by channel; nil if they cannot be read.
 	events map[string]*eventLog
 	// nextName is the host name after the next start; empty if it does not change. waits are the reasons why Windows needs a

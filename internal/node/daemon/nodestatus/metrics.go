@@ -46,6 +46,8 @@ type Metrics struct {
 	repairs                              int
 	// problems are the kinds of problems that were checked, and whether there is one.
 	problems map[string]bool
+	// updates is the last report about updates of Windows, and overdue whether it is a problem; nil if there is none.
+	updates *updateMetrics
 }
 
 // SetNetwork records the state of the pod network.
@@ -150,6 +152,7 @@ func (m *Metrics) writeCounts(b *exposition) {
 	}
 	b.counts(api.MetricNodeProblem, m.countProblems())
 	m.writePolicies(b)
+	m.writeUpdates(b)
 	if m.Reboot == nil {
 		return
 	}

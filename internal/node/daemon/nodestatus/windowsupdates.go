@@ -1,0 +1,178 @@
+package nodestatus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/node/backoff"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
+)
+
+const (
+	// updatesEvery is the pause between questions to the Windows Update Agent, each with a random extra of up to half. An answer costs the agent
+	// seconds to minutes of a processor, and changes about once a day.
+	updatesEvery = 8 * time.Hour
+	// updatesRetry is the pause after a failure, with a random extra of up to half.
+	updatesRetry = time.Hour
+	// updatesFirst is how long a session waits at most before its first question, so that hosts that start together do not ask together.
+	updatesFirst = 10 * time.Minute
+	// updatesWithin is how long the agent may take. It waits while Windows is installing updates.
+	updatesWithin = 10 * time.Minute
+	// forgetEvery is the pause between attempts to remove the last report.
+	forgetEvery = time.Minute
+)
+
+// WindowsUpdates asks the Windows Update Agent of the host which updates are pending and installed, and reports it to the Node and in a file. It
+// installs nothing, and makes the agent contact no server.
+type WindowsUpdates struct {
+	state.Session
+	wake    state.Signal
+	metrics *Metrics
+
+	mu   sync.Mutex
+	last updates
+}
+
+// updates is what was last learned. It is not known before the first answer or failure.
+type updates struct {
+	isKnown bool
+	report  windowsupdate.Report
+	failure error
+	// reason and message are those of condition WindowsUpdatesOverdue, since a time; reason is empty if it is not True.
+	reason, message string
+	since           time.Time
+}
+
+// NewWindowsUpdates returns a WindowsUpdates, which sends wake when there is something to report.
+func NewWindowsUpdates(s state.Session, wake state.Signal, m *Metrics) *WindowsUpdates {
+	return &WindowsUpdates{Session: s, wake: wake, metrics: m}
+}
+
+// Run asks until ctx is done. The file keeps the last report across sessions, so that a new session does not ask earlier.
+func (u *WindowsUpdates) Run(ctx context.Context) {
+	if !u.asks() {
+		for !u.forget() && backoff.Sleep(ctx, forgetEvery) == nil {
+		}
+		return
+	}
+	wait := rand.N(updatesFirst)
+	if previous, err := u.read(); err == nil {
+		u.set(previous, nil)
+		if due := time.Until(previous.Read.Add(updatesEvery)); due <= updatesEvery { // the clock may have been set back
+			wait += max(due, 0)
+		}
+	}
+	for backoff.Sleep(ctx, wait) == nil {
+		wait = spread(updatesEvery)
+		report, err := u.ask(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			u.Log.Warn("Asking the Windows Update Agent failed", "error", err.Error())
+			u.set(u.get().report, err)
+			wait = spread(updatesRetry)
+		default:
+			u.store(report)
+			u.set(report, nil)
+		}
+	}
+}
+
+// asks reports whether WindowsConfig lets WICD ask about updates.
+func (u *WindowsUpdates) asks() bool { return u.Wanted.WindowsUpdates != desired.UpdatesUnmanaged }
+
+func spread(d time.Duration) time.Duration { return d + rand.N(d/2) }
+
+func (u *WindowsUpdates) ask(ctx context.Context) (windowsupdate.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, updatesWithin)
+	defer cancel()
+	return u.Host.UpdateAgent.Updates(ctx)
+}
+
+// read returns the report in the file.
+func (u *WindowsUpdates) read() (windowsupdate.Report, error) {
+	b, err := u.Host.Disk.ReadAtMost(desired.WindowsUpdatesFile, windowsupdate.MaxBytes)
+	if err != nil {
+		return windowsupdate.Report{}, err
+	}
+	return windowsupdate.Parse(b)
+}
+
+// store writes the file, which the kubelet serves to users. A host that is leaving keeps none.
+func (u *WindowsUpdates) store(r windowsupdate.Report) {
+	err := u.IfIdle(func() error {
+		b, err := json.MarshalIndent(r, "", " ")
+		if err == nil {
+			_, err = u.Host.Disk.WriteFile(desired.WindowsUpdatesFile, string(b))
+		}
+		return err
+	})
+	if err != nil {
+		u.Log.Warn("Writing the report about Windows updates failed", "file", desired.WindowsUpdatesFile, "error", err.Error())
+	}
+}
+
+// forget removes what an earlier session wrote, and reports whether that is done.
+func (u *WindowsUpdates) forget() bool {
+	if !u.Host.Disk.Exists(desired.WindowsUpdatesFile) {
+		return true
+	}
+	err := u.IfIdle(func() error { return u.Host.Disk.Remove(desired.WindowsUpdatesFile) })
+	if err != nil && !errors.Is(err, state.ErrBusy) {
+		u.Log.Warn("Removing the report about Windows updates failed", "file", desired.WindowsUpdatesFile, "error", err.Error())
+	}
+	return err == nil
+}
+
+// set stores what was learned. A failure leaves the last report, which gets older.
+func (u *WindowsUpdates) set(r windowsupdate.Report, failure error) {
+	now := time.Now()
+	next := updates{isKnown: true, report: r, failure: failure, since: now}
+	if !r.Read.IsZero() {
+		next.reason, next.message = r.Overdue(now)
+	}
+	u.mu.Lock()
+	if next.reason == u.last.reason {
+		next.since = u.last.since
+	}
+	u.last = next
+	u.mu.Unlock()
+	u.metrics.setUpdates(r, next.reason != "")
+	u.wake.Send()
+}
+
+func (u *WindowsUpdates) get() updates {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.last
+}
+
+// ReportTo reports a summary by an annotation, and overdue updates by a condition and, when it begins, by one event. Unmanaged hosts have neither.
+func (u *WindowsUpdates) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
+	works := Condition{api.ConditionUpdatesOverdue, api.ReasonUpdatesNotOverdue, "Windows has searched for updates and installed some recently"}
+	current, summary, p := u.get(), "", Problem{}
+	switch {
+	case !u.asks():
+		works.Works, works.Message = api.ReasonUpdatesUnmanaged, "spec.windowsUpdates.policy of WindowsConfig is Unmanaged"
+	case !current.isKnown:
+		return nil
+	default:
+		summary = current.report.Summary(current.failure).Format()
+		if current.reason != "" {
+			p = Problem{Service: "windows-updates", Reason: current.reason, Message: current.message, Since: current.since}
+		}
+	}
+	if err := w.ReportProblem(ctx, node, works, p); err != nil || node.Annotations[api.AnnotationWindowsUpdates] == summary {
+		return err
+	}
+	return w.Annotate(ctx, node, api.AnnotationWindowsUpdates, summary)
+}

@@ -1,0 +1,132 @@
+package windowsupdate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+const (
+	// MaxAge is the age of the newest installed update from which a host is overdue. Microsoft publishes updates of Windows every month; the rest is
+	// for rings and maintenance windows.
+	MaxAge = 45 * day
+	// MaxSearchAge is the age of the last successful search from which the list of pending updates means nothing.
+	MaxSearchAge = 14 * day
+	day          = 24 * time.Hour
+)
+
+// Newest returns the newest installed update that changes Windows: neither definitions nor the Malicious Software Removal Tool count. found is
+// false if the history has none, for example because somebody deleted it.
+func (r Report) Newest() (newest Operation, found bool) {
+	for _, o := range r.History {
+		installed := !o.Uninstall && (o.Result == ResultSucceeded || o.Result == ResultPartial)
+		if installed && o.Class != Definition && !isTool(o.KB) && o.Date.After(newest.Date) {
+			newest, found = o, true
+		}
+	}
+	return newest, found
+}
+
+// Counts returns the number of updates in Pending by class. isKnown is false if the agent did not answer.
+func (r Report) Counts() (counts map[Class]int, isKnown bool) {
+	if r.Read.IsZero() || r.Disabled || r.failed(CallPending) {
+		return nil, false
+	}
+	counts = map[Class]int{}
+	for _, u := range r.Pending {
+		counts[u.Class]++
+	}
+	return counts, true
+}
+
+// Overdue returns why the host is overdue, as a reason and message of condition WindowsUpdatesOverdue; empty if it is not. What could not be read
+// is no reason.
+func (r Report) Overdue(now time.Time) (reason, message string) {
+	if r.Disabled {
+		return api.ReasonUpdateServiceDisabled, "service wuauserv of Windows Update is disabled: Windows neither searches for updates nor answers which are missing; " +
+			"enable it, or set spec.windowsUpdates.policy of WindowsConfig to Unmanaged if hosts get updates in another way"
+	}
+	if r.isOverdue(now) {
+		return api.ReasonUpdatesOverdue, r.newestText(now) + "; " + r.pendingText() + "; install updates, and see kubectl windows updates"
+	}
+	if !r.isSearchOverdue(now) {
+		return "", ""
+	}
+	last := "has never searched for updates successfully"
+	if !r.Searched.IsZero() {
+		last = fmt.Sprintf("last searched for updates successfully %s ago", days(now.Sub(r.Searched)))
+	}
+	cause := ""
+	if r.NoSearches {
+		cause = ", because a policy of the host turns automatic updates off (NoAutoUpdate)"
+	}
+	return api.ReasonUpdateSearchOverdue, fmt.Sprintf("Windows %s%s: which updates are missing is not known; make the host search from %s", last, cause, r.Source())
+}
+
+func (r Report) isOverdue(now time.Time) bool {
+	newest, found := r.Newest()
+	if !found { // the history may have been deleted, or could not be read
+		return r.hasHistory() && isOlder(r.WindowsInstalled, now, MaxAge)
+	}
+	return isOlder(newest.Date, now, MaxAge)
+}
+
+func (r Report) isSearchOverdue(now time.Time) bool {
+	if r.Searched.IsZero() {
+		return !r.failed(CallSearched) && isOlder(r.WindowsInstalled, now, MaxSearchAge)
+	}
+	return isOlder(r.Searched, now, MaxSearchAge)
+}
+
+// hasHistory reports whether the history was read, even if it is empty.
+func (r Report) hasHistory() bool { return !r.failed(CallHistory) }
+
+func (r Report) failed(call string) bool {
+	for _, f := range r.Failures {
+		if f.Call == call {
+			return true
+		}
+	}
+	return false
+}
+
+// Calls whose failure leaves a part of a report unknown.
+const (
+	CallPending  = "IUpdateSearcher.Search"
+	CallHistory  = "IUpdateSearcher.QueryHistory"
+	CallSearched = "IAutomaticUpdates2.Results"
+	CallRestart  = "ISystemInformation.RebootRequired"
+	CallPolicy   = "the policy of Windows Update in the registry"
+)
+
+func isOlder(t, now time.Time, age time.Duration) bool { return !t.IsZero() && now.Sub(t) >= age }
+
+func (r Report) newestText(now time.Time) string {
+	newest, found := r.Newest()
+	if !found {
+		return fmt.Sprintf("the history of Windows Update has no installed update, and this Windows was installed %s ago", days(now.Sub(r.WindowsInstalled)))
+	}
+	name := newest.KB
+	if name == "" {
+		name = fmt.Sprintf("%.64q", newest.Title)
+	}
+	return fmt.Sprintf("the newest installed update, %s, was installed %s ago", name, days(now.Sub(newest.Date)))
+}
+
+func (r Report) pendingText() string {
+	if r.failed(CallPending) {
+		return "which updates are missing could not be read"
+	}
+	return fmt.Sprintf("%d updates are pending", r.Total)
+}
+
+// Source is where the host gets its updates from, for people.
+func (r Report) Source() string {
+	if r.Server != "" {
+		return "WSUS " + r.Server
+	}
+	return "Microsoft"
+}
+
+func days(d time.Duration) string { return fmt.Sprintf("%d days", int64(d/day)) }
