@@ -298,7 +298,7 @@ func mayImport() map[string][]string {
 			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/hostapi", "internal/node/overlay", "internal/operator/remote",
 			"internal/shared/desired", "internal/shared/hns", "internal/shared/httpclient", "internal/shared/mask", "internal/shared/platform",
 			"internal/shared/platform/metadata", "internal/shared/truncate", "internal/shared/wicdapi", "internal/shared/windowsbuild",
-			"internal/testing/controlplane",
+			"internal/shared/windowsupdate", "internal/testing/controlplane",
 		},
 		"internal/testing/controlplane": {},
 		"internal/testing/documents":    {},

@@ -29,6 +29,10 @@ func claimsOfLimits() []claim {
 		settings  = "internal/operator/controllers/settings/controller.go"
 		discovery = "internal/operator/kube/optionalwatch.go"
 		admission = "deploy/admission.yaml"
+		updates   = "internal/shared/windowsupdate/report.go"
+		overdue   = "internal/shared/windowsupdate/overdue.go"
+		// How old the newest update and the last search may be.
+		maxAge, maxSearchAge = `MaxAge = ([0-9]+) \* day`, `MaxSearchAge = ([0-9]+) \* day`
 	)
 	return []claim{
 		{"docs/security.md", `(?:has at most|Lines of) ([0-9]+ KiB) (?:and|with) 4,096`, agent, "maxLine"},
@@ -126,6 +130,13 @@ func claimsOfLimits() []claim {
 		{everyDocument, `(500Mi)\b`, kubelet, `memoryAvailable: "(\w+)"`},
 		{"docs/node-problems.md", `less than ([0-9]+%) of the drive`, kubelet, `nodefsAvailable: "(\w+%)"`},
 		{"docs/node-problems.md", `or less than ([0-9]+%)`, kubelet, `"imagefs.available": "(\w+%)"`},
+		{"docs/windows-updates.md", `update is ([0-9]+) days old`, overdue, maxAge},
+		{"docs/windows-updates.md", `search is ([0-9]+) days old`, overdue, maxSearchAge},
+		{"docs/windows-updates.md", `ends after (\w+ minutes)`, "internal/node/daemon/nodestatus/windowsupdates.go", "updatesWithin"},
+		{"docs/windows-updates.md", `at most ([0-9]+) pending`, updates, `MaxPending, MaxHistory, maxKBs = ([0-9]+),`},
+		{"docs/windows-updates.md", `last ([0-9]+) operations`, updates, `MaxPending, MaxHistory, maxKBs = [0-9]+, ([0-9]+),`},
+		{"docs/runbooks/WindowsUpdatesOverdue.md", `node is ([0-9]+) days`, overdue, maxAge},
+		{"docs/runbooks/WindowsUpdatesOverdue.md", `updates for ([0-9]+) days`, overdue, maxSearchAge},
 		{"docs/settings.md", `default of .systemReserved. has (\w+), that`, resources, `"cpu": "(\w+)"`},
 		{"docs/workloads.md", `overhead of (\w+) is`, "internal/operator/controllers/runtimeclass/declare.go", `virtualMachineMemory = "(\w+)"`},
 		{"docs/workloads.md", "`(1809)` or", "internal/observe/podrules/windows.go", `"([0-9]+)"\) // tag of older images`},

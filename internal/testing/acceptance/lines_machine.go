@@ -11,6 +11,13 @@ func machineLines() []Line {
 			Try:   tryRevision,
 		},
 		{
+			ID: "updates", Title: "Windows Update Agent",
+			Text: "only the simulation has answered with updates ([windows-updates.md](windows-updates.md)); the agent of Wine answers nothing. " +
+				"How long an answer from the agent's data store takes, and whether entries of the history have categories, is unknown.",
+			Claim: "the agent answers which updates are pending, its history, its last search, and whether a restart is pending, without a search at its server",
+			Try:   tryUpdates,
+		},
+		{
 			ID: "adapter", Title: "Network adapter of the host",
 			Text: "how the first network affects an adapter with a static address, with several addresses, with a number after its name, " +
 				"in a team or on a Hyper-V switch is known only from reports in other projects.",

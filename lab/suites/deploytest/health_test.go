@@ -89,6 +89,7 @@ func (c *cluster) testWICDStatusPermissions(t *testing.T) {
 		"WindowsHostComputeUnavailable", "WindowsCommitPressure", "WindowsClockSkewed", "WindowsDefenderInterference",
 		"WindowsUpdateNeeded", "WindowsAddressesHidden", "WindowsKubeletSettingsHeld",
 		"WindowsNetworkPoliciesNotApplied", "WindowsGMSACapable", "WindowsHyperVCapable",
+		"WindowsUpdatesOverdue",
 	} {
 		problems = append(problems, corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: "x"})
 	}

@@ -1,9 +1,11 @@
 package nodestatus_test
 
 import (
+	"context"
 	"errors"
-	"net/http"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,13 +14,30 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/daemontest"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// afterUpdatesCheck is longer than the longest pause between questions to the Windows Update Agent, with the time that it may take.
-const afterUpdatesCheck = 13 * time.Hour
+const (
+	// afterFirstQuestion is longer than the longest pause of a session before it asks the Windows Update Agent, with the time that it may take.
+	afterFirstQuestion = 21 * time.Minute
+	// afterNextQuestion is longer than the longest pause between questions, with that time.
+	afterNextQuestion = 13 * time.Hour
+)
+
+// askAgain restarts WICD on a host that has forgotten its last report.
+func askAgain(t *testing.T, m *daemontest.Member) {
+	t.Helper()
+	m.Stop()
+	if err := m.Windows.Host().Disk.Remove(desired.WindowsUpdatesFile); err != nil {
+		t.Fatal(err)
+	}
+	m.Start(t)
+	time.Sleep(afterFirstQuestion)
+}
 
 // mustSummary returns the summary of the Node.
 func mustSummary(t *testing.T, m *daemontest.Member) windowsupdate.Summary {
@@ -42,7 +61,7 @@ func mustMetrics(t *testing.T, m *daemontest.Member) string {
 func TestUpdatesAreReportedOnNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
-		time.Sleep(afterUpdatesCheck)
+		time.Sleep(afterFirstQuestion)
 		s := mustSummary(t, m)
 		if s.Source != "Microsoft" || s.KB != "KB5068787" || s.Total == nil || *s.Total != 1 || s.Pending[windowsupdate.Definition] != 1 || s.Blocked != "" {
 			t.Errorf("the summary is %s", s.Format())
@@ -81,7 +100,7 @@ func TestOverdueUpdatesAreReportedOnce(t *testing.T) {
 			{"when all is well", nil, corev1.ConditionFalse, api.ReasonUpdatesNotOverdue, "recently"},
 		} {
 			m.Windows.EditUpdates(func(u *sim.Updates) { u.Edit = step.edit })
-			time.Sleep(afterUpdatesCheck)
+			askAgain(t, m)
 			c := m.Condition(api.ConditionUpdatesOverdue)
 			if c.Status != step.status || c.Reason != step.reason || !strings.Contains(c.Message, step.message) {
 				t.Errorf("%s: the condition is %+v; want %s, %s, %q", step.what, c, step.status, step.reason, step.message)
@@ -96,76 +115,83 @@ func TestOverdueUpdatesAreReportedOnce(t *testing.T) {
 	})
 }
 
-// TestUnkindAgentIsReported has an agent that fails, hangs, or answers nonsense. The last report stays, with its age.
+// TestUnkindAgentIsReported has an agent that fails, hangs, or answers nonsense. Doubt is no problem of the host.
 func TestUnkindAgentIsReported(t *testing.T) {
-	for name, test := range map[string]struct {
-		edit    func(u *sim.Updates)
-		blocked string
-	}{
-		"fails":    {func(u *sim.Updates) { u.Fails = errors.New("no process\x1b[31m") }, `no process\x1b[31m`},
-		"hangs":    {func(u *sim.Updates) { u.Hangs = true }, "did not answer in time"},
-		"is busy":  {func(u *sim.Updates) { u.Takes = 11 * time.Minute }, "did not answer in time"},
-		"panics":   {func(u *sim.Updates) { u.Output = "panic: runtime error" }, "parsing the report about updates"},
-		"is large": {func(u *sim.Updates) { u.Output = strings.Repeat("x", 1<<20) }, "at most"},
-		"is not reachable": {func(u *sim.Updates) {
-			u.Edit = func(r *windowsupdate.Report) {
-				r.Pending, r.Failures = nil, []windowsupdate.Failure{{Call: windowsupdate.CallPending, Code: 0x80240438}}
-			}
-		}, "no route or network connectivity"},
-		"is absurd": {func(u *sim.Updates) {
-			u.Edit = func(r *windowsupdate.Report) {
-				r.Server, r.Total, r.Restart = strings.Repeat("x", 9999), -7, true
-				r.Searched, r.Pending[0].Title = r.Read.AddDate(100, 0, 0), strings.Repeat("x", 10<<10)
-			}
-		}, "wait for a restart"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := daemontest.NewIsolated(t, "")
-				time.Sleep(afterUpdatesCheck)
-				m.Windows.EditUpdates(test.edit)
-				time.Sleep(afterUpdatesCheck)
-				s := mustSummary(t, m)
-				if !strings.Contains(s.Blocked, test.blocked) || s.KB != "KB5068787" {
-					t.Errorf("the summary is %s, want %q", s.Format(), test.blocked)
-				}
-				if c := m.Condition(api.ConditionUpdatesOverdue); c.Status != "" {
-					t.Errorf("doubt became condition %+v", c)
-				}
-				m.Windows.EditUpdates(func(u *sim.Updates) { *u = sim.Updates{} })
-				time.Sleep(afterUpdatesCheck)
-				if s := mustSummary(t, m); s.Blocked != "" {
-					t.Errorf("after it, the summary is %s", s.Format())
-				}
-			})
-		})
-	}
-}
-
-// TestAgentIsAskedRarely: neither a restart of WICD nor new settings make it ask earlier, and nothing is written while nothing changes.
-func TestAgentIsAskedRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
-		time.Sleep(11 * time.Minute)
-		if n := m.Windows.Updates().Asked; n != 1 {
-			t.Fatalf("the agent was asked %d times in the first minutes, want 1", n)
+		for name, test := range map[string]struct {
+			edit    func(u *sim.Updates)
+			blocked string
+		}{
+			"fails":    {func(u *sim.Updates) { u.Fails = errors.New("no process\x1b[31m") }, `no process\x1b[31m`},
+			"hangs":    {func(u *sim.Updates) { u.Hangs = true }, "did not answer in time"},
+			"is busy":  {func(u *sim.Updates) { u.Takes = 11 * time.Minute }, "did not answer in time"},
+			"panics":   {func(u *sim.Updates) { u.Output = "panic: runtime error" }, "parsing the report about updates"},
+			"is large": {func(u *sim.Updates) { u.Output = strings.Repeat("x", 1<<20) }, "at most"},
+			"is not reachable": {func(u *sim.Updates) {
+				u.Edit = func(r *windowsupdate.Report) {
+					r.Pending, r.Failures = nil, []windowsupdate.Failure{{Call: windowsupdate.CallPending, Code: 0x80240438}}
+				}
+			}, "no route or network connectivity"},
+			"is absurd": {func(u *sim.Updates) {
+				u.Edit = func(r *windowsupdate.Report) {
+					r.Server, r.Total, r.Restart = strings.Repeat("x", 9999), -7, true
+					r.Searched, r.Pending[0].Title = r.Read.AddDate(100, 0, 0), strings.Repeat("x", 10<<10)
+				}
+			}, "wait for a restart"},
+		} {
+			m.Windows.EditUpdates(func(u *sim.Updates) { *u = sim.Updates{}; test.edit(u) })
+			askAgain(t, m)
+			if s := mustSummary(t, m); !strings.Contains(s.Blocked, test.blocked) {
+				t.Errorf("when the agent %s, the summary is %s, want %q", name, s.Format(), test.blocked)
+			}
+			if c := m.Condition(api.ConditionUpdatesOverdue); c.Status != "" {
+				t.Errorf("when the agent %s, the condition is %+v", name, c)
+			}
 		}
-		patches := m.Cluster.Count(http.MethodPatch, daemontest.NodePath)
-		for range 6 {
-			m.Stop()
-			m.Start(t)
+	})
+}
+
+// TestLastReportStaysAfterFailure: a failure is reported with what was known before it, and forgotten with the next answer.
+func TestLastReportStaysAfterFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := daemontest.NewIsolated(t, "")
+		time.Sleep(afterFirstQuestion)
+		m.Windows.EditUpdates(func(u *sim.Updates) { u.Hangs = true })
+		time.Sleep(afterNextQuestion)
+		if s := mustSummary(t, m); !strings.Contains(s.Blocked, "did not answer in time") || s.KB != "KB5068787" {
+			t.Errorf("while the agent hangs, the summary is %s", s.Format())
+		}
+		m.Windows.EditUpdates(func(u *sim.Updates) { u.Hangs = false })
+		time.Sleep(2 * time.Hour) // failures are retried earlier
+		if s := mustSummary(t, m); s.Blocked != "" || s.KB != "KB5068787" {
+			t.Errorf("after it, the summary is %s", s.Format())
+		}
+	})
+}
+
+// TestAgentIsAskedRarely: a new session, as after a restart of WICD or with new settings, does not ask earlier.
+func TestAgentIsAskedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := daemontest.NewNode(t, sim.WindowsOptions{})
+		record, err := state.Read(w.Host().Disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		session := state.Session{Host: w.Host(), Record: record, Log: slog.New(slog.DiscardHandler)}
+		for hour := range 30 * 24 {
+			ctx, end := context.WithCancel(t.Context())
+			var work sync.WaitGroup
+			work.Go(func() { nodestatus.NewWindowsUpdates(session, state.NewSignal(), &nodestatus.Metrics{Session: session}).Run(ctx) })
 			time.Sleep(time.Hour)
+			end()
+			work.Wait()
+			if n := w.Updates().Asked; hour == 0 && n != 1 {
+				t.Errorf("in the first hour, the agent was asked %d times, want 1", n)
+			}
 		}
-		if n := m.Windows.Updates().Asked; n != 1 {
-			t.Errorf("with restarts of WICD, the agent was asked %d times, want 1", n)
-		}
-		if n := m.Cluster.Count(http.MethodPatch, daemontest.NodePath) - patches; n > 0 {
-			t.Errorf("the Node was patched %d times although nothing changed", n)
-		}
-		daemontest.ExpectContains(t, mustMetrics(t, m), "wicd_windows_updates_overdue 0")
-		time.Sleep(5 * 24 * time.Hour)
-		if n := m.Windows.Updates().Asked; n < 9 || n > 17 {
-			t.Errorf("in 5 days, the agent was asked %d times", n)
+		if n := w.Updates().Asked; n < 60 || n > 95 {
+			t.Errorf("in 30 days with a restart each hour, the agent was asked %d times, want about 90", n)
 		}
 	})
 }
@@ -174,7 +200,7 @@ func TestUnmanagedHostIsNotAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewFollower(t, daemontest.Options{Heartbeat: 5 * time.Minute})
 		m.Windows.EditUpdates(func(u *sim.Updates) { u.Edit = func(r *windowsupdate.Report) { r.Disabled = true } })
-		time.Sleep(afterUpdatesCheck)
+		time.Sleep(afterFirstQuestion)
 		if c := m.Condition(api.ConditionUpdatesOverdue); c.Status != corev1.ConditionTrue {
 			t.Fatalf("with a disabled service, the condition is %+v", c)
 		}
@@ -182,7 +208,7 @@ func TestUnmanagedHostIsNotAsked(t *testing.T) {
 		node.WindowsUpdates = desired.UpdatesUnmanaged
 		m.Follow(t, node)
 		asked := m.Windows.Updates().Asked
-		time.Sleep(3 * afterUpdatesCheck)
+		time.Sleep(afterNextQuestion)
 		if n := m.Windows.Updates().Asked; n != asked {
 			t.Errorf("the agent was asked %d times", n-asked)
 		}
