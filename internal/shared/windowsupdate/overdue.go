@@ -64,6 +64,11 @@ func (r Report) Overdue(now time.Time) (reason, message string) {
 	return api.ReasonUpdateSearchOverdue, fmt.Sprintf("Windows %s%s: which updates are missing is not known; make the host search from %s", last, cause, r.Source())
 }
 
+// IsJudged reports whether all was read that Overdue needs: only then does no reason mean that the host is not overdue.
+func (r Report) IsJudged() bool {
+	return !r.Read.IsZero() && (r.Disabled || r.hasHistory() && !r.failed(CallSearched))
+}
+
 func (r Report) isOverdue(now time.Time) bool {
 	newest, found := r.Newest()
 	if !found { // the history may have been deleted, or could not be read

@@ -53,6 +53,10 @@ func TestHostIsOverdue(t *testing.T) {
 		edit            func(r *windowsupdate.Report)
 		reason, message string
 	}{
+		"impossible search": {func(r *windowsupdate.Report) {
+			r.Searched = now().AddDate(1, 0, 0)
+			*r = r.Bounded()
+		}, "", ""},
 		"current":     {func(*windowsupdate.Report) {}, "", ""},
 		"old update":  {func(r *windowsupdate.Report) { r.History[0].Date = now().Add(-45 * day) }, api.ReasonUpdatesOverdue, "KB5068787, was installed 45 days ago; 2 updates are pending"},
 		"no update":   {func(r *windowsupdate.Report) { r.History = nil }, api.ReasonUpdatesOverdue, "no installed update, and this Windows was installed 365 days ago"},
@@ -74,7 +78,11 @@ func TestHostIsOverdue(t *testing.T) {
 		"nothing known": {func(r *windowsupdate.Report) { *r = windowsupdate.Report{Read: now()} }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reason, message := current(test.edit).Overdue(now())
+			r := current(test.edit)
+			reason, message := r.Overdue(now())
+			if isJudged := len(r.Failures) == 0 || r.Failures[0].Call == windowsupdate.CallPending; r.IsJudged() != isJudged {
+				t.Errorf("IsJudged() = %v with failures %v", r.IsJudged(), r.Failures)
+			}
 			if reason != test.reason || !strings.Contains(message, test.message) {
 				t.Errorf("Overdue() = %q, %q, want %q, %q", reason, message, test.reason, test.message)
 			}

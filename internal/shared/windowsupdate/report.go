@@ -17,8 +17,8 @@ import (
 
 // Bounds of a report. What the agent has beyond them is left out.
 const (
-	// MaxBytes limits the JSON of a report.
-	MaxBytes = 512 << 10
+	// MaxBytes limits the JSON of a report, in which each character of a title may be escaped.
+	MaxBytes = 1 << 20
 	// MaxPending and MaxHistory limit the lists, maxKBs the articles of one update.
 	MaxPending, MaxHistory, maxKBs = 200, 100, 8
 	// maxTitle limits a title in bytes. Those of Microsoft have up to 150.
@@ -188,6 +188,9 @@ func Parse(b []byte) (Report, error) {
 func (r Report) Bounded() Report {
 	latest := r.Read.Add(maxAhead)
 	r.Read = r.Read.UTC()
+	if !r.Searched.Before(latest) && !r.failed(CallSearched) { // not the same as a host that never searched
+		r.Failures = append([]Failure{{Call: CallSearched}}, r.Failures...)
+	}
 	r.WindowsInstalled, r.Searched = date(r.WindowsInstalled, latest), date(r.Searched, latest)
 	if r.Server != "" && !isHost(r.Server) {
 		r.Server = invalidHost

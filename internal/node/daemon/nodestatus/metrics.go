@@ -46,7 +46,7 @@ type Metrics struct {
 	repairs                              int
 	// problems are the kinds of problems that were checked, and whether there is one.
 	problems map[string]bool
-	// updates is the last report about updates of Windows, and overdue whether it is a problem; nil if there is none.
+	// updates is what is known about updates of Windows; nil if nothing is.
 	updates *updateMetrics
 }
 

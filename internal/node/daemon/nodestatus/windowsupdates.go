@@ -47,7 +47,9 @@ type updates struct {
 	isKnown bool
 	report  windowsupdate.Report
 	failure error
-	// reason and message are those of condition WindowsUpdatesOverdue, since a time; reason is empty if it is not True.
+	// isJudged is true once a report said whether updates are overdue. reason and message are then those of condition WindowsUpdatesOverdue, since a
+	// time; reason is empty if it is not True.
+	isJudged        bool
 	reason, message string
 	since           time.Time
 }
@@ -133,20 +135,22 @@ func (u *WindowsUpdates) forget() bool {
 	return err == nil
 }
 
-// set stores what was learned. A failure leaves the last report, which gets older.
+// set stores what was learned. A failure leaves the last report, which gets older; what could not be read ends no problem.
 func (u *WindowsUpdates) set(r windowsupdate.Report, failure error) {
 	now := time.Now()
-	next := updates{isKnown: true, report: r, failure: failure, since: now}
-	if !r.Read.IsZero() {
-		next.reason, next.message = r.Overdue(now)
-	}
+	reason, message := r.Overdue(now)
 	u.mu.Lock()
-	if next.reason == u.last.reason {
-		next.since = u.last.since
+	next := u.last
+	next.isKnown, next.report, next.failure = true, r, failure
+	if reason != "" || r.IsJudged() {
+		if !next.isJudged || next.reason != reason {
+			next.since = now
+		}
+		next.isJudged, next.reason, next.message = true, reason, message
 	}
 	u.last = next
 	u.mu.Unlock()
-	u.metrics.setUpdates(r, next.reason != "")
+	u.metrics.setUpdates(next)
 	u.wake.Send()
 }
 
@@ -171,8 +175,13 @@ func (u *WindowsUpdates) ReportTo(ctx context.Context, w *Writer, node *corev1.N
 			p = Problem{Service: "windows-updates", Reason: current.reason, Message: current.message, Since: current.since}
 		}
 	}
-	if err := w.ReportProblem(ctx, node, works, p); err != nil || node.Annotations[api.AnnotationWindowsUpdates] == summary {
-		return err
+	if !u.asks() || current.isJudged { // otherwise, nothing is known about a problem that an earlier process reported
+		if err := w.ReportProblem(ctx, node, works, p); err != nil {
+			return err
+		}
+	}
+	if node.Annotations[api.AnnotationWindowsUpdates] == summary {
+		return nil
 	}
 	return w.Annotate(ctx, node, api.AnnotationWindowsUpdates, summary)
 }

@@ -12,20 +12,18 @@ type updateMetrics struct {
 	// pending is nil if it is not known.
 	pending             map[string]int64
 	installed, searched time.Time
-	isOverdue           bool
+	// isOverdue is known if isJudged.
+	isJudged, isOverdue bool
 }
 
-// setUpdates records a report about updates of Windows; one that was never read removes the metrics.
-func (m *Metrics) setUpdates(r windowsupdate.Report, isOverdue bool) {
-	var next *updateMetrics
-	if !r.Read.IsZero() {
-		newest, _ := r.Newest()
-		next = &updateMetrics{installed: newest.Date, searched: r.Searched, isOverdue: isOverdue}
-		if counts, isKnown := r.Counts(); isKnown {
-			next.pending = map[string]int64{}
-			for _, class := range windowsupdate.Classes() {
-				next.pending[string(class)] = int64(counts[class])
-			}
+// setUpdates records what was learned about updates of Windows.
+func (m *Metrics) setUpdates(u updates) {
+	newest, _ := u.report.Newest()
+	next := &updateMetrics{installed: newest.Date, searched: u.report.Searched, isJudged: u.isJudged, isOverdue: u.reason != ""}
+	if counts, isKnown := u.report.Counts(); isKnown {
+		next.pending = map[string]int64{}
+		for _, class := range windowsupdate.Classes() {
+			next.pending[string(class)] = int64(counts[class])
 		}
 	}
 	m.mu.Lock()
@@ -51,6 +49,8 @@ func (m *Metrics) writeUpdates(b *exposition) {
 			b.sample(date.name, date.at.Unix())
 		}
 	}
-	b.metric(api.MetricNodeUpdatesOverdue)
-	b.sample(api.MetricNodeUpdatesOverdue, numberOf(m.updates.isOverdue))
+	if m.updates.isJudged {
+		b.metric(api.MetricNodeUpdatesOverdue)
+		b.sample(api.MetricNodeUpdatesOverdue, numberOf(m.updates.isOverdue))
+	}
 }

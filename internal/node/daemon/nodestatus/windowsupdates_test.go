@@ -105,7 +105,7 @@ func TestOverdueUpdatesAreReportedOnce(t *testing.T) {
 			if c.Status != step.status || c.Reason != step.reason || !strings.Contains(c.Message, step.message) {
 				t.Errorf("%s: the condition is %+v; want %s, %s, %q", step.what, c, step.status, step.reason, step.message)
 			}
-			if isOverdue := strings.Contains(mustMetrics(t, m), "wicd_windows_updates_overdue 1"); isOverdue != (step.status == corev1.ConditionTrue) {
+			if isOverdue := strings.Contains(mustMetrics(t, m), "\nwicd_windows_updates_overdue 1\n"); isOverdue != (step.status == corev1.ConditionTrue) {
 				t.Errorf("%s: the metric says that updates are overdue: %v", step.what, isOverdue)
 			}
 		}
@@ -127,7 +127,7 @@ func TestUnkindAgentIsReported(t *testing.T) {
 			"hangs":    {func(u *sim.Updates) { u.Hangs = true }, "did not answer in time"},
 			"is busy":  {func(u *sim.Updates) { u.Takes = 11 * time.Minute }, "did not answer in time"},
 			"panics":   {func(u *sim.Updates) { u.Output = "panic: runtime error" }, "parsing the report about updates"},
-			"is large": {func(u *sim.Updates) { u.Output = strings.Repeat("x", 1<<20) }, "at most"},
+			"is large": {func(u *sim.Updates) { u.Output = strings.Repeat("x", 2<<20) }, "at most"},
 			"is not reachable": {func(u *sim.Updates) {
 				u.Edit = func(r *windowsupdate.Report) {
 					r.Pending, r.Failures = nil, []windowsupdate.Failure{{Call: windowsupdate.CallPending, Code: 0x80240438}}
@@ -148,6 +148,23 @@ func TestUnkindAgentIsReported(t *testing.T) {
 			if c := m.Condition(api.ConditionUpdatesOverdue); c.Status != "" {
 				t.Errorf("when the agent %s, the condition is %+v", name, c)
 			}
+		}
+	})
+}
+
+// TestFailureKeepsProblem: without a report, WICD does not know whether the problem that the Node reports is over.
+func TestFailureKeepsProblem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := daemontest.NewIsolated(t, "")
+		m.Windows.EditUpdates(func(u *sim.Updates) { u.Edit = func(r *windowsupdate.Report) { r.Disabled = true } })
+		askAgain(t, m)
+		m.Windows.EditUpdates(func(u *sim.Updates) { u.Hangs = true })
+		askAgain(t, m)
+		if c := m.Condition(api.ConditionUpdatesOverdue); c.Status != corev1.ConditionTrue || c.Reason != api.ReasonUpdateServiceDisabled {
+			t.Errorf("after a failure, the condition is %+v", c)
+		}
+		if s := mustSummary(t, m); !strings.Contains(s.Blocked, "did not answer in time") {
+			t.Errorf("the summary is %s", s.Format())
 		}
 	})
 }
@@ -182,7 +199,9 @@ func TestAgentIsAskedRarely(t *testing.T) {
 		for hour := range 30 * 24 {
 			ctx, end := context.WithCancel(t.Context())
 			var work sync.WaitGroup
-			work.Go(func() { nodestatus.NewWindowsUpdates(session, state.NewSignal(), &nodestatus.Metrics{Session: session}).Run(ctx) })
+			work.Go(func() {
+				nodestatus.NewWindowsUpdates(session, state.NewSignal(), &nodestatus.Metrics{Session: session}).Run(ctx)
+			})
 			time.Sleep(time.Hour)
 			end()
 			work.Wait()
