@@ -37,6 +37,28 @@ func TestMedianReturnsOneOfTheValues(t *testing.T) {
 	}
 }
 
+func TestPercentileIsNearestRank(t *testing.T) {
+	var hundred []float64
+	for i := range 100 {
+		hundred = append(hundred, float64(100-i))
+	}
+	for _, c := range []struct {
+		values  []float64
+		percent int
+		want    float64
+	}{
+		{[]float64{3}, 99, 3},
+		{[]float64{1, 9, 2}, 99, 9},
+		{hundred, 99, 99},
+		{hundred, 50, 50},
+		{hundred, 100, 100},
+	} {
+		if got := percentile(c.values, c.percent); got != c.want {
+			t.Errorf("percentile %d of %d values = %v, want %v", c.percent, len(c.values), got, c.want)
+		}
+	}
+}
+
 func TestChooseSelectsGroupsByNameOrPrefix(t *testing.T) {
 	if all, err := choose(""); err != nil || len(all) != len(groups()) {
 		t.Errorf(`choose("") returns %d groups (%v), want all %d`, len(all), err, len(groups()))

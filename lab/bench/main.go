@@ -39,6 +39,7 @@ func groups() []group {
 		{"network-repairs", "simulated hours of random Services: unnecessary repairs of the network per day", measureRepairs},
 		{"network-proxy", "clusters of random Services with kube-proxy.exe of each minor version: how many differ from WICD's predictions", measureProxy},
 		{"settings-nodes", "a change of settings on a thousand nodes: seconds, writes and restarts", measureSettings},
+		{"policy", "NetworkPolicies with 10,000 pods, or WMCO_BENCH_PODS: what one pod changes, seconds to effect, milliseconds that a pod waits, WICD's memory", measurePolicies},
 		{"mirrors", "pulls through a mirror compared with direct ones: seconds, and WICD's memory", measurePulls},
 		{"settings-idle", "the idle daemon of a node: memory, requests, processes, time to report facts; the node's metrics: series and scrape time", measureIdle},
 	}

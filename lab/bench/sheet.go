@@ -90,3 +90,9 @@ func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[(len(sorted)-1)/2]
 }
+
+// percentile returns the smallest of at least one value that is not exceeded by so many percent of them.
+func percentile(values []float64, percent int) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[max(0, (len(sorted)*percent+99)/100-1)]
+}
