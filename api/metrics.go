@@ -44,6 +44,9 @@ const (
 	MetricPolicySets = "wmco_policy_sets"
 	// MetricPolicyProblems is the number of NetworkPolicies of which a part has no effect on Windows nodes, by reason.
 	MetricPolicyProblems = "wmco_policy_problems"
+	// MetricPolicyProblemNamespaces is the number of namespaces with pods on Windows nodes whose NetworkPolicies have such a
+	// problem.
+	MetricPolicyProblemNamespaces = "wmco_policy_problem_namespaces"
 	// MetricPolicyCompileSeconds is a histogram of the time that compiling all NetworkPolicies takes, in seconds.
 	MetricPolicyCompileSeconds = "wmco_policy_compile_duration_seconds"
 )

@@ -129,7 +129,7 @@ func TestEveryMetricIsKnown(t *testing.T) {
 	for _, m := range slices.Concat(metrics.Operator(), metrics.Node()) {
 		known[m.Name] = true
 		if m.Kind == metrics.Histogram {
-			known[m.Name+"_sum"], known[m.Name+"_count"] = true, true
+			known[m.Name+"_sum"], known[m.Name+"_count"], known[m.Name+"_bucket"] = true, true, true
 		}
 	}
 	for _, g := range read(t, RecordingRules) {
@@ -173,7 +173,7 @@ func TestMetricsAreFoundInExpressions(t *testing.T) {
 // TestEveryConditionAndReasonIsKnown finds an alert that selects a condition or a reason that the operator never writes.
 func TestEveryConditionAndReasonIsKnown(t *testing.T) {
 	var conditions string
-	for _, m := range metrics.Operator() {
+	for _, m := range slices.Concat(metrics.Operator(), metrics.Node()) {
 		for _, l := range m.Labels {
 			if l.Name == "condition" {
 				conditions += l.Values

@@ -139,6 +139,9 @@ func others() []any {
 		series(api.MetricNodeBuildInfo+wicd+`,version="1.0.0-a"}`, "1x60"), series(api.MetricNodeSettingsApplied+wicd+`}`, "0x60"), series(api.MetricNodeRebootPending+wicd+`}`, "0x60"),
 		series(api.MetricNodeServiceRestarts+wicd+`,service="kubelet"}`, "0x60"), series(api.MetricNodeNetworkUnavailable+wicd+`}`, "0x60"), series(api.MetricNodeNetworkRepairs+wicd+`}`, "0x60"),
 		series(api.MetricNodeProblem+wicd+`,condition="WindowsClockSkewed"}`, "0x60"),
+		series(api.MetricNodeProblem+wicd+`,condition="WindowsNetworkPoliciesNotApplied"}`, "0x60"),
+		series(api.MetricPolicyProblems+`{reason="Invalid"}`, "1x60"), series(api.MetricPolicyProblemNamespaces, "1x60"),
+		series(api.MetricNodePolicyEffect+`_bucket`+wicd+`,le="1"}`, "0+1x60"), series(api.MetricNodePolicyEffect+`_bucket`+wicd+`,le="+Inf"}`, "0+1x60"),
 		series(api.MetricNodeRegistryRequests+wicd+`,result="served"}`, "0+1x60"), series(api.MetricNodeCertificate+wicd+`,file="a",serial="1",subject="b"}`, "1e9x60"),
 		series(api.MetricNodeCertificateLifetime+wicd+`,file="a",serial="1"}`, "1e6x60"), series(`ALERTS{alertname="WindowsX",alertstate="firing",severity="info"}`, "1x60"),
 	}

@@ -69,11 +69,22 @@ func printFleet(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
 	if f.Settings.Nodes > 0 {
 		p.Field("Settings", fmt.Sprintf("%d of %d nodes are up to date", f.Settings.Updated, f.Settings.Nodes))
 	}
+	if f.Policies != nil {
+		p.Field("NetworkPolicies", policiesLine(*f.Policies))
+	}
 	printProblems(p, f)
 	printHosts(p, f, wide)
 	for _, u := range f.Unread {
 		p.Text(0, terminal.Faint, fmt.Sprintf("Not shown: %s (%s)", u.What, u.Why))
 	}
+}
+
+func policiesLine(p fleetstatus.Policies) string {
+	line := fmt.Sprintf("%s; %d of %d nodes can apply them all", p.Mode, p.Nodes-p.NotApplied, p.Nodes)
+	if p.Nodes == 0 {
+		line = string(p.Mode) + "; no node has reported yet"
+	}
+	return line
 }
 
 func counts(p *terminal.Printer, f fleetstatus.Fleet) string {

@@ -18,20 +18,21 @@ const (
 )
 
 type overview struct {
-	At        time.Time            `json:"at"`
-	Cluster   string               `json:"cluster"`
-	Namespace string               `json:"namespace"`
-	Loading   bool                 `json:"loading"`
-	Lost      *lost                `json:"lost,omitempty"`
-	Operator  fleetstatus.Operator `json:"operator"`
-	Counts    fleetstatus.Counts   `json:"counts"`
-	Attention int                  `json:"attention"` // hosts with an error or a warning
-	Rollout   rollout              `json:"rollout"`
-	Settings  fleetstatus.Settings `json:"settings"`
-	Problems  []problem            `json:"problems"`
-	More      int                  `json:"more,omitempty"` // problems that are left out
-	Orphans   int                  `json:"orphans,omitempty"`
-	Unread    []fleetstatus.Unread `json:"unread,omitempty"`
+	At        time.Time             `json:"at"`
+	Cluster   string                `json:"cluster"`
+	Namespace string                `json:"namespace"`
+	Loading   bool                  `json:"loading"`
+	Lost      *lost                 `json:"lost,omitempty"`
+	Operator  fleetstatus.Operator  `json:"operator"`
+	Counts    fleetstatus.Counts    `json:"counts"`
+	Attention int                   `json:"attention"` // hosts with an error or a warning
+	Rollout   rollout               `json:"rollout"`
+	Settings  fleetstatus.Settings  `json:"settings"`
+	Policies  *fleetstatus.Policies `json:"policies,omitempty"`
+	Problems  []problem             `json:"problems"`
+	More      int                   `json:"more,omitempty"` // problems that are left out
+	Orphans   int                   `json:"orphans,omitempty"`
+	Unread    []fleetstatus.Unread  `json:"unread,omitempty"`
 }
 
 // lost reports that the API server does not respond.
@@ -61,7 +62,7 @@ type group struct {
 
 func overviewOf(f fleetstatus.Fleet) overview {
 	o := overview{
-		At: f.At, Namespace: f.Namespace, Operator: f.Operator, Counts: f.Counts, Settings: f.Settings, Unread: f.Unread, Orphans: len(f.Orphans),
+		At: f.At, Namespace: f.Namespace, Operator: f.Operator, Counts: f.Counts, Settings: f.Settings, Policies: f.Policies, Unread: f.Unread, Orphans: len(f.Orphans),
 		Rollout:  rollout{Rollout: f.Rollout, Out: len(f.Rollout.OutOfService), Running: groupsOf(f.Rollout.Running), Waiting: groupsOf(f.Rollout.Waiting)},
 		Problems: []problem{}, More: max(0, len(f.Problems)-maxProblems),
 	}

@@ -70,6 +70,8 @@ type Fleet struct {
 	Rollout Rollout `json:"rollout"`
 	// Settings are the published settings of nodes.
 	Settings Settings `json:"settings"`
+	// Policies are the NetworkPolicies of pods on Windows nodes; nil while nodes ignore them.
+	Policies *Policies `json:"policies,omitempty"`
 	// Problems of all hosts and of the operator; the most urgent comes first. A problem that several hosts have is listed once.
 	Problems []Problem `json:"problems"`
 	// Hosts by name.
@@ -95,6 +97,16 @@ type Settings struct {
 	// Nodes is the number of nodes to which they apply, Updated the number of nodes that have applied them.
 	Nodes   int `json:"nodes"`
 	Updated int `json:"updated"`
+}
+
+// Policies describe how many nodes apply NetworkPolicies as they are written.
+type Policies struct {
+	// Mode is spec.network.policies of WindowsConfig: Enforce or Report.
+	Mode v1alpha1.NetworkPolicies `json:"mode"`
+	// Nodes is the number of nodes that have reported, NotApplied the number of those that cannot apply some policies as written. With
+	// Report, nodes only compute what they would apply.
+	Nodes      int `json:"nodes"`
+	NotApplied int `json:"notApplied"`
 }
 
 // Problem is a problem with its remedy.

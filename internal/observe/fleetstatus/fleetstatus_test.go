@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -188,6 +189,33 @@ func TestFleetAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "fleet.json", append(got, '\n'))
+}
+
+func TestNodesThatCannotApplyPoliciesAreCounted(t *testing.T) {
+	reporting := func(name string, status corev1.ConditionStatus) corev1.Node {
+		n := node(name)
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: api.ConditionNetworkPoliciesNotApplied, Status: status})
+		return n
+	}
+	nodes := []corev1.Node{
+		reporting("win-1", corev1.ConditionFalse), reporting("win-2", corev1.ConditionTrue), reporting("win-3", corev1.ConditionUnknown), node("win-4"),
+	}
+	for _, test := range []struct {
+		network v1alpha1.NetworkSpec
+		want    *fleetstatus.Policies
+	}{
+		{v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel, Policies: v1alpha1.PoliciesEnforce}, &fleetstatus.Policies{Mode: v1alpha1.PoliciesEnforce, Nodes: 2, NotApplied: 1}},
+		{v1alpha1.NetworkSpec{Policies: v1alpha1.PoliciesReport}, &fleetstatus.Policies{Mode: v1alpha1.PoliciesReport, Nodes: 2, NotApplied: 1}},
+		{v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel, Policies: v1alpha1.PoliciesOff}, nil},
+		{v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}, nil},
+		{v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom, Policies: v1alpha1.PoliciesEnforce}, nil},
+	} {
+		config := &v1alpha1.WindowsConfig{Spec: v1alpha1.WindowsConfigSpec{Network: test.network}}
+		f := fleetstatus.Of(fleetstatus.Input{Now: now(), Namespace: api.DefaultNamespace, Config: config, Nodes: nodes})
+		if diff := cmp.Diff(test.want, f.Policies); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", test.network, diff)
+		}
+	}
 }
 
 func golden(t *testing.T, name string, got []byte) {

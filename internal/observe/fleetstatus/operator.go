@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/observe/advice"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
 // Operator is the program in the cluster.
@@ -80,6 +82,7 @@ func (r *reader) config(f *Fleet) (found []Problem) {
 	}
 	status := r.Config.Status
 	f.Settings = Settings{Published: label(status.Settings), Nodes: int(status.Nodes), Updated: int(status.UpdatedNodes)}
+	f.Policies = r.policies()
 	bad := []string{api.ConditionDegraded, api.ConditionAnotherOperator, api.ConditionLimitsMissing, api.ConditionKubernetesUnsupported, api.ConditionContainerdUnsupported}
 	for _, c := range status.Conditions {
 		if c.Status == "Unknown" || isGood(c.Type, string(c.Status), bad) {
@@ -90,4 +93,24 @@ func (r *reader) config(f *Fleet) (found []Problem) {
 		}
 	}
 	return found
+}
+
+// policies counts the nodes that report whether they apply NetworkPolicies. The field has no effect with a network of the user's own.
+func (r *reader) policies() *Policies {
+	network := r.Config.Spec.Network
+	if network.Provider == v1alpha1.NetworkCustom || network.Policies != v1alpha1.PoliciesEnforce && network.Policies != v1alpha1.PoliciesReport {
+		return nil
+	}
+	p := &Policies{Mode: network.Policies}
+	for i := range r.Nodes {
+		switch c := nodestate.Condition(&r.Nodes[i], api.ConditionNetworkPoliciesNotApplied); {
+		case c == nil || c.Status == corev1.ConditionUnknown:
+		case c.Status == corev1.ConditionTrue:
+			p.NotApplied++
+			p.Nodes++
+		default:
+			p.Nodes++
+		}
+	}
+	return p
 }

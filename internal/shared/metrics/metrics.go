@@ -129,6 +129,7 @@ func policies() []Metric {
 			api.MetricPolicyProblems, Gauge, "Number of NetworkPolicies of which a part has no effect on Windows nodes.",
 			[]Label{{"reason", "`Invalid`, `AddressFamily`, `TooLarge`"}},
 		},
+		{api.MetricPolicyProblemNamespaces, Gauge, "Number of namespaces with pods on Windows nodes in which a part of a NetworkPolicy has no effect there.", nil},
 		{api.MetricPolicyCompileSeconds, Histogram, "Duration of compiling all NetworkPolicies for Windows nodes, in seconds.", nil},
 	}
 }

@@ -1,4 +1,4 @@
-// The state of the fleet: one sentence, what to do, the rollout and the settings.
+// The state of the fleet: one sentence, what to do, the rollout, the settings and the NetworkPolicies.
 import { byId, docs, el, fill, hostLink, number, plural, problem, text, when } from "./dom.js";
 
 const order = ["Failed", "NotReady", "Degraded", "Maintenance", "Joining", "Waiting", "Leaving", "Pending", "Ready"];
@@ -15,6 +15,7 @@ export function showFleet(o) {
   problems(o);
   rollout(o.rollout);
   settings(o.settings);
+  policies(o.policies);
 }
 
 function summary(o) {
@@ -92,4 +93,15 @@ function settings(s) {
   bar.value = s.updated;
   text(byId("settings-text"), s.updated >= s.nodes ? `All ${plural(s.nodes, "node")} have the published settings` : `${number(s.updated)} of ${plural(s.nodes, "node")} have the published settings`);
   text(byId("settings-detail"), s.published ? `Settings ${s.published}` : "");
+}
+
+function policies(p) {
+  const box = byId("policies");
+  box.hidden = !p;
+  if (box.hidden) return;
+  let sentence = `${number(p.notApplied)} of ${plural(p.nodes, "node")} cannot apply some of them as written`;
+  if (p.nodes === 0) sentence = "No node has reported yet";
+  else if (p.notApplied === 0) sentence = `${plural(p.nodes, "node")} ${p.nodes === 1 ? "applies" : "apply"} all of them as written`;
+  text(byId("policies-text"), sentence);
+  text(byId("policies-detail"), p.mode === "Report" ? "They are only reported: no pod is restricted." : "Pods are restricted.");
 }

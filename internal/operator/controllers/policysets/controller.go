@@ -150,7 +150,7 @@ func (c *Controller) compile(ctx context.Context, provider v1alpha1.NetworkProvi
 	began := time.Now()
 	compiled, problems := networkpolicy.Compile(found.cluster)
 	took := time.Since(began)
-	c.metrics.compiled(len(found.cluster.Policies), len(compiled), problems, took)
+	c.metrics.compiled(found, len(compiled), problems, took)
 	written, err := c.publish(ctx, compiled, existing)
 	c.next = began.Add(max(minPause, pauseFactor*took, time.Duration(written)*time.Second/maxRate))
 	return c.reports.report(found, problems, began), err
@@ -180,7 +180,7 @@ func (c *Controller) stop(ctx context.Context) error {
 	if c.end != nil {
 		c.end()
 		c.objects, c.end, c.reports.known = nil, nil, nil
-		c.metrics.compiled(0, 0, nil, 0)
+		c.metrics.compiled(inputs{}, 0, nil, 0)
 	}
 	if c.removed {
 		return nil

@@ -2,6 +2,7 @@ package policysets
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -93,24 +94,39 @@ func (r *reports) emit(policy client.Object, p networkpolicy.Problem) {
 		"%s. %s", p.Message, r.advice.For(reason).Remedy)
 }
 
+// troubled returns the namespaces with pods on Windows nodes whose policies have problems.
+func (in inputs) troubled(problems []networkpolicy.Problem) map[string]bool {
+	found := map[string]bool{}
+	for _, p := range problems {
+		found[p.Namespace] = true
+	}
+	for _, p := range in.cut {
+		found[p.Namespace] = true
+	}
+	maps.DeleteFunc(found, func(namespace string, _ bool) bool { return !in.concerned[namespace] })
+	return found
+}
+
 // metrics are those of the last compilation.
 type metrics struct {
-	policies, sets, problems *prometheus.GaugeVec
-	seconds                  *prometheus.HistogramVec
+	policies, sets, problems, namespaces *prometheus.GaugeVec
+	seconds                              *prometheus.HistogramVec
 }
 
 func newMetrics(r prometheus.Registerer) metrics {
 	m := metrics{
 		kube.NewGauge(api.MetricNetworkPolicies), kube.NewGauge(api.MetricPolicySets), kube.NewGauge(api.MetricPolicyProblems),
+		kube.NewGauge(api.MetricPolicyProblemNamespaces),
 		kube.NewHistogram(api.MetricPolicyCompileSeconds, []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30}),
 	}
-	r.MustRegister(m.policies, m.sets, m.problems, m.seconds)
+	r.MustRegister(m.policies, m.sets, m.problems, m.namespaces, m.seconds)
 	return m
 }
 
 // compiled sets the metrics. took is 0 if nothing was compiled, because policies are off.
-func (m metrics) compiled(policies, sets int, problems []networkpolicy.Problem, took time.Duration) {
-	m.policies.WithLabelValues().Set(float64(policies))
+func (m metrics) compiled(in inputs, sets int, problems []networkpolicy.Problem, took time.Duration) {
+	m.policies.WithLabelValues().Set(float64(len(in.cluster.Policies)))
+	m.namespaces.WithLabelValues().Set(float64(len(in.troubled(problems))))
 	m.sets.WithLabelValues().Set(float64(sets))
 	counts := map[networkpolicy.Reason]int{networkpolicy.Invalid: 0, networkpolicy.AddressFamily: 0, networkpolicy.TooLarge: 0}
 	for _, p := range problems {

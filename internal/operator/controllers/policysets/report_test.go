@@ -7,11 +7,27 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
+
+// gauge returns the value of a metric without labels; -1 if there is none.
+func (p *place) gauge(name string) float64 {
+	families, err := p.controller.Registry.(*prometheus.Registry).Gather()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name && len(f.GetMetric()) == 1 {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return -1
+}
 
 // withRange returns a policy that admits a range.
 func withRange(namespace, name, cidr string) *networkingv1.NetworkPolicy {
@@ -33,6 +49,9 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 			if !strings.HasPrefix(p.events.Events[i], text) {
 				t.Errorf("event %d is %q, want %q", i, p.events.Events[i], text)
 			}
+		}
+		if got := p.gauge(api.MetricPolicyProblemNamespaces); got != 1 {
+			t.Errorf("%v namespaces have problems, want only shop", got)
 		}
 		p.must(p.Create(t.Context(), newPod("shop", "web-2", "win-1", "10.244.1.3")))
 		p.expect("patch shop")
