@@ -40,6 +40,7 @@ const (
 	kindKeys        Kind = "SSH keys"                    // empty
 	kindNode        Kind = "node"                        // UID of the cluster
 	kindNetworks    Kind = "networks"                    // empty
+	kindNamespace   Kind = "network namespace"           // GUID
 	kindService     Kind = "temporary service"           // empty
 	kindShell       Kind = "default shell of OpenSSH"    // former path; empty for none
 	kindPrograms    Kind = "programs in the home folder" // empty
@@ -76,6 +77,7 @@ func (c change) check() error {
 		kindShell:       `|[A-Za-z]:\\[A-Za-z0-9 ().\\_-]{1,200}`,
 		kindService:     ``,
 		kindNetworks:    ``,
+		kindNamespace:   `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`,
 	}
 	pattern, known := names[c.Kind]
 	if !known {

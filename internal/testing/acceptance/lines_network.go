@@ -36,6 +36,7 @@ func networkLines() []Line {
 			Needs:   NetworkCut,
 			Try:     tryHNS,
 		},
+		aclLine(),
 		{
 			ID: "load-balancers", Title: "Load balancers and routes in Windows",
 			Text: "how Windows forwards packets from pods to Services, and packet loss without direct server return " +
@@ -56,5 +57,25 @@ func networkLines() []Line {
 				"it.",
 			Reason: "it requires a cluster; --join --network ovn creates its networks",
 		},
+	}
+}
+
+func aclLine() Line {
+	return Line{
+		ID: "acl", Title: "Rules of endpoints",
+		Text: "NetworkPolicies become rules (ACLs) of the Host Network Service. What the product assumes of them is what others have " +
+			"published (`internal/shared/hns/acls.go`), and the lab's service does the same: the rule with the lowest priority number " +
+			"decides, replies pass, a direction with rules is closed for what no rule allows, and rules see the address behind a " +
+			"Service. The product does not depend on the order of rules within a priority, nor on whether rules for one direction " +
+			"close the other: it writes no such rules. Not tested were also: from which address a node reaches its pods, and what a " +
+			"write does to open connections. The probe has one endpoint like that of a pod, whose program runs in its network " +
+			"compartment, and the machine as the other side; it never ran on Windows, where entering the compartment may fail. Then " +
+			"it only writes rules and reads them back.",
+		Claim: "rules are returned as written, the lowest priority number decides, replies pass, rules see the address behind a Service, and the machine " +
+			"reaches the pod from an address that the product allows",
+		Changes: "with --network-cut-allowed: creates two overlay networks, two endpoints with rules, a network namespace, a load balancer and a firewall rule " +
+			"for two ports of the network, and deletes everything",
+		Needs: NetworkCut,
+		Try:   tryACLs,
 	}
 }

@@ -65,39 +65,53 @@ func (n *networkTrial) fail(format string, values ...any) {
 	n.printf("  %s", n.wrong[len(n.wrong)-1])
 }
 
-// tryHNS creates the networks of the overlay, checks them, and deletes them again. If the machine is cut off for too long, it deletes them
-// immediately.
+// tryHNS creates the networks of the overlay, checks them, and deletes them again.
 func tryHNS(ctx context.Context, s *session) (string, error) {
+	n, err := newNetworkTrial(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	return n.runTrial(ctx, "hns", n.try)
+}
+
+// newNetworkTrial returns the error of a probe that cannot be tried if the machine cannot have the networks of the overlay.
+func newNetworkTrial(ctx context.Context, s *session) (*networkTrial, error) {
 	service, isOverlayService := s.Host.Networks.(overlayService)
 	address, found := s.joinAddress()
 	if !isOverlayService || !found {
-		return "", untriedErrorf("the machine has no Host Network Service or no address")
+		return nil, untriedErrorf("the machine has no Host Network Service or no address")
 	}
 	if found, err := s.Host.Services.List(ctx, []string{networkService}); err != nil || len(found) == 0 { // List then returns no error
-		return "", untriedErrorf("service %s does not exist without feature Containers: %w", networkService, cmp.Or(err, errAbsent))
+		return nil, untriedErrorf("service %s does not exist without feature Containers: %w", networkService, cmp.Or(err, errAbsent))
 	}
 	before, err := s.Host.Networks.List(ctx)
 	if err != nil {
-		return "", untriedErrorf("the Host Network Service does not answer: %w", err)
+		return nil, untriedErrorf("the Host Network Service does not answer: %w", err)
 	}
 	for _, other := range before.Networks {
 		if other.Type == hns.Overlay {
-			return "", untriedErrorf("overlay network %s already exists", other.Name)
+			return nil, untriedErrorf("overlay network %s already exists", other.Name)
 		}
 	}
-	n := &networkTrial{session: s, service: service, address: address}
-	n.adapter, n.gateway = s.adapterOf(address), s.gateway(ctx)
-	networkBefore := s.recordNetwork(ctx, "hns-before")
+	return &networkTrial{session: s, service: service, address: address}, nil
+}
+
+// runTrial calls try, which creates networks, and deletes them again. If the machine is cut off for too long, it deletes them immediately. name
+// begins the names of the facts.
+func (n *networkTrial) runTrial(ctx context.Context, name string, try func(context.Context)) (string, error) {
+	s := n.session
+	n.adapter, n.gateway = s.adapterOf(n.address), s.gateway(ctx)
+	networkBefore := s.recordNetwork(ctx, name+"-before")
 	guarded, stop := context.WithCancelCause(ctx)
 	gap := n.guard(guarded, stop)
-	err = s.change(change{Kind: kindNetworks}, func() error { n.try(guarded); return nil })
+	err := s.change(change{Kind: kindNetworks}, func() error { try(guarded); return nil })
 	cause := context.Cause(guarded)
 	s.printf("  deleting the networks")
 	removal := n.removeNetworks(context.WithoutCancel(ctx))
 	n.awaitAddress(context.WithoutCancel(ctx))
 	stop(nil)
 	n.note("longest time without the gateway: %.0f s", (<-gap).Seconds())
-	n.note("%s", networkBefore.compare(s.recordNetwork(context.WithoutCancel(ctx), "hns-after")))
+	n.note("%s", networkBefore.compare(s.recordNetwork(context.WithoutCancel(ctx), name+"-after")))
 	if errors.Is(cause, errCutOff) {
 		n.fail("%v", cause)
 	}
@@ -109,27 +123,40 @@ func tryHNS(ctx context.Context, s *session) (string, error) {
 
 // try creates all objects. It stops early when ctx ends.
 func (n *networkTrial) try(ctx context.Context) {
-	for _, wanted := range n.wanted() {
-		created, ok := n.create(ctx, wanted)
-		if !ok {
-			return
-		}
-		n.pods = created // the network of pods is the last
+	if !n.createNetworks(ctx) {
+		return
 	}
 	n.recordDocuments(ctx, "made")
 	n.addHostRoute(ctx)
+	n.createHostEndpoint(ctx)
+	n.addRemotes(ctx)
+	n.recordDocuments(ctx, "with-remotes")
+	n.addBalancers(ctx)
+	n.restartService(ctx)
+}
+
+// createNetworks creates both networks.
+func (n *networkTrial) createNetworks(ctx context.Context) (ok bool) {
+	for _, wanted := range n.wanted() {
+		created, ok := n.create(ctx, wanted)
+		if !ok {
+			return false
+		}
+		n.pods = created // the network of pods is the last
+	}
+	return true
+}
+
+func (n *networkTrial) createHostEndpoint(ctx context.Context) (ok bool) {
 	began := time.Now()
 	var err error
 	n.endpoint, err = n.Host.Networks.CreateEndpoint(ctx, hns.Endpoint{Network: n.pods.ID, Name: testEndpoint, Host: true})
 	if err != nil {
 		n.fail("the host's endpoint was not created: %v", err)
-	} else {
-		n.note("the host's endpoint was created after %.1f s", time.Since(began).Seconds())
+		return false
 	}
-	n.addRemotes(ctx)
-	n.recordDocuments(ctx, "with-remotes")
-	n.addBalancers(ctx)
-	n.restartService(ctx)
+	n.note("the host's endpoint was created after %.1f s", time.Since(began).Seconds())
+	return true
 }
 
 // wanted returns the overlay's own networks under other names, in the order of their creation.

@@ -74,6 +74,9 @@ func (s *session) undo(ctx context.Context, c change) error {
 		return s.removeNode(ctx, c.Name)
 	case kindNetworks:
 		return s.removeNetworks(ctx)
+	case kindNamespace:
+		_, err := s.Host.Containers.RemoveNamespace(ctx, c.Name)
+		return err
 	case kindService:
 		return s.removeService(ctx)
 	case kindShell:
