@@ -36,7 +36,8 @@ func TestNetworkPolicies(t *testing.T) {
 	_ = testing.Short() || // make e2e runs these, too
 		t.Run("rules stay while WICD and the Host Network Service restart", func(t *testing.T) { s.with(t).restarts() }) &&
 			t.Run("rules that another program removed are restored", func(t *testing.T) { s.with(t).removedRules() }) &&
-			t.Run("pods are open once their policies are deleted", func(t *testing.T) { s.with(t).deletedPolicies() })
+			t.Run("pods are open once their policies are deleted", func(t *testing.T) { s.with(t).deletedPolicies() }) &&
+			t.Run("connections pass as the text of the API says", func(t *testing.T) { s.with(t).randomPolicies() })
 	t.Run("Off removes all rules", func(t *testing.T) { s.with(t).off() })
 }
 
