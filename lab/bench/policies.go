@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -86,11 +85,13 @@ func measurePolicies(ctx context.Context, s *sheet) error {
 	return nil
 }
 
-// fill creates nodes, namespaces, pods, and all policies except those for DNS, and has the operator compile them.
+// fill creates nodes, namespaces, pods, and all policies except those for DNS, which the operator compiles.
 func (p *policyCluster) fill(ctx context.Context) error {
 	p.logf("%d nodes and namespaces, %d pods, %d policies", p.parts, p.pods, p.parts*policiesOfNamespace)
 	err := each(ctx, p.parts, func(ctx context.Context, i int) error {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: policyNodeName(i), Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
+		n.Spec.PodCIDR = netip.PrefixFrom(subnetOf(i), 24).String()
+		n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
 		if _, err := testenv.AddNode(ctx, p.Clients, n, addressOf(i).String()); err != nil {
 			return err
 		}
@@ -99,11 +100,11 @@ func (p *policyCluster) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := each(ctx, p.pods, func(ctx context.Context, i int) error { return p.createPod(ctx, p.pod(i)) }); err != nil {
-		return err
-	}
-	return p.Change(ctx, func(spec *v1alpha1.WindowsConfigSpec) { spec.Network.Policies = v1alpha1.PoliciesEnforce })
+	return each(ctx, p.pods, func(ctx context.Context, i int) error { return p.createPod(ctx, p.pod(i)) })
 }
+
+// subnetOf returns the network address of a node's pods.
+func subnetOf(node int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(100 + node), 0, 0}) }
 
 func policyNodeName(i int) string  { return fmt.Sprintf("policies-%03d", i) }
 func policyNamespace(i int) string { return fmt.Sprintf("ns-%03d", i) }
@@ -119,15 +120,21 @@ func (p *policyCluster) pod(i int) benchPod {
 	node, onNode := i/podsOfNode, i%podsOfNode
 	return benchPod{
 		namespace: policyNamespace(i % p.parts), name: fmt.Sprintf("pod-%05d", i), node: policyNodeName(node), app: fmt.Sprint("a-", i/p.parts%20),
-		address: netip.AddrFrom4([4]byte{10, byte(100 + node), 0, byte(2 * (onNode + 1))}),
+		address: inSubnet(node, 2*(onNode+1)),
 	}
 }
 
-// newPod returns a pod that is in none of the ranges of the others, on the last node.
+func inSubnet(node, number int) netip.Addr {
+	address := subnetOf(node).As4()
+	address[3] = byte(number)
+	return netip.AddrFrom4(address)
+}
+
+// newPod returns a pod on the last node, with an address between those of others.
 func (p *policyCluster) newPod() benchPod {
 	pod := p.pod(p.pods - 1)
 	pod.namespace, pod.name = policyNamespace(p.added%p.parts), fmt.Sprintf("new-%05d", p.added)
-	pod.address = netip.AddrFrom4([4]byte{10, 99, byte(p.added / 100), byte(2 * (p.added%100 + 1))})
+	pod.address = inSubnet(p.parts-1, 2*(p.added%podsOfNode)+5)
 	p.added++
 	return pod
 }

@@ -229,7 +229,7 @@ func (p *policyCluster) measureEffect(ctx context.Context) error {
 	return nil
 }
 
-// effectOf changes a policy of one namespace, or adds a pod that is a peer of all pods.
+// effectOf changes a policy of one namespace, or adds a pod that is a peer of all pods of its namespace.
 func (p *policyCluster) effectOf(ctx context.Context, kind string, round int) (seconds float64, err error) {
 	var began time.Time
 	if kind == "policy" {
@@ -252,7 +252,7 @@ func (p *policyCluster) effectOf(ctx context.Context, kind string, round int) (s
 	if err := p.setAddress(ctx, pod); err != nil {
 		return 0, err
 	}
-	err = p.node.await(ctx, "all pods may send to the new one", p.node.all(), sendsTo(pod.address))
+	err = p.node.await(ctx, "pods of the namespace accept the new one", p.node.endpoints[pod.namespace], acceptsFrom(pod.address))
 	return time.Since(began).Seconds(), err
 }
 

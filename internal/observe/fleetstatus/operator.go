@@ -1,6 +1,7 @@
 package fleetstatus
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -98,10 +99,10 @@ func (r *reader) config(f *Fleet) (found []Problem) {
 // policies counts the nodes that report whether they apply NetworkPolicies. The field has no effect with a network of the user's own.
 func (r *reader) policies() *Policies {
 	network := r.Config.Spec.Network
-	if network.Provider == v1alpha1.NetworkCustom || network.Policies != v1alpha1.PoliciesEnforce && network.Policies != v1alpha1.PoliciesReport {
+	p := &Policies{Mode: cmp.Or(network.Policies, v1alpha1.PoliciesEnforce)}
+	if network.Provider == v1alpha1.NetworkCustom || p.Mode == v1alpha1.PoliciesOff {
 		return nil
 	}
-	p := &Policies{Mode: network.Policies}
 	for i := range r.Nodes {
 		switch c := nodestate.Condition(&r.Nodes[i], api.ConditionNetworkPoliciesNotApplied); {
 		case c == nil || c.Status == corev1.ConditionUnknown:
