@@ -106,7 +106,10 @@ func updatesOfNode(node *corev1.Node) nodeUpdates {
 
 func printUpdates(p *terminal.Printer, in fleetstatus.Input, all []nodeUpdates) {
 	for _, u := range in.Unread {
-		p.Text(0, terminal.Faint, fmt.Sprintf("Not shown: %s (%s)", u.What, u.Why))
+		if u.What == "nodes" {
+			p.Text(0, terminal.Faint, fmt.Sprintf("Not shown: %s (%s)", u.What, u.Why))
+			return
+		}
 	}
 	if len(all) == 0 {
 		p.Line("No Windows nodes.")
@@ -118,9 +121,10 @@ func printUpdates(p *terminal.Printer, in fleetstatus.Input, all []nodeUpdates) 
 	}
 	var rows [][]string
 	for _, u := range all {
-		row := []string{u.Node, u.Windows, "unknown", "unknown", "unknown", "", cmp.Or(u.Overdue, "no"), u.Message}
+		row := []string{u.Node, u.Windows, "unknown", "unknown", "unknown", "", cmp.Or(u.Overdue, "unknown"), u.Message}
 		if s := u.Updates; s != nil {
-			row[2], row[3], row[4], row[5], row[7] = pendingText(*s), newestText(in.Now, *s), ago(in.Now, s.Searched), s.Source, s.Blocked
+			row[2], row[3], row[4], row[5] = pendingText(*s), newestText(in.Now, *s), ago(in.Now, s.Searched), s.Source
+			row[6], row[7] = cmp.Or(u.Overdue, "no"), s.Blocked
 		}
 		rows = append(rows, row)
 	}

@@ -20,23 +20,22 @@ import (
 // reportOf returns the report of a host with one pending update and a failed installation.
 func reportOf(now time.Time) windowsupdate.Report {
 	return windowsupdate.Report{
-		Read: now.Add(-2 * time.Hour), Searched: now.Add(-20 * time.Hour), Server: "wsus.example.com", NoSearches: true, Total: 41,
+		Read: now.Add(-10 * time.Hour), Searched: now.Add(-20 * time.Hour), Server: "wsus.example.com", NoSearches: true, Total: 41,
 		Pending: []windowsupdate.Update{{
 			Title: "2026-11 Cumulative Update (KB5070000)", KBs: []string{"KB5070000"}, Class: windowsupdate.Security, Severity: "Critical",
 			Restart: windowsupdate.RestartAlways, Downloaded: true, Deadline: time.Date(2026, 12, 24, 0, 0, 0, 0, time.UTC),
 		}},
 		History: []windowsupdate.Operation{
-			{Date: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC), Title: "2026-11 Cumulative Update (KB5070000)", KB: "KB5070000", Class: windowsupdate.Security,
+			{Date: now.Add(-240 * time.Hour), Title: "2026-11 Cumulative Update (KB5070000)", KB: "KB5070000", Class: windowsupdate.Security,
 				Result: windowsupdate.ResultFailed, Code: 0x80070070},
 			{Date: now.Add(-72 * time.Hour), Title: "2026-10 Cumulative Update (KB5068787)", KB: "KB5068787", Class: windowsupdate.Security, Result: windowsupdate.ResultSucceeded},
 		},
 	}
 }
 
-func updatesCluster(t *testing.T) *clitest.Cluster {
+func updatesCluster(t *testing.T, now time.Time) *clitest.Cluster {
 	t.Helper()
 	c := clitest.New(t)
-	now := time.Now()
 	c.Add(instances, &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "wmco", Name: "win-1"}})
 	for name, summary := range map[string]string{
 		"win-1": reportOf(now).Summary(nil).Format(), "win-2": windowsupdate.Report{Read: now, Disabled: true}.Summary(nil).Format(), "win-3": "", "win-4": `{"evil":"` + "\x1b" + `"}`,
@@ -75,7 +74,7 @@ func updatesCluster(t *testing.T) *clitest.Cluster {
 }
 
 func TestUpdatesOfAllNodesAreShown(t *testing.T) {
-	c := updatesCluster(t)
+	c := updatesCluster(t, time.Now())
 	r := c.Run(t, "", "updates")
 	if r.Code != session.CodeOK || r.Err != "" {
 		t.Fatalf("exit code %d: %s", r.Code, r.Err)
@@ -98,12 +97,14 @@ func TestUpdatesOfAllNodesAreShown(t *testing.T) {
 }
 
 func TestUpdatesOfOneNodeAreListed(t *testing.T) {
-	c := updatesCluster(t)
+	now := time.Now()
+	c := updatesCluster(t, now)
 	r := c.Run(t, "", "updates", "win-1")
 	if r.Code != session.CodeOK || r.Err != "" {
 		t.Fatalf("exit code %d: %s", r.Code, r.Err)
 	}
-	golden(t, "updates-node.golden", r.Out)
+	dates := strings.NewReplacer(now.Add(-240*time.Hour).UTC().Format(time.DateOnly), "date - 10d", now.Add(-72*time.Hour).UTC().Format(time.DateOnly), "date -  3d")
+	golden(t, "updates-node.golden", dates.Replace(r.Out))
 	for node, want := range map[string]string{
 		"win-3": "has reported no updates", "win-4": "use the version of kubectl windows that the operator has", "": "the name of a host is empty",
 	} {
