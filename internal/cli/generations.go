@@ -36,28 +36,34 @@ func generation(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generations",
 		Short: "Show which workloads can move to a newer Windows Server, and in which order hosts can be replaced",
-		Long: "For each workload with pods for Windows nodes, show whether hosts with the target version of Windows Server run its images, and what else keeps\n" +
-			"its pods off such hosts: a RuntimeClass, a node selector, a required affinity, an image's digest, or no controller. For each host with an older\n" +
-			"version, show which workloads keep it, and when it can be replaced: First, if nothing keeps it; Later, while other hosts can take the pods; Last,\n" +
-			"if it is the only host for some pods. CPU, memory and volumes are not considered. The command changes nothing.\n\n" +
-			"The command queries registries for the builds of Windows that images are for, each image once. It uses the credentials of docker login or podman\n" +
-			"login, unless a credential helper stores them, with --use-pull-secrets those of the pods, and the variables HTTPS_PROXY and NO_PROXY. It requires\n" +
-			"verified TLS, and spends at most 10 seconds on an image. A registry that limits requests, or does not respond three times, is not queried again.\n" +
-			"If an image cannot be read, or with --images=false, the command uses what the cluster proves: a build that a pod ran the image on.\n\n" +
-			"Authors of pods choose the registries. Registries on this machine, or at addresses of a cloud's own services, are therefore not queried unless\n" +
-			"--registry names them, and redirects are followed for image content only. Behind a proxy, the proxy decides where it connects.\n\n" +
-			"You need permission to list nodes, pods, deployments, statefulsets, daemonsets, replicasets, jobs, cronjobs and runtimeclasses in all namespaces;\n" +
-			"with --use-pull-secrets, also to get secrets and serviceaccounts. With --check, the exit code is 3 if a workload cannot move, or if this is not known.",
-		Example: "  kubectl windows generations\n  kubectl windows generations --to 2022 --images=false\n  kubectl windows generations --use-pull-secrets --check -o json",
-		Args:    noArguments,
-		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), s) },
+		Long: "For each workload with pods for Windows nodes, show whether hosts with the target version of Windows Server run its images, and what\n" +
+			"else keeps its pods off such hosts: a RuntimeClass, a node selector, a required affinity, an image's digest, or no controller. For each\n" +
+			"host with an older version, show which workloads keep it, and when it can be replaced: First, if nothing keeps it; Later, while other\n" +
+			"hosts can take the pods; Last, if it is the only host for some pods. CPU, memory and volumes are not considered. The command changes\n" +
+			"nothing.\n\n" +
+			"The command queries registries for the builds of Windows that images are for, each image once. It uses the credentials of docker login\n" +
+			"or podman login, unless a credential helper stores them, with --use-pull-secrets those of the pods, and the variables HTTPS_PROXY and\n" +
+			"NO_PROXY. It requires verified TLS, and spends at most 10 seconds on an image. A registry that limits requests, or does not respond\n" +
+			"three times, is not queried again. If an image cannot be read, or with --images=false, the command uses what the cluster proves: a build\n" +
+			"that a pod ran the image on.\n\n" +
+			"Authors of pods choose the registries. Registries on this machine, or at addresses of a cloud's own services, are therefore not queried\n" +
+			"unless --registry names them, and redirects are followed for image content only. Behind a proxy, the proxy decides where it connects.\n\n" +
+			"You need permission to list nodes, pods, deployments, statefulsets, daemonsets, replicasets, jobs, cronjobs and runtimeclasses in all\n" +
+			"namespaces; with --use-pull-secrets, also to get secrets and serviceaccounts. With --check, the exit code is 3 if a workload cannot\n" +
+			"move, or if this is not known.",
+		Example: "  kubectl windows generations\n  kubectl windows generations --to 2022 --images=false\n" +
+			"  kubectl windows generations --use-pull-secrets --check -o json",
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), s) },
 	}
 	o.add(c, formatJSON, formatYAML)
 	newest := windowsbuild.Releases()[len(windowsbuild.Releases())-1]
 	c.Flags().StringVar(&o.to, "to", newest.Version, "Version of Windows Server to move to, as a year or a build such as "+newest.Build.Label()+".")
 	c.Flags().BoolVar(&o.images, "images", true, "Query registries for the builds of Windows that images are for.")
-	c.Flags().BoolVar(&o.usePullSecrets, "use-pull-secrets", false, "Read the pull secrets of pods and of their ServiceAccounts, and use them for their images.")
-	c.Flags().StringArrayVar(&o.registries, "registry", nil, "Registry to query even if it is on this machine, such as localhost:5000; can be repeated.")
+	c.Flags().BoolVar(&o.usePullSecrets, "use-pull-secrets", false,
+		"Read the pull secrets of pods and of their ServiceAccounts, and use them for their images.")
+	c.Flags().StringArrayVar(&o.registries, "registry", nil,
+		"Registry to query even if it is on this machine, such as localhost:5000; can be repeated.")
 	c.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "How long to query registries. Images that are left are not queried.")
 	c.Flags().BoolVar(&o.isCheck, "check", false, "Exit with 3 unless all workloads can move.")
 	_ = c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions(releaseVersions(), cobra.ShellCompDirectiveNoFileComp))

@@ -33,7 +33,9 @@ const (
 )
 
 // readImages queries the registries for the images of workloads, each image once for all workloads with the same credentials.
-func (o *generationsOptions) readImages(ctx context.Context, s *session.Session, r *clusterReader, workloads []*generations.Workload) (generations.Readings, error) {
+func (o *generationsOptions) readImages(
+	ctx context.Context, s *session.Session, r *clusterReader, workloads []*generations.Workload,
+) (generations.Readings, error) {
 	own, err := registryCredentials()
 	if err != nil {
 		return nil, session.Failf(session.CodeUsage, "%w", err)
@@ -50,7 +52,9 @@ func (o *generationsOptions) readImages(ctx context.Context, s *session.Session,
 			}
 		}
 	}
-	q := registryQueries{readers: map[string]*windowsimage.Reader{}, found: generations.Readings{}, silent: map[string]int{}, stopped: map[string]error{}}
+	q := registryQueries{
+		readers: map[string]*windowsimage.Reader{}, found: generations.Readings{}, silent: map[string]int{}, stopped: map[string]error{},
+	}
 	if len(images) > maxImages {
 		r.note("images", fmt.Errorf("the workloads name %d images; only the first %d were queried", len(images), maxImages))
 		images = images[:maxImages]

@@ -72,7 +72,9 @@ func summarize(all []generations.Assessment) string {
 }
 
 func printWorkloads(p *terminal.Printer, r generationsReport) {
-	columns := []terminal.Column{{Name: "NAMESPACE", Weight: 3}, {Name: "WORKLOAD", Weight: 6}, {Name: "STATE", Weight: 5, Style: stateStyle}, {Name: "PODS", Weight: 1}}
+	columns := []terminal.Column{
+		{Name: "NAMESPACE", Weight: 3}, {Name: "WORKLOAD", Weight: 6}, {Name: "STATE", Weight: 5, Style: stateStyle}, {Name: "PODS", Weight: 1},
+	}
 	builds := r.Builds
 	if r.Target.Nodes == 0 {
 		builds = slices.Concat(builds, []generations.Generation{r.Target})
@@ -114,7 +116,8 @@ func printOldHosts(p *terminal.Printer, hosts []generations.Host) {
 		rows = append(rows, []string{string(h.Turn), h.Name, version, source, strconv.Itoa(h.Pods), names(kept)})
 	}
 	p.Table([]terminal.Column{
-		{Name: "TURN", Weight: 5}, {Name: "HOST", Weight: 6}, {Name: "VERSION", Weight: 3}, {Name: "SOURCE", Weight: 1}, {Name: "PODS", Weight: 2}, {Name: "KEPT BY", Weight: 4},
+		{Name: "TURN", Weight: 5}, {Name: "HOST", Weight: 6}, {Name: "VERSION", Weight: 3}, {Name: "SOURCE", Weight: 1},
+		{Name: "PODS", Weight: 2}, {Name: "KEPT BY", Weight: 4},
 	}, rows)
 }
 
