@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
 	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
@@ -70,7 +71,7 @@ func printFleet(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
 		p.Field("Settings", fmt.Sprintf("%d of %d nodes are up to date", f.Settings.Updated, f.Settings.Nodes))
 	}
 	if f.Policies != nil {
-		p.Field("NetworkPolicies", policiesLine(*f.Policies))
+		p.Field("Policies", policiesLine(*f.Policies))
 	}
 	printProblems(p, f)
 	printHosts(p, f, wide)
@@ -80,11 +81,14 @@ func printFleet(p *terminal.Printer, f fleetstatus.Fleet, wide bool) {
 }
 
 func policiesLine(p fleetstatus.Policies) string {
-	line := fmt.Sprintf("%s; %d of %d nodes can apply them all", p.Mode, p.Nodes-p.NotApplied, p.Nodes)
-	if p.Nodes == 0 {
-		line = string(p.Mode) + "; no node has reported yet"
+	text := "NetworkPolicies are enforced"
+	if p.Mode == v1alpha1.PoliciesReport {
+		text = "NetworkPolicies are only reported"
 	}
-	return line
+	if p.NotApplied > 0 {
+		text += "; " + count(p.NotApplied, "node") + " cannot apply some of them as written"
+	}
+	return text
 }
 
 func counts(p *terminal.Printer, f fleetstatus.Fleet) string {

@@ -36,7 +36,7 @@ func reportOf(now time.Time) windowsupdate.Report {
 func updatesCluster(t *testing.T, now time.Time) *clitest.Cluster {
 	t.Helper()
 	c := clitest.New(t)
-	c.Add(instances, &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "wmco", Name: "win-1"}})
+	c.Add(instances, &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "wmco", Name: "another"}})
 	for name, summary := range map[string]string{
 		"win-1": reportOf(now).Summary(nil).Format(), "win-2": windowsupdate.Report{Read: now, Disabled: true}.Summary(nil).Format(), "win-3": "", "win-4": `{"evil":"` + "\x1b" + `"}`,
 	} {

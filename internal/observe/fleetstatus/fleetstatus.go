@@ -99,13 +99,12 @@ type Settings struct {
 	Updated int `json:"updated"`
 }
 
-// Policies describe how many nodes apply NetworkPolicies as they are written.
+// Policies describe whether nodes apply NetworkPolicies as they are written.
 type Policies struct {
 	// Mode is spec.network.policies of WindowsConfig: Enforce or Report.
 	Mode v1alpha1.NetworkPolicies `json:"mode"`
-	// Nodes is the number of nodes that have reported, NotApplied the number of those that cannot apply some policies as written. With
-	// Report, nodes only compute what they would apply.
-	Nodes      int `json:"nodes"`
+	// NotApplied is the number of nodes that report policies that they cannot apply as written. With Report, nodes only compute what they
+	// would apply.
 	NotApplied int `json:"notApplied"`
 }
 

@@ -204,10 +204,10 @@ func TestNodesThatCannotApplyPoliciesAreCounted(t *testing.T) {
 		network v1alpha1.NetworkSpec
 		want    *fleetstatus.Policies
 	}{
-		{v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel, Policies: v1alpha1.PoliciesEnforce}, &fleetstatus.Policies{Mode: v1alpha1.PoliciesEnforce, Nodes: 2, NotApplied: 1}},
-		{v1alpha1.NetworkSpec{Policies: v1alpha1.PoliciesReport}, &fleetstatus.Policies{Mode: v1alpha1.PoliciesReport, Nodes: 2, NotApplied: 1}},
+		{v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel, Policies: v1alpha1.PoliciesEnforce}, &fleetstatus.Policies{Mode: v1alpha1.PoliciesEnforce, NotApplied: 1}},
+		{v1alpha1.NetworkSpec{Policies: v1alpha1.PoliciesReport}, &fleetstatus.Policies{Mode: v1alpha1.PoliciesReport, NotApplied: 1}},
 		{v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel, Policies: v1alpha1.PoliciesOff}, nil},
-		{v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}, &fleetstatus.Policies{Mode: v1alpha1.PoliciesEnforce, Nodes: 2, NotApplied: 1}},
+		{v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}, &fleetstatus.Policies{Mode: v1alpha1.PoliciesEnforce, NotApplied: 1}},
 		{v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom, Policies: v1alpha1.PoliciesEnforce}, nil},
 	} {
 		config := &v1alpha1.WindowsConfig{Spec: v1alpha1.WindowsConfigSpec{Network: test.network}}

@@ -96,7 +96,7 @@ func (r *reader) config(f *Fleet) (found []Problem) {
 	return found
 }
 
-// policies counts the nodes that report whether they apply NetworkPolicies. The field has no effect with a network of the user's own.
+// policies counts the nodes that report policies that they cannot apply. The field has no effect with a network of the user's own.
 func (r *reader) policies() *Policies {
 	network := r.Config.Spec.Network
 	p := &Policies{Mode: cmp.Or(network.Policies, v1alpha1.PoliciesEnforce)}
@@ -104,13 +104,8 @@ func (r *reader) policies() *Policies {
 		return nil
 	}
 	for i := range r.Nodes {
-		switch c := nodestate.Condition(&r.Nodes[i], api.ConditionNetworkPoliciesNotApplied); {
-		case c == nil || c.Status == corev1.ConditionUnknown:
-		case c.Status == corev1.ConditionTrue:
+		if c := nodestate.Condition(&r.Nodes[i], api.ConditionNetworkPoliciesNotApplied); c != nil && c.Status == corev1.ConditionTrue {
 			p.NotApplied++
-			p.Nodes++
-		default:
-			p.Nodes++
 		}
 	}
 	return p

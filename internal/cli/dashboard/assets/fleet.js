@@ -99,9 +99,8 @@ function policies(p) {
   const box = byId("policies");
   box.hidden = !p;
   if (box.hidden) return;
-  let sentence = `${number(p.notApplied)} of ${plural(p.nodes, "node")} cannot apply some of them as written`;
-  if (p.nodes === 0) sentence = "No node has reported yet";
-  else if (p.notApplied === 0) sentence = `${plural(p.nodes, "node")} ${p.nodes === 1 ? "applies" : "apply"} all of them as written`;
+  let sentence = `${plural(p.notApplied, "node")} cannot apply some of them as written`;
+  if (p.notApplied === 0) sentence = "No node reports a problem";
   text(byId("policies-text"), sentence);
   text(byId("policies-detail"), p.mode === "Report" ? "They are only reported: no pod is restricted." : "Pods are restricted.");
 }

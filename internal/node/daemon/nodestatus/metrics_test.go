@@ -20,6 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/metrics"
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
 // certificate returns a PEM certificate with a subject and a serial number that expires this many seconds after 1970.
@@ -88,6 +89,11 @@ func TestMetricsAreWritten(t *testing.T) {
 	m.CountRepair()
 	m.SetProblem("WindowsClockSkewed", true)
 	m.SetProblem("WindowsCommitPressure", false)
+	asked := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	m.setUpdates(updates{isJudged: true, report: windowsupdate.Report{
+		Read: asked, Searched: asked, Pending: []windowsupdate.Update{{Class: windowsupdate.Security}},
+		History: []windowsupdate.Operation{{Date: asked, Result: windowsupdate.ResultSucceeded}},
+	}})
 	if _, err := m.Host.Disk.WriteFile(state.RecordFile, "{}"); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +116,8 @@ func TestMetricsAreWritten(t *testing.T) {
 		"wicd_reboot_pending 1",
 		`wicd_node_problem{condition="WindowsClockSkewed"} 1`,
 		`wicd_node_problem{condition="WindowsCommitPressure"} 0`,
+		`wicd_windows_updates_pending{class="security"} 1`,
+		"wicd_windows_updates_overdue 0",
 		"wicd_network_unavailable 1",
 		"wicd_network_repairs_total 1",
 		`wicd_registry_requests_total{result="served"} 7`,
