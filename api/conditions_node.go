@@ -158,8 +158,8 @@ const (
 	// ReasonUpdatesOverdue means that the newest installed update of Windows is 45 days old or older. Definitions of
 	// Microsoft Defender do not count. The message names the update and the number of pending ones.
 	ReasonUpdatesOverdue = "UpdatesOverdue"
-	// ReasonUpdateSearchOverdue means that Windows has not searched for updates successfully for 14 days, so that nobody
-	// knows which ones are missing.
+	// ReasonUpdateSearchOverdue means that Windows has not searched for updates successfully for 14 days, so that the list
+	// of pending ones is outdated.
 	ReasonUpdateSearchOverdue = "UpdateSearchOverdue"
 	// ReasonUpdateServiceDisabled means that the service of Windows Update (wuauserv) is disabled on the host.
 	ReasonUpdateServiceDisabled = "UpdateServiceDisabled"

@@ -282,8 +282,8 @@ type NetworkSpec struct {
 	// +optional
 	Repair NetworkRepair `json:"repair,omitempty"`
 
-	// policies specifies whether Windows nodes enforce the NetworkPolicies of their pods (docs/network-policies.md). Enforce,
-	// the default, does. Report computes the rules and reports problems, but does not restrict pods. Off ignores
+	// policies specifies whether Windows nodes enforce the NetworkPolicies of their pods (docs/network-policies.md).
+	// Enforce, the default, does. Report computes the rules and reports problems, but does not restrict pods. Off ignores
 	// NetworkPolicies on Windows nodes. With provider Custom, the field has no effect: NetworkPolicies are up to your
 	// network. A change interrupts no pods.
 	// +kubebuilder:validation:Enum=Enforce;Report;Off

@@ -61,7 +61,7 @@ func claimsOfSettings() []claim {
 		{"docs/storage.md", "`([A-Za-z]+)` \\(default\\)", config, defaultOf("CSIProxy")},
 		{config, `([A-Za-z]+), the default, repairs`, repair, full},
 		{"docs/network.md", "`([A-Za-z]+)` is the default, `Report`", repair, full},
-		{config, `([A-Za-z]+), the default, ignores`, policies, mode},
+		{config, `([A-Za-z]+), the default, does`, policies, mode},
 		{"docs/network-policies.md", "`([A-Za-z]+)` \\(default\\)", policies, mode},
 		{config, `nothing with ([A-Za-z]+), the default`, policies, fallback},
 		{"docs/network-policies.md", "nothing \\(`([A-Za-z]+)`, the default\\)", policies, fallback},

@@ -17,7 +17,7 @@ const (
 )
 
 // Newest returns the newest installed update that changes Windows: neither definitions nor the Malicious Software Removal Tool count. found is
-// false if the history has none, for example because somebody deleted it.
+// false if the history has none, for example because it was deleted.
 func (r Report) Newest() (newest Operation, found bool) {
 	for _, o := range r.History {
 		installed := !o.Uninstall && (o.Result == ResultSucceeded || o.Result == ResultPartial)

@@ -59,7 +59,7 @@ func (a updateAgent) Updates(ctx context.Context) (windowsupdate.Report, error) 
 	if current.Edit != nil {
 		current.Edit(&r)
 	}
-	if r.Disabled { // nobody answers
+	if r.Disabled { // the agent does not run
 		r = windowsupdate.Report{Read: r.Read, WindowsInstalled: r.WindowsInstalled, Server: r.Server, NoSearches: r.NoSearches, Disabled: true}
 	}
 	output, err := json.Marshal(r)

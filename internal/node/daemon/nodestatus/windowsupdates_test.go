@@ -115,8 +115,8 @@ func TestOverdueUpdatesAreReportedOnce(t *testing.T) {
 	})
 }
 
-// TestUnkindAgentIsReported has an agent that fails, hangs, or answers nonsense. Doubt is no problem of the host.
-func TestUnkindAgentIsReported(t *testing.T) {
+// TestAgentWithQuirksIsReported has an agent that fails, hangs, or answers nonsense. Doubt is no problem of the host.
+func TestAgentWithQuirksIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
 		for name, test := range map[string]struct {

@@ -110,7 +110,7 @@ func (r *reader) restart() error {
 	return err
 }
 
-// searcher returns a searcher of the agent's data store. It is an error if the searcher cannot be told to stay offline.
+// searcher returns a searcher of the agent's data store. It is an error if the searcher cannot be set to stay offline.
 func (r *reader) searcher() (object, error) {
 	session, err := r.create(classSession)
 	if err != nil {
