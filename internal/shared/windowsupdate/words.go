@@ -14,8 +14,8 @@ func Describe(code uint32) string {
 func meaning(code uint32) string {
 	return map[uint32]string{
 		// Codes of the agent.
-		0x80240009: "another operation of Windows Update is in progress",                                 // WU_E_OPERATIONINPROGRESS
-		0x8024000b: "the operation was canceled",                                                         // WU_E_CALL_CANCELLED
+		0x80240009: "another operation of Windows Update is in progress", // WU_E_OPERATIONINPROGRESS
+		0x8024000b: "the operation was canceled",
 		0x80240016: "another installation is in progress, or a restart is pending",                       // WU_E_INSTALL_NOT_ALLOWED
 		0x80240017: "the update does not apply to this Windows",                                          // WU_E_NOT_APPLICABLE
 		0x8024001e: "the service or Windows is stopping",                                                 // WU_E_SERVICE_STOP
