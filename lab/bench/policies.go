@@ -90,7 +90,7 @@ func (p *policyCluster) fill(ctx context.Context) error {
 	p.logf("%d nodes and namespaces, %d pods, %d policies", p.parts, p.pods, p.parts*policiesOfNamespace)
 	err := each(ctx, p.parts, func(ctx context.Context, i int) error {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: policyNodeName(i), Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
-		n.Spec.PodCIDR = netip.PrefixFrom(subnetOf(i), 24).String()
+		n.Spec.PodCIDR = netip.PrefixFrom(policySubnet(i), 24).String()
 		n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
 		if _, err := testenv.AddNode(ctx, p.Clients, n, addressOf(i).String()); err != nil {
 			return err
@@ -103,8 +103,8 @@ func (p *policyCluster) fill(ctx context.Context) error {
 	return each(ctx, p.pods, func(ctx context.Context, i int) error { return p.createPod(ctx, p.pod(i)) })
 }
 
-// subnetOf returns the network address of a node's pods.
-func subnetOf(node int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(100 + node), 0, 0}) }
+// policySubnet returns the network address of a node's pods.
+func policySubnet(node int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(100 + node), 0, 0}) }
 
 func policyNodeName(i int) string  { return fmt.Sprintf("policies-%03d", i) }
 func policyNamespace(i int) string { return fmt.Sprintf("ns-%03d", i) }
@@ -125,7 +125,7 @@ func (p *policyCluster) pod(i int) benchPod {
 }
 
 func inSubnet(node, number int) netip.Addr {
-	address := subnetOf(node).As4()
+	address := policySubnet(node).As4()
 	address[3] = byte(number)
 	return netip.AddrFrom4(address)
 }

@@ -30,7 +30,7 @@ type dispatchTable struct {
 // parameters is DISPPARAMS.
 type parameters struct {
 	arguments *ole.VARIANT
-	named     *int32
+	_         *int32 // DISPIDs of named arguments
 	count     uint32
 	_         uint32
 }
@@ -82,7 +82,7 @@ func (o *served) invoke(id uintptr, _ *ole.GUID, _, flags uintptr, p *parameters
 		return 0
 	}
 	value, err := o.fake.get(name, arguments...)
-	if code, failed := err.(codeError); failed {
+	if code, failed := errors.AsType[codeError](err); failed {
 		return uintptr(code)
 	}
 	*result = o.by.variant(value)
