@@ -130,7 +130,9 @@ func TestBackoffThatEndsDuringCheckIsNotMissed(t *testing.T) {
 
 func TestIdleSupervisorWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, r := daemontest.NewNode(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured})
+		w, r := daemontest.NewHost(t, sim.WindowsOptions{NoQuirks: daemontest.TimingMeasured})
+		r.Desired.WindowsUpdates = desired.UpdatesUnmanaged // otherwise, WICD stores a report a few times a day
+		daemontest.MustJoin(t, w, r)
 		daemontest.StartRun(t, w.Host())
 		time.Sleep(time.Minute)
 		changes := w.Changes()

@@ -62,25 +62,26 @@ func (a Agent) Updates(ctx context.Context) (windowsupdate.Report, error) {
 	case ctx.Err() != nil:
 		return windowsupdate.Report{}, ctx.Err()
 	case err != nil:
-		return windowsupdate.Report{}, fmt.Errorf("asking the Windows Update Agent in another process: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+		return windowsupdate.Report{}, fmt.Errorf("asking the Windows Update Agent in another process: %w: %s", err, bytes.TrimSpace(stderr.buffer.Bytes()))
 	case output.isCut:
 		return windowsupdate.Report{}, fmt.Errorf("the process that asks the Windows Update Agent wrote more than %d bytes", output.limit)
 	}
-	return windowsupdate.Parse(output.Bytes())
+	return windowsupdate.Parse(output.buffer.Bytes())
 }
 
-// limited keeps the first bytes that are written to it, and discards the others, so that the writer does not block.
+// limited keeps the first bytes that are written to it, and discards the others, so that the writer does not block. The buffer is no embedded
+// field: io.Copy would use its ReadFrom, which knows no limit.
 type limited struct {
-	bytes.Buffer
-	limit int
-	isCut bool
+	buffer bytes.Buffer
+	limit  int
+	isCut  bool
 }
 
 // Write implements io.Writer.
 func (l *limited) Write(p []byte) (int, error) {
-	kept := p[:min(len(p), l.limit-l.Len())]
+	kept := p[:min(len(p), l.limit-l.buffer.Len())]
 	l.isCut = l.isCut || len(kept) < len(p)
-	_, _ = l.Buffer.Write(kept)
+	_, _ = l.buffer.Write(kept)
 	return len(p), nil
 }
 
