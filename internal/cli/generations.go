@@ -42,14 +42,14 @@ func generation(s *session.Session) *cobra.Command {
 			"hosts can take the pods; Last, if it is the only host for some pods. CPU, memory and volumes are not considered. The command changes\n" +
 			"nothing.\n\n" +
 			"The command queries registries for the builds of Windows that images are for, each image once. It uses the credentials of docker login\n" +
-			"or podman login, unless a credential helper stores them, with --use-pull-secrets those of the pods, and the variables HTTPS_PROXY and\n" +
+			"or podman login, unless a credential helper stores them, those of the pods (--use-pull-secrets), and the variables HTTPS_PROXY and\n" +
 			"NO_PROXY. It requires verified TLS, and spends at most 10 seconds on an image. A registry that limits requests, or does not respond\n" +
 			"three times, is not queried again. If an image cannot be read, or with --images=false, the command uses what the cluster proves: a build\n" +
 			"that a pod ran the image on.\n\n" +
 			"Authors of pods choose the registries. Registries on this machine, or at addresses of a cloud's own services, are therefore not queried\n" +
 			"unless --registry names them, and redirects are followed for image content only. Behind a proxy, the proxy decides where it connects.\n\n" +
 			"You need permission to list nodes, pods, deployments, statefulsets, daemonsets, replicasets, jobs, cronjobs and runtimeclasses in all\n" +
-			"namespaces; with --use-pull-secrets, also to get secrets and serviceaccounts. With --check, the exit code is 3 if a workload cannot\n" +
+			"namespaces, and to get secrets and serviceaccounts (--use-pull-secrets). With --check, the exit code is 3 if a workload cannot\n" +
 			"move, or if this is not known.",
 		Example: "  kubectl windows generations\n  kubectl windows generations --to 2022 --images=false\n" +
 			"  kubectl windows generations --use-pull-secrets --check -o json",
