@@ -13,6 +13,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/cluster"
+	"github.com/windows-machine-config/wmco/internal/operator/networkpolicy"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
@@ -26,7 +27,7 @@ const (
 const routerAddressAnnotation = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-ip"
 
 // addressesOf returns the IPv4 addresses from which connections of a node, and of its pods on the host network, reach pods of other nodes.
-// These are its own, and the ones that it has on the pod network:
+// These are its own, and the ones that it has on the pod network, if its subnet is known:
 //
 //   - Windows: the router of its subnet, which is the first address, and the endpoint of the host, the last one before the broadcast
 //     address (see overlayCNI in package desired; kube-proxy's source VIP).
@@ -35,7 +36,7 @@ const routerAddressAnnotation = "k8s.ovn.org/hybrid-overlay-distributed-router-g
 //     overlay.
 //   - Linux with Flannel: interface flannel.1 has the network address of its subnet (pkg/backend/vxlan/vxlan.go), and the bridge cni0 the
 //     first one.
-func addressesOf(n *corev1.Node, provider v1alpha1.NetworkProvider) []netip.Addr {
+func addressesOf(n *corev1.Node, provider v1alpha1.NetworkProvider, subnet netip.Prefix) []netip.Addr {
 	var all []netip.Addr
 	add := func(a netip.Addr) {
 		if a = a.Unmap(); a.Is4() {
@@ -47,8 +48,7 @@ func addressesOf(n *corev1.Node, provider v1alpha1.NetworkProvider) []netip.Addr
 			add(address)
 		}
 	}
-	subnet, known := subnetOf(n, provider)
-	if first := subnet.Addr(); known {
+	if first := subnet.Addr(); subnet.IsValid() {
 		add(first.Next())
 		switch {
 		case nodestate.IsWindows(n):
@@ -67,44 +67,48 @@ func addressesOf(n *corev1.Node, provider v1alpha1.NetworkProvider) []netip.Addr
 	return all[:min(len(all), maxAddresses)]
 }
 
-// podsOf returns the subnet from which a node's pods get their addresses; zero if it is unknown, or larger than those of clusters are.
-func podsOf(n *corev1.Node, provider v1alpha1.NetworkProvider) netip.Prefix {
-	if subnet, known := subnetOf(n, provider); known && 1<<(32-subnet.Bits()) <= maxPodAddresses {
-		return subnet.Masked()
+// nodeOf returns what policies depend on of a node.
+func nodeOf(n *corev1.Node, provider v1alpha1.NetworkProvider) networkpolicy.Node {
+	subnet := subnetOf(n, provider)
+	result := networkpolicy.Node{Windows: nodestate.IsWindows(n), Addresses: addressesOf(n, provider, subnet)}
+	if subnet.IsValid() && 1<<(32-subnet.Bits()) <= maxPodAddresses {
+		result.Pods = subnet.Masked()
+	}
+	return result
+}
+
+// subnetOf returns the subnet of a node on the pod network, with at least four addresses; zero if it is unknown.
+func subnetOf(n *corev1.Node, provider v1alpha1.NetworkProvider) netip.Prefix {
+	if provider == v1alpha1.NetworkOVNHybridOverlay && !nodestate.IsWindows(n) {
+		return linuxSubnet(n.Annotations[cluster.LinuxSubnetsAnnotation])
+	}
+	if subnet, ok := cluster.SubnetOf(n, provider); ok && subnet.Bits() <= 30 {
+		return subnet
 	}
 	return netip.Prefix{}
 }
 
-// subnetOf returns the subnet of a node on the pod network, with at least four addresses.
-func subnetOf(n *corev1.Node, provider v1alpha1.NetworkProvider) (netip.Prefix, bool) {
-	if provider == v1alpha1.NetworkOVNHybridOverlay && !nodestate.IsWindows(n) {
-		return linuxSubnet(n.Annotations[cluster.LinuxSubnetsAnnotation])
-	}
-	subnet, ok := cluster.SubnetOf(n, provider)
-	return subnet, ok && subnet.Bits() <= 30
-}
-
 // linuxSubnet reads the IPv4 subnet of OVN-Kubernetes' default network: a string or a list of strings.
-func linuxSubnet(text string) (netip.Prefix, bool) {
+func linuxSubnet(text string) netip.Prefix {
 	var networks struct {
 		Default json.RawMessage `json:"default"`
 	}
 	if json.Unmarshal([]byte(text), &networks) != nil {
-		return netip.Prefix{}, false
+		return netip.Prefix{}
 	}
 	var item string
 	var several []string
 	if json.Unmarshal(networks.Default, &item) == nil {
 		several = []string{item}
 	} else if json.Unmarshal(networks.Default, &several) != nil {
-		return netip.Prefix{}, false
+		return netip.Prefix{}
 	}
 	for _, s := range several {
 		if p, err := netip.ParsePrefix(s); err == nil && p.Addr().Is4() && p.Bits() <= 30 {
-			return p.Masked(), true
+			return p.Masked()
 		}
 	}
-	return netip.Prefix{}, false
+	return netip.Prefix{}
 }
 
 // lastHost returns the last address of an IPv4 subnet before the broadcast address.

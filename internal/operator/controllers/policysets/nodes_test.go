@@ -58,7 +58,7 @@ func TestAddressesOfNodes(t *testing.T) {
 			return first
 		}())},
 	} {
-		if got := fmt.Sprint(addressesOf(node(c.system, c.change), c.provider)); got != c.want {
+		if got := fmt.Sprint(nodeOf(node(c.system, c.change), c.provider).Addresses); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestSubnetsOfNodes(t *testing.T) {
 		"10.244.1.0/24": "10.244.1.0/24", "10.244.16.0/20": "10.244.16.0/20", "10.244.0.0/19": "invalid Prefix", "0.0.0.0/0": "invalid Prefix",
 		"10.244.1.0/31": "invalid Prefix", "fd00::/64": "invalid Prefix", "": "invalid Prefix",
 	} {
-		if got := fmt.Sprint(podsOf(node("linux", func(n *corev1.Node) { n.Spec.PodCIDR = cidr }), v1alpha1.NetworkFlannel)); got != want {
+		if got := fmt.Sprint(nodeOf(node("linux", func(n *corev1.Node) { n.Spec.PodCIDR = cidr }), v1alpha1.NetworkFlannel).Pods); got != want {
 			t.Errorf("%q: got %s, want %s", cidr, got, want)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 	"github.com/windows-machine-config/wmco/internal/operator/networkpolicy"
-	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
 // inputs are what was read to be compiled.
@@ -48,9 +47,7 @@ func (c *Controller) read(ctx context.Context, provider v1alpha1.NetworkProvider
 	}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		in.cluster.Nodes[n.Name] = networkpolicy.Node{
-			Windows: nodestate.IsWindows(n), Addresses: addressesOf(n, provider), Pods: podsOf(n, provider),
-		}
+		in.cluster.Nodes[n.Name] = nodeOf(n, provider)
 	}
 	for i := range pods.Items {
 		if p := &pods.Items[i]; !kube.IsCut(p) {
