@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/windows-machine-config/wmco/internal/observe/podrules"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
@@ -71,7 +72,7 @@ func proofsOf(c Cluster) map[string]proof {
 
 // startedImages returns the images of a pod whose containers have started. Those of HostProcess pods start on every build.
 func startedImages(p *corev1.Pod) (images []string) {
-	if isHostProcess(&p.Spec) {
+	if podrules.IsHostProcess(&p.Spec) {
 		return nil
 	}
 	started := map[string]bool{}
@@ -106,19 +107,6 @@ func fullName(image string) string {
 	return image
 }
 
-// isHostProcess reports whether all containers of a pod are HostProcess containers, which run on every build. The API server accepts no mixture.
-func isHostProcess(spec *corev1.PodSpec) bool {
-	is := func(o *corev1.WindowsSecurityContextOptions) bool {
-		return o != nil && o.HostProcess != nil && *o.HostProcess
-	}
-	if spec.SecurityContext != nil && is(spec.SecurityContext.WindowsOptions) {
-		return true
-	}
-	return len(spec.Containers) > 0 && !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
-		return c.SecurityContext == nil || !is(c.SecurityContext.WindowsOptions)
-	})
-}
-
 // image returns the result for an image: that of its registry, or else what the cluster proves.
 func (a *assessing) image(w *Workload, name string) Image {
 	out := Image{Image: name, Builds: map[string]Verdict{}}
@@ -147,7 +135,7 @@ func (a *assessing) verdict(w *Workload, name string, reading Reading, host wind
 	switch {
 	case reading.Unread == "" && !reading.Image.ForWindows():
 		return NoEntry
-	case isHostProcess(&w.Template), reading.Unread == "" && reading.Image.RunsOn(host):
+	case podrules.IsHostProcess(&w.Template), reading.Unread == "" && reading.Image.RunsOn(host):
 		return Runs
 	case reading.Unread == "":
 		return NoEntry

@@ -69,6 +69,9 @@ type hostProcess struct {
 	contradict       []Finding
 }
 
+// IsHostProcess reports whether all containers of a pod are HostProcess containers. The API server accepts no mixture.
+func IsHostProcess(pod *corev1.PodSpec) bool { return hostProcessOf(pod).all() }
+
 func (h hostProcess) all() bool { return h.host > 0 && h.host == h.containers }
 
 const (
