@@ -259,11 +259,12 @@ func mayImport() map[string][]string {
 
 		"internal/observe/advice": {"api"},
 		"internal/observe/fleetstatus": {
-			"api", "api/v1alpha1", "internal/observe/advice", "internal/observe/podcause", "internal/shared/mask", "internal/shared/nodestate",
-			"internal/shared/truncate",
+			"api", "api/v1alpha1", "internal/observe/advice", "internal/observe/podcause", "internal/shared/desired", "internal/shared/mask",
+			"internal/shared/nodestate", "internal/shared/truncate",
 		},
 		"internal/observe/generations": {
-			"api", "internal/observe/podrules", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild",
+			"api", "internal/observe/podrules", "internal/shared/mirrors", "internal/shared/nodestate", "internal/shared/truncate",
+			"internal/shared/windowsbuild",
 		},
 		"internal/observe/podcause":              {"api", "internal/shared/mirrors", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild"},
 		"internal/observe/podrules":              {"api", "internal/shared/windowsbuild"},

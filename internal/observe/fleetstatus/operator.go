@@ -1,7 +1,6 @@
 package fleetstatus
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/observe/advice"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
@@ -99,10 +99,12 @@ func (r *reader) config(f *Fleet) (found []Problem) {
 // policies counts the nodes that report policies that they cannot apply. The field has no effect with a network of the user's own.
 func (r *reader) policies() *Policies {
 	network := r.Config.Spec.Network
-	p := &Policies{Mode: cmp.Or(network.Policies, v1alpha1.PoliciesEnforce)}
-	if network.Provider == v1alpha1.NetworkCustom || p.Mode == v1alpha1.PoliciesOff {
+	network.Provider = desired.Provider(network, true) // without a provider, only OpenShift has nodes
+	policies := desired.PoliciesOf(network)
+	if policies == nil {
 		return nil
 	}
+	p := &Policies{Mode: v1alpha1.NetworkPolicies(policies.Mode)}
 	for i := range r.Nodes {
 		if c := nodestate.Condition(&r.Nodes[i], api.ConditionNetworkPoliciesNotApplied); c != nil && c.Status == corev1.ConditionTrue {
 			p.NotApplied++
