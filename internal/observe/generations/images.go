@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/internal/observe/podrules"
+	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
@@ -56,14 +56,14 @@ func proofsOf(c Cluster) map[string]proof {
 		p := &c.Pods[i]
 		b := nodes[p.Spec.NodeName]
 		for _, image := range startedImages(p) {
-			note(fullName(image), b, fmt.Sprintf("pod %s/%s ran it on %s with %s", p.Namespace, p.Name, p.Spec.NodeName, b))
+			note(mirrors.SplitImage(image).String(), b, fmt.Sprintf("pod %s/%s ran it on %s with %s", p.Namespace, p.Name, p.Spec.NodeName, b))
 		}
 	}
 	for i := range c.Nodes {
 		b := nodes[c.Nodes[i].Name]
 		for _, image := range c.Nodes[i].Status.Images {
 			for _, name := range image.Names {
-				note(fullName(name), b, fmt.Sprintf("node %s with %s has pulled it", c.Nodes[i].Name, b))
+				note(mirrors.SplitImage(name).String(), b, fmt.Sprintf("node %s with %s has pulled it", c.Nodes[i].Name, b))
 			}
 		}
 	}
@@ -87,26 +87,6 @@ func startedImages(p *corev1.Pod) (images []string) {
 	return images
 }
 
-// fullName returns the name under which containerd lists an image: with registry, and tag or digest
-// (distribution/reference).
-func fullName(image string) string {
-	if first, _, hasPath := strings.Cut(image, "/"); !hasPath {
-		image = "docker.io/library/" + image
-	} else if first != "localhost" && !strings.ContainsAny(first, ".:") {
-		image = "docker.io/" + image
-	}
-	name, digest, byDigest := strings.Cut(image, "@")
-	tag := strings.LastIndexByte(name, ':')
-	isTagged := tag > strings.LastIndexByte(name, '/')
-	switch {
-	case byDigest && isTagged:
-		return name[:tag] + "@" + digest
-	case !byDigest && !isTagged:
-		return name + ":latest"
-	}
-	return image
-}
-
 // image returns the result for an image: that of its registry, or else what the cluster proves.
 func (a *assessing) image(w *Workload, name string) Image {
 	out := Image{Image: name, Builds: map[string]Verdict{}}
@@ -115,7 +95,7 @@ func (a *assessing) image(w *Workload, name string) Image {
 		reading.Unread = notQueried
 	}
 	if reading.Unread != "" {
-		out.Unread, out.Proof = reading.Unread, a.proofs[fullName(name)].text
+		out.Unread, out.Proof = reading.Unread, a.proofs[mirrors.SplitImage(name).String()].text
 	} else {
 		for _, b := range reading.Image.Builds {
 			out.For = append(out.For, b.Label())
@@ -139,7 +119,7 @@ func (a *assessing) verdict(w *Workload, name string, reading Reading, host wind
 		return Runs
 	case reading.Unread == "":
 		return NoEntry
-	case slices.ContainsFunc(a.proofs[fullName(name)].builds, proves):
+	case slices.ContainsFunc(a.proofs[mirrors.SplitImage(name).String()].builds, proves):
 		return Runs
 	}
 	return Unknown

@@ -2,7 +2,6 @@ package windowsimage
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 	"github.com/windows-machine-config/wmco/internal/shared/registryclient"
@@ -17,28 +16,17 @@ type reference struct {
 
 // parse parses an image reference as containerd does (distribution/reference).
 func parse(image string) (reference, error) {
-	rest, digest, byDigest := strings.Cut(image, "@")
-	tag := "latest"
-	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') {
-		rest, tag = rest[:i], rest[i+1:]
-	}
-	registry, repository, ok := strings.Cut(rest, "/")
-	if !ok || registry != "localhost" && !strings.ContainsAny(registry, ".:") {
-		registry, repository = "docker.io", rest
-	}
-	if registry == "docker.io" && !strings.Contains(repository, "/") {
-		repository = "library/" + repository
-	}
-	name, err := mirrors.ParseName(registry, repository)
+	parts := mirrors.SplitImage(image)
+	name, err := mirrors.ParseName(parts.Registry, parts.Repository)
 	switch {
 	case err != nil:
 		return reference{}, err
-	case !registryclient.IsTag(tag) || byDigest && !registryclient.IsDigest(digest):
+	case !registryclient.IsTag(parts.Tag) || parts.ByDigest && !registryclient.IsDigest(parts.Digest):
 		return reference{}, fmt.Errorf("the tag or digest of %s is invalid", name)
-	case byDigest:
-		return reference{name, mirrors.Digests, digest}, nil
+	case parts.ByDigest:
+		return reference{name, mirrors.Digests, parts.Digest}, nil
 	}
-	return reference{name, mirrors.Tags, tag}, nil
+	return reference{name, mirrors.Tags, parts.Tag}, nil
 }
 
 // RegistryOf returns the registry in an image reference, regardless of mirrors; empty if the reference is invalid.
