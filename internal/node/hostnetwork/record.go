@@ -1,13 +1,12 @@
 package hostnetwork
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/shared/strictjson"
 )
 
 // Limits of a record.
@@ -63,14 +62,9 @@ func Decode(b []byte) (Record, error) {
 	if len(b) > MaxRecord {
 		return Record{}, fmt.Errorf("the record has %d bytes, and at most %d are allowed", len(b), MaxRecord)
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
 	var r Record
-	if err := d.Decode(&r); err != nil {
+	if err := strictjson.Unmarshal(b, &r); err != nil {
 		return Record{}, fmt.Errorf("reading the record: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Record{}, errors.New("reading the record: unexpected data after the JSON object")
 	}
 	switch r.Phase {
 	case Making, Made, Changed, Lost:

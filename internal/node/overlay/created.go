@@ -1,12 +1,9 @@
 package overlay
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -14,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/shared/strictjson"
 )
 
 const (
@@ -141,13 +139,11 @@ const createdVersion = 1
 
 // parseCreated parses what save has written, and nothing else.
 func parseCreated(text []byte) (map[string]createdNetwork, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
 	var stored storedCreated
-	if err := decoder.Decode(&stored); err != nil {
+	if err := strictjson.Unmarshal(text, &stored); err != nil {
 		return nil, fmt.Errorf("it was not written by this program: %w", err)
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || stored.Version != createdVersion || len(stored.Networks) > maxCreated || stored.Networks == nil {
+	if stored.Version != createdVersion || len(stored.Networks) > maxCreated || stored.Networks == nil {
 		return nil, fmt.Errorf("it was not written by this program: version %d, %d networks", stored.Version, len(stored.Networks))
 	}
 	for id, n := range stored.Networks {

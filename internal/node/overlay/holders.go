@@ -1,17 +1,16 @@
 package overlay
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/shared/strictjson"
 )
 
 const (
@@ -96,13 +95,11 @@ func formatHolders(h holders) ([]byte, error) {
 
 // parseHolders parses what formatHolders has written, and nothing else.
 func parseHolders(text []byte) (holders, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
 	var stored storedHolders
-	if err := decoder.Decode(&stored); err != nil {
+	if err := strictjson.Unmarshal(text, &stored); err != nil {
 		return nil, fmt.Errorf("it was not written by this program: %w", err)
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || stored.Version != holdersVersion || len(stored.Subnets) > maxHolders {
+	if stored.Version != holdersVersion || len(stored.Subnets) > maxHolders {
 		return nil, fmt.Errorf("it was not written by this program: version %d, %d subnets", stored.Version, len(stored.Subnets))
 	}
 	read, nodes := make(holders, len(stored.Subnets)), map[string]bool{}

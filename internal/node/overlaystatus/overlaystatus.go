@@ -5,13 +5,12 @@ package overlaystatus
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/windows-machine-config/wmco/internal/shared/strictjson"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
@@ -63,14 +62,9 @@ func Decode(b []byte) (Status, error) {
 	if len(b) > MaxSize {
 		return Status{}, fmt.Errorf("the status has %d bytes, and at most %d are allowed", len(b), MaxSize)
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
 	var s Status
-	if err := d.Decode(&s); err != nil {
+	if err := strictjson.Unmarshal(b, &s); err != nil {
 		return Status{}, fmt.Errorf("reading the status: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Status{}, errors.New("reading the status: unexpected data after the JSON object")
 	}
 	if s.Problems == nil || len(s.Problems) > MaxProblems {
 		return Status{}, fmt.Errorf("the status has %d problems, and a list of at most %d is needed", len(s.Problems), MaxProblems)

@@ -1,16 +1,15 @@
 package policyset
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/shared/hns"
+	"github.com/windows-machine-config/wmco/internal/shared/strictjson"
 )
 
 // version is the version of the format. A node rejects others: what it does not know may restrict pods.
@@ -70,14 +69,9 @@ func decode(namespace string, data []byte) (Set, error) {
 	if format.Version != version {
 		return Set{}, fmt.Errorf("its format has version %d; only version %d is known", format.Version, version)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
 	var e encoded
-	if err := decoder.Decode(&e); err != nil {
+	if err := strictjson.Unmarshal(data, &e); err != nil {
 		return Set{}, err
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return Set{}, errors.New("there is data after it")
 	}
 	if e.Namespace != namespace {
 		return Set{}, fmt.Errorf("it is of namespace %.64q", e.Namespace)

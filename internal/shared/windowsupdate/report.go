@@ -1,17 +1,15 @@
 package windowsupdate
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/shared/strictjson"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
@@ -169,13 +167,8 @@ func Parse(b []byte) (Report, error) {
 		return Report{}, fmt.Errorf("the report about updates has %d bytes; at most %d are allowed", len(b), MaxBytes)
 	}
 	var r Report
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
+	if err := strictjson.Unmarshal(b, &r); err != nil {
 		return Report{}, fmt.Errorf("parsing the report about updates: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Report{}, errors.New("parsing the report about updates: text follows the JSON object")
 	}
 	if !isDate(r.Read, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)) {
 		return Report{}, errors.New("parsing the report about updates: field read is no date between 1993 and 2100")

@@ -1,14 +1,12 @@
 package windowsupdate
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/shared/strictjson"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
@@ -87,13 +85,8 @@ func ParseSummary(text string) (Summary, error) {
 		return Summary{}, fmt.Errorf("the summary has %d bytes; at most %d are allowed", len(text), MaxSummary)
 	}
 	var s Summary
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
+	if err := strictjson.Unmarshal([]byte(text), &s); err != nil {
 		return Summary{}, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Summary{}, errors.New("text follows the JSON object")
 	}
 	return s.bounded(), nil
 }

@@ -1,7 +1,6 @@
 package acceptance
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/strictjson"
 )
 
 // Root is the program's folder on the machine. Only administrators may read or write it.
@@ -122,10 +122,8 @@ func parseJournal(content []byte) ([]change, error) {
 	if len(content) > maxJournal {
 		return nil, fmt.Errorf("it has more than %d bytes", maxJournal)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
 	var changes []change
-	if err := decoder.Decode(&changes); err != nil {
+	if err := strictjson.Unmarshal(content, &changes); err != nil {
 		return nil, err
 	}
 	for i, c := range changes {
