@@ -156,12 +156,13 @@ func mayImport() map[string][]string {
 		"internal/node/policypipe":    {"internal/shared/truncate"},
 		"internal/node/win": {
 			"internal/node/backoff", "internal/node/cri", "internal/node/hostapi", "internal/node/win/network", "internal/node/win/pipe",
-			"internal/node/win/scm", "internal/node/win/wua", "internal/shared/desired", "internal/shared/wicdapi",
+			"internal/node/win/scm", "internal/node/win/subprocess", "internal/node/win/wua", "internal/shared/desired", "internal/shared/wicdapi",
 		},
-		"internal/node/win/network": {"internal/node/hostnetwork", "internal/node/win/scm", "internal/shared/hns"},
-		"internal/node/win/pipe":    {"internal/node/backoff"},
-		"internal/node/win/scm":     {},
-		"internal/node/win/wua":     {"internal/node/hostapi", "internal/node/win/scm", "internal/shared/windowsupdate"},
+		"internal/node/win/network":    {"internal/node/hostnetwork", "internal/node/win/scm", "internal/shared/hns"},
+		"internal/node/win/pipe":       {"internal/node/backoff"},
+		"internal/node/win/scm":        {},
+		"internal/node/win/subprocess": {},
+		"internal/node/win/wua":        {"internal/node/hostapi", "internal/node/win/scm", "internal/node/win/subprocess", "internal/shared/windowsupdate"},
 
 		"internal/operator/addresses": {},
 		"internal/operator/cluster": {

@@ -1,24 +1,16 @@
 package win
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"syscall"
-
-	"golang.org/x/sys/windows"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/node/win/subprocess"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
-
-// inDISM is an environment variable that marks a process started to call DISM, so that it does not start another one.
-const inDISM = "WICD_DISM"
 
 // Feature implements hostapi.System.
 func (s *system) Feature(ctx context.Context, name string) (wicdapi.FeatureState, error) {
@@ -58,34 +50,16 @@ type dismAnswer struct {
 	Unknown bool   `json:"unknown,omitempty"`
 }
 
-// runDISM calls DISM in a separate process, because a hanging call can only be stopped by ending its process. When ctx ends, it asks the process to
-// cancel, and kills it a moment later.
+// maxDISMAnswer is more than the size of an answer, in bytes.
+const maxDISMAnswer = 64 << 10
+
+// runDISM calls DISM in another process. When ctx ends, the process cancels the call.
 func runDISM(ctx context.Context, what, feature string) (answer dismAnswer, err error) {
-	if os.Getenv(inDISM) != "" {
-		return answer, errors.New("this process was started to call DISM, and must not start another process for it")
-	}
-	program, err := os.Executable()
+	output, err := subprocess.Call{What: "running DISM", Arguments: []string{dismCommand, what, feature}, MaxOutput: maxDISMAnswer}.Run(ctx)
 	if err != nil {
 		return answer, err
 	}
-	var output, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, dismCommand, what, feature)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return answer, err
-	}
-	cmd.Env = append(os.Environ(), inDISM+"=1")
-	cmd.Stdout, cmd.Stderr = &output, &stderr
-	cmd.Cancel, cmd.WaitDelay = stdin.Close, killedAfter
-	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true, CreationFlags: windows.CREATE_NO_WINDOW}
-	err = cmd.Run()
-	if ctx.Err() != nil {
-		return answer, ctx.Err()
-	}
-	if err != nil {
-		return answer, fmt.Errorf("running DISM in another process: %w: %s", err, bytes.TrimSpace(stderr.Bytes()[:min(stderr.Len(), maxStderr)]))
-	}
-	if err := json.Unmarshal(output.Bytes(), &answer); err != nil {
+	if err := json.Unmarshal(output, &answer); err != nil {
 		return answer, fmt.Errorf("parsing the output of the process that runs DISM: %w", err)
 	}
 	return answer, answer.err()

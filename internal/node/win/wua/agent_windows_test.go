@@ -71,7 +71,7 @@ func TestHangingProcessIsEnded(t *testing.T) {
 }
 
 func TestProcessDoesNotStartAnother(t *testing.T) {
-	t.Setenv(inProcess, "1")
+	t.Setenv("WICD_SUBPROCESS", "1")
 	if _, err := (Agent{Arguments: []string{"garbage"}}).Updates(t.Context()); err == nil || !strings.Contains(err.Error(), "must not start another") {
 		t.Errorf("in the process itself, the error is %v", err)
 	}
