@@ -93,3 +93,23 @@ func TestKubectlExplainsEveryField(t *testing.T) {
 		t.Errorf("only %d fields were found", fields)
 	}
 }
+
+// TestRemovalNamesEveryDefinition: OLM leaves the kinds, so that the documented commands must delete each.
+func TestRemovalNamesEveryDefinition(t *testing.T) {
+	text, err := os.ReadFile("../docs/install-olm.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, removal, _ := strings.Cut(string(text), "$ oc delete crd ")
+	removal, _, _ = strings.Cut(removal, "```")
+	files, err := filepath.Glob("crds/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("there are %d definitions: %v", len(files), err)
+	}
+	for _, file := range files {
+		group, plural, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".yaml"), "_")
+		if name := plural + "." + group; !slices.Contains(strings.Fields(removal), name) {
+			t.Errorf("docs/install-olm.md does not delete CustomResourceDefinition %s", name)
+		}
+	}
+}
