@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	if code, isChild := win.Child(os.Args[1:], os.Stdin, os.Stdout); isChild {
+	if code, isChild := win.Child(os.Args[1:], os.Stdin, os.Stdout, os.Stderr); isChild {
 		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

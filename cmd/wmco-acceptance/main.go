@@ -35,7 +35,7 @@ const (
 const archive = "wmco-acceptance.zip"
 
 func main() {
-	if code, isChild := win.Child(os.Args[1:], os.Stdin, os.Stdout); isChild {
+	if code, isChild := win.Child(os.Args[1:], os.Stdin, os.Stdout, os.Stderr); isChild {
 		os.Exit(code)
 	}
 	if known, err := acceptance.Command(os.Args[1:], os.Stdin, os.Stdout); known {

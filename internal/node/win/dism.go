@@ -11,7 +11,7 @@ const dismCommand = "dism"
 
 // Child does the work of a process that Host started from the same program, for calls that may hang: of DISM, and of the Windows Update Agent. Each
 // program that uses Host must pass its arguments before it does anything else, and exit with code if it is such a process.
-func Child(args []string, stdin io.Reader, stdout io.Writer) (code int, isChild bool) {
+func Child(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int, isChild bool) {
 	if len(args) == 0 {
 		return 0, false
 	}
@@ -19,7 +19,7 @@ func Child(args []string, stdin io.Reader, stdout io.Writer) (code int, isChild 
 	case dismCommand:
 		return callDISM(args[1:], stdin, stdout), true
 	case wua.Command:
-		return wua.Answer(stdin, stdout), true
+		return wua.Answer(args[1:], stdin, stdout, stderr), true
 	}
 	return 0, false
 }

@@ -33,7 +33,7 @@ const (
 
 // TestMain runs the test program in other roles: the service that tests create, the shutdown.exe that they call, and other processes.
 func TestMain(m *testing.M) {
-	if code, isChild := Child(os.Args[1:], os.Stdin, os.Stdout); isChild {
+	if code, isChild := Child(os.Args[1:], os.Stdin, os.Stdout, os.Stderr); isChild {
 		os.Exit(code)
 	}
 	if len(os.Args) > 2 && os.Args[1] == asService && os.Args[2] == "vanishes" {

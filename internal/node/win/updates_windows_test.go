@@ -17,7 +17,7 @@ const updateService = "wuauserv"
 func TestUpdateAgentKeepsTheContract(t *testing.T) {
 	h := mustHost(t)
 	contract.UpdateAgent(t, func(*testing.T) contract.UpdatesFixture {
-		f := contract.UpdatesFixture{Agent: h.UpdateAgent, NoUpdates: "a test cannot offer an update"}
+		f := contract.UpdatesFixture{Agent: h.UpdateAgent, NoUpdates: "a test cannot offer an update", NoServer: "a test has no update server"}
 		if !onWine() {
 			f.NoPolicies, f.NoDisabling = "a test must not set policies on a real Windows", "a test must not disable services of a real Windows"
 			return f

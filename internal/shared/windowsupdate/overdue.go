@@ -30,7 +30,7 @@ func (r Report) Newest() (newest Operation, found bool) {
 
 // Counts returns the number of updates in Pending by class. isKnown is false if the agent did not answer.
 func (r Report) Counts() (counts map[Class]int, isKnown bool) {
-	if r.Read.IsZero() || r.Disabled || r.failed(CallPending) {
+	if r.Read.IsZero() || r.Disabled || r.Failed(CallPending) {
 		return nil, false
 	}
 	counts = map[Class]int{}
@@ -66,7 +66,7 @@ func (r Report) Overdue(now time.Time) (reason, message string) {
 
 // IsJudged reports whether all was read that Overdue needs: only then does no reason mean that the host is not overdue.
 func (r Report) IsJudged() bool {
-	return !r.Read.IsZero() && (r.Disabled || r.hasHistory() && !r.failed(CallSearched))
+	return !r.Read.IsZero() && (r.Disabled || r.hasHistory() && !r.Failed(CallSearched))
 }
 
 func (r Report) isOverdue(now time.Time) bool {
@@ -79,15 +79,15 @@ func (r Report) isOverdue(now time.Time) bool {
 
 func (r Report) isSearchOverdue(now time.Time) bool {
 	if r.Searched.IsZero() {
-		return !r.failed(CallSearched) && isOlder(r.WindowsInstalled, now, MaxSearchAge)
+		return !r.Failed(CallSearched) && isOlder(r.WindowsInstalled, now, MaxSearchAge)
 	}
 	return isOlder(r.Searched, now, MaxSearchAge)
 }
 
 // hasHistory reports whether the history was read, even if it is empty.
-func (r Report) hasHistory() bool { return !r.failed(CallHistory) }
+func (r Report) hasHistory() bool { return !r.Failed(CallHistory) }
 
-func (r Report) failed(call string) bool {
+func (r Report) Failed(call string) bool {
 	for _, f := range r.Failures {
 		if f.Call == call {
 			return true
@@ -102,6 +102,8 @@ const (
 	CallHistory  = "IUpdateSearcher.QueryHistory"
 	CallSearched = "IAutomaticUpdates2.Results"
 	CallRestart  = "ISystemInformation.RebootRequired"
+	CallOnline   = "IUpdateSearcher.Search (online)"
+	CallDownload = "IUpdateDownloader.Download"
 	CallPolicy   = "the policy of Windows Update in the registry"
 )
 
@@ -120,7 +122,7 @@ func (r Report) newestText(now time.Time) string {
 }
 
 func (r Report) pendingText() string {
-	if r.failed(CallPending) {
+	if r.Failed(CallPending) {
 		return "which updates are missing could not be read"
 	}
 	return fmt.Sprintf("%d updates are pending", r.Total)

@@ -74,12 +74,16 @@ type Update struct {
 	Class Class    `json:"class"`
 	// Severity is Critical, Important, Moderate or Low; empty if Microsoft rates none.
 	Severity string `json:"severity,omitempty"`
+	// Published is when this revision of the update was published (IUpdate.LastDeploymentChangeTime); zero if unknown.
+	Published time.Time `json:"published,omitzero"`
 	// Downloaded is true if the host has its files.
 	Downloaded bool `json:"downloaded,omitempty"`
 	// Restart is whether its installation needs a restart: Never, Always or Possible; empty if unknown.
 	Restart Restart `json:"restart,omitempty"`
 	// RestartPending is true if it was installed and takes effect with a restart.
 	RestartPending bool `json:"restartPending,omitempty"`
+	// Interactive is true if the installation may ask a user (IInstallationBehavior.CanRequestUserInput).
+	Interactive bool `json:"interactive,omitempty"`
 	// Deadline is until when the administrator of its server wants it installed.
 	Deadline time.Time `json:"deadline,omitzero"`
 }
@@ -181,7 +185,7 @@ func Parse(b []byte) (Report, error) {
 func (r Report) Bounded() Report {
 	latest := r.Read.Add(maxAhead)
 	r.Read = r.Read.UTC()
-	if !r.Searched.Before(latest) && !r.failed(CallSearched) { // not the same as a host that never searched
+	if !r.Searched.Before(latest) && !r.Failed(CallSearched) { // not the same as a host that never searched
 		r.Failures = append([]Failure{{Call: CallSearched}}, r.Failures...)
 	}
 	r.WindowsInstalled, r.Searched = date(r.WindowsInstalled, latest), date(r.Searched, latest)
@@ -206,7 +210,7 @@ func (r Report) Bounded() Report {
 
 func (u Update) bounded(latest time.Time) Update {
 	u.ID = strings.ToLower(u.ID)
-	if !guid.MatchString(u.ID) {
+	if !IsID(u.ID) {
 		u.ID = ""
 	}
 	u.Revision = max(u.Revision, 0)
@@ -219,7 +223,7 @@ func (u Update) bounded(latest time.Time) Update {
 	if !slices.Contains([]Restart{RestartNever, RestartAlways, RestartPossible}, u.Restart) {
 		u.Restart = ""
 	}
-	u.Deadline = date(u.Deadline, latest.AddDate(10, 0, 0))
+	u.Published, u.Deadline = date(u.Published, latest), date(u.Deadline, latest.AddDate(10, 0, 0))
 	return u
 }
 
@@ -228,9 +232,7 @@ func (o Operation) bounded(latest time.Time) Operation {
 	if KBOf(o.KB) != o.KB {
 		o.KB = ""
 	}
-	if !slices.Contains([]Result{ResultInProgress, ResultSucceeded, ResultPartial, ResultFailed, ResultAborted}, o.Result) {
-		o.Result = ResultUnknown
-	}
+	o.Result = o.Result.known()
 	return o
 }
 

@@ -46,7 +46,7 @@ func absurd() windowsupdate.Report {
 	for range windowsupdate.MaxPending + 50 {
 		r.Pending = append(r.Pending, windowsupdate.Update{
 			ID: "{5A1C7C1E}", Revision: -1, Title: strings.Repeat("très long\n", 1100) + "\x1b[31m", KBs: []string{"", "KB1", "KB5068787", "5068787", "../KB5068787"},
-			Class: "evil", Severity: "Apocalyptic", Restart: "Now", Deadline: now.AddDate(900, 0, 0),
+			Class: "evil", Severity: "Apocalyptic", Restart: "Now", Deadline: now.AddDate(900, 0, 0), Published: now.AddDate(0, 0, 9),
 		})
 		r.History = append(r.History, windowsupdate.Operation{Date: now.AddDate(0, 0, 9), Title: "\xff\xfe", KB: "KB", Class: "", Result: "Splendid"})
 		r.Failures = append(r.Failures, windowsupdate.Failure{Call: strings.Repeat("x", 999)})

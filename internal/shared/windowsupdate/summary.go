@@ -3,6 +3,7 @@ package windowsupdate
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,11 @@ type Summary struct {
 	// Total is the number of pending updates, Pending those of each class that the report lists; both are absent if the agent did not answer.
 	Total   *int          `json:"total,omitempty"`
 	Pending map[Class]int `json:"pending,omitempty"`
+	// Offers are the updates that can be installed now: of the classes that WindowsConfig selects, downloaded, and not blocked. The first MaxOffers by
+	// publication.
+	Offers []Offer `json:"offers,omitempty"`
+	// Installation is the state of the last installation that the operator requested; nil if there was none.
+	Installation *Installation `json:"installation,omitempty"`
 	// Blocked is what keeps updates from being found or installed, in words; empty if nothing is known.
 	Blocked string `json:"blocked,omitempty"`
 }
@@ -66,11 +72,16 @@ func (r Report) blocked(failure error) (causes []string) {
 	return causes
 }
 
-// Format returns the value of the annotation, of at most MaxSummary bytes: what blocks updates is cut, because JSON escapes some characters.
+// Format returns the value of the annotation, of at most MaxSummary bytes: what blocks updates is cut, because JSON escapes some characters, and then
+// the last offers, which follow when the others are installed.
 func (s Summary) Format() string {
 	b, err := json.Marshal(s)
 	for limit := maxBlocked / 2; err == nil && len(b) > MaxSummary && limit > minBlocked; limit /= 2 {
 		s.Blocked = truncate.Text(s.Blocked, limit)
+		b, err = json.Marshal(s)
+	}
+	for err == nil && len(b) > MaxSummary && len(s.Offers) > 0 {
+		s.Offers = s.Offers[:len(s.Offers)-1]
 		b, err = json.Marshal(s)
 	}
 	if err != nil { // a summary can always be encoded
@@ -105,6 +116,14 @@ func (s Summary) bounded() Summary {
 		}
 	}
 	s.Pending = pending
+	s.Offers = slices.DeleteFunc(slices.Clone(s.Offers[:min(len(s.Offers), MaxOffers)]), func(o Offer) bool { return o.KB == "" || KBOf(o.KB) != o.KB })
+	for i, o := range s.Offers {
+		s.Offers[i].Published = date(o.Published, latest)
+	}
+	if s.Installation != nil {
+		bounded := s.Installation.bounded()
+		s.Installation = &bounded
+	}
 	if s.Total != nil {
 		total := min(max(*s.Total, 0), maxTotal)
 		s.Total = &total

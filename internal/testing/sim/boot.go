@@ -36,6 +36,8 @@ type boot struct {
 	locks   map[string]bool
 	watches watches // of services
 	reboot  bool
+	// installing is true during an installation of the Windows Update Agent.
+	installing bool
 	// virtualization follows from the features that are enabled at its start.
 	virtualization wicdapi.Virtualization
 	// routes are the added routes.

@@ -157,7 +157,7 @@ func (b *boot) unfinishedLocked() hostapi.Unfinished {
 	if time.Since(w.created) < w.options.Quirks.Setup.For {
 		u.Setup = []string{"OOBEInProgress"}
 	}
-	if len(w.servicing.completing) > 0 || u.Up < w.options.Quirks.Servicing.ServicingFor {
+	if len(w.servicing.completing) > 0 || b.installing || u.Up < w.options.Quirks.Servicing.ServicingFor {
 		u.Servicing = []string{"TrustedInstaller runs"}
 	}
 	return u

@@ -71,8 +71,12 @@ func (b *boot) waitsLocked() hostapi.Waits {
 			waits.Causes, waits.Servicing = append(waits.Causes, "feature "+name), true
 		}
 	}
-	if time.Since(b.began) < w.options.Quirks.Servicing.ServicingFor {
+	isInstalled := w.local.isRestartPending()
+	if isInstalled || time.Since(b.began) < w.options.Quirks.Servicing.ServicingFor {
 		waits.Causes, waits.Servicing = append(waits.Causes, "features or updates are half installed (Component Based Servicing)"), true
+	}
+	if isInstalled {
+		waits.Causes = append(waits.Causes, "updates are installed (Windows Update)")
 	}
 	if w.nextName != "" {
 		waits.Causes = append(waits.Causes, fmt.Sprintf("the computer name changes from %s to %s", w.options.Hostname, w.nextName))

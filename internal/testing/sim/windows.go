@@ -114,6 +114,7 @@ type Windows struct {
 	committed uint64
 	accounts  Accounts
 	updates   Updates
+	local     localUpdates
 	// events are the logs of events by channel; nil if they cannot be read.
 	events map[string]*eventLog
 	// nextName is the host name after the next start; empty if it does not change. waits are the reasons why Windows needs a
@@ -167,6 +168,7 @@ func NewWindows(o WindowsOptions) *Windows {
 		created:  time.Now(),
 		failNext: map[string]error{}, held: map[string]time.Time{}, busy: map[string]time.Time{}, cutAfter: -1, roomFor: -1,
 		next: make(chan struct{}), hnsNumbers: map[string]uint32{},
+		local: localUpdates{all: []*localUpdate{{Offer: Offer{Update: definitions()}}}},
 	}
 	if w.features == nil {
 		w.features = map[string]wicdapi.FeatureState{desired.ContainersFeature: wicdapi.FeatureEnabled, desired.HyperVFeature: wicdapi.FeatureDisabled}
@@ -213,9 +215,10 @@ func (w *Windows) Update(revision int) {
 }
 
 // FailNext makes the next operation of a kind fail once: "start kubelet", "stop kubelet", "put kubelet", "watch", "feature
-// Containers", "protect C:\k", "reboot", "rename", "end pause" (of a container), "network <GUID>" (of a pod), "endpoint
-// VIPEndpoint" (creation), "remove <GUID>" (an object of the Host Network Service), "layer C:\x", "variable HTTP_PROXY" (of the
-// machine), "certificate <SHA-256>", or an operation of hostapi.Disk with its file: "rename C:\k\kubelet.conf".
+// Containers", "download <ID>" (of an update), "update <ID>" (its installation), "protect C:\k", "reboot", "rename", "end pause"
+// (of a container), "network <GUID>" (of a pod), "endpoint VIPEndpoint" (creation), "remove <GUID>" (an object of the Host Network
+// Service), "layer C:\x", "variable HTTP_PROXY" (of the machine), "certificate <SHA-256>", or an operation of hostapi.Disk with its
+// file: "rename C:\k\kubelet.conf".
 func (w *Windows) FailNext(operation string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -286,6 +289,7 @@ func (w *Windows) PowerOn() {
 	b := newBoot(w, strconv.Itoa(w.boots))
 	w.boot = b
 	w.takeEffectLocked()
+	installed := w.completeUpdatesLocked()
 	names := make([]string, 0, len(w.declared))
 	for name, d := range w.declared {
 		if d.deleted {
@@ -299,6 +303,9 @@ func (w *Windows) PowerOn() {
 	close(w.next)
 	w.next = make(chan struct{})
 	w.mu.Unlock()
+	for _, takesEffect := range installed {
+		takesEffect(w)
+	}
 	for _, name := range names {
 		_ = b.start(name) // other services start anyway
 	}

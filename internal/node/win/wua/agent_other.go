@@ -5,4 +5,4 @@ package wua
 import "io"
 
 // Answer fails: this is not Windows.
-func Answer(io.Reader, io.Writer) int { return 1 }
+func Answer([]string, io.Reader, io.Writer, io.Writer) int { return 1 }

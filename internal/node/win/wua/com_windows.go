@@ -34,9 +34,7 @@ type comObject struct{ *ole.IDispatch }
 
 func (o comObject) get(name string, arguments ...any) (any, error) {
 	for i, argument := range arguments {
-		if n, ok := argument.(int64); ok { // the agent's numbers are LONG
-			arguments[i] = int32(n)
-		}
+		arguments[i] = argumentOf(argument)
 	}
 	result, err := o.InvokeWithOptionalArgs(name, ole.DISPATCH_METHOD|ole.DISPATCH_PROPERTYGET, arguments)
 	if err != nil {
@@ -67,8 +65,19 @@ func valueOf(v *ole.VARIANT) any {
 }
 
 func (o comObject) put(property string, value any) error {
-	_, err := oleutil.PutProperty(o.IDispatch, property, value)
+	_, err := oleutil.PutProperty(o.IDispatch, property, argumentOf(value))
 	return withCode(err)
+}
+
+// argumentOf returns a value in the types of go-ole.
+func argumentOf(value any) any {
+	switch v := value.(type) {
+	case int64: // the agent's numbers are LONG
+		return int32(v)
+	case comObject:
+		return v.IDispatch
+	}
+	return value
 }
 
 // withCode returns the error of a call of COM as a codeError.

@@ -63,7 +63,7 @@ func (s *server) serve(f fake) *ole.IDispatch {
 
 func (o *served) id(_ *ole.GUID, names **uint16, _, _ uintptr, id *int32) uintptr {
 	name := windows.UTF16PtrToString(*names)
-	if _, found := o.fake[name]; !found && name != "Online" && name != "ClientApplicationID" {
+	if _, found := o.fake[name]; !found && !slices.Contains([]string{"Online", "ClientApplicationID", "Updates", "ForceQuiet"}, name) {
 		return uintptr(windows.DISP_E_UNKNOWNNAME)
 	}
 	o.names = append(o.names, name)
@@ -75,7 +75,7 @@ func (o *served) invoke(id uintptr, _ *ole.GUID, _, flags uintptr, p *parameters
 	name := o.names[int32(id)-1]
 	var arguments []any
 	for _, v := range slices.Backward(unsafe.Slice(p.arguments, p.count)) { // the last one comes first
-		arguments = append(arguments, valueOf(&v))
+		arguments = append(arguments, argument(&v))
 	}
 	if uint16(flags)&ole.DISPATCH_PROPERTYPUT != 0 {
 		_ = o.fake.put(name, arguments[0])
@@ -87,6 +87,15 @@ func (o *served) invoke(id uintptr, _ *ole.GUID, _, flags uintptr, p *parameters
 	}
 	*result = o.by.variant(value)
 	return 0
+}
+
+// argument returns the value of an argument; for an object of a server, its fake.
+func argument(v *ole.VARIANT) any {
+	value := valueOf(v)
+	if o, ok := value.(comObject); ok {
+		return (*served)(unsafe.Pointer(o.IDispatch)).fake
+	}
+	return value
 }
 
 // variant returns a value of a fake as COM has it.
@@ -121,13 +130,43 @@ func TestCOMHasTheSameAnswers(t *testing.T) {
 	a.update["Title"] = "Mise à jour 更新 \U0001F600 (KB5070000)"
 	a.system["RebootRequired"] = codeError(0x80240438)
 	objects := map[string]fake{classSession: a.session, classAutoUpdate: a.auto, classSystemInfo: a.system}
-	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
-	got := read(func(class string) (object, error) { return comObject{s.serve(objects[class])}, nil }, settings{}, now)
+	got := read(func(class string) (object, error) { return comObject{s.serve(objects[class])}, nil }, settings{}, now(), false)
 	if a.searcher["put Online"] != false || a.session["put ClientApplicationID"] != clientID {
 		t.Errorf("the searcher's Online is %v, the session's client %v", a.searcher["put Online"], a.session["put ClientApplicationID"])
 	}
 	if diff := cmp.Diff(a.read(settings{}), got); diff != "" {
 		t.Errorf("report (-direct +COM):\n%s", diff)
+	}
+}
+
+// TestCOMHasTheSameOutcomes passes objects to properties and methods of others.
+func TestCOMHasTheSameOutcomes(t *testing.T) {
+	if _, err := openCOM(); err != nil {
+		t.Fatal(err)
+	}
+	s := newServer()
+	defer runtime.KeepAlive(s)
+	for _, operation := range []string{operationDownload, operationInstall} {
+		ids := []string{idOfUpdate(1), idOfUpdate(2), idOfUpdate(3)}
+		want, o := newOperations().run(t, append([]string{operation}, ids...)...), newOperations()
+		o.pending[2]["EulaAccepted"] = false
+		got := request{operation, ids}.answer(func(class string) (object, error) {
+			f, err := o.create(class)
+			if err != nil {
+				return nil, err
+			}
+			return comObject{s.serve(f.(fake))}, nil
+		}, nil, now())
+		if diff := cmp.Diff(any(want), got); diff != "" {
+			t.Errorf("outcome of %s (-direct +COM):\n%s", operation, diff)
+		}
+		if len(o.given) == 0 || o.given[0] == nil {
+			t.Errorf("%s: the collection has %v", operation, o.given)
+		}
+		agent := map[string]fake{operationDownload: o.downloader, operationInstall: o.installer}[operation]
+		if _, isCollection := agent["put Updates"].(fake)["Add"]; !isCollection || o.asked != 1 {
+			t.Errorf("%s: the updates are %v, and the agent was asked %d times", operation, agent["put Updates"], o.asked)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package wua
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
@@ -12,6 +13,7 @@ import (
 type object interface {
 	// get returns a property, or the result of a method: string, bool, int64, time.Time, object, or nil.
 	get(name string, arguments ...any) (any, error)
+	// put sets a property to a string, bool or object.
 	put(property string, value any) error
 }
 
@@ -20,6 +22,12 @@ type codeError uint32
 
 // Error implements error.
 func (e codeError) Error() string { return fmt.Sprintf("%#08x", uint32(e)) }
+
+// codeOf returns the HRESULT of an error; 0 if it has none.
+func codeOf(err error) uint32 {
+	code, _ := errors.AsType[codeError](err)
+	return uint32(code)
+}
 
 // errUnexpected means that a call returned nothing, or a value of another type than documented.
 var errUnexpected = errors.New("the result has an unexpected type")
@@ -43,19 +51,23 @@ const (
 	classSession       = "Microsoft.Update.Session"
 	classAutoUpdate    = "Microsoft.Update.AutoUpdate"
 	classSystemInfo    = "Microsoft.Update.SystemInfo"
+	classCollection    = "Microsoft.Update.UpdateColl"
 	pendingSoftware    = "IsInstalled=0 and IsHidden=0 and Type='Software'"
 	clientID           = "windows-instance-config-daemon"
 	operationUninstall = 2 // UpdateOperation in wuapi.h
 )
 
+// creator creates an object of a class of the agent.
+type creator func(class string) (object, error)
+
 // reader reads a report. It continues after a failure, and records it.
 type reader struct {
-	create func(class string) (object, error)
+	create creator
 	report windowsupdate.Report
 }
 
-// read returns what the agent and the settings say now.
-func read(create func(class string) (object, error), s settings, now time.Time) windowsupdate.Report {
+// read returns what the agent and the settings say now. With online, the agent searches at its server before.
+func read(create creator, s settings, now time.Time, online bool) windowsupdate.Report {
 	r := &reader{create: create, report: windowsupdate.Report{
 		Read: now, WindowsInstalled: s.installed, Disabled: s.isDisabled, Server: windowsupdate.HostOf(s.server), NoSearches: s.noAutoUpdate,
 	}}
@@ -63,9 +75,12 @@ func read(create func(class string) (object, error), s settings, now time.Time) 
 	if s.isDisabled {
 		return r.report.Bounded()
 	}
+	if online {
+		r.record(windowsupdate.CallOnline, searchOnline(create))
+	}
 	r.record(windowsupdate.CallSearched, r.searched())
 	r.record(windowsupdate.CallRestart, r.restart())
-	searcher, err := r.searcher()
+	_, searcher, err := openSearcher(create, false)
 	if err != nil {
 		r.record(windowsupdate.CallHistory, err)
 		r.record(windowsupdate.CallPending, err)
@@ -80,8 +95,7 @@ func (r *reader) record(call string, err error) {
 	if err == nil {
 		return
 	}
-	code, _ := errors.AsType[codeError](err)
-	r.report.Failures = append(r.report.Failures, windowsupdate.Failure{Call: call, Code: uint32(code)})
+	r.report.Failures = append(r.report.Failures, windowsupdate.Failure{Call: call, Code: codeOf(err)})
 }
 
 func (r *reader) searched() error {
@@ -110,26 +124,46 @@ func (r *reader) restart() error {
 	return err
 }
 
-// searcher returns a searcher of the agent's data store. It is an error if the searcher cannot be set to stay offline.
-func (r *reader) searcher() (object, error) {
-	session, err := r.create(classSession)
-	if err != nil {
-		return nil, err
+// openSearcher returns a searcher, and its session. It searches at the server, or in the agent's data store; it is an error if that cannot be set.
+func openSearcher(create creator, online bool) (session, searcher object, err error) {
+	if session, err = create(classSession); err != nil {
+		return nil, nil, err
 	}
 	_ = session.put("ClientApplicationID", clientID) // for the agent's log
-	searcher, err := child(session, "CreateUpdateSearcher")
-	if err != nil {
-		return nil, err
+	if searcher, err = child(session, "CreateUpdateSearcher"); err != nil {
+		return nil, nil, err
 	}
-	return searcher, searcher.put("Online", false)
+	return session, searcher, searcher.put("Online", online)
 }
 
-func (r *reader) pending(searcher object) error {
+// searchOnline makes the agent search at its server. IUpdateSearcher.ServerSelection stays ssDefault: the host's policies choose the server.
+func searchOnline(create creator) error {
+	_, searcher, err := openSearcher(create, true)
+	if err != nil {
+		return err
+	}
 	result, err := child(searcher, "Search", pendingSoftware)
 	if err != nil {
 		return err
 	}
-	updates, err := child(result, "Updates")
+	code, err := value[int64](result, "ResultCode")
+	if r := windowsupdate.ResultOf(code); err == nil && r != windowsupdate.ResultSucceeded && r != windowsupdate.ResultPartial {
+		return errUnexpected
+	}
+	return err
+}
+
+// find returns the collection of the pending updates.
+func find(searcher object) (updates object, err error) {
+	result, err := child(searcher, "Search", pendingSoftware)
+	if err != nil {
+		return nil, err
+	}
+	return child(result, "Updates")
+}
+
+func (r *reader) pending(searcher object) error {
+	updates, err := find(searcher)
 	if err != nil {
 		return err
 	}
@@ -146,10 +180,10 @@ func (r *reader) pending(searcher object) error {
 
 // update reads an update. Properties that an earlier agent does not have are left out.
 func update(u object) windowsupdate.Update {
-	result := windowsupdate.Update{Title: text(u, "Title"), Severity: text(u, "MsrcSeverity")}
+	result := windowsupdate.Update{ID: idOf(u), Title: text(u, "Title"), Severity: text(u, "MsrcSeverity")}
 	if identity, err := child(u, "Identity"); err == nil {
 		revision, _ := value[int64](identity, "RevisionNumber")
-		result.ID, result.Revision = text(identity, "UpdateID"), int(revision)
+		result.Revision = int(revision)
 	}
 	if articles, err := child(u, "KBArticleIDs"); err == nil {
 		for i := range count(articles, maxArticles) {
@@ -161,12 +195,23 @@ func update(u object) windowsupdate.Update {
 	result.Downloaded, _ = value[bool](u, "IsDownloaded")
 	result.RestartPending, _ = value[bool](u, "RebootRequired")
 	result.Deadline, _ = value[time.Time](u, "Deadline")
+	result.Published, _ = value[time.Time](u, "LastDeploymentChangeTime")
 	if behavior, err := child(u, "InstallationBehavior"); err == nil {
+		result.Interactive, _ = value[bool](behavior, "CanRequestUserInput")
 		if number, err := value[int64](behavior, "RebootBehavior"); err == nil {
 			result.Restart = windowsupdate.RestartOf(number)
 		}
 	}
 	return result
+}
+
+// idOf returns the GUID of an update in lower case; empty if it cannot be read.
+func idOf(update object) string {
+	identity, err := child(update, "Identity")
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(text(identity, "UpdateID"))
 }
 
 // Limits of the collections of one update.

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +27,11 @@ type UpdatesFixture struct {
 	// Offer makes an update with this title, article and class pending; nil if a test cannot, and NoUpdates is the reason.
 	Offer     func(t *testing.T, title, kb string, class windowsupdate.Class)
 	NoUpdates string
+	// Serve adds an update to the agent's server, which applies to the host; nil if a test cannot, and NoServer is the reason. RestartFirst makes the
+	// agent need a restart before it installs; it is nil if Serve is.
+	Serve        func(t *testing.T, u windowsupdate.Update)
+	RestartFirst func(t *testing.T)
+	NoServer     string
 }
 
 // UpdateAgent checks the contract of hostapi.UpdateAgent.
@@ -37,6 +41,12 @@ func UpdateAgent(t *testing.T, fixture func(t *testing.T) UpdatesFixture) {
 		{"PolicyServerIsReportedByItsHost", policyServerIsReportedByItsHost},
 		{"DisabledServiceIsReported", disabledServiceIsReported},
 		{"PendingUpdateIsReported", pendingUpdateIsReported},
+		{"SearchFindsUpdatesOfServer", searchFindsUpdatesOfServer},
+		{"InvalidIDsAreRefused", invalidIDsAreRefused},
+		{"UnknownUpdateHasNoResult", unknownUpdateHasNoResult},
+		{"DownloadedUpdateIsInstalled", downloadedUpdateIsInstalled},
+		{"InstalledUpdateWaitsForRestart", installedUpdateWaitsForRestart},
+		{"NothingIsInstalledBeforeRestart", nothingIsInstalledBeforeRestart},
 		{"CanceledQuestionFails", canceledQuestionFails},
 		{"SilentAgentIsReported", silentAgentIsReported},
 	})
@@ -110,20 +120,5 @@ func pendingUpdateIsReported(t *testing.T, f UpdatesFixture) {
 	i := slices.IndexFunc(r.Pending, func(u windowsupdate.Update) bool { return slices.Equal(u.KBs, []string{"KB5070000"}) })
 	if i < 0 || r.Pending[i].Class != windowsupdate.Security || len(r.Pending[i].Title) > 256 || r.Total < len(r.Pending) {
 		t.Errorf("the pending updates are %d %+v", r.Total, r.Pending)
-	}
-}
-
-func canceledQuestionFails(t *testing.T, f UpdatesFixture) {
-	if _, err := f.Agent.Updates(canceled(t)); !errors.Is(err, context.Canceled) {
-		t.Errorf("a canceled call returned %v", err)
-	}
-}
-
-func silentAgentIsReported(t *testing.T, f UpdatesFixture) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-	defer cancel()
-	<-ctx.Done()
-	if _, err := f.Agent.Updates(ctx); !errors.Is(err, hostapi.ErrAgentSilent) && !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a call without an answer in time returned %v", err)
 	}
 }
