@@ -333,7 +333,14 @@ const (
 	ReasonMaintenanceWindow = "MaintenanceWindow"
 	// ReasonCanary means that the canary nodes have not run the version for long enough.
 	ReasonCanary = "Canary"
-	// ReasonRolloutStopped means that the version failed on another host.
+	// ReasonUpdateRing means that an earlier ring has not worked with the updates of Windows for long enough, or that the node
+	// is not in exactly one ring.
+	ReasonUpdateRing = "UpdateRing"
+	// ReasonUpdateDeferred means that the ring of the node defers the updates of Windows.
+	ReasonUpdateDeferred = "UpdateDeferred"
+	// ReasonUpdateNotKept means that Windows offers updates again that were installed.
+	ReasonUpdateNotKept = "UpdateNotKept"
+	// ReasonRolloutStopped means that the version or the updates failed on another host.
 	ReasonRolloutStopped = "RolloutStopped"
 	// ReasonUpgradeCooldown means that the node has just been upgraded, and its daemon may still roll back.
 	ReasonUpgradeCooldown = "UpgradeCooldown"

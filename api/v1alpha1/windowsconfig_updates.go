@@ -1,18 +1,47 @@
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // WindowsUpdatesSpec specifies what nodes do about updates of Windows.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.rings) || self.policy == 'Install'",message="rings need policy: Install"
 type WindowsUpdatesSpec struct {
-	// policy specifies what WICD does. Notify asks the Windows Update Agent of each host a few times a day which updates
-	// it knows as pending and installed, and reports them on the Node, in metrics and with an alert
-	// (docs/windows-updates.md). The agent is not made to contact any server. Unmanaged asks and reports nothing. With
-	// both, when and from where Windows gets updates remains up to the policies of the host. A change interrupts no pods.
-	// +kubebuilder:validation:Enum=Unmanaged;Notify
+	// policy specifies what happens about updates. Notify asks the Windows Update Agent of each host a few times a day
+	// which updates it knows as pending and installed, and reports them on the Node, in metrics and with an alert
+	// (docs/windows-updates.md). The agent is not made to contact any server. Install also has the agent search for and
+	// download updates of classes, and installs them with action Patch: the rules of spec.rollout hold for it as for an
+	// upgrade, and rings decides which nodes come first. Unmanaged asks and reports nothing. The source of updates
+	// remains up to the policies of the host. A change interrupts no pods.
+	// +kubebuilder:validation:Enum=Unmanaged;Notify;Install
 	// +kubebuilder:default=Notify
 	// +optional
 	Policy WindowsUpdatePolicy `json:"policy,omitempty"`
+
+	// classes are the classes of updates that policy Install installs; both if there are none. Definitions of Microsoft
+	// Defender are left to Windows, and previews, drivers and new versions of Windows are never installed.
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=set
+	// +optional
+	Classes []WindowsUpdateClass `json:"classes,omitempty"`
+
+	// blocked are articles of updates that are not installed, such as KB5068787.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Pattern=`^KB[0-9]{6,8}$`
+	// +listType=set
+	// +optional
+	Blocked []string `json:"blocked,omitempty"`
+
+	// rings are groups of nodes in the order in which they get updates: a node of a ring gets an update when a node of
+	// each earlier ring that needs it works with it. A node must be in exactly one ring; others get no updates. Without
+	// rings, all nodes are in one, which defers nothing.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Rings []UpdateRing `json:"rings,omitempty"`
 }
 
-// WindowsUpdatePolicy specifies what WICD does about updates of Windows.
+// WindowsUpdatePolicy specifies what happens about updates of Windows.
 type WindowsUpdatePolicy string
 
 // The policies of updates.
@@ -21,4 +50,37 @@ const (
 	UpdatesUnmanaged WindowsUpdatePolicy = "Unmanaged"
 	// UpdatesNotify asks the agent what it knows, and reports it.
 	UpdatesNotify WindowsUpdatePolicy = "Notify"
+	// UpdatesInstall installs updates, too.
+	UpdatesInstall WindowsUpdatePolicy = "Install"
 )
+
+// WindowsUpdateClass is a class of updates of Windows.
+//
+// +kubebuilder:validation:Enum=Security;Critical
+type WindowsUpdateClass string
+
+// The classes of updates that can be installed.
+const (
+	// UpdatesSecurity are security updates; the monthly cumulative updates are.
+	UpdatesSecurity WindowsUpdateClass = "Security"
+	// UpdatesCritical are critical updates that are not about security.
+	UpdatesCritical WindowsUpdateClass = "Critical"
+)
+
+// UpdateRing is a group of nodes that get updates together.
+type UpdateRing struct {
+	// name is the name of the ring.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// nodeSelector selects the nodes by their labels. An empty selector selects all nodes.
+	// +structType=atomic
+	NodeSelector metav1.LabelSelector `json:"nodeSelector"`
+
+	// deferDays is how many days after its publication an update is installed at the earliest.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=60
+	// +optional
+	DeferDays int32 `json:"deferDays,omitempty"`
+}

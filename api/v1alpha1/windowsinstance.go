@@ -209,6 +209,13 @@ type WindowsInstanceStatus struct {
 	// +optional
 	LastReboot *LastReboot `json:"lastReboot,omitempty"`
 
+	// installedUpdates are the updates of Windows that the operator last had installed on the host, the newest first. One
+	// that Windows still offers is not installed again.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	InstalledUpdates []InstalledUpdate `json:"installedUpdates,omitempty"`
+
 	// retriedAt is when the user last requested, with the annotation retry, another restart of a host whose join a restart
 	// did not fix.
 	// +optional
@@ -246,7 +253,7 @@ type Plan struct {
 
 // PlanAction is an action of the operator on a host.
 //
-// +kubebuilder:validation:Enum=Join;Stage;Upgrade;Repair;Reboot;Replace;Leave
+// +kubebuilder:validation:Enum=Join;Stage;Upgrade;Repair;Reboot;Patch;Replace;Leave
 type PlanAction string
 
 // The actions.
@@ -261,6 +268,8 @@ const (
 	ActionRepair PlanAction = "Repair"
 	// ActionReboot restarts the host.
 	ActionReboot PlanAction = "Reboot"
+	// ActionPatch installs updates of Windows, and restarts the host if they need it.
+	ActionPatch PlanAction = "Patch"
 	// ActionReplace deletes the Machine of the host.
 	ActionReplace PlanAction = "Replace"
 	// ActionLeave removes everything the operator installed from the host and deletes the Node.

@@ -19,7 +19,12 @@ type Maintenance struct {
 	// previousVersion is the version the node had before an Upgrade. A failed Upgrade returns to it.
 	// +optional
 	PreviousVersion string `json:"previousVersion,omitempty"`
-	// bootID is the boot ID of the host before a Reboot.
+	// updates are the articles of the updates that a Patch installs, such as KB5068787.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	// +optional
+	Updates []string `json:"updates,omitempty"`
+	// bootID is the boot ID of the host before a Reboot or a Patch.
 	// +optional
 	BootID string `json:"bootID,omitempty"`
 	// requestToken is the value of the reboot annotation that requested a Reboot.
@@ -34,10 +39,16 @@ type Maintenance struct {
 	// again.
 	// +optional
 	BrokenSince *metav1.Time `json:"brokenSince,omitempty"`
-	// rebootCauses are the causes of the restart that Windows had pending when a Reboot began.
+	// rebootCauses are the causes of the restart that Windows had pending when a Reboot or a Patch began.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	RebootCauses string `json:"rebootCauses,omitempty"`
+	// restarts is the number of restarts that a Patch has requested.
+	// +optional
+	Restarts int32 `json:"restarts,omitempty"`
+	// restartedBootID is the boot ID of the host when a Patch last requested a restart.
+	// +optional
+	RestartedBootID string `json:"restartedBootID,omitempty"`
 	// youngestPod is the creation time of the youngest pod that was on the node when its drain began. Pods that tolerate
 	// the cordon and were created later stay.
 	// +optional
@@ -74,7 +85,13 @@ type Failure struct {
 	// version is the version that a failed Upgrade installs.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// step is the step that failed. A drain that was aborted does not count against the version.
+	// updates are the articles of the updates that a failed Patch installs. They are installed on no other host.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	Updates []string `json:"updates,omitempty"`
+	// step is the step that failed. A drain that was aborted does not count against the version or the
+	// updates.
 	// +optional
 	Step MaintenanceStep `json:"step,omitempty"`
 	// attempts is the number of attempts so far.
@@ -96,4 +113,13 @@ type LastReboot struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Causes string `json:"causes,omitempty"`
+}
+
+// InstalledUpdate is an update of Windows that the operator had installed.
+type InstalledUpdate struct {
+	// article is the article of the update, such as KB5068787.
+	// +kubebuilder:validation:MaxLength=16
+	Article string `json:"article"`
+	// at is when the node returned to service with it.
+	At metav1.Time `json:"at"`
 }

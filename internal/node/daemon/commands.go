@@ -50,6 +50,7 @@ func commands() []command {
 		{wicdapi.CommandJoin, "make this host a node: request as one line of JSON on standard input", join},
 		{wicdapi.CommandLeave, "remove everything that the operator installed on this host: request as one line of JSON on standard input", leave},
 		{wicdapi.CommandRestart, "restart this host, unless it has already restarted since the given boot: request as one line of JSON on standard input", restart},
+		{wicdapi.CommandInstallUpdates, "have the service install updates of Windows: request as one line of JSON on standard input", installUpdates},
 		{wicdapi.CommandStatus, "print the state of services and certificates, and the last changes; changes nothing", status},
 		{"update", "complete an update of this host or roll it back; runs as a service", updateCommand},
 		{"run", "keep this host as the last join requested, until stopped", run},
@@ -84,7 +85,7 @@ func Main(ctx context.Context, c Call) int {
 func usage(w io.Writer) {
 	fmt.Fprintln(w, "WICD configures this Windows host as a node of a cluster, and keeps it configured.\n\nUsage: windows-instance-config-daemon <command> [flags]")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.about)
+		fmt.Fprintf(w, "  %-15s %s\n", c.name, c.about)
 	}
 	fmt.Fprintln(w, "\nAll commands except update, run and host write lines of JSON to standard output: steps, then one result or one error.")
 }
@@ -193,6 +194,10 @@ func leave(ctx context.Context, call Call, flags *flag.FlagSet) int {
 
 func restart(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	return runSession(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) { return Restart(ctx, s, h) })
+}
+
+func installUpdates(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return runSession(ctx, call, flags, func(s *wicdapi.Session, h hostapi.Host) (any, error) { return InstallUpdates(ctx, s, h) })
 }
 
 func status(ctx context.Context, call Call, flags *flag.FlagSet) int {

@@ -9,6 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
 // bounded returns a node as a host gets it, with everything that can be rendered.
@@ -173,18 +174,25 @@ func TestValuesBeyondBoundsAreRejected(t *testing.T) {
 		"a route for everything":      func(n *desired.Node) { n.Routes = []desired.Route{{To: "0.0.0.0/0"}} },
 		"policies that are off":       func(n *desired.Node) { n.Policies = &desired.Policies{Mode: "Off"} },
 		"policies without a mode":     func(n *desired.Node) { n.Policies = &desired.Policies{} },
-		"updates that are installed":  func(n *desired.Node) { n.WindowsUpdates = "Install" },
-		"an invalid key":              func(n *desired.Node) { n.SigningKey = "x" },
-		"SSH keys without end":        func(n *desired.Node) { n.AuthorizedKeys = many(1001) },
-		"retired keys without end":    func(n *desired.Node) { n.RetiredKeys = many(1001) },
-		"services without end":        func(n *desired.Node) { n.Services = slices.Repeat(n.Services[:1], 33) },
-		"files without end":           func(n *desired.Node) { n.Files = slices.Repeat(n.Files[:1], 4097) },
-		"content without end":         func(n *desired.Node) { n.Files[0].Content = strings.Repeat("x", 3<<20) },
-		"certificates without end":    func(n *desired.Node) { n.Certificates = strings.Repeat("x", 3<<20) },
-		"folders without end":         func(n *desired.Node) { n.Directories = slices.Repeat(n.Directories[:1], 33) },
-		"programs without end":        func(n *desired.Node) { n.Payload = slices.Repeat(n.Payload[:1], 513) },
-		"rules without end":           func(n *desired.Node) { n.Firewall = slices.Repeat(n.Firewall[:1], 33) },
-		"routes without end":          func(n *desired.Node) { n.Routes = slices.Repeat([]desired.Route{{To: "169.254.169.254/32"}}, 33) },
+		"unknown policy of updates":   func(n *desired.Node) { n.WindowsUpdates = "Install" },
+		"class of updates": func(n *desired.Node) {
+			n.UpdatesToInstall = &windowsupdate.Selection{Classes: []windowsupdate.Class{"other"}}
+		},
+		"article of an update": func(n *desired.Node) { n.UpdatesToInstall = &windowsupdate.Selection{Blocked: []string{"KB1; x"}} },
+		"many blocked updates": func(n *desired.Node) {
+			n.UpdatesToInstall = &windowsupdate.Selection{Blocked: slices.Repeat([]string{"KB5068787"}, 65)}
+		},
+		"an invalid key":           func(n *desired.Node) { n.SigningKey = "x" },
+		"SSH keys without end":     func(n *desired.Node) { n.AuthorizedKeys = many(1001) },
+		"retired keys without end": func(n *desired.Node) { n.RetiredKeys = many(1001) },
+		"services without end":     func(n *desired.Node) { n.Services = slices.Repeat(n.Services[:1], 33) },
+		"files without end":        func(n *desired.Node) { n.Files = slices.Repeat(n.Files[:1], 4097) },
+		"content without end":      func(n *desired.Node) { n.Files[0].Content = strings.Repeat("x", 3<<20) },
+		"certificates without end": func(n *desired.Node) { n.Certificates = strings.Repeat("x", 3<<20) },
+		"folders without end":      func(n *desired.Node) { n.Directories = slices.Repeat(n.Directories[:1], 33) },
+		"programs without end":     func(n *desired.Node) { n.Payload = slices.Repeat(n.Payload[:1], 513) },
+		"rules without end":        func(n *desired.Node) { n.Firewall = slices.Repeat(n.Firewall[:1], 33) },
+		"routes without end":       func(n *desired.Node) { n.Routes = slices.Repeat([]desired.Route{{To: "169.254.169.254/32"}}, 33) },
 	} {
 		node := bounded(t, v1alpha1.NetworkCustom)
 		change(&node)

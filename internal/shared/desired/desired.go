@@ -10,6 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 	"github.com/windows-machine-config/wmco/internal/shared/platform"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -44,6 +45,8 @@ type Node struct {
 	Policies *Policies `json:"policies,omitempty"`
 	// WindowsUpdates is what WICD does about updates of Windows; it asks and reports if empty.
 	WindowsUpdates UpdatePolicy `json:"windowsUpdates,omitempty"`
+	// UpdatesToInstall selects the updates of Windows that WICD downloads, and installs when the operator requests it; nil if it installs none.
+	UpdatesToInstall *windowsupdate.Selection `json:"updatesToInstall,omitempty"`
 	// Registries determines from where images are pulled; if nil, from the registry in their name. WICD serves it to containerd on loopback.
 	Registries *mirrors.Table `json:"registries,omitempty"`
 	// Environment are variables of the machine. Each service gets those that it reads, from these and from Secrets.

@@ -103,6 +103,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits, vm *virtualMachin
 		UserNetwork:        userNetwork(in),
 		Policies:           PoliciesOf(in.Config.Network),
 		WindowsUpdates:     updatePolicy(in.Config.WindowsUpdates),
+		UpdatesToInstall:   updatesToInstall(in.Config.WindowsUpdates),
 		WatchedEnvironment: proxyVariables(),
 		Firewall:           firewall(in),
 		Exclusions:         exclusions(in),

@@ -3,15 +3,18 @@ package desired_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
 // TestUpdatePolicyFollowsWindowsConfig also expects that the default changes no published settings, and that a change interrupts nothing.
 func TestUpdatePolicyFollowsWindowsConfig(t *testing.T) {
 	in := inputs()
 	for policy, want := range map[v1alpha1.WindowsUpdatePolicy]desired.UpdatePolicy{
-		"": "", v1alpha1.UpdatesNotify: "", v1alpha1.UpdatesUnmanaged: desired.UpdatesUnmanaged, "Install": "",
+		"": "", v1alpha1.UpdatesNotify: "", v1alpha1.UpdatesUnmanaged: desired.UpdatesUnmanaged, v1alpha1.UpdatesInstall: "",
 	} {
 		in.Config.WindowsUpdates.Policy = policy
 		rendered, err := desired.Render(in)
@@ -25,6 +28,44 @@ func TestUpdatePolicyFollowsWindowsConfig(t *testing.T) {
 		changed.WindowsUpdates = desired.UpdatesUnmanaged
 		if got := desired.DisruptionOf(rendered.Node, changed); got != v1alpha1.DisruptionNone {
 			t.Errorf("the change has effect %q", got)
+		}
+	}
+}
+
+func TestUpdatesToInstallFollowWindowsConfig(t *testing.T) {
+	both := []windowsupdate.Class{windowsupdate.Critical, windowsupdate.Security}
+	for name, c := range map[string]struct {
+		spec v1alpha1.WindowsUpdatesSpec
+		want *windowsupdate.Selection
+	}{
+		"default":   {v1alpha1.WindowsUpdatesSpec{}, nil},
+		"notify":    {v1alpha1.WindowsUpdatesSpec{Policy: v1alpha1.UpdatesNotify, Classes: []v1alpha1.WindowsUpdateClass{v1alpha1.UpdatesSecurity}}, nil},
+		"unmanaged": {v1alpha1.WindowsUpdatesSpec{Policy: v1alpha1.UpdatesUnmanaged}, nil},
+		"install":   {v1alpha1.WindowsUpdatesSpec{Policy: v1alpha1.UpdatesInstall}, &windowsupdate.Selection{Classes: both}},
+		"one class": {
+			v1alpha1.WindowsUpdatesSpec{
+				Policy: v1alpha1.UpdatesInstall, Classes: []v1alpha1.WindowsUpdateClass{v1alpha1.UpdatesSecurity}, Blocked: []string{"KB5068788", "KB5068787"},
+			},
+			&windowsupdate.Selection{Classes: []windowsupdate.Class{windowsupdate.Security}, Blocked: []string{"KB5068787", "KB5068788"}},
+		},
+	} {
+		in := inputs()
+		in.Config.WindowsUpdates = c.spec
+		rendered, err := desired.Render(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rendered.Node
+		if diff := cmp.Diff(c.want, got.UpdatesToInstall); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if err := got.CheckBounds(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		changed := got
+		changed.UpdatesToInstall = &windowsupdate.Selection{Classes: both[:1]}
+		if got := desired.DisruptionOf(got, changed); got != v1alpha1.DisruptionNone {
+			t.Errorf("%s: the change has effect %q", name, got)
 		}
 	}
 }

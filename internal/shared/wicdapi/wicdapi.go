@@ -1,6 +1,6 @@
 // Package wicdapi defines the protocol between the operator and WICD, the program on a Windows host.
 //
-// Each command of WICD (facts, reach, receive, join, leave, restart, status) reads one JSON request on stdin and writes JSON lines on
+// Each command of WICD (facts, reach, receive, join, leave, restart, install-updates, status) reads one JSON request on stdin and writes JSON lines on
 // stdout: any number of steps, then one result or one error with a stable code. This package holds the requests and results, their limits,
 // and both ends of the protocol: Call and Send for the operator, Session for WICD.
 package wicdapi
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
 // Commands of WICD that the operator calls.
@@ -29,6 +30,9 @@ const (
 	// CommandRestart restarts the host, unless it has restarted since (request RestartRequest, result RestartResult). It fails while Windows
 	// sets itself up, or installs features or updates after its start. It is idempotent.
 	CommandRestart = "restart"
+	// CommandInstallUpdates has WICD install updates of Windows (request InstallUpdatesRequest, result InstallUpdatesResult). It returns at once; the
+	// Node reports the progress. It is idempotent.
+	CommandInstallUpdates = "install-updates"
 	// CommandStatus reports the state of the services and certificates, and the last steps (no request, result Status).
 	CommandStatus = "status"
 )
@@ -371,4 +375,17 @@ type JournalEntry struct {
 	Change   string        `json:"change,omitempty"`
 	Duration time.Duration `json:"durationNanoseconds,omitempty"`
 	Error    string        `json:"error,omitempty"`
+}
+
+// InstallUpdatesRequest requests the installation of updates of Windows that the node offers.
+type InstallUpdatesRequest struct {
+	// Order names the request. A repeated one changes nothing.
+	Order string `json:"order"`
+	// KBs are the articles of the updates.
+	KBs []string `json:"kbs" max:"8"`
+}
+
+// InstallUpdatesResult reports how far the installation is.
+type InstallUpdatesResult struct {
+	State windowsupdate.InstallationState `json:"state"`
 }

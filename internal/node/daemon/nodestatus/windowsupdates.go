@@ -31,12 +31,16 @@ const (
 	forgetEvery = time.Minute
 )
 
-// WindowsUpdates asks the Windows Update Agent of the host which updates are pending and installed, and reports it to the Node and in a file. It
-// installs nothing, and makes the agent contact no server.
+// WindowsUpdates asks the Windows Update Agent of the host which updates are pending and installed, and reports it to the Node and in a file. If
+// WindowsConfig selects updates to install, it has the agent search for and download them, and installs those that the operator orders; otherwise, the
+// agent contacts no server. It restarts nothing.
 type WindowsUpdates struct {
 	state.Session
 	wake    state.Signal
 	metrics *Metrics
+
+	// retryAt is when an order that could not be carried out is tried again. Only Run uses it.
+	retryAt time.Time
 
 	mu   sync.Mutex
 	last updates
@@ -52,6 +56,8 @@ type updates struct {
 	isJudged        bool
 	reason, message string
 	since           time.Time
+	// installation is the state of the last order; nil if there is none.
+	installation *windowsupdate.Installation
 }
 
 // NewWindowsUpdates returns a WindowsUpdates, which sends wake when there is something to report.
@@ -73,20 +79,39 @@ func (u *WindowsUpdates) Run(ctx context.Context) {
 			wait += max(due, 0)
 		}
 	}
-	for backoff.Sleep(ctx, wait) == nil {
-		wait = spread(updatesEvery)
-		report, err := u.ask(ctx)
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			u.Log.Warn("Asking the Windows Update Agent failed", "error", err.Error())
-			u.set(u.get().report, err)
-			wait = spread(updatesRetry)
-		default:
-			u.store(report)
-			u.set(report, nil)
+	due := time.Now().Add(wait)
+	for backoff.Sleep(ctx, u.pause(due)) == nil {
+		if u.Wanted.UpdatesToInstall != nil {
+			u.followOrder(ctx)
+		}
+		if !time.Now().Before(due) {
+			due = time.Now().Add(u.askAgain(ctx))
 		}
 	}
+}
+
+// pause returns how long to wait for the next question, or for an order.
+func (u *WindowsUpdates) pause(due time.Time) time.Duration {
+	if remaining := time.Until(due); u.Wanted.UpdatesToInstall == nil || remaining < ordersEvery {
+		return remaining
+	}
+	return ordersEvery
+}
+
+// askAgain asks, reports the answer, and returns how long to wait for the next question.
+func (u *WindowsUpdates) askAgain(ctx context.Context) time.Duration {
+	report, err := u.ask(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		u.Log.Warn("Asking the Windows Update Agent failed", "error", err.Error())
+		u.set(u.get().report, err)
+		return spread(updatesRetry)
+	default:
+		u.store(report)
+		u.set(report, nil)
+	}
+	return spread(updatesEvery)
 }
 
 // asks reports whether WindowsConfig lets WICD ask about updates.
@@ -94,7 +119,11 @@ func (u *WindowsUpdates) asks() bool { return u.Wanted.WindowsUpdates != desired
 
 func spread(d time.Duration) time.Duration { return d + rand.N(d/2) }
 
+// ask returns what the agent knows. If updates are to be installed, the agent searches for and downloads them first.
 func (u *WindowsUpdates) ask(ctx context.Context) (windowsupdate.Report, error) {
+	if selection := u.Wanted.UpdatesToInstall; selection != nil {
+		return u.fetch(ctx, *selection)
+	}
 	ctx, cancel := context.WithTimeout(ctx, updatesWithin)
 	defer cancel()
 	return u.Host.UpdateAgent.Updates(ctx)
@@ -170,7 +199,7 @@ func (u *WindowsUpdates) ReportTo(ctx context.Context, w *Writer, node *corev1.N
 	case !current.isKnown:
 		return nil
 	default:
-		summary = current.report.Summary(current.failure).Format()
+		summary = u.summarize(current).Format()
 		if current.reason != "" {
 			p = Problem{Service: "windows-updates", Reason: current.reason, Message: current.message, Since: current.since}
 		}

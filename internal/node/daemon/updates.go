@@ -1,0 +1,71 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
+)
+
+// InstallUpdates stores an order for the service, which carries it out. An order with the name of the last one is not stored again. Another one is
+// refused while the last one is being installed.
+func InstallUpdates(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wicdapi.InstallUpdatesResult, error) {
+	var r wicdapi.InstallUpdatesRequest
+	if err := s.Request(&r); err != nil {
+		return wicdapi.InstallUpdatesResult{}, err
+	}
+	if err := checkUpdatesRequest(r); err != nil {
+		return wicdapi.InstallUpdatesResult{}, err
+	}
+	release, err := state.LockCommands(ctx, h)
+	if err != nil {
+		return wicdapi.InstallUpdatesResult{}, err
+	}
+	defer release()
+	last, found, err := state.ReadUpdateOrder(h.Disk)
+	if err != nil {
+		return wicdapi.InstallUpdatesResult{}, err
+	}
+	if found && last.Order == r.Order {
+		return wicdapi.InstallUpdatesResult{State: last.State}, nil
+	}
+	if found && last.State == windowsupdate.Installing {
+		return wicdapi.InstallUpdatesResult{}, &wicdapi.Error{Code: wicdapi.CodeBusy, Message: fmt.Sprintf("installation %s is in progress on this host", last.Order)}
+	}
+	record, err := state.Read(h.Disk)
+	if err != nil {
+		return wicdapi.InstallUpdatesResult{}, fmt.Errorf("reading the record of the last join: %w", err)
+	}
+	if record.Leaving || record.Desired.UpdatesToInstall == nil {
+		return wicdapi.InstallUpdatesResult{}, &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: "the settings of this node do not let it install updates"}
+	}
+	o := state.UpdateOrder{
+		Installation: windowsupdate.Installation{Order: r.Order, State: windowsupdate.Installing}, KBs: r.KBs, Received: time.Now().UTC(),
+	}
+	if err := o.Write(h.Disk); err != nil {
+		return wicdapi.InstallUpdatesResult{}, err
+	}
+	return wicdapi.InstallUpdatesResult{State: o.State}, nil
+}
+
+func checkUpdatesRequest(r wicdapi.InstallUpdatesRequest) error {
+	invalid := func(format string, args ...any) error {
+		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}
+	}
+	if r.Order == "" || len(r.Order) > windowsupdate.MaxOrder {
+		return invalid("order %.64q is empty or longer than %d bytes", r.Order, windowsupdate.MaxOrder)
+	}
+	if len(r.KBs) == 0 || len(r.KBs) > windowsupdate.MaxOffers {
+		return invalid("%d articles; 1 to %d are allowed", len(r.KBs), windowsupdate.MaxOffers)
+	}
+	for _, kb := range r.KBs {
+		if kb == "" || windowsupdate.KBOf(kb) != kb {
+			return invalid("%.64q is no article; the format is KB and 6 to 8 digits", kb)
+		}
+	}
+	return nil
+}
