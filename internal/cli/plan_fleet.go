@@ -36,7 +36,7 @@ func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.In
 	case p.upgrade:
 		version = nextVersion
 	}
-	f := rollout.Fleet{Policy: rollout.PolicyOf(spec.Rollout, version), Now: in.Now, Orphans: a.fleet.Orphans}
+	f := rollout.Fleet{Policy: rollout.PolicyOf(spec, version), Now: in.Now, Orphans: a.fleet.Orphans}
 	nodes := map[string]*corev1.Node{}
 	for i := range in.Nodes {
 		nodes[in.Nodes[i].Name] = &in.Nodes[i]

@@ -45,7 +45,7 @@ func updates(s *session.Session) *cobra.Command {
 		Short: "Show pending and installed updates of Windows",
 		Long: "Show for each Windows node which updates Windows knows as pending, when the newest one was installed, when Windows last searched and where,\n" +
 			"and what blocks updates. With a host, list its pending updates and its last installations; the list comes from the node's kubelet.\n\n" +
-			"The command changes nothing. The operator does not install updates.",
+			"The command changes nothing. Whether the operator installs updates depends on spec.windowsUpdates.policy of WindowsConfig; kubectl windows plan shows when.",
 		Example: "  kubectl windows updates\n  kubectl windows updates win-1\n  kubectl windows updates -o json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {

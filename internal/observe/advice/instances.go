@@ -114,7 +114,7 @@ func clusterNetworks() Table {
 
 // plans are the reasons why an action waits.
 func plans() Table {
-	const page = "fleet#budget"
+	const page, updates = "fleet#budget", "windows-updates#install-updates"
 	return Table{
 		api.ReasonBudget: {Info, "Find out which nodes are out of service and why (kubectl windows status), or raise spec.rollout.maxUnavailable of WindowsConfig.",
 			page},
@@ -124,6 +124,10 @@ func plans() Table {
 		api.ReasonCanary:            {Info, "Wait: the message says when the soak time of the first nodes ends.", page},
 		api.ReasonRolloutStopped: {Error, "Fix the cause on the host that failed and run kubectl windows retry <host>; if only that host is at fault, pause it.",
 			page},
+		api.ReasonUpdateRing:     {Info, "Wait for the earlier ring, or give each node the labels of exactly one ring; the message says which.", updates},
+		api.ReasonUpdateDeferred: {Info, "Wait: the message says until when.", updates},
+		api.ReasonUpdateNotKept: {Warning, "See C:\\Windows\\Logs\\CBS\\CBS.log on the host; block the update with spec.windowsUpdates.blocked of WindowsConfig, or run " +
+			"kubectl windows retry <host>.", updates},
 		api.ReasonUpgradeCooldown:        {Info, "Wait: the message says until when.", page},
 		api.ReasonVersionSkewUnsupported: {Error, "Upgrade the cluster, or install an operator whose kubelet the cluster supports; the message names both versions.", page},
 		api.ReasonUnpublished:            {Info, "Wait; if this persists, see condition Published of WindowsConfig.", page},

@@ -119,6 +119,22 @@ func (v *Visit) Restart(ctx context.Context, bootID string) error {
 	return nil
 }
 
+// InstallUpdates has WICD install updates of Windows, named by their articles, and returns at once; the Node shows the state of the order. An order with the
+// same name changes nothing.
+func (v *Visit) InstallUpdates(ctx context.Context, order string, kbs []string) error {
+	defer v.end()
+	if err := v.connectAndVerify(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
+	defer cancel()
+	request := wicdapi.InstallUpdatesRequest{Order: order, KBs: kbs}
+	if err := v.callWith(ctx, v.program(wicdapi.CommandInstallUpdates), request, &wicdapi.InstallUpdatesResult{}, StepInspect); err != nil {
+		return fmt.Errorf("ordering the installation of updates: %w", err)
+	}
+	return nil
+}
+
 // Leave removes everything of the operator's from the host. cluster is the UID of namespace kube-system; a host that has joined another cluster since
 // is left alone.
 func (v *Visit) Leave(ctx context.Context, cluster string) (wicdapi.LeaveResult, error) {

@@ -48,7 +48,7 @@ func (h *Host) holdsPlace() bool {
 		action = h.Maintenance.Action
 	}
 	switch action {
-	case v1alpha1.ActionUpgrade, v1alpha1.ActionReboot, v1alpha1.ActionReplace:
+	case v1alpha1.ActionUpgrade, v1alpha1.ActionReboot, v1alpha1.ActionPatch, v1alpha1.ActionReplace:
 		return true
 	case v1alpha1.ActionLeave:
 		return h.Node.Ready || h.Node.CordonedFor != ""

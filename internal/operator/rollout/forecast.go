@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
 // Step is one action of a forecast.
@@ -95,6 +99,8 @@ func (f *Fleet) finish(done map[string]Next) {
 			h.Node.Version, h.Since, h.AdoptionPending = version, f.Now, false
 		case v1alpha1.ActionReboot:
 			h.Node.RebootRequested, h.Node.RebootPending = "", ""
+		case v1alpha1.ActionPatch:
+			h.finishPatch(next.Updates, f.Now)
 		}
 		h.Joined, h.Node.Ready, h.Node.Silent, h.Node.WaitsForCloud = true, true, false, false
 		h.Node.NotReadySince, h.Node.UnhealthySince, h.Node.Unhealthy = time.Time{}, time.Time{}, ""
@@ -102,4 +108,15 @@ func (f *Fleet) finish(done map[string]Next) {
 			h.Node.Unschedulable, h.Node.CordonedFor = false, ""
 		}
 	}
+}
+
+// finishPatch applies the result of an installation of updates.
+func (h *Host) finishPatch(updates string, at time.Time) {
+	installed := strings.Split(updates, updatesSeparator)
+	h.Node.Offers = slices.DeleteFunc(slices.Clone(h.Node.Offers), func(o windowsupdate.Offer) bool { return slices.Contains(installed, o.KB) })
+	h.Installed = slices.Clone(h.Installed)
+	for _, kb := range installed {
+		h.Installed = append(h.Installed, v1alpha1.InstalledUpdate{Article: kb, At: metav1.NewTime(at)})
+	}
+	h.Node.RebootPending = ""
 }

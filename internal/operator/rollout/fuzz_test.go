@@ -72,6 +72,9 @@ func anyFleet(r *rand.Rand, most, schedule string) rollout.Fleet {
 	if chance(3) {
 		f.Policy.Canary = &rollout.Canary{Count: 1 + r.IntN(3), Soak: 10 * time.Minute}
 	}
+	if chance(2) {
+		f.Policy.Updates = &rollout.Updates{Rings: rings()[:r.IntN(3)]}
+	}
 	if chance(4) {
 		w, _ := rollout.ParseWindow(v1alpha1.MaintenanceWindow{Schedule: schedule, Duration: "4h"}) // an invalid window never opens
 		f.Policy.Windows = append(f.Policy.Windows, w)
@@ -84,7 +87,7 @@ func anyFleet(r *rand.Rand, most, schedule string) rollout.Fleet {
 
 func anyHost(r *rand.Rand, name string) rollout.Host {
 	changes := []func(*rollout.Host){notReady, cordoned, leaving, paused, unstaged, upToDate, restarts, requestReboot, pending, granted, fresh, takenOver,
-		failedHere, failedOnce, notDrained, inMaintenance, func(h *rollout.Host) { h.ReplaceReason = "it knows no key" }}
+		failedHere, failedOnce, notDrained, inMaintenance, offered, patching, patched(time.Minute), patched(time.Hour), patchFailed, early, func(h *rollout.Host) { h.ReplaceReason = "it knows no key" }}
 	h := host(name)
 	for range r.IntN(4) {
 		if change := changes[r.IntN(len(changes))]; h.Node != nil {

@@ -18,6 +18,8 @@ type need struct {
 	disruption   v1alpha1.PlanDisruption
 	reason       string
 	requestToken string
+	// updates are the articles that a Patch installs, as in Next. heldReason and held are why it may install none.
+	updates, heldReason, held string
 }
 
 // disrupts reports whether the pods must leave the node.
@@ -33,7 +35,19 @@ func (n need) counts() bool {
 	return n.host.Node != nil && (n.disrupts() || n.action == v1alpha1.ActionUpgrade)
 }
 
-// needOf returns the action that a host needs, if any. Maintenance in progress comes first, except on a host that leaves.
+// needOf returns the action that a host needs, if any. Updates come with a restart that Windows requires, and last otherwise.
+func (p *planner) needOf(h *Host) (need, bool) {
+	n, needed := needOf(p.Policy, h, p.Now)
+	if needed && (n.action != v1alpha1.ActionReboot || n.requestToken != "" || h.Maintenance != nil) {
+		return n, true
+	}
+	if patch, patches := p.patchNeed(h); patches && (!needed || patch.updates != "") {
+		return patch, true
+	}
+	return n, needed
+}
+
+// needOf returns the action that a host needs without updates, if any. Maintenance in progress comes first, except on a host that leaves.
 func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 	n := need{host: h, disruption: v1alpha1.DisruptionNone}
 	switch {
@@ -44,7 +58,7 @@ func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 		}
 	case h.Maintenance != nil:
 		n.action, n.disruption, n.reason = h.Maintenance.Action, h.Maintenance.Disruption, h.Maintenance.Message
-		n.requestToken = h.Maintenance.RequestToken
+		n.requestToken, n.updates = h.Maintenance.RequestToken, strings.Join(h.Maintenance.Updates, updatesSeparator)
 	case h.AdoptionPending:
 		n.action, n.disruption, n.reason = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its WindowsInstance was created"
 	case h.ReplaceReason != "":
@@ -133,5 +147,5 @@ func (h *Host) lostNode() bool {
 
 // NeedsNode reports whether an action ends with the node it began with. Others end without a node, or with another one.
 func NeedsNode(a v1alpha1.PlanAction) bool {
-	return a == v1alpha1.ActionUpgrade || a == v1alpha1.ActionReboot
+	return a == v1alpha1.ActionUpgrade || a == v1alpha1.ActionReboot || a == v1alpha1.ActionPatch
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
 // Node is the part of a Node that this package needs.
@@ -36,6 +37,11 @@ type Node struct {
 	Unhealthy, UpdateFailed, RebootPending string
 	// RebootRequested is the user's reboot annotation, non-empty even if its value is empty.
 	RebootRequested string
+	// Offers are the updates of Windows that can be installed now. Installation is the state of the last one that the operator ordered.
+	Offers       []windowsupdate.Offer
+	Installation windowsupdate.Installation
+	// Labels are those of the Node.
+	Labels map[string]string
 	// True has the types of the conditions that are True.
 	True map[string]bool
 }
@@ -54,8 +60,10 @@ func NodeOf(node *corev1.Node) *Node {
 		Kubelet:       node.Status.NodeInfo.KubeletVersion,
 		BootID:        node.Status.NodeInfo.BootID,
 		WaitsForCloud: nodestate.WaitsForCloud(node),
+		Labels:        node.Labels,
 		True:          map[string]bool{},
 	}
+	n.readUpdates(node.Annotations[api.AnnotationWindowsUpdates])
 	if id := node.Annotations[api.AnnotationBootID]; nodestate.IsBootID(id) {
 		n.ReportedBoot = id
 	}
@@ -71,6 +79,21 @@ func NodeOf(node *corev1.Node) *Node {
 	}
 	n.readHealth(node)
 	return n
+}
+
+// readUpdates reads the summary that the host writes. An unreadable one offers nothing.
+func (n *Node) readUpdates(summary string) {
+	if !strings.Contains(summary, `"offers"`) && !strings.Contains(summary, `"installation"`) { // do not parse what nobody needs for each plan
+		return
+	}
+	s, err := windowsupdate.ParseSummary(summary)
+	if err != nil {
+		return
+	}
+	n.Offers = s.Offers
+	if s.Installation != nil {
+		n.Installation = *s.Installation
+	}
 }
 
 func (n *Node) readHealth(node *corev1.Node) {
@@ -121,6 +144,16 @@ func (n *Node) read(c corev1.NodeCondition) {
 	}
 }
 
+// OffersAll reports whether the node offers all of these updates.
+func (n *Node) OffersAll(kbs []string) bool {
+	for _, kb := range kbs {
+		if !slices.ContainsFunc(n.Offers, func(o windowsupdate.Offer) bool { return o.KB == kb }) {
+			return false
+		}
+	}
+	return true
+}
+
 // Same reports whether both nodes are equal for this package.
 func (n *Node) Same(o *Node) bool {
 	return reflect.DeepEqual(n, o)
@@ -145,6 +178,10 @@ func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (wa
 		}
 		if kubelet != "" && n.Kubelet != kubelet {
 			return fmt.Sprintf("the kubelet still reports version %s, not %s", n.Kubelet, kubelet), ""
+		}
+	case v1alpha1.ActionPatch:
+		if m.BootID != "" && n.BootID != m.BootID && n.ReportedBoot != n.BootID {
+			return "WICD has not reported since the restart", ""
 		}
 	case v1alpha1.ActionReboot:
 		if n.BootID == m.BootID {

@@ -15,8 +15,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// PolicyOf returns the policy of a rollout spec. An invalid window never opens.
-func PolicyOf(r v1alpha1.RolloutSpec, version string) Policy {
+// PolicyOf returns the policy of a spec. An invalid window never opens.
+func PolicyOf(spec v1alpha1.WindowsConfigSpec, version string) Policy {
+	r := spec.Rollout
 	p := Policy{
 		Version: version, Paused: r.Paused, Reboots: r.Reboots == v1alpha1.RebootsAllowed,
 		MaxUnavailable: intstr.FromInt32(1),
@@ -34,6 +35,9 @@ func PolicyOf(r v1alpha1.RolloutSpec, version string) Policy {
 		}
 		p.Windows = append(p.Windows, window)
 	}
+	var faults []string
+	p.Updates, faults = UpdatesOf(spec.WindowsUpdates)
+	p.Faults = append(p.Faults, faults...)
 	return p
 }
 
@@ -72,6 +76,7 @@ func HostOf(i *v1alpha1.WindowsInstance, node *corev1.Node) Host {
 		Failure:     i.Status.Failure,
 
 		LastReboot: i.Status.LastReboot,
+		Installed:  i.Status.InstalledUpdates,
 	}
 	if configured := meta.FindStatusCondition(i.Status.Conditions, api.ConditionConfigured); configured != nil {
 		h.Joined, h.AdoptionPending = configured.Status == metav1.ConditionTrue, configured.Reason == api.ReasonAdoptionPending

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -42,6 +43,8 @@ type Policy struct {
 	Canary *Canary
 	// Windows are the times at which nodes in service may be drained; none means always.
 	Windows []Window
+	// Updates is what is allowed about updates of Windows; nil if none are installed.
+	Updates *Updates
 	// Reboots allows restarts for Windows.
 	Reboots bool
 	// Faults are the errors in the user's settings, for the summary.
@@ -82,6 +85,8 @@ type Host struct {
 	MissingSince time.Time
 	// LastReboot is the last restart that Windows required.
 	LastReboot *v1alpha1.LastReboot
+	// Installed are the updates of Windows that the operator has had installed.
+	Installed []v1alpha1.InstalledUpdate
 	// Maintenance is the current maintenance. Granted is an action that may begin but is not in the status yet.
 	Maintenance *v1alpha1.Maintenance
 	Granted     v1alpha1.PlanAction
@@ -100,6 +105,16 @@ type Next struct {
 	Broken bool
 	// RequestToken is the value of the annotation that requested a reboot.
 	RequestToken string
+	// Updates are the articles that a Patch installs, separated by commas.
+	Updates string
+}
+
+// PatchUpdates returns the articles that a Patch installs.
+func (n Next) PatchUpdates() []string {
+	if n.Updates == "" {
+		return nil
+	}
+	return strings.Split(n.Updates, updatesSeparator)
 }
 
 // Plan is the result of Decide.
@@ -120,12 +135,13 @@ type Plan struct {
 func Decide(f Fleet) Plan {
 	p := &planner{Fleet: f, budget: newBudget(f), next: map[string]Next{}}
 	p.countCanaries()
+	p.countUpdates()
 	p.stopped = p.failedUpgrades()
 	p.checkWindows()
 	p.countSilent()
 	var needs []need
 	for i := range f.Hosts {
-		if n, needed := needOf(f.Policy, &f.Hosts[i], f.Now); needed {
+		if n, needed := p.needOf(&f.Hosts[i]); needed {
 			needs = append(needs, n)
 		}
 	}
@@ -141,6 +157,7 @@ type planner struct {
 	budget    *budget
 	stopped   []stopped
 	first     first
+	updates   map[string]*update // by article
 	windows   windows
 	silence   silence
 	next      map[string]Next
@@ -149,11 +166,12 @@ type planner struct {
 
 // place lets the action begin or records what it waits for. The first check that returns a reason wins. Actions in progress continue.
 func (p *planner) place(n need) {
-	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.reason}, RequestToken: n.requestToken}
+	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.reason}, RequestToken: n.requestToken, Updates: n.updates}
 	next.InProgress = n.host.Maintenance != nil
 	next.Broken = n.host.Node != nil && n.host.Node.Broken(p.Now)
 	checks := []func(need) (reason, message string){
-		p.paused, p.failed, p.unsupportedVersion, p.unpublished, p.stop, p.coolingDown, p.fleetSilent, p.mayRecover, p.canary, p.window, p.outOfBudget,
+		p.paused, p.failed, p.unsupportedVersion, p.unpublished, p.stop, p.heldBack, p.coolingDown, p.fleetSilent, p.mayRecover, p.canary, p.updateCanary,
+		p.window, p.outOfBudget,
 	}
 	if n.isInProgress() {
 		checks = nil
@@ -172,6 +190,9 @@ func (p *planner) place(n need) {
 	}
 	if n.changesVersion() {
 		p.beginUpgrade(n.host)
+	}
+	if n.action == v1alpha1.ActionPatch {
+		p.beginPatch(n)
 	}
 }
 
@@ -199,10 +220,10 @@ func (p *planner) failed(n need) (reason, message string) {
 		f.Message, api.AnnotationRetry)
 }
 
-// Failed reports whether f, which may be nil, prevents an action from beginning again. It prevents an Upgrade only to the same version, and never an
-// action that the user requested.
+// Failed reports whether f, which may be nil, prevents an action from beginning again. It prevents an Upgrade only to the same version, a Patch only with
+// the same updates (see holdBack), and never an action that the user requested.
 func Failed(f *v1alpha1.Failure, action v1alpha1.PlanAction, requested, version string) bool {
-	return f != nil && f.Action == action && requested == "" && (action != v1alpha1.ActionUpgrade || f.Version == version)
+	return f != nil && f.Action == action && action != v1alpha1.ActionPatch && requested == "" && (action != v1alpha1.ActionUpgrade || f.Version == version)
 }
 
 func (p *planner) unsupportedVersion(n need) (reason, message string) {

@@ -40,6 +40,7 @@ func needStates() []state {
 		{"nothing", upToDate},
 		{"requested reboot", func(h *rollout.Host) { upToDate(h); requestReboot(h) }},
 		{"Windows' reboot", func(h *rollout.Host) { upToDate(h); pending(h) }},
+		{"updates", func(h *rollout.Host) { upToDate(h); offered(h) }},
 		{"leave", leaving},
 		{"leave as it is", func(h *rollout.Host) { leaving(h); released(h) }},
 		{"replacement", func(h *rollout.Host) { upToDate(h); h.ReplaceReason = "it knows no key" }},
@@ -64,7 +65,7 @@ func policies(t *testing.T) []rollout.Policy {
 	}
 	var all []rollout.Policy
 	for n := range 16 {
-		p := rollout.Policy{Version: wanted, MaxUnavailable: intstr.FromInt32(int32(1 + n&1)), Reboots: true}
+		p := rollout.Policy{Version: wanted, MaxUnavailable: intstr.FromInt32(int32(1 + n&1)), Reboots: true, Updates: &rollout.Updates{}}
 		if n&2 != 0 {
 			p.Canary = &rollout.Canary{Count: 1, Soak: 10 * time.Minute}
 		}

@@ -168,7 +168,7 @@ func (f *Controller) gather(ctx context.Context) (fleetSeen, error) {
 	}
 	current, finding := f.Releases.Current()
 	version := current.Version
-	s.Policy = rollout.PolicyOf(s.config.Spec.Rollout, version)
+	s.Policy = rollout.PolicyOf(s.config.Spec, version)
 	s.Policy.VersionFault, s.Policy.Kubelet = finding, current.Kubelet
 	got, err := f.Store.Cached(ctx, version)
 	if client.IgnoreNotFound(err) != nil {

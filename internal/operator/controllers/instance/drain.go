@@ -100,7 +100,7 @@ func (m *maintenance) recordYoungest(ctx context.Context, pods []corev1.Pod) err
 
 // endsPods reports whether an action ends all pods of its node, including those that nothing else can end.
 func endsPods(a v1alpha1.PlanAction) bool {
-	return a == v1alpha1.ActionReboot || a == v1alpha1.ActionLeave || a == v1alpha1.ActionReplace
+	return a == v1alpha1.ActionReboot || a == v1alpha1.ActionPatch || a == v1alpha1.ActionLeave || a == v1alpha1.ActionReplace
 }
 
 // recordRemaining records an event for pods that remain on the node although it counts as drained.

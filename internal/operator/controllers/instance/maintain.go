@@ -76,7 +76,8 @@ func (m *maintenance) advance(ctx context.Context) (after time.Duration, err err
 func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 	switch {
 	case m.hasRecovered():
-		return 0, m.deferMaintenance(ctx)
+		return 0, m.deferMaintenance(ctx, fmt.Sprintf("had started because the node was not Ready since %s; the node is Ready again, so the action waits until the plan allows it",
+			m.current().BrokenSince.UTC().Format(time.RFC3339)))
 	case m.view.Node == nil && rollout.NeedsNode(m.current().Action):
 		return m.awaitNode(ctx)
 	case m.isUndrained():
@@ -122,12 +123,15 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 		if m.next.Broken {
 			started.BrokenSince = &metav1.Time{Time: node.NotReadySince}
 		}
-		if started.Action == v1alpha1.ActionReboot {
+		if started.Action == v1alpha1.ActionReboot || started.Action == v1alpha1.ActionPatch {
 			started.RebootCauses = node.RebootPending
 		}
 	}
 	if started.Action == v1alpha1.ActionUpgrade {
 		started.Version = m.view.Version
+	}
+	if started.Action == v1alpha1.ActionPatch {
+		started.Updates = m.next.PatchUpdates()
 	}
 	m.status.want().Maintenance = started
 	m.stopwatch.start(m.id(), *started)
@@ -143,6 +147,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 // isHeld reports whether the user has paused the host, or the next action has failed meanwhile. The plan may not reflect either yet.
 func (m *maintenance) isHeld() bool {
 	hasFailed := rollout.Failed(m.view.Instance.Status.Failure, m.next.Action, m.next.RequestToken, m.view.Version)
+	hasFailed = hasFailed || updatesFailed(m.view.Instance.Status.Failure, m.next.PatchUpdates())
 	return hasFailed || m.view.Instance.Spec.Paused || m.view.AllPaused
 }
 
@@ -165,6 +170,8 @@ func (m *maintenance) stillNeeded() bool {
 		return node != nil && node.Version != m.view.Version
 	case v1alpha1.ActionReboot:
 		return node != nil && (node.RebootRequested != "" && node.RebootRequested == m.next.RequestToken || m.next.RequestToken == "" && node.RebootPending != "")
+	case v1alpha1.ActionPatch:
+		return node != nil && node.OffersAll(m.next.PatchUpdates())
 	}
 	return false
 }
@@ -176,7 +183,7 @@ func (m *maintenance) hasRecovered() bool {
 }
 
 // deferMaintenance ends an action that has not changed anything. It frees the place in the budget, and the plan decides when the action begins again.
-func (m *maintenance) deferMaintenance(ctx context.Context) error {
+func (m *maintenance) deferMaintenance(ctx context.Context, reason string) error {
 	current := m.current()
 	if err := m.uncordon(ctx, ""); err != nil {
 		return err
@@ -185,9 +192,9 @@ func (m *maintenance) deferMaintenance(ctx context.Context) error {
 	if err := m.end(ctx); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Maintenance deferred", "action", current.Action, "brokenSince", current.BrokenSince)
+	log.FromContext(ctx).Info("Maintenance deferred", "action", current.Action, "reason", reason)
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDeferred, Action: string(current.Action)},
-		"%s had started because the node was not Ready since %s; the node is Ready again, so the action waits until the plan allows it", current.Action, current.BrokenSince.UTC().Format(time.RFC3339))
+		"%s %s", current.Action, reason)
 	return nil
 }
 
@@ -219,8 +226,11 @@ func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
 
 // act performs the action for which the node was drained, and retries it for a while if it fails.
 func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
-	if m.current().Action == v1alpha1.ActionLeave {
+	switch m.current().Action {
+	case v1alpha1.ActionLeave:
 		return m.leave(ctx)
+	case v1alpha1.ActionPatch:
+		return m.patch(ctx)
 	}
 	late := m.elapsed(actTimeout) > actTimeout
 	if remaining := m.retries.Remaining(m.id()); remaining > 0 {

@@ -82,7 +82,7 @@ func (m *maintenance) recordReachable(err error) {
 // fail records the failure and rolls back: a node that was being upgraded returns to its former version.
 func (m *maintenance) fail(ctx context.Context, reason string) (time.Duration, error) {
 	current, st := m.current(), m.status.want()
-	recordFailure(st, v1alpha1.Failure{Action: current.Action, Version: current.Version, Step: current.Step, Message: reason})
+	recordFailure(st, v1alpha1.Failure{Action: current.Action, Version: current.Version, Updates: current.Updates, Step: current.Step, Message: reason})
 	log.FromContext(ctx).Info("Maintenance failed", "action", current.Action, "step", current.Step, "error", reason)
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(current.Action)},
 		"%s failed: %s", current.Action, reason)
@@ -107,10 +107,13 @@ func (m *maintenance) finish(ctx context.Context) error {
 	if err := m.uncordon(ctx, current.RequestToken); err != nil {
 		return err
 	}
-	if !failed && st.Failure != nil && st.Failure.Action == current.Action {
+	if !failed && st.Failure != nil && st.Failure.Action == current.Action && (current.Action != v1alpha1.ActionPatch || updatesFailed(st.Failure, current.Updates)) {
 		st.Failure = nil
 	}
-	if !failed && current.RebootCauses != "" {
+	if !failed && current.Action == v1alpha1.ActionPatch {
+		recordInstalled(st, current.Updates)
+	}
+	if node := rollout.NodeOf(m.view.Node); !failed && current.RebootCauses != "" && node != nil && node.BootID != current.BootID {
 		st.LastReboot = &v1alpha1.LastReboot{At: metav1.Now(), Causes: current.RebootCauses}
 	}
 	if err := m.end(ctx); err != nil {

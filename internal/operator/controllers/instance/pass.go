@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"slices"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -41,6 +42,11 @@ func recordFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
 	f.At, f.Attempts = metav1.Now(), 1
 	if st.Failure != nil && st.Failure.Action == f.Action {
 		f.Attempts += st.Failure.Attempts
+		for _, kb := range st.Failure.Updates { // those of an earlier failure stay blocked
+			if !slices.Contains(f.Updates, kb) && len(f.Updates) < maxInstalledUpdates {
+				f.Updates = append(slices.Clone(f.Updates), kb)
+			}
+		}
 	}
 	st.Failure = &f
 }

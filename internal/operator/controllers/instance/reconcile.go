@@ -119,7 +119,8 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 	}
 	c.retries.Reset(client.ObjectKeyFromObject(i))
 	stalled := kube.Condition(i, api.ConditionStalled).Reason == api.ReasonRebootDidNotHelp
-	if i.Status.Failure != nil || i.Status.LastReboot != nil || stalled {
+	offered := i.Status.Plan != nil && i.Status.Plan.WaitsFor == api.ReasonUpdateNotKept
+	if i.Status.Failure != nil || i.Status.LastReboot != nil || stalled || offered {
 		before := i.DeepCopy()
 		if now := metav1.Now(); stalled { // the next join may restart the host again
 			i.Status.RetriedAt = &now
@@ -128,6 +129,9 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 			i.Status.LastReboot = nil
 		}
 		i.Status.Failure = nil
+		if offered {
+			i.Status.InstalledUpdates = nil
+		}
 		if err := c.Client.Status().Patch(ctx, i, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("clearing the failure of WindowsInstance %s: %w", i.Name, err)
 		}

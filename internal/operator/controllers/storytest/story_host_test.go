@@ -90,6 +90,8 @@ type storyHost struct {
 	pendingRestart func() string
 	late           time.Duration
 
+	// updates are those of its Windows.
+	updates storyUpdates
 	// windows simulates what Windows does on its own.
 	windows storyWindows
 
@@ -200,6 +202,7 @@ type commandHandler interface {
 	receive(wicdapi.ReceiveRequest)
 	join(wicdapi.JoinRequest) (wicdapi.JoinResult, error)
 	leave(wicdapi.LeaveRequest) (wicdapi.LeaveResult, error)
+	installUpdates(wicdapi.InstallUpdatesRequest) (wicdapi.InstallUpdatesResult, error)
 }
 
 // handleCommand executes a command on a host.
@@ -223,6 +226,8 @@ func handleCommand(h commandHandler, command string, stdin io.Reader, stdout io.
 		return answer(s, h.join)
 	case wicdapi.CommandLeave:
 		return answer(s, h.leave)
+	case wicdapi.CommandInstallUpdates:
+		return answer(s, h.installUpdates)
 	default:
 		return fmt.Errorf("stories do not implement command %q", command)
 	}

@@ -46,7 +46,7 @@ func (s *story) watchNode(name string) func() {
 	before := s.out()
 	return func() {
 		after := s.out()
-		nodes := rollout.Fleet{Policy: rollout.PolicyOf(s.rules().Spec.Rollout, s.version), Now: time.Now()}
+		nodes := rollout.Fleet{Policy: rollout.PolicyOf(s.rules().Spec, s.version), Now: time.Now()}
 		for _, n := range s.seenNodes() {
 			nodes.Hosts = append(nodes.Hosts, rollout.Host{Name: n.Name, Node: &n})
 		}

@@ -24,7 +24,7 @@ import (
 func (h *storyHost) advance() {
 	s := h.story
 	h.windows.advance(h, h.restartItself)
-	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.kubeletSilent, h.serviceFault, h.pending, h.hasCheckedRestart(), h.version, s.cache.settings)
+	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.kubeletSilent, h.serviceFault, h.pending, h.hasCheckedRestart(), h.version, s.cache.settings, h.updates.advance(h))
 	if state == h.state && h.targetVersion == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
 		return // nothing has changed
 	}
@@ -138,6 +138,7 @@ func (h *storyHost) reportConditions(node *corev1.Node) {
 	}
 	report(api.ConditionNodeRebootRequired, corev1.ConditionFalse, h.pending)
 	node.Annotations[api.AnnotationBootID] = h.boot()
+	h.updates.report(node)
 }
 
 // follow applies the settings of the host's version. It adds the wanted SSH keys, and drops others once one of the wanted keys is proven.
