@@ -120,6 +120,15 @@ func patchFailed(f *v1alpha1.Failure) bool {
 	return f != nil && f.Action == v1alpha1.ActionPatch && f.Step != v1alpha1.MaintenanceDrain
 }
 
+// PatchFailed reports whether f, which may be nil, prevents the installation of these updates on its host. A failure before the installation began
+// prevents each.
+func PatchFailed(f *v1alpha1.Failure, updates []string) bool {
+	if f == nil || f.Action != v1alpha1.ActionPatch {
+		return false
+	}
+	return f.Step == v1alpha1.MaintenanceDrain || len(f.Updates) == 0 || slices.ContainsFunc(updates, func(kb string) bool { return slices.Contains(f.Updates, kb) })
+}
+
 func (p *planner) update(kb string) *update {
 	if p.updates[kb] == nil {
 		p.updates[kb] = &update{needed: map[int]bool{}, soakedIn: map[int]bool{}}
@@ -198,7 +207,7 @@ func (p *planner) holdBack(h *Host, o windowsupdate.Offer) (reason, message stri
 				"to install it once more, annotate the WindowsInstance with %s=true", o.KB, done.At.UTC().Format(time.RFC3339), api.AnnotationRetry)
 		}
 	}
-	if f := h.Failure; patchFailed(f) && slices.Contains(f.Updates, o.KB) {
+	if f := h.Failure; PatchFailed(f, []string{o.KB}) {
 		return api.ReasonFailed, fmt.Sprintf("failed: %s; to retry, annotate the WindowsInstance with %s=true", f.Message, api.AnnotationRetry)
 	}
 	if f := h.Failure; patchFailed(f) && f.Attempts >= maxPatchFailures {

@@ -147,7 +147,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 // isHeld reports whether the user has paused the host, or the next action has failed meanwhile. The plan may not reflect either yet.
 func (m *maintenance) isHeld() bool {
 	hasFailed := rollout.Failed(m.view.Instance.Status.Failure, m.next.Action, m.next.RequestToken, m.view.Version)
-	hasFailed = hasFailed || updatesFailed(m.view.Instance.Status.Failure, m.next.PatchUpdates())
+	hasFailed = hasFailed || m.next.Action == v1alpha1.ActionPatch && rollout.PatchFailed(m.view.Instance.Status.Failure, m.next.PatchUpdates())
 	return hasFailed || m.view.Instance.Spec.Paused || m.view.AllPaused
 }
 

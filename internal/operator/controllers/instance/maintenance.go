@@ -82,7 +82,7 @@ func (m *maintenance) recordReachable(err error) {
 // fail records the failure and rolls back: a node that was being upgraded returns to its former version.
 func (m *maintenance) fail(ctx context.Context, reason string) (time.Duration, error) {
 	current, st := m.current(), m.status.want()
-	recordFailure(st, v1alpha1.Failure{Action: current.Action, Version: current.Version, Updates: current.Updates, Step: current.Step, Message: reason})
+	recordFailure(st, v1alpha1.Failure{Action: current.Action, Version: current.Version, Updates: m.failedUpdates(), Step: current.Step, Message: reason})
 	log.FromContext(ctx).Info("Maintenance failed", "action", current.Action, "step", current.Step, "error", reason)
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(current.Action)},
 		"%s failed: %s", current.Action, reason)
@@ -107,7 +107,7 @@ func (m *maintenance) finish(ctx context.Context) error {
 	if err := m.uncordon(ctx, current.RequestToken); err != nil {
 		return err
 	}
-	if !failed && st.Failure != nil && st.Failure.Action == current.Action && (current.Action != v1alpha1.ActionPatch || updatesFailed(st.Failure, current.Updates)) {
+	if !failed && st.Failure != nil && st.Failure.Action == current.Action && (current.Action != v1alpha1.ActionPatch || rollout.PatchFailed(st.Failure, current.Updates)) {
 		st.Failure = nil
 	}
 	if !failed && current.Action == v1alpha1.ActionPatch {

@@ -26,15 +26,18 @@ const (
 // patch orders the installation of updates and follows it: WICD installs, the operator restarts the host when WICD reports that this is necessary.
 func (m *maintenance) patch(ctx context.Context) (time.Duration, error) {
 	current, node := m.current(), rollout.NodeOf(m.view.Node)
-	if m.elapsed(patchTimeout) > patchTimeout {
-		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", patchTimeout, current.Message))
+	limit, isOrdered := actTimeout, node.Installation.Order == orderOf(current)
+	if isOrdered {
+		limit = patchTimeout
+	}
+	if m.elapsed(limit) > limit {
+		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", limit, current.Message))
 	}
 	if remaining := m.retries.Remaining(m.id()); remaining > 0 {
 		return remaining, nil
 	}
-	order := current.StartedAt.UTC().Format(time.RFC3339)
-	if node.Installation.Order != order {
-		return m.orderUpdates(ctx, order)
+	if !isOrdered {
+		return m.orderUpdates(ctx)
 	}
 	switch i := node.Installation; i.State {
 	case windowsupdate.Done:
@@ -71,12 +74,24 @@ func (m *maintenance) restartForUpdates(ctx context.Context, required, boot stri
 	return verifyEvery, nil
 }
 
+// failedUpdates returns the updates against which a failure speaks: none if the host did not get the order.
+func (m *maintenance) failedUpdates() []string {
+	current, node := m.current(), rollout.NodeOf(m.view.Node)
+	if current.Action != v1alpha1.ActionPatch || node == nil || node.Installation.Order != orderOf(current) {
+		return nil
+	}
+	return current.Updates
+}
+
+// orderOf returns the name of the order of a Patch.
+func orderOf(m *v1alpha1.Maintenance) string { return m.StartedAt.UTC().Format(time.RFC3339) }
+
 // orderUpdates has WICD install the updates. The Node shows the state of the order soon after.
-func (m *maintenance) orderUpdates(ctx context.Context, order string) (time.Duration, error) {
+func (m *maintenance) orderUpdates(ctx context.Context) (time.Duration, error) {
 	if m.view.config.WindowsUpdates.Policy != v1alpha1.UpdatesInstall {
 		return 0, m.deferMaintenance(ctx, "ends without installing anything: spec.windowsUpdates.policy of WindowsConfig is no longer Install")
 	}
-	if err := m.visit("installing updates").InstallUpdates(ctx, order, m.current().Updates); err != nil {
+	if err := m.visit("installing updates").InstallUpdates(ctx, orderOf(m.current()), m.current().Updates); err != nil {
 		return m.retryLater(ctx, err), nil
 	}
 	m.recordReachable(nil)
@@ -96,9 +111,4 @@ func recordInstalled(st *v1alpha1.WindowsInstanceStatus, updates []string) {
 		}
 	}
 	st.InstalledUpdates = all
-}
-
-// updatesFailed reports whether an installation of some of these updates has failed.
-func updatesFailed(f *v1alpha1.Failure, updates []string) bool {
-	return f != nil && f.Action == v1alpha1.ActionPatch && slices.ContainsFunc(updates, func(kb string) bool { return slices.Contains(f.Updates, kb) })
 }

@@ -222,6 +222,21 @@ func TestStoryUpdatesAreTurnedOff(t *testing.T) {
 	})
 }
 
+// A host does not let the operator in: it gets no order, and the others are updated.
+func TestStoryUpdateCannotBeOrdered(t *testing.T) {
+	runStory(t, "update-cannot-be-ordered", 2, atMost(1), func(s *story) {
+		s.upgraded(1)
+		s.installsUpdates()
+		s.hosts[0].ignores = s.line(0)
+		s.publish("KB5070001", false)
+		s.until("it failed", 2*time.Hour, func() bool { return s.instance("win-1").Status.Failure != nil })
+		s.until("the other one has it", 2*time.Hour, func() bool { return s.have("KB5070001") == 1 && s.ready() == 2 })
+		if h := s.hosts[0]; h.updates.order != nil || s.waitsFor("win-1") != api.ReasonFailed {
+			s.t.Errorf("win-1 got order %v and waits for %q", h.updates.order, s.waitsFor("win-1"))
+		}
+	})
+}
+
 // A hostile host offers updates all the time and never installs any: it costs its own place in the budget for a limited time.
 func TestStoryHostNeverInstalls(t *testing.T) {
 	runStory(t, "host-never-installs", 2, atMost(1), func(s *story) {
