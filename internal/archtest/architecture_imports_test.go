@@ -38,6 +38,7 @@ func mayImport() map[string][]string {
 		"internal/shared/desired": {
 			"api", "api/v1alpha1", "internal/shared/mirrors", "internal/shared/platform", "internal/shared/proxy", "internal/shared/supportbundle",
 			"internal/shared/tlsprofile", "internal/shared/trust", "payload",
+			"internal/shared/windowsupdate",
 		},
 		"internal/shared/hns":               {},
 		"internal/shared/httpclient":        {"internal/shared/truncate"},
@@ -55,7 +56,7 @@ func mayImport() map[string][]string {
 		"internal/shared/tlsprofile":        {},
 		"internal/shared/truncate":          {},
 		"internal/shared/trust":             {},
-		"internal/shared/wicdapi":           {"api", "api/v1alpha1", "internal/shared/desired", "internal/shared/truncate"},
+		"internal/shared/wicdapi":           {"api", "api/v1alpha1", "internal/shared/desired", "internal/shared/truncate", "internal/shared/windowsupdate"},
 		"internal/shared/windowsbuild":      {"internal/shared/truncate"},
 		"internal/shared/windowsupdate":     {"api", "internal/shared/strictjson", "internal/shared/truncate"},
 
@@ -70,6 +71,7 @@ func mayImport() map[string][]string {
 			"internal/node/daemon/state", "internal/node/daemon/store", "internal/node/daemon/supervisor", "internal/node/daemon/update",
 			"internal/node/hostapi", "internal/node/identity", "internal/node/policypipe", "internal/shared/desired", "internal/shared/platform/metadata",
 			"internal/shared/wicdapi",
+			"internal/shared/windowsupdate",
 		},
 		"internal/node/daemon/apiclient": {
 			"api", "internal/node/daemon/credentials", "internal/node/daemon/state", "internal/node/hostapi", "internal/node/identity", "internal/node/kubeapi",
@@ -125,6 +127,7 @@ func mayImport() map[string][]string {
 		"internal/node/daemon/state": {
 			"internal/node/backoff", "internal/node/hostapi", "internal/node/hostnetwork", "internal/shared/desired", "internal/shared/hns",
 			"internal/shared/wicdapi",
+			"internal/shared/windowsupdate",
 		},
 		"internal/node/daemon/store": {
 			"internal/node/daemon/state", "internal/node/hostapi", "internal/shared/desired", "internal/shared/wicdapi", "payload/compress",
@@ -207,6 +210,7 @@ func mayImport() map[string][]string {
 			"internal/operator/kube", "internal/operator/kubeversions", "internal/operator/machines", "internal/operator/remote", "internal/operator/rollout",
 			"internal/shared/desired", "internal/shared/nodestate", "internal/shared/supportbundle", "internal/shared/truncate", "internal/shared/wicdapi",
 			"internal/shared/windowsbuild", "payload",
+			"internal/shared/windowsupdate",
 		},
 		"internal/operator/controllers/networkpolicies": {
 			"api", "api/v1alpha1", "internal/observe/advice", "internal/operator/cluster", "internal/operator/kube", "internal/shared/desired",
@@ -253,7 +257,7 @@ func mayImport() map[string][]string {
 		},
 		"internal/operator/networkpolicy": {"internal/shared/hns", "internal/shared/policyset", "internal/shared/truncate"},
 		"internal/operator/remote":        {"api", "internal/shared/truncate"},
-		"internal/operator/rollout":       {"api", "api/v1alpha1", "internal/shared/nodestate", "internal/shared/truncate"},
+		"internal/operator/rollout":       {"api", "api/v1alpha1", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsupdate"},
 		"internal/operator/userdata":      {"internal/shared/platform"},
 		"internal/operator/windowsimage": {
 			"internal/operator/addresses", "internal/shared/mirrors", "internal/shared/registryclient", "internal/shared/windowsbuild",

@@ -3,34 +3,35 @@ package archtest
 // claimsOfLimits returns the claims about what is read, kept and shown, and for how long.
 func claimsOfLimits() []claim {
 	const (
-		agent     = "internal/shared/wicdapi/limits.go"
-		informers = "internal/operator/controllers/informers.go"
-		services  = "internal/operator/controllers/source/services.go"
-		pods      = "internal/operator/controllers/explain/pods.go"
-		names     = "internal/operator/controllers/source/resolver.go"
-		archive   = "internal/cli/collect/archive.go"
-		stream    = "internal/cli/logs/stream.go"
-		collect   = "internal/node/daemon/collect/archive.go"
-		gather    = "internal/node/daemon/collect/collect.go"
-		bundle    = "internal/shared/supportbundle/bundle.go"
-		events    = "internal/node/daemon/eventlog/copy.go"
-		csr       = "internal/operator/csr/rules.go"
-		drift     = "internal/node/daemon/configure/drift.go"
-		problems  = "internal/node/daemon/nodestatus/problems.go"
-		steady    = "internal/node/daemon/nodestatus/steady.go"
-		kubelet   = "internal/shared/desired/kubelet_settings.go"
-		resources = "internal/shared/desired/kubelet_resources.go"
-		scrape    = "deploy/monitoring/prometheus/prometheus.yaml"
-		alerts    = "deploy/monitoring/prometheus/windows.alerts.yaml"
-		image     = "internal/operator/windowsimage/windowsimage.go"
-		blocked   = "internal/operator/join/blocked.go"
-		check     = "internal/operator/join/check.go"
-		exit      = "internal/cli/session/errors.go"
-		settings  = "internal/operator/controllers/settings/controller.go"
-		discovery = "internal/operator/kube/optionalwatch.go"
-		admission = "deploy/admission.yaml"
-		updates   = "internal/shared/windowsupdate/report.go"
-		overdue   = "internal/shared/windowsupdate/overdue.go"
+		agent        = "internal/shared/wicdapi/limits.go"
+		informers    = "internal/operator/controllers/informers.go"
+		services     = "internal/operator/controllers/source/services.go"
+		pods         = "internal/operator/controllers/explain/pods.go"
+		names        = "internal/operator/controllers/source/resolver.go"
+		archive      = "internal/cli/collect/archive.go"
+		stream       = "internal/cli/logs/stream.go"
+		collect      = "internal/node/daemon/collect/archive.go"
+		gather       = "internal/node/daemon/collect/collect.go"
+		bundle       = "internal/shared/supportbundle/bundle.go"
+		events       = "internal/node/daemon/eventlog/copy.go"
+		csr          = "internal/operator/csr/rules.go"
+		drift        = "internal/node/daemon/configure/drift.go"
+		problems     = "internal/node/daemon/nodestatus/problems.go"
+		steady       = "internal/node/daemon/nodestatus/steady.go"
+		kubelet      = "internal/shared/desired/kubelet_settings.go"
+		resources    = "internal/shared/desired/kubelet_resources.go"
+		scrape       = "deploy/monitoring/prometheus/prometheus.yaml"
+		alerts       = "deploy/monitoring/prometheus/windows.alerts.yaml"
+		image        = "internal/operator/windowsimage/windowsimage.go"
+		blocked      = "internal/operator/join/blocked.go"
+		check        = "internal/operator/join/check.go"
+		exit         = "internal/cli/session/errors.go"
+		settings     = "internal/operator/controllers/settings/controller.go"
+		discovery    = "internal/operator/kube/optionalwatch.go"
+		admission    = "deploy/admission.yaml"
+		updates      = "internal/shared/windowsupdate/report.go"
+		overdue      = "internal/shared/windowsupdate/overdue.go"
+		installation = "internal/node/daemon/nodestatus/windowsupdates_install.go"
 		// How old the newest update and the last search may be.
 		maxAge, maxSearchAge = `MaxAge = ([0-9]+) \* day`, `MaxSearchAge = ([0-9]+) \* day`
 	)
@@ -135,6 +136,13 @@ func claimsOfLimits() []claim {
 		{"docs/windows-updates.md", `ends after (\w+ minutes)`, "internal/node/daemon/nodestatus/windowsupdates.go", "updatesWithin"},
 		{"docs/windows-updates.md", `at most ([0-9]+) pending`, updates, `MaxPending, MaxHistory, maxKBs = ([0-9]+),`},
 		{"docs/windows-updates.md", `last ([0-9]+) operations`, updates, `MaxPending, MaxHistory, maxKBs = [0-9]+, ([0-9]+),`},
+		{"docs/windows-updates.md", `at most (\w+) updates at a time`, "internal/shared/windowsupdate/offer.go", `MaxOffers = ([0-9]+)`},
+		{"docs/windows-updates.md", `\((\w+ minutes) without a canary`, "internal/operator/rollout/canary.go", "defaultSoak"},
+		{"docs/windows-updates.md", `within ([0-9]+ minutes) after the restart`, "internal/operator/controllers/instance/maintenance.go", "verifyTimeout"},
+		{"docs/windows-updates.md", `host with (\w+) failed installations`, "internal/operator/rollout/patch.go", `maxPatchFailures = ([0-9]+)`},
+		{"docs/windows-updates.md", `whole installation may take (\w+ hours)`, "internal/operator/controllers/instance/patch.go", "patchTimeout"},
+		{"docs/windows-updates.md", `installed the updates after (\w+ hours)`, installation, "installWithin"},
+		{"docs/windows-updates.md", `completed them (\w+ hour) after the restart`, installation, "confirmWithin"},
 		{"docs/runbooks/WindowsUpdatesOverdue.md", `node is ([0-9]+) days`, overdue, maxAge},
 		{"docs/runbooks/WindowsUpdatesOverdue.md", `updates for ([0-9]+) days`, overdue, maxSearchAge},
 		{"docs/settings.md", `default of .systemReserved. has (\w+), that`, resources, `"cpu": "(\w+)"`},

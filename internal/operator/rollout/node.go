@@ -83,7 +83,7 @@ func NodeOf(node *corev1.Node) *Node {
 
 // readUpdates reads the summary that the host writes. An unreadable one offers nothing.
 func (n *Node) readUpdates(summary string) {
-	if !strings.Contains(summary, `"offers"`) && !strings.Contains(summary, `"installation"`) { // do not parse what nobody needs for each plan
+	if !strings.Contains(summary, `"offers"`) && !strings.Contains(summary, `"installation"`) { // each plan reads all nodes
 		return
 	}
 	s, err := windowsupdate.ParseSummary(summary)

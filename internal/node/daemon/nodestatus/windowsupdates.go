@@ -44,6 +44,8 @@ type WindowsUpdates struct {
 
 	mu   sync.Mutex
 	last updates
+	// isCordoned is true if the Node was unschedulable when it was last seen.
+	isCordoned bool
 }
 
 // updates is what was last learned. It is not known before the first answer or failure.
@@ -67,6 +69,11 @@ func NewWindowsUpdates(s state.Session, wake state.Signal, m *Metrics) *WindowsU
 
 // Run asks until ctx is done. The file keeps the last report across sessions, so that a new session does not ask earlier.
 func (u *WindowsUpdates) Run(ctx context.Context) {
+	for u.Wanted.UpdatesToInstall == nil && !u.cancelOrder() {
+		if backoff.Sleep(ctx, forgetEvery) != nil {
+			return
+		}
+	}
 	if !u.asks() {
 		for !u.forget() && backoff.Sleep(ctx, forgetEvery) == nil {
 		}
@@ -191,6 +198,9 @@ func (u *WindowsUpdates) get() updates {
 
 // ReportTo reports a summary by an annotation, and overdue updates by a condition and, when it begins, by one event. Unmanaged hosts have neither.
 func (u *WindowsUpdates) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
+	u.mu.Lock()
+	u.isCordoned = node.Spec.Unschedulable
+	u.mu.Unlock()
 	works := Condition{api.ConditionUpdatesOverdue, api.ReasonUpdatesNotOverdue, "Windows has searched for updates and installed some recently"}
 	current, summary, p := u.get(), "", Problem{}
 	switch {

@@ -2,6 +2,7 @@ package nodestatus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -125,6 +126,30 @@ func (u *WindowsUpdates) followOrder(ctx context.Context) {
 	u.report(next.Installation)
 }
 
+// cancelOrder ends an order that was not carried out before WindowsConfig was changed, and reports whether that is done: it must not continue later,
+// without a drain.
+func (u *WindowsUpdates) cancelOrder() bool {
+	o, found, err := state.ReadUpdateOrder(u.Host.Disk)
+	if err == nil && (!found || o.IsFinal()) {
+		return true
+	}
+	if err == nil {
+		err = u.IfIdle(func() error {
+			return end(o, windowsupdate.Failed, "spec.windowsUpdates.policy of WindowsConfig is no longer Install").Write(u.Host.Disk)
+		})
+	}
+	if err != nil && !errors.Is(err, state.ErrBusy) {
+		u.Log.Warn("Ending an order to install updates failed", "error", err.Error())
+	}
+	return err == nil
+}
+
+func (u *WindowsUpdates) mayInstall() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.isCordoned
+}
+
 // replace stores the next state of an order, unless the operator has sent another one since.
 func (u *WindowsUpdates) replace(ctx context.Context, next state.UpdateOrder) error {
 	return u.WhileCurrent(ctx, func() error {
@@ -181,6 +206,9 @@ func (u *WindowsUpdates) install(ctx context.Context, o state.UpdateOrder, boot 
 	defer cancel()
 	if ctx.Err() != nil {
 		return end(o, windowsupdate.Failed, fmt.Sprintf("not installed within %s: %s", installWithin, o.Message))
+	}
+	if !u.mayInstall() { // proof that the operator has drained it
+		return u.retry(o, "the node is not cordoned")
 	}
 	report, err := u.Host.UpdateAgent.Updates(ctx)
 	if err != nil {

@@ -24,7 +24,12 @@ func installer(t *testing.T, noQuirks string, blocked []string, offers ...sim.Of
 	node.UpdatesToInstall = &windowsupdate.Selection{Classes: []windowsupdate.Class{windowsupdate.Security}, Blocked: blocked}
 	m.Follow(t, node)
 	time.Sleep(afterNextQuestion)
+	cordon(m, true)
 	return m
+}
+
+func cordon(m *daemontest.Member, isCordoned bool) {
+	m.Cluster.Patch(daemontest.NodePath, map[string]any{"spec": map[string]any{"unschedulable": isCordoned}})
 }
 
 func offer(n int, change ...func(*sim.Offer)) sim.Offer {
@@ -231,7 +236,7 @@ func TestRestartBeforeInstallation(t *testing.T) {
 	})
 }
 
-// TestUpdatesThatAreNotPendingAreDone: Windows has installed them by itself, or they are no longer offered.
+// TestUpdatesThatAreNotPendingAreDone: Windows has installed them without an order, or they are no longer offered.
 func TestUpdatesThatAreNotPendingAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := installer(t, "states are expected at times", nil, offer(1))
@@ -242,6 +247,47 @@ func TestUpdatesThatAreNotPendingAreDone(t *testing.T) {
 		mustState(t, m, windowsupdate.Done, "")
 		if n := m.Windows.Updates().Installs; n > 0 {
 			t.Errorf("the agent has installed %d times", n)
+		}
+	})
+}
+
+// TestOnlyCordonedNodesInstall: the cordon is the proof that the operator has drained the node.
+func TestOnlyCordonedNodesInstall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := installer(t, "states are expected at times", nil, offer(1))
+		cordon(m, false)
+		mustOrder(t, m, "first", november)
+		time.Sleep(30 * time.Minute)
+		mustState(t, m, windowsupdate.Installing, "the node is not cordoned")
+		if n := m.Windows.Updates().Installs; n > 0 {
+			t.Errorf("the agent has installed %d times", n)
+		}
+		cordon(m, true)
+		time.Sleep(10 * time.Minute)
+		mustState(t, m, windowsupdate.RestartRequired, "")
+	})
+}
+
+// TestOrderEndsWithThePolicy: when updates are to be installed again, an earlier order does not continue.
+func TestOrderEndsWithThePolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := installer(t, "states are expected at times", nil, offer(1))
+		m.Windows.EditUpdates(func(u *sim.Updates) { u.Busy = true })
+		mustOrder(t, m, "first", november)
+		time.Sleep(time.Minute)
+		installing := m.Changed()
+		installing.UpdatesToInstall = &windowsupdate.Selection{Classes: []windowsupdate.Class{windowsupdate.Security}}
+		m.Follow(t, m.Changed())
+		time.Sleep(2 * time.Minute)
+		if i := mustSummary(t, m).Installation; i != nil {
+			t.Errorf("the Node reports installation %+v", i)
+		}
+		m.Windows.EditUpdates(func(u *sim.Updates) { u.Busy = false })
+		m.Follow(t, installing)
+		time.Sleep(30 * time.Minute)
+		mustState(t, m, windowsupdate.Failed, "no longer Install")
+		if n := len(offered(t, m)); n == 0 {
+			t.Error("the update was installed")
 		}
 	})
 }

@@ -89,7 +89,7 @@ func orderOf(m *v1alpha1.Maintenance) string { return m.StartedAt.UTC().Format(t
 // orderUpdates has WICD install the updates. The Node shows the state of the order soon after.
 func (m *maintenance) orderUpdates(ctx context.Context) (time.Duration, error) {
 	if m.view.config.WindowsUpdates.Policy != v1alpha1.UpdatesInstall {
-		return 0, m.deferMaintenance(ctx, "ends without installing anything: spec.windowsUpdates.policy of WindowsConfig is no longer Install")
+		return 0, m.deferMaintenance(ctx, "ends: spec.windowsUpdates.policy of WindowsConfig is no longer Install")
 	}
 	if err := m.visit("installing updates").InstallUpdates(ctx, orderOf(m.current()), m.current().Updates); err != nil {
 		return m.retryLater(ctx, err), nil
