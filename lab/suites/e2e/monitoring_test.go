@@ -118,7 +118,8 @@ func withoutResult() map[string]string {
 		"windows_system_": wine, "windows_service_state": wine, "windows_node_": wine, "node_memory_": wine, "node_filesystem_": wine,
 		"node_boot_time": wine, "node_cpu_utilisation": wine,
 		"windows_container_network_": network, "pod_interface_network:": network,
-		"wicd_network_": "the lab's own network is of provider Custom, which WICD does not monitor",
+		"wicd_network_":                    "the lab's own network is of provider Custom, which WICD does not monitor",
+		"WindowsNetworkPoliciesNotApplied": "no policies are applied to a network of provider Custom",
 	})
 	return missing
 }

@@ -63,8 +63,8 @@ func serve(t *testing.T, f UpdatesFixture, restart windowsupdate.Restart) {
 	})
 }
 
-func pendingOf(r windowsupdate.Report, id string) (windowsupdate.Update, bool) {
-	i := slices.IndexFunc(r.Pending, func(u windowsupdate.Update) bool { return u.ID == id })
+func pendingOf(r windowsupdate.Report) (windowsupdate.Update, bool) {
+	i := slices.IndexFunc(r.Pending, func(u windowsupdate.Update) bool { return u.ID == servedUpdate })
 	if i < 0 {
 		return windowsupdate.Update{}, false
 	}
@@ -73,11 +73,11 @@ func pendingOf(r windowsupdate.Report, id string) (windowsupdate.Update, bool) {
 
 func searchFindsUpdatesOfServer(t *testing.T, f UpdatesFixture) {
 	serve(t, f, windowsupdate.RestartAlways)
-	if _, found := pendingOf(mustAsk(t, f), servedUpdate); found {
+	if _, found := pendingOf(mustAsk(t, f)); found {
 		t.Error("an update is pending before the search")
 	}
 	for what, r := range map[string]windowsupdate.Report{"Search": mustSearch(t, f), "Updates": mustAsk(t, f)} {
-		u, found := pendingOf(r, servedUpdate)
+		u, found := pendingOf(r)
 		if !found || u.Revision != 2 || u.Restart != windowsupdate.RestartAlways || u.Downloaded || u.RestartPending || r.Total != len(r.Pending) {
 			t.Errorf("after the search, %s has %d %+v", what, r.Total, r.Pending)
 		}
@@ -106,11 +106,11 @@ func unknownUpdateHasNoResult(t *testing.T, f UpdatesFixture) {
 
 func downloadedUpdateIsInstalled(t *testing.T, f UpdatesFixture) {
 	serve(t, f, windowsupdate.RestartNever)
-	if o := mustOperate(t, f.Agent.Download, servedUpdate); len(o.Results) > 0 {
+	if o := mustOperate(t, f.Agent.Download); len(o.Results) > 0 {
 		t.Errorf("before a search, the download has %+v", o)
 	}
 	mustSearch(t, f)
-	if o := mustOperate(t, f.Agent.Install, servedUpdate); len(o.Results) > 0 || o.Failure != nil {
+	if o := mustOperate(t, f.Agent.Install); len(o.Results) > 0 || o.Failure != nil {
 		t.Errorf("before the download, the installation has %+v", o)
 	}
 	for range 2 {
@@ -118,7 +118,7 @@ func downloadedUpdateIsInstalled(t *testing.T, f UpdatesFixture) {
 			t.Errorf("the download: %+v, found %v", r, found)
 		}
 	}
-	if u, found := pendingOf(mustAsk(t, f), servedUpdate); !found || !u.Downloaded {
+	if u, found := pendingOf(mustAsk(t, f)); !found || !u.Downloaded {
 		t.Errorf("after the download: %+v, found %v", u, found)
 	}
 	o := mustOperate(t, f.Agent.Install, unknownUpdate, servedUpdate, servedUpdate)
@@ -126,13 +126,13 @@ func downloadedUpdateIsInstalled(t *testing.T, f UpdatesFixture) {
 		t.Errorf("the installation has %+v", o)
 	}
 	r := mustSearch(t, f)
-	if u, found := pendingOf(r, servedUpdate); found {
+	if u, found := pendingOf(r); found {
 		t.Errorf("after the installation, %+v is pending", u)
 	}
 	if len(r.History) == 0 || r.History[0].KB != "KB5070001" || r.History[0].Result != windowsupdate.ResultSucceeded {
 		t.Errorf("the history is %+v", r.History)
 	}
-	if o := mustOperate(t, f.Agent.Install, servedUpdate); len(o.Results) > 0 {
+	if o := mustOperate(t, f.Agent.Install); len(o.Results) > 0 {
 		t.Errorf("a second installation has %+v", o)
 	}
 }
@@ -147,7 +147,7 @@ func installedUpdateWaitsForRestart(t *testing.T, f UpdatesFixture) {
 			t.Errorf("the installation has %+v", o)
 		}
 		r := mustAsk(t, f)
-		if u, found := pendingOf(r, servedUpdate); !found || !u.RestartPending || !r.Restart {
+		if u, found := pendingOf(r); !found || !u.RestartPending || !r.Restart {
 			t.Errorf("after the installation, the report has restart %v and %+v, found %v", r.Restart, u, found)
 		}
 	}
@@ -161,10 +161,10 @@ func nothingIsInstalledBeforeRestart(t *testing.T, f UpdatesFixture) {
 	mustSearch(t, f)
 	mustOperate(t, f.Agent.Download, servedUpdate)
 	f.RestartFirst(t)
-	if o := mustOperate(t, f.Agent.Install, servedUpdate); !o.RestartFirst || len(o.Results) > 0 || o.Failure != nil {
+	if o := mustOperate(t, f.Agent.Install); !o.RestartFirst || len(o.Results) > 0 || o.Failure != nil {
 		t.Errorf("the outcome is %+v", o)
 	}
-	if u, found := pendingOf(mustAsk(t, f), servedUpdate); !found || !u.Downloaded || u.RestartPending {
+	if u, found := pendingOf(mustAsk(t, f)); !found || !u.Downloaded || u.RestartPending {
 		t.Errorf("afterwards: %+v, found %v", u, found)
 	}
 }
