@@ -86,7 +86,7 @@ func (s source) typeName(e ast.Expr) string {
 		return "map of " + s.typeName(e.Key) + " to " + s.typeName(e.Value)
 	case *ast.SelectorExpr:
 		return map[string]string{"Time": "time", "MicroTime": "time", "UID": "string", "Severity": "string", "IntOrString": "integer or string",
-			"Condition": "Condition", "Taint": "Taint"}[e.Sel.Name]
+			"LabelSelector": "label selector", "Condition": "Condition", "Taint": "Taint"}[e.Sel.Name]
 	case *ast.Ident:
 		switch t := s.types[e.Name].(type) {
 		case nil:
