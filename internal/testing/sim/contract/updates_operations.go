@@ -106,11 +106,11 @@ func unknownUpdateHasNoResult(t *testing.T, f UpdatesFixture) {
 
 func downloadedUpdateIsInstalled(t *testing.T, f UpdatesFixture) {
 	serve(t, f, windowsupdate.RestartNever)
-	if o := mustOperate(t, f.Agent.Download); len(o.Results) > 0 {
+	if o := mustOperate(t, f.Agent.Download, servedUpdate); len(o.Results) > 0 {
 		t.Errorf("before a search, the download has %+v", o)
 	}
 	mustSearch(t, f)
-	if o := mustOperate(t, f.Agent.Install); len(o.Results) > 0 || o.Failure != nil {
+	if o := mustOperate(t, f.Agent.Install, servedUpdate); len(o.Results) > 0 || o.Failure != nil {
 		t.Errorf("before the download, the installation has %+v", o)
 	}
 	for range 2 {
@@ -132,7 +132,7 @@ func downloadedUpdateIsInstalled(t *testing.T, f UpdatesFixture) {
 	if len(r.History) == 0 || r.History[0].KB != "KB5070001" || r.History[0].Result != windowsupdate.ResultSucceeded {
 		t.Errorf("the history is %+v", r.History)
 	}
-	if o := mustOperate(t, f.Agent.Install); len(o.Results) > 0 {
+	if o := mustOperate(t, f.Agent.Install, servedUpdate); len(o.Results) > 0 {
 		t.Errorf("a second installation has %+v", o)
 	}
 }
@@ -161,7 +161,7 @@ func nothingIsInstalledBeforeRestart(t *testing.T, f UpdatesFixture) {
 	mustSearch(t, f)
 	mustOperate(t, f.Agent.Download, servedUpdate)
 	f.RestartFirst(t)
-	if o := mustOperate(t, f.Agent.Install); !o.RestartFirst || len(o.Results) > 0 || o.Failure != nil {
+	if o := mustOperate(t, f.Agent.Install, servedUpdate); !o.RestartFirst || len(o.Results) > 0 || o.Failure != nil {
 		t.Errorf("the outcome is %+v", o)
 	}
 	if u, found := pendingOf(mustAsk(t, f)); !found || !u.Downloaded || u.RestartPending {
