@@ -5,11 +5,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/clitest"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
 // upgrading returns a fleet whose content is on every host: one host upgrades, one follows, one is paused.
@@ -44,6 +49,36 @@ func TestPlans(t *testing.T) {
 			golden(t, name+".golden", r.Out)
 		})
 	}
+}
+
+// TestPlanInstallsUpdatesInRings plans with the file that docs/windows-updates.md describes, while the rollout is paused.
+func TestPlanInstallsUpdatesInRings(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "windowsconfig.yaml")
+	const text = "apiVersion: " + api.GroupName + "/v1alpha1\nkind: WindowsConfig\nmetadata: {name: cluster}\nspec:\n  rollout: {paused: false}\n  windowsUpdates:\n    policy: Install\n" +
+		"    rings:\n    - {name: early, nodeSelector: {matchLabels: {updates: early}}}\n    - {name: late, nodeSelector: {matchLabels: {updates: late}}, deferDays: 7}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := empty(t)
+	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
+	config.Spec.Rollout.Paused, config.Spec.WindowsUpdates.Policy = true, v1alpha1.UpdatesInstall
+	config.Status.Rollout = &v1alpha1.RolloutStatus{Version: "1.0.0-3f9a2c1"}
+	c.Add(configs, config)
+	published := time.Date(2026, 1, 13, 18, 0, 0, 0, time.UTC)
+	for name, ring := range map[string]string{"win-1": "late", "win-2": "early", "win-3": ""} {
+		i := instance(name, "10.1.42."+name[4:], api.ReasonReady, "")
+		i.Status.Conditions = append(i.Status.Conditions, condition(api.ConditionConfigured, api.ReasonConfigured))
+		c.Add(instances, i)
+		n := node(name)
+		n.Labels = map[string]string{corev1.LabelOSStable: "windows", "updates": ring}
+		n.Annotations[api.AnnotationWindowsUpdates] = windowsupdate.Summary{Offers: []windowsupdate.Offer{{KB: "KB5070001", Published: published}}}.Format()
+		c.Add("v1/nodes", n)
+	}
+	r := c.Run(t, "", "plan", "-f", file)
+	if r.Code != session.CodeOK {
+		t.Fatalf("exit code %d: %s", r.Code, r.Err)
+	}
+	golden(t, "plan-updates.golden", r.Out)
 }
 
 func TestInvalidPlansAreRejected(t *testing.T) {

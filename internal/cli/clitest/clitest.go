@@ -225,7 +225,7 @@ func (c *Cluster) create(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(created.Object)
 }
 
-// change merges a patch into the object, or replaces it.
+// change merges a patch into the object, or replaces it. A dry run does not store the result.
 func (c *Cluster) change(w http.ResponseWriter, r *http.Request, object client.Object) {
 	var patch, current map[string]any
 	text, _ := json.Marshal(object)
@@ -234,8 +234,14 @@ func (c *Cluster) change(w http.ResponseWriter, r *http.Request, object client.O
 		return
 	}
 	_ = json.Unmarshal(text, &current)
-	merge(current, patch)
-	c.objects[r.URL.Path] = &unstructured.Unstructured{Object: current}
+	if r.Method == http.MethodPut {
+		current = patch
+	} else {
+		merge(current, patch)
+	}
+	if !r.URL.Query().Has("dryRun") {
+		c.objects[r.URL.Path] = &unstructured.Unstructured{Object: current}
+	}
 	_ = json.NewEncoder(w).Encode(current)
 }
 
