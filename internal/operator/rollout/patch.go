@@ -87,7 +87,7 @@ func (p *planner) countUpdates() {
 	}
 	for i := range p.Hosts {
 		h := &p.Hosts[i]
-		if f := h.Failure; patchFailed(f) && !h.Paused {
+		if f := h.Failure; countsAgainstUpdates(f) && !h.Paused {
 			for _, kb := range f.Updates {
 				if u := p.update(kb); u.failed == nil || h.Name < u.failed.host {
 					u.failed = &stopped{h.Name, f.Message}
@@ -115,8 +115,8 @@ func (p *planner) countUpdates() {
 	}
 }
 
-// patchFailed reports whether f, which may be nil, speaks against its updates. A drain that timed out does not.
-func patchFailed(f *v1alpha1.Failure) bool {
+// countsAgainstUpdates reports whether f, which may be nil, counts against its updates. A drain that timed out does not.
+func countsAgainstUpdates(f *v1alpha1.Failure) bool {
 	return f != nil && f.Action == v1alpha1.ActionPatch && f.Step != v1alpha1.MaintenanceDrain
 }
 
@@ -208,9 +208,9 @@ func (p *planner) holdBack(h *Host, o windowsupdate.Offer) (reason, message stri
 		}
 	}
 	if f := h.Failure; PatchFailed(f, []string{o.KB}) {
-		return api.ReasonFailed, fmt.Sprintf("failed: %s; to retry, annotate the WindowsInstance with %s=true", f.Message, api.AnnotationRetry)
+		return api.ReasonFailed, failedText(f)
 	}
-	if f := h.Failure; patchFailed(f) && f.Attempts >= maxPatchFailures {
+	if f := h.Failure; countsAgainstUpdates(f) && f.Attempts >= maxPatchFailures {
 		return api.ReasonFailed, fmt.Sprintf("%d installations of updates have failed on this host, the last one: %s; to retry, annotate the WindowsInstance with %s=true",
 			f.Attempts, f.Message, api.AnnotationRetry)
 	}

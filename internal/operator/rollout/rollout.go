@@ -105,7 +105,7 @@ type Next struct {
 	Broken bool
 	// RequestToken is the value of the annotation that requested a reboot.
 	RequestToken string
-	// Updates are the articles that a Patch installs, separated by commas.
+	// Updates are the articles that a Patch installs, separated by commas, so that two of this type can be compared.
 	Updates string
 }
 
@@ -216,8 +216,11 @@ func (p *planner) failed(n need) (reason, message string) {
 	if !Failed(f, n.action, n.requestToken, p.Policy.Version) {
 		return "", ""
 	}
-	return api.ReasonFailed, fmt.Sprintf("failed: %s; to retry, annotate the WindowsInstance with %s=true",
-		f.Message, api.AnnotationRetry)
+	return api.ReasonFailed, failedText(f)
+}
+
+func failedText(f *v1alpha1.Failure) string {
+	return fmt.Sprintf("failed: %s; to retry, annotate the WindowsInstance with %s=true", f.Message, api.AnnotationRetry)
 }
 
 // Failed reports whether f, which may be nil, prevents an action from beginning again. It prevents an Upgrade only to the same version, a Patch only with

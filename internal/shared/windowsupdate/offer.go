@@ -49,8 +49,7 @@ func (s Selection) Validate() error {
 // Selects reports whether an update is selected. One without an article never is, because it cannot be named, and neither is one that would ask a user,
 // or takes effect with a restart that is still to come.
 func (s Selection) Selects(u Update) bool {
-	isBlocked := slices.ContainsFunc(u.KBs, func(kb string) bool { return slices.Contains(s.Blocked, kb) })
-	return slices.Contains(s.Classes, u.Class) && len(u.KBs) > 0 && !isBlocked && u.ID != "" && !u.Interactive && !u.RestartPending
+	return slices.Contains(s.Classes, u.Class) && len(u.KBs) > 0 && !u.HasArticle(s.Blocked) && u.ID != "" && !u.Interactive && !u.RestartPending
 }
 
 // Selected returns the pending updates of a report that are selected, downloaded or not.

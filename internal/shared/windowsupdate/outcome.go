@@ -17,6 +17,12 @@ const (
 	CodeInProgress = 0x80240009
 )
 
+// codeNotAllowed is another code of a busy agent (WU_E_INSTALL_NOT_ALLOWED).
+const codeNotAllowed = 0x80240016
+
+// IsBusy reports whether the agent was busy with another installation.
+func (f Failure) IsBusy() bool { return f.Code == CodeInProgress || f.Code == codeNotAllowed }
+
 // Outcome is what a download or an installation did.
 type Outcome struct {
 	// Results are the results of the updates that the agent found, in no order.

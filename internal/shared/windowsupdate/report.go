@@ -208,6 +208,11 @@ func (r Report) Bounded() Report {
 	return r
 }
 
+// HasArticle reports whether one of the update's articles is among these.
+func (u Update) HasArticle(kbs []string) bool {
+	return slices.ContainsFunc(u.KBs, func(kb string) bool { return slices.Contains(kbs, kb) })
+}
+
 func (u Update) bounded(latest time.Time) Update {
 	u.ID = strings.ToLower(u.ID)
 	if !IsID(u.ID) {

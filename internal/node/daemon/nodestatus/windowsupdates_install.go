@@ -27,9 +27,6 @@ const (
 	orderRetry = time.Minute
 )
 
-// codeNotAllowed is another code of an agent that is busy with an installation (WU_E_INSTALL_NOT_ALLOWED in wuerror.h).
-const codeNotAllowed = 0x80240016
-
 // fetch has the agent search for updates, and download those that are selected. What fails is in the report.
 func (u *WindowsUpdates) fetch(ctx context.Context, selection windowsupdate.Selection) (windowsupdate.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
@@ -228,7 +225,7 @@ func (u *WindowsUpdates) install(ctx context.Context, o state.UpdateOrder, boot 
 		if err != nil {
 			return u.retry(o, err.Error())
 		}
-		if f := outcome.Failure; f != nil && (f.Code == windowsupdate.CodeInProgress || f.Code == codeNotAllowed) {
+		if f := outcome.Failure; f != nil && f.IsBusy() {
 			return u.retry(o, f.String())
 		}
 		if outcome.RestartFirst && !o.RestartFirst {
@@ -271,7 +268,7 @@ func choose(r windowsupdate.Report, selection windowsupdate.Selection, kbs []str
 	}
 	for _, update := range r.Pending {
 		switch {
-		case !slices.ContainsFunc(kbs, func(kb string) bool { return slices.Contains(update.KBs, kb) }):
+		case !update.HasArticle(kbs):
 		case update.RestartPending:
 			restart = true
 		case !selection.Selects(update):
@@ -327,7 +324,7 @@ func (u *WindowsUpdates) confirm(ctx context.Context, o state.UpdateOrder) state
 	}
 	for _, update := range report.Pending {
 		switch {
-		case !slices.ContainsFunc(o.KBs, func(kb string) bool { return slices.Contains(update.KBs, kb) }):
+		case !update.HasArticle(o.KBs):
 		case update.RestartPending:
 			return u.retry(o, "Windows has not completed the installation since its restart")
 		default:
