@@ -240,6 +240,11 @@ const (
 	// Written and removed by WICD, read by users.
 	AnnotationWindowsUpdates = GroupName + "/windows-updates"
 
+	// AnnotationSearchUpdates on a Node requests that Windows be asked about updates now, with a search at its server if
+	// spec.windowsUpdates.policy is Install. The value is the time of the request in RFC 3339; it has no effect once Windows
+	// was asked after it. Written by the user (kubectl windows updates --search), read by WICD.
+	AnnotationSearchUpdates = GroupName + "/search-updates"
+
 	// AnnotationAcceptHostname on a WindowsInstance is the one new name under which its host may join from now on. A
 	// host that has received a token for one name is rejected under any other name. Written by the user, who drains and
 	// renames the host first.

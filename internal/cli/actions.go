@@ -224,14 +224,7 @@ func reboot(s *session.Session) *cobra.Command {
 		Args:              someHosts,
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
-			var nodes []string
-			_, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {
-				if h.Node == "" {
-					return session.Failf(session.CodeFailed, "host %s has no Node yet: its state is %s (%s)", h.Name, h.State, h.Reason)
-				}
-				nodes = append(nodes, h.Node)
-				return nil
-			})
+			nodes, err := a.nodesOf(c.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -239,7 +232,7 @@ func reboot(s *session.Session) *cobra.Command {
 				return err
 			}
 			for _, node := range nodes {
-				if err := a.requestReboot(c.Context(), node); err != nil {
+				if err := a.annotateNode(c.Context(), node, api.AnnotationReboot, "reboot requested"); err != nil {
 					return err
 				}
 			}
@@ -250,17 +243,31 @@ func reboot(s *session.Session) *cobra.Command {
 	return c
 }
 
-func (a *action) requestReboot(ctx context.Context, name string) error {
+// nodesOf returns the names of the hosts' Nodes, or an error if one has none.
+func (a *action) nodesOf(ctx context.Context, args []string) ([]string, error) {
+	var nodes []string
+	_, err := a.checked(ctx, args, func(h fleetstatus.Host) error {
+		if h.Node == "" {
+			return session.Failf(session.CodeFailed, "host %s has no Node yet: its state is %s (%s)", h.Name, h.State, h.Reason)
+		}
+		nodes = append(nodes, h.Node)
+		return nil
+	})
+	return nodes, err
+}
+
+// annotateNode sets an annotation of a Node to the current time.
+func (a *action) annotateNode(ctx context.Context, name, annotation, outcome string) error {
 	n := &corev1.Node{}
 	if err := a.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
 		return session.Explain(err, "reading Node "+name)
 	}
 	previous := n.DeepCopy()
-	metav1.SetMetaDataAnnotation(&n.ObjectMeta, api.AnnotationReboot, time.Now().UTC().Format(time.RFC3339))
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, annotation, time.Now().UTC().Format(time.RFC3339Nano))
 	if err := a.Patch(ctx, n, client.MergeFrom(previous)); err != nil {
 		return session.Explain(err, "changing Node "+name)
 	}
-	fmt.Fprintf(a.s.Out, "node/%s reboot requested\n", name)
+	fmt.Fprintf(a.s.Out, "node/%s %s\n", name, outcome)
 	return nil
 }
 

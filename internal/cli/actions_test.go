@@ -68,6 +68,7 @@ func TestActionsChangeObjects(t *testing.T) {
 		"resume all":         {args: []string{"resume", "--all"}, path: config, text: `!"paused":true`},
 		"retry":              {args: []string{"retry", "win-4"}, path: instancePath("win-4"), text: `"` + api.AnnotationRetry + `":"true"`},
 		"reboot, confirmed":  {args: []string{"reboot", "win-1"}, input: "y\n", path: "/api/v1/nodes/win-1", text: api.AnnotationReboot},
+		"search for updates": {args: []string{"updates", "--search", "win-1"}, path: "/api/v1/nodes/win-1", text: api.AnnotationSearchUpdates},
 		"reboot with --yes":  {args: []string{"reboot", "win-1", "-y"}, path: "/api/v1/nodes/win-1", text: api.AnnotationReboot},
 		"release":            {args: []string{"release", "win-5", "-y"}, path: instancePath("win-5"), text: `"` + api.AnnotationRelease + `":"true"`},
 		"add an entry":       {args: []string{"add", "10.1.42.9", "--wait=false"}, path: entries, text: `"10.1.42.9":"username=Administrator"`},

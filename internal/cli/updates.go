@@ -40,21 +40,31 @@ type nodeUpdates struct {
 // updates returns the command that shows updates of Windows.
 func updates(s *session.Session) *cobra.Command {
 	var o output
+	var search bool
+	a := &action{s: s}
 	c := &cobra.Command{
-		Use:   "updates [HOST]",
+		Use:   "updates [HOST...]",
 		Short: "Show pending and installed updates of Windows",
 		Long: "Show for each Windows node which updates Windows knows as pending, when the newest one was installed, when Windows last searched and where,\n" +
 			"and what blocks updates. With a host, list its pending updates and its last installations; the list comes from the node's kubelet.\n\n" +
-			"The command changes nothing. Whether the operator installs updates depends on spec.windowsUpdates.policy of WindowsConfig; kubectl windows plan shows when.",
-		Example: "  kubectl windows updates\n  kubectl windows updates win-1\n  kubectl windows updates -o json",
+			"Whether the operator installs updates depends on spec.windowsUpdates.policy of WindowsConfig; kubectl windows plan shows when.\n\n" +
+			"With --search, request that Windows be asked now instead of at the next regular time, such as after an update was approved. With policy Install,\n" +
+			"Windows then searches at its server and downloads; with Notify, it answers what it has found in its own last search.",
+		Example: "  kubectl windows updates\n  kubectl windows updates win-1\n  kubectl windows updates -o json\n  kubectl windows updates --search win-1 win-2",
 		Args: func(c *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return session.Failf(session.CodeUsage, "%s takes at most one host, got %q", c.CommandPath(), args)
+			switch {
+			case search && len(args) == 0:
+				return session.Failf(session.CodeUsage, "%s --search takes at least one host", c.CommandPath())
+			case !search && len(args) > 1:
+				return session.Failf(session.CodeUsage, "%s takes at most one host, got %q; several hosts need --search", c.CommandPath(), args)
 			}
 			return nil
 		},
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
+			if search {
+				return a.search(c.Context(), args)
+			}
 			in, err := s.Read(c.Context())
 			if err != nil {
 				return err
@@ -71,7 +81,22 @@ func updates(s *session.Session) *cobra.Command {
 		},
 	}
 	o.add(c, formatJSON, formatYAML)
+	c.Flags().BoolVar(&search, "search", false, "Request that Windows on these hosts be asked about updates now.")
 	return c
+}
+
+// search requests that Windows on these hosts be asked about updates.
+func (a *action) search(ctx context.Context, args []string) error {
+	nodes, err := a.nodesOf(ctx, args)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if err := a.annotateNode(ctx, node, api.AnnotationSearchUpdates, "search requested"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // updatesOf returns what each Windows node says, sorted by name.

@@ -112,7 +112,9 @@ func TestUpdatesOfOneNodeAreListed(t *testing.T) {
 			t.Errorf("of node %q, exit code %d and %q, want %q", node, r.Code, r.Err, want)
 		}
 	}
-	if r := c.Run(t, "", "updates", "win-1", "win-2"); r.Code != session.CodeUsage {
-		t.Errorf("of two nodes, exit code %d and %q", r.Code, r.Err)
+	for _, args := range [][]string{{"updates", "win-1", "win-2"}, {"updates", "--search"}} {
+		if r := c.Run(t, "", args...); r.Code != session.CodeUsage || !strings.Contains(r.Err, "--search") {
+			t.Errorf("%q: exit code %d and %q", args, r.Code, r.Err)
+		}
 	}
 }

@@ -39,11 +39,16 @@ type WindowsUpdates struct {
 	wake    state.Signal
 	metrics *Metrics
 
-	// retryAt is when an order that could not be carried out is tried again. Only Run uses it.
-	retryAt time.Time
+	// retryAt is when an order that could not be carried out is tried again, and asked when the last question of this process began. Only Run uses them.
+	retryAt, asked time.Time
+	// changed signals that requested changed.
+	changed state.Signal
 
 	mu   sync.Mutex
 	last updates
+	// request is annotation search-updates of the Node, and requested its time; zero if it is absent or invalid.
+	request   string
+	requested time.Time
 	// isCordoned is true if the Node was unschedulable when it was last seen.
 	isCordoned bool
 }
@@ -64,7 +69,7 @@ type updates struct {
 
 // NewWindowsUpdates returns a WindowsUpdates, which sends wake when there is something to report.
 func NewWindowsUpdates(s state.Session, wake state.Signal, m *Metrics) *WindowsUpdates {
-	return &WindowsUpdates{Session: s, wake: wake, metrics: m}
+	return &WindowsUpdates{Session: s, wake: wake, metrics: m, changed: state.NewSignal()}
 }
 
 // Run asks until ctx is done. The file keeps the last report across sessions, so that a new session does not ask earlier.
@@ -86,27 +91,63 @@ func (u *WindowsUpdates) Run(ctx context.Context) {
 			wait += max(due, 0)
 		}
 	}
-	due := time.Now().Add(wait)
-	for backoff.Sleep(ctx, u.pause(due)) == nil {
+	regular := time.Now().Add(wait)
+	for u.sleep(ctx, u.due(regular)) {
 		if u.Wanted.UpdatesToInstall != nil {
 			u.followOrder(ctx)
 		}
-		if !time.Now().Before(due) {
-			due = time.Now().Add(u.askAgain(ctx))
+		if !time.Now().Before(u.due(regular)) {
+			regular = time.Now().Add(u.askAgain(ctx))
 		}
 	}
 }
 
-// pause returns how long to wait for the next question, or for an order.
-func (u *WindowsUpdates) pause(due time.Time) time.Duration {
-	if remaining := time.Until(due); u.Wanted.UpdatesToInstall == nil || remaining < ordersEvery {
-		return remaining
+// due returns when the next question is due: at the regular time, or earlier if a user requests it and Windows was not asked since.
+func (u *WindowsUpdates) due(regular time.Time) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.requested.After(u.asked) && u.requested.After(u.last.report.Read) && u.requested.Before(regular) {
+		return u.requested
 	}
-	return ordersEvery
+	return regular
+}
+
+// sleep sleeps until the next question is due, a question is requested, or orders are checked. It returns false once ctx is done.
+func (u *WindowsUpdates) sleep(ctx context.Context, due time.Time) bool {
+	pause := time.Until(due)
+	if u.Wanted.UpdatesToInstall != nil {
+		pause = min(pause, ordersEvery)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-u.changed:
+	}
+	return ctx.Err() == nil
+}
+
+// follow reads from the Node what users and the operator want.
+func (u *WindowsUpdates) follow(node *corev1.Node) {
+	request := node.Annotations[api.AnnotationSearchUpdates]
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.isCordoned = node.Spec.Unschedulable
+	if request == u.request {
+		return
+	}
+	at, err := time.Parse(time.RFC3339, request)
+	if err != nil && request != "" {
+		u.Log.Warn("The Node has an invalid request to search for updates; want a time in RFC 3339", "annotation", api.AnnotationSearchUpdates)
+	}
+	u.request, u.requested = request, at
+	u.changed.Send()
 }
 
 // askAgain asks, reports the answer, and returns how long to wait for the next question.
 func (u *WindowsUpdates) askAgain(ctx context.Context) time.Duration {
+	u.asked = time.Now()
 	report, err := u.ask(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -198,9 +239,7 @@ func (u *WindowsUpdates) get() updates {
 
 // ReportTo reports a summary by an annotation, and overdue updates by a condition and, when it begins, by one event. Unmanaged hosts have neither.
 func (u *WindowsUpdates) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
-	u.mu.Lock()
-	u.isCordoned = node.Spec.Unschedulable
-	u.mu.Unlock()
+	u.follow(node)
 	works := Condition{api.ConditionUpdatesOverdue, api.ReasonUpdatesNotOverdue, "Windows has searched for updates and installed some recently"}
 	current, summary, p := u.get(), "", Problem{}
 	switch {

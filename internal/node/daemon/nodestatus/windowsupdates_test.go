@@ -81,6 +81,45 @@ func TestUpdatesAreReportedOnNode(t *testing.T) {
 	})
 }
 
+// TestUserCanRequestSearch annotates the Node: each request is served once, also over a restart of WICD.
+func TestUserCanRequestSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := daemontest.NewIsolated(t, "")
+		time.Sleep(afterFirstQuestion)
+		request := func(value string) {
+			m.Cluster.Patch(daemontest.NodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationSearchUpdates: value}}})
+		}
+		for _, step := range []struct {
+			what    string
+			request string
+			fails   error
+			asked   int
+		}{
+			{"a request", time.Now().Format(time.RFC3339Nano), nil, 1},
+			{"a second one, to an agent that fails", time.Now().Add(time.Minute).Format(time.RFC3339), errors.New("no agent"), 1},
+			{"one from before the last question", time.Now().Add(30 * time.Second).Format(time.RFC3339), nil, 0},
+			{"one of the distant future", time.Now().AddDate(1, 0, 0).Format(time.RFC3339), nil, 0},
+			{"no time", "now", nil, 0},
+			{"a request after them", time.Now().Add(5 * time.Minute).Format(time.RFC3339), nil, 1},
+		} {
+			m.Windows.EditUpdates(func(u *sim.Updates) { u.Fails = step.fails })
+			before := m.Windows.Updates().Asked
+			request(step.request)
+			time.Sleep(time.Minute)
+			if n := m.Windows.Updates().Asked - before; n != step.asked {
+				t.Errorf("%s (%s): the agent was asked %d times, want %d", step.what, step.request, n, step.asked)
+			}
+		}
+		before := m.Windows.Updates().Asked
+		m.Stop()
+		m.Start(t)
+		time.Sleep(afterFirstQuestion)
+		if n := m.Windows.Updates().Asked - before; n != 0 {
+			t.Errorf("after a restart, the agent was asked %d times, want 0", n)
+		}
+	})
+}
+
 // TestOverdueUpdatesAreReportedOnce goes through the states of the condition.
 func TestOverdueUpdatesAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
