@@ -154,11 +154,11 @@ func (c cache) makeTemplate(ctx context.Context, path, reaperProgram string, fil
 		return fmt.Errorf("creating a work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	for _, source := range []string{"pdh.c", "mi.c", "bcryptprimitives.c", "dismapi.c", "bindfltapi.c", "computecore.c", "computenetwork.def"} {
+	for _, source := range []string{"pdh.c", "mi.c", "bcryptprimitives.c", "dismapi.c", "wuapi.c", "bindfltapi.c", "computecore.c", "computenetwork.def"} {
 		name := strings.TrimSuffix(source, filepath.Ext(source)) + ".dll"
 		dll := filepath.Join(dir, name)
 		shim := filepath.Join(c.module, "windows", "shims", source)
-		if err := compile(ctx, compiler, "-O2", "-s", "-shared", "-o", dll, shim, "-ladvapi32", "-lole32"); err != nil {
+		if err := compile(ctx, compiler, "-O2", "-s", "-shared", "-o", dll, shim, "-ladvapi32", "-lole32", "-loleaut32", "-luuid"); err != nil {
 			return err
 		}
 		files[system32+name] = dll
@@ -207,6 +207,8 @@ func (c cache) preload(ctx context.Context, name string) (string, error) {
 // registryEntries returns the values that kubelet and WICD read about Windows. Wine also uses them for the version that programs see, which is why
 // CurrentVersion is 10.0 here and 6.3 on Windows.
 func registryEntries() []guestapi.RegistryEntry {
+	// updates is a class of the Windows Update Agent that Wine lacks; see windows/shims/wuapi.c.
+	const updates = `{13639463-00DB-4646-803D-528026140D88}`
 	const current = `HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion`
 	text := func(key, name, value string) guestapi.RegistryEntry {
 		return guestapi.RegistryEntry{RegistryName: guestapi.RegistryName{Key: key, Name: name}, Value: guestapi.RegistryValue{Type: "REG_SZ", Text: value}}
@@ -230,6 +232,9 @@ func registryEntries() []guestapi.RegistryEntry {
 		text(current, "DisplayVersion", "21H2"),
 		text(`HKLM\SYSTEM\CurrentControlSet\Control\ProductOptions`, "ProductType", "ServerNT"),
 		number(`HKLM\Software\WMCOLab\Features`, "Containers", 1), // enabled; see windows/shims/dismapi.c
+		text(`HKLM\SOFTWARE\Classes\Microsoft.Update.UpdateColl\CLSID`, "", updates),
+		text(`HKLM\SOFTWARE\Classes\CLSID\`+updates+`\InprocServer32`, "", system32+"wuapi.dll"),
+		text(`HKLM\SOFTWARE\Classes\CLSID\`+updates+`\InprocServer32`, "ThreadingModel", "Both"),
 		text(`HKLM\SYSTEM\HardwareConfig`, "LastConfig", "{00000000-0000-0000-0000-000000000000}"),
 		number(`HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId", 0),
 		// Both are milliseconds. Wine 8 ignores them unless they are strings. On Wine, the process of a service sometimes hangs at exit; on Windows

@@ -320,10 +320,11 @@ func mayImport() map[string][]string {
 			"api", "api/v1alpha1", "internal/node/cri", "internal/node/hostapi", "internal/node/hostnetwork", "internal/node/overlay",
 			"internal/node/policypipe", "internal/shared/desired", "internal/shared/hns", "internal/shared/wicdapi", "internal/shared/windowsupdate",
 		},
-		"internal/testing/sim/hnsquirks": {},
-		"internal/testing/sim/lies":      {},
-		"internal/testing/sim/servers":   {"internal/shared/platform"},
-		"internal/testing/sshserver":     {},
+		"internal/testing/sim/hnsquirks":      {},
+		"internal/testing/sim/lies":           {},
+		"internal/testing/sim/servers":        {"internal/shared/platform"},
+		"internal/testing/sim/updateregistry": {"internal/shared/windowsupdate"},
+		"internal/testing/sshserver":          {},
 
 		"internal/archtest": {},
 

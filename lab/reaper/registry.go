@@ -22,8 +22,8 @@ var (
 	hostName   = regexp.MustCompile(`(?m)^"Hostname"="([^"]*)"$`)
 )
 
-// prepareRegistry changes the registry as Windows does when it starts: it sets a new boot ID and, on the first boot, new IDs of
-// the host. It returns the name of the host: the one in its specification on the first boot, and afterwards the one in the
+// prepareRegistry changes the registry as Windows does when it starts: it sets a new boot ID, completes updates and, on the
+// first boot, sets new IDs of the host. It returns the name of the host: the one in its specification on the first boot, and afterwards the one in the
 // registry.
 func (h host) prepareRegistry() (name string, err error) {
 	raw, err := os.ReadFile(machineHive)
@@ -51,6 +51,7 @@ func (h host) prepareRegistry() (name string, err error) {
 	if text, err = replace(text, bootID, fmt.Sprintf("%08x", number+1)); err != nil {
 		return "", err
 	}
+	text = completeUpdates(text)
 	temporary := machineHive + ".new"
 	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
 		return "", fmt.Errorf("writing the registry: %w", err)

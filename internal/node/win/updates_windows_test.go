@@ -8,7 +8,9 @@ import (
 	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/updateregistry"
 )
 
 // updateService is the service of the Windows Update Agent.
@@ -17,12 +19,20 @@ const updateService = "wuauserv"
 func TestUpdateAgentKeepsTheContract(t *testing.T) {
 	h := mustHost(t)
 	contract.UpdateAgent(t, func(*testing.T) contract.UpdatesFixture {
-		f := contract.UpdatesFixture{Agent: h.UpdateAgent, NoUpdates: "a test cannot offer an update", NoServer: "a test has no update server"}
+		f := contract.UpdatesFixture{Agent: h.UpdateAgent}
 		if !onWine() {
+			f.NoUpdates, f.NoServer = "a test cannot offer an update", "a test has no update server"
 			f.NoPolicies, f.NoDisabling = "a test must not set policies on a real Windows", "a test must not disable services of a real Windows"
 			return f
 		}
 		f.Configure = configureUpdates
+		t.Cleanup(func() { removeServedUpdates(t) })
+		f.Serve = func(t *testing.T, u windowsupdate.Update) { serveUpdate(t, updateregistry.Update{Update: u}) }
+		f.RestartFirst = func(t *testing.T) { setLabUpdates(t, "", map[string]any{updateregistry.RestartFirst: uint32(1)}) }
+		f.Offer = func(t *testing.T, title, kb string, class windowsupdate.Class) {
+			u := windowsupdate.Update{ID: "5a1c7c1e-0000-4000-8000-00000000000f", Title: title, KBs: []string{kb}, Class: class}
+			serveUpdate(t, updateregistry.Update{Update: u, IsFound: true})
+		}
 		if _, err := isRunning(updateService); errors.Is(err, hostapi.ErrNotFound) {
 			f.Disable = func(t *testing.T) { mustRunInstead(t, h.Services, updateService); disable(t, updateService) }
 		} else {
@@ -30,6 +40,42 @@ func TestUpdateAgentKeepsTheContract(t *testing.T) {
 		}
 		return f
 	})
+}
+
+// serveUpdate adds an update to the server of the lab's agent.
+func serveUpdate(t *testing.T, u updateregistry.Update) {
+	t.Helper()
+	removeServedUpdates(t)
+	setLabUpdates(t, `\00000001`, u.Values())
+}
+
+func removeServedUpdates(t *testing.T) {
+	t.Helper()
+	_ = registry.DeleteKey(registry.LOCAL_MACHINE, updateregistry.Key+`\00000001`)
+	if err := registry.DeleteKey(registry.LOCAL_MACHINE, updateregistry.Key); err != nil && !errors.Is(err, registry.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// setLabUpdates sets values of a key below that of the lab's agent.
+func setLabUpdates(t *testing.T, below string, values map[string]any) {
+	t.Helper()
+	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, updateregistry.Key+below, registry.ALL_ACCESS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer key.Close()
+	for name, value := range values {
+		switch v := value.(type) {
+		case string:
+			err = key.SetStringValue(name, v)
+		case uint32:
+			err = key.SetDWordValue(name, v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // updatePolicies is the key below HKEY_LOCAL_MACHINE with the policies of Windows Update.

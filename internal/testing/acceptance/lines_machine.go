@@ -12,7 +12,7 @@ func machineLines() []Line {
 		},
 		{
 			ID: "updates", Title: "Windows Update Agent",
-			Text: "only the simulation has answered with updates ([windows-updates.md](windows-updates.md)); the agent of Wine answers nothing. " +
+			Text: "the simulation and a stand-in for Wine have answered with updates ([windows-updates.md](windows-updates.md)), Microsoft's agent has not. " +
 				"How long an answer from the agent's data store takes, and whether entries of the history have categories, is unknown.",
 			Claim: "the agent answers which updates are pending, its history, its last search, and whether a restart is pending, without a search at its server",
 			Try:   tryUpdates,

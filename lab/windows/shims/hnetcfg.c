@@ -1,16 +1,14 @@
 // hnetcfg.dll: firewall rules, of which Wine only has the COM objects. Here rules are registry keys
 // HKLM\Software\WMCOLab\Firewall\<number> with a value for each property. Objects support only calls by name (IDispatch), and have the class
 // IDs of Wine's own DLL. The rules have no effect on connections.
-#define COBJMACROS
-#include <initguid.h>
-#include <windows.h>
+#include "dispatch.h"
 #include <netfw.h>
 #include <stdlib.h>
 #include <wchar.h>
 
 #define RULES L"Software\\WMCOLab\\Firewall"
 
-typedef enum { FACTORY, POLICY, RULE_LIST, RULE, ENUMERATION } Kind;
+enum { POLICY, RULE_LIST, RULE, ENUMERATION };
 
 // The properties of a rule. Numbers are also stored as text.
 static const struct { const WCHAR *name; VARTYPE type; const WCHAR *initial; } properties[] = {
@@ -23,16 +21,11 @@ static const struct { const WCHAR *name; VARTYPE type; const WCHAR *initial; } p
 enum { COUNT = sizeof(properties) / sizeof(properties[0]), NAME = 0, PROTOCOL = 4, LOCAL_PORTS = 5, REMOTE_PORTS = 6 };
 enum { METHOD_RULES = 100, METHOD_STATE, METHOD_ADD, METHOD_REMOVE, METHOD_COUNT };
 
-typedef struct Object {
-    IUnknownVtbl *table; // of IDispatch, IClassFactory or IEnumVARIANT, which start with that of IUnknown
-    LONG references;
-    Kind kind;           // for a factory, makes is the kind of objects that it creates
-    Kind makes;
-    DWORD number;        // number of a rule in the registry, or 0 if it is not there. For an enumeration, its position
+typedef struct {
+    Object object;
+    DWORD number; // number of a rule in the registry, or 0 if it is not there. For an enumeration, its position
     WCHAR *values[COUNT];
-} Object;
-
-static HRESULT make(Kind kind, Object **made);
+} Rule;
 
 static void rule_key(DWORD number, WCHAR key[128]) { swprintf(key, 128, RULES L"\\%08u", number); }
 
@@ -41,7 +34,7 @@ static WCHAR *copy(const WCHAR *text) {
     return wcscpy(all, text);
 }
 
-static BOOL load(Object *rule) {
+static BOOL load(Rule *rule) {
     WCHAR key[128], value[4096];
     rule_key(rule->number, key);
     for (int i = 0; i < COUNT; i++) {
@@ -54,7 +47,7 @@ static BOOL load(Object *rule) {
     return TRUE;
 }
 
-static HRESULT store(Object *rule) {
+static HRESULT store(Rule *rule) {
     WCHAR key[128];
     rule_key(rule->number, key);
     for (int i = 0; i < COUNT; i++) {
@@ -78,48 +71,19 @@ static DWORD next(DWORD after) {
     return found;
 }
 
-static HRESULT query(Object *o, REFIID id, void **out) {
-    BOOL isOurs = IsEqualGUID(id, &IID_IUnknown) ||
-        IsEqualGUID(id, o->kind == FACTORY ? &IID_IClassFactory : o->kind == ENUMERATION ? &IID_IEnumVARIANT : &IID_IDispatch);
-    *out = isOurs ? o : NULL;
-    if (isOurs) InterlockedIncrement(&o->references);
-    return isOurs ? S_OK : E_NOINTERFACE;
-}
-static HRESULT WINAPI QueryInterface(IUnknown *o, REFIID id, void **out) { return query((Object *)o, id, out); }
-static ULONG WINAPI AddRef(IUnknown *o) { return InterlockedIncrement(&((Object *)o)->references); }
-static ULONG WINAPI Release(IUnknown *unknown) {
-    Object *o = (Object *)unknown;
-    ULONG left = InterlockedDecrement(&o->references);
-    if (left) return left;
-    for (int i = 0; i < COUNT; i++) free(o->values[i]);
-    free(o);
-    return 0;
-}
-
-static HRESULT WINAPI GetTypeInfoCount(IDispatch *o, UINT *count) { *count = 0; return S_OK; }
-static HRESULT WINAPI GetTypeInfo(IDispatch *o, UINT i, LCID l, ITypeInfo **info) { return E_NOTIMPL; }
-
-static HRESULT WINAPI GetIDsOfNames(IDispatch *dispatch, REFIID id, LPOLESTR *names, UINT count, LCID locale, DISPID *ids) {
-    Object *o = (Object *)dispatch;
-    static const struct { Kind kind; const WCHAR *name; DISPID id; } methods[] = {
+static BOOL member(int kind, const WCHAR *name, DISPID *id) {
+    static const struct { int kind; const WCHAR *name; DISPID id; } methods[] = {
         {POLICY, L"Rules", METHOD_RULES}, {POLICY, L"LocalPolicyModifyState", METHOD_STATE}, {RULE_LIST, L"Add", METHOD_ADD},
         {RULE_LIST, L"Remove", METHOD_REMOVE}, {RULE_LIST, L"Count", METHOD_COUNT}, {RULE_LIST, L"_NewEnum", DISPID_NEWENUM},
     };
-    if (count != 1) return E_INVALIDARG;
-    for (int i = 0; i < COUNT && o->kind == RULE; i++)
-        if (!_wcsicmp(names[0], properties[i].name)) { *ids = 1 + i; return S_OK; }
+    for (int i = 0; i < COUNT && kind == RULE; i++)
+        if (!_wcsicmp(name, properties[i].name)) { *id = 1 + i; return TRUE; }
     for (unsigned i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
-        if (o->kind == methods[i].kind && !_wcsicmp(names[0], methods[i].name)) { *ids = methods[i].id; return S_OK; }
-    return DISP_E_UNKNOWNNAME;
+        if (kind == methods[i].kind && !_wcsicmp(name, methods[i].name)) { *id = methods[i].id; return TRUE; }
+    return FALSE;
 }
 
-static HRESULT give(Object *o, VARTYPE type, VARIANT *result) {
-    V_VT(result) = type;
-    V_UNKNOWN(result) = (IUnknown *)o;
-    return S_OK;
-}
-
-static HRESULT get_property(Object *rule, int i, VARIANT *result) {
+static HRESULT get_property(Rule *rule, int i, VARIANT *result) {
     VARIANT text;
     if (rule->number && !load(rule)) return HRESULT_FROM_WIN32(ERROR_FILE_NOT_FOUND);
     V_VT(result) = VT_EMPTY;
@@ -134,7 +98,7 @@ static HRESULT get_property(Object *rule, int i, VARIANT *result) {
 }
 
 // put_property sets a property. It changes a rule that is already in the firewall immediately. Ports need a protocol with ports.
-static HRESULT put_property(Object *rule, int i, VARIANT *value) {
+static HRESULT put_property(Rule *rule, int i, VARIANT *value) {
     VARIANT text;
     WCHAR number[16];
     int protocol = _wtoi(rule->values[PROTOCOL]);
@@ -161,8 +125,8 @@ static HRESULT put_property(Object *rule, int i, VARIANT *value) {
 }
 
 static HRESULT add(VARIANT *argument) {
-    Object *added = NULL, *rule = V_VT(argument) == VT_DISPATCH ? (Object *)V_DISPATCH(argument) : NULL;
-    HRESULT failed = rule && rule->kind == RULE ? make(RULE, &added) : E_INVALIDARG;
+    Rule *added = NULL, *rule = V_VT(argument) == VT_DISPATCH ? (Rule *)V_DISPATCH(argument) : NULL;
+    HRESULT failed = rule && rule->object.kind == RULE ? make(RULE, (Object **)&added) : E_INVALIDARG;
     if (failed) return failed;
     for (int i = 0; i < COUNT; i++) { free(added->values[i]); added->values[i] = copy(rule->values[i]); }
     for (DWORD n = 0; (n = next(n)); ) added->number = n;
@@ -177,8 +141,8 @@ static HRESULT remove_named(VARIANT *name) {
     WCHAR key[128];
     if (V_VT(name) != VT_BSTR) return DISP_E_TYPEMISMATCH;
     for (DWORD n = 0; (n = next(n)); ) {
-        Object *rule;
-        if (make(RULE, &rule)) return E_OUTOFMEMORY;
+        Rule *rule;
+        if (make(RULE, (Object **)&rule)) return E_OUTOFMEMORY;
         rule->number = n;
         BOOL matches = load(rule) && !_wcsicmp(rule->values[NAME], V_BSTR(name));
         Release((IUnknown *)rule);
@@ -190,12 +154,11 @@ static HRESULT remove_named(VARIANT *name) {
     return S_OK; // like Windows, also for a missing rule
 }
 
-static HRESULT WINAPI Invoke(IDispatch *dispatch, DISPID id, REFIID iid, LCID locale, WORD flags, DISPPARAMS *p, VARIANT *result,
-                             EXCEPINFO *exception, UINT *argument) {
-    Object *o = (Object *)dispatch, *made = NULL;
+static HRESULT call(Object *o, DISPID id, WORD flags, VARIANT *arguments, UINT count, VARIANT *result) {
+    Object *made = NULL;
     HRESULT failed;
-    if (o->kind == RULE && flags & DISPATCH_PROPERTYPUT) return p->cArgs == 1 ? put_property(o, id - 1, &p->rgvarg[0]) : DISP_E_BADPARAMCOUNT;
-    if (o->kind == RULE) return result ? get_property(o, id - 1, result) : E_POINTER;
+    if (o->kind == RULE && flags & DISPATCH_PROPERTYPUT) return count == 1 ? put_property((Rule *)o, id - 1, &arguments[0]) : DISP_E_BADPARAMCOUNT;
+    if (o->kind == RULE) return get_property((Rule *)o, id - 1, result);
     switch (id) {
     case METHOD_RULES:
         failed = make(RULE_LIST, &made);
@@ -208,66 +171,45 @@ static HRESULT WINAPI Invoke(IDispatch *dispatch, DISPID id, REFIID iid, LCID lo
         V_I4(result) = 0;
         for (DWORD n = 0; id == METHOD_COUNT && (n = next(n)); ) V_I4(result)++;
         return S_OK;
-    case METHOD_ADD: return p->cArgs == 1 ? add(&p->rgvarg[0]) : DISP_E_BADPARAMCOUNT;
-    case METHOD_REMOVE: return p->cArgs == 1 ? remove_named(&p->rgvarg[0]) : DISP_E_BADPARAMCOUNT;
+    case METHOD_ADD: return count == 1 ? add(&arguments[0]) : DISP_E_BADPARAMCOUNT;
+    case METHOD_REMOVE: return count == 1 ? remove_named(&arguments[0]) : DISP_E_BADPARAMCOUNT;
     }
     return DISP_E_MEMBERNOTFOUND;
 }
 
 static HRESULT WINAPI Next(IEnumVARIANT *e, ULONG count, VARIANT *out, ULONG *got) {
-    Object *o = (Object *)e, *rule;
+    Rule *position = (Rule *)e, *rule;
     ULONG n = 0;
-    for (DWORD number; n < count && (number = next(o->number)); n++) {
-        if (make(RULE, &rule)) return E_OUTOFMEMORY;
-        rule->number = o->number = number;
+    for (DWORD number; n < count && (number = next(position->number)); n++) {
+        if (make(RULE, (Object **)&rule)) return E_OUTOFMEMORY;
+        rule->number = position->number = number;
         load(rule);
-        give(rule, VT_DISPATCH, &out[n]);
+        give(&rule->object, VT_DISPATCH, &out[n]);
     }
     if (got) *got = n;
     return n == count ? S_OK : S_FALSE;
 }
 static HRESULT WINAPI Skip(IEnumVARIANT *e, ULONG count) { return E_NOTIMPL; }
-static HRESULT WINAPI Reset(IEnumVARIANT *e) { ((Object *)e)->number = 0; return S_OK; }
+static HRESULT WINAPI Reset(IEnumVARIANT *e) { ((Rule *)e)->number = 0; return S_OK; }
 static HRESULT WINAPI Clone(IEnumVARIANT *e, IEnumVARIANT **out) { return E_NOTIMPL; }
 
-static HRESULT WINAPI CreateInstance(IClassFactory *f, IUnknown *outer, REFIID id, void **out) {
-    Object *made;
-    *out = NULL;
-    if (outer) return CLASS_E_NOAGGREGATION;
-    HRESULT failed = make(((Object *)f)->makes, &made);
-    if (failed) return failed;
-    failed = query(made, id, out);
-    Release((IUnknown *)made);
-    return failed;
-}
-static HRESULT WINAPI LockServer(IClassFactory *f, BOOL lock) { return S_OK; }
+static HRESULT WINAPI QueryEnumeration(IUnknown *e, REFIID id, void **out) { return query((Object *)e, &IID_IEnumVARIANT, id, out); }
 
-static HRESULT make(Kind kind, Object **made) {
-#define UNKNOWN (void *)QueryInterface, (void *)AddRef, (void *)Release
-    static IDispatchVtbl dispatch = {UNKNOWN, GetTypeInfoCount, GetTypeInfo, GetIDsOfNames, Invoke};
-    static IEnumVARIANTVtbl enumeration = {UNKNOWN, Next, Skip, Reset, Clone};
-    static IClassFactoryVtbl factory = {UNKNOWN, CreateInstance, LockServer};
-    Object *o = calloc(1, sizeof(Object));
+static HRESULT make(int kind, Object **made) {
+    static IEnumVARIANTVtbl enumeration = {(void *)QueryEnumeration, (void *)AddRef, (void *)Release, Next, Skip, Reset, Clone};
+    Rule *o = (Rule *)prepare(kind, sizeof(Rule));
     if (!o) return E_OUTOFMEMORY;
-    o->table = kind == FACTORY ? (void *)&factory : kind == ENUMERATION ? (void *)&enumeration : (void *)&dispatch;
-    o->references = 1;
-    o->kind = kind;
+    if (kind == ENUMERATION) o->object.table = (void *)&enumeration;
     for (int i = 0; i < COUNT && kind == RULE; i++) o->values[i] = copy(properties[i].initial);
-    *made = o;
+    *made = &o->object;
     return S_OK;
 }
 
-__declspec(dllexport) HRESULT WINAPI DllGetClassObject(REFCLSID class, REFIID id, void **out) {
-    Object *factory;
-    BOOL isPolicy = IsEqualGUID(class, &CLSID_NetFwPolicy2);
-    *out = NULL;
-    if (!isPolicy && !IsEqualGUID(class, &CLSID_NetFwRule)) return CLASS_E_CLASSNOTAVAILABLE;
-    HRESULT failed = make(FACTORY, &factory);
-    if (failed) return failed;
-    factory->makes = isPolicy ? POLICY : RULE;
-    failed = query(factory, id, out);
-    Release((IUnknown *)factory);
-    return failed;
+static void destroy(Object *o) {
+    for (int i = 0; i < COUNT; i++) free(((Rule *)o)->values[i]);
 }
 
-__declspec(dllexport) HRESULT WINAPI DllCanUnloadNow(void) { return S_FALSE; }
+static BOOL class_kind(REFCLSID class, int *kind) {
+    *kind = IsEqualGUID(class, &CLSID_NetFwPolicy2) ? POLICY : RULE;
+    return *kind == POLICY || IsEqualGUID(class, &CLSID_NetFwRule);
+}

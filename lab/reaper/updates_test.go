@@ -1,0 +1,53 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const hiveWithUpdates = `[Software\\Microsoft\\Windows NT\\CurrentVersion] 1795999329
+#time=1dd2e
+"ProductName"="Windows Server 2022 Datacenter"
+"UBR"=dword:00000962
+
+[Software\\WMCOLab\\Updates] 1795999329
+"RestartFirst"=dword:00000001
+
+[Software\\WMCOLab\\Updates\\00000001] 1795999329
+#time=1dd2e
+"Code"=dword:00000000
+"Result"=dword:00000002
+"State"=dword:0000000S
+"TakenBack"=dword:0000000T
+"UBR"=dword:00001135
+
+[Software\\WMCOLab\\Updates\\00000002] 1795999329
+"Code"=dword:00000000
+"State"=dword:00000002
+"UBR"=dword:00009999`
+
+func TestStartCompletesUpdates(t *testing.T) {
+	for _, test := range []struct {
+		name, state, isTakenBack        string
+		wantState, wantCode, wantUpdate string
+		wantRevision                    string
+	}{
+		{"waiting", "3", "0", "4", "00000000", "00000002", "00001135"},
+		{"taken back", "3", "1", "2", "800f0922", "00000004", "00000962"},
+		{"only downloaded", "2", "0", "2", "00000000", "00000002", "00000962"},
+		{"installed before", "4", "0", "4", "00000000", "00000002", "00000962"},
+	} {
+		hive := func(state, code, result, revision, restartFirst string) string {
+			text := strings.NewReplacer("0000000S", "0000000"+state, "0000000T", "0000000"+test.isTakenBack, "00000962", revision).Replace(hiveWithUpdates)
+			text = strings.Replace(text, `"Code"=dword:00000000`, `"Code"=dword:`+code, 1)
+			text = strings.Replace(text, `"Result"=dword:00000002`, `"Result"=dword:`+result, 1)
+			return strings.Replace(text, `"RestartFirst"=dword:00000001`, `"RestartFirst"=dword:`+restartFirst, 1)
+		}
+		got := completeUpdates(hive(test.state, "00000000", "00000002", "00000962", "00000001"))
+		if want := hive(test.wantState, test.wantCode, test.wantUpdate, test.wantRevision, "00000000"); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", test.name, got, want)
+		}
+	}
+}
