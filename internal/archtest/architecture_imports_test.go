@@ -256,6 +256,7 @@ func mayImport() map[string][]string {
 			"internal/operator/machines", "internal/operator/remote", "internal/shared/desired", "internal/shared/nodestate",
 		},
 		"internal/operator/networkpolicy": {"internal/shared/hns", "internal/shared/policyset", "internal/shared/truncate"},
+		"internal/operator/prepare":       {"internal/operator/join", "internal/operator/remote", "internal/shared/wicdapi", "payload"},
 		"internal/operator/remote":        {"api", "internal/shared/truncate"},
 		"internal/operator/rollout":       {"api", "api/v1alpha1", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsupdate"},
 		"internal/operator/userdata":      {"internal/shared/platform"},
@@ -277,6 +278,7 @@ func mayImport() map[string][]string {
 		"internal/observe/podrules/podrulestest": {"api", "internal/observe/podrules", "internal/shared/windowsbuild"},
 
 		"internal/cli": {
+			"internal/operator/join", "internal/operator/prepare", "internal/operator/remote",
 			"api", "api/v1alpha1", "internal/cli/collect", "internal/cli/dashboard", "internal/cli/exec", "internal/cli/logs", "internal/cli/session",
 			"internal/cli/terminal", "internal/observe/advice", "internal/observe/fleetstatus", "internal/observe/generations",
 			"internal/observe/podrules", "internal/operator/kubeversions", "internal/operator/lifecycle", "internal/operator/migration", "internal/operator/networkpolicy", "internal/operator/rollout",

@@ -69,7 +69,7 @@ func groups() []group {
 		}},
 		{"change", "Management Commands:", func(s *session.Session) []*cobra.Command {
 			return []*cobra.Command{
-				add(s), machineSet(s), userData(s), remove(s), pause(s, true), pause(s, false), retry(s), reboot(s), releaseHosts(s),
+				add(s), machineSet(s), userData(s), prepareImage(s), remove(s), pause(s, true), pause(s, false), retry(s), reboot(s), releaseHosts(s),
 			}
 		}},
 		{"support", "Logs and Support Commands:", func(s *session.Session) []*cobra.Command {

@@ -103,6 +103,38 @@ func (v *Visit) Stage(ctx context.Context, t Transfer) error {
 	return v.runStep(ctx, step{StepTransfer, time.Hour, func(ctx context.Context) error { return v.transfer(ctx, t) }})
 }
 
+// Prepare sends content to a host of which an image is made, and enables features of Windows. It returns *Rebooting if the host restarts, and must be
+// called again after that, with its boot ID as from.
+func (v *Visit) Prepare(ctx context.Context, t Transfer, features []string, from string) error {
+	defer v.end()
+	if err := v.connectAndVerify(ctx); err != nil {
+		return err
+	}
+	if from != "" && v.facts.Host.BootID == from {
+		return &Rebooting{Reason: "not restarted yet", BootID: from, Awaited: true}
+	}
+	if j := v.facts.Joined; j != nil {
+		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(
+			"the host is node %s of a cluster; an image needs a host that is no node: remove it from the cluster, or use another one", j.Node)}
+	}
+	if err := v.runStep(ctx, step{StepTransfer, time.Hour, func(ctx context.Context) error { return v.transfer(ctx, t) }}); err != nil {
+		return err
+	}
+	return v.runStep(ctx, step{StepPrepare, 15 * time.Minute, func(ctx context.Context) error {
+		var result wicdapi.PrepareResult
+		if err := v.callWith(ctx, v.program(wicdapi.CommandPrepare), wicdapi.PrepareRequest{Features: features}, &result, StepPrepare); err != nil {
+			return err
+		}
+		if result.Rebooting != "" {
+			return &Rebooting{Reason: result.Rebooting, BootID: result.BootID}
+		}
+		return nil
+	}})
+}
+
+// StepPrepare is the step that enables features of Windows on a host of which an image is made.
+const StepPrepare = "Prepare"
+
 // Restart restarts the host unless its boot ID has changed from bootID. It returns at once; the Node shows when the host is back with another boot
 // ID.
 func (v *Visit) Restart(ctx context.Context, bootID string) error {

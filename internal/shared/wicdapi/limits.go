@@ -27,7 +27,7 @@ const (
 
 // Answers returns all results that a host can return. Each list in them has the tag max, its maximum number of items.
 func Answers() []any {
-	return []any{&Facts{}, &ReachResult{}, &ReceiveResult{}, &JoinResult{}, &LeaveResult{}, &RestartResult{}, &InstallUpdatesResult{}, &Status{}}
+	return []any{&Facts{}, &ReachResult{}, &ReceiveResult{}, &PrepareResult{}, &JoinResult{}, &LeaveResult{}, &RestartResult{}, &InstallUpdatesResult{}, &Status{}}
 }
 
 // hasTooManyValues counts the JSON values of a line without decoding it.

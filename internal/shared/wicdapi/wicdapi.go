@@ -1,6 +1,6 @@
 // Package wicdapi defines the protocol between the operator and WICD, the program on a Windows host.
 //
-// Each command of WICD (facts, reach, receive, join, leave, restart, install-updates, status) reads one JSON request on stdin and writes JSON lines on
+// Each command of WICD (facts, reach, receive, prepare, join, leave, restart, install-updates, status) reads one JSON request on stdin and writes JSON lines on
 // stdout: any number of steps, then one result or one error with a stable code. This package holds the requests and results, their limits,
 // and both ends of the protocol: Call and Send for the operator, Session for WICD.
 package wicdapi
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
-	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
 // Commands of WICD that the operator calls.
@@ -23,6 +22,9 @@ const (
 	CommandReach = "reach"
 	// CommandReceive stores content on the host (request ReceiveRequest, then bytes; result ReceiveResult).
 	CommandReceive = "receive"
+	// CommandPrepare enables features of Windows on a host of which an image is made (request PrepareRequest, result PrepareResult). The host keeps no
+	// state of it. It fails on a node. It is idempotent.
+	CommandPrepare = "prepare"
 	// CommandJoin configures the host as requested (request JoinRequest, result JoinResult). It is idempotent.
 	CommandJoin = "join"
 	// CommandLeave removes everything of the operator from the host (request LeaveRequest, result LeaveResult). It is idempotent.
@@ -342,22 +344,6 @@ type LeaveResult struct {
 	Remains []string `json:"remains,omitempty" max:"1024"`
 }
 
-// RestartRequest requests a restart of a host.
-type RestartRequest struct {
-	// BootID is that of the host when the restart was decided. A host with another one has restarted since, and is left alone.
-	BootID string `json:"bootID"`
-	// Comment is what Windows displays and writes to its event log.
-	Comment string `json:"comment"`
-}
-
-// RestartResult reports whether the host restarts.
-type RestartResult struct {
-	// BootID of the host when it responded.
-	BootID string `json:"bootID"`
-	// Restarting is false if the host has restarted since.
-	Restarting bool `json:"restarting,omitempty"`
-}
-
 // Status is the state of WICD's services and certificates.
 type Status struct {
 	Joined   *Joined        `json:"joined,omitempty"`
@@ -375,17 +361,4 @@ type JournalEntry struct {
 	Change   string        `json:"change,omitempty"`
 	Duration time.Duration `json:"durationNanoseconds,omitempty"`
 	Error    string        `json:"error,omitempty"`
-}
-
-// InstallUpdatesRequest requests the installation of updates of Windows that the node offers.
-type InstallUpdatesRequest struct {
-	// Order names the request. A repeated one changes nothing.
-	Order string `json:"order"`
-	// KBs are the articles of the updates.
-	KBs []string `json:"kbs" max:"8"`
-}
-
-// InstallUpdatesResult reports how far the installation is.
-type InstallUpdatesResult struct {
-	State windowsupdate.InstallationState `json:"state"`
 }

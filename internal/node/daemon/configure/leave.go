@@ -72,9 +72,7 @@ func Leave(ctx context.Context, s *wicdapi.Session, h hostapi.Host, program stri
 	}
 	release()
 	if err == nil {
-		for _, name := range []string{state.CommandLock, state.ServicesLock} {
-			_ = h.Disk.Remove(name) // another command may hold it already
-		}
+		removeLocks(h.Disk)
 	}
 	return wicdapi.LeaveResult{Removed: wicdapi.Brief(l.changed), Remains: wicdapi.Brief(l.remains)}, err
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -323,7 +325,7 @@ func quirksPayload(t *testing.T) *payload.Payload {
 	set := build.Set{Fast: true, Stub: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("stub")), nil }}
 	for _, path := range []string{"kubelet.exe", "kube-log-runner.exe", "kube-proxy.exe", "containerd/containerd.exe", "hybrid-overlay-node.exe", payload.WICD} {
 		set.Files = append(set.Files, build.Content{
-			Path: path, Component: path, Version: "simulated", Group: payload.Base, Open: build.Bytes([]byte(strings.Repeat(path, 500))),
+			Path: path, Component: path, Version: "simulated", Group: payload.Base, Open: build.Bytes(incompressible(path)),
 		})
 	}
 	dir := t.TempDir()
@@ -335,6 +337,13 @@ func quirksPayload(t *testing.T) *payload.Payload {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// incompressible returns 64 KiB that depend on a name.
+func incompressible(name string) []byte {
+	b := make([]byte, 64<<10)
+	_, _ = rand.NewChaCha8(sha256.Sum256([]byte(name))).Read(b) // never fails
+	return b
 }
 
 // noRoutes implements the route functions for a host without configured routes.

@@ -1,0 +1,48 @@
+package wicdapi
+
+import "github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
+
+// PrepareRequest requests what an image of the host should have, in addition to content.
+type PrepareRequest struct {
+	// Features are the features of Windows to enable.
+	Features []string `json:"features" max:"8"`
+}
+
+// PrepareResult reports whether the host is prepared.
+type PrepareResult struct {
+	// Rebooting is why the host restarts now. After that, the command must be repeated. It is empty if the host is prepared.
+	Rebooting string `json:"rebooting,omitempty"`
+	// BootID is the host's boot ID before the restart.
+	BootID string `json:"bootID"`
+	// Changed lists what was changed.
+	Changed []string `json:"changed,omitempty" max:"1024"`
+}
+
+// RestartRequest requests a restart of a host.
+type RestartRequest struct {
+	// BootID is that of the host when the restart was decided. A host with another one has restarted since, and is left alone.
+	BootID string `json:"bootID"`
+	// Comment is what Windows displays and writes to its event log.
+	Comment string `json:"comment"`
+}
+
+// RestartResult reports whether the host restarts.
+type RestartResult struct {
+	// BootID of the host when it responded.
+	BootID string `json:"bootID"`
+	// Restarting is false if the host has restarted since.
+	Restarting bool `json:"restarting,omitempty"`
+}
+
+// InstallUpdatesRequest requests the installation of updates of Windows that the node offers.
+type InstallUpdatesRequest struct {
+	// Order names the request. A repeated one changes nothing.
+	Order string `json:"order"`
+	// KBs are the articles of the updates.
+	KBs []string `json:"kbs" max:"8"`
+}
+
+// InstallUpdatesResult reports how far the installation is.
+type InstallUpdatesResult struct {
+	State windowsupdate.InstallationState `json:"state"`
+}
