@@ -97,8 +97,8 @@ func (w *outageWatch) terminationTime(pod types.UID) time.Duration {
 	return w.pods[pod]
 }
 
-// logOutages logs the measurements since the last call.
-func (p harness) logOutages(w *outageWatch) {
+// logOutages logs the measurements since the last call, and returns the longest outage.
+func (p harness) logOutages(w *outageWatch) (longest time.Duration) {
 	p.t.Helper()
 	p.eventually("all outages are over", func(context.Context) string {
 		w.mu.Lock()
@@ -114,5 +114,7 @@ func (p harness) logOutages(w *outageWatch) {
 		p.t.Log(line)
 	}
 	p.t.Logf("longest outage of a node in addition to its drain: %s (target on an idle machine: %s)", w.longest.Round(10*time.Millisecond), outageTarget)
+	longest = w.longest
 	w.ended, w.longest = nil, 0
+	return longest
 }

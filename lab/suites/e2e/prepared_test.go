@@ -61,7 +61,7 @@ func TestPreparedMachineJoinsWithoutTransfer(t *testing.T) {
 	joined, err := host.Stats()
 	must(t, err)
 	sent := joined.Sub(again).BytesIn
-	t.Logf("joined in %s, %d bytes sent", time.Since(began).Round(time.Second), sent)
+	t.Logf("joined in %.1f s, %d bytes sent", time.Since(began).Seconds(), sent)
 	if sent > maxRequests {
 		t.Errorf("the join sent %d bytes", sent)
 	}

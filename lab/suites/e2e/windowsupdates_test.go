@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -58,9 +59,9 @@ func TestWindowsUpdates(t *testing.T) {
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: labelsOf(appWeb)},
 	})
 	p.expectServing(appWeb, 2)
-	watch := p.watchBudget(1)
+	watch, outages := p.watchBudget(1), p.watchOutages()
 
-	_ = t.Run("an update goes through the rings", func(t *testing.T) { p.withT(t).installInRings() }) &&
+	_ = t.Run("an update goes through the rings", func(t *testing.T) { p.withT(t).installInRings(outages) }) &&
 		t.Run("an update that Windows takes back stops in the first ring", func(t *testing.T) { p.withT(t).stopInFirstRing() }) &&
 		t.Run("the next update is installed", func(t *testing.T) { p.withT(t).installNext() })
 	for _, problem := range watch.problems() {
@@ -135,8 +136,11 @@ func (p harness) inOrder(revision uint32) (fault func() string) {
 	p.t.Helper()
 	var mu sync.Mutex
 	var found string
-	stop := p.repeat(50*time.Millisecond, func(context.Context) {
-		late, early := p.node(lateNode), p.node(earlyNode)
+	stop := p.repeat(50*time.Millisecond, func(ctx context.Context) {
+		var late, early corev1.Node
+		if p.Client.Get(ctx, client.ObjectKey{Name: lateNode}, &late) != nil || p.Client.Get(ctx, client.ObjectKey{Name: earlyNode}, &early) != nil {
+			return
+		}
 		if got := early.Status.NodeInfo.KernelVersion; late.Spec.Unschedulable && !strings.HasSuffix(got, fmt.Sprintf(".%d", revision)) {
 			mu.Lock()
 			found = "the late node was cordoned while the early one had Windows " + got
@@ -151,8 +155,9 @@ func (p harness) inOrder(revision uint32) (fault func() string) {
 	}
 }
 
-// installInRings installs an update on both nodes with one restart each, the early one first, and loses no request.
-func (p harness) installInRings() {
+// installInRings installs an update on both nodes with one restart each, the early one first, and loses no request. It compares how long a node is out of
+// service with a restart alone.
+func (p harness) installInRings(outages *outageWatch) {
 	const month, revision = 1, 4405
 	boots, fault := p.boots(), p.inOrder(revision)
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
@@ -171,6 +176,11 @@ func (p harness) installInRings() {
 			p.t.Errorf("host %d restarted %d times, want once", i+1, now-boots[i])
 		}
 	}
+	p.expectServing(appWeb, 2)
+	withUpdate := p.logOutages(outages)
+	p.restartNode(earlyNode)
+	p.expectRolledOut()
+	p.t.Logf("with the update out of service for %.1f s, for a restart alone %.1f s", withUpdate.Seconds(), p.logOutages(outages).Seconds())
 	p.expectServing(appWeb, 2)
 }
 

@@ -1,9 +1,13 @@
 package storytest
 
 import (
+	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -248,6 +252,36 @@ func TestStoryHostNeverInstalls(t *testing.T) {
 		s.pass(24 * time.Hour)
 		if m := s.instance("win-1").Status.Maintenance; m != nil {
 			s.t.Errorf("win-1 is in maintenance: %+v", m)
+		}
+	})
+}
+
+// TestUpdatesOfFleet prints how long a fleet takes to install an update of ten minutes with a restart, with a budget of 10 %, and the bound that budget,
+// installation and restart set. WMCO_PATCH_HOSTS is the number of hosts.
+func TestUpdatesOfFleet(t *testing.T) {
+	t.Parallel()
+	hosts := 20
+	if text := os.Getenv("WMCO_PATCH_HOSTS"); text != "" {
+		var err error
+		if hosts, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	budget := max(hosts/10, 1)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, hosts, atMost(int32(budget)))
+		s.withoutQuirks("the duration is measured")
+		s.upgraded(1)
+		s.installsUpdates()
+		began := time.Now()
+		s.publish("KB5070001", false)
+		s.until("all have it", 24*time.Hour, func() bool { return s.have("KB5070001") == hosts && s.ready() == hosts })
+		took := time.Since(began)
+		waves := (hosts + budget - 1) / budget
+		bound := time.Duration(waves) * (s.hosts[0].updates.takes + restartTakes)
+		fmt.Printf("updates: %d hosts, %d at a time: %.0f s, bound %.0f s\n", hosts, budget, took.Seconds(), bound.Seconds())
+		if took > bound*5/4 {
+			t.Errorf("%d hosts took %s, more than 1.25 times the bound of %s", hosts, took, bound)
 		}
 	})
 }
