@@ -128,8 +128,8 @@ type WindowsConfigSpec struct {
 	// +optional
 	Pods PodsSpec `json:"pods,omitempty"`
 
-	// windowsUpdates specifies what nodes do about updates of Windows. WICD never searches online, downloads, installs or
-	// restarts for an update: it reports.
+	// windowsUpdates specifies what nodes do about updates of Windows: report them, which is the default, install them
+	// within the budget of rollouts, or ignore them.
 	// +optional
 	WindowsUpdates WindowsUpdatesSpec `json:"windowsUpdates,omitempty"`
 

@@ -200,15 +200,22 @@ func (a *action) changedConfig(ctx context.Context, file string, previous *v1alp
 // settingEffects describes how a change of each field of WindowsConfig affects nodes (docs/settings.md, docs/network.md).
 func settingEffects() map[string]string {
 	return map[string]string{
-		"kubelet":       "kubelets restart; pods keep running",
-		"taint":         "the value of the taint changes on all nodes; pods that do not tolerate it are not scheduled",
-		"trust":         "hosts whose key is not known in advance can no longer join, or can join again",
-		"network":       "applies to hosts that join; see docs/network.md before you change it for existing nodes",
-		"cloudProvider": "kubelets restart; pods keep running",
-		"proxy":         "services restart; pods keep running",
-		"registries":    "nodes apply it within seconds; nothing restarts",
-		"runtime":       "nodes apply it without a drain",
-		"logs":          "services that have it on their command line restart; pods keep running",
+		"kubelet":        "kubelets restart; pods keep running",
+		"taint":          "the value of the taint changes on all nodes; pods that do not tolerate it are not scheduled",
+		"trust":          "hosts whose key is not known in advance can no longer join, or can join again",
+		"hosts":          "applies to hosts that join; nodes do not change",
+		"clusterAPI":     "Machines of other clusters or namespaces become hosts; nodes do not change",
+		"network":        "applies to hosts that join; see docs/network.md before you change it for existing nodes",
+		"cloudProvider":  "kubelets restart; pods keep running",
+		"proxy":          "services restart; pods keep running",
+		"registries":     "nodes apply it within seconds; nothing restarts",
+		"runtime":        "nodes apply it without a drain",
+		"csiProxy":       "csi-proxy starts or stops on nodes; other services and pods keep running",
+		"runtimeClasses": "RuntimeClasses are created, changed or deleted; with hyperV, nodes may restart for the feature",
+		"pods":           "applies to pods that are created; running pods do not change",
+		"windowsUpdates": "with policy Install, nodes are drained and restarted for updates; the plan has those that nodes offer now",
+		"logs":           "services that have it on their command line restart; pods keep running",
+		"cluster":        "kubelets restart; pods keep running",
 	}
 }
 
