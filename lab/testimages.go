@@ -47,7 +47,7 @@ func PrepareTests(ctx context.Context, progress io.Writer) error {
 // toolNames returns the names under which images have the shell and its programs. The shell has more programs, as builtins.
 func toolNames() []string {
 	return []string{
-		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir", "mv", "nc", "printenv",
+		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir", "mv", "nc", "nslookup", "printenv",
 		"rm", "seq", "sh", "sleep", "stat", "sync", "tail", "test", "timeout", "touch", "true", "wc", "wget", "whoami",
 	}
 }

@@ -39,6 +39,39 @@ func dig(ctx context.Context, c call) error {
 	return nil // like dig, also for a name that does not exist
 }
 
+// nslookup implements "nslookup [-port=53] name [server]". Like Windows' own, it says on its error output that a name does not exist, and succeeds.
+func nslookup(ctx context.Context, c call) error {
+	q := query{kind: dns.TypeA, port: "53"}
+	for _, arg := range c.args[1:] {
+		port, isPort := strings.CutPrefix(arg, "-port=")
+		switch {
+		case isPort:
+			q.port = port
+		case q.name == "":
+			q.name = arg
+		default:
+			q.server = arg
+		}
+	}
+	if q.name == "" {
+		return errors.New("the name is missing")
+	}
+	name := q.name
+	q.name = dns.Fqdn(name)
+	response, err := q.send(ctx)
+	if err != nil {
+		return err
+	}
+	for _, record := range response.Answer {
+		if address, ok := record.(*dns.A); ok {
+			fmt.Fprintf(c.out, "Name:    %s\nAddress:  %s\n", name, address.A)
+			return nil
+		}
+	}
+	fmt.Fprintf(c.err, "*** the server can't find %s: %s\n", name, dns.RcodeToString[response.Rcode])
+	return nil
+}
+
 func parseQuery(args []string) (query, error) {
 	q := query{kind: dns.TypeA, port: "53"}
 	for n := 0; n < len(args); n++ {

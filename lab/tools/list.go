@@ -19,6 +19,7 @@ func find(name string) func(context.Context, call) error {
 		"id":       whoami,
 		"mv":       mv,
 		"nc":       nc,
+		"nslookup": nslookup,
 		"printenv": env,
 		"seq":      seq,
 		"sh":       shell,

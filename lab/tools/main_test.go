@@ -140,7 +140,7 @@ func TestNetworkClients(t *testing.T) {
 }
 
 // TestDig queries a server like Kubernetes' DNS tests.
-func TestDig(t *testing.T) {
+func TestDNSClients(t *testing.T) {
 	records := map[dns.Question]string{
 		{Name: "web.test.", Qtype: dns.TypeA, Qclass: dns.ClassINET}:                 "web.test. 5 IN A 10.96.0.9",
 		{Name: "_http._tcp.web.test.", Qtype: dns.TypeSRV, Qclass: dns.ClassINET}:    "_http._tcp.web.test. 5 IN SRV 0 100 80 web.test.",
@@ -184,6 +184,14 @@ func TestDig(t *testing.T) {
 	} {
 		if out, status := runIn(t, "", strings.Fields("dig @127.0.0.1 -p "+port+" "+test.args)...); out != test.out || status != 0 {
 			t.Errorf("dig %s: got output %q and exit code %d, want %q and 0", test.args, out, status, test.out)
+		}
+	}
+	for name, want := range map[string]string{
+		"web.test":     "Name:    web.test\nAddress:  10.96.0.9\n",
+		"missing.test": "*** the server can't find missing.test: NXDOMAIN\n",
+	} {
+		if out, status := runIn(t, "", "sh", "-c", "nslookup -port="+port+" "+name+" 127.0.0.1 2>&1"); out != want || status != 0 {
+			t.Errorf("nslookup %s: got output %q and exit code %d, want %q and 0", name, out, status, want)
 		}
 	}
 }
