@@ -196,7 +196,7 @@ e2e-core: ## Ring 3: each capability once, with a real API server and real Windo
 
 # The shards of ring 4.
 E2E_1 := e2e-whole
-E2E_2 := e2e-lab e2e-acceptance e2e-olm e2e-conformance e2e-docs e2e-rights e2e-rights-oldest e2e-page
+E2E_2 := e2e-lab e2e-acceptance e2e-olm e2e-conformance e2e-docs e2e-rights e2e-rights-oldest e2e-page e2e-policies
 
 e2e: ## Ring 4: the whole lab. SHARD=1 and SHARD=2 each run a half of it, for two machines. ONLY=TestNetwork selects tests of Go; other steps still run.
 	$(RUN) prepare -- e2e-build -- $(if $(SHARD),$(or $(E2E_$(SHARD)),$(error SHARD=$(SHARD) is no shard of make e2e: it is 1 or 2)),$(E2E_1) $(E2E_2))
@@ -206,10 +206,10 @@ e2e-ovn: ## The tests of the hybrid overlay with OVN-Kubernetes' own programs: O
 	$(RUN) prepare -- e2e-build -- e2e-ovn-tests
 
 gate: ## What CI runs: rings 1 and 2 without the race detector, and of ring 3 each capability once. It skips no step.
-	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights e2e-page
+	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights e2e-page e2e-policies
 
 # The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
-.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-more-tests e2e-rights e2e-rights-oldest e2e-ovn-tests e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page e2e-conformance
+.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-more-tests e2e-rights e2e-rights-oldest e2e-ovn-tests e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page e2e-policies e2e-conformance
 prepare:
 	$(STEP) prepare 60 hack/prepare.sh
 
@@ -312,6 +312,10 @@ e2e-page:
 # Its budget is that of a lab with two hosts and some forty cases.
 e2e-conformance:
 	$(E2E) $@ 600 bash -c 'cd lab && go run ./suites/conformance -kubeconfig= -only core -limit 20m -keep=false'
+
+# Ten of Kubernetes' own tests of NetworkPolicies; e2e-conformance has others.
+e2e-policies:
+	$(E2E) $@ 180 bash -c 'cd lab && go run ./suites/conformance -kubeconfig= -only ready-policy -limit 20m -keep=false'
 
 # The documents as a site, and their commands.
 e2e-docs:

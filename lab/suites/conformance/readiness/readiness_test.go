@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/lab/suites/conformance/suite"
+	"github.com/windows-machine-config/wmco/payload/payloadtest"
 )
 
 var update = flag.Bool("update", false, "write docs/readiness.md")
@@ -88,6 +89,29 @@ func TestListsHaveOnlyCasesOfTheSuite(t *testing.T) {
 		if !known[strings.TrimSpace(name)] {
 			t.Errorf("core.txt has %q, which is not a case that applies to Windows", name)
 		}
+	}
+}
+
+// TestResultIsOfThisSuite compares the committed result with the suite that make conformance builds: a new version needs a new run.
+func TestResultIsOfThisSuite(t *testing.T) {
+	result, _, _ := committed(t)
+	if want := payloadtest.Required(t, "../../upstream", "k8s.io/kubernetes"); result.Suite != want || result.Cluster == "" || result.Date == "" {
+		t.Errorf("result.json is of suite %s, cluster %q, %q; want suite %s: run make conformance", result.Suite, result.Cluster, result.Date, want)
+	}
+}
+
+// TestCIRunsTenPolicyCases checks the row that step e2e-policies runs.
+func TestCIRunsTenPolicyCases(t *testing.T) {
+	result, _, rows := committed(t)
+	cases := regexp.MustCompile(Names(rows)["ready-policy"])
+	var selected []string
+	for _, v := range result.Cases {
+		if cases.MatchString(v.Case) {
+			selected = append(selected, v.Case)
+		}
+	}
+	if len(selected) != 10 {
+		t.Errorf("row ready-policy selects %d cases, want 10: %q", len(selected), selected)
 	}
 }
 
