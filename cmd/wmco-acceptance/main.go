@@ -63,9 +63,9 @@ func exit(err error, code int) {
 }
 
 type flags struct {
-	plan, restore, onWine, join, restartAllowed, networkCutAllowed, loginAllowed, asService, inService bool
-	only, out, files, user, home, image, mirror, network                                               string
-	imagePort                                                                                          uint
+	plan, restore, onWine, join, restartAllowed, networkCutAllowed, loginAllowed, updatesAllowed, asService, inService bool
+	only, out, files, user, home, image, mirror, network                                                               string
+	imagePort                                                                                                          uint
 }
 
 func parse(args []string, out io.Writer) (f flags, err error) {
@@ -85,6 +85,7 @@ func parse(args []string, out io.Writer) (f flags, err error) {
 	set.BoolVar(&f.restartAllowed, "restart-allowed", false, "let --join restart Windows: to enable feature Containers, and once as a node")
 	set.BoolVar(&f.networkCutAllowed, "network-cut-allowed", false, "also test lines that cut the network of this machine, for up to several minutes")
 	set.BoolVar(&f.loginAllowed, "login-allowed", false, "log in to the SSH server of this machine as --user, with a temporary key, and with each shell")
+	set.BoolVar(&f.updatesAllowed, "updates-allowed", false, "install pending definitions of Microsoft Defender by the Windows Update Agent; they stay")
 	set.BoolVar(&f.asService, "as-service", false, "run in a temporary service; implied by --join and --network-cut-allowed")
 	set.BoolVar(&f.inService, "in-service", false, "this is the temporary service")
 	set.StringVar(&f.home, "home", "", "`home folder` of the user; defaults to that of this session")
@@ -111,6 +112,22 @@ func parse(args []string, out io.Writer) (f flags, err error) {
 		fmt.Fprintln(out, err)
 	}
 	return f, err
+}
+
+// allowed returns the permissions that the flags give.
+func (f flags) allowed() (permissions []string) {
+	for _, p := range []struct {
+		isGiven bool
+		name    string
+	}{
+		{f.networkCutAllowed, acceptance.NetworkCut}, {f.loginAllowed, acceptance.Login}, {f.updatesAllowed, acceptance.Updates},
+		{f.restartAllowed, acceptance.RestartAllowed},
+	} {
+		if p.isGiven {
+			permissions = append(permissions, p.name)
+		}
+	}
+	return permissions
 }
 
 func run(ctx context.Context, args []string, out io.Writer) int {
@@ -143,17 +160,8 @@ func try(ctx context.Context, f flags, out io.Writer) (int, error) {
 	}
 	m.Home = f.home
 	o := acceptance.Options{
-		Version: version(), OnWine: f.onWine, Out: out, InService: f.inService, User: f.user, Names: []string{f.user, filepath.Base(f.home)},
+		Version: version(), OnWine: f.onWine, Out: out, InService: f.inService, User: f.user, Names: []string{f.user, filepath.Base(f.home)}, Allowed: f.allowed(),
 		Report: func(r acceptance.Report) error { return write(f.out, r) },
-	}
-	if f.networkCutAllowed {
-		o.Allowed = append(o.Allowed, acceptance.NetworkCut)
-	}
-	if f.loginAllowed {
-		o.Allowed = append(o.Allowed, acceptance.Login)
-	}
-	if f.restartAllowed {
-		o.Allowed = append(o.Allowed, acceptance.RestartAllowed)
 	}
 	if f.only != "" {
 		o.Only = strings.Split(f.only, ",")

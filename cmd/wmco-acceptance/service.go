@@ -38,7 +38,7 @@ func (f flags) forService(program string) ([]string, error) {
 	}
 	for name, ok := range map[string]bool{
 		"--join": f.join, "--on-wine": f.onWine, "--restart-allowed": f.restartAllowed, "--network-cut-allowed": f.networkCutAllowed,
-		"--login-allowed": f.loginAllowed,
+		"--login-allowed": f.loginAllowed, "--updates-allowed": f.updatesAllowed,
 	} {
 		if ok {
 			args = append(args, name)

@@ -39,7 +39,7 @@ func TestWindowsWorkflowTestsWindowsSSHServer(t *testing.T) {
 		}
 		return i
 	}
-	if server, first, join := at("Start-Service sshd"), at(`wmco-acceptance.exe --login-allowed --out .`), at("--join"); server > first || first > join || join > at("excludedportrange") {
+	if server, first, join := at("Start-Service sshd"), at(`wmco-acceptance.exe --login-allowed --updates-allowed --out .`), at("--join"); server > first || first > join || join > at("excludedportrange") {
 		t.Errorf("the order is: server %d, run %d, join %d, collection %d", server, first, join, at("excludedportrange"))
 	}
 	uploaded := ""

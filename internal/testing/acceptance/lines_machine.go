@@ -18,6 +18,15 @@ func machineLines() []Line {
 			Try:   tryUpdates,
 		},
 		{
+			ID: "updates-install", Title: "Installation of updates",
+			Text: "WICD has the agent search, download and install in a process of a service; Microsoft's agent has not been tried " +
+				"([windows-updates.md](windows-updates.md#install-updates)).",
+			Claim:   "a process without a desktop has the agent search at its server, and download and install definitions of Microsoft Defender; then they are no longer pending",
+			Changes: "with --updates-allowed: searches for updates at the server of the host, and installs pending definitions of Microsoft Defender, which stay",
+			Needs:   Updates,
+			Try:     tryUpdatesInstall,
+		},
+		{
 			ID: "adapter", Title: "Network adapter of the host",
 			Text: "how the first network affects an adapter with a static address, with several addresses, with a number after its name, " +
 				"in a team or on a Hyper-V switch is known only from reports in other projects.",

@@ -20,7 +20,7 @@ type Options struct {
 	Version string
 	// Only are the IDs of the lines to test; all if empty.
 	Only []string
-	// Allowed lists the permissions beyond what every run changes: NetworkCut, Login, RestartAllowed.
+	// Allowed lists the permissions beyond what every run changes: NetworkCut, Login, Updates, RestartAllowed.
 	Allowed []string
 	// User is the user that probes log in as.
 	User string
@@ -41,6 +41,9 @@ const NetworkCut = "network-cut"
 
 // Login allows the probe that logs in to the SSH server of the machine and changes its default shell temporarily.
 const Login = "login"
+
+// Updates allows the probe that installs definitions of Microsoft Defender, which stay installed.
+const Updates = "updates"
 
 // probeTimeout limits the time of a line. The contract tests are the slowest.
 const probeTimeout = 15 * time.Minute
