@@ -78,7 +78,7 @@ func plan(s *session.Session) *cobra.Command {
 			"read with the credentials of docker login or podman login. Without an image, the disruption is unknown; set the one to assume with\n" +
 			"--disruption.",
 		Example: "  kubectl windows plan\n  kubectl windows plan -f windowsconfig.yaml\n  kubectl windows plan --remove win-1\n  kubectl windows plan --upgrade\n" +
-			"  kubectl windows plan --upgrade --image quay.io/windows-machine-config/wmco:1.3.0",
+			"  kubectl windows plan --upgrade --image ghcr.io/windows-machine-config/wmco:v1.3.0",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			result, err := p.plan(c.Context(), s)
