@@ -34,7 +34,7 @@ func TestEveryCommandHasUsage(t *testing.T) {
 
 func TestInvalidUsageIsReported(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"unknown", `unknown command "unknown"; the commands are facts, reach, receive, join, leave, restart, install-updates, status, update, run, host`},
+		{"unknown", `unknown command "unknown"; the commands are facts, reach, receive, prepare, join, leave, restart, install-updates, status, update, run, host`},
 		{"", "Usage:"},
 		{"facts extra", `unexpected argument "extra"`},
 		{"run --nonsense", "nonsense"},
