@@ -18,7 +18,7 @@ func histories() []history {
 		{"docs/glossary.md", "`1.1.0-122778d`", "example"},
 		{"docs/kubectl-windows.md", "Operator      v1.1.0", "example"},
 		{"docs/kubectl-windows.md", "Version       1.1.0-122778d", "example"},
-		{"docs/kubectl-windows.md", "wmco:1.3.0", "example"},
+		{"docs/kubectl-windows.md", "wmco:v1.3.0", "example"},
 		{"docs/install-olm.md", "wmco-catalog:0.2.0", "the release after that of the examples"},
 		{"RELEASE.md", "WITHDRAW=1.2.0", "example"},
 		{"RELEASE.md", "`0.0.0-g<commit>`", "the version of what is no release"},
