@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
@@ -87,6 +88,13 @@ func updates(s *session.Session) *cobra.Command {
 
 // search requests that Windows on these hosts be asked about updates.
 func (a *action) search(ctx context.Context, args []string) error {
+	in, err := a.read(ctx)
+	if err != nil {
+		return err
+	}
+	if in.Config != nil && in.Config.Spec.WindowsUpdates.Policy == v1alpha1.UpdatesUnmanaged {
+		return session.Failf(session.CodeFailed, "spec.windowsUpdates.policy of WindowsConfig is Unmanaged: nodes ask nothing; set Notify or Install first")
+	}
 	nodes, err := a.nodesOf(ctx, args)
 	if err != nil {
 		return err

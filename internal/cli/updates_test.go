@@ -96,6 +96,16 @@ func TestUpdatesOfAllNodesAreShown(t *testing.T) {
 	}
 }
 
+func TestSearchNeedsPolicy(t *testing.T) {
+	c := updatesCluster(t, time.Now())
+	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
+	config.Spec.WindowsUpdates.Policy = v1alpha1.UpdatesUnmanaged
+	c.Add(configs, config)
+	if r := c.Run(t, "", "updates", "--search", "another"); r.Code != session.CodeFailed || !strings.Contains(r.Err, "Unmanaged") {
+		t.Errorf("exit code %d and %q", r.Code, r.Err)
+	}
+}
+
 func TestUpdatesOfOneNodeAreListed(t *testing.T) {
 	now := time.Now()
 	c := updatesCluster(t, now)
