@@ -33,8 +33,8 @@ const (
 	// minPause is the time between the beginnings of two compilations. After one that takes long, it is pauseFactor times as long, so that
 	// pods that change all the time keep no processor busy. One that wrote much is followed by a pause in which the mean of what is written
 	// falls to maxRate, in bytes per second: etcd keeps each version for some minutes, and one pod can be a peer in all namespaces.
-	minPause    = time.Second
-	pauseFactor = 3
+	minPause    = 500 * time.Millisecond
+	pauseFactor = 2
 	maxRate     = 2 << 20
 	// requestTimeout limits each request to the API server.
 	requestTimeout = 30 * time.Second
