@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,22 +145,39 @@ func (f *failingRegistry) queryTen(ctx context.Context) (last generations.Readin
 	return last
 }
 
+// written is a writer that another goroutine may use.
+type written chan string
+
+func (w written) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
+}
+
+// all returns the whole output after it was closed.
+func (w written) all() (text string) {
+	for part := range w {
+		text += part
+	}
+	return text
+}
+
 func TestProgressIsReportedAfterSomeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		done := 0
-		stop := reportProgress(&out, func() string { return fmt.Sprint(done) })
+		out := make(written, 10)
+		var done atomic.Int64
+		stop := reportProgress(out, func() string { return fmt.Sprint(done.Load()) })
 		time.Sleep(progressEvery - time.Millisecond)
 		synctest.Wait()
-		if out.Len() > 0 {
-			t.Errorf("too early: %q", out.String())
+		if len(out) > 0 {
+			t.Errorf("too early: %q", <-out)
 		}
-		done = 7
+		done.Store(7)
 		time.Sleep(progressEvery)
 		stop()
 		time.Sleep(time.Hour)
-		if out.String() != "7\n" {
-			t.Errorf("the output is %q", out.String())
+		close(out)
+		if text := out.all(); text != "7\n" {
+			t.Errorf("the output is %q", text)
 		}
 	})
 }

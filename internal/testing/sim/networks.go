@@ -140,7 +140,7 @@ func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, er
 	if !found {
 		return hns.Network{}, fmt.Errorf("waiting for the addresses of network %s: %w", n.Name, hns.ErrNotFound)
 	}
-	return h.echo(copied(n)), nil
+	return echo(h.options.Quirks, copied(n)), nil
 }
 
 // addNetwork creates a network, which gets its addresses after Settle.

@@ -48,8 +48,7 @@ func (h *HNS) managementIPLocked(n hns.Network) netip.Addr {
 }
 
 // echo returns a network in the form in which the service returns it.
-func (h *HNS) echo(n hns.Network) hns.Network {
-	q := h.options.Quirks
+func echo(q NetworkQuirks, n hns.Network) hns.Network {
 	for i := range n.Subnets {
 		if q.OmitsVNI {
 			n.Subnets[i].VNI = 0
@@ -68,8 +67,11 @@ func (h *HNS) echo(n hns.Network) hns.Network {
 }
 
 func (h *HNS) echoed(s hns.State) hns.State {
+	h.mu.Lock()
+	q := h.options.Quirks
+	h.mu.Unlock()
 	for i := range s.Networks {
-		s.Networks[i] = h.echo(s.Networks[i])
+		s.Networks[i] = echo(q, s.Networks[i])
 	}
 	return s
 }
@@ -77,9 +79,9 @@ func (h *HNS) echoed(s hns.State) hns.State {
 // listed removes the objects that lists lack for a while after the service has started.
 func (h *HNS) listed(s hns.State) hns.State {
 	h.mu.Lock()
-	started := h.startedAt
+	started, delay := h.startedAt, h.options.Quirks.ListsLate
 	h.mu.Unlock()
-	if delay := h.options.Quirks.ListsLate; delay == 0 || started.IsZero() || time.Since(started) >= delay {
+	if delay == 0 || started.IsZero() || time.Since(started) >= delay {
 		return s
 	}
 	return hns.State{
@@ -91,15 +93,16 @@ func (h *HNS) listed(s hns.State) hns.State {
 func (h *HNS) firstGeneration() hns.State {
 	s := h.echoed(h.listed(h.State()))
 	h.mu.Lock()
+	q := h.options.Quirks
 	s.Endpoints = append(s.Endpoints, h.stale...)
 	h.mu.Unlock()
 	for i := range s.Endpoints {
-		if h.options.Quirks.OmitsAddresses {
+		if q.OmitsAddresses {
 			s.Endpoints[i].Address = netip.Addr{}
 		}
 	}
 	for i := range s.LoadBalancers {
-		if h.options.Quirks.OmitsVIPs {
+		if q.OmitsVIPs {
 			s.LoadBalancers[i].VIPs = nil
 		}
 	}
