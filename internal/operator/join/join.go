@@ -118,8 +118,7 @@ func (j *Job) steps() []step {
 	return append(j.connectSteps(), []step{
 		// The host can become a node, and reaches the API server. The host has not been changed yet.
 		{StepCheck, time.Minute, j.check},
-		// The host gets all content that it lacks; each file is verified by its hash.
-		{StepTransfer, 60 * time.Minute, func(ctx context.Context) error { return j.transfer(ctx, j.Transfer) }},
+		j.transferStep(j.Transfer),
 		// WICD configures the host and starts its services. It may have to restart the host first.
 		{StepConfigure, 15 * time.Minute, j.configure},
 		// From here the host works alone: the kubelet requests its certificate and registers the Node (Register), WICD writes the network

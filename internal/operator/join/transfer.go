@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -18,6 +19,11 @@ type Transfer struct {
 	TakeSlot func() (io.Closer, error)
 	// Pace, if set, limits the bytes per second.
 	Pace *rate.Limiter
+}
+
+// transferStep is the step in which the host gets all content that it lacks; each file is verified by its hash.
+func (v *Visit) transferStep(t Transfer) step {
+	return step{StepTransfer, time.Hour, func(ctx context.Context) error { return v.transfer(ctx, t) }}
 }
 
 func (v *Visit) transfer(ctx context.Context, t Transfer) error {

@@ -100,7 +100,7 @@ func (v *Visit) Stage(ctx context.Context, t Transfer) error {
 	if err := v.connectAndVerify(ctx); err != nil {
 		return err
 	}
-	return v.runStep(ctx, step{StepTransfer, time.Hour, func(ctx context.Context) error { return v.transfer(ctx, t) }})
+	return v.runStep(ctx, v.transferStep(t))
 }
 
 // Prepare sends content to a host of which an image is made, and enables features of Windows. It returns *Rebooting if the host restarts, and must be
@@ -117,7 +117,7 @@ func (v *Visit) Prepare(ctx context.Context, t Transfer, features []string, from
 		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(
 			"the host is node %s of a cluster; an image needs a host that is no node: remove it from the cluster, or use another one", j.Node)}
 	}
-	if err := v.runStep(ctx, step{StepTransfer, time.Hour, func(ctx context.Context) error { return v.transfer(ctx, t) }}); err != nil {
+	if err := v.runStep(ctx, v.transferStep(t)); err != nil {
 		return err
 	}
 	return v.runStep(ctx, step{StepPrepare, 15 * time.Minute, func(ctx context.Context) error {
