@@ -48,7 +48,11 @@ func (a *action) hosts(ctx context.Context, args []string) ([]fleetstatus.Host, 
 	if err != nil {
 		return nil, err
 	}
-	var hosts []fleetstatus.Host
+	return a.find(in, args)
+}
+
+// find returns the named hosts of what was read.
+func (a *action) find(in fleetstatus.Input, args []string) (hosts []fleetstatus.Host, err error) {
 	for _, name := range args {
 		h, found := a.fleet.Find(name)
 		if !found {
@@ -224,7 +228,11 @@ func reboot(s *session.Session) *cobra.Command {
 		Args:              someHosts,
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
-			nodes, err := a.nodesOf(c.Context(), args)
+			hosts, err := a.hosts(c.Context(), args)
+			if err != nil {
+				return err
+			}
+			nodes, err := nodesOf(hosts)
 			if err != nil {
 				return err
 			}
@@ -244,16 +252,14 @@ func reboot(s *session.Session) *cobra.Command {
 }
 
 // nodesOf returns the names of the hosts' Nodes, or an error if one has none.
-func (a *action) nodesOf(ctx context.Context, args []string) ([]string, error) {
-	var nodes []string
-	_, err := a.checked(ctx, args, func(h fleetstatus.Host) error {
+func nodesOf(hosts []fleetstatus.Host) (nodes []string, err error) {
+	for _, h := range hosts {
 		if h.Node == "" {
-			return session.Failf(session.CodeFailed, "host %s has no Node yet: its state is %s (%s)", h.Name, h.State, h.Reason)
+			return nil, session.Failf(session.CodeFailed, "host %s has no Node yet: its state is %s (%s)", h.Name, h.State, h.Reason)
 		}
 		nodes = append(nodes, h.Node)
-		return nil
-	})
-	return nodes, err
+	}
+	return nodes, nil
 }
 
 // annotateNode sets an annotation of a Node to the current time.

@@ -95,7 +95,11 @@ func (a *action) search(ctx context.Context, args []string) error {
 	if in.Config != nil && in.Config.Spec.WindowsUpdates.Policy == v1alpha1.UpdatesUnmanaged {
 		return session.Failf(session.CodeFailed, "spec.windowsUpdates.policy of WindowsConfig is Unmanaged: nodes ask nothing; set Notify or Install first")
 	}
-	nodes, err := a.nodesOf(ctx, args)
+	hosts, err := a.find(in, args)
+	if err != nil {
+		return err
+	}
+	nodes, err := nodesOf(hosts)
 	if err != nil {
 		return err
 	}
