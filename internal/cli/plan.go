@@ -204,18 +204,18 @@ func settingEffects() map[string]string {
 		"taint":          "the value of the taint changes on all nodes; pods that do not tolerate it are not scheduled",
 		"trust":          "hosts whose key is not known in advance can no longer join, or can join again",
 		"hosts":          "applies to hosts that join; nodes do not change",
-		"clusterAPI":     "Machines of other clusters or namespaces become hosts; nodes do not change",
+		"clusterAPI":     "hosts of other Machines become nodes; nodes that exist stay",
 		"network":        "applies to hosts that join; see docs/network.md before you change it for existing nodes",
 		"cloudProvider":  "kubelets restart; pods keep running",
 		"proxy":          "services restart; pods keep running",
 		"registries":     "nodes apply it within seconds; nothing restarts",
 		"runtime":        "nodes apply it without a drain",
 		"csiProxy":       "csi-proxy starts or stops on nodes; other services and pods keep running",
-		"runtimeClasses": "RuntimeClasses are created, changed or deleted; with hyperV, nodes may restart for the feature",
+		"runtimeClasses": "RuntimeClasses are created, changed or deleted; hyperV enables a feature on nodes, which needs a restart",
 		"pods":           "applies to pods that are created; running pods do not change",
 		"windowsUpdates": "with policy Install, nodes are drained and restarted for updates; the plan has those that nodes offer now",
 		"logs":           "services that have it on their command line restart; pods keep running",
-		"cluster":        "kubelets restart; pods keep running",
+		"cluster":        "applies to hosts that join; nodes keep the address of the API server with which they joined",
 	}
 }
 
