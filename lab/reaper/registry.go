@@ -23,8 +23,8 @@ var (
 )
 
 // prepareRegistry changes the registry as Windows does when it starts: it sets a new boot ID, completes updates and, on the
-// first boot, sets new IDs of the host. It returns the name of the host: the one in its specification on the first boot, and afterwards the one in the
-// registry.
+// first boot, sets new IDs of the host. It returns the name of the host: the one in its specification on the first boot, and
+// afterwards the one in the registry.
 func (h host) prepareRegistry() (name string, err error) {
 	raw, err := os.ReadFile(machineHive)
 	if err != nil {

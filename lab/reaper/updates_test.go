@@ -31,7 +31,7 @@ const hiveWithUpdates = `[Software\\Microsoft\\Windows NT\\CurrentVersion] 17959
 func TestStartCompletesUpdates(t *testing.T) {
 	for _, test := range []struct {
 		name, state, isTakenBack        string
-		wantState, wantCode, wantUpdate string
+		wantState, wantCode, wantResult string
 		wantRevision                    string
 	}{
 		{"waiting", "3", "0", "4", "00000000", "00000002", "00001135"},
@@ -46,7 +46,7 @@ func TestStartCompletesUpdates(t *testing.T) {
 			return strings.Replace(text, `"RestartFirst"=dword:00000001`, `"RestartFirst"=dword:`+restartFirst, 1)
 		}
 		got := completeUpdates(hive(test.state, "00000000", "00000002", "00000962", "00000001"))
-		if want := hive(test.wantState, test.wantCode, test.wantUpdate, test.wantRevision, "00000000"); got != want {
+		if want := hive(test.wantState, test.wantCode, test.wantResult, test.wantRevision, "00000000"); got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", test.name, got, want)
 		}
 	}

@@ -139,7 +139,7 @@ func TestNetworkClients(t *testing.T) {
 	}
 }
 
-// TestDig queries a server like Kubernetes' DNS tests.
+// TestDNSClients queries a server like Kubernetes' DNS tests.
 func TestDNSClients(t *testing.T) {
 	records := map[dns.Question]string{
 		{Name: "web.test.", Qtype: dns.TypeA, Qclass: dns.ClassINET}:                 "web.test. 5 IN A 10.96.0.9",
