@@ -259,7 +259,7 @@ unit-root:
 # Without internal/operator/csr, which starts no goroutines, and the stories of whole fleets and hosts in simulated time, which take minutes with
 # the race detector. make unit RACE=1 runs them too.
 unit-race: ## Ring 2: tests of the packages where goroutines meet, with the race detector.
-	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(operator/csr|node/daemon(/(collect|configure|nodesettings|nodestatus|sandboximage|state|store|supervisor|update))?|operator/controllers/storytest)$$')
+	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(operator/csr|node/daemon(/(collect|configure|images|nodesettings|nodestatus|state|store|supervisor|update))?|operator/controllers/storytest)$$')
 
 unit-lab: | unit-root
 	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./windows/balancer ./bench ./suites/conformance/... ./windows/hcs ./windows/hns ./image ./cluster/manifest ./cluster/openshift ./cluster/ovn/... ./cluster/proxy ./reaper ./windows/sshd ./windows/winbuild && for m in tools suites/mirrordiff; do (cd $$m && go vet ./... && $(TEST) ./...) || exit 1; done'

@@ -67,7 +67,7 @@ func mayImport() map[string][]string {
 			"internal/node/backoff", "internal/node/daemon/apiclient", "internal/node/daemon/collect", "internal/node/daemon/configure",
 			"internal/node/daemon/credentials", "internal/node/daemon/eventlog", "internal/node/daemon/logrotate", "internal/node/daemon/nodesettings",
 			"internal/node/daemon/nodestatus", "internal/node/daemon/podnetwork", "internal/node/daemon/podpolicy", "internal/node/daemon/registry",
-			"internal/node/daemon/sandboximage",
+			"internal/node/daemon/images",
 			"internal/node/daemon/state", "internal/node/daemon/store", "internal/node/daemon/supervisor", "internal/node/daemon/update",
 			"internal/node/hostapi", "internal/node/identity", "internal/node/policypipe", "internal/shared/desired", "internal/shared/platform/metadata",
 			"internal/shared/wicdapi",
@@ -120,7 +120,7 @@ func mayImport() map[string][]string {
 			"api", "internal/node/backoff", "internal/node/daemon/credentials", "internal/node/daemon/nodestatus", "internal/node/daemon/state",
 			"internal/shared/desired", "internal/shared/mirrors", "internal/shared/registryclient",
 		},
-		"internal/node/daemon/sandboximage": {
+		"internal/node/daemon/images": {
 			"api", "internal/node/backoff", "internal/node/cri", "internal/node/daemon/nodestatus", "internal/node/daemon/state", "internal/shared/desired",
 			"internal/shared/mirrors", "internal/shared/truncate", "internal/shared/wicdapi",
 		},

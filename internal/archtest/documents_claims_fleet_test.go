@@ -16,7 +16,7 @@ func claimsOfFleet() []claim {
 		update   = "internal/node/daemon/update/updater.go"
 		setup    = "internal/node/daemon/configure/unfinished.go"
 		windows  = "internal/node/daemon/configure/windows.go"
-		sandbox  = "internal/node/daemon/sandboximage/reconcile.go"
+		sandbox  = "internal/node/daemon/images/sandbox.go"
 		slow     = "internal/shared/wicdapi/slow.go"
 		rollout  = "api/v1alpha1/windowsconfig_rollout.go"
 		canary   = "internal/operator/rollout/canary.go"

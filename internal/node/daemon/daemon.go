@@ -15,13 +15,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/daemon/configure"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/eventlog"
+	"github.com/windows-machine-config/wmco/internal/node/daemon/images"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/logrotate"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodesettings"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/podnetwork"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/podpolicy"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/registry"
-	"github.com/windows-machine-config/wmco/internal/node/daemon/sandboximage"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/supervisor"
 	"github.com/windows-machine-config/wmco/internal/node/daemon/update"
@@ -122,7 +122,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	problems, accounts := nodestatus.NewProblems(s, wake, metrics, &clients.Clock), nodestatus.NewAccounts(s, wake)
 	verifier := nodesettings.NewVerifier(s, wake)
 	p.follower = nodesettings.NewFollower(s, verifier)
-	sandbox := sandboximage.New(s, wake, p.follower)
+	sandbox := images.NewSandbox(s, wake, p.follower)
 	p.network = podnetwork.New(s, wake, services, metrics, sandbox)
 	users, cni := podnetwork.NewUserNetwork(s, wake, services), podnetwork.CNI{Session: s, Sandbox: sandbox}
 	p.policies = podpolicy.New(s, wake, metrics)

@@ -1,4 +1,4 @@
-package sandboximage
+package images
 
 import (
 	"strings"

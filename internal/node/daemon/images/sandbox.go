@@ -1,4 +1,4 @@
-package sandboximage
+package images
 
 import (
 	"context"
@@ -32,8 +32,8 @@ type Applier interface {
 	Apply(ctx context.Context, request wicdapi.JoinRequest) error
 }
 
-// Reconciler keeps the sandbox image on the host.
-type Reconciler struct {
+// Sandbox keeps the sandbox image on the host.
+type Sandbox struct {
 	state.Session
 	wake    state.Signal
 	applier Applier
@@ -45,21 +45,21 @@ type Reconciler struct {
 	last finding
 }
 
-// New returns a reconciler that sends wake when there is something new to report.
-func New(s state.Session, wake state.Signal, a Applier) *Reconciler {
-	return &Reconciler{Session: s, wake: wake, applier: a}
+// NewSandbox returns a Sandbox that sends wake when there is something new to report.
+func NewSandbox(s state.Session, wake state.Signal, a Applier) *Sandbox {
+	return &Sandbox{Session: s, wake: wake, applier: a}
 }
 
 // IsPresent reports whether the image that containerd starts pods from is present. If no image is declared, the operator leaves the choice to
 // containerd, and it returns true.
-func (r *Reconciler) IsPresent() bool {
+func (r *Sandbox) IsPresent() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.present || r.Wanted.SandboxImage == ""
 }
 
 // Run keeps the image until ctx is done.
-func (r *Reconciler) Run(ctx context.Context) {
+func (r *Sandbox) Run(ctx context.Context) {
 	if r.Wanted.SandboxImage == "" {
 		return
 	}
@@ -89,7 +89,7 @@ func isUnavailable(e *cri.Error) bool { return e.Code == cri.Unavailable || e.Co
 
 // reconcile ensures once that the wanted image is present, and checks the one in use. A wanted image that differs replaces the one in use
 // after its pull, which ends the session.
-func (r *Reconciler) reconcile(ctx context.Context) error {
+func (r *Sandbox) reconcile(ctx context.Context) error {
 	wanted, inUse := r.Record.Desired.SandboxImage, r.Wanted.SandboxImage
 	if wanted != inUse {
 		if _, found, err := r.status(ctx, inUse); err == nil && found {
@@ -119,14 +119,14 @@ func (r *Reconciler) reconcile(ctx context.Context) error {
 	return err
 }
 
-func (r *Reconciler) status(ctx context.Context, name string) (cri.Image, bool, error) {
+func (r *Sandbox) status(ctx context.Context, name string) (cri.Image, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return r.Host.Runtime.ImageStatus(ctx, name)
 }
 
 // pull pulls an image, then verifies that it is present.
-func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
+func (r *Sandbox) pull(ctx context.Context, name string) (cri.Image, error) {
 	began := time.Now()
 	pulling, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
@@ -150,7 +150,7 @@ func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
 
 // replace makes containerd start pods from the wanted image, which is present. containerd and its dependents restart; running pods keep their
 // image.
-func (r *Reconciler) replace(ctx context.Context, wanted string) error {
+func (r *Sandbox) replace(ctx context.Context, wanted string) error {
 	if !r.Record.Complete && !r.Record.Pulled {
 		return nil // a join is running, which ends this session
 	}
@@ -163,7 +163,7 @@ func (r *Reconciler) replace(ctx context.Context, wanted string) error {
 	return nil
 }
 
-func (r *Reconciler) setPresent(name string) {
+func (r *Sandbox) setPresent(name string) {
 	r.mu.Lock()
 	isNew := !r.present
 	r.present = true
@@ -176,7 +176,7 @@ func (r *Reconciler) setPresent(name string) {
 }
 
 // setFinding stores a finding for the Node. The message is kept while the reason stays the same, because each change would be a write.
-func (r *Reconciler) setFinding(f finding) {
+func (r *Sandbox) setFinding(f finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last.known && r.last.reason == f.reason {

@@ -1,4 +1,4 @@
-package sandboximage_test
+package images_test
 
 import (
 	"maps"

@@ -1,4 +1,4 @@
-package sandboximage
+package images
 
 import (
 	"cmp"
@@ -123,7 +123,7 @@ func refusalOf(message string) (registry, status string) {
 }
 
 // ReportTo reports whether the sandbox image is present by a condition, and each reason why not by an event.
-func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+func (r *Sandbox) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	r.mu.Lock()
 	f := r.last
 	r.mu.Unlock()
