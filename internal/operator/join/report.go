@@ -225,7 +225,6 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 			configured != nil && configured.Status != metav1.ConditionTrue && configured.Reason != api.ReasonAdoptionPending {
 			c.recovered(*configured, reported)
 		}
-		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates, so the token is no longer needed
 	}
 	return 0
 }
@@ -236,6 +235,17 @@ func (c conditions) recovered(configured metav1.Condition, version string) {
 		meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionReachable)
 	}
 	c.setTrue(api.ConditionConfigured, api.ReasonConfigured, "the node works at version "+version)
+	c.status.BootstrapCredentialID = ""
+}
+
+// HasJoined reports whether kubelet and WICD have their certificates, so that the host no longer needs its token. A Node that the host already had
+// before the join, under another operator or version, proves nothing, and neither does one whose WICD has not reported.
+func (s Observed) HasJoined() bool {
+	if s.Node == nil || s.Node.Annotations[api.AnnotationVersion] != s.Version {
+		return false
+	}
+	_, isBroken := s.BrokenSince()
+	return nodestate.IsReady(s.Node) && !isBroken
 }
 
 // lacksSandboxImage returns the Node's condition about a sandbox image that its host could not pull; nil if there is none.

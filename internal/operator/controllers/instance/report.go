@@ -108,6 +108,9 @@ func (c *Controller) setVersionFailure(_ context.Context, p *pass) (time.Duratio
 func (c *Controller) setNode(_ context.Context, p *pass) (time.Duration, error) {
 	st := p.status.want()
 	after := join.Observe(st, p.Instance.Generation, p.Node, p.Version, time.Now())
+	if p.HasJoined() {
+		st.BootstrapCredentialID = ""
+	}
 	for _, moved := range join.TrackNode(st, p.Node, meta.IsStatusConditionTrue(st.Conditions, api.ConditionNodeReady)) {
 		p.status.track(moved)
 	}
