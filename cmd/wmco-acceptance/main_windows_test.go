@@ -2,12 +2,15 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,10 +50,47 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return c
 }
 
+// startFailure is ERROR_INTERNAL_ERROR, with which a process of Wine ends before its program starts. That is rare and happens on busy machines.
+const startFailure = syscall.Errno(1359)
+
+// start starts the program with an output, again if its process did not start.
+func start(t *testing.T, output func(*exec.Cmd) error, args ...string) *exec.Cmd {
+	t.Helper()
+	for attempt := 1; ; attempt++ {
+		c := program(t, args...)
+		err := output(c)
+		if err == nil {
+			err = c.Start()
+		}
+		switch {
+		case err == nil:
+			return c
+		case attempt == 3 || !errors.Is(err, startFailure):
+			t.Fatal(err)
+		}
+		t.Log("starting the program again:", err)
+	}
+}
+
+// startPiped starts the program and returns the lines that it prints.
+func startPiped(t *testing.T, args ...string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	var pipe io.Reader
+	c := start(t, func(c *exec.Cmd) (err error) {
+		pipe, err = c.StdoutPipe()
+		return err
+	}, args...)
+	return c, bufio.NewScanner(pipe)
+}
+
 // mustEnd runs the program to completion and requires this exit code.
 func mustEnd(t *testing.T, code int, args ...string) string {
 	t.Helper()
-	output, err := program(t, args...).CombinedOutput()
+	var output bytes.Buffer
+	err := start(t, func(c *exec.Cmd) error {
+		c.Stdout, c.Stderr = &output, &output
+		return nil
+	}, args...).Wait()
 	exit := (*exec.ExitError)(nil)
 	got := 0
 	if errors.As(err, &exit) {
@@ -59,9 +99,9 @@ func mustEnd(t *testing.T, code int, args ...string) string {
 		t.Fatal(err)
 	}
 	if got != code {
-		t.Fatalf("it ends with %d, want %d:\n%s", got, code, output)
+		t.Fatalf("it ends with %d, want %d:\n%s", got, code, output.String())
 	}
-	return string(output)
+	return output.String()
 }
 
 // verdicts returns the verdicts on Wine. docs/limitations.md explains those that differ from Windows.
@@ -160,16 +200,9 @@ func TestKilledContractTestsAreReverted(t *testing.T) {
 func TestServiceRunOutlivesSession(t *testing.T) {
 	before := remember(t)
 	folder := outFolder(t)
-	c := program(t, "--as-service", "--only", "user-folders,hostname", "--out", folder)
-	output, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, lines := startPiped(t, "--as-service", "--only", "user-folders,hostname", "--out", folder)
 	started := false
-	for lines := bufio.NewScanner(output); lines.Scan() && !started; {
+	for lines.Scan() && !started {
 		started = strings.HasPrefix(lines.Text(), "this runs as service ")
 	}
 	killed := c.Process.Kill()
@@ -222,16 +255,9 @@ func mustRestore(t *testing.T, before machineState, at string) {
 // ends before that.
 func kill(t *testing.T, id string, step int) (wasKilled bool, at string) {
 	t.Helper()
-	c := program(t, "--only", id, "--out", outFolder(t))
-	output, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, lines := startPiped(t, "--only", id, "--out", outFolder(t))
 	defer func() { _ = c.Wait() }() // the error is that of the kill or a refuted line
-	for lines := bufio.NewScanner(output); lines.Scan(); {
+	for lines.Scan() {
 		at = strings.TrimSpace(lines.Text())
 		if !strings.HasPrefix(at, "changing: ") && !strings.HasPrefix(at, "reverting: ") {
 			continue
