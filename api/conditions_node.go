@@ -51,6 +51,10 @@ const (
 	// written: they could not be read or applied, or do not fit on the endpoint of a pod. Pods are closed as far as
 	// possible. Absent until this first happens. Bad when True.
 	ConditionNetworkPoliciesNotApplied = "WindowsNetworkPoliciesNotApplied"
+	// ConditionImagesMissing is True while the node lacks images of spec.images.prepull that could not be pulled, or that
+	// were removed; the message names each with its cause. It is Unknown while the node pulls them for the first time, and
+	// absent until images are listed. Bad when True.
+	ConditionImagesMissing = "WindowsImagesMissing"
 	// ConditionGMSACapable is True when containers on the node can get the identity of a group Managed Service Account, as
 	// far as the host can determine: it is joined to a domain, or has a plugin of Container Credential Guard. It is False
 	// when the host no longer has either, and absent when it never had one. Whether the domain answers is not checked.
@@ -85,6 +89,17 @@ const (
 	// ReasonNetworkPoliciesApplied means that the policies of all pods are in force again, or that the node enforces none
 	// any more.
 	ReasonNetworkPoliciesApplied = "NetworkPoliciesApplied"
+)
+
+// Reasons of condition WindowsImagesMissing.
+const (
+	// ReasonImagesPulling means that the node pulls the images, each for the first time.
+	ReasonImagesPulling = "ImagesPulling"
+	// ReasonImagesNotPulled means that images could not be pulled, or were removed from the host. WICD keeps trying; the
+	// node takes pods.
+	ReasonImagesNotPulled = "ImagesNotPulled"
+	// ReasonImagesPulled means that the node has the images that WindowsConfig lists for its version of Windows.
+	ReasonImagesPulled = "ImagesPulled"
 )
 
 // Reasons of condition WindowsHyperVCapable.

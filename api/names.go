@@ -278,6 +278,10 @@ const (
 	// TaintUninitialized is the key of the taint with which the kubelet registers a node of a cloud, and which the cloud's
 	// controller removes when it has initialized the node (k8s.io/cloud-provider/api). The operator only reads it.
 	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+	// TaintImages is the key of the taint of a node that has joined and pulls the images of spec.images.prepull, with effect
+	// NoSchedule. The operator removes it. By its prefix, the Cluster Autoscaler knows it as one that goes away
+	// (cluster-autoscaler/utils/taints).
+	TaintImages = "startup-taint.cluster-autoscaler.kubernetes.io/windows-images"
 	// TaintValueLowerCase is the other value, which the Kubernetes documentation uses.
 	TaintValueLowerCase = "windows"
 )

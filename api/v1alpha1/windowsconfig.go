@@ -110,6 +110,10 @@ type WindowsConfigSpec struct {
 	// +optional
 	Runtime RuntimeSpec `json:"runtime,omitempty"`
 
+	// images are images that nodes have before pods need them.
+	// +optional
+	Images ImagesSpec `json:"images,omitempty"`
+
 	// csiProxy specifies whether nodes run csi-proxy, through which CSI drivers in ordinary containers mount volumes.
 	// Drivers in HostProcess containers do not need it, and its named pipes let a pod that mounts them change the disks
 	// and shares of its node. Run runs it on every node, Off on none. Auto is Run on OpenShift. Elsewhere it is Off,
@@ -165,26 +169,6 @@ const (
 	// TrustPinned accepts only host keys that are known in advance.
 	TrustPinned Trust = "Pinned"
 )
-
-// ProxySpec is the egress proxy.
-type ProxySpec struct {
-	// httpProxy is the URL of the proxy for HTTP: http://[user:password@]host[:port]. Services receive a change within
-	// seconds and restart to apply it; nodes are neither drained nor restarted.
-	// +kubebuilder:validation:MaxLength=2048
-	// +optional
-	HTTPProxy string `json:"httpProxy,omitempty"`
-
-	// httpsProxy is the URL of the proxy for HTTPS.
-	// +kubebuilder:validation:MaxLength=2048
-	// +optional
-	HTTPSProxy string `json:"httpsProxy,omitempty"`
-
-	// noProxy is a comma-separated list of destinations that are reached directly: host names, .domains, addresses, CIDR
-	// ranges. The cluster's own addresses and names are added automatically.
-	// +kubebuilder:validation:MaxLength=16384
-	// +optional
-	NoProxy string `json:"noProxy,omitempty"`
-}
 
 // WindowsConfigStatus is the observed state of the settings.
 type WindowsConfigStatus struct {

@@ -38,7 +38,7 @@ func mayImport() map[string][]string {
 		"internal/shared/desired": {
 			"api", "api/v1alpha1", "internal/shared/mirrors", "internal/shared/platform", "internal/shared/proxy", "internal/shared/supportbundle",
 			"internal/shared/tlsprofile", "internal/shared/trust", "payload",
-			"internal/shared/windowsupdate",
+			"internal/shared/windowsbuild", "internal/shared/windowsupdate",
 		},
 		"internal/shared/hns":               {},
 		"internal/shared/httpclient":        {"internal/shared/truncate"},
@@ -122,7 +122,7 @@ func mayImport() map[string][]string {
 		},
 		"internal/node/daemon/images": {
 			"api", "internal/node/backoff", "internal/node/cri", "internal/node/daemon/nodestatus", "internal/node/daemon/state", "internal/shared/desired",
-			"internal/shared/mirrors", "internal/shared/truncate", "internal/shared/wicdapi",
+			"internal/shared/mirrors", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/wicdapi", "internal/shared/windowsbuild",
 		},
 		"internal/node/daemon/state": {
 			"internal/node/backoff", "internal/node/hostapi", "internal/node/hostnetwork", "internal/shared/desired", "internal/shared/hns",

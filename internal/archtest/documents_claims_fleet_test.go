@@ -17,6 +17,8 @@ func claimsOfFleet() []claim {
 		setup    = "internal/node/daemon/configure/unfinished.go"
 		windows  = "internal/node/daemon/configure/windows.go"
 		sandbox  = "internal/node/daemon/images/sandbox.go"
+		prepull  = "internal/node/daemon/images/prepull.go"
+		pull     = "internal/node/daemon/images/pull.go"
 		slow     = "internal/shared/wicdapi/slow.go"
 		rollout  = "api/v1alpha1/windowsconfig_rollout.go"
 		canary   = "internal/operator/rollout/canary.go"
@@ -104,7 +106,13 @@ func claimsOfFleet() []claim {
 		{"docs/security.md", `RSA with ([0-9,]+) bits`, "internal/operator/remote/keys.go", "minRSABits"},
 		{"docs/troubleshooting.md", `certificates are valid for (a day)`, "internal/operator/csr/rules.go", "maxWICDLifetime"},
 		{"docs/troubleshooting.md", `pull has taken more than (a minute)`, sandbox, "slowPull"},
-		{"docs/troubleshooting.md", `After (\w+ minutes) it is given up`, sandbox, "pullTimeout"},
+		{"docs/troubleshooting.md", `After (\w+ minutes) it is given up`, pull, "pullTimeout"},
+		{"docs/settings.md", `no later than (an hour) after the Node`, "internal/operator/join/images.go", "ImagesTimeout"},
+		{"docs/settings.md", `begin within (\w+ minutes) of a change`, prepull, "spread"},
+		{"docs/settings.md", `tries again after (a minute)`, prepull, "firstRetry"},
+		{"docs/settings.md", `A pull may take (\w+ minutes)`, pull, "pullTimeout"},
+		{"docs/settings.md", `less than ([0-9]+) % of drive C: are free`, prepull, `minFreePercent = ([0-9]+)`},
+		{"docs/settings.md", `pulled again (\w+ hours) later`, prepull, "repullAfter"},
 		{"docs/troubleshooting.md", `WICD checks every (\w+ minutes)`, "internal/node/daemon/nodestatus/rebootpending.go", "restartEvery"},
 		{"docs/troubleshooting.md", `WICD looks every (\w+ minutes), and`, "internal/node/daemon/configure/drift.go", "settingsEvery"},
 		{"docs/troubleshooting.md", `add exclusions once (a day)`, "internal/node/daemon/configure/exclusions_keep.go", "exclusionsInterval"},

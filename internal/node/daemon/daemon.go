@@ -123,6 +123,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	verifier := nodesettings.NewVerifier(s, wake)
 	p.follower = nodesettings.NewFollower(s, verifier)
 	sandbox := images.NewSandbox(s, wake, p.follower)
+	prepull := images.NewPrepull(s, wake, sandbox)
 	p.network = podnetwork.New(s, wake, services, metrics, sandbox)
 	users, cni := podnetwork.NewUserNetwork(s, wake, services), podnetwork.CNI{Session: s, Sandbox: sandbox}
 	p.policies = podpolicy.New(s, wake, metrics)
@@ -135,7 +136,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 		Session: s, Wake: wake,
 		Sources: []nodestatus.Source{
 			services, p.updates, reboot, problems, accounts, p.network, users, verifier, sandbox, mirrors, exclusions, hyperV, kubelet, collector,
-			p.policies, updates,
+			p.policies, updates, prepull,
 		},
 		Services: services, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: cni,
 	}
@@ -148,6 +149,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 		podnetwork.Loading{CNI: cni}.Run,
 		policyServer{Session: s, add: p.policies.Add}.run,
 		sandbox.Run,
+		prepull.Run,
 		logrotate.Rotator{Disk: s.Host.Disk, Services: s.Wanted.Services, Limits: s.Wanted.Logs, Log: s.Log}.Run,
 		(&eventlog.Copier{Session: s}).Run,
 		podnetwork.Routes{Session: s}.Run,

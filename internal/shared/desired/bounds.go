@@ -27,7 +27,7 @@ const (
 
 // CheckBounds returns an error if a declaration, with or without its placeholders filled in, has something that no node may have.
 func (n Node) CheckBounds() error {
-	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkContents, n.checkNetworkPlugins, n.checkPayload, n.checkRegistries, n.checkExclusions, n.checkPolicies, n.checkUpdates, n.checkOtherFields} {
+	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkContents, n.checkNetworkPlugins, n.checkPayload, n.checkRegistries, n.checkExclusions, n.checkPolicies, n.checkUpdates, n.checkImages, n.checkOtherFields} {
 		if err := check(); err != nil {
 			return err
 		}

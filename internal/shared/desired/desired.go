@@ -33,6 +33,8 @@ type Node struct {
 	Services []Service `json:"services,omitempty"`
 	// SandboxImage is the sandbox (pause) image of pods. On a host it is the one in use: see Local.
 	SandboxImage string `json:"sandboxImage,omitempty"`
+	// Images are pulled before pods need them, in this order.
+	Images []Image `json:"images,omitempty"`
 	// TaintValue is the value of the Node's taint os; api.TaintValue if empty.
 	TaintValue string `json:"taintValue,omitempty"`
 	// CNI is the configuration of the pod network. It is filled in when the node's pod CIDR is known.

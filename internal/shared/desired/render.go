@@ -37,6 +37,11 @@ func Render(in Inputs) (Rendered, error) {
 	if err := CheckImage(in.sandboxImage()); err != nil {
 		return Rendered{}, fmt.Errorf(`%w: WindowsConfig "cluster", spec.runtime.sandboxImage: %w`, ErrSettings, err)
 	}
+	for i, p := range in.Config.Images.Prepull {
+		if err := CheckImage(p.Image); err != nil {
+			return Rendered{}, fmt.Errorf(`%w: WindowsConfig "cluster", spec.images.prepull[%d].image: %w`, ErrSettings, i, err)
+		}
+	}
 	settings, err := applySettings(in)
 	if err != nil {
 		return Rendered{}, err
@@ -98,6 +103,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits, vm *virtualMachin
 		}, files...),
 		Services:           services,
 		SandboxImage:       in.sandboxImage(),
+		Images:             images(in.Config.Images),
 		TaintValue:         taintValue(in.Config.Taint),
 		Network:            network(in),
 		UserNetwork:        userNetwork(in),

@@ -63,6 +63,9 @@ func WaitsForCloud(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
 }
 
+// IsForImages reports whether a taint keeps pods off a node until it has pulled images.
+func IsForImages(t corev1.Taint) bool { return t.Key == api.TaintImages }
+
 // IsBootID reports whether text is a valid boot ID: up to 64 letters, digits and hyphens, which covers Windows' numbers and the UUIDs of other
 // systems.
 func IsBootID(text string) bool {

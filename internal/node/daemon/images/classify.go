@@ -25,8 +25,6 @@ const codeDeadline = 4
 // maxCause limits how much of containerd's error a message quotes, in bytes.
 const maxCause = 400
 
-const adviceNotFound = "mirror it with all its entries (skopeo copy --all), or set spec.runtime.sandboxImage of WindowsConfig to an image that exists"
-
 // finding is the known state of the wanted image.
 type finding struct {
 	known bool
@@ -38,47 +36,57 @@ type finding struct {
 
 // classify returns the finding for a failed pull. hasFormer is true if pods start from inUse meanwhile.
 func classify(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) finding {
-	registry, _, _ := strings.Cut(wanted, "/")
+	c := causeOf(wanted, e)
+	switch c.reason {
+	case api.ReasonSandboxImageUnsuitable:
+		c.advice = "set spec.runtime.sandboxImage of WindowsConfig to an image with one, or mirror it with all its entries (skopeo copy --all)"
+	case api.ReasonSandboxImageNotFound:
+		c.advice = "mirror it with all its entries (skopeo copy --all), or set spec.runtime.sandboxImage of WindowsConfig to an image that exists"
+	}
+	message := fmt.Sprintf("pulling sandbox image %s failed: %s; %s; %s; containerd says: %s", wanted, c.what, c.advice, effectOn(wanted, inUse, hasFormer),
+		truncate.Text(withoutSecrets(e.Message), maxCause))
+	return finding{known: true, image: wanted, reason: c.reason, message: truncate.Text(message, truncate.Note), since: now}
+}
+
+// cause is why an image could not be pulled.
+type cause struct {
+	// reason is a reason of condition SandboxImage.
+	reason string
+	// what is in words what happened, advice what to check.
+	what, advice string
+}
+
+// causeOf interprets containerd's error for a pull.
+func causeOf(image string, e *cri.Error) cause {
+	registry, _, _ := strings.Cut(image, "/")
 	requested, status := refusalOf(e.Message)
 	isFromWICD := requested == desired.RegistryAddress // its message names the registries and their answers
 	if isFromWICD {
 		requested = registry
 	}
-	var what, advice string
-	reason := api.ReasonSandboxImagePullFailed
+	const mirrorAll = "mirror it with all its entries (skopeo copy --all)"
 	switch {
 	case strings.Contains(e.Message, "no match for platform"): // from images.Manifest of containerd
-		reason = api.ReasonSandboxImageUnsuitable
-		what = "it has no entry for this host's build of Windows"
-		advice = "set spec.runtime.sandboxImage of WindowsConfig to an image with one, or mirror it with all its entries (skopeo copy --all)"
+		return cause{api.ReasonSandboxImageUnsuitable, "it has no entry for this host's build of Windows", mirrorAll}
 	case isFromWICD && strings.Contains(e.Message, mirrors.NotFound):
-		reason = api.ReasonSandboxImageNotFound
-		what = mirrors.NotFound + " (404 Not Found)"
-		advice = adviceNotFound
+		return cause{api.ReasonSandboxImageNotFound, mirrors.NotFound + " (404 Not Found)", mirrorAll}
 	case isFromWICD && status == "403 Forbidden" && !strings.Contains(e.Message, mirrors.RefusesCredentials):
-		what = "no permitted registry delivered it"
-		advice = "check that nodes reach them, and the settings for registries, mirrors, proxy and certificates"
+		return cause{api.ReasonSandboxImagePullFailed, "no permitted registry delivered it",
+			"check that nodes reach them, and the settings for registries, mirrors, proxy and certificates"}
 	case isFromWICD && status == "403 Forbidden":
-		reason = api.ReasonSandboxImageDenied
-		what = "no permitted registry delivered it, and one rejects the node's credentials (401 Unauthorized or 403 Forbidden)"
-		advice = "check the credentials of the registry in the pull secret"
+		return cause{api.ReasonSandboxImageDenied,
+			"no permitted registry delivered it, and one rejects the node's credentials (401 Unauthorized or 403 Forbidden)",
+			"check the credentials of the registry in the pull secret"}
 	case status == "401 Unauthorized" || status == "403 Forbidden" || strings.Contains(e.Message, "pull access denied"):
-		reason = api.ReasonSandboxImageDenied
-		what = fmt.Sprintf("registry %s answered %s", cmp.Or(requested, registry), cmp.Or(status, "401 Unauthorized"))
-		advice = "check the name of the image, and the credentials of the registry in the pull secret"
+		return cause{api.ReasonSandboxImageDenied, fmt.Sprintf("registry %s answered %s", cmp.Or(requested, registry), cmp.Or(status, "401 Unauthorized")),
+			"check the name of the image, and the credentials of the registry in the pull secret"}
 	case status != "":
-		what = fmt.Sprintf("registry %s answered %s", requested, status)
-		advice = "check the registry"
+		return cause{api.ReasonSandboxImagePullFailed, fmt.Sprintf("registry %s answered %s", requested, status), "check the registry"}
 	case e.Code == cri.NotFound:
-		reason = api.ReasonSandboxImageNotFound
-		what = fmt.Sprintf("neither registry %s nor a permitted mirror of it has it (404 Not Found)", registry)
-		advice = adviceNotFound
-	default:
-		what = fmt.Sprintf("registry %s or a mirror of it could not be reached, or did not deliver the image", registry)
-		advice = "check that nodes reach it, and the settings for proxy, certificates and mirrors"
+		return cause{api.ReasonSandboxImageNotFound, fmt.Sprintf("neither registry %s nor a permitted mirror of it has it (404 Not Found)", registry), mirrorAll}
 	}
-	message := fmt.Sprintf("pulling sandbox image %s failed: %s; %s; %s; containerd says: %s", wanted, what, advice, effectOn(wanted, inUse, hasFormer), truncate.Text(withoutSecrets(e.Message), maxCause))
-	return finding{known: true, image: wanted, reason: reason, message: truncate.Text(message, truncate.Note), since: now}
+	return cause{api.ReasonSandboxImagePullFailed, fmt.Sprintf("registry %s or a mirror of it could not be reached, or did not deliver the image", registry),
+		"check that nodes reach it, and the settings for proxy, certificates and mirrors"}
 }
 
 // slowPullFinding returns the finding for a slow pull: a registry may be slow, or not answer.

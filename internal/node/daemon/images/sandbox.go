@@ -15,9 +15,6 @@ import (
 const (
 	// checkInterval is how often the presence of the image is checked.
 	checkInterval = 5 * time.Minute
-	// queryTimeout limits a query of the runtime, pullTimeout a pull. The smallest Windows image has some hundred megabytes.
-	queryTimeout = 30 * time.Second
-	pullTimeout  = 30 * time.Minute
 	// A failed pull is retried after firstPause, then with back-off. Changed settings begin a new session, which pulls at once.
 	firstPause, longestPause = 5 * time.Second, 2 * time.Minute
 	// slowPull is how long a pull may take before it is reported to the Node.
@@ -34,7 +31,7 @@ type Applier interface {
 
 // Sandbox keeps the sandbox image on the host.
 type Sandbox struct {
-	state.Session
+	puller
 	wake    state.Signal
 	applier Applier
 
@@ -47,7 +44,7 @@ type Sandbox struct {
 
 // NewSandbox returns a Sandbox that sends wake when there is something new to report.
 func NewSandbox(s state.Session, wake state.Signal, a Applier) *Sandbox {
-	return &Sandbox{Session: s, wake: wake, applier: a}
+	return &Sandbox{puller: puller{s}, wake: wake, applier: a}
 }
 
 // IsPresent reports whether the image that containerd starts pods from is present. If no image is declared, the operator leaves the choice to
@@ -101,7 +98,7 @@ func (r *Sandbox) reconcile(ctx context.Context) error {
 		return err
 	}
 	if !found {
-		if image, err = r.pull(ctx, wanted); err != nil {
+		if image, err = r.pullWatched(ctx, wanted); err != nil {
 			return err
 		}
 	}
@@ -110,7 +107,7 @@ func (r *Sandbox) reconcile(ctx context.Context) error {
 	}
 	r.setPresent(inUse)
 	if !image.Pinned { // it was pulled before containerd was configured with it
-		_, err = r.pull(ctx, wanted)
+		_, err = r.pullWatched(ctx, wanted)
 		if errors.As(err, new(*cri.Error)) {
 			r.Log.Warn("Pinning the sandbox image failed", "image", wanted, "error", withoutSecrets(err.Error()))
 			return nil // it is present
@@ -119,33 +116,12 @@ func (r *Sandbox) reconcile(ctx context.Context) error {
 	return err
 }
 
-func (r *Sandbox) status(ctx context.Context, name string) (cri.Image, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	return r.Host.Runtime.ImageStatus(ctx, name)
-}
-
-// pull pulls an image, then verifies that it is present.
-func (r *Sandbox) pull(ctx context.Context, name string) (cri.Image, error) {
+// pullWatched pulls an image, and reports it if that takes long.
+func (r *Sandbox) pullWatched(ctx context.Context, name string) (cri.Image, error) {
 	began := time.Now()
-	pulling, cancel := context.WithTimeout(ctx, pullTimeout)
-	defer cancel()
 	slow := time.AfterFunc(slowPull, func() { r.setFinding(slowPullFinding(began, name, r.Wanted.SandboxImage, r.IsPresent())) })
 	defer slow.Stop()
-	if err := r.Host.Runtime.Pull(pulling, name, loginOf(r.Wanted.PullSecret(), name)); err != nil {
-		if pulling.Err() != nil && ctx.Err() == nil {
-			return cri.Image{}, &cri.Error{Code: codeDeadline, Message: "the pull took longer than " + pullTimeout.String()}
-		}
-		return cri.Image{}, err
-	}
-	image, found, err := r.status(ctx, name)
-	if err == nil && !found {
-		return cri.Image{}, &cri.Error{Code: cri.NotFound, Message: "it was pulled, but containerd does not list it"}
-	}
-	if err == nil {
-		r.RecordChange("sandbox image %s pulled in %v", name, time.Since(began).Round(time.Second))
-	}
-	return image, err
+	return r.pull(ctx, name)
 }
 
 // replace makes containerd start pods from the wanted image, which is present. containerd and its dependents restart; running pods keep their
