@@ -220,7 +220,11 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 		c.setFalse(api.ConditionNodeReady, api.ReasonVersionPending,
 			fmt.Sprintf("node %s is Ready; WICD has not yet reported version %s", node.Name, version))
 	default:
-		c.setTrue(api.ConditionNodeReady, api.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
+		message := fmt.Sprintf("node %s is Ready with version %s", node.Name, reported)
+		if slices.ContainsFunc(node.Spec.Taints, nodestate.IsForImages) {
+			message += "; it takes no pods until it has pulled the images in spec.images of WindowsConfig (condition " + api.ConditionImagesMissing + ")"
+		}
+		c.setTrue(api.ConditionNodeReady, api.ReasonNodeReady, message)
 		if configured := meta.FindStatusCondition(c.status.Conditions, api.ConditionConfigured); reported != version &&
 			configured != nil && configured.Status != metav1.ConditionTrue && configured.Reason != api.ReasonAdoptionPending {
 			c.recovered(*configured, reported)

@@ -17,11 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/windows-machine-config/wmco/api"
 )
 
 func (c *cluster) testOperatorLimits(t *testing.T) {
 	const daemonsOnly = "may permit no more than get and watch ConfigMaps windows-services-<version>"
-	const allowedChanges = "allowed are labels, annotations, spec.unschedulable and the value of taint os"
+	const allowedChanges = "allowed are labels, annotations, spec.unschedulable, the value of taint os and the removal of taint startup-taint.cluster-autoscaler.kubernetes.io/windows-images"
 	o := c.asOperator(t)
 	core := o.CoreV1()
 	token := func(in, name string) func(context.Context) error {
@@ -120,6 +122,9 @@ func (c *cluster) testOperatorLimits(t *testing.T) {
 		}},
 		{"add a taint together with a new value of a Windows node's taint", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", taints(map[string]any{"key": "os", "value": "windows", "effect": "NoSchedule"}, map[string]any{"key": "a", "effect": "NoSchedule"}))
+		}},
+		{"add the taint of images to a Windows node", allowedChanges, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", taints(map[string]any{"key": "os", "value": "Windows", "effect": "NoSchedule"}, map[string]any{"key": api.TaintImages, "effect": "NoSchedule"}))
 		}},
 		{"remove the taints of a Windows node", allowedChanges, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"taints": nil}})

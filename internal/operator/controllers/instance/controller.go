@@ -36,6 +36,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/join"
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -145,7 +146,7 @@ func (c *Controller) Register(ctx context.Context, m manager.Manager) error {
 		WatchesRawSource(ctrlsource.Channel(c.Releases.Changed(), handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
 		WatchesRawSource(ctrlsource.Channel(c.Renderer.Cluster.Changed, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
 		Watches(&corev1.Node{}, c.NodeEvents(), builder.WithPredicates(
-			predicate.Or(fleet.NodeChanged(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			predicate.Or(fleet.NodeChanged(), imagesPulled(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll)).
 		Watches(&v1alpha1.WindowsConfig{}, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -177,6 +178,19 @@ func statusWritten() predicate.Predicate {
 }
 
 // published passes services ConfigMaps, which hold what nodes must have, when they become readable for the first time or again.
+// imagesPulled passes changes of Nodes that may end the wait for images (join.ImagesWait).
+func imagesPulled() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
+		statusOf := func(o client.Object) (s corev1.ConditionStatus) {
+			if c := nodestate.Condition(o.(*corev1.Node), api.ConditionImagesMissing); c != nil {
+				s = c.Status
+			}
+			return s
+		}
+		return statusOf(e.ObjectOld) != statusOf(e.ObjectNew)
+	}}
+}
+
 func published() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e ctrlevent.CreateEvent) bool {

@@ -64,7 +64,7 @@ func (c *Controller) join(ctx context.Context, v *view, status *statusWriter) er
 		Transfer:  join.Transfer{TakeSlot: a.takeSlot},
 		Cluster:   a,
 		Namespace: c.Namespace,
-		Taints:    v.Instance.Spec.NodeTaints,
+		Taints:    join.Taints(v.Instance.Spec.NodeTaints, v.config.Images),
 		Interface: v.Instance.Spec.Network,
 		Retried:   retriedAt(v.Instance),
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -13,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/sshkey"
+	"github.com/windows-machine-config/wmco/internal/operator/join"
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
@@ -37,6 +40,10 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 	node.Annotations = kube.Merge(node.Annotations, nodeAnnotations(v))
 	patch := client.MergeFrom(v.Node)
 	taints, tainted := desired.Taints(node.Spec.Taints, v.config.Taint)
+	if join.ImagesWait(node, v.config.Images, time.Now()) == 0 {
+		kept := slices.DeleteFunc(slices.Clone(taints), nodestate.IsForImages)
+		taints, tainted = kept, tainted || len(kept) < len(taints)
+	}
 	if tainted {
 		node.Spec.Taints = taints
 		// The patch contains the whole list: concurrent changes of it must not be lost.

@@ -111,6 +111,9 @@ func (c *Controller) setNode(_ context.Context, p *pass) (time.Duration, error) 
 	if p.HasJoined() {
 		st.BootstrapCredentialID = ""
 	}
+	if p.Node != nil {
+		after = kube.Sooner(after, join.ImagesWait(p.Node, p.config.Images, time.Now()))
+	}
 	for _, moved := range join.TrackNode(st, p.Node, meta.IsStatusConditionTrue(st.Conditions, api.ConditionNodeReady)) {
 		p.status.track(moved)
 	}
