@@ -210,6 +210,7 @@ func settingEffects() map[string]string {
 		"proxy":          "services restart; pods keep running",
 		"registries":     "nodes apply it within seconds; nothing restarts",
 		"runtime":        "nodes apply it without a drain",
+		"images":         "nodes pull the images within minutes; hosts that join get no pods until they have tried",
 		"csiProxy":       "csi-proxy starts or stops on nodes; other services and pods keep running",
 		"runtimeClasses": "RuntimeClasses are created, changed or deleted; hyperV enables a feature on nodes, which needs a restart",
 		"pods":           "applies to pods that are created; running pods do not change",

@@ -127,9 +127,14 @@ func kubelets() Table {
 	}
 }
 
-// images are the reasons of SandboxImage.
+// images are the reasons of SandboxImage and WindowsImagesMissing.
 func images() Table {
+	const prepull = "settings#images-before-pods"
 	return Table{
+		api.ReasonImagesPulled:  good(),
+		api.ReasonImagesPulling: {Info, "Wait: the node pulls the images of spec.images.prepull, and takes pods afterwards, or after an hour.", prepull},
+		api.ReasonImagesNotPulled: {Warning, "Fix the cause that the message names for each image, or remove the image from spec.images.prepull of WindowsConfig.",
+			prepull},
 		api.ReasonSandboxImagePresent: good(),
 		api.ReasonSandboxImageNotFound: {Error, "Copy the sandbox image to the mirror, or set spec.runtime.sandboxImage of WindowsConfig.",
 			nodeConditions},

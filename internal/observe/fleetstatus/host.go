@@ -354,7 +354,8 @@ func badNode() []string {
 	return []string{
 		api.ConditionNodeRebootRequired, api.ConditionWindowsNetworkUnavailable, api.ConditionHostComputeUnavailable, api.ConditionCommitPressure,
 		api.ConditionClockSkewed, api.ConditionDefenderInterference, api.ConditionWindowsUpdateNeeded, api.ConditionUpdatesOverdue, api.ConditionAddressesHidden,
-		api.ConditionKubeletSettingsHeld, api.ConditionNetworkPoliciesNotApplied, string(corev1.NodeDiskPressure), string(corev1.NodeMemoryPressure), string(corev1.NodePIDPressure), string(corev1.NodeNetworkUnavailable),
+		api.ConditionKubeletSettingsHeld, api.ConditionNetworkPoliciesNotApplied, api.ConditionImagesMissing,
+		string(corev1.NodeDiskPressure), string(corev1.NodeMemoryPressure), string(corev1.NodePIDPressure), string(corev1.NodeNetworkUnavailable),
 	}
 }
 
