@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/node/win"
 	"github.com/windows-machine-config/wmco/internal/testing/acceptance"
+	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
 const (
@@ -50,9 +50,6 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return c
 }
 
-// startFailure is ERROR_INTERNAL_ERROR, with which a process of Wine ends before its program starts. That is rare and happens on busy machines.
-const startFailure = syscall.Errno(1359)
-
 // start starts the program with an output, again if its process did not start.
 func start(t *testing.T, output func(*exec.Cmd) error, args ...string) *exec.Cmd {
 	t.Helper()
@@ -65,7 +62,7 @@ func start(t *testing.T, output func(*exec.Cmd) error, args ...string) *exec.Cmd
 		switch {
 		case err == nil:
 			return c
-		case attempt == 3 || !errors.Is(err, startFailure):
+		case attempt == 3 || !errors.Is(err, contract.WineStartFailure):
 			t.Fatal(err)
 		}
 		t.Log("starting the program again:", err)

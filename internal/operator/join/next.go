@@ -249,6 +249,16 @@ func (s Observed) BrokenSince() (since time.Time, ok bool) {
 	return latest(s.SettingsSince, ready.LastTransitionTime.Time), lags
 }
 
+// HasJoined reports whether kubelet and WICD have their certificates, so that the host no longer needs its token. A Node that the host already had
+// before the join, under another operator or version, proves nothing, and neither does one whose WICD has not reported.
+func (s Observed) HasJoined() bool {
+	if s.Node == nil || s.Node.Annotations[api.AnnotationVersion] != s.Version {
+		return false
+	}
+	_, isBroken := s.BrokenSince()
+	return nodestate.IsReady(s.Node) && !isBroken
+}
+
 // wicdIsSilent reports that WICD has reported nothing since Windows started: the kubelet reports another boot ID than WICD did. Windows does not
 // retry a service that did not answer within 30 seconds at that start (error 1053); a join starts it. A kubelet becomes Ready again at each start, so
 // condition Ready dates the silence. Without WICD's boot ID, the result is false.

@@ -242,16 +242,6 @@ func (c conditions) recovered(configured metav1.Condition, version string) {
 	c.status.BootstrapCredentialID = ""
 }
 
-// HasJoined reports whether kubelet and WICD have their certificates, so that the host no longer needs its token. A Node that the host already had
-// before the join, under another operator or version, proves nothing, and neither does one whose WICD has not reported.
-func (s Observed) HasJoined() bool {
-	if s.Node == nil || s.Node.Annotations[api.AnnotationVersion] != s.Version {
-		return false
-	}
-	_, isBroken := s.BrokenSince()
-	return nodestate.IsReady(s.Node) && !isBroken
-}
-
 // lacksSandboxImage returns the Node's condition about a sandbox image that its host could not pull; nil if there is none.
 func lacksSandboxImage(node *corev1.Node) *corev1.NodeCondition {
 	if c := nodestate.Condition(node, api.ConditionSandboxImage); c != nil && c.Status == corev1.ConditionFalse {

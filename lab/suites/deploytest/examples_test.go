@@ -171,6 +171,7 @@ func (c *cluster) testFieldExamples(t *testing.T) {
 	templates := map[string]string{
 		"WindowsInstance.spec.network.cidr":                          `{address: 10.1.42.1, username: a, network: {cidr: %}}`,
 		"WindowsConfig.spec":                                         `{pods: {defaultRuntimeClass: %}}`,
+		"WindowsConfig.spec.images.prepull.image":                    `{images: {prepull: [{image: %}]}}`,
 		"WindowsConfig.spec.kubelet.containerLogMaxSize":             `{kubelet: {containerLogMaxSize: %}}`,
 		"WindowsConfig.spec.kubelet.evictionHard":                    `{kubelet: {evictionHard: {memory.available: %}}}`,
 		"WindowsConfig.spec.kubelet.evictionMinimumReclaim":          `{kubelet: {evictionMinimumReclaim: {memory.available: %}}}`,

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -198,6 +199,23 @@ func TestHostWithDisallowedNameDoesNotJoin(t *testing.T) {
 		s.until("the joined host is a node again", time.Hour, func() bool { return s.ready() == 1 })
 		if r := s.supported("win-1"); r != api.ReasonHostnameInvalid || liar.token != "" {
 			t.Errorf("Supported has reason %q, want HostnameInvalid; it was handed %q", r, liar.token)
+		}
+	})
+}
+
+// The Node of an adopted host is Ready before its WICD has a certificate. The operator knows the host's token until then, and no longer.
+func TestTokenIsKeptUntilAdoptedHostReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, v1alpha1.RolloutSpec{})
+		h := s.hosts[0]
+		h.others, h.version, h.approvalTakes = true, "10.18.0-other", 2*time.Minute
+		h.joinedAt = time.Now().Add(-time.Hour)
+		h.advance()
+		s.announce(h)
+		s.until("it is adopted", time.Hour, func() bool { return s.at(s.version) == 1 })
+		s.pass(time.Minute)
+		if id := s.instance("win-1").Status.BootstrapCredentialID; id != "" || h.joins != 1 {
+			t.Errorf("%d joins, and the operator knows token %q, want one join and no token", h.joins, id)
 		}
 	})
 }

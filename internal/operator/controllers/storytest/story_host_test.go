@@ -74,6 +74,10 @@ type storyHost struct {
 	busyUntil time.Time
 	// token is the last bootstrap token that the host received.
 	token string
+	// approvalTakes is how long after a join WICD's certificate request is decided. Its token must be known until then.
+	approvalTakes time.Duration
+	decided       string // the token of the last request that was decided
+	isApproved    bool
 	// refuses is a version that does not work on this host.
 	refuses string
 	refused string

@@ -24,7 +24,7 @@ import (
 func (h *storyHost) advance() {
 	s := h.story
 	h.windows.advance(h, h.restartItself)
-	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.kubeletSilent, h.serviceFault, h.pending, h.hasCheckedRestart(), h.version, s.cache.settings, h.updates.advance(h))
+	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.kubeletSilent, h.serviceFault, h.pending, h.hasCheckedRestart(), h.version, s.cache.settings, h.isAuthorized(), h.updates.advance(h))
 	if state == h.state && h.targetVersion == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
 		return // nothing has changed
 	}
@@ -76,7 +76,7 @@ func (h *storyHost) report(node *corev1.Node) {
 	}
 	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
 	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = h.boot(), h.kubelet()
-	if h.others {
+	if h.others || !h.isAuthorized() {
 		return
 	}
 	node.Annotations = kube.Merge(node.Annotations) // a new Node has no annotations
@@ -96,6 +96,17 @@ func (h *storyHost) report(node *corev1.Node) {
 	}
 	node.Annotations[api.AnnotationVersion] = h.version
 	h.follow(node)
+}
+
+// isAuthorized reports whether WICD has its certificate. The operator approves a request only if it still knows its token.
+func (h *storyHost) isAuthorized() bool {
+	if h.approvalTakes == 0 {
+		return true
+	}
+	if id := tokenID(h.token); h.decided != id && !time.Now().Before(h.joinedAt.Add(h.approvalTakes)) {
+		h.decided, h.isApproved = id, h.story.instance(h.name).Status.BootstrapCredentialID == id
+	}
+	return h.isApproved
 }
 
 // acceptsOrder reports whether the operator has ordered the Node's desired version. Each order counts once.

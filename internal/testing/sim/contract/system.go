@@ -120,13 +120,13 @@ func unknownFeaturesAreNotFound(t *testing.T, f SystemFixture) {
 	}
 }
 
-// wineStartFailure is ERROR_INTERNAL_ERROR, with which a process of Wine ends before its program starts. That is rare and happens on busy machines.
-const wineStartFailure = syscall.Errno(1359)
+// WineStartFailure is ERROR_INTERNAL_ERROR, with which a process of Wine ends before its program starts. That is rare and happens on busy machines.
+const WineStartFailure = syscall.Errno(1359)
 
 // enable enables a feature, again if the process for it did not start.
 func enable(t *testing.T, f SystemFixture, feature string) (reboot bool, err error) {
 	for range 3 {
-		if reboot, err = f.System.EnableFeature(deadline(t), feature); !errors.Is(err, wineStartFailure) {
+		if reboot, err = f.System.EnableFeature(deadline(t), feature); !errors.Is(err, WineStartFailure) {
 			return reboot, err
 		}
 		t.Logf("enabling feature %s again: %v", feature, err)
