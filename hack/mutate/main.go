@@ -150,9 +150,9 @@ func (m mutant) run(ctx context.Context, checkout string) (outcome, error) {
 	return read(out), nil
 }
 
-// read returns the outcome from the events of go test -json. A skipped test did not run.
+// read returns the outcome from the events of go test -json. A skipped test did not run, and one whose process was killed failed.
 func read(events []byte) outcome {
-	found := notRun
+	found, started := notRun, false
 	for line := range bytes.Lines(events) {
 		var event struct{ Action, Test string }
 		if json.Unmarshal(line, &event) != nil {
@@ -161,9 +161,11 @@ func read(events []byte) outcome {
 		switch {
 		case event.Action == "build-fail":
 			return unbuilt
-		case event.Test == "":
-		case event.Action == "fail":
+		case event.Action == "fail" && (event.Test != "" || started):
 			return failed
+		case event.Test == "":
+		case event.Action == "run":
+			started = true
 		case event.Action == "pass" && !strings.Contains(event.Test, "/"):
 			found = passed
 		}

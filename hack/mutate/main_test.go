@@ -95,6 +95,7 @@ func TestOutcome(t *testing.T) {
 		"panics":   {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"fail","Test":"TestA"}`, failed},
 		"unbuilt":  {`{"Action":"build-fail","ImportPath":"a"}` + "\n" + `{"Action":"fail"}`, unbuilt},
 		"skipped":  {`{"Action":"skip","Test":"TestA"}` + "\n" + `{"Action":"pass"}`, notRun},
+		"killed":   {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"fail"}`, failed},
 		"no tests": {`{"Action":"pass"}`, notRun},
 	} {
 		if got := read([]byte(c.events)); got != c.want {
