@@ -83,10 +83,10 @@ func mayImport() map[string][]string {
 			"internal/shared/supportbundle", "internal/shared/wicdapi",
 		},
 		"internal/node/daemon/configure": {
-			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/daemon/credentials", "internal/node/daemon/logrotate", "internal/node/daemon/nodestatus",
-			"internal/node/daemon/state", "internal/node/daemon/store", "internal/node/daemon/supervisor", "internal/node/hostapi", "internal/node/hostnetwork",
-			"internal/shared/desired", "internal/shared/hns", "internal/shared/mask", "internal/shared/mirrors", "internal/shared/nodestate",
-			"internal/shared/truncate", "internal/shared/trust", "internal/shared/wicdapi",
+			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/daemon/credentials", "internal/node/daemon/images", "internal/node/daemon/logrotate",
+			"internal/node/daemon/nodestatus", "internal/node/daemon/state", "internal/node/daemon/store", "internal/node/daemon/supervisor",
+			"internal/node/hostapi", "internal/node/hostnetwork", "internal/shared/desired", "internal/shared/hns", "internal/shared/mask",
+			"internal/shared/mirrors", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/trust", "internal/shared/wicdapi",
 		},
 		"internal/node/daemon/credentials": {"api", "internal/node/hostapi", "internal/node/identity", "internal/shared/desired", "internal/shared/wicdapi"},
 		"internal/node/daemon/daemontest": {
@@ -284,6 +284,7 @@ func mayImport() map[string][]string {
 			"internal/observe/podrules", "internal/operator/kubeversions", "internal/operator/lifecycle", "internal/operator/migration", "internal/operator/networkpolicy", "internal/operator/rollout",
 			"internal/operator/userdata",
 			"internal/operator/windowsimage", "internal/shared/desired", "internal/shared/hns", "internal/shared/mirrors", "internal/shared/policyset", "internal/shared/proxy", "internal/shared/registryclient",
+			"internal/shared/wicdapi",
 			"internal/cli/nodefiles", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild", "internal/shared/windowsupdate", "payload",
 		},
 		"internal/cli/clitest": {"internal/cli"},

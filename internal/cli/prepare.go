@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,14 +19,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/prepare"
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/proxy"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
 // prepareOptions are the flags of the command that prepares a machine for an image.
 type prepareOptions struct {
-	payload, kubernetes, user, key, hostKey string
-	acceptHostKey, hyperV                   bool
+	payload, kubernetes, user, key, hostKey, sandboxImage, proxy string
+	acceptHostKey, hyperV                                        bool
 }
 
 // prepareImage returns the command that prepares a machine of which an image is made.
@@ -34,9 +37,10 @@ func prepareImage(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prepare ADDRESS",
 		Short: "Prepare a Windows machine of which an image is made",
-		Long: "Send the content of nodes to a Windows machine that is no node, and enable the features of Windows that nodes need, over SSH.\n" +
-			"The machine restarts if a feature needs that. Then make an image of it, with the tools of your platform: a machine that is made from the image\n" +
-			"joins without a transfer and without a restart for features. Nothing of the cluster is put into the image, and the cluster is not contacted.\n\n" +
+		Long: "Send the content of nodes to a Windows machine that is no node, enable the features of Windows that nodes need, and have containerd pull the\n" +
+			"sandbox image of pods, over SSH. The machine restarts if a feature needs that. Then make an image of it, with the tools of your platform: a\n" +
+			"machine that is made from the image joins without a transfer, without a restart for features, and without a pull of the sandbox image. Nothing\n" +
+			"of the cluster is put into the image, and the cluster is not contacted.\n\n" +
 			"The content is folder /payload of the operator's image. A machine whose content is of another version gets what differs when it joins.",
 		Example: "  oc image extract IMAGE --path /payload/:payload\n  kubectl windows prepare 10.0.0.7 --payload payload --key key --host-key 'ssh-ed25519 AAAA...'",
 		Args: func(c *cobra.Command, args []string) error {
@@ -55,6 +59,9 @@ func prepareImage(s *session.Session) *cobra.Command {
 	flags.StringVar(&o.hostKey, "host-key", "", "Host key of the machine, as in the file ssh_host_ed25519_key.pub.")
 	flags.BoolVar(&o.acceptHostKey, "accept-host-key", false, "Accept any host key, such as that of a machine that was just created. It is printed.")
 	flags.BoolVar(&o.hyperV, "hyper-v", false, "Also enable feature Hyper-V, for Hyper-V isolation.")
+	flags.StringVar(&o.sandboxImage, "sandbox-image", desired.DefaultSandboxImage,
+		"Sandbox image to pull: the one in spec.runtime.sandboxImage of WindowsConfig. With an empty name, machines pull it when they join.")
+	flags.StringVar(&o.proxy, "proxy", "", "URL of the proxy through which the machine pulls it, as http://host:port. It is not put into the image.")
 	return c
 }
 
@@ -67,10 +74,11 @@ func (o prepareOptions) run(ctx context.Context, s *session.Session, address str
 	if err != nil {
 		return err
 	}
-	preparation := prepare.Preparation{Payload: p, Content: content, Features: []string{desired.ContainersFeature}, Observer: &progressPrinter{out: s.ErrOut}}
-	if o.hyperV {
-		preparation.Features = append(preparation.Features, desired.HyperVFeature)
+	request, err := o.request(s.Version, content)
+	if err != nil {
+		return err
 	}
+	preparation := prepare.Preparation{Payload: p, Content: content, Request: request, Observer: &progressPrinter{out: s.ErrOut}}
 	preparation.Dial = func(ctx context.Context) (*remote.Host, error) {
 		h, err := remote.Dial(ctx, target, remote.Options{})
 		if err == nil && target.HostKey == nil {
@@ -84,6 +92,29 @@ func (o prepareOptions) run(ctx context.Context, s *session.Session, address str
 	}
 	fmt.Fprintf(s.Out, "%s is prepared: shut it down or generalize it, and make an image of it\n", address)
 	return nil
+}
+
+// request returns what the machine should have in addition to the content.
+func (o prepareOptions) request(version string, content payload.Manifest) (wicdapi.PrepareRequest, error) {
+	r := wicdapi.PrepareRequest{Features: []string{desired.ContainersFeature}}
+	if o.hyperV {
+		r.Features = append(r.Features, desired.HyperVFeature)
+	}
+	if err := proxy.Check(o.proxy); err != nil {
+		return r, session.Failf(session.CodeUsage, "--proxy %w", err)
+	}
+	if o.sandboxImage == "" {
+		return r, nil
+	}
+	containerd, err := desired.ForImage(version, content, o.sandboxImage, o.proxy)
+	switch {
+	case errors.Is(err, desired.ErrNoContainerd):
+		return r, session.Failf(session.CodeUsage, "--payload: %w, which pulls the sandbox image; use another payload, or --sandbox-image=", err)
+	case err != nil:
+		return r, session.Failf(session.CodeUsage, "--sandbox-image: %w", err)
+	}
+	r.Containerd = &containerd
+	return r, nil
 }
 
 // target returns the machine to connect to.

@@ -103,9 +103,9 @@ func (v *Visit) Stage(ctx context.Context, t Transfer) error {
 	return v.runStep(ctx, v.transferStep(t))
 }
 
-// Prepare sends content to a host of which an image is made, and enables features of Windows. It returns *Rebooting if the host restarts, and must be
+// Prepare sends content to a host of which an image is made, and has WICD do what is requested. It returns *Rebooting if the host restarts, and must be
 // called again after that, with its boot ID as from.
-func (v *Visit) Prepare(ctx context.Context, t Transfer, features []string, from string) error {
+func (v *Visit) Prepare(ctx context.Context, t Transfer, request wicdapi.PrepareRequest, from string) error {
 	defer v.end()
 	if err := v.connectAndVerify(ctx); err != nil {
 		return err
@@ -117,12 +117,15 @@ func (v *Visit) Prepare(ctx context.Context, t Transfer, features []string, from
 		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(
 			"the host is node %s of a cluster; an image needs a host that is no node: remove it from the cluster, or use another one", j.Node)}
 	}
+	if unsupported := checkRuntime(v.facts, CheckInput{}); request.Containerd != nil && unsupported != nil {
+		return unsupported
+	}
 	if err := v.runStep(ctx, v.transferStep(t)); err != nil {
 		return err
 	}
-	return v.runStep(ctx, step{StepPrepare, 15 * time.Minute, func(ctx context.Context) error {
+	return v.runStep(ctx, step{StepPrepare, 40 * time.Minute, func(ctx context.Context) error { // features take up to 15 minutes, the image 20
 		var result wicdapi.PrepareResult
-		if err := v.callWith(ctx, v.program(wicdapi.CommandPrepare), wicdapi.PrepareRequest{Features: features}, &result, StepPrepare); err != nil {
+		if err := v.callWith(ctx, v.program(wicdapi.CommandPrepare), request, &result, StepPrepare); err != nil {
 			return err
 		}
 		if result.Rebooting != "" {
@@ -132,7 +135,7 @@ func (v *Visit) Prepare(ctx context.Context, t Transfer, features []string, from
 	}})
 }
 
-// StepPrepare is the step that enables features of Windows on a host of which an image is made.
+// StepPrepare is the step that enables features of Windows on a host of which an image is made, and pulls the sandbox image.
 const StepPrepare = "Prepare"
 
 // Restart restarts the host unless its boot ID has changed from bootID. It returns at once; the Node shows when the host is back with another boot

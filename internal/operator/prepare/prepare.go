@@ -1,5 +1,5 @@
-// Package prepare prepares a Windows machine of which an image is made: it sends the content of nodes and enables features of Windows. A machine that is
-// made from the image then joins without a transfer and without a restart for features.
+// Package prepare prepares a Windows machine of which an image is made: it sends the content of nodes, enables features of Windows, and has containerd pull
+// the sandbox image. A machine that is made from the image then joins without a transfer, without a restart for features, and without that pull.
 package prepare
 
 import (
@@ -30,8 +30,8 @@ type Preparation struct {
 	// Payload is the operator's payload; Content is the part of it that the machine gets, with WICD.
 	Payload *payload.Payload
 	Content payload.Manifest
-	// Features are the features of Windows to enable.
-	Features []string
+	// Request has the features of Windows to enable, and the sandbox image to pull.
+	Request wicdapi.PrepareRequest
 	// Observer receives progress reports.
 	Observer join.Observer
 }
@@ -43,7 +43,7 @@ func (p Preparation) Run(ctx context.Context) error {
 	failures := 0
 	for {
 		v := &join.Visit{Host: connector(p.Dial), Payload: p.Payload, Content: p.Content, Observer: p.Observer, Now: time.Now}
-		err := v.Prepare(ctx, join.Transfer{TakeSlot: takeSlot}, p.Features, from)
+		err := v.Prepare(ctx, join.Transfer{TakeSlot: takeSlot}, p.Request, from)
 		restart, isRestarting := errors.AsType[*join.Rebooting](err)
 		switch {
 		case isRestarting && restart.BootID != from:
@@ -84,8 +84,9 @@ func isUnanswered(err error) bool {
 // isFinal reports whether another attempt would fail, too: the machine cannot be reached as requested, or must not be prepared.
 func isFinal(err error) bool {
 	_, unreachable := errors.AsType[*remote.Error](err)
+	_, unsupported := errors.AsType[*join.Unsupported](err)
 	failed := wicdapi.Failed(err)
-	return unreachable || failed != nil && failed.Code == wicdapi.CodeRequestInvalid
+	return unreachable || unsupported || failed != nil && failed.Code == wicdapi.CodeRequestInvalid
 }
 
 // takeSlot limits nothing: there is one machine.

@@ -95,6 +95,12 @@ func Render(c Config, inside Inside) (plain, secret map[string]string, err error
 	return plain, secret, nil
 }
 
+// Check rejects what is not the URL of a proxy, or empty. The error follows the name of what has the URL, and shows nothing of it.
+func Check(proxyURL string) error {
+	_, err := checkURL(proxyURL)
+	return err
+}
+
 // checkURL returns whether the URL of a proxy contains a user, or what is wrong with it. The error shows nothing of the
 // URL: in an invalid one, the password cannot be located.
 func checkURL(value string) (hasUser bool, err error) {

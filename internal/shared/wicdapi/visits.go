@@ -1,11 +1,16 @@
 package wicdapi
 
-import "github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
+import (
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
+)
 
 // PrepareRequest requests what an image of the host should have, in addition to content.
 type PrepareRequest struct {
 	// Features are the features of Windows to enable.
 	Features []string `json:"features" max:"8"`
+	// Containerd declares the containerd that pulls the sandbox image, as desired.ForImage does; nil to pull none.
+	Containerd *desired.Node `json:"containerd,omitempty"`
 }
 
 // PrepareResult reports whether the host is prepared.

@@ -120,8 +120,12 @@ func (f folders) claim() error {
 			return err
 		}
 	}
-	names := []string{podLogs, containerLogs}
-	for _, folder := range []string{desired.KubeletData, desired.CNIData, desired.ContainerdRoot, desired.ContainerdState} {
+	return f.displace([]string{podLogs, containerLogs}, desired.KubeletData, desired.CNIData, desired.ContainerdRoot, desired.ContainerdState)
+}
+
+// displace renames what users created before the folders were claimed: these names, and the content of these folders.
+func (f folders) displace(names []string, folders ...string) error {
+	for _, folder := range folders {
 		existing, err := f.Disk.List(folder)
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", folder, err)
@@ -130,7 +134,7 @@ func (f folders) claim() error {
 			names = append(names, folder+`\`+name)
 		}
 	}
-	for _, name := range names { // created by users before the folder was claimed
+	for _, name := range names {
 		aside, err := state.Displace(f.Host, name)
 		if err != nil {
 			return err

@@ -25,6 +25,9 @@ type leaving struct {
 	former    former
 }
 
+// ownsImages reports whether the images of containerd belong to the operator: a machine that was made from a prepared image has one before it joins.
+func (l *leaving) ownsImages() bool { return l.isManaged || l.Disk.Exists(desired.PreparedImage) }
+
 // leaveSteps returns the steps that restore a host to its state before the join, in order. Services that would repair what is removed come
 // first, then the users of what is removed. Each may be interrupted at any point and is repeated by the next leave.
 func (l *leaving) leaveSteps() []step {

@@ -67,7 +67,7 @@ func (c leavingContainers) removeNetworks(ctx context.Context) error {
 
 // removeLayers removes the layers of images and containers. Those that cannot be removed are handled again with the files.
 func (c leavingContainers) removeLayers(ctx context.Context) error {
-	if !c.isManaged {
+	if !c.ownsImages() {
 		return nil
 	}
 	names, err := c.Disk.List(snapshots)

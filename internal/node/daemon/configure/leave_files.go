@@ -65,8 +65,11 @@ const maxRemains = 20
 // targets returns the folders and files to remove as a whole. The records are removed at the end of the leave, and the held locks after it.
 func (f leavingFiles) targets() ([]string, error) {
 	var targets []string
+	if f.ownsImages() {
+		targets = append(targets, desired.ContainerdRoot, desired.ContainerdState)
+	}
 	if f.isManaged {
-		targets = append(targets, desired.ContainerdRoot, desired.ContainerdState, desired.KubeletData, desired.CNIData, desired.Collections)
+		targets = append(targets, desired.KubeletData, desired.CNIData, desired.Collections)
 		for _, file := range f.former.wanted.Files {
 			info, err := f.Disk.Stat(file.Path)
 			if err == nil && !info.IsDir() && !strings.HasPrefix(file.Path, desired.Root+`\`) {

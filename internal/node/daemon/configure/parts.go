@@ -61,26 +61,34 @@ func checkRequest(r wicdapi.JoinRequest, wanted desired.Node) error {
 	invalid := func(format string, args ...any) error {
 		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}
 	}
-	switch {
-	case r.Node == "" || r.Cluster == "":
+	if r.Node == "" || r.Cluster == "" {
 		return invalid("node is %q and cluster is %q; both are needed", r.Node, r.Cluster)
-	case !store.IsHash(r.Desired.Digest):
-		return invalid("desired.digest is %q; 64 lower-case hexadecimal digits are needed", r.Desired.Digest)
 	}
 	if err := hostapi.CheckHostname(r.Hostname); r.Hostname != "" && err != nil {
 		return invalid("hostname: %v", err)
 	}
-	if err := checkKeys(r.Desired.AuthorizedKeys); err != nil {
-		return invalid("desired.authorizedKeys%v", err)
+	if err := checkDeclared("desired", r.Desired, wanted); err != nil {
+		return invalid("%v", err)
 	}
-	for i, f := range r.Desired.Payload {
+	return nil
+}
+
+// checkDeclared rejects declarations that exceed the bounds of nodes, or whose paths could leave their folders. field is the name of the declaration.
+func checkDeclared(field string, declared, wanted desired.Node) error {
+	if !store.IsHash(declared.Digest) {
+		return fmt.Errorf("%s.digest is %q; 64 lower-case hexadecimal digits are needed", field, declared.Digest)
+	}
+	if err := checkKeys(declared.AuthorizedKeys); err != nil {
+		return fmt.Errorf("%s.authorizedKeys%w", field, err)
+	}
+	for i, f := range declared.Payload {
 		if !store.IsHash(f.SHA256) || !hostapi.IsRelative(f.Path) {
-			return invalid(`desired.payload[%d] is %q with sha256 %q; a relative path such as cni\host-local.exe and 64 hexadecimal digits are needed`,
-				i, f.Path, f.SHA256)
+			return fmt.Errorf(`%s.payload[%d] is %q with sha256 %q; a relative path such as cni\host-local.exe and 64 hexadecimal digits are needed`,
+				field, i, f.Path, f.SHA256)
 		}
 	}
 	if err := wanted.CheckBounds(); err != nil {
-		return invalid("desired: %v", err)
+		return fmt.Errorf("%s: %w", field, err)
 	}
 	return nil
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// Prepare enables features of Windows on a host of which an image is made. If that needs a restart, the result has the reason, and the caller repeats
-// the command after it. Then nothing is left that copies of the host would share but content and features: no journal, no record, no lock.
+// Prepare enables features of Windows on a host of which an image is made, and has containerd pull the sandbox image. If features need a restart, the
+// result has the reason, and the caller repeats the command after it. Then nothing is left that copies of the host would share but content, features and
+// the image: no service, no journal, no record, no lock.
 func Prepare(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wicdapi.PrepareResult, error) {
 	var request wicdapi.PrepareRequest
 	if err := s.Request(&request); err != nil {
@@ -31,19 +32,27 @@ func Prepare(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wicdapi.P
 	if err != nil {
 		return wicdapi.PrepareResult{}, fmt.Errorf("reading the facts of the host: %w", err)
 	}
+	wanted, err := wantedImage(request.Containerd)
+	if err != nil {
+		return wicdapi.PrepareResult{}, err
+	}
 	release, err := state.LockCommands(ctx, h)
 	if err != nil {
 		return wicdapi.PrepareResult{}, err
 	}
 	notify := func(step wicdapi.Step) { _ = s.Step(step) } // the command continues if no one reads the steps
 	w := &windows{work: newWork(h, notify), facts: facts, features: request.Features, registers: true, mayReboot: true}
-	err = w.run(ctx, []step{
-		{"checking that the host is no node", w.isNoNode},
-		{"waiting for Windows", w.await},
-		{"enabling features", w.enableFeatures},
-		{"restarting the host", w.restart},
-		{"removing the record of these steps", w.forgetState},
-	})
+	image := imagePull{work: w.work, wanted: wanted}
+	err = w.run(ctx, slices.Concat(
+		[]step{
+			{"checking that the host is no node", w.isNoNode},
+			{"waiting for Windows", w.await},
+			{"enabling features", w.enableFeatures},
+			{"restarting the host", w.restart},
+		},
+		image.steps(),
+		[]step{{"removing the record of these steps", w.forgetState}},
+	))
 	release()
 	result := wicdapi.PrepareResult{BootID: facts.BootID, Changed: wicdapi.Brief(w.changed)}
 	if errors.Is(err, errRebooting) {
@@ -67,6 +76,9 @@ func (w *windows) isNoNode(ctx context.Context) error {
 	managed, err := operatorServices(ctx, w.Services)
 	if err != nil {
 		return err
+	}
+	if len(managed) == 1 && managed[0].Name == desired.ContainerdService {
+		return nil // of an interrupted preparation: a node has more services, and a record
 	}
 	if len(managed) > 0 {
 		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(

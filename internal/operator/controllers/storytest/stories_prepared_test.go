@@ -14,11 +14,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/prepare"
 	"github.com/windows-machine-config/wmco/internal/operator/remote"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// TestHostOfPreparedImageJoinsWithoutTransfer prepares hosts with quirks of Windows, and joins them: they get no content and do not restart again.
+// TestHostOfPreparedImageJoinsWithoutTransfer prepares hosts with quirks of Windows, and joins them: they get no content, do not restart again, and pull no
+// sandbox image.
 func TestHostOfPreparedImageJoinsWithoutTransfer(t *testing.T) {
 	content := quirksPayload(t)
 	for seed := range 12 {
@@ -46,6 +48,9 @@ func TestHostOfPreparedImageJoinsWithoutTransfer(t *testing.T) {
 				if after, disturbed := q.host.Windows().RestartsRequested(); after != restarts || restarts > 2 || disturbed > 0 {
 					t.Errorf("the join restarted the host %d times after %d restarts, %d of them during servicing", after-restarts, restarts, disturbed)
 				}
+				if pulls := q.host.Windows().Pulls(); len(pulls) != 1 {
+					t.Errorf("the host pulled %q, want the sandbox image once", pulls)
+				}
 				if sent.BytesIn > 64<<10 { // requests; some hosts get them as files
 					t.Errorf("the join sent %d bytes", sent.BytesIn)
 				}
@@ -57,7 +62,14 @@ func TestHostOfPreparedImageJoinsWithoutTransfer(t *testing.T) {
 // prepare prepares the host twice; the second time changes nothing.
 func (q *quirky) prepare() {
 	q.Helper()
-	p := prepare.Preparation{Dial: q.dial, Payload: q.content, Content: q.content.Manifest, Features: []string{desired.ContainersFeature}, Observer: unobserved{}}
+	containerd, err := desired.ForImage("prepared", q.content.Manifest, desired.DefaultSandboxImage, "")
+	if err != nil {
+		q.Fatal(err)
+	}
+	p := prepare.Preparation{
+		Dial: q.dial, Payload: q.content, Content: q.content.Manifest, Observer: unobserved{},
+		Request: wicdapi.PrepareRequest{Features: []string{desired.ContainersFeature}, Containerd: &containerd},
+	}
 	if err := p.Run(q.Context()); err != nil {
 		q.Fatal(err)
 	}
@@ -89,6 +101,9 @@ func (q *quirky) expectNoIdentity() {
 		err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err
+			}
+			if path == disk.Local(desired.PreparedImage) {
+				return nil
 			}
 			if name := filepath.Base(path); filepath.Dir(path) != disk.Local(desired.Store) || len(name) != 64 {
 				q.Errorf("a prepared host has %s", strings.TrimPrefix(path, top))
