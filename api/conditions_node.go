@@ -173,6 +173,12 @@ const (
 	// ReasonUpdatesOverdue means that the newest installed update of Windows is 45 days old or older. Definitions of
 	// Microsoft Defender do not count. The message names the update and the number of pending ones.
 	ReasonUpdatesOverdue = "UpdatesOverdue"
+	// ReasonRevisionTooLow means that Windows has a lower revision than spec.windowsUpdates.minimumRevisions of
+	// WindowsConfig demands for its build.
+	ReasonRevisionTooLow = "RevisionTooLow"
+	// ReasonUpdateDeadlinePassed means that an update of Windows is pending for longer than
+	// spec.windowsUpdates.deadlineDays of WindowsConfig allows. The message names the one that is late for the longest time.
+	ReasonUpdateDeadlinePassed = "UpdateDeadlinePassed"
 	// ReasonUpdateSearchOverdue means that Windows has not searched for updates successfully for 14 days, so that the list
 	// of pending ones is outdated.
 	ReasonUpdateSearchOverdue = "UpdateSearchOverdue"

@@ -93,6 +93,12 @@ const (
 	// EventUpdatesOverdue is reported on a Node when condition WindowsUpdatesOverdue becomes True because the newest
 	// installed update is old.
 	EventUpdatesOverdue = ReasonUpdatesOverdue
+	// EventRevisionTooLow is reported on a Node when condition WindowsUpdatesOverdue becomes True because the revision of
+	// Windows is lower than WindowsConfig demands.
+	EventRevisionTooLow = ReasonRevisionTooLow
+	// EventUpdateDeadlinePassed is reported on a Node when condition WindowsUpdatesOverdue becomes True because an update is
+	// pending for longer than WindowsConfig allows.
+	EventUpdateDeadlinePassed = ReasonUpdateDeadlinePassed
 	// EventUpdateSearchOverdue is reported on a Node when condition WindowsUpdatesOverdue becomes True because Windows has
 	// not searched for updates.
 	EventUpdateSearchOverdue = ReasonUpdateSearchOverdue

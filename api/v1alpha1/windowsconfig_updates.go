@@ -4,6 +4,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // WindowsUpdatesSpec specifies what nodes do about updates of Windows.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.approved) || !has(self.blocked) || !self.approved.exists(a, a in self.blocked)",message="an update is both in approved and in blocked"
 // +kubebuilder:validation:XValidation:rule="!has(self.rings) || self.policy == 'Install'",message="rings need policy: Install"
 type WindowsUpdatesSpec struct {
 	// policy specifies what happens about updates. Notify asks the Windows Update Agent of each host a few times a day
@@ -24,12 +25,44 @@ type WindowsUpdatesSpec struct {
 	// +optional
 	Classes []WindowsUpdateClass `json:"classes,omitempty"`
 
-	// blocked are articles of updates that are not installed, such as KB5068787.
+	// approved are the articles of the only updates that are installed, such as KB5068787. If there are none, each update of
+	// classes is. Which updates a host is offered is up to its source: Microsoft offers only the newest cumulative update.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Pattern=`^KB[0-9]{6,8}$`
+	// +listType=set
+	// +optional
+	Approved []string `json:"approved,omitempty"`
+
+	// blocked are articles of updates that are not installed, such as KB5068787. Those with a defect that is known to the
+	// operator (docs/windows-updates.md) are not installed either.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Pattern=`^KB[0-9]{6,8}$`
 	// +listType=set
 	// +optional
 	Blocked []string `json:"blocked,omitempty"`
+
+	// acceptDefects are articles of updates that are installed although the operator knows a defect of them.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Pattern=`^KB[0-9]{6,8}$`
+	// +listType=set
+	// +optional
+	AcceptDefects []string `json:"acceptDefects,omitempty"`
+
+	// minimumRevisions are the lowest revisions of Windows that nodes are to have. A node with a lower one has condition
+	// WindowsUpdatesOverdue; it stays in service, and hosts with lower ones become nodes.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=build
+	// +optional
+	MinimumRevisions []WindowsRevision `json:"minimumRevisions,omitempty"`
+
+	// deadlineDays is within how many days after its publication an update of classes is to be installed. A node on which
+	// one is pending for longer has condition WindowsUpdatesOverdue. Nothing is installed earlier because of it. Without
+	// it, there is no deadline.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=365
+	// +optional
+	DeadlineDays int32 `json:"deadlineDays,omitempty"`
 
 	// rings are groups of nodes in the order in which they get updates: a node of a ring gets an update when a node of
 	// each earlier ring that needs it works with it. A node must be in exactly one ring; others get no updates. Without
@@ -39,6 +72,19 @@ type WindowsUpdatesSpec struct {
 	// +listMapKey=name
 	// +optional
 	Rings []UpdateRing `json:"rings,omitempty"`
+}
+
+// WindowsRevision is a revision of a build of Windows.
+type WindowsRevision struct {
+	// build is the build, the third number of the version of Windows: 20348 in 10.0.20348.4405.
+	// +kubebuilder:validation:Minimum=17763
+	// +kubebuilder:validation:Maximum=99999
+	Build int32 `json:"build"`
+
+	// revision is the fourth number: 4405 in 10.0.20348.4405.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=99999
+	Revision int32 `json:"revision"`
 }
 
 // WindowsUpdatePolicy specifies what happens about updates of Windows.

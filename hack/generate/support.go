@@ -102,14 +102,15 @@ func writeUpdates(page *bytes.Buffer) {
 		}
 		fmt.Fprintf(page, "| %s | %d | %s | %s | [source](%s) |\n", u.Build.Label(), u.Revision, u.KB, what, u.Source)
 	}
-	page.WriteString("\nRevisions with known faults. A host with one becomes a node, and condition `WindowsUpdateNeeded` of its Node reports it:\n\n" +
-		"| build | revisions | what does not work | fixed by | source |\n| --- | --- | --- | --- | --- |\n")
+	page.WriteString("\nRevisions with known faults. A host with one becomes a node, and condition `WindowsUpdateNeeded` of its Node reports it.\n" +
+		"Updates that bring a fault are [not installed](windows-updates.md#which-updates).\n\n" +
+		"| build | revisions | brought by | what does not work | fixed by | source |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, f := range windowsbuild.Faults() {
 		revisions := fmt.Sprintf("below %d", f.Before)
 		if f.From > 0 {
-			revisions = fmt.Sprintf("%d (%s) to %d", f.From, f.Since, f.Before-1)
+			revisions = fmt.Sprintf("%d to %d", f.From, f.Before-1)
 		}
-		fmt.Fprintf(page, "| %s | %s | %s | %s | [source](%s) |\n", f.Build.Label(), revisions, f.What, f.Fixed, f.Source)
+		fmt.Fprintf(page, "| %s | %s | %s | %s | %s | [source](%s) |\n", f.Build.Label(), revisions, strings.Join(f.Updates, ", "), f.What, f.Fixed, f.Source)
 	}
 }
 

@@ -78,7 +78,11 @@ func updates(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(s, r, func(p *terminal.Printer) { printReport(p, in.Now, node, r) })
+			var spec v1alpha1.WindowsUpdatesSpec
+			if in.Config != nil {
+				spec = in.Config.Spec.WindowsUpdates
+			}
+			return o.show(s, r, func(p *terminal.Printer) { printReport(p, in.Now, node, r, spec) })
 		},
 	}
 	o.add(c, formatJSON, formatYAML)

@@ -3,12 +3,16 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
@@ -21,7 +25,8 @@ func explainReport(err error, node string) error {
 	return err
 }
 
-func printReport(p *terminal.Printer, now time.Time, node string, r windowsupdate.Report) {
+// printReport prints a report, and which of its updates the nodes do not install by spec.
+func printReport(p *terminal.Printer, now time.Time, node string, r windowsupdate.Report, spec v1alpha1.WindowsUpdatesSpec) {
 	p.Field("Node", node)
 	p.Field("Asked", ago(now, r.Read))
 	p.Field("Searched", ago(now, r.Searched))
@@ -29,7 +34,7 @@ func printReport(p *terminal.Printer, now time.Time, node string, r windowsupdat
 	if newest, found := r.Newest(); found {
 		p.Field("Newest", strings.TrimSpace(newest.KB+" "+ago(now, newest.Date)))
 	}
-	if _, message := r.Overdue(now); message != "" {
+	if _, message := r.Overdue(now, desired.UpdateGoal(spec)); message != "" {
 		p.Field("Overdue", p.Styled(terminal.Warn, message))
 	}
 	if blocked := r.Summary(nil).Blocked; blocked != "" {
@@ -43,12 +48,38 @@ func printReport(p *terminal.Printer, now time.Time, node string, r windowsupdat
 				{Name: "STATE", Weight: 6}, {Name: "DEADLINE", Weight: 3}, {Name: "TITLE", Weight: 9}}, pendingRows(r.Pending))
 		}
 	}
+	if rows := heldBack(r.Pending, spec); len(rows) > 0 {
+		p.Line("")
+		p.Heading(fmt.Sprintf("Not installed by the operator (%d)", len(rows)))
+		p.Table([]terminal.Column{{Name: "KB", Weight: 8}, {Name: "WHY", Weight: 9}}, rows)
+	}
 	if len(r.History) > 0 {
 		p.Line("")
 		p.Heading("History")
 		p.Table([]terminal.Column{{Name: "DATE", Weight: 8}, {Name: "KB", Weight: 7}, {Name: "CLASS", Weight: 4}, {Name: "RESULT", Weight: 9},
 			{Name: "TITLE", Weight: 6}}, historyRows(r.History))
 	}
+}
+
+// heldBack lists the pending updates that are excluded, with the reasons. With a policy other than Install, that is not worth saying.
+func heldBack(pending []windowsupdate.Update, spec v1alpha1.WindowsUpdatesSpec) (rows [][]string) {
+	selection := desired.UpdatesToInstall(spec)
+	if selection == nil {
+		return nil
+	}
+	for _, u := range pending {
+		why := selection.Excludes(u)
+		if why == "" {
+			continue
+		}
+		for _, kb := range u.KBs {
+			if defect, known := windowsbuild.DefectOf(kb); known && !slices.Contains(spec.Blocked, kb) && !slices.Contains(spec.AcceptDefects, kb) {
+				why = fmt.Sprintf("known defect: %s (%s); spec.windowsUpdates.acceptDefects overrides this", defect.What, defect.Source)
+			}
+		}
+		rows = append(rows, []string{strings.Join(u.KBs, ","), why})
+	}
+	return rows
 }
 
 func pendingRows(all []windowsupdate.Update) (rows [][]string) {

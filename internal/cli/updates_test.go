@@ -24,6 +24,8 @@ func reportOf(now time.Time) windowsupdate.Report {
 		Pending: []windowsupdate.Update{{
 			Title: "2026-11 Cumulative Update (KB5070000)", KBs: []string{"KB5070000"}, Class: windowsupdate.Security, Severity: "Critical",
 			Restart: windowsupdate.RestartAlways, Downloaded: true, Deadline: time.Date(2026, 12, 24, 0, 0, 0, 0, time.UTC),
+		}, {
+			Title: "2024-08 Cumulative Update (KB5041160)", KBs: []string{"KB5041160"}, Class: windowsupdate.Security, Severity: "Critical", Restart: windowsupdate.RestartAlways,
 		}},
 		History: []windowsupdate.Operation{
 			{Date: now.Add(-240 * time.Hour), Title: "2026-11 Cumulative Update (KB5070000)", KB: "KB5070000", Class: windowsupdate.Security,
@@ -122,6 +124,11 @@ func TestUpdatesOfOneNodeAreListed(t *testing.T) {
 			t.Errorf("of node %q, exit code %d and %q, want %q", node, r.Code, r.Err, want)
 		}
 	}
+	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
+	config.Spec.WindowsUpdates = v1alpha1.WindowsUpdatesSpec{Policy: v1alpha1.UpdatesInstall, Approved: []string{"KB5041160"}}
+	c.Add(configs, config)
+	r = c.Run(t, "", "updates", "win-1")
+	golden(t, "updates-node-install.golden", dates.Replace(r.Out))
 	for _, args := range [][]string{{"updates", "win-1", "win-2"}, {"updates", "--search"}} {
 		if r := c.Run(t, "", args...); r.Code != session.CodeUsage || !strings.Contains(r.Err, "--search") {
 			t.Errorf("%q: exit code %d and %q", args, r.Code, r.Err)

@@ -179,8 +179,9 @@ func TestValuesBeyondBoundsAreRejected(t *testing.T) {
 			n.UpdatesToInstall = &windowsupdate.Selection{Classes: []windowsupdate.Class{"other"}}
 		},
 		"article of an update": func(n *desired.Node) { n.UpdatesToInstall = &windowsupdate.Selection{Blocked: []string{"KB1; x"}} },
+		"article of a goal":    func(n *desired.Node) { n.UpdateGoal.Of.Approved = []string{"1"} },
 		"many blocked updates": func(n *desired.Node) {
-			n.UpdatesToInstall = &windowsupdate.Selection{Blocked: slices.Repeat([]string{"KB5068787"}, 65)}
+			n.UpdatesToInstall = &windowsupdate.Selection{Blocked: slices.Repeat([]string{"KB5068787"}, 129)}
 		},
 		"an invalid key":           func(n *desired.Node) { n.SigningKey = "x" },
 		"SSH keys without end":     func(n *desired.Node) { n.AuthorizedKeys = many(1001) },

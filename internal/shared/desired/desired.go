@@ -49,6 +49,8 @@ type Node struct {
 	WindowsUpdates UpdatePolicy `json:"windowsUpdates,omitempty"`
 	// UpdatesToInstall selects the updates of Windows that WICD downloads, and installs when the operator requests it; nil if it installs none.
 	UpdatesToInstall *windowsupdate.Selection `json:"updatesToInstall,omitempty"`
+	// UpdateGoal is what hosts are to have; without it, they are overdue.
+	UpdateGoal windowsupdate.Goal `json:"updateGoal,omitzero"`
 	// Registries determines from where images are pulled; if nil, from the registry in their name. WICD serves it to containerd on loopback.
 	Registries *mirrors.Table `json:"registries,omitempty"`
 	// Environment are variables of the machine. Each service gets those that it reads, from these and from Secrets.

@@ -3,9 +3,11 @@ package desired
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
@@ -22,11 +24,39 @@ func updatePolicy(spec v1alpha1.WindowsUpdatesSpec) UpdatePolicy {
 	return ""
 }
 
-func updatesToInstall(spec v1alpha1.WindowsUpdatesSpec) *windowsupdate.Selection {
+// UpdatesToInstall returns which updates nodes install; nil if they install none.
+func UpdatesToInstall(spec v1alpha1.WindowsUpdatesSpec) *windowsupdate.Selection {
 	if spec.Policy != v1alpha1.UpdatesInstall {
 		return nil
 	}
-	s := &windowsupdate.Selection{Blocked: slices.Sorted(slices.Values(spec.Blocked))}
+	s := selectUpdates(spec)
+	return &s
+}
+
+// UpdateGoal returns what hosts are to have.
+func UpdateGoal(spec v1alpha1.WindowsUpdatesSpec) (goal windowsupdate.Goal) {
+	for _, r := range spec.MinimumRevisions {
+		if goal.Revisions == nil {
+			goal.Revisions = map[string]int{}
+		}
+		goal.Revisions[strconv.Itoa(int(r.Build))] = int(r.Revision)
+	}
+	if spec.DeadlineDays > 0 {
+		goal.Days, goal.Of = int(spec.DeadlineDays), selectUpdates(spec)
+	}
+	return goal
+}
+
+// selectUpdates returns the selection of updates. Those with a known defect are blocked unless the defect is accepted.
+func selectUpdates(spec v1alpha1.WindowsUpdatesSpec) windowsupdate.Selection {
+	s := windowsupdate.Selection{Approved: slices.Sorted(slices.Values(spec.Approved)), Blocked: slices.Clone(spec.Blocked)}
+	for _, kb := range windowsbuild.DefectiveUpdates() {
+		if !slices.Contains(spec.AcceptDefects, kb) {
+			s.Blocked = append(s.Blocked, kb)
+		}
+	}
+	slices.Sort(s.Blocked)
+	s.Blocked = slices.Compact(s.Blocked)
 	for _, class := range spec.Classes {
 		s.Classes = append(s.Classes, windowsupdate.Class(strings.ToLower(string(class))))
 	}
@@ -37,13 +67,18 @@ func updatesToInstall(spec v1alpha1.WindowsUpdatesSpec) *windowsupdate.Selection
 	return s
 }
 
-// maxBlockedUpdates limits the articles that are not installed.
-const maxBlockedUpdates = 64
+// maxArticles limits the articles of each list in a selection of updates: 64 of a user, and those with known defects.
+const maxArticles = 128
 
 func (n Node) checkUpdates() error {
-	if s := n.UpdatesToInstall; s != nil {
-		if len(s.Blocked) > maxBlockedUpdates || len(s.Classes) > 2 {
-			return fmt.Errorf("%d classes of updates and %d blocked ones; at most 2 and %d are allowed", len(s.Classes), len(s.Blocked), maxBlockedUpdates)
+	selections := []windowsupdate.Selection{n.UpdateGoal.Of}
+	if n.UpdatesToInstall != nil {
+		selections = append(selections, *n.UpdatesToInstall)
+	}
+	for _, s := range selections {
+		if len(s.Classes) > 2 || len(s.Approved) > maxArticles || len(s.Blocked) > maxArticles {
+			return fmt.Errorf("%d classes of updates, %d approved and %d blocked updates; at most 2, %d and %d are allowed",
+				len(s.Classes), len(s.Approved), len(s.Blocked), maxArticles, maxArticles)
 		}
 		if err := s.Validate(); err != nil {
 			return err

@@ -1,6 +1,9 @@
 package windowsbuild
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Update is a cumulative Windows update that a build needs, or any later one.
 type Update struct {
@@ -35,6 +38,8 @@ func Updates() []Update {
 type Fault struct {
 	Build        Build
 	From, Before int
+	// Updates are the updates that introduce it, and those after them that do not fix it. They are not installed.
+	Updates []string
 	// Since is the update that introduced it; empty if the first release of the build has it. Fixed is the update that fixes it.
 	Since, Fixed string
 	// What describes the defect.
@@ -46,7 +51,17 @@ type Fault struct {
 // Faults returns the known defects, oldest build first. None affects every host: a host with one still becomes a node, with a warning.
 func Faults() []Fault {
 	return []Fault{
+		// The source names neither articles nor revisions but the releases, the third of August and the second of September 2020. The revisions are
+		// those of Microsoft's list of releases, and the fix that of the week that the source announces.
+		{Build: Server2019, From: 1432, Before: 1554, Since: "KB4571748", Fixed: "KB4580390",
+			Updates: []string{"KB4571748", "KB4570333", "KB4577069", "KB4577668"},
+			What:    "pods may not reach Services after the Host Network Service or the host was restarted",
+			Source:  "https://github.com/microsoft/Windows-Containers/issues/61"},
+		{Build: Server2019, From: 2452, Before: 2458, Since: "KB5009557", Fixed: "KB5010791", Updates: []string{"KB5009557"},
+			What:   "virtual machines of Hyper-V, and with them pods with Hyper-V isolation, may not start",
+			Source: "https://getskout.com/cybersecurity-threat-advisory-0005-22-microsoft-releases-emergency-updates-to-address-issues-with-january-2022-windows-server-patches/"},
 		{Build: Server2022, From: 2582, Before: 2762, Since: "KB5040437", Fixed: "KB5044281",
+			Updates: []string{"KB5040437", "KB5041160", "KB5042880", "KB5042881"}, // by Microsoft's list of releases
 			What:   "pods can reach neither other nodes nor addresses outside the cluster",
 			Source: "https://github.com/microsoft/Windows-Containers/issues/516"},
 		// The source announces a fix of overlay networks in the updates of October 2025 but names neither the update nor its revision. These are
@@ -55,6 +70,25 @@ func Faults() []Fault {
 			What:   "overlay networks between nodes do not work",
 			Source: "https://github.com/rancher/rancher/issues/50915"},
 	}
+}
+
+// DefectiveUpdates returns the updates that install a known defect, sorted.
+func DefectiveUpdates() (kbs []string) {
+	for _, f := range Faults() {
+		kbs = append(kbs, f.Updates...)
+	}
+	slices.Sort(kbs)
+	return slices.Compact(kbs)
+}
+
+// DefectOf returns the known defect that an update installs.
+func DefectOf(kb string) (Fault, bool) {
+	for _, f := range Faults() {
+		if slices.Contains(f.Updates, kb) {
+			return f, true
+		}
+	}
+	return Fault{}, false
 }
 
 // Missing returns the update that a host needs to become a node, if any: the one with the highest revision. A revision of 0 means that it could not

@@ -3,6 +3,7 @@ package windowsbuild_test
 import (
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,12 @@ func TestRevisions(t *testing.T) {
 		{17763, 378, "KB4489899", ""},
 		{17763, 379, "", ""},
 		{17763, 1816, "", ""}, // pods without a group Managed Service Account run
+		{17763, 1431, "", ""},
+		{17763, 1432, "", "KB4580390"},
+		{17763, 1553, "", "KB4580390"},
+		{17763, 1554, "", ""},
+		{17763, 2452, "", "KB5010791"},
+		{17763, 2458, "", ""},
 		{17763, 8000, "", ""},
 		{20348, 0, "", ""},
 		{20348, 587, "KB5012637", ""}, // the evaluation version
@@ -70,7 +77,7 @@ func TestRevisionTablesAreComplete(t *testing.T) {
 	}
 	for _, f := range windowsbuild.Faults() {
 		_, known := windowsbuild.ReleaseOf(f.Build)
-		if !known || f.From < 0 || f.Before <= f.From || (f.From > 0) != kb.MatchString(f.Since) || !kb.MatchString(f.Fixed) || f.What == "" || !isLink(f.Source) {
+		if !known || f.From < 0 || f.Before <= f.From || (f.From > 0) != kb.MatchString(f.Since) || (f.From > 0) != slices.Contains(f.Updates, f.Since) || !kb.MatchString(f.Fixed) || f.What == "" || !isLink(f.Source) {
 			t.Errorf("fault %+v is incomplete", f)
 		}
 		text := f.At(7)
@@ -82,5 +89,17 @@ func TestRevisionTablesAreComplete(t *testing.T) {
 		if missing, isMissing := windowsbuild.Missing(f.Build, f.Before); isMissing {
 			t.Errorf("the fix of %+v does not permit the host to become a node: %+v", f, missing)
 		}
+	}
+}
+
+func TestDefectOfUpdate(t *testing.T) {
+	all := windowsbuild.DefectiveUpdates()
+	for _, kb := range all {
+		if f, known := windowsbuild.DefectOf(kb); !known || f.Fixed == kb || slices.Contains(all, f.Fixed) {
+			t.Errorf("the defect of %s is %+v, %v", kb, f, known)
+		}
+	}
+	if f, known := windowsbuild.DefectOf("KB5044281"); known || !slices.Contains(all, "KB5041160") || !slices.IsSorted(all) {
+		t.Errorf("KB5044281, a fix, has defect %+v; the updates with defects are %v", f, all)
 	}
 }

@@ -27,6 +27,8 @@ type Offer struct {
 type Selection struct {
 	// Classes are those of WindowsConfig. Definitions and others cannot be selected.
 	Classes []Class `json:"classes"`
+	// Approved are the only articles that are installed; empty for no such limit.
+	Approved []string `json:"approved,omitempty"`
 	// Blocked are articles that are not installed.
 	Blocked []string `json:"blocked,omitempty"`
 }
@@ -38,18 +40,32 @@ func (s Selection) Validate() error {
 			return fmt.Errorf("class %.64q of updates cannot be installed; allowed are %s and %s", class, Security, Critical)
 		}
 	}
-	for _, kb := range s.Blocked {
+	for _, kb := range slices.Concat(s.Approved, s.Blocked) {
 		if kb == "" || KBOf(kb) != kb {
-			return fmt.Errorf("blocked update %.64q is no article; the format is KB and 6 to 8 digits", kb)
+			return fmt.Errorf("approved or blocked update %.64q is no article; the format is KB and 6 to 8 digits", kb)
 		}
 	}
 	return nil
 }
 
-// Selects reports whether an update is selected. One without an article never is, because it cannot be named, and neither is one that would ask a user,
-// or takes effect with a restart that is still to come.
-func (s Selection) Selects(u Update) bool {
-	return slices.Contains(s.Classes, u.Class) && len(u.KBs) > 0 && !u.HasArticle(s.Blocked) && u.ID != "" && !u.Interactive && !u.RestartPending
+// Selects reports whether an update is to be installed. One that takes effect with a restart that is still to come is not.
+func (s Selection) Selects(u Update) bool { return s.Excludes(u) == "" && u.ID != "" && !u.RestartPending }
+
+// Excludes returns why an update is not installed, in words; empty if it is selected. One without an article never is, because it cannot be named.
+func (s Selection) Excludes(u Update) string {
+	switch {
+	case !slices.Contains(s.Classes, u.Class):
+		return fmt.Sprintf("updates of class %s are not installed", u.Class)
+	case len(u.KBs) == 0:
+		return "it has no article"
+	case u.HasArticle(s.Blocked):
+		return "it is blocked"
+	case len(s.Approved) > 0 && !u.HasArticle(s.Approved):
+		return "it is not in spec.windowsUpdates.approved"
+	case u.Interactive:
+		return "its installation may ask a user"
+	}
+	return ""
 }
 
 // Selected returns the pending updates of a report that are selected, downloaded or not.

@@ -2,6 +2,8 @@ package windowsupdate
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -40,12 +42,29 @@ func (r Report) Counts() (counts map[Class]int, isKnown bool) {
 	return counts, true
 }
 
+// Goal is what hosts are to have. The zero value demands nothing beyond the limits that hold for each host.
+type Goal struct {
+	// Revisions are the lowest revisions of Windows, by build number.
+	Revisions map[string]int `json:"revisions,omitempty"`
+	// Days is within how many days after its publication an update that Of selects is to be installed; 0 for no limit.
+	Days int       `json:"days,omitempty"`
+	Of   Selection `json:"of,omitzero"`
+}
+
 // Overdue returns why the host is overdue, as a reason and message of condition WindowsUpdatesOverdue; empty if it is not. What could not be read
 // is no reason.
-func (r Report) Overdue(now time.Time) (reason, message string) {
+func (r Report) Overdue(now time.Time, goal Goal) (reason, message string) {
+	if lowest := goal.Revisions[strconv.Itoa(r.Build)]; 0 < r.Revision && r.Revision < lowest {
+		return api.ReasonRevisionTooLow, fmt.Sprintf("Windows has revision %d of build %d; spec.windowsUpdates.minimumRevisions of WindowsConfig demands %d: "+
+			"install a cumulative update with it, and see kubectl windows updates", r.Revision, r.Build, lowest)
+	}
 	if r.Disabled {
 		return api.ReasonUpdateServiceDisabled, "service wuauserv of Windows Update is disabled: Windows neither searches for updates nor answers which are missing; " +
 			"enable it, or set spec.windowsUpdates.policy of WindowsConfig to Unmanaged if hosts get updates in another way"
+	}
+	if late, found := r.late(now, goal); found {
+		return api.ReasonUpdateDeadlinePassed, fmt.Sprintf("%s was published %s ago and is not installed; spec.windowsUpdates.deadlineDays of WindowsConfig allows %d days: "+
+			"see kubectl windows updates for what it waits for", strings.Join(late.KBs, ", "), days(now.Sub(late.Published)), goal.Days)
 	}
 	if r.isOverdue(now) {
 		return api.ReasonUpdatesOverdue, r.newestText(now) + "; " + r.pendingText() + "; install updates, and see kubectl windows updates"
@@ -64,9 +83,21 @@ func (r Report) Overdue(now time.Time) (reason, message string) {
 	return api.ReasonUpdateSearchOverdue, fmt.Sprintf("Windows %s%s: which updates are missing is not known; make the host search from %s", last, cause, r.Source())
 }
 
+// late returns the pending update that has passed its deadline for the longest time. One that waits for a restart counts.
+func (r Report) late(now time.Time, goal Goal) (late Update, found bool) {
+	for _, u := range r.Pending {
+		passed := goal.Days > 0 && isOlder(u.Published, now, time.Duration(goal.Days)*day) && goal.Of.Excludes(u) == ""
+		if passed && (!found || u.Published.Before(late.Published)) {
+			late, found = u, true
+		}
+	}
+	return late, found
+}
+
 // IsJudged reports whether all was read that Overdue needs: only then does no reason mean that the host is not overdue.
-func (r Report) IsJudged() bool {
-	return !r.Read.IsZero() && (r.Disabled || r.hasHistory() && !r.Failed(CallSearched))
+func (r Report) IsJudged(goal Goal) bool {
+	hasPending := goal.Days == 0 || !r.Failed(CallPending)
+	return !r.Read.IsZero() && (r.Disabled || r.hasHistory() && !r.Failed(CallSearched) && hasPending)
 }
 
 func (r Report) isOverdue(now time.Time) bool {

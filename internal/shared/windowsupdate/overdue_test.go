@@ -79,14 +79,87 @@ func TestHostIsOverdue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := current(test.edit)
-			reason, message := r.Overdue(now())
-			if isJudged := len(r.Failures) == 0 || r.Failures[0].Call == windowsupdate.CallPending; r.IsJudged() != isJudged {
-				t.Errorf("IsJudged() = %v with failures %v", r.IsJudged(), r.Failures)
+			reason, message := r.Overdue(now(), windowsupdate.Goal{})
+			if isJudged := len(r.Failures) == 0 || r.Failures[0].Call == windowsupdate.CallPending; r.IsJudged(windowsupdate.Goal{}) != isJudged {
+				t.Errorf("IsJudged() = %v with failures %v", !isJudged, r.Failures)
 			}
 			if reason != test.reason || !strings.Contains(message, test.message) {
 				t.Errorf("Overdue() = %q, %q, want %q, %q", reason, message, test.reason, test.message)
 			}
 		})
+	}
+}
+
+func TestHostIsOverdueByGoal(t *testing.T) {
+	goal := windowsupdate.Goal{
+		Revisions: map[string]int{"20348": 4405, "26100": 7171},
+		Days:      14,
+		Of:        windowsupdate.Selection{Classes: []windowsupdate.Class{windowsupdate.Security}, Blocked: []string{"KB5070009"}},
+	}
+	pending := func(kb string, class windowsupdate.Class, daysAgo int) windowsupdate.Update {
+		return windowsupdate.Update{ID: "5a1c7c1e-0000-4000-8000-000000000001", Title: kb, KBs: []string{kb}, Class: class, Published: now().AddDate(0, 0, -daysAgo)}
+	}
+	for name, test := range map[string]struct {
+		edit            func(r *windowsupdate.Report)
+		reason, message string
+	}{
+		"lowest revision": {func(r *windowsupdate.Report) { r.Revision = 4405 }, "", ""},
+		"lower revision": {func(r *windowsupdate.Report) { r.Revision = 4404 },
+			api.ReasonRevisionTooLow, "revision 4404 of build 20348; spec.windowsUpdates.minimumRevisions of WindowsConfig demands 4405"},
+		"other build":      {func(r *windowsupdate.Report) { r.Build = 17763 }, "", ""},
+		"unknown revision": {func(r *windowsupdate.Report) { r.Revision = 0 }, "", ""},
+		"late": {func(r *windowsupdate.Report) { r.Pending[0].Published = now().AddDate(0, 0, -14) },
+			api.ReasonUpdateDeadlinePassed, "KB5070001 was published 14 days ago and is not installed; spec.windowsUpdates.deadlineDays of WindowsConfig allows 14 days"},
+		"two late ones": {func(r *windowsupdate.Report) {
+			r.Pending = append(r.Pending, pending("KB5070002", windowsupdate.Security, 20), pending("KB5070003", windowsupdate.Security, 15))
+		}, api.ReasonUpdateDeadlinePassed, "KB5070002"},
+		"late and waits for a restart": {func(r *windowsupdate.Report) {
+			r.Pending[0].Published, r.Pending[0].RestartPending = now().AddDate(0, 0, -15), true
+		}, api.ReasonUpdateDeadlinePassed, "KB5070001"},
+		"late but excluded": {func(r *windowsupdate.Report) {
+			r.Pending = append(r.Pending, pending("KB5070009", windowsupdate.Security, 20), pending("KB5070008", windowsupdate.Other, 20))
+		}, "", ""},
+		"without a date": {func(r *windowsupdate.Report) { r.Pending[0].Published = time.Time{} }, "", ""},
+	} {
+		r := windowsupdate.Report{
+			Read: now(), Build: 20348, Revision: 5000, Searched: now().Add(-day), Total: 1,
+			Pending: []windowsupdate.Update{pending("KB5070001", windowsupdate.Security, 13)}, History: []windowsupdate.Operation{installed("KB5068787", windowsupdate.Security, 20)},
+		}
+		test.edit(&r)
+		if reason, message := r.Overdue(now(), goal); reason != test.reason || !strings.Contains(message, test.message) {
+			t.Errorf("%s: Overdue() = %q, %q, want %q, %q", name, reason, message, test.reason, test.message)
+		}
+		if reason, _ := r.Overdue(now(), windowsupdate.Goal{}); reason != "" {
+			t.Errorf("%s: without a goal, Overdue() = %q", name, reason)
+		}
+		r.Failures = []windowsupdate.Failure{{Call: windowsupdate.CallPending}}
+		if r.IsJudged(goal) || !r.IsJudged(windowsupdate.Goal{Revisions: goal.Revisions}) {
+			t.Errorf("%s: without pending updates, a deadline was judged, or a revision was not", name)
+		}
+	}
+}
+
+func TestSelectionExplainsWhatItExcludes(t *testing.T) {
+	s := windowsupdate.Selection{Classes: []windowsupdate.Class{windowsupdate.Security}, Approved: []string{"KB5070001", "KB5070002"}, Blocked: []string{"KB5070003"}}
+	for name, test := range map[string]struct {
+		update windowsupdate.Update
+		want   string
+	}{
+		"approved":        {windowsupdate.Update{Class: windowsupdate.Security, KBs: []string{"KB5070001"}}, ""},
+		"another class":   {windowsupdate.Update{Class: windowsupdate.Other, KBs: []string{"KB5070001"}}, "class other"},
+		"without article": {windowsupdate.Update{Class: windowsupdate.Security}, "no article"},
+		"blocked":         {windowsupdate.Update{Class: windowsupdate.Security, KBs: []string{"KB5070001", "KB5070003"}}, "blocked"},
+		"not approved":    {windowsupdate.Update{Class: windowsupdate.Security, KBs: []string{"KB5070004"}}, "approved"},
+		"interactive":     {windowsupdate.Update{Class: windowsupdate.Security, KBs: []string{"KB5070002"}, Interactive: true}, "ask a user"},
+	} {
+		got := s.Excludes(test.update)
+		if !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%s: Excludes() = %q, want %q", name, got, test.want)
+		}
+		test.update.ID = "5a1c7c1e-0000-4000-8000-000000000001"
+		if s.Selects(test.update) != (test.want == "") {
+			t.Errorf("%s: Selects() does not agree with Excludes()", name)
+		}
 	}
 }
 

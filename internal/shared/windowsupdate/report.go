@@ -42,6 +42,9 @@ var (
 type Report struct {
 	// Read is when the agent was asked, by the host's clock.
 	Read time.Time `json:"read"`
+	// Build and Revision are the third and the fourth number of the version of Windows; 0 if unknown.
+	Build    int `json:"build,omitempty"`
+	Revision int `json:"revision,omitempty"`
 	// WindowsInstalled is when this copy of Windows was installed: for a machine from an image, its first start.
 	WindowsInstalled time.Time `json:"windowsInstalled,omitzero"`
 	// Searched is when the host's automatic updates last searched successfully (IAutomaticUpdatesResults.LastSearchSuccessDate).
@@ -184,7 +187,7 @@ func Parse(b []byte) (Report, error) {
 // idempotent.
 func (r Report) Bounded() Report {
 	latest := r.Read.Add(maxAhead)
-	r.Read = r.Read.UTC()
+	r.Read, r.Build, r.Revision = r.Read.UTC(), max(r.Build, 0), max(r.Revision, 0)
 	if !r.Searched.Before(latest) && !r.Failed(CallSearched) { // not the same as a host that never searched
 		r.Failures = append([]Failure{{Call: CallSearched}}, r.Failures...)
 	}

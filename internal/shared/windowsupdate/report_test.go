@@ -117,6 +117,6 @@ func FuzzReport(f *testing.F) {
 			t.Errorf("a report changes (-first +second):\n%s", diff)
 		}
 		checkSummary(t, r, fmt.Errorf("%s", b))
-		r.Overdue(r.Read)
+		r.Overdue(r.Read, windowsupdate.Goal{})
 	})
 }

@@ -35,7 +35,7 @@ enum { DAY = 86400 };
     X(UPDATE, RebootRequired) X(UPDATE, Deadline) X(UPDATE, LastDeploymentChangeTime) X(UPDATE, InstallationBehavior) X(UPDATE, EulaAccepted) \
     X(UPDATE, AcceptEula) X(IDENTITY, UpdateID) X(IDENTITY, RevisionNumber) X(ARTICLES, Count) X(ARTICLES, Item) \
     X(CATEGORIES, Count) X(CATEGORIES, Item) X(CATEGORY, CategoryID) X(BEHAVIOR, CanRequestUserInput) X(BEHAVIOR, RebootBehavior) \
-    X(DOWNLOADER, Updates) X(DOWNLOADER, Download) X(INSTALLER, Updates) X(INSTALLER, ForceQuiet) X(INSTALLER, RebootRequiredBeforeInstallation) \
+    X(DOWNLOADER, Updates) X(DOWNLOADER, Priority) X(DOWNLOADER, Download) X(INSTALLER, Updates) X(INSTALLER, ForceQuiet) X(INSTALLER, RebootRequiredBeforeInstallation) \
     X(INSTALLER, IsBusy) X(INSTALLER, Install) X(RESULT, ResultCode) X(RESULT, HResult) X(RESULT, RebootRequired) X(RESULT, GetUpdateResult) \
     X(HISTORY, Count) X(HISTORY, Item) X(ENTRY, Title) X(ENTRY, Date) X(ENTRY, Operation) X(ENTRY, ResultCode) X(ENTRY, HResult) \
     X(ENTRY, Categories) X(AUTOMATIC, Results) X(RESULTS, LastSearchSuccessDate) X(SYSTEM, RebootRequired)
@@ -235,6 +235,7 @@ static void history(Thing *to) {
 static HRESULT put(Thing *t, DISPID id, VARIANT *value) {
     switch (id) {
     case SESSION_ClientApplicationID: return V_VT(value) == VT_BSTR ? S_OK : DISP_E_TYPEMISMATCH;
+    case DOWNLOADER_Priority: return V_VT(value) != VT_I4 ? DISP_E_TYPEMISMATCH : V_I4(value) < 1 || V_I4(value) > 4 ? E_INVALIDARG : S_OK;
     case INSTALLER_ForceQuiet: return V_VT(value) == VT_BOOL ? S_OK : DISP_E_TYPEMISMATCH;
     case SEARCHER_Online:
         if (V_VT(value) != VT_BOOL) return DISP_E_TYPEMISMATCH;

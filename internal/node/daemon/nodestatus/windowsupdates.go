@@ -156,6 +156,9 @@ func (u *WindowsUpdates) askAgain(ctx context.Context) time.Duration {
 		u.set(u.get().report, err)
 		return spread(updatesRetry)
 	default:
+		if report.Build, report.Revision, err = u.Host.Inventory.Version(ctx); err != nil {
+			u.Log.Warn("Reading the version of Windows failed", "error", err.Error())
+		}
 		u.store(report)
 		u.set(report, nil)
 	}
@@ -215,11 +218,12 @@ func (u *WindowsUpdates) forget() bool {
 // set stores what was learned. A failure leaves the last report, which gets older; what could not be read ends no problem.
 func (u *WindowsUpdates) set(r windowsupdate.Report, failure error) {
 	now := time.Now()
-	reason, message := r.Overdue(now)
+	goal := u.Wanted.UpdateGoal
+	reason, message := r.Overdue(now, goal)
 	u.mu.Lock()
 	next := u.last
 	next.isKnown, next.report, next.failure = true, r, failure
-	if reason != "" || r.IsJudged() {
+	if reason != "" || r.IsJudged(goal) {
 		if !next.isJudged || next.reason != reason {
 			next.since = now
 		}

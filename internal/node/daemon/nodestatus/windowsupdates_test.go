@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -149,6 +150,32 @@ func TestOverdueUpdatesAreReportedOnce(t *testing.T) {
 			}
 		}
 		if n := len(m.Notes(api.EventUpdatesOverdue)); n != 1 {
+			t.Errorf("%d events, want 1", n)
+		}
+	})
+}
+
+func TestRevisionBelowMinimumIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := daemontest.NewIsolated(t, "")
+		build, revision, err := m.Windows.Host().Inventory.Version(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, lowest := range []int{revision + 1, revision} {
+			node := m.Changed()
+			node.UpdateGoal.Revisions = map[string]int{strconv.Itoa(build): lowest}
+			m.Follow(t, node)
+			askAgain(t, m)
+			want := corev1.ConditionFalse
+			if lowest > revision {
+				want = corev1.ConditionTrue
+			}
+			if c := m.Condition(api.ConditionUpdatesOverdue); c.Status != want || want == corev1.ConditionTrue && c.Reason != api.ReasonRevisionTooLow {
+				t.Errorf("with a minimum of %d and revision %d, the condition is %+v", lowest, revision, c)
+			}
+		}
+		if n := len(m.Notes(api.EventRevisionTooLow)); n != 1 {
 			t.Errorf("%d events, want 1", n)
 		}
 	})

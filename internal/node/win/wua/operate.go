@@ -84,6 +84,9 @@ func operate(create creator, do func(w *work, ids []string) error, ids []string)
 	return w.outcome.Bounded()
 }
 
+// downloadLow is dpLow of DownloadPriority in wuapi.h: the download leaves bandwidth to others.
+const downloadLow = int64(1)
+
 // download downloads those of the updates that the host does not have. An installed update that waits for a restart may have lost its files.
 func (w *work) download(ids []string) error {
 	chosen, err := w.choose(ids)
@@ -104,6 +107,7 @@ func (w *work) download(ids []string) error {
 	if err != nil {
 		return inCall("IUpdateSession.CreateUpdateDownloader", err)
 	}
+	_ = downloader.put("Priority", downloadLow) // the download works without it
 	_, err = w.run(downloader, "IUpdateDownloader", "Download", missing)
 	return err
 }

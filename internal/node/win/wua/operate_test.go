@@ -143,6 +143,10 @@ func (test operationTest) run(t *testing.T, operation string) {
 	if diff := cmp.Diff(test.given, given); diff != "" {
 		t.Errorf("updates in the collection (-want +got):\n%s", diff)
 	}
+	priority := o.downloader["put Priority"]
+	if _, fails := priority.(error); !fails && operation == operationDownload && len(given) > 0 && priority != downloadLow {
+		t.Errorf("the priority of the download is %v", priority)
+	}
 	if len(given) == 0 && o.asked > 0 {
 		t.Error("the agent was asked to do nothing")
 	}
@@ -164,6 +168,7 @@ func TestMissingUpdatesAreDownloaded(t *testing.T) {
 		"unknown ID": {nil, []string{idOfUpdate(9)}, windowsupdate.Outcome{}, nil},
 		"unreadable update": {func(o *operations) { o.updates["Item"] = []any{codeError(0x8007000e), o.pending[1], "x"} }, nil,
 			windowsupdate.Outcome{Results: []windowsupdate.UpdateResult{result(2, succeeded, 0)}}, nil},
+		"without priorities": {func(o *operations) { o.downloader["put Priority"] = codeError(unknownName) }, nil, all(result(1, succeeded, 0)), []int{1}},
 		"license": {func(o *operations) {
 			o.pending[0]["EulaAccepted"], o.pending[0]["AcceptEula"] = false, func(...any) (any, error) { o.pending[0]["EulaAccepted"] = true; return nil, nil }
 			o.downloader["Download"] = func(...any) (any, error) {

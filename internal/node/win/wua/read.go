@@ -13,7 +13,7 @@ import (
 type object interface {
 	// get returns a property, or the result of a method: string, bool, int64, time.Time, object, or nil.
 	get(name string, arguments ...any) (any, error)
-	// put sets a property to a string, bool or object.
+	// put sets a property to a string, bool, int64 or object.
 	put(property string, value any) error
 }
 
