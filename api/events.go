@@ -58,6 +58,9 @@ const (
 	EventMaintenanceStarted = "MaintenanceStarted"
 	// EventMaintenanceDone is reported on a WindowsInstance when its node works again and is back in service.
 	EventMaintenanceDone = "MaintenanceDone"
+	// EventUninstallingUpdate is reported on a WindowsInstance when its node does not work with an update of Windows, and the
+	// cumulative update is uninstalled as spec.windowsUpdates.rollback of WindowsConfig allows.
+	EventUninstallingUpdate = "UninstallingUpdate"
 	// EventMaintenanceFailed is reported on a WindowsInstance when an action on its host failed. The note contains the
 	// error.
 	EventMaintenanceFailed = "MaintenanceFailed"

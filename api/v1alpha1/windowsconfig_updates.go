@@ -64,6 +64,14 @@ type WindowsUpdatesSpec struct {
 	// +optional
 	DeadlineDays int32 `json:"deadlineDays,omitempty"`
 
+	// rollback specifies what happens to a node that does not work with an update. Never leaves it out of service. Uninstall
+	// removes the cumulative update of Windows that was installed, once and drained, and restarts the host. Other updates
+	// cannot be removed. Either way, other nodes do not get the update.
+	// +kubebuilder:validation:Enum=Never;Uninstall
+	// +kubebuilder:default=Never
+	// +optional
+	Rollback UpdateRollback `json:"rollback,omitempty"`
+
 	// rings are groups of nodes in the order in which they get updates: a node of a ring gets an update when a node of
 	// each earlier ring that needs it works with it. A node must be in exactly one ring; others get no updates. Without
 	// rings, all nodes are in one, which defers nothing.
@@ -111,6 +119,17 @@ const (
 	UpdatesSecurity WindowsUpdateClass = "Security"
 	// UpdatesCritical are critical updates that are not about security.
 	UpdatesCritical WindowsUpdateClass = "Critical"
+)
+
+// UpdateRollback specifies what happens to a node that does not work with an update.
+type UpdateRollback string
+
+// The ways back from an update.
+const (
+	// UpdateRollbackNever leaves the node out of service.
+	UpdateRollbackNever UpdateRollback = "Never"
+	// UpdateRollbackUninstall removes the cumulative update.
+	UpdateRollbackUninstall UpdateRollback = "Uninstall"
 )
 
 // UpdateRing is a group of nodes that get updates together.

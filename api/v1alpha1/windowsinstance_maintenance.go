@@ -24,6 +24,10 @@ type Maintenance struct {
 	// +listType=atomic
 	// +optional
 	Updates []string `json:"updates,omitempty"`
+	// failure is why the node does not work after a Patch, while its cumulative update is uninstalled.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Failure string `json:"failure,omitempty"`
 	// bootID is the boot ID of the host before a Reboot or a Patch.
 	// +optional
 	BootID string `json:"bootID,omitempty"`

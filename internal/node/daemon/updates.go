@@ -31,7 +31,7 @@ func InstallUpdates(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wi
 		return wicdapi.InstallUpdatesResult{}, err
 	}
 	if found && last.Order == r.Order {
-		return wicdapi.InstallUpdatesResult{State: last.State}, nil
+		return wicdapi.InstallUpdatesResult{Installation: last.Installation}, nil
 	}
 	if found && last.State == windowsupdate.Installing {
 		return wicdapi.InstallUpdatesResult{}, &wicdapi.Error{Code: wicdapi.CodeBusy, Message: fmt.Sprintf("installation %s is in progress on this host", last.Order)}
@@ -43,13 +43,37 @@ func InstallUpdates(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wi
 	if record.Leaving || record.Desired.UpdatesToInstall == nil {
 		return wicdapi.InstallUpdatesResult{}, &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: "the settings of this node do not let it install updates"}
 	}
+	_, revision, err := h.Inventory.Version(ctx)
+	if err != nil {
+		return wicdapi.InstallUpdatesResult{}, fmt.Errorf("reading the revision of Windows: %w", err)
+	}
 	o := state.UpdateOrder{
-		Installation: windowsupdate.Installation{Order: r.Order, State: windowsupdate.Installing}, KBs: r.KBs, Received: time.Now().UTC(),
+		Installation: windowsupdate.Installation{Order: r.Order, State: windowsupdate.Installing}, KBs: r.KBs, From: revision, Received: time.Now().UTC(),
+	}
+	if r.Undoes != "" {
+		if err := checkUndo(r, last, revision); err != nil {
+			return wicdapi.InstallUpdatesResult{}, err
+		}
+		o.KBs, o.Removes = last.KBs, revision
 	}
 	if err := o.Write(h.Disk); err != nil {
 		return wicdapi.InstallUpdatesResult{}, err
 	}
-	return wicdapi.InstallUpdatesResult{State: o.State}, nil
+	return wicdapi.InstallUpdatesResult{Installation: o.Installation}, nil
+}
+
+// checkUndo returns why the last order cannot be undone. Only a cumulative update changes the revision, and only one can be uninstalled.
+func checkUndo(r wicdapi.InstallUpdatesRequest, last state.UpdateOrder, revision int) error {
+	invalid := func(format string, args ...any) error {
+		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case last.Order != r.Undoes || last.Removes > 0:
+		return invalid("the last order of this host is %.64q, not installation %.64q", last.Order, r.Undoes)
+	case last.From == 0 || revision <= last.From:
+		return invalid("Windows has revision %d, and had %d before the installation: no cumulative update was installed", revision, last.From)
+	}
+	return nil
 }
 
 func checkUpdatesRequest(r wicdapi.InstallUpdatesRequest) error {
@@ -59,7 +83,10 @@ func checkUpdatesRequest(r wicdapi.InstallUpdatesRequest) error {
 	if r.Order == "" || len(r.Order) > windowsupdate.MaxOrder {
 		return invalid("order %.64q is empty or longer than %d bytes", r.Order, windowsupdate.MaxOrder)
 	}
-	if len(r.KBs) == 0 || len(r.KBs) > windowsupdate.MaxOffers {
+	if len(r.Undoes) > windowsupdate.MaxOrder {
+		return invalid("undoes %.64q is longer than %d bytes", r.Undoes, windowsupdate.MaxOrder)
+	}
+	if r.Undoes == "" && len(r.KBs) == 0 || len(r.KBs) > windowsupdate.MaxOffers {
 		return invalid("%d articles; 1 to %d are allowed", len(r.KBs), windowsupdate.MaxOffers)
 	}
 	for _, kb := range r.KBs {

@@ -106,6 +106,13 @@ func (d *dism) enable(ctx context.Context, feature string) (reboot bool, err err
 	if err != nil {
 		return false, err
 	}
+	return d.cancelable(ctx, func(cancel windows.Handle) error {
+		return d.call("DismEnableFeature", uintptr(d.session), uintptr(unsafe.Pointer(name)), 0, 0, 0, 0, 0, 1, uintptr(cancel), 0, 0)
+	})
+}
+
+// cancelable makes a call that DISM cancels when ctx ends.
+func (d *dism) cancelable(ctx context.Context, do func(cancel windows.Handle) error) (reboot bool, err error) {
 	cancel, err := windows.CreateEvent(nil, 1, 0, nil)
 	if err != nil {
 		return false, err
@@ -113,7 +120,7 @@ func (d *dism) enable(ctx context.Context, feature string) (reboot bool, err err
 	defer windows.CloseHandle(cancel)
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { _ = windows.SetEvent(cancel); close(stopped) })
-	err = d.call("DismEnableFeature", uintptr(d.session), uintptr(unsafe.Pointer(name)), 0, 0, 0, 0, 0, 1, uintptr(cancel), 0, 0)
+	err = do(cancel)
 	if !stop() {
 		<-stopped // only then may the event be closed
 		err = errors.Join(err, ctx.Err())
@@ -122,6 +129,53 @@ func (d *dism) enable(ctx context.Context, feature string) (reboot bool, err err
 		return true, nil
 	}
 	return false, err
+}
+
+// dismPackage is DismPackage.
+type dismPackage struct {
+	name      *uint16
+	state     featureState
+	release   int32
+	installed windows.Systemtime
+}
+
+// removeUpdate removes the package of the cumulative update with a revision, such as 20348.4405. Microsoft's articles on cumulative updates describe
+// this way; neither the Windows Update Agent nor wusa.exe can remove one, because it has a servicing stack in it.
+func (d *dism) removeUpdate(ctx context.Context, revision string) (reboot bool, err error) {
+	name, state, err := d.findUpdate(revision)
+	if err != nil || state == stateUninstallPending {
+		return state == stateUninstallPending, err
+	}
+	identity, err := windows.UTF16PtrFromString(name)
+	if err != nil {
+		return false, err
+	}
+	const byName = 1 // DismPackageName
+	return d.cancelable(ctx, func(cancel windows.Handle) error {
+		return d.call("DismRemovePackage", uintptr(d.session), uintptr(unsafe.Pointer(identity)), byName, uintptr(cancel), 0, 0)
+	})
+}
+
+// findUpdate returns the installed package of the cumulative update with a revision, or hostapi.ErrNotFound.
+func (d *dism) findUpdate(revision string) (name string, state featureState, err error) {
+	var first *dismPackage
+	var count uint32
+	if err := d.call("DismGetPackages", uintptr(d.session), uintptr(unsafe.Pointer(&first)), uintptr(unsafe.Pointer(&count))); err != nil {
+		return "", 0, err
+	}
+	for _, p := range unsafe.Slice(first, count) {
+		isInstalled := p.state == stateInstalled || p.state == stateUninstallPending
+		if candidate := windows.UTF16PtrToString(p.name); isInstalled && isCumulativeUpdate(candidate, revision) {
+			name, state = candidate, p.state
+		}
+	}
+	if err := d.call("DismDelete", uintptr(unsafe.Pointer(first))); err != nil {
+		return "", 0, err
+	}
+	if name == "" {
+		return "", 0, hostapi.ErrNotFound
+	}
+	return name, state, nil
 }
 
 // call calls a DISM function. It returns an error for every HRESULT other than 0, including the success code that requires a restart

@@ -33,17 +33,28 @@ func (s *system) EnableFeature(ctx context.Context, name string) (reboot bool, e
 	return answer.Reboot, nil
 }
 
+// RemoveCumulativeUpdate implements hostapi.System.
+func (s *system) RemoveCumulativeUpdate(ctx context.Context, build, revision int) (reboot bool, err error) {
+	name := fmt.Sprintf("%d.%d", build, revision)
+	answer, err := runDISM(ctx, dismRemove, name)
+	if err != nil {
+		return false, fmt.Errorf("removing the cumulative update with revision %s: %w", name, err)
+	}
+	return answer.Reboot, nil
+}
+
 // Requests to a DISM process.
 const (
 	dismState  = "state"
 	dismEnable = "enable"
+	dismRemove = "remove"
 )
 
 // dismAnswer is the result of DISM, as one line of JSON.
 type dismAnswer struct {
 	State  wicdapi.FeatureState `json:"state,omitempty"`
 	Reboot bool                 `json:"reboot,omitempty"`
-	// Call and Code are those of a hostapi.FeatureError; Error is any other error. Unknown means that this Windows does not have the feature, or DISM.
+	// Call and Code are those of a hostapi.FeatureError; Error is any other error. Unknown means that this Windows does not have the feature, the update, or DISM.
 	Call    string `json:"call,omitempty"`
 	Code    uint32 `json:"code,omitempty"`
 	Error   string `json:"error,omitempty"`
@@ -71,7 +82,7 @@ func (a dismAnswer) err() error {
 	case a.Call != "":
 		return &hostapi.FeatureError{Call: a.Call, Code: a.Code}
 	case a.Unknown:
-		return fmt.Errorf("this Windows has no such feature: %w", hostapi.ErrNotFound)
+		return fmt.Errorf("this Windows has no such feature or update: %w", hostapi.ErrNotFound)
 	case a.Error != "":
 		return errors.New(a.Error)
 	}
@@ -107,8 +118,12 @@ func callDISM(args []string, stdin io.Reader, stdout io.Writer) int {
 	return 0
 }
 
-// answer reads the state of a feature, and enables it if requested.
+// answer reads the state of a feature, and enables it if requested, or removes an update.
 func (d *dism) answer(ctx context.Context, what, feature string, answer *dismAnswer) (err error) {
+	if what == dismRemove {
+		answer.Reboot, err = d.removeUpdate(ctx, feature)
+		return err
+	}
 	if answer.State, err = d.state(feature); err != nil || what != dismEnable || answer.State == wicdapi.FeatureEnabled {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -154,20 +155,20 @@ func (v *Visit) Restart(ctx context.Context, bootID string) error {
 	return nil
 }
 
-// InstallUpdates has WICD install updates of Windows, named by their articles, and returns at once; the Node shows the state of the order. An order with the
-// same name changes nothing.
-func (v *Visit) InstallUpdates(ctx context.Context, order string, kbs []string) error {
+// InstallUpdates has WICD install updates of Windows, or undo that, and returns at once with the state of the order, which the Node also shows. An order
+// with the same name changes nothing.
+func (v *Visit) InstallUpdates(ctx context.Context, request wicdapi.InstallUpdatesRequest) (windowsupdate.Installation, error) {
 	defer v.end()
 	if err := v.connectAndVerify(ctx); err != nil {
-		return err
+		return windowsupdate.Installation{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
-	request := wicdapi.InstallUpdatesRequest{Order: order, KBs: kbs}
-	if err := v.callWith(ctx, v.program(wicdapi.CommandInstallUpdates), request, &wicdapi.InstallUpdatesResult{}, StepInspect); err != nil {
-		return fmt.Errorf("ordering the installation of updates: %w", err)
+	var result wicdapi.InstallUpdatesResult
+	if err := v.callWith(ctx, v.program(wicdapi.CommandInstallUpdates), request, &result, StepInspect); err != nil {
+		return windowsupdate.Installation{}, fmt.Errorf("ordering the installation of updates: %w", err)
 	}
-	return nil
+	return result.Installation.Bounded(), nil
 }
 
 // Leave removes everything of the operator's from the host. cluster is the UID of namespace kube-system; a host that has joined another cluster since

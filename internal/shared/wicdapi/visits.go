@@ -39,15 +39,17 @@ type RestartResult struct {
 	Restarting bool `json:"restarting,omitempty"`
 }
 
-// InstallUpdatesRequest requests the installation of updates of Windows that the node offers.
+// InstallUpdatesRequest requests the installation of updates of Windows that the node offers, or its undoing.
 type InstallUpdatesRequest struct {
 	// Order names the request. A repeated one changes nothing.
 	Order string `json:"order"`
 	// KBs are the articles of the updates.
-	KBs []string `json:"kbs" max:"8"`
+	KBs []string `json:"kbs,omitempty" max:"8"`
+	// Undoes is the last order, of which the cumulative update is uninstalled; empty to install KBs.
+	Undoes string `json:"undoes,omitempty"`
 }
 
-// InstallUpdatesResult reports how far the installation is.
+// InstallUpdatesResult reports how far the order is.
 type InstallUpdatesResult struct {
-	State windowsupdate.InstallationState `json:"state"`
+	Installation windowsupdate.Installation `json:"installation"`
 }

@@ -62,8 +62,8 @@ func Faults() []Fault {
 			Source: "https://getskout.com/cybersecurity-threat-advisory-0005-22-microsoft-releases-emergency-updates-to-address-issues-with-january-2022-windows-server-patches/"},
 		{Build: Server2022, From: 2582, Before: 2762, Since: "KB5040437", Fixed: "KB5044281",
 			Updates: []string{"KB5040437", "KB5041160", "KB5042880", "KB5042881"}, // by Microsoft's list of releases
-			What:   "pods can reach neither other nodes nor addresses outside the cluster",
-			Source: "https://github.com/microsoft/Windows-Containers/issues/516"},
+			What:    "pods can reach neither other nodes nor addresses outside the cluster",
+			Source:  "https://github.com/microsoft/Windows-Containers/issues/516"},
 		// The source announces a fix of overlay networks in the updates of October 2025 but names neither the update nor its revision. These are
 		// those of the cumulative update of that month.
 		{Build: Server2025, From: 0, Before: 6899, Fixed: "KB5066835",

@@ -49,7 +49,9 @@ func (s Selection) Validate() error {
 }
 
 // Selects reports whether an update is to be installed. One that takes effect with a restart that is still to come is not.
-func (s Selection) Selects(u Update) bool { return s.Excludes(u) == "" && u.ID != "" && !u.RestartPending }
+func (s Selection) Selects(u Update) bool {
+	return s.Excludes(u) == "" && u.ID != "" && !u.RestartPending
+}
 
 // Excludes returns why an update is not installed, in words; empty if it is selected. One without an article never is, because it cannot be named.
 func (s Selection) Excludes(u Update) string {
@@ -126,7 +128,8 @@ type Installation struct {
 // IsFinal reports whether nothing follows.
 func (i Installation) IsFinal() bool { return i.State == Done || i.State == Failed }
 
-func (i Installation) bounded() Installation {
+// Bounded returns the installation within its bounds. An unknown state is a failure.
+func (i Installation) Bounded() Installation {
 	i.Order, i.Boot, i.Message = line(i.Order, MaxOrder), line(i.Boot, MaxOrder), line(i.Message, maxMessage)
 	if !slices.Contains([]InstallationState{Installing, RestartRequired, Done, Failed}, i.State) {
 		i.State, i.Message = Failed, "unknown state"

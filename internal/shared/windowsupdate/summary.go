@@ -121,7 +121,7 @@ func (s Summary) bounded() Summary {
 		s.Offers[i].Published = date(o.Published, latest)
 	}
 	if s.Installation != nil {
-		bounded := s.Installation.bounded()
+		bounded := s.Installation.Bounded()
 		s.Installation = &bounded
 	}
 	if s.Total != nil {

@@ -30,6 +30,8 @@ type Updates struct {
 	SearchCode uint32
 	// RestartFirst makes the agent refuse to install until the next start. Windows does not show it as a cause of a restart.
 	RestartFirst bool
+	// RemoveCode is the HRESULT with which the removal of a cumulative update fails; 0 if it succeeds.
+	RemoveCode uint32
 	// Busy makes the agent refuse to install. It also does during an installation, and after a start for BusyFor or ServicingFor of ServicingQuirks.
 	Busy bool
 	// Asked, Searches, Downloads and Installs count the calls of Updates, Search, Download and Install.

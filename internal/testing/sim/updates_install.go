@@ -3,10 +3,12 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
@@ -18,11 +20,15 @@ type Offer struct {
 	Takes time.Duration
 	// DownloadCode and Code are the HRESULTs with which its download and its installation fail; 0 if they succeed.
 	DownloadCode, Code uint32
+	// Revision is the revision of Windows with it; 0 if it does not change it.
+	Revision int
 	// Undone means that Windows takes it back at each start that should complete it. It is pending again then.
 	Undone bool
 	// Installed is called at the first start after its installation, before services start, or right after it if it needs no restart. It may break
 	// the computer. nil changes nothing.
 	Installed func(*Windows)
+	// Removed is called at the first start after its removal. nil changes nothing.
+	Removed func(*Windows)
 }
 
 // localUpdates are the updates that the computer knows.
@@ -31,6 +37,9 @@ type localUpdates struct {
 	all []*localUpdate
 	// history has the operations of the agent, the last one first.
 	history []windowsupdate.Operation
+	// previous are the revisions of Windows before those of the cumulative updates. isRemoving means that the last one goes at the next start.
+	previous   []int
+	isRemoving bool
 }
 
 // localUpdate is an update as the computer knows it.
@@ -281,6 +290,9 @@ func (b *boot) installUpdate(ctx context.Context, u *localUpdate) (result window
 // to be called without the lock. The caller holds it.
 func (w *Windows) completeUpdatesLocked() (installed []func(*Windows)) {
 	w.updates.RestartFirst = false
+	if w.local.isRemoving {
+		installed = append(installed, w.removeUpdateLocked())
+	}
 	for _, u := range w.local.all {
 		if !u.RestartPending {
 			continue
@@ -290,9 +302,51 @@ func (w *Windows) completeUpdatesLocked() (installed []func(*Windows)) {
 		switch {
 		case current.Undone:
 			w.local.record(u, windowsupdate.ResultFailed, undone)
+			continue
 		case current.Installed != nil:
 			installed = append(installed, current.Installed)
 		}
+		if current.Revision > w.options.UBR {
+			w.local.previous = append(w.local.previous, w.options.UBR)
+			w.options.UBR = current.Revision
+		}
 	}
 	return installed
+}
+
+// RemoveCumulativeUpdate implements hostapi.System.
+func (b *boot) RemoveCumulativeUpdate(ctx context.Context, build, revision int) (reboot bool, err error) {
+	what := fmt.Sprintf("removing the cumulative update with revision %d.%d", build, revision)
+	if err := b.dism(ctx); err != nil {
+		return false, fmt.Errorf("%s: %w", what, err)
+	}
+	w := b.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := b.changeLocked(what); err != nil {
+		return false, err
+	}
+	switch {
+	case build != w.options.Build || revision != w.options.UBR || len(w.local.previous) == 0:
+		return false, fmt.Errorf("%s: %w", what, hostapi.ErrNotFound)
+	case w.updates.RemoveCode != 0:
+		return false, fmt.Errorf("%s: %w", what, &hostapi.FeatureError{Call: "DismRemovePackage", Code: w.updates.RemoveCode})
+	}
+	w.local.isRemoving = true
+	return true, nil
+}
+
+// removeUpdateLocked returns to the revision before the last cumulative update, which is pending again. The caller holds the lock.
+func (w *Windows) removeUpdateLocked() (removed func(*Windows)) {
+	l, removed := &w.local, func(*Windows) {}
+	for _, u := range l.all {
+		if u.isDone && u.Revision == w.options.UBR {
+			u.isDone, u.Downloaded = false, false
+			if current := w.currentLocked(u); current.Removed != nil {
+				removed = current.Removed
+			}
+		}
+	}
+	w.options.UBR, l.previous, l.isRemoving = l.previous[len(l.previous)-1], l.previous[:len(l.previous)-1], false
+	return removed
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
@@ -207,6 +208,9 @@ func (u *WindowsUpdates) install(ctx context.Context, o state.UpdateOrder, boot 
 	if !u.mayInstall() { // proof that the operator has drained it
 		return u.retry(o, "the node is not cordoned")
 	}
+	if o.Removes > 0 {
+		return u.uninstall(ctx, o, boot)
+	}
 	report, err := u.Host.UpdateAgent.Updates(ctx)
 	if err != nil {
 		return u.retry(o, err.Error())
@@ -304,7 +308,43 @@ func failureOf(o windowsupdate.Outcome, chosen []windowsupdate.Update) string {
 	return strings.Join(failures, "; ")
 }
 
-// confirm checks, after a restart, whether Windows has kept the updates.
+// uninstall removes the cumulative update that brought Windows to its present revision, if it still has this revision.
+func (u *WindowsUpdates) uninstall(ctx context.Context, o state.UpdateOrder, boot string) state.UpdateOrder {
+	build, revision, err := u.Host.Inventory.Version(ctx)
+	if err != nil {
+		return u.retry(o, err.Error())
+	}
+	if revision != o.Removes {
+		return end(o, windowsupdate.Failed, fmt.Sprintf("Windows has revision %d now, not %d", revision, o.Removes))
+	}
+	u.RecordChange("uninstalling the cumulative update with revision %d.%d (%s)", build, revision, strings.Join(o.KBs, ", "))
+	restart, err := u.Host.System.RemoveCumulativeUpdate(ctx, build, revision)
+	switch refused := (*hostapi.FeatureError)(nil); {
+	case errors.Is(err, hostapi.ErrNotFound), errors.As(err, &refused):
+		return end(o, windowsupdate.Failed, err.Error())
+	case err != nil:
+		return u.retry(o, err.Error())
+	case restart:
+		o.Boot, o.Installed = boot, true
+		return end(o, windowsupdate.RestartRequired, "")
+	}
+	return u.confirmRemoval(ctx, o)
+}
+
+// confirmRemoval checks whether Windows has returned to an earlier revision.
+func (u *WindowsUpdates) confirmRemoval(ctx context.Context, o state.UpdateOrder) state.UpdateOrder {
+	_, revision, err := u.Host.Inventory.Version(ctx)
+	switch {
+	case err != nil:
+		return u.retry(o, err.Error())
+	case revision >= o.Removes:
+		return u.retry(o, fmt.Sprintf("Windows still has revision %d", revision))
+	}
+	u.refresh(ctx)
+	return end(o, windowsupdate.Done, fmt.Sprintf("Windows has revision %d", revision))
+}
+
+// confirm checks, after a restart, whether Windows has kept the updates, or removed the one that was uninstalled.
 func (u *WindowsUpdates) confirm(ctx context.Context, o state.UpdateOrder) state.UpdateOrder {
 	if o.Restarted.IsZero() {
 		o.Restarted = time.Now().UTC()
@@ -314,6 +354,9 @@ func (u *WindowsUpdates) confirm(ctx context.Context, o state.UpdateOrder) state
 	defer cancel()
 	if ctx.Err() != nil {
 		return end(o, windowsupdate.Failed, fmt.Sprintf("not completed by %s: %s", limit.Format(time.RFC3339), o.Message))
+	}
+	if o.Removes > 0 {
+		return u.confirmRemoval(ctx, o)
 	}
 	report, err := u.Host.UpdateAgent.Updates(ctx)
 	if err != nil {

@@ -12,11 +12,15 @@ import (
 // updateOrderFile has the last installation of updates that the operator requested, with its progress. It outlives restarts of WICD and Windows.
 const updateOrderFile = desired.State + `\updates-order.json`
 
-// UpdateOrder is an installation of updates that the operator requested.
+// UpdateOrder is an installation of updates, or its undoing, that the operator requested.
 type UpdateOrder struct {
 	windowsupdate.Installation
 	// KBs are the articles to install.
 	KBs []string `json:"kbs"`
+	// From is the revision of Windows when the request arrived.
+	From int `json:"from,omitempty"`
+	// Removes is the revision whose cumulative update is uninstalled; 0 for an installation.
+	Removes int `json:"removes,omitempty"`
 	// Received is when the request arrived, by the host's clock.
 	Received time.Time `json:"received"`
 	// RestartFirst means that Windows was or is restarted once before the installation, because an earlier one waited for it. Installed means that the

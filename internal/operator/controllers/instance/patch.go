@@ -7,16 +7,24 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
+	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
 const (
 	// patchTimeout is how long the installation of updates with its restarts may take. WICD gives up earlier.
 	patchTimeout = 4 * time.Hour
+	// undoEvery is the pause between questions about how far the uninstallation is.
+	undoEvery = time.Minute
 	// maxPatchRestarts limits the restarts of one installation: one before it, if an earlier one waits for a restart, and one after it.
 	maxPatchRestarts = 2
 	// maxInstalledUpdates limits the updates in the status.
@@ -25,6 +33,9 @@ const (
 
 // patch orders the installation of updates and follows it: WICD installs, the operator restarts the host when WICD reports that this is necessary.
 func (m *maintenance) patch(ctx context.Context) (time.Duration, error) {
+	if m.current().Failure != "" {
+		return m.undo(ctx)
+	}
 	current, node := m.current(), rollout.NodeOf(m.view.Node)
 	limit, isOrdered := actTimeout, node.Installation.Order == orderOf(current)
 	if isOrdered {
@@ -77,21 +88,85 @@ func (m *maintenance) restartForUpdates(ctx context.Context, required, boot stri
 // failedUpdates returns the updates against which a failure speaks: none if the host did not get the order.
 func (m *maintenance) failedUpdates() []string {
 	current, node := m.current(), rollout.NodeOf(m.view.Node)
-	if current.Action != v1alpha1.ActionPatch || node == nil || node.Installation.Order != orderOf(current) {
+	wasOrdered := current.Failure != "" || node != nil && node.Installation.Order == orderOf(current)
+	if current.Action != v1alpha1.ActionPatch || !wasOrdered {
 		return nil
 	}
 	return current.Updates
 }
 
+// mayUndo reports whether the cumulative update of a Patch is to be uninstalled, because the node does not work since its restart.
+func (m *maintenance) mayUndo() bool {
+	current := m.current()
+	return current.Action == v1alpha1.ActionPatch && current.Failure == "" && current.Restarts > 0 && !m.hasFailed() &&
+		m.view.config.WindowsUpdates.Rollback == v1alpha1.UpdateRollbackUninstall
+}
+
+// beginUndo records why the node does not work, and that its update is uninstalled.
+func (m *maintenance) beginUndo(ctx context.Context, why string) (time.Duration, error) {
+	current := m.current()
+	current.Failure = truncate.Text(why, truncate.Reported)
+	log.FromContext(ctx).Info("Uninstalling updates", "updates", current.Updates, "error", why)
+	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventUninstallingUpdate, Action: string(current.Action)},
+		"the node does not work with %s, so the cumulative update is uninstalled: %s", strings.Join(current.Updates, ", "), why)
+	return m.enter(ctx, v1alpha1.MaintenanceAct)
+}
+
+// undo has WICD uninstall the cumulative update, and restarts the host for that. It asks WICD itself how far that is, because the host may be unable to
+// report it.
+func (m *maintenance) undo(ctx context.Context) (time.Duration, error) {
+	current := m.current()
+	failed := func(why string) (time.Duration, error) {
+		return m.fail(ctx, fmt.Sprintf("%s; uninstalling the update failed: %s", current.Failure, why))
+	}
+	if m.elapsed(patchTimeout) > patchTimeout {
+		return failed(fmt.Sprintf("not done after %s: %s", patchTimeout, current.Message))
+	}
+	if remaining := m.retries.Remaining(m.id()); remaining > 0 {
+		return remaining, nil
+	}
+	request := wicdapi.InstallUpdatesRequest{Order: undoOrderOf(current), Undoes: orderOf(current)}
+	i, err := m.visit("uninstalling updates").InstallUpdates(ctx, request)
+	if refused := wicdapi.Failed(err); refused != nil && refused.Code == wicdapi.CodeRequestInvalid {
+		return failed(refused.Message)
+	}
+	if err != nil {
+		return m.retryLater(ctx, err), nil
+	}
+	m.recordReachable(nil)
+	switch i.State {
+	case windowsupdate.Done:
+		current.BootID = "" // any boot will do
+		return m.enter(ctx, v1alpha1.MaintenanceVerify)
+	case windowsupdate.Failed:
+		return failed(i.Message)
+	case windowsupdate.RestartRequired:
+		if current.RestartedBootID != i.Boot {
+			if err := m.visit("restarting the host").Restart(ctx, i.Boot); err != nil {
+				return m.retryLater(ctx, err), nil
+			}
+			current.RestartedBootID, current.Restarts = i.Boot, current.Restarts+1
+		}
+		current.Message = "the host is restarting without " + strings.Join(current.Updates, ", ")
+	default:
+		current.Message = strings.TrimSuffix("WICD is uninstalling the cumulative update: "+i.Message, ": ")
+	}
+	return undoEvery, nil
+}
+
 // orderOf returns the name of the order of a Patch.
 func orderOf(m *v1alpha1.Maintenance) string { return m.StartedAt.UTC().Format(time.RFC3339) }
+
+// undoOrderOf returns the name of the order that undoes it.
+func undoOrderOf(m *v1alpha1.Maintenance) string { return orderOf(m) + "-undo" }
 
 // orderUpdates has WICD install the updates. The Node shows the state of the order soon after.
 func (m *maintenance) orderUpdates(ctx context.Context) (time.Duration, error) {
 	if m.view.config.WindowsUpdates.Policy != v1alpha1.UpdatesInstall {
 		return 0, m.deferMaintenance(ctx, "ends: spec.windowsUpdates.policy of WindowsConfig is no longer Install")
 	}
-	if err := m.visit("installing updates").InstallUpdates(ctx, orderOf(m.current()), m.current().Updates); err != nil {
+	request := wicdapi.InstallUpdatesRequest{Order: orderOf(m.current()), KBs: m.current().Updates}
+	if _, err := m.visit("installing updates").InstallUpdates(ctx, request); err != nil {
 		return m.retryLater(ctx, err), nil
 	}
 	m.recordReachable(nil)

@@ -172,6 +172,48 @@ func TestStoryNodeDoesNotWorkAfterUpdate(t *testing.T) {
 	})
 }
 
+// A node that does not work with an update gets its former Windows back, once and if that is allowed. No other node gets the update.
+func TestStoryUpdateIsUninstalled(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit      func(*storyUpdates)
+		message   string
+		isCordon  bool
+		installed int
+	}{
+		"update-is-uninstalled": {func(*storyUpdates) {}, "the cumulative update was uninstalled, and the node works again", false, 0},
+		"update-stays":          {func(u *storyUpdates) { u.staysFor = "DismRemovePackage failed with 0x800f0825" }, "uninstalling the update failed: DismRemovePackage", true, 1},
+		"node-does-not-recover": {func(u *storyUpdates) { u.breaksAlways = true }, "and the node still does not work", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runStory(t, name, 3, atMost(1), func(s *story) {
+				s.upgraded(2)
+				s.configure(func(c *v1alpha1.WindowsConfigSpec) {
+					c.WindowsUpdates = v1alpha1.WindowsUpdatesSpec{Policy: v1alpha1.UpdatesInstall, Rollback: v1alpha1.UpdateRollbackUninstall}
+				})
+				for _, h := range s.hosts {
+					h.updates.breaks = "KB5070001"
+					c.edit(&h.updates)
+				}
+				s.publish("KB5070001", false)
+				s.until("it failed", 6*time.Hour, func() bool { return s.instance("win-1").Status.Failure != nil })
+				s.pass(24 * time.Hour)
+				failure := s.instance("win-1").Status.Failure
+				if !strings.Contains(failure.Message, "kubelet exits") || !strings.Contains(failure.Message, c.message) || !slices.Contains(failure.Updates, "KB5070001") {
+					s.t.Errorf("the failure is %+v", failure)
+				}
+				if node := s.node("win-1"); node.Spec.Unschedulable != c.isCordon || s.have("KB5070001") != c.installed {
+					s.t.Errorf("win-1 is out of service: %v; %d hosts have the update", node.Spec.Unschedulable, s.have("KB5070001"))
+				}
+				for _, h := range s.hosts[1:] {
+					if h.updates.order != nil || s.waitsFor(h.name) != api.ReasonRolloutStopped {
+						s.t.Errorf("%s got order %v and waits for %q", h.name, h.updates.order, s.waitsFor(h.name))
+					}
+				}
+			})
+		})
+	}
+}
+
 // Windows wants a restart before an installation, and another one after it. Lost answers repeat nothing.
 func TestStoryUpdateNeedsRestartFirst(t *testing.T) {
 	runStory(t, "update-needs-restart-first", 2, atMost(1), func(s *story) {

@@ -18,14 +18,19 @@ type storyUpdates struct {
 	offers []windowsupdate.Offer
 	// refuses maps articles to the error of their installation, undoes to the error with which Windows takes them back during a restart.
 	refuses, undoes map[string]string
-	// breaks is an article with which the kubelet does not work.
-	breaks string
+	// breaks is an article with which the kubelet does not work; breaksAlways, also without it once it was installed.
+	breaks       string
+	breaksAlways bool
+	// staysFor is the error with which Windows refuses to uninstall updates; empty if it does not.
+	staysFor string
 	// firstRestart makes the first installation wait for a restart.
 	firstRestart bool
 	// takes is how long an installation takes.
 	takes time.Duration
 
-	order     *windowsupdate.Installation
+	order *windowsupdate.Installation
+	// undoing is the order that the last one undoes; empty if it does not.
+	undoing   string
 	kbs       []string
 	ends      time.Time
 	installed []string
@@ -35,16 +40,21 @@ type storyUpdates struct {
 func (h *storyHost) installUpdates(r wicdapi.InstallUpdatesRequest) (wicdapi.InstallUpdatesResult, error) {
 	u := &h.updates
 	if u.order != nil && u.order.Order == r.Order {
-		return wicdapi.InstallUpdatesResult{State: u.order.State}, nil
+		return wicdapi.InstallUpdatesResult{Installation: *u.order}, nil
 	}
 	if u.order != nil && u.order.State == windowsupdate.Installing {
 		return wicdapi.InstallUpdatesResult{}, &wicdapi.Error{Code: wicdapi.CodeBusy, Message: "installation " + u.order.Order + " is in progress"}
 	}
 	h.story.mustBeDrained(h, true, "installs updates")
-	h.story.record("%s installs %s", h.name, strings.Join(r.KBs, ", "))
-	u.kbs, u.ends = r.KBs, time.Now().Add(u.takes)
+	if u.undoing = r.Undoes; r.Undoes == "" {
+		u.kbs = r.KBs
+		h.story.record("%s installs %s", h.name, strings.Join(u.kbs, ", "))
+	} else {
+		h.story.record("%s uninstalls %s", h.name, strings.Join(u.kbs, ", "))
+	}
+	u.ends = time.Now().Add(u.takes)
 	u.order = &windowsupdate.Installation{Order: r.Order, State: windowsupdate.Installing}
-	return wicdapi.InstallUpdatesResult{State: u.order.State}, nil
+	return wicdapi.InstallUpdatesResult{Installation: *u.order}, nil
 }
 
 // advance carries out the order, as WICD and Windows do, and returns the state for comparison.
@@ -62,6 +72,8 @@ func (u *storyUpdates) advance(h *storyHost) string {
 func (u *storyUpdates) carryOut(h *storyHost) {
 	state := func(s windowsupdate.InstallationState, message string) { u.order.State, u.order.Message = s, message }
 	switch {
+	case u.undoing != "":
+		u.uninstall(h)
 	case u.order.State == windowsupdate.RestartRequired && u.order.Boot != h.boot():
 		if u.firstRestart {
 			u.firstRestart = false
@@ -89,6 +101,25 @@ func (u *storyUpdates) carryOut(h *storyHost) {
 			return
 		}
 		u.complete(h)
+	}
+}
+
+// uninstall carries out an order to undo the last one.
+func (u *storyUpdates) uninstall(h *storyHost) {
+	switch {
+	case u.order.State == windowsupdate.Installing && !time.Now().Before(u.ends) && u.staysFor != "":
+		u.order.State, u.order.Message = windowsupdate.Failed, u.staysFor
+	case u.order.State == windowsupdate.Installing && !time.Now().Before(u.ends):
+		u.order.State, u.order.Boot = windowsupdate.RestartRequired, h.boot()
+	case u.order.State == windowsupdate.RestartRequired && u.order.Boot != h.boot():
+		u.order.State, u.order.Message = windowsupdate.Done, "Windows has revision 1"
+		u.installed = slices.DeleteFunc(u.installed, func(kb string) bool { return slices.Contains(u.kbs, kb) })
+		for _, kb := range u.kbs {
+			u.offers = append(u.offers, windowsupdate.Offer{KB: kb, Published: time.Now().UTC().Truncate(time.Second)})
+		}
+		if !u.breaksAlways {
+			h.serviceFault = ""
+		}
 	}
 }
 
