@@ -232,6 +232,8 @@ func registryEntries() []guestapi.RegistryEntry {
 		text(current, "DisplayVersion", "21H2"),
 		text(`HKLM\SYSTEM\CurrentControlSet\Control\ProductOptions`, "ProductType", "ServerNT"),
 		number(`HKLM\Software\WMCOLab\Features`, "Containers", 1), // enabled; see windows/shims/dismapi.c
+		number(`HKLM\Software\WMCOLab\Packages`, "Previous", 0),
+		number(`HKLM\Software\WMCOLab\Packages`, "Removed", 0),
 		text(`HKLM\SOFTWARE\Classes\Microsoft.Update.UpdateColl\CLSID`, "", updates),
 		text(`HKLM\SOFTWARE\Classes\CLSID\`+updates+`\InprocServer32`, "", system32+"wuapi.dll"),
 		text(`HKLM\SOFTWARE\Classes\CLSID\`+updates+`\InprocServer32`, "ThreadingModel", "Both"),

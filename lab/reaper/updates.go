@@ -10,19 +10,30 @@ import (
 // Sections of the registry's file: the updates of the agent's stand-in (windows/shims/wuapi.c), and the version of Windows.
 var (
 	updateSection  = regexp.MustCompile(`(?ms)^\[Software\\\\WMCOLab\\\\Updates\\\\\d+\] .*?(?:\n\n|\z)`)
+	packageSection = regexp.MustCompile(`(?ms)^\[Software\\\\WMCOLab\\\\Packages\] .*?(?:\n\n|\z)`)
 	agentSection   = regexp.MustCompile(`(?ms)^\[Software\\\\WMCOLab\\\\Updates\] .*?(?:\n\n|\z)`)
 	versionSection = regexp.MustCompile(`(?ms)^\[Software\\\\Microsoft\\\\Windows NT\\\\CurrentVersion\] .*?(?:\n\n|\z)`)
 )
 
 // Values of updates, as windows/shims/wuapi.c has them: states, the result and HRESULT (CBS_E_INSTALLERS_FAILED) of an update that was taken back.
 const (
-	updateDownloaded, updateWaits, updateInstalled = 2, 3, 4
-	resultFailed, installersFailed                 = 4, 0x800f0922
+	updateFound, updateDownloaded, updateWaits, updateInstalled = 1, 2, 3, 4
+	resultFailed, installersFailed                              = 4, 0x800f0922
 )
 
 // completeUpdates changes the text of the registry as Windows does at its start: installed updates that wait for it are completed, and change the
-// revision of Windows, or are taken back.
+// revision of Windows, or are taken back. The last cumulative update goes if it was removed, and is pending again.
 func completeUpdates(text string) string {
+	packages, before := packageSection.FindString(text), dword(versionSection.FindString(text), "UBR")
+	if dword(packages, "Removed") != 0 {
+		text = updateSection.ReplaceAllStringFunc(text, func(section string) string {
+			if dword(section, "State") == updateInstalled && dword(section, "UBR") == before {
+				section = withDWORD(section, "State", updateFound)
+			}
+			return section
+		})
+		return withRevision(text, dword(packages, "Previous"), 0)
+	}
 	var revision uint32
 	text = updateSection.ReplaceAllStringFunc(text, func(section string) string {
 		if dword(section, "State") != updateWaits {
@@ -39,6 +50,14 @@ func completeUpdates(text string) string {
 	if revision == 0 {
 		return text
 	}
+	return withRevision(text, revision, before)
+}
+
+// withRevision returns the text of the registry with another revision of Windows, and the one before it.
+func withRevision(text string, revision, previous uint32) string {
+	text = packageSection.ReplaceAllStringFunc(text, func(section string) string {
+		return withDWORD(withDWORD(section, "Previous", previous), "Removed", 0)
+	})
 	return versionSection.ReplaceAllStringFunc(text, func(section string) string { return withDWORD(section, "UBR", revision) })
 }
 

@@ -51,3 +51,32 @@ func TestStartCompletesUpdates(t *testing.T) {
 		}
 	}
 }
+
+func TestStartRemovesCumulativeUpdate(t *testing.T) {
+	const packages = `
+
+[Software\\WMCOLab\\Packages] 1795999329
+"Previous"=dword:00000000
+"Removed"=dword:00000000
+
+`
+	set := func(text, name, value string) string { return dwordLine(name).ReplaceAllString(text, `"`+name+`"=dword:`+value) }
+	hive := strings.NewReplacer("0000000S", "00000003", "0000000T", "00000000").Replace(hiveWithUpdates) + packages
+	installed := completeUpdates(hive)
+	if got := dword(packageSection.FindString(installed), "Previous"); got != 0x962 {
+		t.Fatalf("after the installation, the revision before is %x; the registry is\n%s", got, installed)
+	}
+	removed := completeUpdates(set(installed, "Removed", "00000001"))
+	if got := dword(versionSection.FindString(removed), "UBR"); got != 0x962 {
+		t.Errorf("after the removal, the revision is %x", got)
+	}
+	if got := dword(updateSection.FindString(removed), "State"); got != updateFound {
+		t.Errorf("after the removal, the update has state %d", got)
+	}
+	if p := packageSection.FindString(removed); dword(p, "Previous") != 0 || dword(p, "Removed") != 0 {
+		t.Errorf("after the removal, the packages are %s", p)
+	}
+	if again := completeUpdates(removed); again != removed {
+		t.Errorf("the next start changes\n%s\nto\n%s", removed, again)
+	}
+}

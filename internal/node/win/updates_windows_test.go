@@ -60,7 +60,13 @@ func removeServedUpdates(t *testing.T) {
 // setLabUpdates sets values of a key below that of the lab's agent.
 func setLabUpdates(t *testing.T, below string, values map[string]any) {
 	t.Helper()
-	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, updateregistry.Key+below, registry.ALL_ACCESS)
+	setLab(t, updateregistry.Key+below, values)
+}
+
+// setLab sets values of a key below HKEY_LOCAL_MACHINE that the lab's stand-ins read.
+func setLab(t *testing.T, path string, values map[string]any) {
+	t.Helper()
+	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, path, registry.ALL_ACCESS)
 	if err != nil {
 		t.Fatal(err)
 	}

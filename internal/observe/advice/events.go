@@ -17,6 +17,7 @@ func hostEvents() Table {
 		api.EventMaintenanceDone:     good(),
 		api.EventMaintenanceFailed:   {Error, "Fix the cause in the message; then run kubectl windows retry <host>.", "fleet#retrying-a-failed-action"},
 		api.EventMaintenanceDeferred: good(),
+		api.EventUninstallingUpdate:  {Warning, "Wait for the end of the Patch; then block the update, or retry the host.", "windows-updates#an-update-that-does-not-work"},
 		api.EventPodsRemain:          {Info, "Remove the toleration of taint node.kubernetes.io/unschedulable from workloads whose pods must leave before a restart.", "fleet#drain"},
 		api.EventCollectRefused:      {Warning, "Set annotation collect to 1 to 40 lower-case letters, digits and hyphens, or remove it.", "logs-and-support#an-archive-of-a-nodes-state"},
 		api.EventHostLeft:            good(),

@@ -278,6 +278,9 @@ func (b *boot) installUpdate(ctx context.Context, u *localUpdate) (result window
 	if result.Succeeded() {
 		restart = current.Restart == windowsupdate.RestartAlways
 		u.RestartPending, u.isDone = restart, !restart
+		if !restart {
+			w.raiseRevisionLocked(current.Revision)
+		}
 	}
 	w.mu.Unlock()
 	if result.Succeeded() && !restart && current.Installed != nil {
@@ -306,12 +309,17 @@ func (w *Windows) completeUpdatesLocked() (installed []func(*Windows)) {
 		case current.Installed != nil:
 			installed = append(installed, current.Installed)
 		}
-		if current.Revision > w.options.UBR {
-			w.local.previous = append(w.local.previous, w.options.UBR)
-			w.options.UBR = current.Revision
-		}
+		w.raiseRevisionLocked(current.Revision)
 	}
 	return installed
+}
+
+// raiseRevisionLocked changes the revision of Windows to that of an update. The caller holds the lock.
+func (w *Windows) raiseRevisionLocked(revision int) {
+	if revision > w.options.UBR {
+		w.local.previous = append(w.local.previous, w.options.UBR)
+		w.options.UBR = revision
+	}
 }
 
 // RemoveCumulativeUpdate implements hostapi.System.

@@ -1,16 +1,22 @@
-// DismApi.dll: Windows features, which Wine does not have. Their states are numbers in the registry key
+// DismApi.dll: Windows features and packages of updates, which Wine does not have. The only package is that of the last cumulative update, if the
+// value Previous of HKLM\Software\WMCOLab\Packages is the revision before it. Its removal sets the value Removed, and takes effect at the next start
+// (lab/reaper/updates.go).
+//
+// Features: Their states are numbers in the registry key
 // HKLM\Software\WMCOLab\Features: 0 disabled, 1 enabled, 2 enabled from the next boot. A feature without a value does not
 // exist, except that Containers and Microsoft-Hyper-V are disabled. State 2 comes with a value <name>.BootId, the boot in
 // which the feature was enabled, and in the next boot with a value <name>.Seen, the tick count of the first query.
 //
 // Values of HKLM\Software\WMCOLab\DISM are quirks: Milliseconds is the time to open a session, OpenResult and EnableResult
-// are the results of opening a session and of enabling a feature, PendingMilliseconds is how long a feature stays pending
+// are the results of opening a session and of enabling a feature, RemoveResult that of removing a package, PendingMilliseconds is how long a feature stays pending
 // in the next boot, and RollBacks is how many times it is disabled again there instead.
 #include <windows.h>
 #include <dismapi.h>
 #include <wchar.h>
 
 #define FEATURES L"Software\\WMCOLab\\Features"
+#define PACKAGES L"Software\\WMCOLab\\Packages"
+#define VERSION L"Software\\Microsoft\\Windows NT\\CurrentVersion"
 #define SWITCHES L"Software\\WMCOLab\\DISM"
 #define PREFETCH L"SYSTEM\\CurrentControlSet\\Control\\Session Manager\\Memory Management\\PrefetchParameters"
 #define SESSION 7 // any number but 0
@@ -150,5 +156,47 @@ EXPORT DismEnableFeature(DismSession session, PCWSTR feature, PCWSTR identifier,
     RegDeleteKeyValueW(HKEY_LOCAL_MACHINE, FEATURES, name);
     value_of(feature, L"BootId", name);
     if (!write(name, boot()) || !write(feature, PENDING)) return E_FAIL;
+    return ERROR_SUCCESS_REBOOT_REQUIRED;
+}
+
+// last_update names the package of the last cumulative update. It returns FALSE if there is none.
+static BOOL last_update(WCHAR identity[128]) {
+    WCHAR build[16];
+    DWORD previous = 0, revision = 0, size = sizeof(build);
+    if (!read(PACKAGES, L"Previous", &previous) || !previous || !read(VERSION, L"UBR", &revision)) return FALSE;
+    if (RegGetValueW(HKEY_LOCAL_MACHINE, VERSION, L"CurrentBuildNumber", RRF_RT_REG_SZ, NULL, build, &size)) return FALSE;
+    swprintf(identity, 128, L"Package_for_RollupFix~31bf3856ad364e35~amd64~~%ls.%lu.1.5", build, revision);
+    return TRUE;
+}
+
+EXPORT DismGetPackages(DismSession session, DismPackage **packages, UINT *count) {
+    static const WCHAR foundation[] = L"Microsoft-Windows-Foundation-Package~31bf3856ad364e35~amd64~~10.0.20348.1";
+    WCHAR identity[128];
+    DWORD removed = 0;
+    HRESULT result = check(session);
+    if (result != S_OK) return result;
+    if (!(*packages = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, 2 * sizeof(**packages) + sizeof(identity)))) return E_OUTOFMEMORY;
+    (*packages)[0].PackageName = foundation;
+    (*packages)[0].PackageState = DismStateInstalled;
+    *count = 1;
+    if (!last_update(identity)) return S_OK;
+    read(PACKAGES, L"Removed", &removed);
+    memcpy(*packages + 2, identity, sizeof(identity));
+    (*packages)[1].PackageName = (PCWSTR)(*packages + 2);
+    (*packages)[1].PackageState = removed ? DismStateUninstallPending : DismStateInstalled;
+    *count = 2;
+    return S_OK;
+}
+
+EXPORT DismRemovePackage(DismSession session, PCWSTR identifier, DismPackageIdentifier kind, HANDLE cancel, DISM_PROGRESS_CALLBACK progress,
+                         PVOID data) {
+    WCHAR identity[128];
+    DWORD one = 1;
+    HRESULT result = check(session);
+    if (result != S_OK) return result;
+    if (cancel && WaitForSingleObject(cancel, 0) == WAIT_OBJECT_0) return HRESULT_FROM_WIN32(ERROR_CANCELLED);
+    if (kind != DismPackageName || !last_update(identity) || wcscmp(identity, identifier) != 0) return E_INVALIDARG;
+    if (switched(L"RemoveResult")) return switched(L"RemoveResult");
+    if (RegSetKeyValueW(HKEY_LOCAL_MACHINE, PACKAGES, L"Removed", REG_DWORD, &one, sizeof(one)) != ERROR_SUCCESS) return E_FAIL;
     return ERROR_SUCCESS_REBOOT_REQUIRED;
 }
