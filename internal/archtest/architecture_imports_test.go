@@ -244,7 +244,7 @@ func mayImport() map[string][]string {
 		"internal/operator/join": {
 			"api", "api/v1alpha1", "internal/operator/addresses", "internal/operator/lifecycle", "internal/shared/desired", "internal/shared/hns",
 			"internal/shared/nodestate", "internal/shared/platform", "internal/shared/truncate", "internal/shared/wicdapi", "internal/shared/windowsbuild",
-			"payload",
+			"internal/shared/windowsupdate", "payload",
 		},
 		"internal/operator/kube":         {"api", "api/v1alpha1", "internal/shared/mask", "internal/shared/metrics", "internal/shared/nodestate", "internal/shared/truncate"},
 		"internal/operator/kubeversions": {"payload"},

@@ -63,7 +63,7 @@ func claimsOfSettings() []claim {
 		{"docs/network.md", "`([A-Za-z]+)` is the default, `Report`", repair, full},
 		{config, `([A-Za-z]+), the default, does`, policies, mode},
 		{"docs/network-policies.md", "`([A-Za-z]+)` \\(default\\)", policies, mode},
-		{"docs/windows-updates.md", "`([A-Za-z]+)`, the default", "api/v1alpha1/windowsconfig_updates.go", `kubebuilder:default=(\w+)`},
+		{"docs/windows-updates.md", "`([A-Za-z]+)`, the default", "api/v1alpha1/windowsconfig_updates.go", `kubebuilder:default=(Notify)`},
 		{config, `nothing with ([A-Za-z]+), the default`, policies, fallback},
 		{"docs/network-policies.md", "nothing \\(`([A-Za-z]+)`, the default\\)", policies, fallback},
 		{"api/v1alpha1/windowsconfig_rollout.go", `Europe/Berlin\. The default is (\w+)\.`, window, utc},

@@ -60,7 +60,9 @@ func TestStartRemovesCumulativeUpdate(t *testing.T) {
 "Removed"=dword:00000000
 
 `
-	set := func(text, name, value string) string { return dwordLine(name).ReplaceAllString(text, `"`+name+`"=dword:`+value) }
+	set := func(text, name, value string) string {
+		return dwordLine(name).ReplaceAllString(text, `"`+name+`"=dword:`+value)
+	}
 	hive := strings.NewReplacer("0000000S", "00000003", "0000000T", "00000000").Replace(hiveWithUpdates) + packages
 	installed := completeUpdates(hive)
 	if got := dword(packageSection.FindString(installed), "Previous"); got != 0x962 {

@@ -30,9 +30,6 @@ type System interface {
 	// EnableFeature enables a Windows feature with its dependencies. reboot is true if it takes effect only after a restart. Enabling an enabled
 	// feature changes nothing. It fails as Feature does.
 	EnableFeature(ctx context.Context, name string) (reboot bool, err error)
-	// RemoveCumulativeUpdate uninstalls the cumulative update that brought Windows to a revision of its build. reboot is true if that takes effect only
-	// after a restart, also if an earlier call did it. If no installed update has this revision, it returns ErrNotFound. It fails as Feature does.
-	RemoveCumulativeUpdate(ctx context.Context, build, revision int) (reboot bool, err error)
 	// Reboot restarts the host after a delay in which the caller can still respond. A second call is harmless.
 	Reboot(ctx context.Context, reason string, after time.Duration) error
 	// Lock acquires the lock of that name, such as C:\k\state\join.lock, for this process. It is released by release or when the process ends, even

@@ -54,20 +54,8 @@ func TestSystemKeepsTheContract(t *testing.T) {
 		switch {
 		case !onWine():
 			f.Feature, f.NoFeatures = "", "a test must not enable features of a real Windows"
-			f.NoUpdates = "a test must not remove updates of a real Windows"
 		case windows.NewLazySystemDLL("DismApi.dll").Load() != nil:
 			f.Feature, f.NoFeatures = "", "this Wine has no DismApi.dll (lab/windows/shims/dismapi.c)"
-			f.NoUpdates = f.NoFeatures
-		default:
-			f.CumulativeUpdate = func(t *testing.T) (build, revision int) {
-				setLab(t, `SOFTWARE\WMCOLab\Packages`, map[string]any{"Previous": uint32(1), "Removed": uint32(0)})
-				t.Cleanup(func() { setLab(t, `SOFTWARE\WMCOLab\Packages`, map[string]any{"Previous": uint32(0), "Removed": uint32(0)}) })
-				build, revision, err := host.Inventory.Version(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
-				return build, revision
-			}
 		}
 		return f
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/node/win/subprocess"
+	"github.com/windows-machine-config/wmco/internal/node/win/wua"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
@@ -33,8 +34,11 @@ func (s *system) EnableFeature(ctx context.Context, name string) (reboot bool, e
 	return answer.Reboot, nil
 }
 
-// RemoveCumulativeUpdate implements hostapi.System.
-func (s *system) RemoveCumulativeUpdate(ctx context.Context, build, revision int) (reboot bool, err error) {
+// updateAgent is the Windows Update Agent, and DISM for what that cannot do.
+type updateAgent struct{ wua.Agent }
+
+// Uninstall implements hostapi.UpdateAgent.
+func (updateAgent) Uninstall(ctx context.Context, build, revision int) (reboot bool, err error) {
 	name := fmt.Sprintf("%d.%d", build, revision)
 	answer, err := runDISM(ctx, dismRemove, name)
 	if err != nil {

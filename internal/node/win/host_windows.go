@@ -9,7 +9,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/node/win/network"
 	"github.com/windows-machine-config/wmco/internal/node/win/scm"
-	"github.com/windows-machine-config/wmco/internal/node/win/wua"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
@@ -45,7 +44,7 @@ func Host() (hostapi.Host, error) {
 		Pipes:        pipes{},
 		EventLogs:    newEventLogs(),
 		Inventory:    inventory{},
-		UpdateAgent:  wua.Agent{},
+		UpdateAgent:  updateAgent{},
 		Disk:         hostapi.Disk{},
 	}, nil
 }

@@ -16,16 +16,32 @@ import (
 // updateService is the service of the Windows Update Agent.
 const updateService = "wuauserv"
 
+// labPackages is the key below HKEY_LOCAL_MACHINE with the packages of the lab's DISM (lab/windows/shims/dismapi.c).
+const labPackages = `SOFTWARE\WMCOLab\Packages`
+
 func TestUpdateAgentKeepsTheContract(t *testing.T) {
 	h := mustHost(t)
 	contract.UpdateAgent(t, func(*testing.T) contract.UpdatesFixture {
 		f := contract.UpdatesFixture{Agent: h.UpdateAgent}
 		if !onWine() {
 			f.NoUpdates, f.NoServer = "a test cannot offer an update", "a test has no update server"
+			f.NoCumulative = "a test must not remove updates of a real Windows"
 			f.NoPolicies, f.NoDisabling = "a test must not set policies on a real Windows", "a test must not disable services of a real Windows"
 			return f
 		}
 		f.Configure = configureUpdates
+		f.NoCumulative = "this Wine has no DismApi.dll (lab/windows/shims/dismapi.c)"
+		if windows.NewLazySystemDLL("DismApi.dll").Load() == nil {
+			f.Cumulative = func(t *testing.T) (build, revision int) {
+				setLab(t, labPackages, map[string]any{"Previous": uint32(1), "Removed": uint32(0)})
+				t.Cleanup(func() { setLab(t, labPackages, map[string]any{"Previous": uint32(0), "Removed": uint32(0)}) })
+				build, revision, err := h.Inventory.Version(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return build, revision
+			}
+		}
 		t.Cleanup(func() { removeServedUpdates(t) })
 		f.Serve = func(t *testing.T, u windowsupdate.Update) { serveUpdate(t, updateregistry.Update{Update: u}) }
 		f.RestartFirst = func(t *testing.T) { setLabUpdates(t, "", map[string]any{updateregistry.RestartFirst: uint32(1)}) }

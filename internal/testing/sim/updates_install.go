@@ -322,8 +322,9 @@ func (w *Windows) raiseRevisionLocked(revision int) {
 	}
 }
 
-// RemoveCumulativeUpdate implements hostapi.System.
-func (b *boot) RemoveCumulativeUpdate(ctx context.Context, build, revision int) (reboot bool, err error) {
+// Uninstall implements hostapi.UpdateAgent.
+func (a updateAgent) Uninstall(ctx context.Context, build, revision int) (reboot bool, err error) {
+	b := a.boot
 	what := fmt.Sprintf("removing the cumulative update with revision %d.%d", build, revision)
 	if err := b.dism(ctx); err != nil {
 		return false, fmt.Errorf("%s: %w", what, err)

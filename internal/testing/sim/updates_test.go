@@ -13,6 +13,23 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 )
 
+// mustUpdate installs a cumulative update with a revision, as if Windows had been restarted since, and returns the revision.
+func mustUpdate(t *testing.T, w *sim.Windows, revision int) int {
+	t.Helper()
+	o := cumulative()
+	o.Takes, o.Revision, o.Restart = 0, revision, windowsupdate.RestartNever
+	w.EditUpdates(func(u *sim.Updates) { u.Offers = []sim.Offer{o} })
+	agent := w.Host().UpdateAgent
+	if _, err := agent.Search(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agent.Download(t.Context(), []string{o.ID}); err != nil {
+		t.Fatal(err)
+	}
+	mustInstall(t, w, o)
+	return revision
+}
+
 func TestSimulatedUpdateAgentKeepsTheContract(t *testing.T) {
 	contract.UpdateAgent(t, func(t *testing.T) contract.UpdatesFixture {
 		w := mustNewComputer(t, nil)
@@ -31,6 +48,11 @@ func TestSimulatedUpdateAgentKeepsTheContract(t *testing.T) {
 			},
 			Serve: func(_ *testing.T, u windowsupdate.Update) {
 				w.EditUpdates(func(all *sim.Updates) { all.Offers = append(all.Offers, sim.Offer{Update: u}) })
+			},
+			Cumulative: func(t *testing.T) (build, revision int) {
+				revision = mustUpdate(t, w, 9999)
+				build, _, _ = w.Host().Inventory.Version(t.Context())
+				return build, revision
 			},
 			RestartFirst: func(*testing.T) { w.EditUpdates(func(u *sim.Updates) { u.RestartFirst = true }) },
 		}

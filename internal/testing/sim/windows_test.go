@@ -18,7 +18,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
-	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 	"github.com/windows-machine-config/wmco/internal/testing/sim/contract"
 	"github.com/windows-machine-config/wmco/internal/testing/sim/servers"
@@ -156,23 +155,6 @@ func TestSimulatedImagesKeepTheContract(t *testing.T) {
 	})
 }
 
-// mustUpdate installs a cumulative update with a revision, as if Windows had been restarted since, and returns the revision.
-func mustUpdate(t *testing.T, w *sim.Windows, revision int) int {
-	t.Helper()
-	o := cumulative()
-	o.Takes, o.Revision, o.Restart = 0, revision, windowsupdate.RestartNever
-	w.EditUpdates(func(u *sim.Updates) { u.Offers = []sim.Offer{o} })
-	agent := w.Host().UpdateAgent
-	if _, err := agent.Search(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := agent.Download(t.Context(), []string{o.ID}); err != nil {
-		t.Fatal(err)
-	}
-	mustInstall(t, w, o)
-	return revision
-}
-
 func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 	for name, securesItself := range map[string]bool{"hypervisor of Hyper-V": false, "virtualization-based security": true} {
 		t.Run(name, func(t *testing.T) {
@@ -189,10 +171,7 @@ func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 					t.Fatal(err)
 				}
 				h := w.Host()
-				return contract.SystemFixture{
-					System: h.System, Disk: h.Disk, Folder: `C:\test`, Feature: "Containers", OtherHypervisor: securesItself,
-					CumulativeUpdate: func(t *testing.T) (build, revision int) { return 20348, mustUpdate(t, w, 9999) },
-				}
+				return contract.SystemFixture{System: h.System, Disk: h.Disk, Folder: `C:\test`, Feature: "Containers", OtherHypervisor: securesItself}
 			})
 		})
 	}

@@ -318,7 +318,7 @@ func (u *WindowsUpdates) uninstall(ctx context.Context, o state.UpdateOrder, boo
 		return end(o, windowsupdate.Failed, fmt.Sprintf("Windows has revision %d now, not %d", revision, o.Removes))
 	}
 	u.RecordChange("uninstalling the cumulative update with revision %d.%d (%s)", build, revision, strings.Join(o.KBs, ", "))
-	restart, err := u.Host.System.RemoveCumulativeUpdate(ctx, build, revision)
+	restart, err := u.Host.UpdateAgent.Uninstall(ctx, build, revision)
 	switch refused := (*hostapi.FeatureError)(nil); {
 	case errors.Is(err, hostapi.ErrNotFound), errors.As(err, &refused):
 		return end(o, windowsupdate.Failed, err.Error())

@@ -22,9 +22,6 @@ type SystemFixture struct {
 	// Feature is a feature that the test can enable, or that is enabled; empty if NoFeatures is why there is none.
 	Feature    string
 	NoFeatures string
-	// CumulativeUpdate installs a cumulative update, and returns build and revision of Windows with it; nil if NoUpdates is why the test cannot.
-	CumulativeUpdate func(t *testing.T) (build, revision int)
-	NoUpdates        string
 	// OtherHypervisor is set if Windows may run on its hypervisor without feature Hyper-V, for virtualization-based security: Credential Guard, which
 	// is on by default on members of a domain, needs it (https://learn.microsoft.com/windows/security/identity-protection/credential-guard).
 	OtherHypervisor bool
@@ -38,8 +35,6 @@ func System(t *testing.T, fixture func(t *testing.T) SystemFixture) {
 		{"HyperVSupportIsReported", hyperVSupportIsReported},
 		{"UnknownFeaturesAreNotFound", unknownFeaturesAreNotFound},
 		{"EnablingFeatureTwiceIsHarmless", enablingFeatureTwiceIsHarmless},
-		{"UnknownUpdateIsNotRemoved", unknownUpdateIsNotRemoved},
-		{"RemovingUpdateTwiceIsHarmless", removingUpdateTwiceIsHarmless},
 		{"LockIsExclusive", lockIsExclusive},
 		{"LocksWithDifferentNamesAreIndependent", locksWithDifferentNamesAreIndependent},
 	})
@@ -137,24 +132,6 @@ func enable(t *testing.T, f SystemFixture, feature string) (reboot bool, err err
 		t.Logf("enabling feature %s again: %v", feature, err)
 	}
 	return reboot, err
-}
-
-func unknownUpdateIsNotRemoved(t *testing.T, f SystemFixture) {
-	if reboot, err := f.System.RemoveCumulativeUpdate(deadline(t), mustFacts(t, f).Build, 1); reboot || !errors.Is(err, hostapi.ErrNotFound) {
-		t.Errorf("RemoveCumulativeUpdate() = %v, %v, want ErrNotFound", reboot, err)
-	}
-}
-
-func removingUpdateTwiceIsHarmless(t *testing.T, f SystemFixture) {
-	if f.CumulativeUpdate == nil {
-		t.Skip(f.NoUpdates)
-	}
-	build, revision := f.CumulativeUpdate(t)
-	for range 2 {
-		if reboot, err := f.System.RemoveCumulativeUpdate(deadline(t), build, revision); !reboot || err != nil {
-			t.Errorf("RemoveCumulativeUpdate() = %v, %v, want a restart", reboot, err)
-		}
-	}
 }
 
 func enablingFeatureTwiceIsHarmless(t *testing.T, f SystemFixture) {

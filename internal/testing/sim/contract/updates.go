@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,9 @@ type UpdatesFixture struct {
 	Serve        func(t *testing.T, u windowsupdate.Update)
 	RestartFirst func(t *testing.T)
 	NoServer     string
+	// Cumulative installs a cumulative update, and returns build and revision of Windows with it; nil if a test cannot, and NoCumulative is the reason.
+	Cumulative   func(t *testing.T) (build, revision int)
+	NoCumulative string
 }
 
 // UpdateAgent checks the contract of hostapi.UpdateAgent.
@@ -47,9 +51,29 @@ func UpdateAgent(t *testing.T, fixture func(t *testing.T) UpdatesFixture) {
 		{"DownloadedUpdateIsInstalled", downloadedUpdateIsInstalled},
 		{"InstalledUpdateWaitsForRestart", installedUpdateWaitsForRestart},
 		{"NothingIsInstalledBeforeRestart", nothingIsInstalledBeforeRestart},
+		{"UnknownUpdateIsNotUninstalled", unknownUpdateIsNotUninstalled},
+		{"UninstallingTwiceIsHarmless", uninstallingTwiceIsHarmless},
 		{"CanceledQuestionFails", canceledQuestionFails},
 		{"SilentAgentIsReported", silentAgentIsReported},
 	})
+}
+
+func unknownUpdateIsNotUninstalled(t *testing.T, f UpdatesFixture) {
+	if reboot, err := f.Agent.Uninstall(deadline(t), 1, 1); reboot || !errors.Is(err, hostapi.ErrNotFound) {
+		t.Errorf("Uninstall() = %v, %v, want ErrNotFound", reboot, err)
+	}
+}
+
+func uninstallingTwiceIsHarmless(t *testing.T, f UpdatesFixture) {
+	if f.Cumulative == nil {
+		t.Skip(f.NoCumulative)
+	}
+	build, revision := f.Cumulative(t)
+	for range 2 {
+		if reboot, err := f.Agent.Uninstall(deadline(t), build, revision); !reboot || err != nil {
+			t.Errorf("Uninstall() = %v, %v, want a restart", reboot, err)
+		}
+	}
 }
 
 func mustAsk(t *testing.T, f UpdatesFixture) windowsupdate.Report {
