@@ -114,6 +114,10 @@ const (
 	// LabelWorker gives the Node the role worker. Written by the operator, with an empty value.
 	LabelWorker = "node-role.kubernetes.io/worker"
 
+	// LabelRehearsal on a Deployment and its pods means that kubectl windows rehearse printed it. The value is the name of the
+	// Deployment that it is a copy of. Nothing reads it.
+	LabelRehearsal = GroupName + "/rehearsal-of"
+
 	// LabelRunsPrefix is the prefix of the labels that name the images a Node can run: runs.windows2019, runs.windows2022
 	// and runs.windows2025, with value true. A node with Windows Server 2025 has the last two. Written by the operator.
 	LabelRunsPrefix = GroupName + "/runs."

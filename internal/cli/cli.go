@@ -65,7 +65,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"see", "Inspection Commands:", func(s *session.Session) []*cobra.Command {
-			return []*cobra.Command{status(s), describe(s), check(s), lint(s), generation(s), policy(s), updates(s), plan(s), migrate(s), dashboard(s), version(s)}
+			return []*cobra.Command{status(s), describe(s), check(s), lint(s), generation(s), rehearse(s), policy(s), updates(s), plan(s), migrate(s), dashboard(s), version(s)}
 		}},
 		{"change", "Management Commands:", func(s *session.Session) []*cobra.Command {
 			return []*cobra.Command{
