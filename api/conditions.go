@@ -264,7 +264,7 @@ const (
 	// ReasonWindowsServicing means that Windows is installing features or updates, for at most 15 minutes after it started:
 	// a restart would interrupt that. The operator continues the join automatically.
 	ReasonWindowsServicing = "WindowsServicing"
-	// ReasonDISMNotAnswering means that DISM, which lists and enables the features of Windows, has not answered for minutes:
+	// ReasonDISMNotAnswering means that DISM, which lists and enables the Windows features, has not answered for minutes:
 	// Windows Update may hold the component store, or DISM hangs. The operator retries the join.
 	ReasonDISMNotAnswering = "DISMNotAnswering"
 	// ReasonWaitingForSlot means that rollout.maxConcurrentJoins hosts are already joining.

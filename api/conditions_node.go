@@ -182,7 +182,7 @@ const (
 	// ReasonUpdateSearchOverdue means that Windows has not searched for updates successfully for 14 days, so that the list
 	// of pending ones is outdated.
 	ReasonUpdateSearchOverdue = "UpdateSearchOverdue"
-	// ReasonUpdateServiceDisabled means that the service of Windows Update (wuauserv) is disabled on the host.
+	// ReasonUpdateServiceDisabled means that the Windows Update service (wuauserv) is disabled on the host.
 	ReasonUpdateServiceDisabled = "UpdateServiceDisabled"
 	// ReasonUpdatesNotOverdue means that Windows has searched for and installed updates recently.
 	ReasonUpdatesNotOverdue = "UpdatesNotOverdue"

@@ -12,10 +12,10 @@ const (
 	ReasonMaintenanceWindow = "MaintenanceWindow"
 	// ReasonCanary means that the canary nodes have not run the version for long enough.
 	ReasonCanary = "Canary"
-	// ReasonUpdateRing means that an earlier ring has not worked with the updates of Windows for long enough, or that the node
+	// ReasonUpdateRing means that an earlier ring has not worked with the Windows updates for long enough, or that the node
 	// is not in exactly one ring.
 	ReasonUpdateRing = "UpdateRing"
-	// ReasonUpdateDeferred means that the ring of the node defers the updates of Windows.
+	// ReasonUpdateDeferred means that the ring of the node defers the Windows updates.
 	ReasonUpdateDeferred = "UpdateDeferred"
 	// ReasonUpdateNotKept means that Windows offers updates again that were installed.
 	ReasonUpdateNotKept = "UpdateNotKept"

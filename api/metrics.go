@@ -42,7 +42,7 @@ const (
 	MetricNetworkPolicies = "wmco_network_policies"
 	// MetricPolicySets is the number of WindowsPolicySets, one for each namespace with NetworkPolicies.
 	MetricPolicySets = "wmco_policy_sets"
-	// MetricPolicyProblems is the number of NetworkPolicies of which a part has no effect on Windows nodes, by reason.
+	// MetricPolicyProblems is the number of NetworkPolicies that only partly take effect on Windows nodes, by reason.
 	MetricPolicyProblems = "wmco_policy_problems"
 	// MetricPolicyProblemNamespaces is the number of namespaces with pods on Windows nodes whose NetworkPolicies have such a
 	// problem.
@@ -65,7 +65,7 @@ const (
 	MetricNodeServiceRestarts = "wicd_service_restarts_total"
 	// MetricNodeRebootPending is 1 while Windows has a restart pending.
 	MetricNodeRebootPending = "wicd_reboot_pending"
-	// MetricNodeUpdatesPending is the number of updates of Windows that are not installed, by class.
+	// MetricNodeUpdatesPending is the number of Windows updates that are not installed, by class.
 	MetricNodeUpdatesPending = "wicd_windows_updates_pending"
 	// MetricNodeUpdateInstalled is when the newest update of Windows was installed, in seconds since 1970.
 	MetricNodeUpdateInstalled = "wicd_windows_update_installed_timestamp_seconds"

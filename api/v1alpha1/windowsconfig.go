@@ -132,7 +132,7 @@ type WindowsConfigSpec struct {
 	// +optional
 	Pods PodsSpec `json:"pods,omitempty"`
 
-	// windowsUpdates specifies what nodes do about updates of Windows: report them, which is the default, install them
+	// windowsUpdates specifies what nodes do about Windows updates: report them, which is the default, install them
 	// within the budget of rollouts, or ignore them.
 	// +optional
 	WindowsUpdates WindowsUpdatesSpec `json:"windowsUpdates,omitempty"`

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// WindowsUpdatesSpec specifies what nodes do about updates of Windows.
+// WindowsUpdatesSpec specifies what nodes do about Windows updates.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.approved) || !has(self.blocked) || !self.approved.exists(a, a in self.blocked)",message="an update is both in approved and in blocked"
 // +kubebuilder:validation:XValidation:rule="!has(self.rings) || self.policy == 'Install'",message="rings need policy: Install"
@@ -95,7 +95,7 @@ type WindowsRevision struct {
 	Revision int32 `json:"revision"`
 }
 
-// WindowsUpdatePolicy specifies what happens about updates of Windows.
+// WindowsUpdatePolicy specifies what happens about Windows updates.
 type WindowsUpdatePolicy string
 
 // The policies of updates.
@@ -104,11 +104,11 @@ const (
 	UpdatesUnmanaged WindowsUpdatePolicy = "Unmanaged"
 	// UpdatesNotify asks the agent what it knows, and reports it.
 	UpdatesNotify WindowsUpdatePolicy = "Notify"
-	// UpdatesInstall installs updates, too.
+	// UpdatesInstall also installs updates.
 	UpdatesInstall WindowsUpdatePolicy = "Install"
 )
 
-// WindowsUpdateClass is a class of updates of Windows.
+// WindowsUpdateClass is a class of Windows updates.
 //
 // +kubebuilder:validation:Enum=Security;Critical
 type WindowsUpdateClass string

@@ -209,7 +209,7 @@ type WindowsInstanceStatus struct {
 	// +optional
 	LastReboot *LastReboot `json:"lastReboot,omitempty"`
 
-	// installedUpdates are the updates of Windows that the operator last had installed on the host, the newest first. One
+	// installedUpdates are the Windows updates that the operator last had installed on the host, the newest first. One
 	// that Windows still offers is not installed again.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
@@ -268,7 +268,7 @@ const (
 	ActionRepair PlanAction = "Repair"
 	// ActionReboot restarts the host.
 	ActionReboot PlanAction = "Reboot"
-	// ActionPatch installs updates of Windows, and restarts the host if they need it.
+	// ActionPatch installs Windows updates, and restarts the host if they need it.
 	ActionPatch PlanAction = "Patch"
 	// ActionReplace deletes the Machine of the host.
 	ActionReplace PlanAction = "Replace"

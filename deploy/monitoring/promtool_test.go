@@ -267,8 +267,8 @@ func TestAlertsFire(t *testing.T) {
 	promtool(t, suite([]any{AlertsFile}, tests...))
 }
 
-// TestNoAlertFiresWhereAllIsWell uses the nodes of the other tests without their problems.
-func TestNoAlertFiresWhereAllIsWell(t *testing.T) {
+// TestNoAlertFiresForHealthyNodes uses the nodes of the other tests without their problems.
+func TestNoAlertFiresForHealthyNodes(t *testing.T) {
 	t.Parallel()
 	var input []any
 	for _, s := range node("0.27") {

@@ -91,9 +91,9 @@ func writeWindows(page *bytes.Buffer) {
 
 // writeUpdates lists the Windows revisions that hosts need, and those with known faults.
 func writeUpdates(page *bytes.Buffer) {
-	page.WriteString("\n### Updates of Windows\n\nThe revision is the last number of a Windows version, as in `status.osBuild` of a `WindowsInstance`. A host with a lower\n" +
+	page.WriteString("\n### Windows updates\n\nThe revision is the last number of a Windows version, as in `status.osBuild` of a `WindowsInstance`. A host with a lower\n" +
 		"revision does not become a node (`WindowsUpdateNeeded`), except where only some pods need the update. Updates are\n" +
-		"cumulative: any later one will do. [Prerequisites](prerequisites.md#updates-of-windows) explains how to look up the\nrevision, and what to do.\n\n" +
+		"cumulative: any later one will do. [Prerequisites](prerequisites.md#windows-updates) explains how to look up the\nrevision, and what to do.\n\n" +
 		"| build | revision | update | what needs it | source |\n| --- | --- | --- | --- | --- |\n")
 	for _, u := range windowsbuild.Updates() {
 		what := u.For

@@ -38,14 +38,14 @@ type nodeUpdates struct {
 	Message string `json:"message,omitempty"`
 }
 
-// updates returns the command that shows updates of Windows.
+// updates returns the command that shows Windows updates.
 func updates(s *session.Session) *cobra.Command {
 	var o output
 	var search bool
 	a := &action{s: s}
 	c := &cobra.Command{
 		Use:   "updates [HOST...]",
-		Short: "Show pending and installed updates of Windows",
+		Short: "Show pending and installed Windows updates",
 		Long: "Show for each Windows node which updates Windows knows as pending, when the newest one was installed, when Windows last searched and where,\n" +
 			"and what blocks updates. With a host, list its pending updates and its last installations; the list comes from the node's kubelet.\n\n" +
 			"Whether the operator installs updates depends on spec.windowsUpdates.policy of WindowsConfig; kubectl windows plan shows when.\n\n" +

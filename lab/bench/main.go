@@ -34,7 +34,7 @@ func groups() []group {
 		{"fleet-chance", "random fleets: violations of the budget, and evictions for each necessary one", measureRandomFleets},
 		{"hostile", "hostile hosts, tenants and nodes: the operator's memory, and how long other hosts take to join", measureHostile},
 		{"unkind", "simulated hosts with the quirks of real Windows: how many become nodes, restarts, lost networks and addresses", measureQuirks},
-		{"patches", "updates of Windows on two hundred simulated hosts and on Wine: seconds, requests lost, out of service; a prepared machine: its join", measurePatches},
+		{"patches", "Windows updates on two hundred simulated hosts and on Wine: seconds, requests lost, out of service; a prepared machine: its join", measurePatches},
 		{"network-nodes", "the overlay of hundreds of nodes: seconds until all nodes have a changed subnet, and until a new node has all subnets", measureOverlay},
 		{"network-host", "the network of one host: seconds to configure it, to detect objects that Windows lost, and to restore them; memory", measureNetworkHost},
 		{"network-repairs", "simulated hours of random Services: unnecessary repairs of the network per day", measureRepairs},

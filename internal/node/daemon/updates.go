@@ -91,7 +91,7 @@ func checkUpdatesRequest(r wicdapi.InstallUpdatesRequest) error {
 	}
 	for _, kb := range r.KBs {
 		if kb == "" || windowsupdate.KBOf(kb) != kb {
-			return invalid("%.64q is no article; the format is KB and 6 to 8 digits", kb)
+			return invalid("%.64q is not a KB number; the format is KB followed by 6 to 8 digits", kb)
 		}
 	}
 	return nil

@@ -88,7 +88,7 @@ func same(a, b Node) bool {
 		slices.Equal(a.InternalIPs, b.InternalIPs)
 }
 
-// known returns the own Node and all Nodes. It returns false while the own one is unknown or does not exist: then missing Nodes mean nothing.
+// known returns the own Node and all Nodes. It returns false while the own one is unknown or does not exist: then a missing Node must not be treated as deleted.
 func (s *state) known() (own Node, all []Node, exists bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,7 +2,7 @@ package advice
 
 import "github.com/windows-machine-config/wmco/api"
 
-const windowsUpdates = "prerequisites#updates-of-windows"
+const windowsUpdates = "prerequisites#windows-updates"
 
 const notReady = "troubleshooting#a-host-does-not-become-ready"
 

@@ -48,7 +48,7 @@ func (a *assessing) nextForImage(w *Workload, image Image) []string {
 	case image.Builds[label] == Runs:
 		return nil
 	case image.Builds[label] == Unknown:
-		step := fmt.Sprintf("Find out for which builds image %s is: %s.", image.Image, image.Unread)
+		step := fmt.Sprintf("Check which builds image %s supports: %s.", image.Image, image.Unread)
 		if r := a.read[ImageKey{image.Image, w.Access}]; r.Remedy != "" {
 			step += " " + r.Remedy
 		}
@@ -94,7 +94,7 @@ func (a *assessing) nextForPin(d demands, p Pin) string {
 	case PinDigest:
 		return fmt.Sprintf("Name image %s by its tag, or by the digest of an index that has an entry for %s.", p.Value, a.target)
 	case PinNoController:
-		return "Delete the pod and create it again after its host is drained, or have a Deployment create it: nothing creates it again by itself."
+		return "Delete the pod and create it again after its host is drained, or manage it with a Deployment: no controller recreates it."
 	}
 	return ""
 }

@@ -60,8 +60,8 @@ func TestRegistryDecidesOverRunningPods(t *testing.T) {
 	}
 }
 
-// TestNamesOfImagesAreThoseOfRuntimes expects a short name to match the full name that a node reports.
-func TestNamesOfImagesAreThoseOfRuntimes(t *testing.T) {
+// TestShortImageNameMatchesFullName expects a short name to match the full name that a node reports.
+func TestShortImageNameMatchesFullName(t *testing.T) {
 	for image, listed := range map[string]string{
 		"a": "docker.io/library/a:latest", "a:1": "docker.io/library/a:1", "team/a:1": "docker.io/team/a:1", "localhost/a": "localhost/a:latest", "r.test:5000/a": "r.test:5000/a:latest",
 		"r.test/a:1@sha256:x": "r.test/a@sha256:x",

@@ -155,7 +155,7 @@ func (v *Visit) Restart(ctx context.Context, bootID string) error {
 	return nil
 }
 
-// InstallUpdates has WICD install updates of Windows, or undo that, and returns at once with the state of the order, which the Node also shows. An order
+// InstallUpdates has WICD install Windows updates, or undo that, and returns at once with the state of the order, which the Node also shows. An order
 // with the same name changes nothing.
 func (v *Visit) InstallUpdates(ctx context.Context, request wicdapi.InstallUpdatesRequest) (windowsupdate.Installation, error) {
 	defer v.end()

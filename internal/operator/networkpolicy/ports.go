@@ -59,7 +59,7 @@ func (t *translator) port(c clause, i int) (policyset.Port, bool) {
 	case !known:
 		return invalid(".protocol is %.64q; allowed are TCP, UDP and SCTP", *p.Protocol)
 	case p.EndPort != nil && (p.Port == nil || p.Port.Type != intstr.Int):
-		return invalid(".endPort is %d, but port is no number", *p.EndPort)
+		return invalid(".endPort is %d, but port is not a number", *p.EndPort)
 	case p.Port == nil: // all ports of the protocol
 		return policyset.Port{Protocol: protocol, First: 1, Last: 1<<16 - 1}, true
 	case p.Port.Type == intstr.String:

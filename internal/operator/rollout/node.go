@@ -37,7 +37,7 @@ type Node struct {
 	Unhealthy, UpdateFailed, RebootPending string
 	// RebootRequested is the user's reboot annotation, non-empty even if its value is empty.
 	RebootRequested string
-	// Offers are the updates of Windows that can be installed now. Installation is the state of the last one that the operator ordered.
+	// Offers are the Windows updates that can be installed now. Installation is the state of the last one that the operator ordered.
 	Offers       []windowsupdate.Offer
 	Installation windowsupdate.Installation
 	// Labels are those of the Node.

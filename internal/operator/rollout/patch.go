@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
-// Updates is what the user allows about updates of Windows.
+// Updates is what the user allows about Windows updates.
 type Updates struct {
 	// Blocked are articles that are not installed.
 	Blocked []string

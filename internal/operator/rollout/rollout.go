@@ -43,7 +43,7 @@ type Policy struct {
 	Canary *Canary
 	// Windows are the times at which nodes in service may be drained; none means always.
 	Windows []Window
-	// Updates is what is allowed about updates of Windows; nil if none are installed.
+	// Updates is what is allowed about Windows updates; nil if none are installed.
 	Updates *Updates
 	// Reboots allows restarts for Windows.
 	Reboots bool
@@ -85,7 +85,7 @@ type Host struct {
 	MissingSince time.Time
 	// LastReboot is the last restart that Windows required.
 	LastReboot *v1alpha1.LastReboot
-	// Installed are the updates of Windows that the operator has had installed.
+	// Installed are the Windows updates that the operator has had installed.
 	Installed []v1alpha1.InstalledUpdate
 	// Maintenance is the current maintenance. Granted is an action that may begin but is not in the status yet.
 	Maintenance *v1alpha1.Maintenance

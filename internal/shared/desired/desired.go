@@ -21,7 +21,7 @@ type Node struct {
 	Version string `json:"version"`
 	// Digest identifies the payload; its files live in C:\k\versions\<first twelve digits>.
 	Digest string `json:"digest"`
-	// Features of Windows that must be enabled.
+	// Windows features that must be enabled.
 	Features []string `json:"features,omitempty"`
 	// Directories that must exist.
 	Directories []string `json:"directories,omitempty"`
@@ -45,9 +45,9 @@ type Node struct {
 	UserNetwork *UserNetwork `json:"userNetwork,omitempty"`
 	// Policies are the settings of NetworkPolicies for pods of the node; nil if it ignores them.
 	Policies *Policies `json:"policies,omitempty"`
-	// WindowsUpdates is what WICD does about updates of Windows; it asks and reports if empty.
+	// WindowsUpdates is what WICD does about Windows updates; it asks and reports if empty.
 	WindowsUpdates UpdatePolicy `json:"windowsUpdates,omitempty"`
-	// UpdatesToInstall selects the updates of Windows that WICD downloads, and installs when the operator requests it; nil if it installs none.
+	// UpdatesToInstall selects the Windows updates that WICD downloads, and installs when the operator requests it; nil if it installs none.
 	UpdatesToInstall *windowsupdate.Selection `json:"updatesToInstall,omitempty"`
 	// UpdateGoal is what hosts are to have; without it, they are overdue.
 	UpdateGoal windowsupdate.Goal `json:"updateGoal,omitzero"`

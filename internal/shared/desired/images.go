@@ -47,7 +47,7 @@ func (n Node) checkImages() error {
 		}
 		for _, b := range i.Builds {
 			if _, known := windowsbuild.ReleaseOf(b); !known {
-				return fmt.Errorf("image to pull %.128q is for build %d, which is no build of Windows Server", i.Name, b)
+				return fmt.Errorf("image to pull %.128q is for build %d, which is not a Windows Server build", i.Name, b)
 			}
 		}
 	}

@@ -24,7 +24,7 @@ const (
 	// WICDLog is the log of WICD. WICDLogByLevel followed by INFO, WARNING or ERROR are the original operator's names, by which OpenShift's
 	// must-gather collects it (openshift/must-gather, collection-scripts/gather_windows_node_logs).
 	WICDLog = Logs + `\wicd\wicd.log`
-	// WindowsUpdatesFile is WICD's last report about updates of Windows, as JSON.
+	// WindowsUpdatesFile is WICD's last report about Windows updates, as JSON.
 	WindowsUpdatesFile = Logs + `\wicd\windows-updates.json`
 	WICDLogByLevel     = Logs + `\wicd\windows-instance-config-daemon.exe.`
 	// Collections holds archives of the node's state, which WICD writes on request. The kubelet serves them with the logs.

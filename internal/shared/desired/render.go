@@ -71,7 +71,7 @@ func Render(in Inputs) (Rendered, error) {
 	}, nil
 }
 
-// Features of Windows, as DISM names them.
+// Windows features, as DISM names them.
 const (
 	// ContainersFeature is required by containers.
 	ContainersFeature = "Containers"

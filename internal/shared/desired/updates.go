@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
-// UpdatePolicy is what WICD does about updates of Windows. The default, v1alpha1.UpdatesNotify, is empty, so that it changes no published settings.
+// UpdatePolicy is what WICD does about Windows updates. The default, v1alpha1.UpdatesNotify, is empty, so that it changes no published settings.
 type UpdatePolicy string
 
 // UpdatesUnmanaged means that WICD neither asks Windows about updates nor reports any.

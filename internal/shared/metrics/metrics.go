@@ -153,7 +153,7 @@ func Node() []Metric {
 		},
 		{api.MetricNodeRebootPending, Gauge, "1 while Windows has a restart pending.", nil},
 		{
-			api.MetricNodeUpdatesPending, Gauge, "Number of updates of Windows that are not installed, as of the last search of Windows; at most 200 are counted.",
+			api.MetricNodeUpdatesPending, Gauge, "Number of Windows updates that are not installed, as of the last search; at most 200 are counted.",
 			[]Label{{"class", "`security`, `critical`, `definition`, `other`"}},
 		},
 		{api.MetricNodeUpdateInstalled, Gauge, "When the newest update of Windows was installed, in seconds since 1970. Definitions of Microsoft Defender do not count.", nil},

@@ -3,7 +3,7 @@
 //
 // Only IPv4 is supported: overlay networks of Windows carry nothing else (docs/network.md).
 //
-// What is missing, unknown or too large closes pods, except where the user chose to open them instead: no error may open a pod.
+// Pods fail closed: if data is missing, unknown or too large, all traffic is denied unless the user chose otherwise. No error may allow traffic.
 package policyset
 
 import (

@@ -7,7 +7,7 @@ import (
 
 // PrepareRequest requests what an image of the host should have, in addition to content.
 type PrepareRequest struct {
-	// Features are the features of Windows to enable.
+	// Features are the Windows features to enable.
 	Features []string `json:"features" max:"8"`
 	// Containerd declares the containerd that pulls the sandbox image, as desired.ForImage does; nil to pull none.
 	Containerd *desired.Node `json:"containerd,omitempty"`
@@ -39,7 +39,7 @@ type RestartResult struct {
 	Restarting bool `json:"restarting,omitempty"`
 }
 
-// InstallUpdatesRequest requests the installation of updates of Windows that the node offers, or its undoing.
+// InstallUpdatesRequest requests the installation of Windows updates that the node offers, or its undoing.
 type InstallUpdatesRequest struct {
 	// Order names the request. A repeated one changes nothing.
 	Order string `json:"order"`

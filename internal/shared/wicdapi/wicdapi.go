@@ -32,7 +32,7 @@ const (
 	// CommandRestart restarts the host, unless it has restarted since (request RestartRequest, result RestartResult). It fails while Windows
 	// sets itself up, or installs features or updates after its start. It is idempotent.
 	CommandRestart = "restart"
-	// CommandInstallUpdates has WICD install updates of Windows (request InstallUpdatesRequest, result InstallUpdatesResult). It returns at once; the
+	// CommandInstallUpdates has WICD install Windows updates (request InstallUpdatesRequest, result InstallUpdatesResult). It returns at once; the
 	// Node reports the progress. It is idempotent.
 	CommandInstallUpdates = "install-updates"
 	// CommandStatus reports the state of the services and certificates, and the last steps (no request, result Status).

@@ -10,7 +10,7 @@ type Class string
 
 // Classes of updates.
 const (
-	// Security are security updates; most cumulative updates of Windows are.
+	// Security are security updates; most cumulative Windows updates are.
 	Security Class = "security"
 	// Critical are critical updates that are not about security.
 	Critical Class = "critical"

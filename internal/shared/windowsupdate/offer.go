@@ -42,7 +42,7 @@ func (s Selection) Validate() error {
 	}
 	for _, kb := range slices.Concat(s.Approved, s.Blocked) {
 		if kb == "" || KBOf(kb) != kb {
-			return fmt.Errorf("approved or blocked update %.64q is no article; the format is KB and 6 to 8 digits", kb)
+			return fmt.Errorf("approved or blocked update %.64q is not a KB number; the format is KB followed by 6 to 8 digits", kb)
 		}
 	}
 	return nil

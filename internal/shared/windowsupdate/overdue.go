@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// MaxAge is the age of the newest installed update from which a host is overdue. Microsoft publishes updates of Windows every month; the rest is
+	// MaxAge is the age of the newest installed update from which a host is overdue. Microsoft publishes Windows updates every month; the rest is
 	// for rings and maintenance windows.
 	MaxAge = 45 * day
 	// MaxSearchAge is the age of the last successful search from which the list of pending updates means nothing.

@@ -142,7 +142,7 @@ func (l *leaving) end(context.Context) error {
 	return nil
 }
 
-// noteFeatures reports features of Windows that a join enabled. They stay: others may use them by now, and disabling them needs a restart.
+// noteFeatures reports Windows features that a join enabled. They stay: others may use them by now, and disabling them needs a restart.
 func (l *leaving) noteFeatures() {
 	notes, err := state.LastNotes(l.Disk, state.MaxJournalBytes) // all
 	if err != nil {

@@ -46,7 +46,7 @@ type Metrics struct {
 	repairs                              int
 	// problems are the kinds of problems that were checked, and whether there is one.
 	problems map[string]bool
-	// updates is what is known about updates of Windows; nil if nothing is.
+	// updates is what is known about Windows updates; nil if nothing is.
 	updates *updateMetrics
 }
 

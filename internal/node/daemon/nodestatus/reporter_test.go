@@ -49,7 +49,7 @@ func TestEachVersionIsReportedOnce(t *testing.T) {
 		annotated := func() int {
 			return m.Cluster.Count(http.MethodPatch, daemontest.NodePath) - m.Cluster.Count(http.MethodPatch, daemontest.NodePath+"/status")
 		}
-		time.Sleep(20 * time.Minute) // until the states of services, and updates of Windows, are reported
+		time.Sleep(20 * time.Minute) // until the states of services, and Windows updates, are reported
 		for _, node := range []desired.Node{m.Changed(), m.Request.Desired, m.Changed()} {
 			before := annotated()
 			m.Follow(t, node)

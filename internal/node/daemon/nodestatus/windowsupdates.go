@@ -215,7 +215,7 @@ func (u *WindowsUpdates) forget() bool {
 	return err == nil
 }
 
-// set stores what was learned. A failure leaves the last report, which gets older; what could not be read ends no problem.
+// set stores the result. A failure keeps the last report, which ages; data that could not be read does not clear a problem.
 func (u *WindowsUpdates) set(r windowsupdate.Report, failure error) {
 	now := time.Now()
 	goal := u.Wanted.UpdateGoal

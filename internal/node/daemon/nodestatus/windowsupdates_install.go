@@ -276,7 +276,7 @@ func choose(r windowsupdate.Report, selection windowsupdate.Selection, kbs []str
 		case update.RestartPending:
 			restart = true
 		case !selection.Selects(update):
-			return nil, false, fmt.Sprintf("%s is not selected by spec.windowsUpdates of WindowsConfig", strings.Join(update.KBs, ", "))
+			return nil, false, fmt.Sprintf("%s is not selected by spec.windowsWindows updatesConfig", strings.Join(update.KBs, ", "))
 		default:
 			chosen = append(chosen, update)
 		}

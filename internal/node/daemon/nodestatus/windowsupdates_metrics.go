@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
-// updateMetrics is what the metrics report of updates of Windows.
+// updateMetrics is what the metrics report of Windows updates.
 type updateMetrics struct {
 	// pending is nil if it is not known.
 	pending             map[string]int64
@@ -16,7 +16,7 @@ type updateMetrics struct {
 	isJudged, isOverdue bool
 }
 
-// setUpdates records what was learned about updates of Windows.
+// setUpdates records what was learned about Windows updates.
 func (m *Metrics) setUpdates(u updates) {
 	newest, _ := u.report.Newest()
 	next := &updateMetrics{installed: newest.Date, searched: u.report.Searched, isJudged: u.isJudged, isOverdue: u.reason != ""}

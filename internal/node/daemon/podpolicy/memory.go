@@ -23,7 +23,7 @@ const (
 	forgetAfter = 2 * hns.IncompleteFor
 )
 
-// memory is what was written to which endpoints. The list of endpoints is on the disk, too: only their rules are ever removed. It is safe
+// memory records the rules written to each endpoint. The list of endpoints is on the disk, too: only their rules are ever removed. It is safe
 // for concurrent use.
 type memory struct {
 	disk hostapi.Disk

@@ -150,7 +150,7 @@ func (s *sets) need(namespace string) *entry {
 	return e
 }
 
-// readSet returns the text of the set in a WindowsPolicySet; an object without one has an empty text, which is no set and closes pods.
+// readSet returns the text of the set in a WindowsPolicySet; an object without one yields an empty text, which is not a valid set, so that all its pods are denied.
 func readSet(object json.RawMessage) (string, error) {
 	var o struct {
 		Spec struct {

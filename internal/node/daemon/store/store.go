@@ -28,7 +28,7 @@ type Store struct{ disk hostapi.Disk }
 // New returns the store on a disk.
 func New(d hostapi.Disk) Store { return Store{disk: d} }
 
-// Path returns the file of a content.
+// Path returns the path of the blob with a hash.
 func (s Store) Path(sha256 string) string { return desired.Store + `\` + sha256 }
 
 func (s Store) part(sha256 string) string { return s.Path(sha256) + partSuffix }

@@ -23,7 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// Limits of what is cached, in bytes: of one object, of all of a kind, and of those of one namespace. A pod takes 2 or 3 kilobytes, a
+// Cache limits in bytes: per object, per kind, and per namespace. A pod takes 2 or 3 kilobytes, a
 // policy with 10,000 ranges one megabyte. What does not fit closes pods.
 const (
 	maxPod              = 32 << 10
@@ -146,7 +146,7 @@ func watch(ctx context.Context, m manager.Manager, namespace string, changed fun
 	synced, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
 	if !objects.WaitForCacheSync(synced) {
-		return nil, nil, errors.New("the API server has not sent all pods, namespaces and NetworkPolicies in time; the operator's log says which it may not list")
+		return nil, nil, errors.New("the API server did not return all pods, namespaces and NetworkPolicies in time; the operator's log names the kinds that it is not allowed to list")
 	}
 	go wait.UntilWithContext(ctx, func(ctx context.Context) {
 		kinds.FreeShares(ctx, m.GetScheme(), objects, func(string, int) {})
@@ -154,7 +154,7 @@ func watch(ctx context.Context, m manager.Manager, namespace string, changed fun
 	return objects, cancel, nil
 }
 
-// onChange calls changed for each change of what is kept of objects. Most updates of pods change nothing of it.
+// onChange calls changed whenever the retained fields of an object change. Most pod updates do not change them.
 func onChange(changed func()) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { changed() },

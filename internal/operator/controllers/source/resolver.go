@@ -100,7 +100,7 @@ func (r *Resolver) resolve(ctx context.Context, keys []string) resolved {
 		if _, twice := all[key]; twice {
 			continue
 		}
-		if ip, err := netip.ParseAddr(key); err == nil { // an address means itself
+		if ip, err := netip.ParseAddr(key); err == nil { // an address needs no lookup
 			all[key] = resolution{ips: []netip.Addr{ip}}
 			continue
 		}

@@ -20,7 +20,7 @@ func (s *story) breakServices(after time.Duration) {
 }
 
 // The services of a version fail while its canaries soak. Formerly each failed canary was replaced, until all nodes had the version.
-func TestStoryCanaryGetsSick(t *testing.T) {
+func TestStoryCanaryBecomesUnhealthy(t *testing.T) {
 	runStory(t, "canary-gets-sick", 5, withCanary(2), func(s *story) {
 		s.settled(1)
 		for began := time.Now(); time.Since(began) < 2*time.Hour; {
