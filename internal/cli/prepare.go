@@ -31,13 +31,13 @@ type prepareOptions struct {
 	acceptHostKey, hyperV                                        bool
 }
 
-// prepareImage returns the command that prepares a machine of which an image is made.
+// prepareImage returns the command that prepares a machine to be captured as an image.
 func prepareImage(s *session.Session) *cobra.Command {
 	var o prepareOptions
 	c := &cobra.Command{
 		Use:   "prepare ADDRESS",
-		Short: "Prepare a Windows machine of which an image is made",
-		Long: "Send the content of nodes to a Windows machine that is no node, enable the features of Windows that nodes need, and have containerd pull the\n" +
+		Short: "Prepare a Windows machine to be captured as an image",
+		Long: "Send the content of nodes to a Windows machine that is not a node, enable the Windows features that nodes need, and have containerd pull the\n" +
 			"sandbox image of pods, over SSH. The machine restarts if a feature needs that. Then make an image of it, with the tools of your platform: a\n" +
 			"machine that is made from the image joins without a transfer, without a restart for features, and without a pull of the sandbox image. Nothing\n" +
 			"of the cluster is put into the image, and the cluster is not contacted.\n\n" +

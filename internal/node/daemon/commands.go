@@ -47,7 +47,7 @@ func commands() []command {
 		{wicdapi.CommandFacts, "print facts about this host; changes nothing", facts},
 		{wicdapi.CommandReach, "check whether this host reaches the API server: request as one line of JSON on standard input; changes nothing", reach},
 		{wicdapi.CommandReceive, "receive content into the store: list as one line of JSON on standard input, then the missing bytes", receive},
-		{wicdapi.CommandPrepare, "enable Windows features on this host, of which an image is made: request as one line of JSON on standard input", prepare},
+		{wicdapi.CommandPrepare, "enable Windows features on this host, and pull the sandbox image, before an image is taken of it: request as one line of JSON on standard input", prepare},
 		{wicdapi.CommandJoin, "make this host a node: request as one line of JSON on standard input", join},
 		{wicdapi.CommandLeave, "remove everything that the operator installed on this host: request as one line of JSON on standard input", leave},
 		{wicdapi.CommandRestart, "restart this host, unless it has already restarted since the given boot: request as one line of JSON on standard input", restart},

@@ -104,7 +104,7 @@ func (v *Visit) Stage(ctx context.Context, t Transfer) error {
 	return v.runStep(ctx, v.transferStep(t))
 }
 
-// Prepare sends content to a host of which an image is made, and has WICD do what is requested. It returns *Rebooting if the host restarts, and must be
+// Prepare sends content to a host that an image is made from, and has WICD do what is requested. It returns *Rebooting if the host restarts, and must be
 // called again after that, with its boot ID as from.
 func (v *Visit) Prepare(ctx context.Context, t Transfer, request wicdapi.PrepareRequest, from string) error {
 	defer v.end()
@@ -116,7 +116,7 @@ func (v *Visit) Prepare(ctx context.Context, t Transfer, request wicdapi.Prepare
 	}
 	if j := v.facts.Joined; j != nil {
 		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(
-			"the host is node %s of a cluster; an image needs a host that is no node: remove it from the cluster, or use another one", j.Node)}
+			"the host is node %s of a cluster; only a host that is not a node can be prepared: remove it from the cluster, or use another host", j.Node)}
 	}
 	if unsupported := checkRuntime(v.facts, CheckInput{}); request.Containerd != nil && unsupported != nil {
 		return unsupported
@@ -136,7 +136,7 @@ func (v *Visit) Prepare(ctx context.Context, t Transfer, request wicdapi.Prepare
 	}})
 }
 
-// StepPrepare is the step that enables features of Windows on a host of which an image is made, and pulls the sandbox image.
+// StepPrepare is the step that enables Windows features on a host that an image is made from, and pulls the sandbox image.
 const StepPrepare = "Prepare"
 
 // Restart restarts the host unless its boot ID has changed from bootID. It returns at once; the Node shows when the host is back with another boot

@@ -1,4 +1,4 @@
-// Package prepare prepares a Windows machine of which an image is made: it sends the content of nodes, enables features of Windows, and has containerd pull
+// Package prepare prepares a Windows machine to be captured as an image: it sends the content of nodes, enables Windows features, and has containerd pull
 // the sandbox image. A machine that is made from the image then joins without a transfer, without a restart for features, and without that pull.
 package prepare
 
@@ -30,7 +30,7 @@ type Preparation struct {
 	// Payload is the operator's payload; Content is the part of it that the machine gets, with WICD.
 	Payload *payload.Payload
 	Content payload.Manifest
-	// Request has the features of Windows to enable, and the sandbox image to pull.
+	// Request has the Windows features to enable, and the sandbox image to pull.
 	Request wicdapi.PrepareRequest
 	// Observer receives progress reports.
 	Observer join.Observer

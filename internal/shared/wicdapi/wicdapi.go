@@ -22,7 +22,7 @@ const (
 	CommandReach = "reach"
 	// CommandReceive stores content on the host (request ReceiveRequest, then bytes; result ReceiveResult).
 	CommandReceive = "receive"
-	// CommandPrepare enables features of Windows on a host of which an image is made, and pulls the sandbox image (request PrepareRequest, result
+	// CommandPrepare enables Windows features on a host that an image is made from, and pulls the sandbox image (request PrepareRequest, result
 	// PrepareResult). The host keeps no other state of it. It fails on a node. It is idempotent.
 	CommandPrepare = "prepare"
 	// CommandJoin configures the host as requested (request JoinRequest, result JoinResult). It is idempotent.

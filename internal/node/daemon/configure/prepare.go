@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// Prepare enables features of Windows on a host of which an image is made, and has containerd pull the sandbox image. If features need a restart, the
+// Prepare enables Windows features on a host that an image is made from, and has containerd pull the sandbox image. If features need a restart, the
 // result has the reason, and the caller repeats the command after it. Then nothing is left that copies of the host would share but content, features and
 // the image: no service, no journal, no record, no lock.
 func Prepare(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wicdapi.PrepareResult, error) {
@@ -45,7 +45,7 @@ func Prepare(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wicdapi.P
 	image := imagePull{work: w.work, wanted: wanted}
 	err = w.run(ctx, slices.Concat(
 		[]step{
-			{"checking that the host is no node", w.isNoNode},
+			{"checking that the host is not a node", w.checkNotNode},
 			{"waiting for Windows", w.await},
 			{"enabling features", w.enableFeatures},
 			{"restarting the host", w.restart},
@@ -63,15 +63,15 @@ func Prepare(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wicdapi.P
 	return result, err
 }
 
-// isNoNode returns an error if the host is a node, or has parts of one: copies would share its names and keys.
-func (w *windows) isNoNode(ctx context.Context) error {
+// checkNotNode returns an error if the host is a node, or has parts of one: copies would share its names and keys.
+func (w *windows) checkNotNode(ctx context.Context) error {
 	r, err := state.ReadLast(w.Disk)
 	if err != nil {
 		return err
 	}
 	if r.Cluster != "" {
 		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(
-			"the host is node %s of cluster %s; an image needs a host that is no node: remove it from the cluster, or use another one", r.Node, r.Cluster)}
+			"the host is node %s of cluster %s; only a host that is not a node can be prepared: remove it from the cluster, or use another host", r.Node, r.Cluster)}
 	}
 	managed, err := operatorServices(ctx, w.Services)
 	if err != nil {
@@ -82,7 +82,7 @@ func (w *windows) isNoNode(ctx context.Context) error {
 	}
 	if len(managed) > 0 {
 		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(
-			"the host has service %s of a node; an image needs a host that is no node: remove it from its cluster, or use another one", managed[0].Name)}
+			"the host has service %s of a node; only a host that is not a node can be prepared: remove it from its cluster, or use another host", managed[0].Name)}
 	}
 	return nil
 }

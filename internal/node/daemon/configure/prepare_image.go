@@ -22,7 +22,7 @@ const (
 	removedWithin = 2 * time.Minute
 )
 
-// imagePull pulls the sandbox image on a host of which an image is made. containerd runs as the service, with the files and the folders, that it would have
+// imagePull pulls the sandbox image on a host that an image is made from. containerd runs as the service, with the files and the folders, that it would have
 // on a node, so that a join finds its data as its own would be. Afterwards, only that data is left.
 type imagePull struct {
 	work
