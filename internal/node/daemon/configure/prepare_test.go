@@ -232,7 +232,7 @@ func TestPrepareRefusesNodes(t *testing.T) {
 	changes := w.Changes()
 	_, err := prepare(w, desired.ContainersFeature)
 	daemontest.ExpectCode(t, err, wicdapi.CodeRequestInvalid)
-	if !strings.Contains(err.Error(), "no node") {
+	if !strings.Contains(err.Error(), "not a node") {
 		t.Errorf("the error is %v", err)
 	}
 	for _, name := range []string{`node.json`, `journal.jsonl`} {

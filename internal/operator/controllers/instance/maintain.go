@@ -179,7 +179,7 @@ func (m *maintenance) stillNeeded() bool {
 // hasRecovered reports whether the action began because its node was broken, the node is Ready again, and its host has not been changed yet.
 func (m *maintenance) hasRecovered() bool {
 	current, node := m.current(), rollout.NodeOf(m.view.Node)
-	return current.BrokenSince != nil && current.Step != v1alpha1.MaintenanceVerify && node != nil && node.Ready
+	return current.BrokenSince != nil && current.Step != v1alpha1.MaintenanceVerify && current.Failure == "" && node != nil && node.Ready
 }
 
 // deferMaintenance ends an action that has not changed anything. It frees the place in the budget, and the plan decides when the action begins again.

@@ -88,8 +88,7 @@ func (m *maintenance) restartForUpdates(ctx context.Context, required, boot stri
 // failedUpdates returns the updates against which a failure speaks: none if the host did not get the order.
 func (m *maintenance) failedUpdates() []string {
 	current, node := m.current(), rollout.NodeOf(m.view.Node)
-	wasOrdered := current.Failure != "" || node != nil && node.Installation.Order == orderOf(current)
-	if current.Action != v1alpha1.ActionPatch || !wasOrdered {
+	if current.Action != v1alpha1.ActionPatch || node == nil || node.Installation.Order != orderOf(current) {
 		return nil
 	}
 	return current.Updates
@@ -102,14 +101,31 @@ func (m *maintenance) mayUndo() bool {
 		m.view.config.WindowsUpdates.Rollback == v1alpha1.UpdateRollbackUninstall
 }
 
-// beginUndo records why the node does not work, and that its update is uninstalled.
+// beginUndo records the failure, so that no other host begins with the update, and that the update is uninstalled.
 func (m *maintenance) beginUndo(ctx context.Context, why string) (time.Duration, error) {
 	current := m.current()
 	current.Failure = truncate.Text(why, truncate.Reported)
+	recordFailure(m.status.want(), v1alpha1.Failure{
+		Action: current.Action, Updates: current.Updates, Step: current.Step, Message: current.Failure + "; the cumulative update is being uninstalled",
+	})
 	log.FromContext(ctx).Info("Uninstalling updates", "updates", current.Updates, "error", why)
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventUninstallingUpdate, Action: string(current.Action)},
 		"the node does not work with %s, so the cumulative update is uninstalled: %s", strings.Join(current.Updates, ", "), why)
 	return m.enter(ctx, v1alpha1.MaintenanceAct)
+}
+
+// endUndo records how the uninstallation ended.
+func (m *maintenance) endUndo(outcome string) {
+	current, failure := m.current(), m.status.want().Failure
+	message := truncate.Text(current.Failure+"; "+outcome, truncate.Reported)
+	current.Failure = ""
+	if m.hasFailed() { // unless a user has removed the failure to retry
+		failure = failure.DeepCopy()
+		failure.Message = message
+		m.status.want().Failure = failure
+	}
+	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(current.Action)},
+		"%s failed: %s", current.Action, message)
 }
 
 // undo has WICD uninstall the cumulative update, and restarts the host for that. It asks WICD itself how far that is, because the host may be unable to
@@ -117,7 +133,9 @@ func (m *maintenance) beginUndo(ctx context.Context, why string) (time.Duration,
 func (m *maintenance) undo(ctx context.Context) (time.Duration, error) {
 	current := m.current()
 	failed := func(why string) (time.Duration, error) {
-		return m.fail(ctx, fmt.Sprintf("%s; uninstalling the update failed: %s", current.Failure, why))
+		m.endUndo("uninstalling the update failed: " + why)
+		current.BootID = "" // any boot will do: the node only has to work
+		return m.enter(ctx, v1alpha1.MaintenanceVerify)
 	}
 	if m.elapsed(patchTimeout) > patchTimeout {
 		return failed(fmt.Sprintf("not done after %s: %s", patchTimeout, current.Message))

@@ -30,14 +30,15 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 	switch {
 	case failed != "":
 		return m.fail(ctx, failed)
-	case waitsFor == "" && current.Failure != "" && !m.hasFailed():
-		return m.fail(ctx, current.Failure+"; the cumulative update was uninstalled, and the node works again")
+	case waitsFor == "" && current.Failure != "":
+		m.endUndo("the cumulative update was uninstalled, and the node works again")
+		return 0, m.finish(ctx)
 	case waitsFor == "":
 		return 0, m.finish(ctx)
 	case late && m.mayUndo():
 		return m.beginUndo(ctx, fmt.Sprintf("not done after %s: %s", verifyTimeout, waitsFor))
-	case late && !m.hasFailed() && current.Failure != "":
-		return m.fail(ctx, fmt.Sprintf("%s; the cumulative update was uninstalled, and the node still does not work: %s", current.Failure, waitsFor))
+	case late && current.Failure != "":
+		m.endUndo("the cumulative update was uninstalled, and the node still does not work: " + waitsFor)
 	case late && !m.hasFailed():
 		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyTimeout, waitsFor))
 	}

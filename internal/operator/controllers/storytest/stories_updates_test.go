@@ -214,6 +214,42 @@ func TestStoryUpdateIsUninstalled(t *testing.T) {
 	}
 }
 
+// While an update is uninstalled from one host, no other one begins with it, even if it worked elsewhere.
+func TestUpdateStopsBeforeItIsUninstalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 4, atMost(2))
+		s.withoutQuirks("hosts are compared at times")
+		s.upgraded(1)
+		s.configure(func(c *v1alpha1.WindowsConfigSpec) {
+			c.WindowsUpdates = v1alpha1.WindowsUpdatesSpec{Policy: v1alpha1.UpdatesInstall, Rollback: v1alpha1.UpdateRollbackUninstall}
+		})
+		s.hosts[0].updates.breaks = "KB5070001"
+		s.publish("KB5070001", false)
+		s.until("it is uninstalled", 6*time.Hour, func() bool { return s.hosts[0].updates.undoing != "" })
+		if f := s.instance("win-1").Status.Failure; f == nil || !slices.Contains(f.Updates, "KB5070001") || !strings.Contains(f.Message, "is being uninstalled") {
+			t.Errorf("meanwhile, the failure is %+v", f)
+		}
+		began := 0
+		for _, h := range s.hosts {
+			if h.updates.order != nil {
+				began++
+			}
+		}
+		s.pass(24 * time.Hour)
+		for _, h := range s.hosts {
+			if h.updates.order != nil {
+				began--
+			}
+		}
+		if began != 0 {
+			t.Errorf("%d more hosts began with the update", -began)
+		}
+		if f := s.instance("win-1").Status.Failure; f == nil || !strings.Contains(f.Message, "the node works again") || s.node("win-1").Spec.Unschedulable {
+			t.Errorf("in the end, the failure is %+v", f)
+		}
+	})
+}
+
 // Windows wants a restart before an installation, and another one after it. Lost answers repeat nothing.
 func TestStoryUpdateNeedsRestartFirst(t *testing.T) {
 	runStory(t, "update-needs-restart-first", 2, atMost(1), func(s *story) {
