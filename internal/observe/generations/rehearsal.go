@@ -63,7 +63,7 @@ func Rehearse(d *appsv1.Deployment, host *corev1.Node, classes map[string]*nodev
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			RevisionHistoryLimit: &history,
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: d.Spec.Template.Annotations}, Spec: pod},
+			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: d.Spec.Template.Annotations}, Spec: pod},
 		},
 	}
 	return r, nil
