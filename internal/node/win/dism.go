@@ -2,7 +2,6 @@ package win
 
 import (
 	"io"
-	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/node/win/wua"
 )
@@ -23,11 +22,4 @@ func Child(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int, 
 		return wua.Answer(args[1:], stdin, stdout, stderr), true
 	}
 	return 0, false
-}
-
-// isCumulativeUpdate reports whether a package is that of the cumulative update with a revision: the version in its identity begins with build and
-// revision, as in Package_for_RollupFix~31bf3856ad364e35~amd64~~20348.4405.1.5.
-func isCumulativeUpdate(identity, revision string) bool {
-	parts := strings.Split(identity, "~")
-	return len(parts) == 5 && parts[0] == "Package_for_RollupFix" && strings.HasPrefix(parts[4], revision+".")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -198,4 +199,11 @@ func (d *dism) call(function string, args ...uintptr) error {
 	default:
 		return &hostapi.FeatureError{Call: function, Code: code}
 	}
+}
+
+// isCumulativeUpdate reports whether a package is that of the cumulative update with a revision: the version in its identity begins with build and
+// revision, as in Package_for_RollupFix~31bf3856ad364e35~amd64~~20348.4405.1.5.
+func isCumulativeUpdate(identity, revision string) bool {
+	parts := strings.Split(identity, "~")
+	return len(parts) == 5 && parts[0] == "Package_for_RollupFix" && strings.HasPrefix(parts[4], revision+".")
 }

@@ -134,7 +134,7 @@ func (u *storyUpdates) complete(h *storyHost) {
 
 // report writes the summary, if there is anything to report.
 func (u *storyUpdates) report(node *corev1.Node) {
-	if len(u.offers) > 0 || u.order != nil {
+	if len(u.offers) > 0 || u.order != nil || node.Annotations[api.AnnotationWindowsUpdates] != "" {
 		node.Annotations[api.AnnotationWindowsUpdates] = windowsupdate.Summary{Offers: u.offers, Installation: u.order}.Format()
 	}
 }
