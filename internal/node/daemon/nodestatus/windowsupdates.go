@@ -156,13 +156,19 @@ func (u *WindowsUpdates) askAgain(ctx context.Context) time.Duration {
 		u.set(u.get().report, err)
 		return spread(updatesRetry)
 	default:
-		if report.Build, report.Revision, err = u.Host.Inventory.Version(ctx); err != nil {
-			u.Log.Warn("Reading the version of Windows failed", "error", err.Error())
-		}
-		u.store(report)
-		u.set(report, nil)
+		u.keep(ctx, report)
 	}
 	return spread(updatesEvery)
+}
+
+// keep adds the version of Windows to the agent's report, stores it, and reports it.
+func (u *WindowsUpdates) keep(ctx context.Context, report windowsupdate.Report) {
+	var err error
+	if report.Build, report.Revision, err = u.Host.Inventory.Version(ctx); err != nil {
+		u.Log.Warn("Reading the version of Windows failed", "error", err.Error())
+	}
+	u.store(report)
+	u.set(report, nil)
 }
 
 // asks reports whether WindowsConfig lets WICD ask about updates.

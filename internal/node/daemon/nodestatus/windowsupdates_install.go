@@ -259,9 +259,7 @@ func (u *WindowsUpdates) refresh(ctx context.Context) {
 		return
 	}
 	report.Searched = later(report.Searched, u.get().report.Searched)
-	report = report.Bounded()
-	u.store(report)
-	u.set(report, nil)
+	u.keep(ctx, report.Bounded())
 }
 
 // choose returns the pending updates with these articles. restart means that one of them is installed and takes effect with a restart. problem is why
@@ -276,7 +274,7 @@ func choose(r windowsupdate.Report, selection windowsupdate.Selection, kbs []str
 		case update.RestartPending:
 			restart = true
 		case !selection.Selects(update):
-			return nil, false, fmt.Sprintf("%s is not selected by spec.windowsWindows updatesConfig", strings.Join(update.KBs, ", "))
+			return nil, false, fmt.Sprintf("%s is not selected by spec.windowsUpdates of WindowsConfig", strings.Join(update.KBs, ", "))
 		default:
 			chosen = append(chosen, update)
 		}
