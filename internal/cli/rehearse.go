@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -73,15 +72,11 @@ func readRehearsal(ctx context.Context, s *session.Session, name client.ObjectKe
 	if !nodestate.IsWindows(&node) {
 		return none, session.Failf(session.CodeFailed, "node %s is not a Windows node", on)
 	}
-	var list nodev1.RuntimeClassList
-	if err := c.List(ctx, &list); err != nil {
-		return none, session.Explain(err, "listing runtimeclasses")
+	cluster := clusterReader{client: c}
+	if err := cluster.classes(ctx); err != nil {
+		return none, err
 	}
-	classes := map[string]*nodev1.RuntimeClass{}
-	for i := range list.Items {
-		classes[list.Items[i].Name] = &list.Items[i]
-	}
-	r, err := generations.Rehearse(&d, &node, classes, emptyVolumes)
+	r, err := generations.Rehearse(&d, &node, cluster.found.Classes, emptyVolumes)
 	if err != nil {
 		return none, session.Failf(session.CodeFailed, "%v", err)
 	}

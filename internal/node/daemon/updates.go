@@ -41,7 +41,7 @@ func InstallUpdates(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wi
 		return wicdapi.InstallUpdatesResult{}, fmt.Errorf("reading the record of the last join: %w", err)
 	}
 	if record.Leaving || record.Desired.UpdatesToInstall == nil {
-		return wicdapi.InstallUpdatesResult{}, &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: "the settings of this node do not let it install updates"}
+		return wicdapi.InstallUpdatesResult{}, invalidRequest("the settings of this node do not let it install updates")
 	}
 	_, revision, err := h.Inventory.Version(ctx)
 	if err != nil {
@@ -64,34 +64,32 @@ func InstallUpdates(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wi
 
 // checkUndo returns why the last order cannot be undone. Only a cumulative update changes the revision, and only one can be uninstalled.
 func checkUndo(r wicdapi.InstallUpdatesRequest, last state.UpdateOrder, revision int) error {
-	invalid := func(format string, args ...any) error {
-		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}
-	}
 	switch {
 	case last.Order != r.Undoes || last.Removes > 0:
-		return invalid("the last order of this host is %.64q, not installation %.64q", last.Order, r.Undoes)
+		return invalidRequest("the last order of this host is %.64q, not installation %.64q", last.Order, r.Undoes)
 	case last.From == 0 || revision <= last.From:
-		return invalid("Windows has revision %d, and had %d before the installation: no cumulative update was installed", revision, last.From)
+		return invalidRequest("Windows has revision %d, and had %d before the installation: no cumulative update was installed", revision, last.From)
 	}
 	return nil
 }
 
+func invalidRequest(format string, args ...any) error {
+	return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
 func checkUpdatesRequest(r wicdapi.InstallUpdatesRequest) error {
-	invalid := func(format string, args ...any) error {
-		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}
-	}
 	if r.Order == "" || len(r.Order) > windowsupdate.MaxOrder {
-		return invalid("order %.64q is empty or longer than %d bytes", r.Order, windowsupdate.MaxOrder)
+		return invalidRequest("order %.64q is empty or longer than %d bytes", r.Order, windowsupdate.MaxOrder)
 	}
 	if len(r.Undoes) > windowsupdate.MaxOrder {
-		return invalid("undoes %.64q is longer than %d bytes", r.Undoes, windowsupdate.MaxOrder)
+		return invalidRequest("undoes %.64q is longer than %d bytes", r.Undoes, windowsupdate.MaxOrder)
 	}
 	if r.Undoes == "" && len(r.KBs) == 0 || len(r.KBs) > windowsupdate.MaxOffers {
-		return invalid("%d articles; 1 to %d are allowed", len(r.KBs), windowsupdate.MaxOffers)
+		return invalidRequest("%d articles; 1 to %d are allowed", len(r.KBs), windowsupdate.MaxOffers)
 	}
 	for _, kb := range r.KBs {
 		if kb == "" || windowsupdate.KBOf(kb) != kb {
-			return invalid("%.64q is not a KB number; the format is KB followed by 6 to 8 digits", kb)
+			return invalidRequest("%.64q is not a KB number; the format is KB followed by 6 to 8 digits", kb)
 		}
 	}
 	return nil

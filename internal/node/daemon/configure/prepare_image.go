@@ -22,8 +22,8 @@ const (
 	removedWithin = 2 * time.Minute
 )
 
-// imagePull pulls the sandbox image on a host that an image is made from. containerd runs as the service, with the files and the folders, that it would have
-// on a node, so that a join finds its data as its own would be. Afterwards, only that data is left.
+// imagePull pulls the sandbox image on a host that an image is made from. containerd runs as the service that it would be on a node, with the same files
+// and folders, so that a join finds its data as its own would be. Afterwards, only that data is left.
 type imagePull struct {
 	work
 	// wanted declares containerd and the image; it has no service if no image is wanted.

@@ -94,15 +94,13 @@ func (p *Prepull) Run(ctx context.Context) {
 	}
 }
 
-var errUnanswered = errors.New("the runtime does not answer")
-
 // pullAll pulls the images that the host lacks, one after the other. lacks describes those that it still lacks.
 func (p *Prepull) pullAll(ctx context.Context, isFirst bool) (lacks []string, err error) {
 	if len(p.Wanted.Images) == 0 {
 		return nil, nil
 	}
 	if !p.sandbox.IsPresent() { // it comes first
-		return nil, errUnanswered
+		return nil, ErrNoRuntime
 	}
 	number, _, err := p.Host.Inventory.Version(ctx)
 	if err != nil {
@@ -117,7 +115,7 @@ func (p *Prepull) pullAll(ctx context.Context, isFirst bool) (lacks []string, er
 	for n, name := range names {
 		_, found, err := p.status(ctx, name)
 		if err != nil {
-			return nil, errUnanswered
+			return nil, ErrNoRuntime
 		}
 		if found {
 			p.had[name] = true
@@ -163,7 +161,7 @@ func (p *Prepull) pullMissing(ctx context.Context, name string) (lack string, er
 		delete(p.removed, name)
 		return "", nil
 	case !errors.As(err, &refused) || isUnavailable(refused):
-		return "", errUnanswered
+		return "", ErrNoRuntime
 	}
 	p.Log.Warn("Pulling an image failed", "image", name, "error", withoutSecrets(refused.Error()))
 	c := causeOf(name, refused)

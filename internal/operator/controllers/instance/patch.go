@@ -116,13 +116,11 @@ func (m *maintenance) beginUndo(ctx context.Context, why string) (time.Duration,
 
 // endUndo records how the uninstallation ended.
 func (m *maintenance) endUndo(outcome string) {
-	current, failure := m.current(), m.status.want().Failure
+	current := m.current()
 	message := truncate.Text(current.Failure+"; "+outcome, truncate.Reported)
 	current.Failure = ""
 	if m.hasFailed() { // unless a user has removed the failure to retry
-		failure = failure.DeepCopy()
-		failure.Message = message
-		m.status.want().Failure = failure
+		m.status.want().Failure.Message = message
 	}
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(current.Action)},
 		"%s failed: %s", current.Action, message)
