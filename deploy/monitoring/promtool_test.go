@@ -140,6 +140,7 @@ func others() []any {
 		series(api.MetricNodeServiceRestarts+wicd+`,service="kubelet"}`, "0x60"), series(api.MetricNodeNetworkUnavailable+wicd+`}`, "0x60"), series(api.MetricNodeNetworkRepairs+wicd+`}`, "0x60"),
 		series(api.MetricNodeProblem+wicd+`,condition="WindowsClockSkewed"}`, "0x60"),
 		series(api.MetricNodeProblem+wicd+`,condition="WindowsNetworkPoliciesNotApplied"}`, "0x60"),
+		series(api.MetricNodeUpdatesOverdue+wicd+`}`, "0x60"), series(api.MetricNodeUpdatesPending+wicd+`,class="security"}`, "2x60"), series(api.MetricNodeUpdateInstalled+wicd+`}`, "1000x60"),
 		series(api.MetricPolicyProblems+`{reason="Invalid"}`, "1x60"), series(api.MetricPolicyProblemNamespaces, "1x60"),
 		series(api.MetricNodePolicyEffect+`_bucket`+wicd+`,le="1"}`, "0+1x60"), series(api.MetricNodePolicyEffect+`_bucket`+wicd+`,le="+Inf"}`, "0+1x60"),
 		series(api.MetricNodeRegistryRequests+wicd+`,result="served"}`, "0+1x60"), series(api.MetricNodeCertificate+wicd+`,file="a",serial="1",subject="b"}`, "1e9x60"),
