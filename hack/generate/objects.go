@@ -31,7 +31,9 @@ func (s source) objectsPage() []byte {
 	for _, d := range s.decls {
 		switch d.Tok {
 		case token.CONST:
-			s.writeConstants(&out, d)
+			if !isOfReasons(d) { // reference/reasons.md has them, with remedies
+				s.writeConstants(&out, d)
+			}
 		case token.TYPE:
 			t := d.Specs[0].(*ast.TypeSpec)
 			if fields, ok := t.Type.(*ast.StructType); ok && !strings.HasSuffix(t.Name.Name, "List") {
@@ -40,6 +42,11 @@ func (s source) objectsPage() []byte {
 		}
 	}
 	return out.Bytes()
+}
+
+// isOfReasons reports whether a block of constants has the reasons of a condition.
+func isOfReasons(d *ast.GenDecl) bool {
+	return strings.HasPrefix(d.Specs[0].(*ast.ValueSpec).Names[0].Name, "Reason")
 }
 
 // writeConstants writes a block of constants. Its heading is the type of the constants, or else the comment of the block.

@@ -51,5 +51,5 @@ func (c conditions) waitsForCloudSince(node *corev1.Node, now time.Time) time.Ti
 	case previous.Status == "True":
 		return now
 	}
-	return latest(node.CreationTimestamp.Time, previous.LastTransitionTime.Time)
+	return nodestate.Later(node.CreationTimestamp.Time, previous.LastTransitionTime.Time)
 }

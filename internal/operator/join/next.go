@@ -202,14 +202,14 @@ func (s Observed) repair(since time.Time) (Decision, bool) {
 	if f := s.Instance.Status.Failure; f != nil && f.Action == v1alpha1.ActionRepair {
 		tried = f.Attempts
 		wait <<= min(tried, MaxRepairs)
-		since = latest(since, f.At.Time)
+		since = nodestate.Later(since, f.At.Time)
 	}
 	if tried >= MaxRepairs {
 		return Decision{Action: None, Err: &Stall{Reason: api.ReasonRepairFailed, Message: fmt.Sprintf(
 			"the node still does not work after %d repairs: %s; check the host, then annotate the WindowsInstance with %s=true",
 			tried, s.Instance.Status.Failure.Message, api.AnnotationRetry)}}, true
 	}
-	remaining := latest(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
+	remaining := nodestate.Later(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
 	if remaining <= 0 && s.FleetSilent && !nodestate.IsReady(s.Node) {
 		remaining = silencePoll
 	}
@@ -246,7 +246,7 @@ func (s Observed) BrokenSince() (since time.Time, ok bool) {
 		return ready.LastTransitionTime.Time, true
 	}
 	lags := s.Settings != "" && s.Node.Annotations[api.AnnotationVersion] == s.Version && s.Node.Annotations[api.AnnotationSettings] != s.Settings
-	return latest(s.SettingsSince, ready.LastTransitionTime.Time), lags
+	return nodestate.Later(s.SettingsSince, ready.LastTransitionTime.Time), lags
 }
 
 // HasJoined reports whether kubelet and WICD have their certificates, so that the host no longer needs its token. A Node that the host already had
@@ -297,13 +297,6 @@ func lastConfigured(i *v1alpha1.WindowsInstance) (at time.Time) {
 		}
 	}
 	return at
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // registersBy returns how long to wait for the host's Node, counted from when the Node was last known to exist, or else from when the host was

@@ -92,7 +92,7 @@ func (p *planner) countUnhealthy(h *Host) {
 	if since.IsZero() || h.Since.IsZero() || p.Policy.Canary == nil && !h.failedSoon(p.Policy.Version) {
 		return
 	}
-	at := latest(since, h.Since).Add(p.Policy.soak())
+	at := nodestate.Later(since, h.Since).Add(p.Policy.soak())
 	if at.After(p.Now) {
 		p.scheduleRecheck(at)
 		return
@@ -112,7 +112,7 @@ func (h *Host) failedSoon(version string) bool {
 
 // soakedAt returns when the node completes a soak time with its version, if it keeps working.
 func (h *Host) soakedAt(soak time.Duration) time.Time {
-	return latest(h.Since, h.Node.WorksSince).Add(soak)
+	return nodestate.Later(h.Since, h.Node.WorksSince).Add(soak)
 }
 
 func (h *Host) isAt(version string) bool { return h.Node != nil && h.Node.Version == version }

@@ -103,7 +103,7 @@ func (n *Node) readHealth(node *corev1.Node) {
 		switch {
 		case c == nil:
 		case c.Status != corev1.ConditionFalse:
-			changed = latest(changed, c.LastTransitionTime.Time)
+			changed = nodestate.Later(changed, c.LastTransitionTime.Time)
 		case n.UnhealthySince.IsZero() || c.LastTransitionTime.Time.Before(n.UnhealthySince):
 			n.UnhealthySince = c.LastTransitionTime.Time
 		}
@@ -111,13 +111,6 @@ func (n *Node) readHealth(node *corev1.Node) {
 	if n.Ready && n.Unhealthy == "" {
 		n.WorksSince = changed
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // Broken reports whether the node has not been Ready for nodestate.BrokenAfter.

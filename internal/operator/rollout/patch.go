@@ -11,6 +11,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
@@ -139,7 +140,7 @@ func (p *planner) update(kb string) *update {
 func (p *planner) countInstalled(h *Host, u *update, ring int, at time.Time) {
 	u.needed[ring] = true
 	works := !h.Node.isOutOfService() && h.Node.Unhealthy == ""
-	until := latest(at, h.Node.WorksSince).Add(p.Policy.soak())
+	until := nodestate.Later(at, h.Node.WorksSince).Add(p.Policy.soak())
 	switch {
 	case works && !until.After(p.Now):
 		u.soaked++

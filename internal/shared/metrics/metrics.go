@@ -53,7 +53,7 @@ func Of(name string) Metric {
 }
 
 const (
-	reasons  = "a reason of `api` ([objects.md](objects.md))"
+	reasons  = "one of [these](reference/reasons.md)"
 	instance = "name of the WindowsInstance"
 	action   = "`Join`, `Stage`, `Upgrade`, `Repair`, `Reboot`, `Replace`, `Leave`"
 )

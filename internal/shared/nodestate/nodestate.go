@@ -80,3 +80,11 @@ func WindowsBuild(node *corev1.Node) windowsbuild.Build {
 	}
 	return b
 }
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

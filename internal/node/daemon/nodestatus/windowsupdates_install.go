@@ -11,6 +11,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
@@ -49,7 +50,7 @@ func (u *WindowsUpdates) fetch(ctx context.Context, selection windowsupdate.Sele
 	if len(ids) > 0 {
 		report = u.download(ctx, report, ids)
 	}
-	report.Searched = later(report.Searched, searched)
+	report.Searched = nodestate.Later(report.Searched, searched)
 	return report.Bounded(), nil
 }
 
@@ -76,13 +77,6 @@ func (u *WindowsUpdates) download(ctx context.Context, report windowsupdate.Repo
 		report.Failures = append(report.Failures, *outcome.Failure)
 	}
 	return report
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // summarize returns the summary of what was last learned.
@@ -258,7 +252,7 @@ func (u *WindowsUpdates) refresh(ctx context.Context) {
 		u.Log.Warn("Asking the Windows Update Agent failed", "error", err.Error())
 		return
 	}
-	report.Searched = later(report.Searched, u.get().report.Searched)
+	report.Searched = nodestate.Later(report.Searched, u.get().report.Searched)
 	u.keep(ctx, report.Bounded())
 }
 

@@ -79,7 +79,7 @@ func conditionOf(now, began time.Time, h health, current *corev1.NodeCondition) 
 		Type: api.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: api.ReasonServicesRunning, Message: "all services are running",
 	}
 	if len(h.problems) == 0 {
-		isEarly := current != nil && current.Status != corev1.ConditionTrue && now.Before(latest(h.stable, began.Add(loopWithin)))
+		isEarly := current != nil && current.Status != corev1.ConditionTrue && now.Before(nodestate.Later(h.stable, began.Add(loopWithin)))
 		return c, h.running && !isEarly
 	}
 	var messages []string
@@ -130,11 +130,4 @@ func (s *Supervisor) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 		return nil
 	}
 	return w.Annotate(ctx, node, api.AnnotationServices, states)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

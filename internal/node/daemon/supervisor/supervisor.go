@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/node/hostapi"
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
 // servicesEvery is how often the services are checked without a notification, joinedEvery the wait while a join controls them, and awaitedEvery how
@@ -251,7 +252,7 @@ func (v *supervision) store(now time.Time, p *pass) {
 		if c.problem != nil {
 			h.problems = append(h.problems, *c.problem)
 		}
-		h.stable = latest(h.stable, c.stableAt())
+		h.stable = nodestate.Later(h.stable, c.stableAt())
 		h.running = h.running && p.found[s.Name].State == hostapi.Running
 	}
 	for _, s := range v.Wanted {
@@ -302,7 +303,7 @@ func (v *supervision) due() time.Time {
 	for _, c := range v.histories {
 		times := []time.Time{c.backoffUntil(), c.stableAt()}
 		if c.unfinished {
-			times = append(times, latest(c.backoffUntil(), now.Add(unfinishedEvery)))
+			times = append(times, nodestate.Later(c.backoffUntil(), now.Add(unfinishedEvery)))
 		}
 		if !c.blocked.IsZero() {
 			times = append(times, c.blocked.Add(readyTimeout))

@@ -181,7 +181,7 @@ func setConditionAt(node *corev1.Node, kind corev1.NodeConditionType, status cor
 // registerNode registers the Node as a starting kubelet does. WICD annotates it a moment later.
 func (h *chaosHost) registerNode() {
 	h.registers = false
-	h.reportsAt = latest(h.reportsAt, time.Now().Add(h.w.between(0, 20*time.Second)))
+	h.reportsAt = nodestate.Later(h.reportsAt, time.Now().Add(h.w.between(0, 20*time.Second)))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: h.name, UID: types.UID(fmt.Sprint(h.name, "-", time.Now().Unix())), Labels: map[string]string{corev1.LabelOSStable: "windows"}, CreationTimestamp: metav1.Now(),
 	}}
@@ -192,13 +192,6 @@ func (h *chaosHost) registerNode() {
 	h.w.must(h.w.client.Status().Update(h.w.ctx, node))
 	h.userCordon = false
 	h.w.record("%s registers, with version %s", h.name, h.version)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // updateNode updates the Node as the kubelet and WICD do.
