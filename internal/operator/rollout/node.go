@@ -184,11 +184,11 @@ func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (wa
 			return "WICD has not reported since the restart", ""
 		}
 	}
-	return n.notWorking(gates), ""
+	return n.NotWorking(gates), ""
 }
 
-// notWorking returns why the node does not work; empty if it does.
-func (n *Node) notWorking(gates []string) string {
+// NotWorking returns why the node does not work; empty if it does.
+func (n *Node) NotWorking(gates []string) string {
 	if !n.Ready {
 		return "the node is not Ready"
 	}

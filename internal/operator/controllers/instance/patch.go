@@ -8,7 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -101,8 +103,16 @@ func (m *maintenance) mayUndo() bool {
 		m.view.config.WindowsUpdates.Rollback == v1alpha1.UpdateRollbackUninstall
 }
 
-// beginUndo records the failure, so that no other host begins with the update, and that the update is uninstalled.
+// beginUndo records the failure, so that no other host begins with the update, and that the update is uninstalled. If another node does not work either,
+// the update may not be the cause, and stays.
 func (m *maintenance) beginUndo(ctx context.Context, why string) (time.Duration, error) {
+	other, err := m.otherNotWorking(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if other != "" {
+		return m.fail(ctx, fmt.Sprintf("%s; the cumulative update is not uninstalled, because it may not be the cause: %s", why, other))
+	}
 	current := m.current()
 	current.Failure = truncate.Text(why, truncate.Reported)
 	recordFailure(m.status.want(), v1alpha1.Failure{
@@ -112,6 +122,30 @@ func (m *maintenance) beginUndo(ctx context.Context, why string) (time.Duration,
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventUninstallingUpdate, Action: string(current.Action)},
 		"the node does not work with %s, so the cumulative update is uninstalled: %s", strings.Join(current.Updates, ", "), why)
 	return m.enter(ctx, v1alpha1.MaintenanceAct)
+}
+
+// otherNotWorking returns which other node does not work, and why; empty if all do. Nodes in maintenance, failed ones and paused ones do not count.
+func (m *maintenance) otherNotWorking(ctx context.Context) (string, error) {
+	var instances v1alpha1.WindowsInstanceList
+	if err := m.Client.List(ctx, &instances, client.InNamespace(m.view.Instance.Namespace)); err != nil {
+		return "", fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	for _, i := range instances.Items {
+		if i.Name == m.view.Instance.Name || i.Spec.Paused || i.Status.NodeRef == nil || i.Status.Maintenance != nil || i.Status.Failure != nil {
+			continue
+		}
+		var node corev1.Node
+		if err := m.Client.Get(ctx, client.ObjectKey{Name: i.Status.NodeRef.Name}, &node); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return "", fmt.Errorf("reading node %s: %w", i.Status.NodeRef.Name, err)
+		}
+		if why := rollout.NodeOf(&node).NotWorking(m.view.config.Rollout.ReadinessGates); why != "" {
+			return fmt.Sprintf("node %s does not work either (%s)", node.Name, why), nil
+		}
+	}
+	return "", nil
 }
 
 // endUndo records how the uninstallation ended.
