@@ -27,7 +27,8 @@ const (
 	patchTimeout = 4 * time.Hour
 	// undoEvery is the pause between questions about how far the uninstallation is.
 	undoEvery = time.Minute
-	// maxPatchRestarts limits the restarts of one installation: one before it, if an earlier one waits for a restart, and one after it.
+	// maxPatchRestarts limits the restarts of one installation: one before it, if an earlier one waits for a restart, and one after it. Undoing it takes
+	// one more.
 	maxPatchRestarts = 2
 	// maxInstalledUpdates limits the updates in the status.
 	maxInstalledUpdates = 32
@@ -192,6 +193,9 @@ func (m *maintenance) undo(ctx context.Context) (time.Duration, error) {
 		return failed(i.Message)
 	case windowsupdate.RestartRequired:
 		if current.RestartedBootID != i.Boot {
+			if current.Restarts > maxPatchRestarts {
+				return failed(fmt.Sprintf("Windows was restarted %d times and requires another restart", current.Restarts))
+			}
 			if err := m.visit("restarting the host").Restart(ctx, i.Boot); err != nil {
 				return m.retryLater(ctx, err), nil
 			}
