@@ -27,8 +27,6 @@ type Offer struct {
 	// Installed is called at the first start after its installation, before services start, or right after it if it needs no restart. It may break
 	// the computer. nil changes nothing.
 	Installed func(*Windows)
-	// Removed is called at the first start after its removal. nil changes nothing.
-	Removed func(*Windows)
 }
 
 // localUpdates are the updates that the computer knows.
@@ -294,7 +292,7 @@ func (b *boot) installUpdate(ctx context.Context, u *localUpdate) (result window
 func (w *Windows) completeUpdatesLocked() (installed []func(*Windows)) {
 	w.updates.RestartFirst = false
 	if w.local.isRemoving {
-		installed = append(installed, w.removeUpdateLocked())
+		w.removeUpdateLocked()
 	}
 	for _, u := range w.local.all {
 		if !u.RestartPending {
@@ -346,16 +344,12 @@ func (a updateAgent) Uninstall(ctx context.Context, build, revision int) (reboot
 }
 
 // removeUpdateLocked returns to the revision before the last cumulative update, which is pending again. The caller holds the lock.
-func (w *Windows) removeUpdateLocked() (removed func(*Windows)) {
-	l, removed := &w.local, func(*Windows) {}
+func (w *Windows) removeUpdateLocked() {
+	l := &w.local
 	for _, u := range l.all {
 		if u.isDone && u.Revision == w.options.UBR {
 			u.isDone, u.Downloaded = false, false
-			if current := w.currentLocked(u); current.Removed != nil {
-				removed = current.Removed
-			}
 		}
 	}
 	w.options.UBR, l.previous, l.isRemoving = l.previous[len(l.previous)-1], l.previous[:len(l.previous)-1], false
-	return removed
 }

@@ -116,7 +116,7 @@ func (u *WindowsUpdates) due(regular time.Time) time.Time {
 func (u *WindowsUpdates) sleep(ctx context.Context, due time.Time) bool {
 	pause := time.Until(due)
 	if u.Wanted.UpdatesToInstall != nil {
-		pause = min(pause, u.orderPause())
+		pause = min(pause, ordersEvery)
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -128,23 +128,12 @@ func (u *WindowsUpdates) sleep(ctx context.Context, due time.Time) bool {
 	return ctx.Err() == nil
 }
 
-// orderPause returns the pause between checks for orders. On a cordoned node, one may come soon, and the node is out of service until it is carried out.
-func (u *WindowsUpdates) orderPause() time.Duration {
-	if u.mayInstall() {
-		return ordersSoon
-	}
-	return ordersEvery
-}
-
 // follow reads from the Node what users and the operator want.
 func (u *WindowsUpdates) follow(node *corev1.Node) {
 	request := node.Annotations[api.AnnotationSearchUpdates]
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.isCordoned != node.Spec.Unschedulable {
-		u.isCordoned = node.Spec.Unschedulable
-		u.changed.Send()
-	}
+	u.isCordoned = node.Spec.Unschedulable
 	if request == u.request {
 		return
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// ordersEvery is the pause between checks for an order to install updates, ordersSoon that on a cordoned node.
-	ordersEvery, ordersSoon = 10 * time.Second, time.Second
+	// ordersEvery is the pause between checks for an order to install updates.
+	ordersEvery = 10 * time.Second
 	// fetchWithin is how long a search and a download may take. The agent continues a download that was cut.
 	fetchWithin = 4 * time.Hour
 	// installWithin is how long an installation may take, with the time for which the agent is busy with another one.

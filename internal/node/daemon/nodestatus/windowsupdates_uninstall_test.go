@@ -86,6 +86,7 @@ func TestUninstallationStopsAtErrors(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				mustState(t, m, windowsupdate.Done, "")
 				test.edit(m)
+				time.Sleep(time.Minute) // WICD sees the Node
 				if err := undo(t, m, "back", "first"); err != nil {
 					t.Fatal(err)
 				}
