@@ -13,25 +13,26 @@ import (
 )
 
 func TestServiceCompletesNode(t *testing.T) {
-	t.Parallel()
-	m := daemontest.NewFollower(t, daemontest.Options{})
-	disk := m.Windows.Disk()
-	daemontest.ExpectContent(t, disk, daemontest.CNIConfig, `{"name":"n","type":"t","cidr":"10.132.7.0/24"}`)
-	if disk.Exists(desired.BootstrapKubeconfig) || disk.Exists(daemontest.PendingFile) {
-		t.Error("the token or the pending key still exists")
-	}
-	if m.Cluster.Count("PATCH", "/nodes/win-1") > 4 { // WICD's annotations, the states of services, WICD's condition, the kubelet's status
-		t.Errorf("the node was patched %d times", m.Cluster.Count("PATCH", "/nodes/win-1"))
-	}
-	if facts := daemontest.Facts(t, m.Windows); !facts.Joined.HasCertificate {
-		t.Errorf("facts %+v", facts.Joined)
-	}
-	if status := daemontest.Status(t, m.Windows); len(status.Certificates) != 3 {
-		t.Errorf("certificates %v", status.Certificates)
-	}
-	if log := m.Log(); strings.Contains(log, m.Cluster.Token) || strings.Contains(log, "PRIVATE KEY") {
-		t.Error("a secret is in the log")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m := daemontest.NewIsolated(t, "")
+		disk := m.Windows.Disk()
+		daemontest.ExpectContent(t, disk, daemontest.CNIConfig, `{"name":"n","type":"t","cidr":"10.132.7.0/24"}`)
+		if disk.Exists(desired.BootstrapKubeconfig) || disk.Exists(daemontest.PendingFile) {
+			t.Error("the token or the pending key still exists")
+		}
+		if m.Cluster.Count("PATCH", "/nodes/win-1") > 4 { // WICD's annotations, the states of services, WICD's condition, the kubelet's status
+			t.Errorf("the node was patched %d times", m.Cluster.Count("PATCH", "/nodes/win-1"))
+		}
+		if facts := daemontest.Facts(t, m.Windows); !facts.Joined.HasCertificate {
+			t.Errorf("facts %+v", facts.Joined)
+		}
+		if status := daemontest.Status(t, m.Windows); len(status.Certificates) != 3 {
+			t.Errorf("certificates %v", status.Certificates)
+		}
+		if log := m.Log(); strings.Contains(log, m.Cluster.Token) || strings.Contains(log, "PRIVATE KEY") {
+			t.Error("a secret is in the log")
+		}
+	})
 }
 
 func TestServiceStartedBeforeJoinFollowsIt(t *testing.T) {
