@@ -107,6 +107,8 @@ type pipeListener struct {
 	once  sync.Once
 	ended chan struct{}
 	first []windows.Handle // both ends of the first instance
+	// pending is the running call of Accept; Windows writes to it later.
+	pending windows.Overlapped
 }
 
 // listenPipe creates testPipe. Its first instance stays connected to this process, so that the pipe exists until the listener is closed,
@@ -151,12 +153,12 @@ func (l *pipeListener) accept() (net.Conn, error) {
 		return nil, err
 	}
 	defer windows.CloseHandle(event)
-	overlapped := &windows.Overlapped{HEvent: event}
-	err = windows.ConnectNamedPipe(h, overlapped)
+	l.pending = windows.Overlapped{HEvent: event}
+	err = windows.ConnectNamedPipe(h, &l.pending)
 	for errors.Is(err, windows.ERROR_IO_PENDING) {
 		select {
 		case <-l.ended:
-			_ = windows.CancelIoEx(h, overlapped)
+			_ = windows.CancelIoEx(h, &l.pending)
 			_, _ = windows.WaitForSingleObject(event, windows.INFINITE)
 			return nil, errors.Join(net.ErrClosed, windows.CloseHandle(h))
 		default:

@@ -26,6 +26,9 @@ type listener struct {
 	close              func() error
 
 	mu sync.Mutex
+	// pending is the running call that waits for a client. Windows writes to it after the call of Go has returned, so it must not be on a stack, which
+	// can move.
+	pending windows.Overlapped
 	// next is the instance for the next client; 0 after Close.
 	next windows.Handle
 }
@@ -93,8 +96,8 @@ func (l *listener) connect() error {
 	if err := windows.ResetEvent(l.connected); err != nil {
 		return net.ErrClosed
 	}
-	overlapped := &windows.Overlapped{HEvent: l.connected}
-	err := windows.ConnectNamedPipe(l.next, overlapped)
+	l.pending = windows.Overlapped{HEvent: l.connected}
+	err := windows.ConnectNamedPipe(l.next, &l.pending)
 	if errors.Is(err, windows.ERROR_PIPE_CONNECTED) {
 		return nil
 	}
@@ -104,10 +107,10 @@ func (l *listener) connect() error {
 	which, err := windows.WaitForMultipleObjects([]windows.Handle{l.closing, l.connected}, false, windows.INFINITE)
 	isClosing := err != nil || which == windows.WAIT_OBJECT_0
 	if isClosing {
-		_ = windows.CancelIoEx(l.next, overlapped)
+		_ = windows.CancelIoEx(l.next, &l.pending)
 	}
 	var transferred uint32
-	if err = windows.GetOverlappedResult(l.next, overlapped, &transferred, true); isClosing {
+	if err = windows.GetOverlappedResult(l.next, &l.pending, &transferred, true); isClosing {
 		return net.ErrClosed
 	}
 	return err

@@ -3,6 +3,8 @@ package pipe
 import (
 	"context"
 	"errors"
+	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -114,4 +116,61 @@ func TestClientWaitsForServer(t *testing.T) {
 	if err := <-connected; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAcceptSurvivesMovedStack accepts and closes while the garbage collector moves stacks: Windows writes the result of a call that waits to the
+// address that it was given, and knows by it what to cancel.
+func TestAcceptSurvivesMovedStack(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			runtime.GC()
+		}
+	}()
+	for i := range 300 {
+		l, err := Listen(testPipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			useStack(64)
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					done <- err
+					return
+				}
+				_ = c.Close()
+			}
+		}()
+		c, err := Dial(t.Context(), testPipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+		time.Sleep(5 * time.Millisecond) // until Accept waits again
+		go l.Close()
+		select {
+		case err := <-done:
+			if !errors.Is(err, net.ErrClosed) {
+				t.Fatal(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("Accept has not returned after Close in round %d", i)
+		}
+	}
+}
+
+// useStack makes the stack larger than a number of KiB.
+//
+//go:noinline
+func useStack(kib int) byte {
+	var page [1024]byte
+	if kib == 0 {
+		return page[0]
+	}
+	page[kib] = useStack(kib - 1)
+	return page[kib/2]
 }
