@@ -6,6 +6,9 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,8 +113,8 @@ type parts struct {
 	follower *nodesettings.Follower
 	updates  *update.Requester
 	reporter *nodestatus.Reporter
-	// runs are the parts that need no API server.
-	runs []func(context.Context)
+	// all are the parts; those in runInCluster need the API server.
+	all []part
 }
 
 func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server, o RunOptions) *parts {
@@ -140,29 +143,30 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 		},
 		Services: services, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: cni,
 	}
-	p.runs = []func(context.Context){
-		services.Run,
-		configure.Drift{Session: s, Services: services, Metrics: metrics}.Run,
-		p.network.Run,
-		p.policies.Run,
-		users.Run,
-		podnetwork.Loading{CNI: cni}.Run,
-		policyServer{Session: s, add: p.policies.Add}.run,
-		sandbox.Run,
-		prepull.Run,
-		logrotate.Rotator{Disk: s.Host.Disk, Services: s.Wanted.Services, Limits: s.Wanted.Logs, Log: s.Log}.Run,
-		(&eventlog.Copier{Session: s}).Run,
-		podnetwork.Routes{Session: s}.Run,
-		reboot.Run,
-		problems.Run,
-		accounts.Run,
-		metrics.Run,
-		mirrors.Run,
-		exclusions.Run,
-		hyperV.Run,
-		kubelet.Run,
-		collector.Run,
-		updates.Run,
+	p.all = []part{
+		{"services", services.Run},
+		{"drift", configure.Drift{Session: s, Services: services, Metrics: metrics}.Run},
+		{"pod network", p.network.Run},
+		{"network policies", p.policies.Run},
+		{"user's network", users.Run},
+		{"CNI configuration", podnetwork.Loading{CNI: cni}.Run},
+		{"policy server", policyServer{Session: s, add: p.policies.Add}.run},
+		{"sandbox image", sandbox.Run},
+		{"images", prepull.Run},
+		{"log rotation", logrotate.Rotator{Disk: s.Host.Disk, Services: s.Wanted.Services, Limits: s.Wanted.Logs, Log: s.Log}.Run},
+		{"event logs", (&eventlog.Copier{Session: s}).Run},
+		{"routes", podnetwork.Routes{Session: s}.Run},
+		{"pending reboot", reboot.Run},
+		{"node problems", problems.Run},
+		{"accounts", accounts.Run},
+		{"metrics", metrics.Run},
+		{"registry mirrors", mirrors.Run},
+		{"Defender exclusions", exclusions.Run},
+		{"Hyper-V", hyperV.Run},
+		{"kubelet", kubelet.Run},
+		{"log collection", collector.Run},
+		{"Windows updates", updates.Run},
+		{"API server", p.runInCluster},
 	}
 	return p
 }
@@ -172,13 +176,47 @@ func (p *parts) run(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	p.Log.Info("Session started", "Node", p.Record.Node, "version", p.Record.Desired.Version, "complete", p.Record.Complete)
-	var work sync.WaitGroup
-	for _, run := range append(p.runs, p.runInCluster) {
-		work.Go(func() { run(ctx) })
-	}
+	await := start(ctx, p.all)
 	p.awaitNewRecord(ctx)
 	end()
-	work.Wait()
+	await(p.Log)
+}
+
+// part is a part of a session with its name in the log.
+type part struct {
+	name string
+	run  func(context.Context)
+}
+
+// slowEnd is after how long the log names parts that have not ended with their session.
+const slowEnd = time.Minute
+
+// start runs parts until ctx is done. await waits until all of them have ended, because two sessions must not change the host at once.
+func start(ctx context.Context, all []part) (await func(*slog.Logger)) {
+	ended := make(chan string, len(all))
+	for _, p := range all {
+		go func() {
+			defer func() { ended <- p.name }()
+			p.run(ctx)
+		}()
+	}
+	return func(log *slog.Logger) {
+		running := map[string]bool{}
+		for _, p := range all {
+			running[p.name] = true
+		}
+		timer := time.NewTimer(slowEnd)
+		defer timer.Stop()
+		for len(running) > 0 {
+			select {
+			case name := <-ended:
+				delete(running, name)
+			case <-timer.C:
+				log.Error("Parts of WICD do not end, and new settings wait for them; if this persists, restart WICD's service",
+					"parts", strings.Join(slices.Sorted(maps.Keys(running)), ", "))
+			}
+		}
+	}
 }
 
 // awaitNewRecord polls the file until something other than this session has changed the record. The first check reads it, because it may have
