@@ -21,6 +21,10 @@ const (
 	ReasonUpdateNotKept = "UpdateNotKept"
 	// ReasonRolloutStopped means that the version or the updates failed on another host.
 	ReasonRolloutStopped = "RolloutStopped"
+	// ReasonReplaced means that spec.replaceWith names another host, so that this one does not join.
+	ReasonReplaced = "Replaced"
+	// ReasonReplacementNotReady means that the host that spec.replaceWith names cannot take over yet.
+	ReasonReplacementNotReady = "ReplacementNotReady"
 	// ReasonUpgradeCooldown means that the node has just been upgraded, and its daemon may still roll back.
 	ReasonUpgradeCooldown = "UpgradeCooldown"
 	// ReasonVersionSkewUnsupported means that the operator has no kubelet for the versions of the API servers: its oldest is

@@ -12,6 +12,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=winst,path=windowsinstances,singular=windowsinstance
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.replaceWith) || self.spec.replaceWith != self.metadata.name",message="spec.replaceWith must name another WindowsInstance"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Reason of condition Ready"
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.plan.action`,description="Next action on the host; empty when none is due"
 // +kubebuilder:printcolumn:name="Waits For",type=string,JSONPath=`.status.plan.waitsFor`,description="Why the next action has not started; empty while it runs"
@@ -112,6 +113,16 @@ type WindowsInstanceSpec struct {
 	// network selects the network interface that the cluster uses, on a host with more than one.
 	// +optional
 	Network *InstanceNetwork `json:"network,omitempty"`
+
+	// replaceWith names the WindowsInstance whose host takes the place of this one, for example one with a newer version of
+	// Windows Server. Once that host has worked as a node for ten minutes, and if the pods of this one have a place on other
+	// nodes, the operator drains this node within the budget and the maintenance windows, removes the host from the cluster,
+	// and deletes this object. A host that is not a node yet does not join. It has no effect on WindowsInstances that the
+	// operator creates.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$')",message="replaceWith must be the name of a WindowsInstance"
+	// +optional
+	ReplaceWith string `json:"replaceWith,omitempty"`
 
 	// paused prevents the operator from starting anything on the host while it is set. A version that failed on a paused
 	// host still rolls out to the others.

@@ -206,7 +206,8 @@ func mayImport() map[string][]string {
 		"internal/operator/controllers/instance": {
 			"api", "api/v1alpha1", "internal/operator/addresses", "internal/operator/cluster", "internal/operator/controllers/admission",
 			"internal/operator/controllers/clusterversion", "internal/operator/controllers/fleet", "internal/operator/controllers/settings",
-			"internal/operator/controllers/source", "internal/operator/controllers/sshkey", "internal/operator/drain", "internal/operator/join",
+			"internal/observe/generations", "internal/operator/controllers/source", "internal/operator/controllers/sshkey", "internal/operator/drain",
+			"internal/operator/join",
 			"internal/operator/kube", "internal/operator/kubeversions", "internal/operator/machines", "internal/operator/remote", "internal/operator/rollout",
 			"internal/shared/desired", "internal/shared/nodestate", "internal/shared/supportbundle", "internal/shared/truncate", "internal/shared/wicdapi",
 			"internal/shared/windowsbuild", "payload",
@@ -258,8 +259,10 @@ func mayImport() map[string][]string {
 		"internal/operator/networkpolicy": {"internal/shared/hns", "internal/shared/policyset", "internal/shared/truncate"},
 		"internal/operator/prepare":       {"internal/operator/join", "internal/operator/remote", "internal/shared/wicdapi", "payload"},
 		"internal/operator/remote":        {"api", "internal/shared/truncate"},
-		"internal/operator/rollout":       {"api", "api/v1alpha1", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsupdate"},
-		"internal/operator/userdata":      {"internal/shared/platform"},
+		"internal/operator/rollout": {
+			"api", "api/v1alpha1", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild", "internal/shared/windowsupdate",
+		},
+		"internal/operator/userdata": {"internal/shared/platform"},
 		"internal/operator/windowsimage": {
 			"internal/operator/addresses", "internal/shared/mirrors", "internal/shared/registryclient", "internal/shared/windowsbuild",
 		},

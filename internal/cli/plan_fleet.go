@@ -68,7 +68,7 @@ func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.In
 			h.Disruption = costs.from(ctx, h.Node.Version)
 		}
 		if next := instance.Status.Plan; next != nil && !p.upgrade {
-			if next.Action == v1alpha1.ActionReplace {
+			if next.Action == v1alpha1.ActionReplace && h.ReplaceWith == "" {
 				h.ReplaceReason = next.Message
 			}
 			if next.WaitsFor == api.ReasonVersionSkewUnsupported {

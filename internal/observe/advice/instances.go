@@ -114,7 +114,7 @@ func clusterNetworks() Table {
 
 // plans are the reasons why an action waits.
 func plans() Table {
-	const page, updates = "fleet#budget", "windows-updates#install-updates"
+	const page, updates, replacement = "fleet#budget", "windows-updates#install-updates", "windows-generations#name-the-new-host"
 	return Table{
 		api.ReasonBudget: {Info, "Find out which nodes are out of service and why (kubectl windows status), or raise spec.rollout.maxUnavailable of WindowsConfig.",
 			page},
@@ -128,6 +128,8 @@ func plans() Table {
 		api.ReasonUpdateDeferred: {Info, "Wait: the message says until when.", updates},
 		api.ReasonUpdateNotKept: {Warning, "See C:\\Windows\\Logs\\CBS\\CBS.log on the host; block the update with spec.windowsUpdates.blocked of WindowsConfig, or run " +
 			"kubectl windows retry <host>.", updates},
+		api.ReasonReplacementNotReady:    {Info, "Wait, or correct what the message says about the other host; or remove spec.replaceWith.", replacement},
+		api.ReasonReplaced:               {Warning, "Delete the WindowsInstance, or remove spec.replaceWith.", replacement},
 		api.ReasonUpgradeCooldown:        {Info, "Wait: the message says until when.", page},
 		api.ReasonVersionSkewUnsupported: {Error, "Upgrade the cluster, or install an operator whose kubelet the cluster supports; the message names both versions.", page},
 		api.ReasonUnpublished:            {Info, "Wait; if this persists, see condition Published of WindowsConfig.", page},

@@ -115,6 +115,7 @@ func Next(s Observed) Decision {
 		otherVersion,       // its node has another version, and is upgraded by the plan
 		alreadyJoined,      // the host has joined, and its Node exists or still has time to register
 		previousVersion,    // it registers with its old version, or waits for the plan to move it to this one
+		replaced,           // another host has taken its place, or should
 		paused,             // the user has paused it
 		policiesAltered,    // the policies that restrict its identities are not in force
 		unsupportedVersion, // its kubelet is not compatible with the API server
@@ -307,6 +308,16 @@ func (s Observed) registersBy(configured time.Time) time.Time {
 		return c.LastTransitionTime.Add(NodeMissingTimeout)
 	}
 	return configured.Add(RegisterTimeout)
+}
+
+// replaced skips a host that is not a node and that another one should replace. A node is still repaired until then.
+func replaced(s Observed) (Decision, bool) {
+	i := s.Instance
+	if i.Spec.ReplaceWith == "" || i.Labels[api.LabelSource] != "" || i.Status.NodeRef != nil {
+		return Decision{}, false
+	}
+	return Decision{Action: None, Err: &Stall{Reason: api.ReasonReplaced, Message: fmt.Sprintf(
+		"spec.replaceWith is %s, so this host does not join: delete its WindowsInstance, or remove the field", i.Spec.ReplaceWith)}}, true
 }
 
 func paused(s Observed) (Decision, bool) {

@@ -47,8 +47,15 @@ func TestNext(t *testing.T) {
 		reason string
 		after  time.Duration
 	}{
-		"new host joins":                                              {seen: fresh(), action: join.Join},
-		"paused host does not join":                                   {seen: with(fresh(), func(s *join.Observed) { s.Instance.Spec.Paused = true }), action: join.None, reason: api.ReasonPaused},
+		"new host joins":                        {seen: fresh(), action: join.Join},
+		"paused host does not join":             {seen: with(fresh(), func(s *join.Observed) { s.Instance.Spec.Paused = true }), action: join.None, reason: api.ReasonPaused},
+		"host with a replacement does not join": {seen: with(fresh(), func(s *join.Observed) { s.Instance.Spec.ReplaceWith = "win-2" }), action: join.None, reason: api.ReasonReplaced},
+		"node with a replacement is repaired": {seen: with(with(joined(time.Hour), silentFor(time.Hour)), func(s *join.Observed) {
+			s.Instance.Spec.ReplaceWith, s.Instance.Status.NodeRef = "win-2", &v1alpha1.NodeReference{Name: "win-1"}
+		}), action: join.Join},
+		"host of a Machine joins without regard to a replacement": {seen: with(fresh(), func(s *join.Observed) {
+			s.Instance.Spec.ReplaceWith, s.Instance.Labels = "win-2", map[string]string{api.LabelSource: api.SourceMachine}
+		}), action: join.Join},
 		"paused fleet does not join":                                  {seen: with(fresh(), func(s *join.Observed) { s.AllPaused = true }), action: join.None, reason: api.ReasonPaused},
 		"missing key blocks joining":                                  {seen: with(fresh(), func(s *join.Observed) { s.KeyFault = noKey }), action: join.None, reason: api.ReasonPrivateKeyMissing},
 		"unsupported version skew blocks joining":                     {seen: with(fresh(), func(s *join.Observed) { s.VersionFault = "too new" }), action: join.Requeue, reason: api.ReasonVersionSkewUnsupported, after: 5 * time.Minute},

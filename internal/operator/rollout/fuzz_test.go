@@ -87,7 +87,8 @@ func anyFleet(r *rand.Rand, most, schedule string) rollout.Fleet {
 
 func anyHost(r *rand.Rand, name string) rollout.Host {
 	changes := []func(*rollout.Host){notReady, cordoned, leaving, paused, unstaged, upToDate, restarts, requestReboot, pending, granted, fresh, takenOver,
-		failedHere, failedOnce, notDrained, inMaintenance, offered, patching, patched(time.Minute), patched(time.Hour), patchFailed, early, func(h *rollout.Host) { h.ReplaceReason = "it knows no key" }}
+		failedHere, failedOnce, notDrained, inMaintenance, offered, patching, patched(time.Minute), patched(time.Hour), patchFailed, early, func(h *rollout.Host) { h.ReplaceReason = "it knows no key" },
+		func(h *rollout.Host) { h.ReplaceWith = "win-00" }}
 	h := host(name)
 	for range r.IntN(4) {
 		if change := changes[r.IntN(len(changes))]; h.Node != nil {

@@ -35,14 +35,26 @@ func (n need) counts() bool {
 	return n.host.Node != nil && (n.disrupts() || n.action == v1alpha1.ActionUpgrade)
 }
 
-// needOf returns the action that a host needs, if any. Updates come with a restart that Windows requires, and last otherwise.
+// needOf returns the action that a host needs, if any. Updates come with a restart that Windows requires, and last otherwise. A host that can be
+// replaced needs nothing else.
 func (p *planner) needOf(h *Host) (need, bool) {
+	replace, replaces := p.replaceNeed(h)
+	if replaces {
+		held, _ := p.replacement(replace)
+		failed, _ := p.failed(replace)
+		if held == "" && failed == "" {
+			return replace, true
+		}
+	}
 	n, needed := needOf(p.Policy, h, p.Now)
 	if needed && (n.action != v1alpha1.ActionReboot || n.requestToken != "" || h.Maintenance != nil) {
 		return n, true
 	}
 	if patch, patches := p.patchNeed(h); patches && (!needed || patch.updates != "") {
 		return patch, true
+	}
+	if !needed && replaces {
+		return replace, true
 	}
 	return n, needed
 }

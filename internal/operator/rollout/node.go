@@ -13,6 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsupdate"
 )
 
@@ -30,6 +31,8 @@ type Node struct {
 	CordonedFor   v1alpha1.PlanAction
 	// Version is the version that it reports, Desired the one that the operator ordered, Kubelet the kubelet's version.
 	Version, Desired, Kubelet string
+	// Build is that of Windows; zero if the kubelet reports none.
+	Build windowsbuild.Build
 	// BootID is the boot ID that the kubelet reports, ReportedBoot the one to which RebootPending belongs. They differ until WICD has checked Windows
 	// after a restart.
 	BootID, ReportedBoot string
@@ -58,6 +61,7 @@ func NodeOf(node *corev1.Node) *Node {
 		Version:       node.Annotations[api.AnnotationVersion],
 		Desired:       node.Annotations[api.AnnotationDesiredVersion],
 		Kubelet:       node.Status.NodeInfo.KubeletVersion,
+		Build:         nodestate.WindowsBuild(node),
 		BootID:        node.Status.NodeInfo.BootID,
 		WaitsForCloud: nodestate.WaitsForCloud(node),
 		Labels:        node.Labels,

@@ -72,6 +72,8 @@ func HostOf(i *v1alpha1.WindowsInstance, node *corev1.Node) Host {
 		Leaving:     i.DeletionTimestamp != nil,
 		Released:    i.Annotations[api.AnnotationRelease] == "true",
 		Paused:      i.Spec.Paused,
+		ReplaceWith: i.Spec.ReplaceWith,
+		Source:      i.Labels[api.LabelSource],
 		Maintenance: i.Status.Maintenance,
 		Failure:     i.Status.Failure,
 

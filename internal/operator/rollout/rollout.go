@@ -70,6 +70,9 @@ type Host struct {
 	AdoptionPending bool
 	// ReplaceReason is the reason for replacing the host's Machine; empty if there is none.
 	ReplaceReason string
+	// ReplaceWith is the name of the host that the user wants in its place; empty if there is none. Source is where the WindowsInstance comes from;
+	// empty if the user created it.
+	ReplaceWith, Source string
 	// Staged means that the version's content is on the host. Disruption is the disruption of the upgrade.
 	Staged     bool
 	Disruption v1alpha1.PlanDisruption
@@ -170,7 +173,7 @@ func (p *planner) place(n need) {
 	next.InProgress = n.host.Maintenance != nil
 	next.Broken = n.host.Node != nil && n.host.Node.Broken(p.Now)
 	checks := []func(need) (reason, message string){
-		p.paused, p.failed, p.unsupportedVersion, p.unpublished, p.stop, p.heldBack, p.coolingDown, p.fleetSilent, p.mayRecover, p.canary, p.updateCanary,
+		p.paused, p.failed, p.replacement, p.unsupportedVersion, p.unpublished, p.stop, p.heldBack, p.coolingDown, p.fleetSilent, p.mayRecover, p.canary, p.updateCanary,
 		p.window, p.outOfBudget,
 	}
 	if n.isInProgress() {

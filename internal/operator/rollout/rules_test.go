@@ -44,6 +44,7 @@ func needStates() []state {
 		{"leave", leaving},
 		{"leave as it is", func(h *rollout.Host) { leaving(h); released(h) }},
 		{"replacement", func(h *rollout.Host) { upToDate(h); h.ReplaceReason = "it knows no key" }},
+		{"requested replacement", func(h *rollout.Host) { newer(h); h.ReplaceWith = "win-02" }},
 		{"adoption", takenOver},
 	}
 }

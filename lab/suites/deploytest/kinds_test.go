@@ -57,6 +57,9 @@ func (c *cluster) testWindowsInstance(t *testing.T) {
 		{"additional address in upper case", "must be an IP address, or a DNS name in lower case", with(map[string]any{"additionalAddresses": []any{"Win-1.internal"}})},
 		{"duplicate additional address", "spec.additionalAddresses", with(map[string]any{"additionalAddresses": []any{"203.0.113.7", "203.0.113.7"}})},
 		{"too many additional addresses", "spec.additionalAddresses", with(map[string]any{"additionalAddresses": addressRanges(17)})},
+		{"replacement", "", with(map[string]any{"replaceWith": "win-2025"})},
+		{"replacement by itself", "spec.replaceWith must name another WindowsInstance", with(map[string]any{"replaceWith": "x"})},
+		{"replacement that is no name", "replaceWith must be the name of a WindowsInstance", with(map[string]any{"replaceWith": "Win 2025"})},
 		{"host key of an unsupported type", "spec.hostKey", with(map[string]any{"hostKey": "ssh-dss AAAA"})},
 	})
 	must(t, errOf(all.Create(t.Context(), object("WindowsInstance", "kept", map[string]any{"address": "10.0.0.1", "username": "a"}), metav1.CreateOptions{})))

@@ -30,7 +30,14 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	if node == nil || m.current().Action == v1alpha1.ActionLeave && node.Silent && node.Broken(time.Now()) {
 		return m.drained(ctx) // no kubelet would end the pods; they go with the Node. If the action needs a Node, step has ensured it
 	}
-	err := m.cordon(ctx)
+	keeps, err := m.keepsPods(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if keeps != "" {
+		return m.fail(ctx, keeps)
+	}
+	err = m.cordon(ctx)
 	if apierrors.IsForbidden(err) && m.current().Action == v1alpha1.ActionLeave {
 		m.emitForeignNode(m.view, "Drain", err)
 		return m.drained(ctx)

@@ -78,6 +78,8 @@ func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 	case m.hasRecovered():
 		return 0, m.deferMaintenance(ctx, fmt.Sprintf("had started because the node was not Ready since %s; the node is Ready again, so the action waits until the plan allows it",
 			m.current().BrokenSince.UTC().Format(time.RFC3339)))
+	case m.isReplaceCanceled():
+		return 0, m.deferMaintenance(ctx, "ends, because spec.replaceWith was removed")
 	case m.view.Node == nil && rollout.NeedsNode(m.current().Action):
 		return m.awaitNode(ctx)
 	case m.isUndrained():
@@ -165,7 +167,7 @@ func (m *maintenance) stillNeeded() bool {
 	case v1alpha1.ActionLeave:
 		return m.view.Instance.DeletionTimestamp != nil
 	case v1alpha1.ActionReplace:
-		return fleet.ReplaceReason(m.view.Instance, m.view.config.Rollout.Machines) != ""
+		return m.view.Instance.Spec.ReplaceWith != "" || fleet.ReplaceReason(m.view.Instance, m.view.config.Rollout.Machines) != ""
 	case v1alpha1.ActionUpgrade:
 		return node != nil && node.Version != m.view.Version
 	case v1alpha1.ActionReboot:
@@ -242,7 +244,7 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 		err = m.upgrade(ctx)
 	case v1alpha1.ActionReplace:
 		if err = m.replace(ctx); err == nil {
-			return 0, nil // the instance is deleted with the Machine
+			return 0, nil // the instance is being deleted
 		}
 	case v1alpha1.ActionReboot:
 		err = m.visit("restarting the host").Restart(ctx, m.current().BootID)

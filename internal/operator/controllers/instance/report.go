@@ -73,9 +73,12 @@ func (c *Controller) setPlan(_ context.Context, p *pass) (time.Duration, error) 
 	return 0, nil
 }
 
-// clearFailure removes the failure of a version that is no longer desired, and that of a repair once the node works.
+// clearFailure removes the failure of a version or a replacement that is no longer desired, and that of a repair once the node works.
 func (c *Controller) clearFailure(_ context.Context, p *pass) (time.Duration, error) {
 	st := p.status.want()
+	if f := st.Failure; f != nil && f.Action == v1alpha1.ActionReplace && st.Maintenance == nil && isOwn(p.Instance) && p.Instance.Spec.ReplaceWith == "" {
+		st.Failure = nil
+	}
 	if f := st.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version != p.Version && st.Maintenance == nil {
 		st.Failure = nil
 	}
