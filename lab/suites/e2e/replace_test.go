@@ -49,7 +49,9 @@ func TestHostIsReplaced(t *testing.T) {
 		t.Error("a replacement that failed evicted the pod or left the node cordoned")
 	}
 	must(t, p.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
-	p.patchInstance(first, func(i *v1alpha1.WindowsInstance) { metav1.SetMetaDataAnnotation(&i.ObjectMeta, api.AnnotationRetry, "true") })
+	p.patchInstance(first, func(i *v1alpha1.WindowsInstance) {
+		metav1.SetMetaDataAnnotation(&i.ObjectMeta, api.AnnotationRetry, "true")
+	})
 	p.expectGone(first, &v1alpha1.WindowsInstance{})
 	p.expectGone(types.NamespacedName{Name: p.Hosts()[0].Name}, &corev1.Node{})
 	if p.Simulated()[0].Windows().Disk().Exists(desired.Root + `\kubelet.conf`) {
