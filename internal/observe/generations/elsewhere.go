@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/internal/observe/podrules"
-	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
@@ -16,21 +15,19 @@ import (
 // Elsewhere answers whether pods of a node can run on other nodes. It knows only what the cluster proves, and asks no registry.
 type Elsewhere struct {
 	build  windowsbuild.Build
-	nodes  []*corev1.Node
-	proofs map[string]proof
+	nodes  []corev1.Node
+	proofs proofs
 }
 
 // NewElsewhere returns the answers for the pods of a node. Of the Windows nodes, it considers the others that take pods.
 func NewElsewhere(from *corev1.Node, all []corev1.Node) Elsewhere {
 	e := Elsewhere{build: nodestate.WindowsBuild(from)}
-	var others []corev1.Node
 	for i := range all {
-		n := &all[i]
-		if ready := nodestate.Ready(n); n.Name != from.Name && !n.Spec.Unschedulable && ready != nil && ready.Status == corev1.ConditionTrue {
-			e.nodes, others = append(e.nodes, n), append(others, *n)
+		if n := &all[i]; n.Name != from.Name && !n.Spec.Unschedulable && nodestate.IsReady(n) {
+			e.nodes = append(e.nodes, *n)
 		}
 	}
-	e.proofs = proofsOf(Cluster{Nodes: others})
+	e.proofs = proofsOf(Cluster{Nodes: e.nodes})
 	return e
 }
 
@@ -43,7 +40,8 @@ func (e Elsewhere) Missing(pod *corev1.Pod) string {
 	}
 	matches := matcher(d.selector, d.affinity)
 	missing := "no other node that takes pods matches its node selector, its required affinity and its tolerations"
-	for _, n := range e.nodes {
+	for i := range e.nodes {
+		n := &e.nodes[i]
 		if !matches(n) || d.notTolerated(n) != nil {
 			continue
 		}
@@ -62,8 +60,7 @@ func (e Elsewhere) unknownImage(pod *corev1.Pod, build windowsbuild.Build) strin
 		return ""
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		proves := func(ran windowsbuild.Build) bool { return windowsbuild.Implies(ran, build) }
-		if !slices.ContainsFunc(e.proofs[mirrors.SplitImage(c.Image).String()].builds, proves) {
+		if !e.proofs.of(c.Image).appliesTo(build) {
 			return c.Image
 		}
 	}

@@ -151,7 +151,7 @@ type assessing struct {
 	target  windowsbuild.Build
 	builds  []windowsbuild.Build // of the nodes, and the target; sorted
 	read    Readings
-	proofs  map[string]proof
+	proofs  proofs
 	// hosts are nodes with the target build: the existing ones, and those that the others become when they are replaced.
 	hosts []*corev1.Node
 }

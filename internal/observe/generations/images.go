@@ -37,16 +37,27 @@ type proof struct {
 	text string
 }
 
+// appliesTo reports whether a host with a build runs the image, too.
+func (p proof) appliesTo(host windowsbuild.Build) bool {
+	return slices.ContainsFunc(p.builds, func(ran windowsbuild.Build) bool { return windowsbuild.Implies(ran, host) })
+}
+
+// proofs are those of a cluster, by the normal form of an image's name.
+type proofs map[string]proof
+
+// of returns the proof for an image, by any form of its name.
+func (p proofs) of(image string) proof { return p[mirrors.SplitImage(image).String()] }
+
 // proofsOf finds images that have run on Windows nodes, or that their runtimes list: containerd lists an image only if it has an entry for the host.
 // Kubelets report 50 images by default, the largest.
-func proofsOf(c Cluster) map[string]proof {
-	proofs := map[string]proof{}
+func proofsOf(c Cluster) proofs {
+	found := proofs{}
 	note := func(image string, b windowsbuild.Build, text string) {
-		p := proofs[image]
+		p := found[image]
 		if b == 0 || slices.Contains(p.builds, b) {
 			return
 		}
-		proofs[image] = proof{append(p.builds, b), cmp.Or(p.text, text)}
+		found[image] = proof{append(p.builds, b), cmp.Or(p.text, text)}
 	}
 	nodes := map[string]windowsbuild.Build{}
 	for i := range c.Nodes {
@@ -67,7 +78,7 @@ func proofsOf(c Cluster) map[string]proof {
 			}
 		}
 	}
-	return proofs
+	return found
 }
 
 // startedImages returns the images of a pod whose containers have started. Those of HostProcess pods start on every build.
@@ -95,7 +106,7 @@ func (a *assessing) image(w *Workload, name string) Image {
 		reading.Unread = notQueried
 	}
 	if reading.Unread != "" {
-		out.Unread, out.Proof = reading.Unread, a.proofs[mirrors.SplitImage(name).String()].text
+		out.Unread, out.Proof = reading.Unread, a.proofs.of(name).text
 	} else {
 		for _, b := range reading.Image.Builds {
 			out.For = append(out.For, b.Label())
@@ -111,7 +122,6 @@ func (a *assessing) image(w *Workload, name string) Image {
 }
 
 func (a *assessing) verdict(w *Workload, name string, reading Reading, host windowsbuild.Build) Verdict {
-	proves := func(ran windowsbuild.Build) bool { return windowsbuild.Implies(ran, host) }
 	switch {
 	case reading.Unread == "" && !reading.Image.ForWindows():
 		return NoEntry
@@ -119,7 +129,7 @@ func (a *assessing) verdict(w *Workload, name string, reading Reading, host wind
 		return Runs
 	case reading.Unread == "":
 		return NoEntry
-	case slices.ContainsFunc(a.proofs[mirrors.SplitImage(name).String()].builds, proves):
+	case a.proofs.of(name).appliesTo(host):
 		return Runs
 	}
 	return Unknown
