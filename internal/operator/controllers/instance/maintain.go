@@ -167,7 +167,10 @@ func (m *maintenance) stillNeeded() bool {
 	case v1alpha1.ActionLeave:
 		return m.view.Instance.DeletionTimestamp != nil
 	case v1alpha1.ActionReplace:
-		return m.view.Instance.Spec.ReplaceWith != "" || fleet.ReplaceReason(m.view.Instance, m.view.config.Rollout.Machines) != ""
+		if isOwn(m.view.Instance) {
+			return m.view.Instance.Spec.ReplaceWith != ""
+		}
+		return fleet.ReplaceReason(m.view.Instance, m.view.config.Rollout.Machines) != ""
 	case v1alpha1.ActionUpgrade:
 		return node != nil && node.Version != m.view.Version
 	case v1alpha1.ActionReboot:

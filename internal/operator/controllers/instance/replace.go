@@ -74,8 +74,8 @@ func (m *maintenance) replacementFault(ctx context.Context) (string, error) {
 	return fault, nil
 }
 
-// keepsPods returns why a node cannot be drained for a replacement: its pods may find no other node. It is empty for other actions, and once the node
-// is cordoned. A drain evicts these pods, and none can be moved back.
+// keepsPods returns why a node cannot be drained for a replacement: its pods may find no other node. It is empty for other actions, and once the
+// operator has cordoned the node; one that an administrator has cordoned is checked throughout its drain. Evicted pods cannot be moved back.
 func (m *maintenance) keepsPods(ctx context.Context) (string, error) {
 	node := m.view.Node
 	if m.current().Action != v1alpha1.ActionReplace || !isOwn(m.view.Instance) || rollout.NodeOf(node).CordonedFor == v1alpha1.ActionReplace {

@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/operator/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 )
 
 // TestOnlyMatchingMachineIsReplaced expects a Machine that was replaced or relabeled since the maintenance began to stay.
@@ -61,6 +62,26 @@ func TestOnlyMatchingMachineIsReplaced(t *testing.T) {
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(machine), machine)
 			if apierrors.IsNotFound(err) != tc.isDeleted || tc.isDeleted && !slices.Equal(by, []types.UID{"one"}) {
 				t.Errorf("its Machine: %v, deleted with UIDs %q; want it deleted: %t", err, by, tc.isDeleted)
+			}
+		})
+	}
+}
+
+// TestMachineStaysOnceItNeedNotBeReplaced expects spec.replaceWith, which is for hosts that users declare, to be no reason to delete a Machine.
+func TestMachineStaysOnceItNeedNotBeReplaced(t *testing.T) {
+	for name, test := range map[string]struct {
+		instance *v1alpha1.WindowsInstance
+		want     bool
+	}{
+		"host of a Machine": {controllertest.Instance("win-1", api.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1"), false},
+		"host of a user":    {&v1alpha1.WindowsInstance{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.instance.Spec.ReplaceWith = "win-2"
+			m := &maintenance{view: &view{}, next: rollout.Next{Plan: v1alpha1.Plan{Action: v1alpha1.ActionReplace}, Begin: true}}
+			m.view.Instance = test.instance
+			if got := m.stillNeeded(); got != test.want {
+				t.Errorf("the replacement is still needed: %t, want %t", got, test.want)
 			}
 		})
 	}
