@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -20,6 +19,16 @@ func (s *story) replaceWith(name, other string) {
 	i.Generation++
 	s.must(s.client.Update(s.ctx, i))
 	s.record("the user sets replaceWith of %s to %q", name, other)
+}
+
+// replacementDrains joins all hosts and replaces win-1 with win-2, until win-1 is drained of a pod that its budget holds.
+func (s *story) replacementDrains() {
+	s.t.Helper()
+	s.joined()
+	s.addPod("win-1", "web")
+	s.budgets["web"] = 0
+	s.replaceWith("win-1", "win-2")
+	s.until("win-1 is drained", time.Hour, func() bool { return s.node("win-1").Spec.Unschedulable })
 }
 
 // TestStoryReplacedHost: a new host takes the place of an old one. A pod that would find no other node holds it; the old host then leaves, and does not
@@ -54,7 +63,7 @@ func TestStoryReplacedHost(t *testing.T) {
 		if got := s.waitsFor("win-1"); got != api.ReasonReplaced || s.hosts[0].version != "" {
 			s.t.Errorf("win-1 waits for %q and has version %q, want it to stay away", got, s.hosts[0].version)
 		}
-		s.must(client.IgnoreNotFound(s.client.Delete(s.ctx, s.instance("win-1"))))
+		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
 		s.until("the WindowsInstance is gone", time.Hour, func() bool { return len(s.allInstances()) == 1 })
 	})
 }
@@ -62,11 +71,7 @@ func TestStoryReplacedHost(t *testing.T) {
 // TestStoryReplacementIsCanceled: the user removes spec.replaceWith while pods leave. The node returns to service.
 func TestStoryReplacementIsCanceled(t *testing.T) {
 	runStory(t, "replacement-canceled", 2, atMost(1), func(s *story) {
-		s.joined()
-		s.addPod("win-1", "web")
-		s.budgets["web"] = 0
-		s.replaceWith("win-1", "win-2")
-		s.until("win-1 is drained", time.Hour, func() bool { return s.node("win-1").Spec.Unschedulable })
+		s.replacementDrains()
 		s.pass(time.Minute)
 		s.replaceWith("win-1", "")
 		s.until("win-1 is in service", time.Minute, func() bool { return !s.node("win-1").Spec.Unschedulable })
@@ -80,11 +85,7 @@ func TestStoryReplacementIsCanceled(t *testing.T) {
 // TestStoryReplacementBreaksDuringDrain: the new host stops working while pods leave the old one. The old node stays, and returns to service.
 func TestStoryReplacementBreaksDuringDrain(t *testing.T) {
 	runStory(t, "replacement-breaks", 2, atMost(1), func(s *story) {
-		s.joined()
-		s.addPod("win-1", "web")
-		s.budgets["web"] = 0
-		s.replaceWith("win-1", "win-2")
-		s.until("win-1 is drained", time.Hour, func() bool { return s.node("win-1").Spec.Unschedulable })
+		s.replacementDrains()
 		s.record("win-2 loses power")
 		s.hosts[1].off = true
 		s.pass(time.Minute)
