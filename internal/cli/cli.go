@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windows-machine-config/wmco/internal/cli/collect"
 	"github.com/windows-machine-config/wmco/internal/cli/exec"
@@ -80,6 +81,7 @@ func groups() []group {
 
 // Run runs a command line and returns its exit code. It prints a failure as one line to the error stream.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, version string) int {
+	log.SetLogger(logr.New(log.NullLogSink{})) // without it, controller-runtime writes a stack trace after 30 seconds
 	root := Root(streams, version)
 	root.SetArgs(args)
 	err := root.ExecuteContext(klog.NewContext(ctx, logr.Discard())) // client-go would log what Run prints

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windows-machine-config/wmco/internal/cli"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
@@ -50,6 +52,15 @@ func TestFailureIsPrintedOnce(t *testing.T) {
 	r := c.Run(t, "", "status")
 	if r.Code == session.CodeOK || strings.Count(r.Err, "\n") != 1 || logged.Len() > 0 {
 		t.Errorf("exit code %d, stderr %q, log %q", r.Code, r.Err, logged.String())
+	}
+}
+
+// TestLibrariesDoNotLog expects a logger for controller-runtime. Without one, it writes a stack trace to the error stream when a command that has run for
+// 30 seconds creates another client.
+func TestLibrariesDoNotLog(t *testing.T) {
+	fleet(t).Run(t, "", "status")
+	if sink := fmt.Sprintf("%T", log.Log.WithName("test").GetSink()); sink != "log.NullLogSink" {
+		t.Errorf("controller-runtime logs to %s, want log.NullLogSink", sink)
 	}
 }
 
