@@ -258,6 +258,10 @@ const (
 	// operator.
 	AnnotationMachine = GroupName + "/machine"
 
+	// AnnotationReplaces on a MachineSet is the MachineSet whose Machines it replaces and how many Machines both have in the
+	// end, such as windows-2022/3. Written by kubectl windows replace.
+	AnnotationReplaces = GroupName + "/replaces"
+
 	// AnnotationPubKeyHash is the SHA-256 hash, in hex, of the authorized_keys line of the SSH key the operator last
 	// logged in with. Written by the operator.
 	AnnotationPubKeyHash = GroupName + "/pub-key-hash"

@@ -282,7 +282,8 @@ func mayImport() map[string][]string {
 
 		"internal/cli": {
 			"internal/operator/join", "internal/operator/prepare", "internal/operator/remote",
-			"api", "api/v1alpha1", "internal/cli/collect", "internal/cli/dashboard", "internal/cli/exec", "internal/cli/logs", "internal/cli/session",
+			"api", "api/v1alpha1", "internal/cli/collect", "internal/cli/dashboard", "internal/cli/exec", "internal/cli/logs", "internal/cli/replace",
+			"internal/cli/session",
 			"internal/cli/terminal", "internal/observe/advice", "internal/observe/fleetstatus", "internal/observe/generations",
 			"internal/observe/podrules", "internal/operator/kubeversions", "internal/operator/lifecycle", "internal/operator/migration", "internal/operator/networkpolicy", "internal/operator/rollout",
 			"internal/operator/userdata",
@@ -304,8 +305,12 @@ func mayImport() map[string][]string {
 		},
 		"internal/cli/logs":      {"internal/cli/nodefiles", "internal/cli/session", "internal/cli/terminal", "internal/observe/fleetstatus"},
 		"internal/cli/nodefiles": {"internal/cli/session", "internal/shared/httpclient", "internal/shared/truncate"},
-		"internal/cli/session":   {"api", "api/v1alpha1", "internal/observe/fleetstatus", "internal/shared/httpclient", "internal/shared/truncate"},
-		"internal/cli/terminal":  {},
+		"internal/cli/replace": {
+			"api", "internal/cli/session", "internal/cli/terminal", "internal/observe/fleetstatus", "internal/observe/generations", "internal/operator/rollout",
+			"internal/shared/truncate", "internal/shared/windowsbuild",
+		},
+		"internal/cli/session":  {"api", "api/v1alpha1", "internal/observe/fleetstatus", "internal/shared/httpclient", "internal/shared/truncate"},
+		"internal/cli/terminal": {},
 
 		"internal/testing/acceptance": {
 			"api", "api/v1alpha1", "internal/node/backoff", "internal/node/hostapi", "internal/node/overlay", "internal/operator/remote",

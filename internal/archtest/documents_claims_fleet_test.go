@@ -33,8 +33,9 @@ func claimsOfFleet() []claim {
 		{"docs/fleet.md", "- `([A-Za-z]+)`, the default: the operator keeps evicting", rollout, defaultOf("OnTimeout")},
 		{"docs/fleet.md", "`([A-Za-z]+)` \\(default\\)", rollout, defaultOf("Machines")},
 
-		{"docs/windows-generations.md", `a node that has worked for (\w+ minutes)`, "internal/operator/rollout/replace.go", "replacementSoak"},
-		{"api/v1alpha1/windowsinstance.go", `has worked as a node for (\w+ minutes)`, "internal/operator/rollout/replace.go", "replacementSoak"},
+		{"docs/windows-generations.md", `a node that has worked for (\w+ minutes)`, "internal/operator/rollout/replace.go", "ReplacementSoak"},
+		{"docs/windows-generations.md", `nodes that have worked for (\w+ minutes)`, "internal/operator/rollout/replace.go", "ReplacementSoak"},
+		{"api/v1alpha1/windowsinstance.go", `has worked as a node for (\w+ minutes)`, "internal/operator/rollout/replace.go", "ReplacementSoak"},
 		{"docs/fleet.md", `when it has not been Ready for (\w+ minutes)`, broken, "BrokenAfter"},
 		{"docs/fleet.md", `waits for nothing but the (\w+ minutes)`, broken, "BrokenAfter"},
 		{"docs/fleet.md", `or without a Node, for (\w+ minutes)`, broken, "BrokenAfter"},

@@ -43,9 +43,9 @@ func TestFieldsInOutputExist(t *testing.T) {
 // fieldsOfOthers are fields in the specs of other objects: of Kubernetes, OpenShift, OLM and Cluster API. orValue is of the language of policies.
 func fieldsOfOthers() []string {
 	return []string{
-		"bootstrap", "cidrs", "clusterIPs", "clusterName", "containers", "controlPlaneEndpoint", "customresourcedefinitions", "defaultNetwork", "egress",
+		"authoritativeAPI", "bootstrap", "cidrs", "clusterIPs", "clusterName", "containers", "controlPlaneEndpoint", "customresourcedefinitions", "defaultNetwork", "egress",
 		"expirationSeconds", "externalIPs", "extra", "groups", "ingress", "jobTemplate", "loadBalancerIP", "matchResources", "nodeName", "orValue", "paramRef",
-		"podSelector", "policyName", "policyTypes", "providerID", "registrySources", "relatedImages", "request", "runtimeClassName", "signerName",
+		"podSelector", "policyName", "policyTypes", "providerID", "registrySources", "relatedImages", "replicas", "request", "runtimeClassName", "signerName",
 		"targetNamespaces", "template", "usages", "validationActions",
 	}
 }

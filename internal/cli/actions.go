@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -86,22 +83,12 @@ func (a *action) annotate(ctx context.Context, hosts []fleetstatus.Host, annotat
 	return nil
 }
 
-// confirm asks the user for confirmation, unless --yes was given. End of input means no.
+// confirm asks the user for confirmation, unless --yes was given.
 func (a *action) confirm(question string) error {
 	if a.yes {
 		return nil
 	}
-	fmt.Fprintf(a.s.ErrOut, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(io.LimitReader(a.s.In, 100)).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-	if errors.Is(err, io.EOF) && answer == "" {
-		fmt.Fprintln(a.s.ErrOut)
-		return session.Failf(session.CodeUsage, "not confirmed: no answer on standard input; use --yes to skip the prompt")
-	}
-	return session.Failf(session.CodeFailed, "not confirmed")
+	return a.s.Confirm(question)
 }
 
 func (a *action) instance(ctx context.Context, h fleetstatus.Host) (*v1alpha1.WindowsInstance, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/collect"
 	"github.com/windows-machine-config/wmco/internal/cli/exec"
 	"github.com/windows-machine-config/wmco/internal/cli/logs"
+	"github.com/windows-machine-config/wmco/internal/cli/replace"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
@@ -70,7 +71,7 @@ func groups() []group {
 		}},
 		{"change", "Management Commands:", func(s *session.Session) []*cobra.Command {
 			return []*cobra.Command{
-				add(s), machineSet(s), userData(s), prepareImage(s), remove(s), pause(s, true), pause(s, false), retry(s), reboot(s), releaseHosts(s),
+				add(s), machineSet(s), replace.Command(s), userData(s), prepareImage(s), remove(s), pause(s, true), pause(s, false), retry(s), reboot(s), releaseHosts(s),
 			}
 		}},
 		{"support", "Logs and Support Commands:", func(s *session.Session) []*cobra.Command {

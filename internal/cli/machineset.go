@@ -19,8 +19,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 )
 
-const machineNamespace = "openshift-machine-api"
-
 // Labels of the Machine API (github.com/openshift/api, machine/v1beta1).
 const (
 	labelCluster    = "machine.openshift.io/cluster-api-cluster"
@@ -178,10 +176,9 @@ func (m machineSetOptions) make(ctx context.Context, s *session.Session) (*unstr
 		return nil, err
 	}
 	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("machine.openshift.io/v1beta1")
-	list.SetKind("MachineSetList")
-	if err := c.List(ctx, list, client.InNamespace(machineNamespace)); err != nil {
-		return nil, session.Explain(err, "listing MachineSets in namespace "+machineNamespace)
+	list.SetGroupVersionKind(session.MachineAPI().WithKind("MachineSetList"))
+	if err := c.List(ctx, list, client.InNamespace(session.MachineNamespace)); err != nil {
+		return nil, session.Explain(err, "listing MachineSets in namespace "+session.MachineNamespace)
 	}
 	template, err := m.template(list.Items)
 	if err != nil {
@@ -218,9 +215,9 @@ func (m machineSetOptions) template(all []unstructured.Unstructured) (*unstructu
 		}
 	}
 	if m.like != "" {
-		return nil, session.Failf(session.CodeNotFound, "MachineSet %q not found in namespace %s", m.like, machineNamespace)
+		return nil, session.Failf(session.CodeNotFound, "MachineSet %q not found in namespace %s", m.like, session.MachineNamespace)
 	}
-	return nil, session.Failf(session.CodeFailed, "namespace %s has no MachineSet for Linux to copy", machineNamespace)
+	return nil, session.Failf(session.CodeFailed, "namespace %s has no MachineSet for Linux to copy", session.MachineNamespace)
 }
 
 func (m machineSetOptions) windows(template *unstructured.Unstructured, cluster string, p machinePlatform) (*unstructured.Unstructured, error) {
@@ -244,7 +241,7 @@ func (m machineSetOptions) windows(template *unstructured.Unstructured, cluster 
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": template.GetAPIVersion(), "kind": "MachineSet",
 		"metadata": map[string]any{
-			"name": m.name, "namespace": machineNamespace, "labels": map[string]any{labelCluster: cluster}, "annotations": forAutoscaler(size),
+			"name": m.name, "namespace": session.MachineNamespace, "labels": map[string]any{labelCluster: cluster}, "annotations": forAutoscaler(size),
 		},
 		"spec": map[string]any{
 			"replicas": m.replicas,

@@ -169,7 +169,7 @@ func (c *Cluster) serveObjects(w http.ResponseWriter, r *http.Request) {
 	case object != nil:
 		_ = json.NewEncoder(w).Encode(object)
 	case r.Method == http.MethodGet && c.lists[resourceOf(r.URL.Path)]:
-		c.list(w, r.URL.Path)
+		c.list(w, r)
 	case r.Method == http.MethodPost && c.lists[resourceOf(r.URL.Path)]:
 		c.create(w, r)
 	default:
@@ -197,9 +197,14 @@ func resourceOf(collection string) string {
 	return strings.Join(parts, "/")
 }
 
-func (c *Cluster) list(w http.ResponseWriter, collection string) {
+func (c *Cluster) list(w http.ResponseWriter, r *http.Request) {
+	collection := r.URL.Path
+	node, onNode := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "spec.nodeName=")
 	items := []client.Object{}
 	for _, name := range slices.Sorted(maps.Keys(c.objects)) {
+		if p, isPod := c.objects[name].(*corev1.Pod); onNode && isPod && p.Spec.NodeName != node {
+			continue
+		}
 		if path.Dir(name) == collection || resourceOf(path.Dir(name)) == collection && !strings.Contains(collection, "/namespaces/") {
 			items = append(items, c.objects[name])
 		}

@@ -21,6 +21,14 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
+// MachineNamespace is the namespace of the Machines of OpenShift's Machine API.
+const MachineNamespace = "openshift-machine-api"
+
+// MachineAPI returns the group and version of OpenShift's Machine API.
+func MachineAPI() schema.GroupVersion {
+	return schema.GroupVersion{Group: "machine.openshift.io", Version: "v1beta1"}
+}
+
 // ClientOptions returns options for a client of the kinds that commands use. They need no discovery requests.
 func ClientOptions() (client.Options, error) {
 	scheme := runtime.NewScheme()
@@ -55,6 +63,8 @@ func knownKinds() meta.RESTMapper {
 	m.Add(v1alpha1.GroupVersion().WithKind("WindowsPolicySet"), meta.RESTScopeNamespace)
 	m.Add(v1alpha1.GroupVersion().WithKind("WindowsConfig"), meta.RESTScopeRoot)
 	m.Add(schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "Infrastructure"}, meta.RESTScopeRoot)
-	m.Add(schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "MachineSet"}, meta.RESTScopeNamespace)
+	for _, kind := range []string{"MachineSet", "Machine"} {
+		m.Add(MachineAPI().WithKind(kind), meta.RESTScopeNamespace)
+	}
 	return m
 }

@@ -3,7 +3,12 @@
 package session
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"strings"
 	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -113,4 +118,19 @@ func (s *Session) fallbackNamespace() string {
 		return namespace
 	}
 	return api.DefaultNamespace
+}
+
+// Confirm asks the user for confirmation. End of input means no.
+func (s *Session) Confirm(question string) error {
+	fmt.Fprintf(s.ErrOut, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(io.LimitReader(s.In, 100)).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	if errors.Is(err, io.EOF) && answer == "" {
+		fmt.Fprintln(s.ErrOut)
+		return Failf(CodeUsage, "not confirmed: no answer on standard input; use --yes to skip the prompt")
+	}
+	return Failf(CodeFailed, "not confirmed")
 }

@@ -7,10 +7,11 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
 
-// replacementSoak is how long a host must have worked before it takes the place of another.
-const replacementSoak = 10 * time.Minute
+// ReplacementSoak is how long a host must have worked before it takes the place of another.
+const ReplacementSoak = 10 * time.Minute
 
 // replaceNeed returns the replacement of a host that the user requested with spec.replaceWith. It waits as long as any action that the node needs
 // otherwise, so that a node that cannot be replaced for weeks is still upgraded.
@@ -59,16 +60,24 @@ func ReplacementFault(h Host, with *Host, now time.Time) (fault string, until ti
 		return fmt.Sprintf("this WindowsInstance belongs to an entry of ConfigMap %s: remove the entry instead", api.InstancesConfigMap), until
 	case with == nil:
 		return fmt.Sprintf("WindowsInstance %s does not exist", h.ReplaceWith), until
+	case h.Node == nil:
+		return "the host has no Node", until
+	}
+	return TakeoverFault(*with, h.Node.Build, ReplacementSoak, now)
+}
+
+// TakeoverFault returns why a host cannot take the pods of one with a build of Windows now, and until when if only time is missing; empty if it can. soak
+// is how long it must have worked.
+func TakeoverFault(with Host, build windowsbuild.Build, soak time.Duration, now time.Time) (fault string, until time.Time) {
+	switch {
 	case with.Leaving:
 		return fmt.Sprintf("WindowsInstance %s is being deleted", with.Name), until
 	case with.ReplaceWith != "":
 		return fmt.Sprintf("WindowsInstance %s is to be replaced itself", with.Name), until
 	case with.Node == nil || !with.Joined:
 		return fmt.Sprintf("the host of WindowsInstance %s is not a node", with.Name), until
-	case h.Node == nil:
-		return "the host has no Node", until
-	case with.Node.Build < h.Node.Build:
-		return fmt.Sprintf("node %s has %s, an older version of Windows than %s", with.Node.Name, with.Node.Build, h.Node.Build), until
+	case with.Node.Build < build:
+		return fmt.Sprintf("node %s has %s, an older version of Windows than %s", with.Node.Name, with.Node.Build, build), until
 	case with.Node.Unschedulable:
 		return fmt.Sprintf("node %s is cordoned", with.Node.Name), until
 	case with.busy():
@@ -77,7 +86,7 @@ func ReplacementFault(h Host, with *Host, now time.Time) (fault string, until ti
 	if problem := with.Node.NotWorking(nil); problem != "" {
 		return fmt.Sprintf("node %s does not work: %s", with.Node.Name, problem), until
 	}
-	if until = with.Node.WorksSince.Add(replacementSoak); until.After(now) {
+	if until = with.Node.WorksSince.Add(soak); until.After(now) {
 		return fmt.Sprintf("node %s must work until %s", with.Node.Name, until.UTC().Format(time.RFC3339)), until
 	}
 	return "", time.Time{}

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,13 +41,7 @@ func (v vSphereTest) scaleByLoad() {
 	d := v.webserver(appWeb, 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: byHostname(corev1.NodeSelectorOpNotIn, v.Hosts()[0].Name)}
 	})
-	v.eventually("the pod is Running", func(ctx context.Context) string {
-		pods, err := v.Pods(ctx, appWeb)
-		if err != nil || len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
-			return fmt.Sprintf("got pods %+v (%v)", pods, err)
-		}
-		return ""
-	})
+	v.expectRunning(appWeb)
 	v.t.Logf("autoscaler.pending_to_running_seconds %.0f s", time.Since(began).Seconds())
 	v.expectMachines(1)
 	v.remove(d)
@@ -59,7 +52,7 @@ func (v vSphereTest) scaleByLoad() {
 func (v vSphereTest) limit(minimum, maximum int) {
 	v.t.Helper()
 	const limit = "machine.openshift.io/cluster-api-autoscaler-node-group-"
-	set := v.machineSet()
+	set := v.machineSet(machineSetName)
 	now := set.DeepCopy()
 	now.SetAnnotations(map[string]string{limit + "min-size": fmt.Sprint(minimum), limit + "max-size": fmt.Sprint(maximum)})
 	must(v.t, v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)))

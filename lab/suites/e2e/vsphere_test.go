@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,8 +26,11 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// machineSetName is short, because the names of the Machines are also host names.
-const machineSetName = "win"
+// Names of MachineSets are short, because the names of the Machines are also host names.
+const (
+	machineSetName = "win"
+	nextMachineSet = "next"
+)
 
 // vSphereTest is a harness in a vCenter.
 type vSphereTest struct {
@@ -35,8 +39,8 @@ type vSphereTest struct {
 }
 
 // TestVSphere turns virtual machines of a simulated vCenter into nodes, with OpenShift's own controllers for vSphere and vSphere's own
-// cloud-controller-manager: machines of a MachineSet that kubectl windows prints, which a MachineHealthCheck replaces, and one that an administrator
-// creates.
+// cloud-controller-manager: machines of a MachineSet that kubectl windows prints, which a MachineHealthCheck and kubectl windows replace, and one that an
+// administrator creates.
 func TestVSphere(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newHarness(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: platform.VSphere})
@@ -49,15 +53,15 @@ func TestVSphere(t *testing.T) {
 
 	_ = t.Run("a Machine becomes a node", func(t *testing.T) {
 		v := v.withT(t)
-		v.createMachineSet()
+		v.createMachineSet(machineSetName)
 		v.expectMachines(1)
 	}) && t.Run("a failed virtual machine is replaced", func(t *testing.T) { v.withT(t).replaceLost() }) && t.Run("scaling up adds a node", func(t *testing.T) {
 		v := v.withT(t)
-		v.scale(2)
+		v.scale(machineSetName, 2)
 		v.expectMachines(2)
-	}) && t.Run("scaling to zero removes all nodes", func(t *testing.T) {
+	}) && t.Run("Machines of another MachineSet take their place", func(t *testing.T) { v.withT(t).replaceMachines() }) && t.Run("scaling to zero removes all nodes", func(t *testing.T) {
 		v := v.withT(t)
-		v.scale(0)
+		v.scale(nextMachineSet, 0)
 		v.expectMachines(0)
 		v.expectAllReady()
 	}) && t.Run("the cluster autoscaler scales the MachineSet from zero", func(t *testing.T) { v.withT(t).scaleByLoad() })
@@ -124,30 +128,71 @@ func (v vSphereTest) uninitialized(n *corev1.Node) (missing string) {
 }
 
 // createMachineSet creates the MachineSet that kubectl windows machineset prints.
-func (v vSphereTest) createMachineSet() {
+func (v vSphereTest) createMachineSet(name string, flags ...string) {
 	v.t.Helper()
-	plugin, err := v.Plugin(v.t.Context())
-	must(v.t, err)
-	result, err := plugin.Run(v.t.Context(), "machineset", "--image", vsphere.Template, "--name", machineSetName)
-	if err != nil || result.Code != 0 {
-		v.t.Fatalf("kubectl windows machineset: exit code %d, %v:\n%s", result.Code, err, result.All())
-	}
 	created := &unstructured.Unstructured{}
-	must(v.t, yaml.UnmarshalStrict([]byte(result.Out), &created.Object))
+	out := v.plugin(append([]string{"machineset", "--image", vsphere.Template, "--name", name}, flags...)...)
+	must(v.t, yaml.UnmarshalStrict([]byte(out), &created.Object))
 	v.create(created)
 }
 
-// machineSet returns the MachineSet without its spec.
-func (v vSphereTest) machineSet() *unstructured.Unstructured {
-	set := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": vsphere.Namespace, "name": machineSetName}}}
+// plugin runs kubectl windows and returns its standard output.
+func (v vSphereTest) plugin(args ...string) string {
+	v.t.Helper()
+	plugin, err := v.Plugin(v.t.Context())
+	must(v.t, err)
+	result, err := plugin.Run(v.t.Context(), args...)
+	if err != nil || result.Code != 0 {
+		v.t.Fatalf("kubectl windows %v: exit code %d, %v:\n%s", args, result.Code, err, result.All())
+	}
+	return result.Out
+}
+
+// replaceMachines replaces the two Machines of the MachineSet by those of another one, in two runs. A pod moves with them.
+func (v vSphereTest) replaceMachines() {
+	d := v.webserver(appWeb, 1, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: byHostname(corev1.NodeSelectorOpNotIn, v.Hosts()[0].Name)}
+	})
+	v.expectRunning(appWeb)
+	v.createMachineSet(nextMachineSet, "--replicas", "0")
+	for range 2 {
+		v.t.Log(v.plugin("replace", machineSetName, "--with", nextMachineSet, "--machines", "1", "--soak", "20s", "--timeout", "4m", "--yes"))
+		v.expectMachines(2)
+	}
+	var nodes corev1.NodeList
+	must(v.t, v.Client.List(v.t.Context(), &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}))
+	for _, n := range nodes.Items {
+		if strings.HasPrefix(n.Name, machineSetName+"-") {
+			v.t.Errorf("node %s is one of the replaced MachineSet", n.Name)
+		}
+	}
+	v.expectRunning(appWeb)
+	v.remove(d)
+}
+
+// expectRunning waits until the only pod of a Deployment is Running.
+func (v vSphereTest) expectRunning(app string) {
+	v.t.Helper()
+	v.eventually("the pod is Running", func(ctx context.Context) string {
+		pods, err := v.Pods(ctx, app)
+		if err != nil || len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
+			return fmt.Sprintf("got pods %+v (%v)", pods, err)
+		}
+		return ""
+	})
+}
+
+// machineSet returns a MachineSet without its spec.
+func (v vSphereTest) machineSet(name string) *unstructured.Unstructured {
+	set := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": vsphere.Namespace, "name": name}}}
 	set.SetAPIVersion(openshift.MachineAPI)
 	set.SetKind("MachineSet")
 	return set
 }
 
-func (v vSphereTest) scale(replicas int64) {
+func (v vSphereTest) scale(name string, replicas int64) {
 	v.t.Helper()
-	set := v.machineSet()
+	set := v.machineSet(name)
 	now := set.DeepCopy()
 	now.Object["spec"] = map[string]any{"replicas": replicas}
 	must(v.t, v.Client.Patch(v.t.Context(), now, client.MergeFrom(set)))
