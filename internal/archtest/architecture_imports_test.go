@@ -306,8 +306,8 @@ func mayImport() map[string][]string {
 		"internal/cli/logs":      {"internal/cli/nodefiles", "internal/cli/session", "internal/cli/terminal", "internal/observe/fleetstatus"},
 		"internal/cli/nodefiles": {"internal/cli/session", "internal/shared/httpclient", "internal/shared/truncate"},
 		"internal/cli/replace": {
-			"api", "internal/cli/session", "internal/cli/terminal", "internal/observe/fleetstatus", "internal/observe/generations", "internal/operator/rollout",
-			"internal/shared/truncate", "internal/shared/windowsbuild",
+			"api", "api/v1alpha1", "internal/cli/session", "internal/cli/terminal", "internal/observe/generations", "internal/operator/drain",
+			"internal/operator/rollout", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild",
 		},
 		"internal/cli/session":  {"api", "api/v1alpha1", "internal/observe/fleetstatus", "internal/shared/httpclient", "internal/shared/truncate"},
 		"internal/cli/terminal": {},

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 	"github.com/windows-machine-config/wmco/internal/shared/windowsbuild"
 )
@@ -23,12 +25,14 @@ type machine struct {
 	name string
 	// isMarked means that its MachineSet deletes it before others when it is scaled down; isFailed, that it may do so.
 	isDeleting, isMarked, isFailed bool
-	// status is its phase, or what its drain waits for.
+	// status is its phase, or what its deletion waits for.
 	status string
-	// node is the name of its Node; empty if it has none.
+	// node is the name in status.nodeRef; empty if there is none.
 	node string
-	// host is its WindowsInstance with its Node; nil if there is none.
-	host *rollout.Host
+	// host is its WindowsInstance with its Node; nil if there is none. isPulling means that its node takes no pods until it has images.
+	host      *rollout.Host
+	isPulling bool
+	object    *unstructured.Unstructured
 }
 
 // state is what was read of a replacement.
@@ -49,15 +53,14 @@ const (
 	add    action = "Add"
 	remove action = "Remove"
 	finish action = "Finish"
+	refuse action = "Refuse"
 )
 
 // step is what to do next.
 type step struct {
 	action action
-	// message is what to wait for.
+	// message is what to wait for, or why the replacement cannot continue.
 	message string
-	// replicas is the number of Machines that to gets.
-	replicas int
 	// machines are those of which one is removed, in order of preference.
 	machines []machine
 }
@@ -67,7 +70,7 @@ func waitFor(format string, args ...any) step {
 }
 
 // next decides the next step. One Machine at a time is deleted, and only while all Machines of the other MachineSet are working nodes, of which there is
-// one more than needed.
+// one more than needed, and while no other old node is out of service for maintenance.
 func (s state) next() step {
 	if i := slices.IndexFunc(s.from.machines, func(m machine) bool { return m.isDeleting }); i >= 0 {
 		return waitFor("Machine %s is being deleted: %s", s.from.machines[i].name, s.from.machines[i].status)
@@ -81,13 +84,23 @@ func (s state) next() step {
 	if have := len(s.to.machines); have != s.to.replicas {
 		return waitFor("MachineSet %s has %s, and spec.replicas is %d", s.to.name, count(have), s.to.replicas)
 	}
+	newest := s.newest()
 	for _, m := range s.to.machines {
-		if fault := s.fault(m); fault != "" {
+		if fault := s.fault(m, newest); fault != "" {
 			return waitFor("Machine %s: %s", m.name, fault)
 		}
+		if build := m.host.Node.Build; build < newest {
+			return step{action: refuse, message: fmt.Sprintf("node %s of MachineSet %s has %s, and MachineSet %s has nodes with %s, a newer version of Windows", m.host.Node.Name, s.to.name,
+				build, s.from.name, newest)}
+		}
 	}
-	if s.from.replicas+s.to.replicas <= s.total {
-		return step{action: add, replicas: s.total + 1 - s.from.replicas}
+	if s.to.replicas == 0 || s.from.replicas+s.to.replicas <= s.total {
+		return step{action: add}
+	}
+	for _, m := range s.from.machines {
+		if m.host != nil && m.host.Maintenance != nil {
+			return waitFor("Machine %s: %s is in progress", m.name, m.host.Maintenance.Action)
+		}
 	}
 	return step{action: remove, machines: s.order()}
 }
@@ -99,22 +112,41 @@ func count(machines int) string {
 	return fmt.Sprintf("%d Machines", machines)
 }
 
-// fault returns why a new Machine does not count as a working node yet.
-func (s state) fault(m machine) string {
+// newest returns the newest version of Windows of the old nodes.
+func (s state) newest() (newest windowsbuild.Build) {
+	for _, m := range s.from.machines {
+		if m.host != nil && m.host.Node != nil {
+			newest = max(newest, m.host.Node.Build)
+		}
+	}
+	return newest
+}
+
+// fault returns why a new Machine does not count as a working node yet. It does not judge its version of Windows.
+func (s state) fault(m machine, newest windowsbuild.Build) string {
 	switch {
 	case m.isDeleting:
 		return "it is being deleted"
 	case m.host == nil:
 		return "it has no WindowsInstance yet: " + m.status
 	}
-	var newest windowsbuild.Build
-	for _, old := range s.from.machines {
-		if old.host != nil && old.host.Node != nil {
-			newest = max(newest, old.host.Node.Build)
-		}
+	build := newest
+	if m.host.Node != nil {
+		build = min(newest, m.host.Node.Build)
 	}
-	fault, _ := rollout.TakeoverFault(*m.host, newest, s.soak, s.now)
-	return fault
+	fault, _ := rollout.TakeoverFault(*m.host, build, s.soak, s.now)
+	if fault == "" && m.isPulling {
+		return fmt.Sprintf("node %s takes no pods until it has pulled images", m.host.Node.Name)
+	}
+	return cmp.Or(fault, m.nodeFault())
+}
+
+// nodeFault returns why the Machine API would not drain the node of a host: it does not know that the node is the Machine's.
+func (m machine) nodeFault() string {
+	if m.host == nil || m.host.Node == nil || m.node == m.host.Node.Name {
+		return ""
+	}
+	return fmt.Sprintf("status.nodeRef names node %q instead of %s, so that the Machine API would not drain it", m.node, m.host.Node.Name)
 }
 
 // order returns the old Machines, those without a working node first. If some are marked or have failed, it returns only these: their MachineSet deletes
@@ -141,17 +173,12 @@ func (m machine) rank() int {
 	return 0
 }
 
-// busy returns why a host must not be removed yet; empty if it may be.
+// busy returns why a Machine must not be removed yet; empty if it may be.
 func (m machine) busy() string {
-	switch {
-	case m.host == nil:
-		return ""
-	case m.host.Paused:
+	if m.host != nil && m.host.Paused {
 		return "it is paused: kubectl windows resume " + m.host.Name
-	case m.host.Maintenance != nil:
-		return fmt.Sprintf("%s is in progress", m.host.Maintenance.Action)
 	}
-	return ""
+	return m.nodeFault()
 }
 
 // choice is which of some Machines to remove.
@@ -176,7 +203,7 @@ func choose(machines []machine, staying func(machine) (string, error)) (c choice
 		case err != nil:
 			return choice{}, err
 		case stay != "":
-			c.kept = append(c.kept, fmt.Sprintf("Machine %s: %s", m.name, stay))
+			c.kept = append(c.kept, fmt.Sprintf("Machine %s%s: %s", m.name, m.preference(), stay))
 		case !m.isPreferred():
 			return choice{chosen: &machines[i]}, nil
 		}
@@ -185,4 +212,15 @@ func choose(machines []machine, staying func(machine) (string, error)) (c choice
 		c.chosen = &machines[0]
 	}
 	return c, nil
+}
+
+// preference explains why the MachineSet would delete a Machine before others.
+func (m machine) preference() string {
+	switch {
+	case m.isMarked:
+		return " (which its MachineSet would delete first, because of annotation " + annotationDelete + ")"
+	case m.isFailed:
+		return " (which its MachineSet would delete first, because it has failed)"
+	}
+	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,10 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
-	"github.com/windows-machine-config/wmco/internal/observe/fleetstatus"
 	"github.com/windows-machine-config/wmco/internal/observe/generations"
+	"github.com/windows-machine-config/wmco/internal/operator/drain"
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
+	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
@@ -31,6 +34,15 @@ const (
 // annotationLimit begins the annotations with which cluster-autoscaler-operator limits the size of a MachineSet.
 const annotationLimit = "machine.openshift.io/cluster-api-autoscaler-node-group-"
 
+// explain describes a failed request. Failures that may pass get the code with which loop tries again.
+func explain(err error, operation string) error {
+	explained := session.Explain(err, operation)
+	if apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) {
+		return session.Failf(session.CodeUnreachable, "%w", explained)
+	}
+	return explained
+}
+
 // getSet reads a MachineSet. It must be one that this command may scale.
 func (r *run) getSet(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	set := &unstructured.Unstructured{}
@@ -40,15 +52,20 @@ func (r *run) getSet(ctx context.Context, name string) (*unstructured.Unstructur
 		return nil, session.Failf(session.CodeNotFound, "MachineSet %q not found in namespace %s", name, session.MachineNamespace)
 	}
 	if err != nil {
-		return nil, session.Explain(err, "reading MachineSet "+name)
+		return nil, explain(err, "reading MachineSet "+name)
 	}
 	labels, _, _ := unstructured.NestedStringMap(set.Object, "spec", "template", "metadata", "labels")
-	authority, _, _ := unstructured.NestedString(set.Object, "spec", "authoritativeAPI")
 	switch {
+	case set.GetDeletionTimestamp() != nil:
+		return nil, session.Failf(session.CodeFailed, "MachineSet %s is being deleted", name)
 	case labels[api.LabelMachineOS] != "Windows":
 		return nil, session.Failf(session.CodeFailed, "MachineSet %s: label %s of spec.template is %.64q; Windows is required", name, api.LabelMachineOS, labels[api.LabelMachineOS])
-	case authority == "ClusterAPI":
-		return nil, session.Failf(session.CodeFailed, "MachineSet %s: spec.authoritativeAPI is ClusterAPI, so that its replicas have no effect: scale the MachineSets of Cluster API", name)
+	}
+	for _, part := range []string{"spec", "status"} {
+		if authority, _, _ := unstructured.NestedString(set.Object, part, "authoritativeAPI"); authority != "" && authority != "MachineAPI" {
+			return nil, session.Failf(session.CodeFailed, "MachineSet %s: %s.authoritativeAPI is %.64q, so that its replicas have no effect: scale the MachineSets of Cluster API",
+				name, part, authority)
+		}
 	}
 	for annotation := range set.GetAnnotations() {
 		if strings.HasPrefix(annotation, annotationLimit) {
@@ -78,67 +95,90 @@ func (r *run) read(ctx context.Context) (state, error) {
 	var machines unstructured.UnstructuredList
 	machines.SetGroupVersionKind(session.MachineAPI().WithKind("MachineList"))
 	if err := r.client.List(ctx, &machines, client.InNamespace(session.MachineNamespace)); err != nil {
-		return state{}, session.Explain(err, "listing Machines in namespace "+session.MachineNamespace)
+		return state{}, explain(err, "listing Machines in namespace "+session.MachineNamespace)
 	}
-	if r.fleet, err = r.session.Read(ctx); err != nil {
-		return state{}, err
+	var instances v1alpha1.WindowsInstanceList
+	if err := r.client.List(ctx, &instances, client.InNamespace(r.namespace)); err != nil {
+		return state{}, explain(err, "listing windowsinstances in namespace "+r.namespace)
 	}
-	for _, u := range r.fleet.Unread {
-		if u.What == "nodes" {
-			return state{}, session.Failf(session.CodeFailed, "listing nodes: %s", u.Why)
-		}
+	var nodes corev1.NodeList
+	if err := r.client.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: string(corev1.Windows)}); err != nil {
+		return state{}, explain(err, "listing nodes")
 	}
+	r.nodes = nodes.Items
+	var config v1alpha1.WindowsConfig
+	if err := r.client.Get(ctx, client.ObjectKey{Name: api.WindowsConfigName}, &config); client.IgnoreNotFound(err) != nil {
+		return state{}, explain(err, "reading WindowsConfig "+api.WindowsConfigName)
+	}
+	r.isPaused = config.Spec.Rollout.Paused
 	s := state{
-		now: r.fleet.Now, total: r.total, keep: r.keep, soak: r.options.soak,
+		now: time.Now(), total: r.total, keep: r.keep, soak: r.options.soak,
 		from: machineSet{name: r.options.from, replicas: replicasOf(r.from)}, to: machineSet{name: r.options.to, replicas: replicasOf(r.to)},
 	}
 	for i := range machines.Items {
 		switch m := &machines.Items[i]; {
 		case metav1.IsControlledBy(m, r.from):
-			s.from.machines = append(s.from.machines, machineOf(m, r.fleet))
+			s.from.machines = append(s.from.machines, r.machineOf(m, instances.Items))
 		case metav1.IsControlledBy(m, r.to):
-			s.to.machines = append(s.to.machines, machineOf(m, r.fleet))
+			s.to.machines = append(s.to.machines, r.machineOf(m, instances.Items))
 		}
 	}
 	return s, nil
 }
 
-func machineOf(o *unstructured.Unstructured, in fleetstatus.Input) machine {
-	text := func(names ...string) string {
-		value, _, _ := unstructured.NestedString(o.Object, names...)
-		return truncate.Text(value, truncate.Reported)
-	}
+func (r *run) machineOf(o *unstructured.Unstructured, instances []v1alpha1.WindowsInstance) machine {
 	annotations := o.GetAnnotations()
 	m := machine{
-		name: o.GetName(), isDeleting: o.GetDeletionTimestamp() != nil, node: text("status", "nodeRef", "name"),
+		name: o.GetName(), isDeleting: o.GetDeletionTimestamp() != nil, node: statusOf(o, "nodeRef", "name"),
 		isMarked: annotations[annotationDelete] != "" || annotations[annotationDeleteOlder] != "",
-		isFailed: text("status", "errorReason") != "" || text("status", "errorMessage") != "",
-		status:   "its phase is " + text("status", "phase"),
+		status:   "its phase is " + statusOf(o, "phase"), object: o,
+	}
+	for _, field := range []string{"errorReason", "errorMessage"} {
+		_, found, _ := unstructured.NestedFieldNoCopy(o.Object, "status", field)
+		m.isFailed = m.isFailed || found
 	}
 	if m.isFailed {
-		m.status += ": " + text("status", "errorMessage")
+		m.status += ": " + statusOf(o, "errorMessage")
 	}
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	for _, c := range conditions {
-		c, _ := c.(map[string]any)
-		if message, _ := c["message"].(string); m.isDeleting && c["type"] == "Drained" && c["status"] == "False" && message != "" {
-			m.status = truncate.Text(message, truncate.Reported)
-		}
+	if m.isDeleting {
+		m.status = deletionOf(o)
 	}
-	for i := range in.Instances {
-		instance := &in.Instances[i]
-		if instance.Annotations[api.AnnotationMachine] == o.GetNamespace()+"/"+o.GetName() {
-			n := nodeOf(instance.Status.Hostname, in)
-			h := rollout.HostOf(instance, n)
-			m.host = &h
+	for i := range instances {
+		if instances[i].Annotations[api.AnnotationMachine] != o.GetNamespace()+"/"+o.GetName() {
+			continue
 		}
+		node := r.node(instances[i].Status.Hostname)
+		h := rollout.HostOf(&instances[i], node)
+		m.host = &h
+		m.isPulling = node != nil && slices.ContainsFunc(node.Spec.Taints, nodestate.IsForImages)
 	}
 	return m
 }
 
-func nodeOf(name string, in fleetstatus.Input) *corev1.Node {
-	if i := slices.IndexFunc(in.Nodes, func(n corev1.Node) bool { return n.Name == name }); i >= 0 {
-		return &in.Nodes[i]
+// statusOf returns a text of an object's status.
+func statusOf(o *unstructured.Unstructured, names ...string) string {
+	value, _, _ := unstructured.NestedString(o.Object, append([]string{"status"}, names...)...)
+	return truncate.Text(value, truncate.Reported)
+}
+
+// deletionOf returns what the deletion of a Machine waits for. Lifecycle hooks are conditions; what a drain waits for is only in events.
+func deletionOf(o *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		c, _ := c.(map[string]any)
+		kind, _ := c["type"].(string)
+		message, _ := c["message"].(string)
+		if (kind == "Drainable" || kind == "Drained" || kind == "Terminable") && c["status"] == "False" && message != "" {
+			return truncate.Text(message, truncate.Reported)
+		}
+	}
+	return fmt.Sprintf("if it takes long, see kubectl get events -n %s --field-selector involvedObject.name=%s, and the PodDisruptionBudgets of its pods", session.MachineNamespace, o.GetName())
+}
+
+// node returns a Windows node that was read; nil if there is none.
+func (r *run) node(name string) *corev1.Node {
+	if i := slices.IndexFunc(r.nodes, func(n corev1.Node) bool { return n.Name == name }); i >= 0 {
+		return &r.nodes[i]
 	}
 	return nil
 }
@@ -146,24 +186,30 @@ func nodeOf(name string, in fleetstatus.Input) *corev1.Node {
 // maxStaying limits the pods that are named for a node.
 const maxStaying = 3
 
-// staying returns the pods that may find no other node once the Machine is drained. The Machine API evicts all but those of DaemonSets, and deletes pods
-// without a controller for good.
-func (r *run) staying(ctx context.Context, m machine) (string, error) {
-	node := nodeOf(m.node, r.fleet)
-	if node == nil {
+// staying returns the pods that may find no other node once the Machine is drained. The other nodes of its MachineSet are none: they are replaced next. A pod
+// without a controller is deleted for good.
+func (r *run) staying(ctx context.Context, s state, m machine) (string, error) {
+	if m.node == "" {
 		return "", nil
 	}
-	elsewhere := generations.NewElsewhere(node, r.fleet.Nodes)
+	node := r.node(m.node)
+	if node == nil {
+		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.node}}
+	}
+	others := slices.DeleteFunc(slices.Clone(r.nodes), func(n corev1.Node) bool {
+		return slices.ContainsFunc(s.from.machines, func(m machine) bool { return m.node == n.Name })
+	})
+	elsewhere := generations.NewElsewhere(node, others)
 	var stay []string
 	for next := ""; ; {
 		var pods corev1.PodList
 		if err := r.client.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node.Name)},
 			client.Limit(podsPage), client.Continue(next)); err != nil {
-			return "", session.Explain(err, "listing the pods of node "+node.Name)
+			return "", explain(err, "listing the pods of node "+node.Name)
 		}
 		for i := range pods.Items {
-			if missing := missing(&pods.Items[i], elsewhere); missing != "" {
-				stay = append(stay, fmt.Sprintf("%s/%s (%s)", pods.Items[i].Namespace, pods.Items[i].Name, missing))
+			if missing := missing(&pods.Items[i], node.Name, elsewhere, len(s.to.machines) == 0); missing != "" {
+				stay = append(stay, fmt.Sprintf("%s (%s)", drain.Name(&pods.Items[i]), missing))
 			}
 		}
 		if next = pods.Continue; next == "" || len(stay) > maxStaying {
@@ -175,14 +221,15 @@ func (r *run) staying(ctx context.Context, m machine) (string, error) {
 // podsPage is the number of pods in a response.
 const podsPage = 100
 
-func missing(pod *corev1.Pod, elsewhere generations.Elsewhere) string {
-	owner := metav1.GetControllerOf(pod)
+// missing returns why a pod may find no place. Without new nodes, it cannot be known whether a pod of a controller will.
+func missing(pod *corev1.Pod, node string, elsewhere generations.Elsewhere, isFirst bool) string {
+	one := []corev1.Pod{drain.Trim(pod, node)}
 	switch {
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
+	case len(drain.Classify(one, drain.Node{Name: node}, time.Now()).Evict) == 0:
 		return ""
-	case owner == nil:
+	case metav1.GetControllerOf(pod) == nil:
 		return "no controller recreates it"
-	case owner.Kind == "DaemonSet":
+	case isFirst:
 		return ""
 	}
 	return elsewhere.Missing(pod)

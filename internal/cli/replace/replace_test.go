@@ -42,6 +42,8 @@ type lab struct {
 	versions map[string]string
 	// deleted are the Machines that were deleted.
 	deleted []string
+	// restores is the MachineSet whose replicas another client resets after they were changed.
+	restores string
 }
 
 func newLab(t *testing.T, replicas int) *lab {
@@ -93,6 +95,12 @@ func (l *lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o := l.Object(r.URL.Path)
 		version, _ := strconv.Atoi(o.GetResourceVersion())
 		o.SetResourceVersion(strconv.Itoa(version + 1))
+		if path.Base(r.URL.Path) == l.restores {
+			replicas := map[string]int64{"old": 2, "new": 0}[l.restores]
+			if err := unstructured.SetNestedField(o.(*unstructured.Unstructured).Object, replicas, "spec", "replicas"); err != nil {
+				l.t.Error(err)
+			}
+		}
 		l.follow()
 	}
 }
@@ -181,6 +189,7 @@ func (l *lab) pod(name, node string, change ...func(*corev1.Pod)) {
 	for _, c := range change {
 		c(p)
 	}
+	p.Name += "-" + node
 	l.Add("v1/pods", p)
 }
 
@@ -199,7 +208,7 @@ func TestMachinesAreReplaced(t *testing.T) {
 		t.Errorf("annotation %s: got %q, want %q", api.AnnotationReplaces, got, want)
 	}
 	r := l.Run(t, "y\n", "replace", "old", "--with", "new")
-	if r.Code != session.CodeOK || !strings.Contains(r.Err, "Replace 1 of 1 Machine of MachineSet old by those of MachineSet new, one at a time, so that both have 2 in the end?") {
+	if r.Code != session.CodeOK || !strings.Contains(r.Err, "Replace 1 of 1 Machine of MachineSet old with those of MachineSet new, one at a time, so that both have 2 in the end?") {
 		t.Fatalf("exit code %d: %s%s", r.Code, r.Out, r.Err)
 	}
 	if got := fmt.Sprint(l.deleted, len(l.machines("new"))); got != "[old-1 old-2] 2" {
@@ -218,21 +227,26 @@ func TestPodsWithoutAnotherPlaceKeepMachines(t *testing.T) {
 	}{
 		"movable":              {func(*corev1.Pod) {}, ""},
 		"pinned":               {func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelWindowsBuild: "10.0.20348"} }, "no other node that takes pods matches"},
-		"without a controller": {func(p *corev1.Pod) { p.OwnerReferences = nil }, "shop/web (no controller recreates it)"},
-		"of a DaemonSet": {func(p *corev1.Pod) {
-			p.OwnerReferences[0].Kind, p.Spec.NodeSelector = "DaemonSet", map[string]string{"no": "where"}
-		}, ""},
-		"finished": {func(p *corev1.Pod) { p.OwnerReferences, p.Status.Phase = nil, corev1.PodSucceeded }, ""},
-		"static": {func(p *corev1.Pod) {
-			p.OwnerReferences, p.Annotations = nil, map[string]string{corev1.MirrorPodAnnotationKey: "x"}
-		}, ""},
+		"without a controller": {func(p *corev1.Pod) { p.OwnerReferences = nil }, "shop/web-old-1 (no controller recreates it)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, 1)
+			l := newLab(t, 2) // the other old node is no place: it is replaced next
 			l.pod("web", "old-1", test.change)
+			l.pod("web", "old-2", test.change)
+			l.pod("daemon", "old-1", func(p *corev1.Pod) {
+				p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind, p.Spec.NodeSelector = "apps/v1", "DaemonSet", map[string]string{"no": "where"}
+			})
+			l.pod("finished", "old-1", func(p *corev1.Pod) { p.OwnerReferences, p.Status.Phase = nil, corev1.PodSucceeded })
+			l.pod("static", "old-1", func(p *corev1.Pod) {
+				p.OwnerReferences, p.Annotations = nil, map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+			})
+			l.pod("ending", "old-1", func(p *corev1.Pod) {
+				now := metav1.Now()
+				p.OwnerReferences, p.DeletionTimestamp = nil, &now
+			})
 			r := l.Run(t, "", "replace", "old", "--with", "new", "--yes")
 			if test.want == "" {
-				if r.Code != session.CodeOK || len(l.deleted) != 1 {
+				if r.Code != session.CodeOK || len(l.deleted) != 2 {
 					t.Errorf("exit code %d, deleted %v: %s%s", r.Code, l.deleted, r.Out, r.Err)
 				}
 				return
@@ -267,8 +281,9 @@ func TestDryRunChangesNothing(t *testing.T) {
 	}
 	const want = `From          MachineSet old with 2 Machines, then 0
 To            MachineSet new with 0 Machines, then 2
+Note          which pods find another node is known once MachineSet new has a node; see also kubectl windows generations
 MACHINE  NODE   WINDOWS                           KEPT BY
-old-1    old-1  10.0.20348 (Windows Server 2022)  shop/web (no controller recreates it)
+old-1    old-1  10.0.20348 (Windows Server 2022)  shop/web-old-1 (no controller recreates it)
 old-2    old-2  10.0.20348 (Windows Server 2022)  -
 `
 	if r.Out != want {
@@ -294,11 +309,18 @@ func TestInvalidReplacementsAreRejected(t *testing.T) {
 		"scaled by the autoscaler": {func(l *lab) { l.annotate("machine.openshift.io/cluster-api-autoscaler-node-group-min-size", "0") }, "replace old --with new", session.CodeFailed, "delete its MachineAutoscaler first"},
 		"managed by Cluster API": {func(l *lab) {
 			l.set("new", 0, "spec: {authoritativeAPI: ClusterAPI, template: {metadata: {labels: {machine.openshift.io/os-id: Windows}}}}")
-		}, "replace old --with new", session.CodeFailed, "spec.authoritativeAPI is ClusterAPI"},
-		"replaces another one":  {func(l *lab) { l.annotate(api.AnnotationReplaces, "older/3") }, "replace old --with new", session.CodeFailed, "replaces MachineSet older"},
+		}, "replace old --with new", session.CodeFailed, "spec.authoritativeAPI is"},
+		"replaces another one":  {func(l *lab) { l.annotate(api.AnnotationReplaces, "older/3") }, "replace old --with new", session.CodeFailed, `replaces MachineSet "older"`},
 		"an invalid annotation": {func(l *lab) { l.annotate(api.AnnotationReplaces, "old/many") }, "replace old --with new", session.CodeFailed, `is "old/many"; the name of a MachineSet and a number are required`},
-		"scaled meanwhile":      {func(l *lab) { l.annotate(api.AnnotationReplaces, "old/5") }, "replace old --with new", session.CodeUsage, "both MachineSets have 2 Machines in total, and had 5 when the replacement began: set --total"},
-		"forbidden":             {func(l *lab) { l.Deny("GET " + path.Clean(machineSets)) }, "replace old --with new", session.CodeForbidden, "missing permission"},
+		"scaled meanwhile":      {func(l *lab) { l.set("old", 3, ""); l.annotate(api.AnnotationReplaces, "old/1") }, "replace old --with new", session.CodeUsage, "both MachineSets have 3 Machines in total, and should have 1 according to annotation"},
+		"is replacing itself": {func(l *lab) {
+			l.Object(machineSets + "old").SetAnnotations(map[string]string{api.AnnotationReplaces: "older/2"})
+		}, "replace old --with new", session.CodeFailed, "MachineSet old itself replaces another one"},
+		"other record and total": {func(l *lab) { l.annotate(api.AnnotationReplaces, "older/3") }, "replace old --with new --total 2", session.CodeFailed, `replaces MachineSet "older"`},
+		"being migrated":         {func(l *lab) { l.set("new", 0, "status: {authoritativeAPI: Migrating}") }, "replace old --with new", session.CodeFailed, "status.authoritativeAPI is"},
+		"no time":                {nil, "replace old --with new --timeout 5m", session.CodeUsage, "more than --soak, 10m0s, is required"},
+		"config is forbidden":    {func(l *lab) { l.Deny("GET /apis/" + api.GroupName + "/v1alpha1/windowsconfigs") }, "replace old --with new --yes", session.CodeForbidden, "missing permission"},
+		"forbidden":              {func(l *lab) { l.Deny("GET " + path.Clean(machineSets)) }, "replace old --with new", session.CodeForbidden, "missing permission"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, 2)
@@ -319,13 +341,27 @@ func (l *lab) annotate(key, value string) {
 	set.SetAnnotations(map[string]string{key: value})
 }
 
+// TestOtherWritersEndReplacement expects the command to end when another client scales the MachineSets, instead of competing with it.
+func TestOtherWritersEndReplacement(t *testing.T) {
+	for name, replicas := range map[string]string{"the old one is restored": "old", "the new one is restored": "new"} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, 2)
+			l.restores = replicas
+			r := l.Run(t, "", "replace", "old", "--with", "new", "--yes")
+			if r.Code != session.CodeFailed || !strings.Contains(r.Err, "another client has scaled the MachineSets") || len(l.deleted) > 1 {
+				t.Errorf("exit code %d, deleted %v; stderr %q", r.Code, l.deleted, r.Err)
+			}
+		})
+	}
+}
+
 // TestPausedRolloutsRemoveNothing expects the command to wait while rollouts are paused.
 func TestPausedRolloutsRemoveNothing(t *testing.T) {
 	l := newLab(t, 1)
 	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
 	config.Spec.Rollout.Paused = true
 	l.Add(api.GroupName+"/v1alpha1/windowsconfigs", client.Object(config))
-	r := l.Run(t, "", "replace", "old", "--with", "new", "--yes", "--timeout", "1s")
+	r := l.Run(t, "", "replace", "old", "--with", "new", "--yes", "--soak", "0s", "--timeout", "1s")
 	if r.Code != session.CodeTimeout || !strings.Contains(r.Err, "spec.rollout.paused of WindowsConfig is true") || len(l.deleted) > 0 {
 		t.Errorf("exit code %d, deleted %v; stderr %q", r.Code, l.deleted, r.Err)
 	}
