@@ -46,24 +46,24 @@ type hostGuard struct {
 	// until is when the address must be back.
 	until    time.Time
 	recovery hostnetwork.Recovery
-	// failure is the last error.
-	failure error
+	// failure is why the last restore failed, warning the last other error.
+	failure, warning error
 }
 
 func newHostGuard(o Options, report *reporter) *hostGuard {
 	g := &hostGuard{adapters: o.Adapters, file: filepath.Join(o.CertDir, hostNetworkName), log: o.Log, report: report, until: time.Now().Add(addressGrace)}
-	g.record, _ = g.read()
+	g.record = g.read()
 	return g
 }
 
 // read reads the record. A damaged one is treated as absent.
-func (g *hostGuard) read() (r hostnetwork.Record, found bool) {
+func (g *hostGuard) read() (r hostnetwork.Record) {
 	if g.adapters == nil {
-		return r, false
+		return r
 	}
 	text, err := readLimited(g.file, hostnetwork.MaxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, false
+		return r
 	}
 	if err == nil {
 		r, err = hostnetwork.Decode(text)
@@ -71,7 +71,7 @@ func (g *hostGuard) read() (r hostnetwork.Record, found bool) {
 	if err != nil {
 		g.log.Warn("Reading the settings that this host had before its first network failed; continuing without them", "file", g.file, "error", err.Error())
 	}
-	return r, true
+	return r
 }
 
 func (g *hostGuard) isMaking() bool { return g.record.Phase == hostnetwork.Making }
@@ -95,7 +95,7 @@ func (g *hostGuard) begin(ctx context.Context, own Node) error {
 		g.log.Warn("No adapter of this host has the address of its Node; its settings are not protected", "address", address.String())
 		return g.forget()
 	}
-	g.until, g.recovery, g.failure = time.Now().Add(createTimeout), hostnetwork.Recovery{}, nil
+	g.until, g.recovery, g.failure, g.warning = time.Now().Add(createTimeout), hostnetwork.Recovery{}, nil, nil
 	g.log.Info("Recording the network settings of this host before its first network", "adapter", r.Before.Name, "address", address.String(), "dhcp", r.Before.DHCP)
 	return g.write(r)
 }
@@ -225,19 +225,19 @@ func (g *hostGuard) forget() error {
 
 // logFailure logs a failure unless the last one was the same.
 func (g *hostGuard) logFailure(what string, err error) {
-	if g.failure == nil || g.failure.Error() != err.Error() {
+	if g.warning == nil || g.warning.Error() != err.Error() {
 		g.log.Warn(what, "error", err.Error())
 	}
-	g.failure = err
+	g.warning = err
 }
 
 func lostMessage(r hostnetwork.Record, file string) string {
-	cause := "configure the DHCP server to give it the same address again"
+	remedy := "configure the DHCP server to give it the same address again"
 	if isStatic(r.Before, r.Address) {
-		cause = "reserve the address with DHCP; for static addresses, see the document about networks"
+		remedy = "reserve the address with DHCP; for static addresses, see docs/network.md"
 	}
-	return fmt.Sprintf("the host had lost its address %s (adapter %q) for a minute after its first network was created, and had %s instead: the networks were removed, "+
-		"and are not created again; %s, then delete %s on the host", r.Address, r.Before.Name, r.Instead, cause, file)
+	return fmt.Sprintf("the host lost its address %s (adapter %q) for a minute after its first network was created, and had %s instead: the networks were removed, "+
+		"and will not be created again; %s, then delete %s on the host", r.Address, r.Before.Name, r.Instead, remedy, file)
 }
 
 func isStatic(a hostnetwork.Adapter, address netip.Addr) bool {

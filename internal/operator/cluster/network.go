@@ -192,6 +192,7 @@ func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterN
 	if ovn.Hybrid == nil {
 		return nil
 	}
+	var faults []string
 	for i, network := range ovn.Hybrid.Networks {
 		if i > 0 {
 			n.HybridUnused = append(n.HybridUnused, network.CIDR)
@@ -200,17 +201,18 @@ func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterN
 		// OVN-Kubernetes gets this text as a flag's value. It does not get hostPrefix.
 		cidrs, hostPrefixes, err := desired.ParseSubnets(network.CIDR)
 		if err != nil {
-			n.HybridFault = fmt.Sprintf("%s.hybridClusterNetwork[0].cidr: %v", hybridOverlayField, err)
+			faults = append(faults, fmt.Sprintf("%s.hybridClusterNetwork[0].cidr: %v", hybridOverlayField, err))
 			continue
 		}
 		n.HybridCIDRs = cidrs
 		maps.Copy(n.HostPrefixes, hostPrefixes)
 	}
 	if port := ovn.Hybrid.Port; port < 0 || port > math.MaxUint16 {
-		n.HybridFault = fmt.Sprintf("%s.hybridOverlayVXLANPort is %d; allowed are 1 to %d", hybridOverlayField, port, math.MaxUint16)
+		faults = append(faults, fmt.Sprintf("%s.hybridOverlayVXLANPort is %d; it must be from 1 to %d", hybridOverlayField, port, math.MaxUint16))
 	} else {
 		n.VXLANPort = uint16(port)
 	}
+	n.HybridFault = strings.Join(faults, "; ")
 	hybrid, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "defaultNetwork", "ovnKubernetesConfig", "hybridOverlayConfig")
 	text, err := json.Marshal(hybrid) // with its unknown fields
 	n.HybridOverlay = string(text)

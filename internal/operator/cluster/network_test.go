@@ -88,13 +88,19 @@ func TestNetworkIsReadFromOpenShiftOrWindowsConfig(t *testing.T) {
 		"OpenShift with a port out of range": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 10.132.0.0/14}], hybridOverlayVXLANPort: 4294967295}"),
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
 				n.HybridCIDRs, n.HostPrefixes = []string{"10.132.0.0/14"}, map[string]int{"10.128.0.0/14": 23, "10.132.0.0/14": 24}
-				n.HybridFault = hybridOverlayField + ".hybridOverlayVXLANPort is 4294967295; allowed are 1 to 65535"
+				n.HybridFault = hybridOverlayField + ".hybridOverlayVXLANPort is 4294967295; it must be from 1 to 65535"
 				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14"}],"hybridOverlayVXLANPort":4294967295}`
 			})},
 		"OpenShift with an invalid range": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 010.132.0.0/14}]}"),
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
 				n.HybridFault = hybridOverlayField + `.hybridClusterNetwork[0].cidr: "010.132.0.0/14" is not a range such as 10.132.0.0/14/23`
 				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"010.132.0.0/14"}]}`
+			})},
+		"OpenShift with both": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 010.132.0.0/14}], hybridOverlayVXLANPort: 4294967295}"),
+			with(openshiftIs, func(n *desired.ClusterNetwork) {
+				n.HybridFault = hybridOverlayField + `.hybridClusterNetwork[0].cidr: "010.132.0.0/14" is not a range such as 10.132.0.0/14/23; ` +
+					hybridOverlayField + ".hybridOverlayVXLANPort is 4294967295; it must be from 1 to 65535"
+				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"010.132.0.0/14"}],"hybridOverlayVXLANPort":4294967295}`
 			})},
 		"OpenShift with custom internal ranges": {ovn, append([]client.Object{openshift(openshiftOperator, "Network", "cluster",
 			"spec: {defaultNetwork: {ovnKubernetesConfig: {v4InternalSubnet: 10.1.0.0/16, ipv4: {internalTransitSwitchSubnet: 10.2.0.0/16}, "+

@@ -99,7 +99,7 @@ func ParseServer(text string) (string, error) {
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return "", fmt.Errorf("%.300q has port %s; allowed are 1 to 65535", text, port)
+			return "", fmt.Errorf("%.300q has port %s; it must be from 1 to 65535", text, port)
 		}
 	}
 	return server, nil

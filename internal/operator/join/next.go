@@ -147,8 +147,8 @@ func inConflict(s Observed) (Decision, bool) {
 		return Decision{}, false
 	}
 	return Decision{Action: None, Err: unsupported(api.ReasonHostnameConflict,
-		"Node %s%s belongs to another machine: its address is not the host's (%s); rename that machine, delete the Node if it is a leftover "+
-			"of this host, or rename the host and annotate the WindowsInstance with %s=<its new name>",
+		"Node %s%s belongs to another machine: its address is not the host's (%s); rename that machine, delete the Node if it is left over "+
+			"from this host, or rename the host and annotate the WindowsInstance with %s=<its new name>",
 		s.Conflict.Name, nodestate.Described(s.Conflict), s.Instance.Status.NodeIP, api.AnnotationAcceptHostname)}, true
 }
 
@@ -282,10 +282,10 @@ func Findings(s Observed, err error) string {
 	}
 	if len(parts) == 0 && wicdIsSilent(s.Node) {
 		parts = append(parts, fmt.Sprintf("service %s has not reported since Windows started; see events 7000 and 7009 in Windows event log System, and %s",
-			api.WICDService, desired.Logs+`\`+api.WICDService))
+			api.WICDService, desired.WICDLog))
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "WICD has not applied the published settings; see "+desired.Logs+`\`+api.WICDService)
+		parts = append(parts, "WICD has not applied the published settings; see "+desired.WICDLog)
 	}
 	return strings.Join(parts, "; ")
 }

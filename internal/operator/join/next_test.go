@@ -147,11 +147,11 @@ func startedAs(wicd, kubelet string, ago time.Duration) func(*join.Observed) {
 func TestFindingsNameASilentWICD(t *testing.T) {
 	s := joined(time.Hour)
 	startedAs("7", "8", time.Hour)(&s)
-	if got := join.Findings(s, nil); !strings.Contains(got, "windows-instance-config-daemon has not reported since Windows started") {
+	if got := join.Findings(s, nil); !strings.Contains(got, "windows-instance-config-daemon has not reported since Windows started") || !strings.HasSuffix(got, desired.WICDLog) {
 		t.Error(got)
 	}
 	follows("s1", "s2", time.Hour)(&s)
-	if got := join.Findings(s, nil); !strings.Contains(got, "has not applied the published settings") {
+	if got := join.Findings(s, nil); !strings.Contains(got, "has not applied the published settings") || !strings.HasSuffix(got, desired.WICDLog) {
 		t.Error(got)
 	}
 }

@@ -55,7 +55,7 @@ func Of(name string) Metric {
 const (
 	reasons  = "one of [these](reference/reasons.md)"
 	instance = "name of the WindowsInstance"
-	action   = "`Join`, `Stage`, `Upgrade`, `Repair`, `Reboot`, `Replace`, `Leave`"
+	action   = "`Join`, `Stage`, `Upgrade`, `Repair`, `Reboot`, `Patch`, `Replace`, `Leave`"
 )
 
 // Operator returns the metrics of the operator.

@@ -17,7 +17,7 @@ func (r restarts) mark(name, reason string) { r[name] = cmp.Or(r[name], reason) 
 func (r restarts) usersOf(all []desired.Service, name string) {
 	for _, s := range all {
 		if strings.Contains(strings.ToLower(s.Command), strings.ToLower(name)) {
-			r[s.Name] = name + " changed"
+			r.mark(s.Name, name+" changed")
 		}
 	}
 }
