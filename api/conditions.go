@@ -106,8 +106,8 @@ const (
 
 // Reasons of condition WindowsUnsupported.
 const (
-	// ReasonWindowsEndOfSupport means that extended support for the host's version of Windows Server has ended. The
-	// operator does not replace the host: add one with a later version, then remove this one.
+	// ReasonWindowsEndOfSupport means that extended support for the host's version of Windows Server has ended. Add
+	// a host with a later version, and name it in spec.replaceWith of this one; for Machines, use kubectl windows replace.
 	ReasonWindowsEndOfSupport = "WindowsEndOfSupport"
 )
 

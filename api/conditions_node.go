@@ -36,8 +36,8 @@ const (
 	// pods. Absent until this first happens. Bad when True.
 	ConditionWindowsUpdateNeeded = "WindowsUpdateNeeded"
 	// ConditionUpdatesOverdue is True while Windows has installed no update for 45 days, has not searched for updates for 14
-	// days, or has its Windows Update service disabled. The message names what is known. WICD only reports: it installs
-	// nothing. Absent until this first happens. Bad when True.
+	// days, has its Windows Update service disabled, or misses minimumRevisions or the deadline of spec.windowsUpdates. The
+	// message names what is known. The condition installs nothing. Absent until this first happens. Bad when True.
 	ConditionUpdatesOverdue = "WindowsUpdatesOverdue"
 	// ConditionAddressesHidden is True while VMware Tools does not report to vSphere the adapter that has had the node's
 	// address since the pod network was created, so the Machine loses its address. Only Nodes with a provider ID of

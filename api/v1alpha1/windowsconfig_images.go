@@ -3,7 +3,7 @@ package v1alpha1
 // ImagesSpec specifies which images nodes have before pods need them.
 type ImagesSpec struct {
 	// prepull are images that nodes pull, one after the other and in this order, before pods need them; typically the base
-	// images of Windows, which have gigabytes. A host that joins gets a taint until it has tried to pull each of them, for
+	// images of Windows, several GB in size. A host that joins gets a taint until it has tried to pull each of them, for
 	// an hour at most; nodes in service pull them within minutes of a change, and their pods keep running. Credentials,
 	// mirrors and the proxy are those of the sandbox image. An image that is removed from the list stays on nodes until the
 	// kubelet needs its space.

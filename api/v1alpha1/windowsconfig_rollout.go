@@ -78,8 +78,8 @@ type RolloutSpec struct {
 	Drain DrainSpec `json:"drain,omitempty"`
 
 	// maintenanceWindows are the only times at which nodes in service are taken out of service. Without any, it may
-	// happen at any time. An action that started in a window finishes after it. Reboots that a user requests, and nodes
-	// that are already broken, do not wait for a window.
+	// happen at any time. An action that started in a window finishes after it. Removals, and reboots that a user
+	// requests, do not wait for a window.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional

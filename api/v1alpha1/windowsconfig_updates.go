@@ -56,7 +56,7 @@ type WindowsUpdatesSpec struct {
 	// +optional
 	MinimumRevisions []WindowsRevision `json:"minimumRevisions,omitempty"`
 
-	// deadlineDays is within how many days after its publication an update of classes is to be installed. A node on which
+	// deadlineDays is how many days after its publication an update of classes may remain pending. A node on which
 	// one is pending for longer has condition WindowsUpdatesOverdue. Nothing is installed earlier because of it. Without
 	// it, there is no deadline.
 	// +kubebuilder:validation:Minimum=1

@@ -281,7 +281,7 @@ const (
 	ActionReboot PlanAction = "Reboot"
 	// ActionPatch installs Windows updates, and restarts the host if they need it.
 	ActionPatch PlanAction = "Patch"
-	// ActionReplace deletes the Machine of the host.
+	// ActionReplace deletes the Machine of the host, or drains and removes a host that has spec.replaceWith.
 	ActionReplace PlanAction = "Replace"
 	// ActionLeave removes everything the operator installed from the host and deletes the Node.
 	ActionLeave PlanAction = "Leave"

@@ -35,7 +35,7 @@ func newLock(config *rest.Config, namespace, pod string) (*lease.Lock, error) {
 	return lease.New(leaseLock, lease.Cluster{Clients: clients}, namespace), nil
 }
 
-// holder returns the identity that this process has in the Lease. In a pod it is the pod's name: a container that was killed has a successor that need
+// holder returns the identity that this process has in the Lease. In a pod it is the pod's name, so that the successor of a killed container need
 // not wait until the Lease expires, because only one of them runs at a time.
 func holder(pod string) (string, error) {
 	if pod != "" {

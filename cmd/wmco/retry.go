@@ -115,7 +115,7 @@ func isTransient(request *http.Request, response *http.Response, err error) bool
 	return slices.Contains(codes, response.StatusCode)
 }
 
-// bufferResponse reads a response, so that a connection that breaks within it is detected while the request can still be retried. Of long responses it
+// bufferResponse reads a response, so that a connection that breaks within it is detected while the request can still be retried. For long responses, it only
 // reads the beginning.
 func bufferResponse(response *http.Response) (*http.Response, error) {
 	start, err := io.ReadAll(io.LimitReader(response.Body, maxWholeBytes))

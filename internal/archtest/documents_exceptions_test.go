@@ -105,7 +105,7 @@ func exceptions() []history {
 		{"docs/troubleshooting.md", "is 0, add a replica", "what kubectl prints"},
 		{"docs/troubleshooting.md", "answered 401 or 403", status},
 		{"docs/troubleshooting.md", "event 5007", "Microsoft Defender: a change of its configuration"},
-		{"docs/troubleshooting.md", "(of before 2017)", "schema 1 of Docker's registry"},
+		{"docs/troubleshooting.md", "(from before 2017)", "schema 1 of Docker's registry"},
 		{"docs/troubleshooting.md", "with status 401", status},
 		{"docs/workloads.md", "hns\\State` is 1 on the host", "Windows: a value of the registry that is on"},
 		{"docs/runbooks/WindowsEndOfSupport.md", "within 90 days", example},

@@ -104,7 +104,7 @@ func policy(s *session.Session) *cobra.Command {
 	}
 	o.add(c, formatJSON, formatYAML)
 	c.Flags().StringVar(&options.from, "from", "", "IPv4 address from which a connection to the pod comes.")
-	c.Flags().StringVar(&options.to, "to", "", "IPv4 address to which the pod connects. Of a Service, use the address of an endpoint.")
+	c.Flags().StringVar(&options.to, "to", "", "IPv4 address to which the pod connects. For a Service, use the address of one of its endpoints.")
 	c.Flags().StringVar(&options.port, "port", "", "Destination port of the connection, such as 80, 53/UDP or 80/TCP. Protocols: TCP, UDP, SCTP. Defaults to TCP.")
 	return c
 }

@@ -123,7 +123,7 @@ func (o prepareOptions) target(address string) (remote.Target, error) {
 	if name, port, err := net.SplitHostPort(address); err == nil {
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || number == 0 {
-			return t, session.Failf(session.CodeUsage, "port %q of %s is none: use 1 to 65535", port, address)
+			return t, session.Failf(session.CodeUsage, "port %q of %s is invalid: use 1 to 65535", port, address)
 		}
 		t.Address, t.Port = name, int(number)
 	}

@@ -26,7 +26,7 @@ func rehearse(s *session.Session) *cobra.Command {
 		Short: "Print a copy of a Deployment that runs on one host only, to try it with another Windows Server",
 		Long: "Print a copy of a Deployment with one pod for one Windows node, such as the first one with a newer Windows Server: with its own labels,\n" +
 			"so that no Service sends it traffic, with the RuntimeClass of the node's build, and with tolerations for the node's taints. The copy\n" +
-			"does what the original does otherwise: it uses the same ConfigMaps, Secrets, ServiceAccount, queues and databases. A Deployment with\n" +
+			"is otherwise like the original: it uses the same ConfigMaps, Secrets, ServiceAccount, queues and databases. A Deployment with\n" +
 			"PersistentVolumeClaims is rejected unless --empty-volumes replaces them.\n\n" +
 			"The command changes nothing: review the output, and apply it with kubectl apply -f -. Delete the copy in the same way.\n\n" +
 			"You need permission to get the deployment and the node, and to list runtimeclasses.",

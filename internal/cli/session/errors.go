@@ -85,7 +85,7 @@ func Explain(err error, operation string) error {
 	case apierrors.IsUnauthorized(err):
 		return Failf(CodeForbidden, "%s: the API server does not accept your credentials: log in again, or select another user with --context or --user", operation)
 	case meta.IsNoMatchError(err):
-		return Failf(CodeNotInstalled, "%s: the API server does not serve this kind: install the operator (kubectl apply -k deploy)", operation)
+		return Failf(CodeNotInstalled, "%s: the API server does not serve this kind: install the operator (docs/tasks/install.md)", operation)
 	case errors.As(err, &redirect):
 		return Failf(CodeFailed, "%s: %s: the request carries your credentials; check the server's address in the kubeconfig, and proxies in between", operation, redirect.By("the API server"))
 	case errors.Is(err, context.Canceled):

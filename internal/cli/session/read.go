@@ -110,7 +110,7 @@ func (s *Session) instances(ctx context.Context, c client.Client) (items []v1alp
 
 func explainInstances(err error, kind, scope string) error {
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return Failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or is too old (kubectl apply -k deploy)", kind)
+		return Failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or is too old (docs/tasks/install.md)", kind)
 	}
 	return Explain(err, "listing "+kind+scope)
 }

@@ -45,7 +45,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{wicdapi.CommandFacts, "print facts about this host; changes nothing", facts},
-		{wicdapi.CommandReach, "check whether this host reaches the API server: request as one line of JSON on standard input; changes nothing", reach},
+		{wicdapi.CommandReach, "check whether this host can reach the API server: request as one line of JSON on standard input; changes nothing", reach},
 		{wicdapi.CommandReceive, "receive content into the store: list as one line of JSON on standard input, then the missing bytes", receive},
 		{wicdapi.CommandPrepare, "enable Windows features on this host, and pull the sandbox image, before an image is taken of it: request as one line of JSON on standard input", prepare},
 		{wicdapi.CommandJoin, "make this host a node: request as one line of JSON on standard input", join},
@@ -54,7 +54,7 @@ func commands() []command {
 		{wicdapi.CommandInstallUpdates, "have the service install Windows updates: request as one line of JSON on standard input", installUpdates},
 		{wicdapi.CommandStatus, "print the state of services and certificates, and the last changes; changes nothing", status},
 		{"update", "complete an update of this host or roll it back; runs as a service", updateCommand},
-		{"run", "keep this host as the last join requested, until stopped", run},
+		{"run", "keep this host in the state that the last join requested, until stopped", run},
 		{"host", "run an ordinary program as a service: host [flags] -- <program> [arguments]", hostCommand},
 	}
 }
@@ -131,7 +131,7 @@ func parseFlags(call Call, flags *flag.FlagSet) (code int, done bool) {
 
 // runSession runs a command of the protocol with the operator.
 func runSession(ctx context.Context, call Call, flags *flag.FlagSet, do func(*wicdapi.Session, hostapi.Host) (any, error)) int {
-	input := flags.String(wicdapi.FlagInput, "", "folder to create beside the program, and to read the input from files in it; default: standard input")
+	input := flags.String(wicdapi.FlagInput, "", "folder to create next to the program, and to read input files from; default: standard input")
 	if code, done := parse(call, flags); done {
 		return code
 	}

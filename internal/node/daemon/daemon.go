@@ -212,7 +212,7 @@ func start(ctx context.Context, all []part) (await func(*slog.Logger)) {
 			case name := <-ended:
 				delete(running, name)
 			case <-timer.C:
-				log.Error("Parts of WICD do not end, and new settings wait for them; if this persists, restart WICD's service",
+				log.Error("Parts of WICD have not stopped, and new settings wait for them; if this persists, restart WICD's service",
 					"parts", strings.Join(slices.Sorted(maps.Keys(running)), ", "))
 			}
 		}

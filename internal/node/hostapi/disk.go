@@ -291,7 +291,7 @@ func (d Disk) moveOver(temporary, name string) error {
 	return nil
 }
 
-// asides is how many old versions of one file can be in use at the same time.
+// maxAsides is how many old versions of one file can be in use at the same time.
 const maxAsides = 8
 
 // IsAside reports whether a name is one that StepAside gives.

@@ -15,7 +15,7 @@ const maxRanges = 80
 // checkRanges rejects invalid address ranges, and the range of all addresses.
 func checkRanges(ranges []string) error {
 	if len(ranges) > maxRanges {
-		return fmt.Errorf("%d ranges of addresses are more than %d", len(ranges), maxRanges)
+		return fmt.Errorf("%d address ranges; at most %d are allowed", len(ranges), maxRanges)
 	}
 	for _, r := range ranges {
 		if p, err := netip.ParsePrefix(r); err != nil || p.Addr().Is4In6() || p.Bits() == 0 || p != p.Masked() {

@@ -13,7 +13,7 @@ func CheckHostname(name string) error {
 	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789-"
 	isLabel := strings.Trim(strings.ToLower(name), allowed) == "" && strings.Trim(name, "-") == name
 	if name == "" || len(name) > maxHostname || !isLabel {
-		return fmt.Errorf("%q cannot be a host name: it has 1 to %d letters, digits and '-', the last not at its ends", name, maxHostname)
+		return fmt.Errorf("%q cannot be a host name: 1 to %d letters, digits and hyphens are allowed, with no hyphen at either end", name, maxHostname)
 	}
 	return nil
 }

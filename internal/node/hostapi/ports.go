@@ -32,7 +32,7 @@ type System interface {
 	EnableFeature(ctx context.Context, name string) (reboot bool, err error)
 	// Reboot restarts the host after a delay in which the caller can still respond. A second call is harmless.
 	Reboot(ctx context.Context, reason string, after time.Duration) error
-	// Lock acquires the lock of that name, such as C:\k\state\join.lock, for this process. It is released by release or when the process ends, even
+	// Lock acquires the lock of that name, such as C:\k\state\command.lock, for this process. It is released by release or when the process ends, even
 	// by a crash. Lock does not wait: it returns ErrLocked if another process holds the lock. The file is created if absent, and stays.
 	Lock(path string) (release func(), err error)
 }
@@ -130,11 +130,11 @@ func CheckVariables(variables map[string]string) error {
 		key := strings.ToLower(name)
 		switch other, twice := seen[key]; {
 		case twice:
-			return fmt.Errorf("variables %q and %q are one for Windows, which ignores case: keep one of them", other, name)
+			return fmt.Errorf("variables %q and %q are the same to Windows, which ignores case: keep only one of them", other, name)
 		case name == "" || strings.ContainsAny(name, "=\x00"):
-			return fmt.Errorf("%q cannot name a variable: a name has at least one character, and neither an equals sign nor a zero byte", name)
+			return fmt.Errorf("%q cannot name a variable: a name must not be empty, or contain an equals sign or a NUL byte", name)
 		case strings.ContainsRune(variables[name], 0):
-			return fmt.Errorf("the value of variable %q has a zero byte, where Windows would end it: remove the byte", name)
+			return fmt.Errorf("the value of variable %q contains a NUL byte, at which Windows would cut it off: remove the byte", name)
 		}
 		seen[key] = name
 	}

@@ -33,7 +33,7 @@ func CheckRules(rules []desired.FirewallRule) error {
 		key := strings.ToLower(r.Name)
 		switch {
 		case r.Name == "" || key == "all" || strings.ContainsAny(r.Name, "|\x00"):
-			return fmt.Errorf(`%q cannot name a rule: "all", a bar and a zero byte mean something else to Windows`, r.Name)
+			return fmt.Errorf(`%q cannot name a rule: a name must not be empty or "all", or contain a vertical bar or a NUL byte`, r.Name)
 		case seen[key]:
 			return fmt.Errorf("there are two rules %q: each needs a name of its own", r.Name)
 		case r.Protocol != desired.TCP && r.Protocol != desired.UDP:
@@ -83,7 +83,7 @@ type Defender interface {
 }
 
 // ErrNoDefender is returned by Defender if it scans nothing: it is not installed, or its service does not run.
-var ErrNoDefender = errors.New("Microsoft Defender does not run")
+var ErrNoDefender = errors.New("Microsoft Defender is not running")
 
 // ErrExclusionsHidden is returned by Defender.Exclusions if a policy hides exclusions from administrators of the host.
 var ErrExclusionsHidden = errors.New("a policy hides the exclusions of Microsoft Defender from administrators of the host")

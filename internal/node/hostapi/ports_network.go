@@ -58,7 +58,7 @@ func (p Ports) ExcludedOf(ports []uint16) string {
 		return ""
 	}
 	return "ports are excluded by Windows, so that no program can listen on them: " + strings.Join(all, ", ") +
-		"; reserve each on the host before winnat and hns take it: netsh interface ipv4 add excludedportrange tcp <port> 1, after net stop winnat or a restart of Windows"
+		"; to reserve each of them before winnat and hns do, run net stop winnat or restart Windows, then run: netsh interface ipv4 add excludedportrange tcp <port> 1"
 }
 
 // portsPerBalancer is how many dynamic ports a load balancer reserves. Adjust-DynamicPortRange of github.com/Azure/AgentBaker has the number, "per
@@ -70,7 +70,7 @@ const portsPerBalancer = 63
 func (p Ports) ShortFor(services, balancers int) string {
 	all := int(p.Dynamic.Last) - int(p.Dynamic.First) + 1
 	if needed := max(services, balancers) * portsPerBalancer; p.Dynamic.First > 0 && needed*100 > all*80 {
-		return fmt.Sprintf("the %d load balancers of %d Services take about %d of the %d dynamic ports of Windows (%d-%d), and load balancers beyond are refused; "+
+		return fmt.Sprintf("the %d load balancers of %d Services take about %d of the %d dynamic ports of Windows (%d-%d), and load balancers beyond that are refused; "+
 			"widen the range on the host: netsh interface ipv4 set dynamicport tcp start=33000 num=32536", balancers, services, needed, all, p.Dynamic.First, p.Dynamic.Last)
 	}
 	return ""

@@ -15,7 +15,7 @@ type FeatureError struct {
 }
 
 // Error implements error.
-func (e *FeatureError) Error() string { return fmt.Sprintf("%s answers %#x", e.Call, e.Code) }
+func (e *FeatureError) Error() string { return fmt.Sprintf("%s returned %#x", e.Call, e.Code) }
 
 // NeedsRestart reports whether an earlier operation needs a restart first: ERROR_FAIL_REBOOT_REQUIRED and ERROR_FAIL_REBOOT_INITIATED, as Windows
 // errors and as HRESULTs, and the codes of servicing (CBS) while a transaction is pending.

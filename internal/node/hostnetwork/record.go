@@ -69,7 +69,7 @@ func Decode(b []byte) (Record, error) {
 	switch r.Phase {
 	case Making, Made, Changed, Lost:
 	default:
-		return Record{}, fmt.Errorf("the record has the phase %.20q; allowed are %s, %s, %s and %s", r.Phase, Making, Made, Changed, Lost)
+		return Record{}, fmt.Errorf("the record has the phase %.20q, want %s, %s, %s or %s", r.Phase, Making, Made, Changed, Lost)
 	}
 	if !r.Address.Is4() || !r.Before.has(r.Address) {
 		return Record{}, fmt.Errorf("the record has the address %q, but its adapter does not", r.Address)

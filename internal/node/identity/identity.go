@@ -130,7 +130,7 @@ func (i Identity) renewal(chance float64) time.Time {
 	return i.Leaf.NotBefore.Add(time.Duration(float64(i.life()) * (0.75 + 0.1*chance)))
 }
 
-// leastUse returns how long a certificate is used at least, even if it seems due: with a clock that is ahead of the cluster's, every new
+// leastUse returns the minimum time for which a certificate is used, even if it seems due: with a clock that is ahead of the cluster's, every new
 // certificate would be.
 func (i Identity) leastUse() time.Duration { return min(RefusedPause, i.life()/10) }
 

@@ -19,7 +19,7 @@ type Server struct {
 	CA []byte
 	// Dial opens connections; nil uses the machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Pings detect dead connections, because a watch is idle for long.
+	// Pings detect dead connections, because a watch can be idle for a long time.
 	Pings http.HTTP2Config
 }
 

@@ -75,8 +75,8 @@ type Requester struct {
 	Pending func(name string, isApproved bool)
 }
 
-// Issue implements identity.Requester. It creates the request unless it exists, and waits for the decision. The API server removes requests that are
-// pending for a day; then the caller's next attempt creates it again.
+// Issue implements identity.Requester. It creates the request unless it exists, and waits for the decision. Kubernetes removes requests that have
+// been pending for a day; then the caller's next attempt creates it again.
 func (r Requester) Issue(ctx context.Context, p identity.Pending) ([]byte, error) {
 	if err := r.create(ctx, p); err != nil && !HasCode(err, http.StatusConflict) {
 		return nil, err

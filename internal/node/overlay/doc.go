@@ -2,8 +2,8 @@
 // of the hybrid overlay, publishes the address of the host's router, and keeps the remote subnets of the other nodes up to date.
 //
 // As annotations of Nodes, OVN-Kubernetes' master writes the subnet of each Windows node, and each node writes its router's address.
-// plan.go computes the networks from them (pure), reconcile.go changes the Host Network Service, follow.go watches Nodes, and
-// identity.go has the certificate for all requests.
+// plan.go computes the networks from them (pure), reconcile.go changes the Host Network Service, state.go keeps the watched Nodes,
+// and apisession.go makes all requests with the certificate of identity.go.
 //
-// Nothing here calls Windows: package win implements the interface HNS.
+// Nothing here calls Windows: package internal/node/win/network implements the interface HNS.
 package overlay

@@ -242,7 +242,7 @@ func linuxProblem(own string, all []Node) string {
 		return ""
 	}
 	slices.Sort(without)
-	return "no Linux node is part of the hybrid overlay: " + truncate.List(without, fewSubjects, ", ") + " of OVN-Kubernetes lack annotation " + RouterMACAnnotation +
+	return "no Linux node is part of the hybrid overlay: annotation " + RouterMACAnnotation + " is missing on " + truncate.List(without, fewSubjects, ", ") +
 		"; start OVN-Kubernetes on Linux nodes with --enable-hybrid-overlay"
 }
 

@@ -59,11 +59,11 @@ func (r Request) check() error {
 		{"containerID", r.ContainerID, "the ID of a sandbox, of at most 128 letters, digits and _ . -", containers},
 	} {
 		if !field.pattern.MatchString(field.value) {
-			return fmt.Errorf("%s is %.64q; allowed is %s", field.name, field.value, field.allowed)
+			return fmt.Errorf("%s is %.64q, want %s", field.name, field.value, field.allowed)
 		}
 	}
 	if len(r.Addresses) == 0 || len(r.Addresses) > maxAddresses {
-		return fmt.Errorf("addresses has %d entries; allowed are 1 to %d", len(r.Addresses), maxAddresses)
+		return fmt.Errorf("addresses has %d entries; 1 to %d are allowed", len(r.Addresses), maxAddresses)
 	}
 	for _, a := range r.Addresses {
 		if !a.IsValid() || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {

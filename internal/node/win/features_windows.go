@@ -34,7 +34,7 @@ func (s *system) EnableFeature(ctx context.Context, name string) (reboot bool, e
 	return answer.Reboot, nil
 }
 
-// updateAgent is the Windows Update Agent, and DISM for what that cannot do.
+// updateAgent is the Windows Update Agent, and DISM for what the agent cannot do.
 type updateAgent struct{ wua.Agent }
 
 // Uninstall implements hostapi.UpdateAgent.

@@ -37,7 +37,7 @@ func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string
 	case err != nil:
 		return nil, fmt.Errorf("reading the state of service %s: %w", firewallService, err)
 	case !runs:
-		return nil, fmt.Errorf("%w: service %s does not run", hostapi.ErrNoFirewall, firewallService)
+		return nil, fmt.Errorf("%w: service %s is not running", hostapi.ErrNoFirewall, firewallService)
 	}
 	changed := map[string]bool{}
 	err := withPolicy(func(p policy) error {

@@ -28,7 +28,7 @@ func (inventory) Routes(context.Context) (entries []hostapi.RouteEntry, err erro
 // FirewallRules implements hostapi.Inventory.
 func (inventory) FirewallRules(context.Context) (entries []hostapi.FirewallEntry, err error) {
 	if runs, err := isRunning(firewallService); err != nil || !runs {
-		return nil, fmt.Errorf("%w: service %s does not run", hostapi.ErrNoFirewall, firewallService)
+		return nil, fmt.Errorf("%w: service %s is not running", hostapi.ErrNoFirewall, firewallService)
 	}
 	err = withPolicy(func(p policy) error {
 		managed, err := p.managed()

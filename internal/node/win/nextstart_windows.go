@@ -38,7 +38,7 @@ func (nextStart) Unfinished(ctx context.Context) (hostapi.Unfinished, error) {
 		u.Servicing = append(u.Servicing, "SessionsPending")
 	}
 	if runs, err := isRunning("TrustedInstaller"); err == nil && runs { // the Windows Modules Installer; if its state is unknown, it is assumed to be idle
-		u.Servicing = append(u.Servicing, "TrustedInstaller runs")
+		u.Servicing = append(u.Servicing, "TrustedInstaller is running")
 	}
 	return u, ctx.Err()
 }

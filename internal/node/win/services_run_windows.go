@@ -105,7 +105,7 @@ func (m manager) begin(ctx context.Context, name, command string) error {
 		return err
 	case errors.As(err, &code):
 		// Not wrapped: a missing program is not a missing service.
-		err = fmt.Errorf("the service control manager answers error %s", numbered(code))
+		err = fmt.Errorf("the service control manager returned error %s", numbered(code))
 		if busy := asBusy(code); busy != nil {
 			err = fmt.Errorf("%w (%w)", err, busy)
 		}

@@ -86,7 +86,7 @@ func (c Cluster) RefuseClaimed(ip netip.Addr) string {
 // claimOf names the Service that claims or recently claimed an address, with the remedy; isCurrent reports whether it still claims it.
 func (c Cluster) claimOf(ip netip.Addr) (reason string, isCurrent bool) {
 	if claimant := c.Claimed[ip]; claimant != "" {
-		return fmt.Sprintf("is in %s, whose pods would answer for the host; remove it there if it belongs to the host", claimant), true
+		return fmt.Sprintf("is in %s, whose pods would answer in place of the host; if the address belongs to the host, remove it from the Service", claimant), true
 	}
 	if claimant := c.Released[ip]; claimant != "" {
 		return fmt.Sprintf("was until recently in %s, whose pods may still answer for the host; wait a few minutes", claimant), false

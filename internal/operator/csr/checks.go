@@ -15,7 +15,7 @@ func malformed(c candidate) string { return c.malformed }
 
 func keyNotAllowed(c candidate) string {
 	if weak := weakness(c.cert.PublicKey); weak != "" {
-		return fmt.Sprintf("the key in spec.request is %s; allowed are RSA with %d to %d bits, ECDSA on P-256, P-384 or P-521, and Ed25519",
+		return fmt.Sprintf("the key in spec.request is %s; it must be RSA with %d to %d bits, ECDSA on P-256, P-384 or P-521, or Ed25519",
 			weak, minRSABits, maxRSABits)
 	}
 	return ""
@@ -51,7 +51,7 @@ func organizationsOtherThan(group string) func(candidate) string {
 // moreInSubject rejects other parts of a subject: a second common name, or an attribute that some API server may read.
 func moreInSubject(c candidate) string {
 	if names := c.cert.Subject.Names; len(names) != 2 {
-		return fmt.Sprintf("the subject in spec.request has %d attributes (%s); allowed are one common name and one organization",
+		return fmt.Sprintf("the subject in spec.request has %d attributes (%s); it must have exactly one common name and one organization",
 			len(names), quote(c.cert.Subject.String()))
 	}
 	return ""
@@ -240,5 +240,5 @@ func checkPolicies(c candidate) string {
 	if c.known.PoliciesFault == "" {
 		return ""
 	}
-	return "the policies that limit this identity are not in force, which is required for approval: " + c.known.PoliciesFault
+	return "approval requires the policies that limit this identity, and they are not in force: " + c.known.PoliciesFault
 }

@@ -19,7 +19,7 @@ func serviceNotDeclared(c candidate) string {
 	if c.known.NodeManager {
 		return ""
 	}
-	return fmt.Sprintf("the common name in spec.request is %s; it is allowed on Azure only, if nodes are initialized by External and the payload "+
+	return fmt.Sprintf("the common name in spec.request is %s; it is allowed only on Azure, if an external cloud provider initializes nodes and the payload "+
 		"has azure-cloud-node-manager.exe", quote(c.commonName))
 }
 

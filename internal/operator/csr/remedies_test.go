@@ -36,7 +36,7 @@ func remedies() []remedy {
 				req.Spec.Request = append(req.Spec.Request, "x"...)
 			}
 		}), "allowed is one block CERTIFICATE REQUEST", func(r *request) { r.after = nil }},
-		{"KeyNotAllowed", of(kubeletRenewal, func(r *request) { r.key = "P-224" }), "allowed are RSA with 2048", func(r *request) { r.key = "RSA-2048" }},
+		{"KeyNotAllowed", of(kubeletRenewal, func(r *request) { r.key = "P-224" }), "it must be RSA with 2048", func(r *request) { r.key = "RSA-2048" }},
 		{"KeyNotAllowed", of(kubeletRenewal, func(r *request) { r.key = "P-224" }), "ECDSA on P-256, P-384 or P-521", func(r *request) { r.key = "P-521" }},
 		{"SignatureInvalid", of(kubeletRenewal, func(r *request) { r.after = breakSignature }), "must be made with the key in the request", func(r *request) { r.after = nil }},
 		{"CommonNameNotAllowed", of(kubeletRenewal, func(r *request) { r.subject.CommonName = "win-2" }), "system:node:<name of the node>", func(r *request) { r.subject.CommonName = "system:node:win-2" }},
@@ -67,8 +67,8 @@ func remedies() []remedy {
 		}},
 		{"NodeMissing", of(wicdRenewal, func(r *request) { delete(r.known.Nodes, "win-2") }), "allowed are renewals for nodes that exist", func(r *request) { r.known.Nodes["win-2"] = Node{OS: windowsOS} }},
 		{"ExpirationTooLong", of(wicdRenewal, forever), "allowed are 1 to 86400", lasting(24 * time.Hour)},
-		{"PolicyMissing", of(wicdRenewal, func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "required for approval: policy x is missing", func(r *request) { r.known.PoliciesFault = "" }},
-		{"ServiceNotDeclared", of(nodeManager, func(r *request) { r.known.NodeManager = false }), "on Azure only", func(r *request) { r.known.NodeManager = true }},
+		{"PolicyMissing", of(wicdRenewal, func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "they are not in force: policy x is missing", func(r *request) { r.known.PoliciesFault = "" }},
+		{"ServiceNotDeclared", of(nodeManager, func(r *request) { r.known.NodeManager = false }), "only on Azure", func(r *request) { r.known.NodeManager = true }},
 		{"NodeMissing", of(nodeManager, func(r *request) { delete(r.known.Nodes, "win-2") }), "nodes that exist or are joining", func(r *request) { r.known.Hosts[1].CredentialID = "token-2" }},
 
 		{"DNSNameNotOfInstance", serving(func(r *request) { r.dns = []string{"WIN-2.Corp.Example"} }), "add it to spec.additionalAddresses", func(r *request) { r.known.Hosts[1].CloudNames = []string{"win-2.corp.example"} }},
@@ -87,7 +87,7 @@ func remedies() []remedy {
 			r.known.Hosts[1].CloudAddresses, r.ips = []string{six.String()}, append(r.ips, six)
 			r.known.Nodes["linux-1"] = Node{Addresses: []string{six.String()}}
 		}), "addresses of only this node", func(r *request) { delete(r.known.Nodes, "linux-1") }},
-		{"AddressOfAnother", serving(claim(claimed, "Service a/b")), "remove it there if it belongs to the host", func(r *request) { r.known.Cluster.Claimed = nil }},
+		{"AddressOfAnother", serving(claim(claimed, "Service a/b")), "if the address belongs to the host, remove it from the Service", func(r *request) { r.known.Cluster.Claimed = nil }},
 		{"AddressOfAnother", serving(claim(claimed, "Service a/b")), "or set the host's key in spec.hostKey", func(r *request) { r.known.Hosts[1].KeyKnown = true }},
 		{"AddressOfAnother", serving(func(r *request) {
 			r.known.Cluster.Released = map[netip.Addr]string{claimed: "Service a/b"}

@@ -107,7 +107,7 @@ func checkBuild(f wicdapi.Facts, _ CheckInput) *Unsupported {
 		names = append(names, fmt.Sprintf("%d (%s)", r.Build, r.Name))
 	}
 	return unsupported(api.ReasonBuildUnsupported,
-		"the host runs Windows build %d; supported are %s", f.Host.Build, strings.Join(names, ", "))
+		"the host runs Windows build %d; supported builds are %s", f.Host.Build, strings.Join(names, ", "))
 }
 
 // endedBuilds maps the builds of the Semi-Annual Channel that older OpenShift and OKD documents name to their versions. Microsoft ended support for
@@ -145,7 +145,7 @@ func checkEdition(f wicdapi.Facts, _ CheckInput) *Unsupported {
 		return nil
 	}
 	return unsupported(api.ReasonEditionUnsupported,
-		"the host runs %q with installation type %q; supported are Server and Server Core", f.Host.Product, f.Host.Installation)
+		"the host runs %q with installation type %q; it must be Server or Server Core", f.Host.Product, f.Host.Installation)
 }
 
 func checkNameFree(f wicdapi.Facts, s CheckInput) *Unsupported {
@@ -184,7 +184,7 @@ func checkClock(f wicdapi.Facts, s CheckInput) *Unsupported {
 		direction = "behind"
 	}
 	return unsupported(api.ReasonClockSkewed,
-		"the host's clock is %s %s the operator's (%s UTC there); at most %s are allowed, because certificates would otherwise look expired: set up time synchronization",
+		"the host's clock is %s %s the operator's (%s UTC there); at most %s is allowed, because certificates would otherwise look expired or not yet valid: set up time synchronization",
 		skew.Abs(), direction, f.Host.Clock.UTC().Format(time.DateTime), MaxClockSkew)
 }
 

@@ -55,7 +55,7 @@ func TestCheck(t *testing.T) {
 		"Windows Server, version 20H2": {facts: func(f *wicdapi.Facts) { f.Host.Build = 19042 }, reason: api.ReasonBuildUnsupported,
 			parts: []string{"version 20H2 (build 19042)", "Microsoft ended support", "install Windows Server 2022 or later"}},
 		"Windows 10 of that build": {facts: func(f *wicdapi.Facts) { f.Host.Build, f.Host.Installation = 19042, "Client" }, reason: api.ReasonBuildUnsupported,
-			parts: []string{"build 19042; supported are"}},
+			parts: []string{"build 19042; supported builds are"}},
 		"another build": {facts: func(f *wicdapi.Facts) { f.Host.Build = 18363 }, reason: api.ReasonBuildUnsupported,
 			parts: []string{"18363", "17763 (Windows Server 2019)", "20348 (Windows Server 2022)", "26100 (Windows Server 2025)"}},
 		"Windows on another drive": {facts: func(f *wicdapi.Facts) { f.Host.SystemDrive = "D:" }, reason: api.ReasonDriveUnsupported,

@@ -24,7 +24,7 @@ func (c conditions) waitForCloud(node *corev1.Node, now time.Time) (again time.D
 	} else if ready.Status != corev1.ConditionTrue {
 		kubelet = "; its kubelet reports: " + ready.Message
 	}
-	message := fmt.Sprintf("node %s has waited since %s for its cloud's controller to initialize it, and gets no pods until then (taint %s)%s",
+	message := fmt.Sprintf("node %s has been waiting since %s for its cloud's controller to initialize it, and gets no pods until then (taint %s)%s",
 		node.Name, since.UTC().Format(time.RFC3339), api.TaintUninitialized, kubelet)
 	if remaining <= 0 {
 		reason, remaining = api.ReasonCloudNotInitialized, 0

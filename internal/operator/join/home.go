@@ -26,7 +26,7 @@ func (v *Visit) readFacts(ctx context.Context, name string) error {
 		return err
 	case !isBelow || !isPlainFolder(home):
 		return fmt.Errorf("%w; the program is at %s, and the shell starts in another folder: "+
-			"remove what changes the folder from PowerShell profiles (Set-Location) and AutoRun of cmd.exe", err, truncate.Printable(path, truncate.Reported))
+			"remove the command that changes the folder (Set-Location in a PowerShell profile, or AutoRun of cmd.exe)", err, truncate.Printable(path, truncate.Reported))
 	}
 	v.home = home
 	retryErr := v.call(ctx, v.commandLine(name, v.factsCommand()), &v.facts)

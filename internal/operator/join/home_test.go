@@ -65,7 +65,7 @@ func TestChangedShellFolderIsHandled(t *testing.T) {
 	for name, test := range map[string]struct{ home, wantErr string }{
 		"folder without quotes":       {`C:\Users\Administrator\`, ""},                                     // https://github.com/PowerShell/Win32-OpenSSH/issues/2430
 		"folder with a space":         {`C:\Users\Jane Doe\`, `the program is at C:\Users\Jane Doe\wicd-`}, // https://github.com/microsoft/vscode-remote-release/issues/644
-		"folder with a shell command": {`C:\Users\a&calc\`, "remove what changes the folder from PowerShell profiles (Set-Location) and AutoRun of cmd.exe"},
+		"folder with a shell command": {`C:\Users\a&calc\`, "remove the command that changes the folder (Set-Location in a PowerShell profile, or AutoRun of cmd.exe)"},
 		"relative folder":             {`..\`, "changes the folder"},
 		"unknown folder":              {"", "is not recognized"},
 	} {

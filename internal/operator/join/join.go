@@ -155,11 +155,11 @@ func (j *Job) Run(ctx context.Context) (err error) {
 var ErrNoSlot = errors.New("waiting for a join slot (spec.rollout.maxConcurrentJoins)")
 
 // ErrOccupied means that the node must be drained before the operator takes it over.
-var ErrOccupied = errors.New("the host is already a node of another operator or version; waiting for the rollout to drain it, then it joins")
+var ErrOccupied = errors.New("the host is already a node of another operator or version; it joins once the rollout has drained it")
 
 // Rebooting means that the host restarts to continue its join.
 type Rebooting struct {
-	// Reason is the change that requires the restart.
+	// Reason is the change that requires the restart, or what a restart that was ordered has not done yet.
 	Reason string
 	// BootID is the host's boot ID before the restart.
 	BootID string

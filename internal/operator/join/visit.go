@@ -112,7 +112,7 @@ func (v *Visit) Prepare(ctx context.Context, t Transfer, request wicdapi.Prepare
 		return err
 	}
 	if from != "" && v.facts.Host.BootID == from {
-		return &Rebooting{Reason: "not restarted yet", BootID: from, Awaited: true}
+		return &Rebooting{Reason: "Windows has not shut down yet", BootID: from, Awaited: true}
 	}
 	if j := v.facts.Joined; j != nil {
 		return &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(

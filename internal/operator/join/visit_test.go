@@ -131,7 +131,7 @@ type unobserved struct{}
 func (unobserved) Progress(join.Progress) {}
 func (unobserved) Altered([]string)       {}
 
-// candidates are slots of which left are free.
+// candidates are transfer slots; left is how many are free.
 type candidates struct{ left int }
 
 func (p *candidates) take() (io.Closer, error) {

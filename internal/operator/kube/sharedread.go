@@ -8,7 +8,7 @@ import (
 )
 
 // SharedRead shares reads of the API server among concurrent callers. A read that began after a caller requested it is as good as the caller's own;
-// an older one may contain what has changed since, and is never used.
+// an older one may be stale, and is never used.
 type SharedRead[Key, Value any] struct {
 	// turn holds an element during a read; its sender has exclusive access to the fields below.
 	turn  chan struct{}

@@ -1,4 +1,4 @@
-// Package lifecycle records until when the components and platforms of Windows nodes are supported.
+// Package lifecycle records when support ends for the components and platforms of Windows nodes.
 package lifecycle
 
 import (

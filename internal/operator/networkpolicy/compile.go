@@ -8,8 +8,8 @@
 //   - What is invalid or unknown allows nothing, and a policy whose selection is unknown isolates all pods of its namespace. Each is a
 //     Problem.
 //   - IPv6 ranges are left out: pods on Windows nodes have IPv4 addresses only (docs/network.md).
-//   - All pods of the cluster, which an empty namespaceSelector selects, are also the addresses that nodes may give to pods, so that a pod
-//     that comes or goes changes no set (docs/decisions/0051-all-pods-are-the-subnets-of-nodes.md).
+//   - An empty namespaceSelector, which selects all pods of the cluster, also selects every address that nodes may give to pods, so that a
+//     pod that comes or goes changes no set (docs/decisions/0051-all-pods-are-the-subnets-of-nodes.md).
 package networkpolicy
 
 import (
@@ -109,7 +109,7 @@ func compileNamespace(stock *inventory, policies []*networkingv1.NetworkPolicy) 
 	if size := max(set.Omitted, len(data)); size > policyset.MaxSize {
 		reason, closed.Unlisted, closed.Omitted = TooLarge, set.Unlisted, size
 		err = fmt.Errorf("the policies of namespace %s need at least %d bytes with the addresses of their peers; at most %d are allowed; "+
-			"divide the namespace, or select peers by ipBlock", namespace, size, policyset.MaxSize)
+			"split the namespace, or select peers by ipBlock", namespace, size, policyset.MaxSize)
 	}
 	for _, p := range policies {
 		problems = append(problems, Problem{namespace, p.Name, reason, truncate.Text(err.Error(), truncate.Reported)})

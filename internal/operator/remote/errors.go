@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// Kind is the cause why a host cannot be reached or the connection was lost: a reason of condition Reachable.
+// Kind is the reason why a host cannot be reached or the connection was lost: a reason of condition Reachable.
 type Kind string
 
 // The kinds of Error.
@@ -51,7 +51,7 @@ func (k Kind) advice() string {
 		return "run OpenSSH 7.7 or later on this port, with its default algorithms"
 	case Authentication:
 		return `check the user name, and that the public key is in C:\ProgramData\ssh\administrators_authorized_keys, ` +
-			"which only SYSTEM and Administrators may be able to write"
+			"to which only SYSTEM and Administrators may have write access"
 	case HostKeyChanged:
 		return "if the host was reinstalled, compare the fingerprint there " +
 			`(ssh-keygen -lf C:\ProgramData\ssh\ssh_host_ed25519_key.pub) and replace the pinned key; ` +

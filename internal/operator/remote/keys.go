@@ -48,7 +48,7 @@ func ParsePrivateKey(text []byte) (ssh.Signer, error) {
 }
 
 func keyError(found string) error {
-	return fmt.Errorf("reading the private key: found %s; required is an unencrypted Ed25519, ECDSA or RSA (%d bits or more) "+
+	return fmt.Errorf("reading the private key: found %s; want an unencrypted Ed25519, ECDSA or RSA (%d bits or more) "+
 		"private key in PEM format, as created by: ssh-keygen -t ed25519 -N '' -f key", found, minRSABits)
 }
 
@@ -167,7 +167,7 @@ func unsuitableHostKey(key ssh.PublicKey) string {
 }
 
 func hostKeyError(found string) error {
-	return fmt.Errorf("reading the host key: found %s; required is one line such as \"ssh-ed25519 AAAA...\" of type Ed25519, "+
+	return fmt.Errorf("reading the host key: found %s; want one line such as \"ssh-ed25519 AAAA...\" of type Ed25519, "+
 		`ECDSA or RSA (%d bits or more), as in the host's file C:\ProgramData\ssh\ssh_host_ed25519_key.pub`, found, minRSABits)
 }
 

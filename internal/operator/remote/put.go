@@ -202,7 +202,7 @@ func write(c *sftp.Client, part string, r io.Reader, size int64) error {
 	case err != nil:
 		return fmt.Errorf("checking %s: %w", part, err)
 	case info.Size() != size:
-		return fmt.Errorf("checking %s: it has %d bytes of %d on the host", part, info.Size(), size)
+		return fmt.Errorf("checking %s: it has %d of %d bytes on the host", part, info.Size(), size)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (p Policy) soak() time.Duration {
 	return defaultSoak
 }
 
-// countCanaries counts the first nodes once per plan, because with thousands of hosts each would need the counts.
+// countCanaries counts the first nodes once per plan, so that they are not recounted for each of thousands of hosts.
 func (p *planner) countCanaries() {
 	p.first.unhealthy = map[string]string{}
 	for i := range p.Hosts {

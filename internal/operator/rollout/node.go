@@ -159,7 +159,7 @@ func (n *Node) Same(o *Node) bool {
 // isOutOfService reports whether the node takes no new pods: it is cordoned, not Ready, or waits for its cloud.
 func (n *Node) isOutOfService() bool { return !n.Ready || n.Unschedulable || n.WaitsForCloud }
 
-// Verify checks whether the node works after an action: waits is empty if it does. Failed explains why it cannot work without user action. Gates are
+// Verify checks whether the node works after an action: waitsFor is empty if it does; failed explains why it cannot work without user action. Gates are
 // types of conditions that must be True; kubelet is the version that the kubelet must report, or empty.
 func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (waitsFor, failed string) {
 	if n == nil {

@@ -272,7 +272,7 @@ func (p *planner) updateCanary(n need) (reason, message string) {
 			p.scheduleRecheck(u.until)
 			return api.ReasonCanary, fmt.Sprintf("the canary nodes must work with %s until %s", kb, u.until.UTC().Format(time.RFC3339))
 		default:
-			return api.ReasonCanary, "canary nodes get " + kb + ", or do not work with it"
+			return api.ReasonCanary, "canary nodes are getting " + kb + " or do not work with it"
 		}
 	}
 	return "", ""

@@ -106,7 +106,7 @@ func (g Guard) host(ctx context.Context, host string, isProxied bool) error {
 	return nil
 }
 
-// checkOutside rejects names that have a different meaning inside the cluster than checkOutside.
+// checkOutside rejects names that have a different meaning inside the cluster than outside.
 func checkOutside(host string) error {
 	if a, err := netip.ParseAddr(host); err == nil && a.IsValid() {
 		return nil

@@ -49,7 +49,7 @@ type Node struct {
 	WindowsUpdates UpdatePolicy `json:"windowsUpdates,omitempty"`
 	// UpdatesToInstall selects the Windows updates that WICD downloads, and installs when the operator requests it; nil if it installs none.
 	UpdatesToInstall *windowsupdate.Selection `json:"updatesToInstall,omitempty"`
-	// UpdateGoal is what hosts are to have; without it, they are overdue.
+	// UpdateGoal is the update level that hosts must reach; a host below it is overdue.
 	UpdateGoal windowsupdate.Goal `json:"updateGoal,omitzero"`
 	// Registries determines from where images are pulled; if nil, from the registry in their name. WICD serves it to containerd on loopback.
 	Registries *mirrors.Table `json:"registries,omitempty"`

@@ -124,7 +124,7 @@ func (a ACL) check() error {
 	}
 	for _, r := range slices.Concat(a.LocalPorts, a.RemotePorts) {
 		if r.First == 0 || r.Last < r.First {
-			return fmt.Errorf("ports %d-%d are no range", r.First, r.Last)
+			return fmt.Errorf("ports %d-%d are not a range", r.First, r.Last)
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ type Source struct {
 	Mirrors []Location `json:"mirrors,omitempty"`
 	Digests []Location `json:"digests,omitempty"`
 	Tags    []Location `json:"tags,omitempty"`
-	// Blocked means that the source itself is not contacted, also not as a mirror of others.
+	// Blocked means that the source itself is not contacted, not even as a mirror of others.
 	Blocked bool `json:"blocked,omitempty"`
 	// BlockedBy names the object and the field that block it.
 	BlockedBy string `json:"blockedBy,omitempty"`

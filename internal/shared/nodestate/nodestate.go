@@ -35,7 +35,7 @@ func IsReady(node *corev1.Node) bool {
 // outages between nodes and the API server.
 const BrokenAfter = 10 * time.Minute
 
-// NotReadySince returns since when the node has not been Ready, by the clock of the condition's writer; ok is false if it is Ready. A node that has
+// NotReadySince returns when the node stopped being Ready, by the clock of the condition's writer; ok is false if it is Ready. A node that has
 // never reported counts from its creation.
 func NotReadySince(node *corev1.Node) (since time.Time, ok bool) {
 	switch ready := Ready(node); {

@@ -60,8 +60,8 @@ func fromNodes(schemes []string, e Evidence) Provider {
 	case schemes[0] == "azure":
 		return forAzure(`Linux nodes have provider IDs with scheme "azure"`, e)
 	case !slices.Contains(externalSchemes(), schemes[0]):
-		return Provider{Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q, for which no external cloud provider is known that "+
-			"initializes Windows nodes; if one exists, set spec.cloudProvider to External", schemes[0])}
+		return Provider{Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q, and no external cloud provider with this scheme is known to "+
+			"initialize Windows nodes; if one exists, set spec.cloudProvider to External", schemes[0])}
 	}
 	return Provider{External: true, Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q", schemes[0])}
 }

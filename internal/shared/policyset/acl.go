@@ -16,7 +16,7 @@ type Facts struct {
 	// Node has the addresses from which the node's own connections, for example the kubelet's probes, reach its pods. They are always
 	// allowed ("OR if the traffic source is the pod's local node", NetworkPolicySpec.ingress).
 	Node []netip.Addr
-	// Own has the addresses of the endpoint. A pod may always connect to itself, also through a Service
+	// Own has the addresses of the endpoint. A pod may always connect to itself, even through a Service
 	// (https://kubernetes.io/docs/concepts/services-networking/network-policies/).
 	Own []netip.Addr
 	// OpenIfTooLarge opens a direction whose policies are too large, instead of closing it.

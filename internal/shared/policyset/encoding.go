@@ -121,7 +121,7 @@ func checkAddresses(list []netip.Prefix) error {
 	}
 	for _, p := range list {
 		if !p.IsValid() || !p.Addr().Is4() || p != p.Masked() {
-			return fmt.Errorf("%s is no IPv4 prefix", p)
+			return fmt.Errorf("%s is not an IPv4 prefix", p)
 		}
 	}
 	if !slices.Equal(list, Prefixes(rangesOf(list))) {

@@ -77,7 +77,7 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 	return response, nil
 }
 
-// sendFirst sends the first request, with a password if PasswordFirst is set. It returns the sent header, empty if none was sent.
+// sendFirst sends the first request, with a password if PasswordFirst is set. sent is its header; it is empty for a header from the cache.
 func (c *Client) sendFirst(ctx context.Context, k *call, credential mirrors.Credential) (response *http.Response, sent string, err error) {
 	if k.authorization == "" && c.passwordFirst && k.url.Scheme == "https" && !k.trust.insecure && credential.User != "" && credential.IdentityToken == "" {
 		sent = basic(credential)

@@ -31,7 +31,7 @@ var (
 	device = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
 )
 
-// Folder is the folder of archives, below the log folder and below the kubelet's /logs/; FileName is the name of an archive in it.
+// Folder is the folder of archives, below the log folder and below the kubelet's /logs/.
 const Folder = "collect"
 
 // FileName returns the file name of a collection's archive.

@@ -43,7 +43,7 @@ const (
 	CodeInputEnded Code = "InputEnded"
 	// CodeContentAltered means that a content does not match its hash. The received bytes are discarded.
 	CodeContentAltered Code = "ContentAltered"
-	// CodeContentMissing means that a join needs a content that is not in the store.
+	// CodeContentMissing means that a join needs content that is not in the store.
 	CodeContentMissing Code = "ContentMissing"
 	// CodeServiceConflict means that a service of another program has a name of the operator's services.
 	CodeServiceConflict Code = "ServiceConflict"

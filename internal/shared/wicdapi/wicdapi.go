@@ -27,7 +27,7 @@ const (
 	CommandPrepare = "prepare"
 	// CommandJoin configures the host as requested (request JoinRequest, result JoinResult). It is idempotent.
 	CommandJoin = "join"
-	// CommandLeave removes everything of the operator from the host (request LeaveRequest, result LeaveResult). It is idempotent.
+	// CommandLeave removes everything that belongs to the operator from the host (request LeaveRequest, result LeaveResult). It is idempotent.
 	CommandLeave = "leave"
 	// CommandRestart restarts the host, unless it has restarted since (request RestartRequest, result RestartResult). It fails while Windows
 	// sets itself up, or installs features or updates after its start. It is idempotent.

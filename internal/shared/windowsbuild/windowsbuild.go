@@ -108,7 +108,7 @@ func Runs(host, image Build) bool {
 	return Server2022 <= image && image <= host
 }
 
-// Implies reports whether a host runs each image that a host with build ran has run, whatever builds the image is for.
+// Implies reports whether a host can run every image that has run on a host with build ran, whichever builds the image supports.
 func Implies(ran, host Build) bool {
 	return ran != 0 && (ran == host || Server2022 <= ran && ran <= host)
 }

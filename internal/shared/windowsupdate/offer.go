@@ -59,13 +59,13 @@ func (s Selection) Excludes(u Update) string {
 	case !slices.Contains(s.Classes, u.Class):
 		return fmt.Sprintf("updates of class %s are not installed", u.Class)
 	case len(u.KBs) == 0:
-		return "it has no article"
+		return "it has no KB number"
 	case u.HasArticle(s.Blocked):
 		return "it is blocked"
 	case len(s.Approved) > 0 && !u.HasArticle(s.Approved):
 		return "it is not in spec.windowsUpdates.approved"
 	case u.Interactive:
-		return "its installation may ask a user"
+		return "its installation may prompt the user"
 	}
 	return ""
 }

@@ -80,7 +80,7 @@ func CheckIDs(ids []string) error {
 	}
 	for _, id := range ids {
 		if !IsID(id) {
-			return fmt.Errorf("%.64q is no ID of an update; it must be a GUID in lower case, without braces", id)
+			return fmt.Errorf("%.64q is not an update ID; it must be a GUID in lower case, without braces", id)
 		}
 	}
 	return nil

@@ -91,11 +91,11 @@ func TestSelectedIDsAreChecked(t *testing.T) {
 		"most":       {many[1:], ""},
 		"none":       {nil, "0 updates"},
 		"too many":   {many, "33 updates"},
-		"upper case": {[]string{updateID(1), strings.ToUpper(updateID(2))}, "no ID"},
-		"braces":     {[]string{"{" + updateID(1) + "}"}, "no ID"},
-		"two lines":  {[]string{updateID(1) + "\n"}, "no ID"},
-		"empty":      {[]string{""}, "no ID"},
-		"long":       {[]string{strings.Repeat("x", 1<<20)}, "no ID"},
+		"upper case": {[]string{updateID(1), strings.ToUpper(updateID(2))}, "is not an update ID"},
+		"braces":     {[]string{"{" + updateID(1) + "}"}, "is not an update ID"},
+		"two lines":  {[]string{updateID(1) + "\n"}, "is not an update ID"},
+		"empty":      {[]string{""}, "is not an update ID"},
+		"long":       {[]string{strings.Repeat("x", 1<<20)}, "is not an update ID"},
 	} {
 		err := windowsupdate.CheckIDs(test.ids)
 		if test.wrong == "" && err != nil || test.wrong != "" && (err == nil || !strings.Contains(err.Error(), test.wrong) || len(err.Error()) > 200) {

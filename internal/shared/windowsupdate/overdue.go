@@ -59,7 +59,7 @@ func (r Report) Overdue(now time.Time, goal Goal) (reason, message string) {
 			"install a cumulative update with it, and see kubectl windows updates", r.Revision, r.Build, lowest)
 	}
 	if r.Disabled {
-		return api.ReasonUpdateServiceDisabled, "service wuauserv of Windows Update is disabled: Windows neither searches for updates nor answers which are missing; " +
+		return api.ReasonUpdateServiceDisabled, "service wuauserv of Windows Update is disabled: Windows neither searches for updates nor reports which ones are missing; " +
 			"enable it, or set spec.windowsUpdates.policy of WindowsConfig to Unmanaged if hosts get updates in another way"
 	}
 	if late, found := r.late(now, goal); found {
@@ -80,7 +80,7 @@ func (r Report) Overdue(now time.Time, goal Goal) (reason, message string) {
 	if r.NoSearches {
 		cause = ", because a policy of the host turns automatic updates off (NoAutoUpdate)"
 	}
-	return api.ReasonUpdateSearchOverdue, fmt.Sprintf("Windows %s%s: which updates are missing is not known; make the host search from %s", last, cause, r.Source())
+	return api.ReasonUpdateSearchOverdue, fmt.Sprintf("Windows %s%s: it is unknown which updates are missing; have the host search for updates from %s", last, cause, r.Source())
 }
 
 // late returns the pending update that has passed its deadline for the longest time. One that waits for a restart counts.

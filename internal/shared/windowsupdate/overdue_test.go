@@ -67,7 +67,7 @@ func TestHostIsOverdue(t *testing.T) {
 		"unknown pending": {func(r *windowsupdate.Report) {
 			r.History[0].Date, r.Failures = now().Add(-99*day), failure(windowsupdate.CallPending)
 		}, api.ReasonUpdatesOverdue, "99 days ago; which updates are missing could not be read"},
-		"old search": {func(r *windowsupdate.Report) { r.Searched, r.Server = now().Add(-14*day), "wsus" }, api.ReasonUpdateSearchOverdue, "14 days ago: which updates are missing is not known; make the host search from WSUS wsus"},
+		"old search": {func(r *windowsupdate.Report) { r.Searched, r.Server = now().Add(-14*day), "wsus" }, api.ReasonUpdateSearchOverdue, "14 days ago: it is unknown which updates are missing; have the host search for updates from WSUS wsus"},
 		"no search": {func(r *windowsupdate.Report) { r.Searched, r.NoSearches = time.Time{}, true },
 			api.ReasonUpdateSearchOverdue, "has never searched for updates successfully, because a policy of the host turns automatic updates off"},
 		"no search yet": {func(r *windowsupdate.Report) { r.Searched, r.WindowsInstalled = time.Time{}, now().Add(-13*day) }, "", ""},
@@ -147,10 +147,10 @@ func TestSelectionExplainsWhatItExcludes(t *testing.T) {
 	}{
 		"approved":        {windowsupdate.Update{Class: windowsupdate.Security, KBs: []string{"KB5070001"}}, ""},
 		"another class":   {windowsupdate.Update{Class: windowsupdate.Other, KBs: []string{"KB5070001"}}, "class other"},
-		"without article": {windowsupdate.Update{Class: windowsupdate.Security}, "no article"},
+		"without article": {windowsupdate.Update{Class: windowsupdate.Security}, "no KB number"},
 		"blocked":         {windowsupdate.Update{Class: windowsupdate.Security, KBs: []string{"KB5070001", "KB5070003"}}, "blocked"},
 		"not approved":    {windowsupdate.Update{Class: windowsupdate.Security, KBs: []string{"KB5070004"}}, "approved"},
-		"interactive":     {windowsupdate.Update{Class: windowsupdate.Security, KBs: []string{"KB5070002"}, Interactive: true}, "ask a user"},
+		"interactive":     {windowsupdate.Update{Class: windowsupdate.Security, KBs: []string{"KB5070002"}, Interactive: true}, "prompt the user"},
 	} {
 		got := s.Excludes(test.update)
 		if !strings.Contains(got, test.want) || (got == "") != (test.want == "") {

@@ -85,7 +85,7 @@ type Update struct {
 	Restart Restart `json:"restart,omitempty"`
 	// RestartPending is true if it was installed and takes effect with a restart.
 	RestartPending bool `json:"restartPending,omitempty"`
-	// Interactive is true if the installation may ask a user (IInstallationBehavior.CanRequestUserInput).
+	// Interactive is true if the installation may prompt the user (IInstallationBehavior.CanRequestUserInput).
 	Interactive bool `json:"interactive,omitempty"`
 	// Deadline is until when the administrator of its server wants it installed.
 	Deadline time.Time `json:"deadline,omitzero"`

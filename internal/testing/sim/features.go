@@ -158,7 +158,7 @@ func (b *boot) unfinishedLocked() hostapi.Unfinished {
 		u.Setup = []string{"OOBEInProgress"}
 	}
 	if len(w.servicing.completing) > 0 || b.installing || u.Up < w.options.Quirks.Servicing.ServicingFor {
-		u.Servicing = []string{"TrustedInstaller runs"}
+		u.Servicing = []string{"TrustedInstaller is running"}
 	}
 	return u
 }

@@ -160,7 +160,7 @@ func parsePorts(text string) (PortRange, error) {
 	}
 	to, err := strconv.ParseUint(last, 10, 16)
 	if err == nil && to < from {
-		err = fmt.Errorf("ports %s are no range", text)
+		err = fmt.Errorf("ports %s are not a range", text)
 	}
 	return PortRange{uint16(from), uint16(to)}, err
 }

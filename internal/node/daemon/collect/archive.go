@@ -45,7 +45,7 @@ func (c *Collector) write(ctx context.Context, id, file string) (size int64, sum
 	}
 	parts := c.gather(ctx)
 	if host, ok := parts[0].value.(hostReport); ok && parts[0].err == nil && host.FreeBytes > 0 && host.FreeBytes < minFree {
-		return 0, "", fmt.Errorf("drive C: has %d MB free; %d are needed", host.FreeBytes>>20, minFree>>20)
+		return 0, "", fmt.Errorf("drive C: has %d MB free; %d MB are needed", host.FreeBytes>>20, minFree>>20)
 	}
 	hash := sha256.New()
 	err = c.Host.Disk.Replace(file, func(beside string) error {

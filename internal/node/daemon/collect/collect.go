@@ -18,7 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/supportbundle"
 )
 
-// timeout limits a collection, patience each of its parts.
+// timeout limits a collection, partTimeout each of its parts.
 const (
 	timeout     = time.Minute
 	partTimeout = 10 * time.Second

@@ -25,7 +25,7 @@ type part struct {
 	err   error
 }
 
-// gather queries everything at once, the facts of the host first. A part that does not answer in time gets an error.
+// gather queries everything at once, and returns the facts of the host first. A part that does not answer in time gets an error.
 func (c *Collector) gather(ctx context.Context) []part {
 	requests := []struct {
 		name    string
@@ -249,7 +249,7 @@ func (c *Collector) stat(path string) fileReport {
 	return fileReport{Path: path, Bytes: info.Size(), Changed: info.ModTime().UTC()}
 }
 
-// logFiles lists the log folders, except those of pods.
+// logFiles lists the files in the log folders, except those of pods.
 func (c *Collector) logFiles(context.Context) (any, error) {
 	folders, err := c.Host.Disk.List(desired.Logs)
 	if err != nil {

@@ -117,8 +117,8 @@ func TestHostWithoutDefenderJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer daemontest.StartRun(t, w.Host())()
 		time.Sleep(10 * daemontest.AfterServiceCheck)
-		if n := strings.Count(daemontest.Journal(t, w), "none: setting exclusions of Microsoft Defender: Microsoft Defender does not run"); n != 1 {
-			t.Errorf("the journal records %d times that Defender does not run, want once:\n%s", n, daemontest.Journal(t, w))
+		if n := strings.Count(daemontest.Journal(t, w), "none: setting exclusions of Microsoft Defender: Microsoft Defender is not running"); n != 1 {
+			t.Errorf("the journal records %d times that Defender is not running, want once:\n%s", n, daemontest.Journal(t, w))
 		}
 		w.EditDefender(func(d *sim.Defender) { d.Stopped = false })
 		time.Sleep(daemontest.AfterServiceCheck)

@@ -41,7 +41,7 @@ func (w *windows) enableFeature(ctx context.Context, name string) error {
 	case wicdapi.FeatureEnabled:
 		return nil
 	case wicdapi.FeatureUnknown:
-		w.recordSkip("feature %s is unknown to this version of Windows", name)
+		w.recordSkip("Windows does not have feature %s, or does not report its state", name)
 		return nil
 	}
 	if name == desired.HyperVFeature {
@@ -116,7 +116,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// mayNeedRestart reports whether a feature could not be enabled because Windows must restart first: the error is one of those, or servicing is
+// mayNeedRestart reports whether a feature could not be enabled because Windows must restart first: the error says so, or servicing is
 // incomplete.
 func (w *windows) mayNeedRestart(ctx context.Context, err error) bool {
 	failed, ok := errors.AsType[*hostapi.FeatureError](err)

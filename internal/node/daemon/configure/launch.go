@@ -37,7 +37,7 @@ type launches struct {
 	mayRead []desired.File
 }
 
-// read returns what services would read if they started now, and marks services for restart that read something else at their last start.
+// read returns what services would read if they started now, and marks for restart the services that read something else when they last started.
 // outdated lists the key files of certificate requests that were made with a former bootstrap token.
 func (l launches) read(all []desired.Service) (now map[string]launch, outdated []string, err error) {
 	before := map[string]launch{}

@@ -13,7 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// leaving removes everything of the operator's from a host.
+// leaving removes everything that belongs to the operator from a host.
 type leaving struct {
 	work
 	cluster string

@@ -25,7 +25,7 @@ func Prepare(ctx context.Context, s *wicdapi.Session, h hostapi.Host) (wicdapi.P
 	for _, name := range request.Features {
 		if !slices.Contains(allowed, name) {
 			return wicdapi.PrepareResult{}, &wicdapi.Error{Code: wicdapi.CodeRequestInvalid, Message: fmt.Sprintf(
-				"features has %.64q; allowed are %s", name, strings.Join(allowed, ", "))}
+				"features contains %.64q; only %s are allowed", name, strings.Join(allowed, ", "))}
 		}
 	}
 	facts, err := h.System.Facts(ctx)

@@ -62,7 +62,7 @@ func (p imagePull) steps() []step {
 	}
 }
 
-// pull runs containerd until it has the image, and removes it even if that fails.
+// pull runs containerd until it has the image. If that fails, it removes containerd, which the next step does otherwise.
 func (p imagePull) pull(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil { // the log of containerd stays

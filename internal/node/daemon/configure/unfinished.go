@@ -39,5 +39,5 @@ func unready(code wicdapi.Code, up time.Duration, then, format string, args ...a
 	}
 	since := time.Now().Add(-up).UTC().Truncate(time.Minute)
 	return &wicdapi.Error{Code: code, Message: fmt.Sprintf(format, args...) + fmt.Sprintf(
-		"; Windows started at %s; %s when this is complete, at the latest %.0f minutes after the start", since.Format(time.RFC3339), then, within.Minutes())}
+		"; Windows started at %s; %s when this is complete, and no later than %.0f minutes after the start", since.Format(time.RFC3339), then, within.Minutes())}
 }

@@ -209,7 +209,7 @@ func (w *windows) forgetRestarts(context.Context) error { return state.ForgetRes
 func (w *windows) withRemedy(err error) error {
 	if errors.Is(err, errDISMSilent) {
 		return &wicdapi.Error{Code: wicdapi.CodeDISMSilent, Message: fmt.Sprintf(
-			"%v: Windows Update may be using the component store, or DISM hangs; the join is retried; if this continues, see %s, and restart the host", err, dismLog)}
+			"%v: Windows Update may be using the component store, or DISM may be hanging; the join is retried; if this persists, see %s, and restart the host", err, dismLog)}
 	}
 	failed, ok := errors.AsType[*hostapi.FeatureError](err)
 	if !ok {

@@ -20,7 +20,7 @@ type Payload struct {
 	Compressed map[string][]byte
 }
 
-// Add adds a file with a path and content to the cargo.
+// Add adds a file with a path and content to the payload.
 func (c *Payload) Add(path string, content []byte) {
 	c.AddWith(path, content, wicdapi.Content{}, nil)
 }

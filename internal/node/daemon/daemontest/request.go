@@ -11,7 +11,7 @@ import (
 // Token is the bootstrap token of NewRequest.
 const Token = "the-bootstrap-token"
 
-// NewRequest returns a request for a node with the programs of the cargo.
+// NewRequest returns a request for a node with the programs of the payload.
 func NewRequest(c *Payload) wicdapi.JoinRequest {
 	folder := desired.VersionFolder(c.Digest())
 	return wicdapi.JoinRequest{

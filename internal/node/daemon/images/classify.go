@@ -91,7 +91,7 @@ func causeOf(image string, e *cri.Error) cause {
 
 // slowPullFinding returns the finding for a slow pull: a registry may be slow, or not answer.
 func slowPullFinding(began time.Time, wanted, inUse string, hasFormer bool) finding {
-	message := fmt.Sprintf("pulling sandbox image %s since %s; %s", wanted, began.UTC().Format(time.RFC3339), effectOn(wanted, inUse, hasFormer))
+	message := fmt.Sprintf("pulling sandbox image %s has been in progress since %s; %s", wanted, began.UTC().Format(time.RFC3339), effectOn(wanted, inUse, hasFormer))
 	return finding{known: true, image: wanted, reason: api.ReasonSandboxImagePulling, message: message, since: began}
 }
 

@@ -87,7 +87,7 @@ func (p *Prepull) Run(ctx context.Context) {
 			p.set(corev1.ConditionTrue, api.ReasonImagesNotPulled, strings.Join(lacks, "; "))
 			isFirst, wait = false, retry.Next()
 		default:
-			p.set(corev1.ConditionFalse, api.ReasonImagesPulled, fmt.Sprintf("the node has the images that are listed for its Windows (%d)", len(p.had)))
+			p.set(corev1.ConditionFalse, api.ReasonImagesPulled, fmt.Sprintf("the node has all %d images that are listed for its version of Windows", len(p.had)))
 			retry, isFirst = backoff.Between(firstRetry, longestRetry), false
 		}
 		_ = backoff.Sleep(ctx, wait)
@@ -124,7 +124,7 @@ func (p *Prepull) pullAll(ctx context.Context, isFirst bool) (lacks []string, er
 		}
 		if isFirst {
 			p.set(corev1.ConditionUnknown, api.ReasonImagesPulling,
-				fmt.Sprintf("pulling image %s (%d of %d) since %s", name, n+1, len(names), time.Now().UTC().Format(time.RFC3339)))
+				fmt.Sprintf("pulling image %s (%d of %d), started at %s", name, n+1, len(names), time.Now().UTC().Format(time.RFC3339)))
 		}
 		lack, err := p.pullMissing(ctx, name)
 		if err != nil {
@@ -148,7 +148,7 @@ func (p *Prepull) pullMissing(ctx context.Context, name string) (lack string, er
 	}
 	facts, err := p.Host.System.Facts(ctx)
 	if facts.DiskBytes > 0 && facts.FreeBytes*100/facts.DiskBytes < minFreePercent {
-		return fmt.Sprintf("was not pulled: %d %% of drive C: are free, and %d %% are needed", facts.FreeBytes*100/facts.DiskBytes, minFreePercent), nil
+		return fmt.Sprintf("was not pulled: %d %% of drive C: is free, and %d %% is needed", facts.FreeBytes*100/facts.DiskBytes, minFreePercent), nil
 	}
 	if err != nil {
 		p.Log.Warn("Reading the free space of the disk failed", "error", err.Error())

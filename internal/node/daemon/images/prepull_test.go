@@ -164,7 +164,7 @@ func TestFullDiskGetsNoImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newImageHost(t, prepulled(), sim.WindowsOptions{FreeBytes: 24 << 30}, nil)
 		awaitImages(t, m, corev1.ConditionTrue)
-		if c := missing(m); !strings.Contains(c.Message, "24 % of drive C: are free, and 25 % are needed") {
+		if c := missing(m); !strings.Contains(c.Message, "24 % of drive C: is free, and 25 % is needed") {
 			t.Errorf("condition %+v", c)
 		}
 		expectPulls(t, m, firstImage)

@@ -65,16 +65,16 @@ func (m *Metrics) CountRepair() {
 }
 
 // SetProblem records whether a problem that is a condition of the Node persists.
-func (m *Metrics) SetProblem(condition string, ok bool) {
+func (m *Metrics) SetProblem(condition string, persists bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.problems == nil {
 		m.problems = map[string]bool{}
 	}
-	m.problems[condition] = ok
+	m.problems[condition] = persists
 }
 
-// Run writes the metrics when a service ended, Windows waits for a restart, or a problem begins or ends, until ctx is done. Other parts write
+// Run writes the metrics when a service ends, Windows waits for a restart, or a problem begins or ends, until ctx is done. Other parts write
 // their own changes.
 func (m *Metrics) Run(ctx context.Context) {
 	for previous := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, countsEvery) {
@@ -166,8 +166,8 @@ func (m *Metrics) countProblems() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	counts := map[string]int64{}
-	for condition, ok := range m.problems {
-		counts[condition] = numberOf(ok)
+	for condition, persists := range m.problems {
+		counts[condition] = numberOf(persists)
 	}
 	return counts
 }

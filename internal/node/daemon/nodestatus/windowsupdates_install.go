@@ -371,9 +371,9 @@ func (u *WindowsUpdates) confirm(ctx context.Context, o state.UpdateOrder) state
 	return end(o, windowsupdate.Done, "")
 }
 
-// undone describes an update that Windows took back.
+// undone describes an update that Windows rolled back.
 func undone(r windowsupdate.Report, update windowsupdate.Update) string {
-	text := "Windows took back " + strings.Join(update.KBs, ", ") + " during its restart"
+	text := "Windows rolled back " + strings.Join(update.KBs, ", ") + " during its restart"
 	for _, o := range r.History {
 		if slices.Contains(update.KBs, o.KB) && !o.Uninstall && o.Result == windowsupdate.ResultFailed {
 			return text + ": " + windowsupdate.Describe(o.Code)

@@ -166,7 +166,7 @@ func TestInstallationsThatFail(t *testing.T) {
 		message string
 	}{
 		"refused":       {offer: func(o *sim.Offer) { o.Code = 0x80070643 }, message: "KB5070001 failed with 0x80070643 (the installer of the update failed)"},
-		"taken back":    {offer: func(o *sim.Offer) { o.Undone = true }, restart: true, message: "Windows took back KB5070001 during its restart: 0x800f0922"},
+		"taken back":    {offer: func(o *sim.Offer) { o.Undone = true }, restart: true, message: "Windows rolled back KB5070001 during its restart: 0x800f0922"},
 		"always busy":   {edit: func(u *sim.Updates) { u.Busy = true }, message: "not installed within 2h0m0s"},
 		"hangs":         {offer: func(o *sim.Offer) { o.Takes = 1000 * time.Hour }, message: "not installed within 2h0m0s"},
 		"silent":        {edit: func(u *sim.Updates) { u.Hangs = true }, message: "not installed within 2h0m0s"},

@@ -106,5 +106,5 @@ func (n *reconciliation) restoreHostNetwork(ctx context.Context, lost hostnetwor
 		n.RecordChange("restoring settings of adapter %q that network %s removed (%s): %v", adapter, n.want.Name, lost, err)
 		return
 	}
-	n.repaired("settings of adapter %q restored, which network %s had removed: %s", adapter, n.want.Name, lost)
+	n.repaired("restored settings of adapter %q that network %s had removed: %s", adapter, n.want.Name, lost)
 }

@@ -223,7 +223,7 @@ func (n *reconciliation) act(ctx context.Context, p *networkPlan) {
 	}
 	for _, pod := range p.end {
 		if err := n.Host.Containers.End(ctx, pod.sandbox); err != nil {
-			n.Log.Error("Stopping a pod without network failed", "sandbox", pod.sandbox, "error", err.Error())
+			n.Log.Error("Stopping a pod that lost its network failed", "sandbox", pod.sandbox, "error", err.Error())
 			continue
 		}
 		n.repaired("pod with address %s stopped: it had lost its network", pod.address)
@@ -263,7 +263,7 @@ func (n *reconciliation) removeOthers(ctx context.Context, orphans hns.State) {
 		named = append(named, e.Address.String())
 	}
 	slices.Sort(named)
-	n.repaired("%d load balancers and %d endpoints removed, which belonged to no Service or pod: %s",
+	n.repaired("removed %d load balancers and %d endpoints that belonged to no Service or pod: %s",
 		len(orphans.LoadBalancers), len(orphans.Endpoints), truncate.List(named, namedLosses, ", "))
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
 
-// unknownFor is how long the endpoint of a running pod without rules stays as it is while the set of its namespace was never read: when
+// unknownFor is how long the endpoint of a running pod without rules stays as it is while the set of its namespace has never been read: when
 // enforcement begins, or WICD has just started. Then it is closed. A new pod waits for its set instead.
 const unknownFor = time.Minute
 

@@ -24,7 +24,7 @@ type network struct {
 	objectsRead time.Time
 }
 
-// observe reads the endpoints of pods and their rules. isUrgent allows to read each object as often as necessary.
+// observe reads the endpoints of pods and their rules. isUrgent allows reading each object as often as necessary.
 func (r *Reconciler) observe(ctx context.Context, isUrgent bool) (s situation, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -230,7 +230,7 @@ func (r *Reconciler) readEcho(ctx context.Context, d decision) {
 }
 
 // Add applies the rules of a new pod, whose containers may start when it returns without an error: its rules are in force. It waits until the
-// set of the pod's namespace was read and the pod has an endpoint, until ctx is done. Repeating it changes nothing. If no NetworkPolicies are
+// set of the pod's namespace has been read and the pod has an endpoint, or until ctx is done. Repeating it changes nothing. If no NetworkPolicies are
 // enforced, it returns at once.
 func (r *Reconciler) Add(ctx context.Context, request policypipe.Request) error {
 	if !r.enforces() {
@@ -267,7 +267,7 @@ func (r *Reconciler) applyTo(ctx context.Context, p pod) error {
 		}
 		var d decision
 		if d, err = r.apply(ctx, e, s, true); err == nil && d.pod.Container != p.Container {
-			err = fmt.Errorf("pod %s has got its address %s in the meantime", d.pod, e.Address)
+			err = fmt.Errorf("pod %s now has its address %s", d.pod, e.Address)
 		}
 		if err != nil {
 			return err

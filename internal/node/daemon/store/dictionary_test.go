@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/testing/sim"
 )
 
-// withDictionary returns a cargo of one content, and another one that is compressed with it.
+// withDictionary returns a payload of one content, and another one that is compressed with it.
 func withDictionary() *daemontest.Payload {
 	c := &daemontest.Payload{Compressed: map[string][]byte{}}
 	kubelet := []byte(strings.Repeat("kubelet", 1000))

@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// expectStore checks that the store holds exactly the cargo.
+// expectStore checks that the store holds exactly the payload.
 func expectStore(t *testing.T, w *sim.Windows, c *daemontest.Payload) {
 	t.Helper()
 	names, err := w.Disk().List(desired.Store)

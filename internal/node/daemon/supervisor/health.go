@@ -24,7 +24,7 @@ type health struct {
 	running bool
 	// problems are in start order.
 	problems []nodestatus.Problem
-	// stable is when all services count as stable, unless one crashes until then.
+	// stable is when all services count as stable, unless one crashes before then.
 	stable time.Time
 	// services are the states in start order, nil before the first check; since is when they last changed.
 	services []nodestate.Service

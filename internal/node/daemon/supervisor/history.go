@@ -36,7 +36,7 @@ type restartHistory struct {
 	unfinished bool
 	// isLooping is true from when it has crashed too often until it has not crashed for loopWithin.
 	isLooping bool
-	// blocked is since when it cannot be started because another service runs but does not work; zero when it can.
+	// blocked is the time from which it could not be started because another service runs but does not work; zero if it can.
 	blocked time.Time
 	// problem is what is reported to the Node about it; nil if there is none.
 	problem *nodestatus.Problem

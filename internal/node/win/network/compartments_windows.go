@@ -58,7 +58,7 @@ func (h *HNS) Attach(ctx context.Context, endpoint, namespace string) (compartme
 	return compartment, nil
 }
 
-// SetUncheckedACLs is SetACLs for rules that it rejects because it is not known what Windows does with them. It is for tests of Windows.
+// SetUncheckedACLs is like SetACLs, but accepts rules that SetACLs rejects because their effect in Windows is unknown. It is for tests of Windows.
 func (h *HNS) SetUncheckedACLs(ctx context.Context, endpoint string, acls []hns.ACL) error {
 	return h.change(ctx, "setting the ACLs of endpoint "+endpoint, func() error { return setACLs(endpoint, acls) })
 }

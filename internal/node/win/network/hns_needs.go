@@ -24,7 +24,7 @@ func needs(stopped func(name string) string) string {
 		}
 	}
 	if len(all) == 0 {
-		return "; the service hns runs, and so do those that it is known to need"
+		return "; service hns is running, and so are the services that it is known to need"
 	}
 	return "; the service hns runs, and of those that it needs: " + strings.Join(all, ", ")
 }

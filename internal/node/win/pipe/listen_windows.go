@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// rights gives SYSTEM and Administrators full access, and no one else any, also not to create more instances. Administrators are the owner.
+// rights gives SYSTEM and Administrators full access, and no one else any, not even to create more instances. Administrators are the owner.
 const rights = "O:BAD:P(A;;GA;;;SY)(A;;GA;;;BA)"
 
 // bufferSize is a hint in bytes. A message of package policypipe fits.
 const bufferSize = 4096
 
-// listener has one instance of the pipe more than connections, so that the name is always its own.
+// listener always has one more instance of the pipe than connections, so that the name stays its own.
 type listener struct {
 	name     string
 	security *windows.SecurityAttributes

@@ -10,7 +10,7 @@ import (
 const stopHint = 20_000
 
 // Serve runs a program as the Windows service of that name. The service manager stops it by canceling its context. If the program exits on its own, its
-// exit code becomes the service's.
+// exit code becomes the service's, or 1 if it is 0: then Windows restarts the service.
 func Serve(service string, run func(context.Context) (exitCode uint32)) error {
 	return svc.Run(service, handler(run))
 }

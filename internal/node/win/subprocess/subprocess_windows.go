@@ -33,7 +33,7 @@ type Call struct {
 	Flags uint32
 }
 
-// Run starts the process, and returns its output. Its standard input ends when ctx does, or this process: it must exit then, and is killed a
+// Run starts the process, and returns its output. Its standard input is closed when ctx or this process ends: it must then exit; if ctx ended, it is killed a
 // moment later.
 func (c Call) Run(ctx context.Context) ([]byte, error) {
 	if os.Getenv(marker) != "" {

@@ -82,11 +82,11 @@ func TestProcessGetsOperation(t *testing.T) {
 		"search":   {func() error { _, err := a.Search(t.Context()); return err }, "exit status 4: search"},
 		"download": {func() error { _, err := a.Download(t.Context(), ids); return err }, "exit status 4: download " + strings.Join(ids, " ")},
 		"install":  {func() error { _, err := a.Install(t.Context(), ids); return err }, "exit status 4: install " + strings.Join(ids, " ")},
-		"no ID":    {func() error { _, err := a.Install(t.Context(), []string{"search"}); return err }, "no ID of an update"},
+		"no ID":    {func() error { _, err := a.Install(t.Context(), []string{"search"}); return err }, "not an update ID"},
 		"invalid operation": {func() error {
 			_, err := Agent{Arguments: []string{Command, "uninstall"}}.Updates(t.Context())
 			return err
-		}, `exit status 1: "uninstall" is no operation`},
+		}, `exit status 1: "uninstall" is not an update operation`},
 	} {
 		if err := test.call(); err == nil || !strings.HasSuffix(err.Error(), test.want) && !strings.Contains(err.Error(), test.want+" ") &&
 			!strings.Contains(err.Error(), test.want+";") {

@@ -36,7 +36,7 @@ var errUnexpected = errors.New("the result has an unexpected type")
 type settings struct {
 	// isDisabled is true if the service of the agent is disabled.
 	isDisabled bool
-	// server is the URL of a WSUS, if a policy requires to use it.
+	// server is the URL of a WSUS server, if a policy requires one.
 	server string
 	// noAutoUpdate is the policy that turns automatic updates off.
 	noAutoUpdate bool

@@ -177,7 +177,6 @@ func statusWritten() predicate.Predicate {
 	}}
 }
 
-// published passes services ConfigMaps, which hold what nodes must have, when they become readable for the first time or again.
 // imagesPulled passes changes of Nodes that may end the wait for images (join.ImagesWait).
 func imagesPulled() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
@@ -191,6 +190,7 @@ func imagesPulled() predicate.Predicate {
 	}}
 }
 
+// published passes services ConfigMaps, which hold what nodes must have, when they become readable for the first time or again.
 func published() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e ctrlevent.CreateEvent) bool {

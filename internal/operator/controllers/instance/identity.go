@@ -39,7 +39,7 @@ func (a *attempt) sharesKeyWith(ctx context.Context, key string) (name string) {
 // has not happened.
 func (a *attempt) Identify(ctx context.Context, f wicdapi.Facts) (join.Identity, error) {
 	if bootID := join.RebootedFrom(a.view.Instance, time.Now()); bootID != "" && bootID == f.Host.BootID {
-		return join.Identity{}, &join.Rebooting{Reason: "it has not restarted yet", BootID: bootID, Awaited: true}
+		return join.Identity{}, &join.Rebooting{Reason: "Windows has not shut down yet", BootID: bootID, Awaited: true}
 	}
 	if ip := join.NodeIP(f, a.view.Instance.Spec.Network); ip != "" { // join.Check refuses a host without one
 		if err := a.proveAddress(ctx, ip); err != nil {
@@ -54,7 +54,7 @@ func (a *attempt) Identify(ctx context.Context, f wicdapi.Facts) (join.Identity,
 	return known, err
 }
 
-// proveAddress accepts the node address that a host reports only if the host was reached there, or shows its key there, too.
+// proveAddress accepts the node address that a host reports only if the host was reached there, or also presents its key there.
 func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	if a.host.address().String() == nodeIP {
 		return nil

@@ -76,10 +76,10 @@ func (m *maintenance) advance(ctx context.Context) (after time.Duration, err err
 func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 	switch {
 	case m.hasRecovered():
-		return 0, m.deferMaintenance(ctx, fmt.Sprintf("had started because the node was not Ready since %s; the node is Ready again, so the action waits until the plan allows it",
+		return 0, m.deferMaintenance(ctx, fmt.Sprintf("started because the node had not been Ready since %s; the node is Ready again, so the action waits until the plan allows it",
 			m.current().BrokenSince.UTC().Format(time.RFC3339)))
 	case m.isReplaceCanceled():
-		return 0, m.deferMaintenance(ctx, "ends, because spec.replaceWith was removed")
+		return 0, m.deferMaintenance(ctx, "was canceled because spec.replaceWith was removed")
 	case m.view.Node == nil && rollout.NeedsNode(m.current().Action):
 		return m.awaitNode(ctx)
 	case m.isUndrained():

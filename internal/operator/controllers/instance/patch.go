@@ -25,7 +25,7 @@ import (
 const (
 	// patchTimeout is how long the installation of updates with its restarts may take. WICD gives up earlier.
 	patchTimeout = 4 * time.Hour
-	// undoEvery is the pause between questions about how far the uninstallation is.
+	// undoEvery is how often the progress of the uninstallation is queried.
 	undoEvery = time.Minute
 	// maxPatchRestarts limits the restarts of one installation: one before it, if an earlier one waits for a restart, and one after it. Undoing it takes
 	// one more.
@@ -88,7 +88,7 @@ func (m *maintenance) restartForUpdates(ctx context.Context, required, boot stri
 	return verifyEvery, nil
 }
 
-// failedUpdates returns the updates against which a failure speaks: none if the host did not get the order.
+// failedUpdates returns the updates that a failure counts against: none if the host did not get the order.
 func (m *maintenance) failedUpdates() []string {
 	current, node := m.current(), rollout.NodeOf(m.view.Node)
 	if current.Action != v1alpha1.ActionPatch || node == nil || node.Installation.Order != orderOf(current) {
@@ -161,7 +161,7 @@ func (m *maintenance) endUndo(outcome string) {
 		"%s failed: %s", current.Action, message)
 }
 
-// undo has WICD uninstall the cumulative update, and restarts the host for that. It asks WICD itself how far that is, because the host may be unable to
+// undo has WICD uninstall the cumulative update, and restarts the host for that. It asks WICD directly for the progress, because the host may be unable to
 // report it.
 func (m *maintenance) undo(ctx context.Context) (time.Duration, error) {
 	current := m.current()

@@ -208,7 +208,7 @@ func (c *Controller) reportSelecting(pod *corev1.Pod, network string, due *polic
 			continue
 		}
 		c.Events.Emit(kube.Event{Object: p.NetworkPolicy, Type: corev1.EventTypeWarning, Reason: api.EventNetworkPolicyNotEnforced, Action: fmt.Sprintf("Enforce-%d", p.Generation)},
-			"The policy selects pod %s on Windows node %s, where %s does not enforce NetworkPolicies by itself, and spec.network.policies of WindowsConfig does not say Enforce: "+
+			"The policy selects pod %s on Windows node %s, where %s does not enforce NetworkPolicies by itself, and spec.network.policies of WindowsConfig is not Enforce: "+
 				"the pod's connections are not restricted. %s",
 			pod.Name, pod.Spec.NodeName, network, c.advice.For(api.EventNetworkPolicyNotEnforced).Remedy)
 		c.policies[p.UID] = state{p.Generation, true}

@@ -30,9 +30,9 @@ import (
 )
 
 const (
-	// minPause is the time between the beginnings of two compilations. After one that takes long, it is pauseFactor times as long, so that
-	// pods that change all the time keep no processor busy. One that wrote much is followed by a pause in which the mean of what is written
-	// falls to maxRate, in bytes per second: etcd keeps each version for some minutes, and one pod can be a peer in all namespaces.
+	// minPause is the minimum time from the start of one compilation to the next. After a long one, the time is pauseFactor times its duration,
+	// so that constantly changing pods do not keep a processor busy. After one that wrote a lot, it is long enough to keep the average write
+	// rate at maxRate, in bytes per second: etcd keeps each version for some minutes, and one pod can be a peer in all namespaces.
 	minPause    = 500 * time.Millisecond
 	pauseFactor = 2
 	maxRate     = 2 << 20

@@ -67,7 +67,7 @@ func addressesOf(n *corev1.Node, provider v1alpha1.NetworkProvider, subnet netip
 	return all[:min(len(all), maxAddresses)]
 }
 
-// nodeOf returns what policies depend on of a node.
+// nodeOf returns the part of a node that policies depend on.
 func nodeOf(n *corev1.Node, provider v1alpha1.NetworkProvider) networkpolicy.Node {
 	subnet := subnetOf(n, provider)
 	result := networkpolicy.Node{Windows: nodestate.IsWindows(n), Addresses: addressesOf(n, provider, subnet)}

@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/networkpolicy"
 )
 
-// Of events, at most eventsPerRound are emitted in eventsRound. Others wait for the next round.
+// At most eventsPerRound events are emitted per eventsRound. The rest wait for the next round.
 const (
 	eventsPerRound = 50
 	eventsRound    = time.Minute
@@ -58,7 +58,7 @@ func (r *reports) report(in inputs, problems []networkpolicy.Problem, now time.T
 	for _, p := range in.cut {
 		cut := networkpolicy.Problem{Namespace: p.Namespace, Policy: p.Name, Message: fmt.Sprintf(
 			"the policy, or all policies of the namespace or the cluster, are too large for the operator's memory (%d KiB for a policy, %d KiB for "+
-				"a namespace): it closes all pods of its namespace on Windows nodes; divide it, or use ranges instead of single addresses",
+				"a namespace), so all traffic of all pods of its namespace on Windows nodes is denied; split the policy, or use ranges instead of single addresses",
 			maxPolicy>>10, policiesOfNamespace>>10)}
 		cut.Reason = networkpolicy.TooLarge
 		problems = append(problems, cut)

@@ -13,7 +13,7 @@ import (
 )
 
 // ClusterCache holds the cluster information that nodes need, as of the last rendering of settings. Every change triggers a rendering, so joins need not
-// read the cluster again. Only a cluster whose network hosts can join is cached: a faulty one is read again.
+// read the cluster again. A cluster is cached only if hosts can join its network; otherwise it is read again.
 type ClusterCache struct {
 	// Changed receives an event when a faulty network becomes valid, or has another fault: waiting hosts are retried.
 	Changed chan ctrlevent.GenericEvent

@@ -197,7 +197,7 @@ func (c *configMaps) recordFaults(cm *corev1.ConfigMap, faults []fault) {
 	}
 	if rest := faults[reported:]; len(rest) > 0 {
 		c.Events.Emit(kube.Event{Object: cm, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: "Summary"},
-			"%d more entries are invalid, the first is %q: %s", len(rest), rest[0].key, rest[0].message)
+			"%d more entries are invalid; the first is %q: %s", len(rest), rest[0].key, rest[0].message)
 	}
 }
 

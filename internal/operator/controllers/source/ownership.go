@@ -166,7 +166,7 @@ func (h *Ownership) higherPriority(ctx context.Context, than string) map[netip.A
 	return requested
 }
 
-// NamedBy returns the object whose host has a DNS name, except the one with ID other; "" if there is none.
+// NamedBy returns the object whose host has a DNS name, other than the one with ID except; "" if there is none.
 func (h *Ownership) NamedBy(ctx context.Context, name, except string) (holder string) {
 	for _, announcer := range h.Announcers {
 		for _, a := range announcer.Announced(ctx) {

@@ -53,7 +53,7 @@ func TestServiceAddressIsRefusedForNewHosts(t *testing.T) {
 			}
 			w.expect()
 			for _, entry := range []string{"10.0.0.1", "host.example"} {
-				w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, fmt.Sprintf("entry %q", entry), want, "remove it there", "windows-known-hosts")
+				w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, fmt.Sprintf("entry %q", entry), want, "remove it from the Service", "windows-known-hosts")
 			}
 		})
 	}

@@ -83,7 +83,7 @@ func (u *storyUpdates) carryOut(h *storyHost) {
 		}
 		for _, kb := range u.kbs {
 			if reason := u.undoes[kb]; reason != "" {
-				state(windowsupdate.Failed, "Windows took back "+kb+" during its restart: "+reason)
+				state(windowsupdate.Failed, "Windows rolled back "+kb+" during its restart: "+reason)
 				return
 			}
 		}
