@@ -28,7 +28,7 @@ func TestPartsThatDoNotEndAreNamed(t *testing.T) {
 		if waited := time.Since(began); waited != time.Hour {
 			t.Errorf("the session ended after %s, want an hour", waited)
 		}
-		if text := log.String(); strings.Count(text, "do not end") != 1 || !strings.Contains(text, `parts="policy server"`) {
+		if text := log.String(); strings.Count(text, "have not stopped") != 1 || !strings.Contains(text, `parts="policy server"`) {
 			t.Errorf("the log does not name the part once:\n%s", text)
 		}
 	})
