@@ -80,7 +80,7 @@ func TestOverlayStatusReportsCause(t *testing.T) {
 		}, time.Minute, api.ReasonOverlayNodeTreatedAsLinux, `--no-hostsubnet-nodes="kubernetes.io/os=windows"`, good},
 		"Linux nodes without overlay": {func(e *env) {
 			e.node("linux-1", "linux", "192.0.100.2", map[string]string{overlay.LinuxSubnetsAnnotation: `{"default":["10.128.1.0/24"]}`})
-		}, time.Minute, api.ReasonOverlayLinuxNodesMissing, "no Linux node is part of the hybrid overlay: linux-1 of OVN-Kubernetes lack", func(e *env) { e.linux(1) }},
+		}, time.Minute, api.ReasonOverlayLinuxNodesMissing, "no Linux node is part of the hybrid overlay: annotation k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac is missing on linux-1;", func(e *env) { e.linux(1) }},
 		"an invalid own subnet": {func(e *env) { e.node("win-1", "windows", ip, subnet("10.132.1.0/31")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,
 			`"10.132.1.0/31" is not an IPv4 subnet`, good},
 		"own subnet outside": {func(e *env) { e.node("win-1", "windows", ip, subnet("10.7.1.0/24")) }, 30 * time.Second, api.ReasonOverlaySubnetRefused,

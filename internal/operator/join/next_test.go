@@ -316,7 +316,7 @@ func TestRestartingHostMayBeUnreachable(t *testing.T) {
 		err       error
 		reachable string
 	}{
-		{"before the restart", &join.Rebooting{Reason: "it has not restarted yet", BootID: "7", Awaited: true}, api.ReasonConnected},
+		{"before the restart", &join.Rebooting{Reason: "Windows has not shut down yet", BootID: "7", Awaited: true}, api.ReasonConnected},
 		{"during the restart", join.Restarting(refused(api.ReasonConnectionRefused), "7"), api.ReasonRebooting},
 	} {
 		join.Report(&st, 1, true, test.err)

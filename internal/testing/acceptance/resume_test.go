@@ -102,7 +102,7 @@ func TestPendingFeatureProgressIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			"Pending at 0 s (TrustedInstaller runs; features or updates are half installed", "Pending at 30 s (TrustedInstaller runs)",
+			"Pending at 0 s (TrustedInstaller is running; features or updates are half installed", "Pending at 30 s (TrustedInstaller is running)",
 			"Enabled at 60 s (nothing is pending)",
 		} {
 			if !strings.Contains(seen, want) {

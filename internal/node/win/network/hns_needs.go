@@ -26,5 +26,5 @@ func needs(stopped func(name string) string) string {
 	if len(all) == 0 {
 		return "; service hns is running, and so are the services that it is known to need"
 	}
-	return "; the service hns runs, and of those that it needs: " + strings.Join(all, ", ")
+	return "; service hns is running, and of the services that it needs: " + strings.Join(all, ", ")
 }

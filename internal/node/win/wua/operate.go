@@ -37,7 +37,7 @@ func parse(args []string) (request, error) {
 	case operationDownload, operationInstall:
 		return r, windowsupdate.CheckIDs(r.ids)
 	}
-	return request{}, fmt.Errorf("%.64q is not an update operation, want %s, %s or %s", r.operation, operationSearch, operationDownload, operationInstall)
+	return request{}, fmt.Errorf("%.64q is not an update operation; it must be %s, %s or %s", r.operation, operationSearch, operationDownload, operationInstall)
 }
 
 // answer does what the request says, and returns a report or an outcome.

@@ -91,10 +91,10 @@ func TestArgumentsAreChecked(t *testing.T) {
 		"download all":        {[]string{"download"}, "0 updates"},
 		"install":             {append([]string{"install"}, many[:windowsupdate.MaxSelected]...), ""},
 		"install too many":    {append([]string{"install"}, many...), "33 updates are selected; 1 to 32"},
-		"install upper case":  {[]string{"install", strings.ToUpper(idOfUpdate(1))}, "no ID"},
-		"install a criterion": {[]string{"install", idOfUpdate(1), "IsInstalled=0"}, "no ID"},
-		"other":               {[]string{"uninstall", idOfUpdate(1)}, "no operation"},
-		"empty":               {[]string{""}, "no operation"},
+		"install upper case":  {[]string{"install", strings.ToUpper(idOfUpdate(1))}, "is not an update ID"},
+		"install a criterion": {[]string{"install", idOfUpdate(1), "IsInstalled=0"}, "is not an update ID"},
+		"other":               {[]string{"uninstall", idOfUpdate(1)}, "is not an update operation"},
+		"empty":               {[]string{""}, "is not an update operation"},
 	} {
 		_, err := parse(test.args)
 		if test.wrong == "" && err != nil || test.wrong != "" && (err == nil || !strings.Contains(err.Error(), test.wrong)) {

@@ -294,7 +294,7 @@ func (q *quirky) Known(context.Context) (desired.Cluster, error) { return q.want
 // Identify implements join.Cluster.
 func (q *quirky) Identify(_ context.Context, f wicdapi.Facts) (join.Identity, error) {
 	if q.rebootedFrom != "" && q.rebootedFrom == f.Host.BootID {
-		return join.Identity{}, &join.Rebooting{Reason: "it has not restarted yet", BootID: q.rebootedFrom, Awaited: true}
+		return join.Identity{}, &join.Rebooting{Reason: "Windows has not shut down yet", BootID: q.rebootedFrom, Awaited: true}
 	}
 	var node corev1.Node
 	q.cluster.Get("/api/v1/nodes/"+join.NodeName(f), &node)

@@ -107,7 +107,7 @@ func TestStoryBadUpdateStops(t *testing.T) {
 		part    string
 	}{
 		"update-fails":     {func(u *storyUpdates) { u.refuses = map[string]string{"KB5070001": "0x80070643"} }, false, "KB5070001 failed with 0x80070643"},
-		"update-is-undone": {func(u *storyUpdates) { u.undoes = map[string]string{"KB5070001": "0x800f0922"} }, true, "took back KB5070001"},
+		"update-is-undone": {func(u *storyUpdates) { u.undoes = map[string]string{"KB5070001": "0x800f0922"} }, true, "rolled back KB5070001"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runStory(t, name, 3, atMost(1), func(s *story) {
