@@ -307,7 +307,8 @@ func mayImport() map[string][]string {
 		"internal/cli/nodefiles": {"internal/cli/session", "internal/shared/httpclient", "internal/shared/truncate"},
 		"internal/cli/replace": {
 			"api", "api/v1alpha1", "internal/cli/session", "internal/cli/terminal", "internal/observe/generations", "internal/operator/drain",
-			"internal/operator/rollout", "internal/shared/nodestate", "internal/shared/truncate", "internal/shared/windowsbuild",
+			"internal/operator/kube", "internal/operator/machines", "internal/operator/rollout", "internal/shared/nodestate", "internal/shared/truncate",
+			"internal/shared/windowsbuild",
 		},
 		"internal/cli/session":  {"api", "api/v1alpha1", "internal/observe/fleetstatus", "internal/shared/httpclient", "internal/shared/truncate"},
 		"internal/cli/terminal": {},

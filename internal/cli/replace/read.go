@@ -19,6 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/observe/generations"
 	"github.com/windows-machine-config/wmco/internal/operator/drain"
+	"github.com/windows-machine-config/wmco/internal/operator/kube"
+	"github.com/windows-machine-config/wmco/internal/operator/machines"
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
@@ -92,9 +94,9 @@ func (r *run) read(ctx context.Context) (state, error) {
 	if r.to, err = r.getSet(ctx, r.options.to); err != nil {
 		return state{}, err
 	}
-	var machines unstructured.UnstructuredList
-	machines.SetGroupVersionKind(session.MachineAPI().WithKind("MachineList"))
-	if err := r.client.List(ctx, &machines, client.InNamespace(session.MachineNamespace)); err != nil {
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(session.MachineAPI().WithKind("MachineList"))
+	if err := r.client.List(ctx, &list, client.InNamespace(session.MachineNamespace)); err != nil {
 		return state{}, explain(err, "listing Machines in namespace "+session.MachineNamespace)
 	}
 	var instances v1alpha1.WindowsInstanceList
@@ -115,8 +117,8 @@ func (r *run) read(ctx context.Context) (state, error) {
 		now: time.Now(), total: r.total, keep: r.keep, soak: r.options.soak,
 		from: machineSet{name: r.options.from, replicas: replicasOf(r.from)}, to: machineSet{name: r.options.to, replicas: replicasOf(r.to)},
 	}
-	for i := range machines.Items {
-		switch m := &machines.Items[i]; {
+	for i := range list.Items {
+		switch m := &list.Items[i]; {
 		case metav1.IsControlledBy(m, r.from):
 			s.from.machines = append(s.from.machines, r.machineOf(m, instances.Items))
 		case metav1.IsControlledBy(m, r.to):
@@ -144,7 +146,7 @@ func (r *run) machineOf(o *unstructured.Unstructured, instances []v1alpha1.Windo
 		m.status = deletionOf(o)
 	}
 	for i := range instances {
-		if instances[i].Annotations[api.AnnotationMachine] != o.GetNamespace()+"/"+o.GetName() {
+		if instances[i].Annotations[api.AnnotationMachine] != machines.ID(o.GetNamespace(), o.GetName()) {
 			continue
 		}
 		node := r.node(instances[i].Status.Hostname)
@@ -201,25 +203,17 @@ func (r *run) staying(ctx context.Context, s state, m machine) (string, error) {
 	})
 	elsewhere := generations.NewElsewhere(node, others)
 	var stay []string
-	for next := ""; ; {
-		var pods corev1.PodList
-		if err := r.client.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node.Name)},
-			client.Limit(podsPage), client.Continue(next)); err != nil {
-			return "", explain(err, "listing the pods of node "+node.Name)
+	check := func(pod *corev1.Pod) bool {
+		if missing := missing(pod, node.Name, elsewhere, len(s.to.machines) == 0); missing != "" {
+			stay = append(stay, fmt.Sprintf("%s (%s)", drain.Name(pod), missing))
 		}
-		for i := range pods.Items {
-			if missing := missing(&pods.Items[i], node.Name, elsewhere, len(s.to.machines) == 0); missing != "" {
-				stay = append(stay, fmt.Sprintf("%s (%s)", drain.Name(&pods.Items[i]), missing))
-			}
-		}
-		if next = pods.Continue; next == "" || len(stay) > maxStaying {
-			return truncate.List(stay, maxStaying, "; "), nil
-		}
+		return len(stay) <= maxStaying
 	}
+	if err := kube.EachPod(ctx, r.client, check, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node.Name)}); err != nil {
+		return "", explain(err, "node "+node.Name)
+	}
+	return truncate.List(stay, maxStaying, "; "), nil
 }
-
-// podsPage is the number of pods in a response.
-const podsPage = 100
 
 // missing returns why a pod may find no place. Without new nodes, it cannot be known whether a pod of a controller will.
 func missing(pod *corev1.Pod, node string, elsewhere generations.Elsewhere, isFirst bool) string {
