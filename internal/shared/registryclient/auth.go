@@ -45,7 +45,7 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 		token, _ = c.tokens.Get(everywhere)
 	}
 	k.authorization, _ = token.(string)
-	response, sent, err := c.sendFirst(ctx, &k, credential)
+	response, err := c.sendFirst(ctx, &k, credential)
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,13 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 		challenges := response.Header.Values("WWW-Authenticate")
 		discard(response)
 		c.tokens.Remove(key)
+		rejected := k.authorization
 		var validFor time.Duration
 		if k.authorization, validFor, err = c.authorize(ctx, a, k, credential, challenges); err != nil {
 			return nil, err
 		}
-		if k.authorization == sent {
+		if k.authorization == rejected {
+			c.tokens.Remove(everywhere)
 			k.authorization, validFor = "", 0 // an anonymous request may be allowed where a wrong password is not
 		}
 		if response, err = c.send(ctx, k); err != nil {
@@ -77,20 +79,19 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 	return response, nil
 }
 
-// sendFirst sends the first request, with a password if PasswordFirst is set. sent is its header; it is empty for a header from the cache.
-func (c *Client) sendFirst(ctx context.Context, k *call, credential mirrors.Credential) (response *http.Response, sent string, err error) {
-	if k.authorization == "" && c.passwordFirst && k.url.Scheme == "https" && !k.trust.insecure && credential.User != "" && credential.IdentityToken == "" {
-		sent = basic(credential)
-		k.authorization = sent
+// sendFirst sends the first request, with a password if PasswordFirst is set and k has no authorization. It sets that of k to what was sent.
+func (c *Client) sendFirst(ctx context.Context, k *call, credential mirrors.Credential) (*http.Response, error) {
+	withPassword := k.authorization == "" && c.passwordFirst && k.url.Scheme == "https" && !k.trust.insecure && credential.User != "" && credential.IdentityToken == ""
+	if withPassword {
+		k.authorization = basic(credential)
 	}
-	response, err = c.send(ctx, *k)
-	if err == nil && sent != "" && (response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusForbidden) {
+	response, err := c.send(ctx, *k)
+	if err == nil && withPassword && (response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusForbidden) {
 		discard(response) // the registry may accept tokens only, and name its authority to anonymous clients
 		k.authorization = ""
-		response, err = c.send(ctx, *k)
-		return response, "", err
+		return c.send(ctx, *k)
 	}
-	return response, sent, err
+	return response, err
 }
 
 // authorize returns the header for the first usable challenge, and how long it is valid.

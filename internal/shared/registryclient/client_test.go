@@ -134,6 +134,61 @@ func TestPasswordIsSentWithoutChallenge(t *testing.T) {
 	}
 }
 
+// TestRejectedPasswordIsForgotten: the registry accepts the password, which the client caches, until it is changed. Repository "b" is public.
+func TestRejectedPasswordIsForgotten(t *testing.T) {
+	for name, first := range map[string]bool{"password first": true, "after a challenge": false} {
+		t.Run(name, func(t *testing.T) {
+			const password = "Basic dTpw" // u:p
+			changed := false
+			var sent []string
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				authorization := r.Header.Get("Authorization")
+				sent = append(sent, authorization)
+				if authorization == password && !changed || authorization == "" && strings.HasPrefix(r.URL.Path, "/v2/b/") {
+					return
+				}
+				w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			}))
+			defer server.Close()
+			c := New(Options{
+				Agent: "test", PasswordFirst: first, Keyring: []byte(`{"auths": {"example.com": {"username": "u", "password": "p"}}}`),
+				Certificates: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
+				Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+					return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+				},
+			})
+			defer c.Retire()
+			get := func(repository string) ([]string, error) {
+				sent = nil
+				a := mirrors.Attempt{Name: mirrors.Name{Registry: "example.com", Repository: repository}, Host: "example.com"}
+				answer, err := c.Do(t.Context(), Request{Method: http.MethodGet, Part: "manifests", Reference: "1", To: -1}, a)
+				if err == nil {
+					answer.Body.Close()
+				}
+				return sent, err
+			}
+			if _, err := get("a"); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := get("a"); err != nil || !slices.Equal(got, []string{password}) {
+				t.Fatalf("with a cached password, the registry got %q (%v)", got, err)
+			}
+			changed = true
+			if got, err := get("b"); err != nil || !slices.Equal(got, []string{password, ""}) {
+				t.Errorf("a public repository got %q, want the cached password and an anonymous request (%v)", got, err)
+			}
+			want := []string{"", password}
+			if first {
+				want = []string{password, ""}
+			}
+			if got, err := get("a"); !errors.Is(err, ErrUnauthorized) || !slices.Equal(got, want) {
+				t.Errorf("after the password was rejected, the registry got %q, want %q (%v)", got, want, err)
+			}
+		})
+	}
+}
+
 func FuzzAuthority(f *testing.F) {
 	f.Add(`Bearer realm="https://auth.test/token",service="x",scope="a b,c"`, `{"token": "x", "expires_in": 1e300}`)
 	f.Add(`Basic realm="\"`, `{"access_token": " "}`)
