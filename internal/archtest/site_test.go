@@ -55,6 +55,19 @@ func pagesOf(entries []any) (pages []string) {
 	return pages
 }
 
+// TestReadmeLinksEveryDocument: readers of the repository, rather than the site, would not find a page without a link.
+func TestReadmeLinksEveryDocument(t *testing.T) {
+	inRoot(t)
+	readme := read(t, "README.md")
+	pages, err := filepath.Glob("docs/*.md")
+	must(t, err)
+	for _, name := range pages {
+		if name = filepath.ToSlash(name); !strings.Contains(readme, "]("+name) {
+			t.Errorf("README.md has no link to %s", name)
+		}
+	}
+}
+
 // TestTaskPagesAreShortWithCommands limits the length of task pages, and requires commands in them.
 func TestTaskPagesAreShortWithCommands(t *testing.T) {
 	inRoot(t)
