@@ -22,6 +22,8 @@ type Disk struct {
 	Root string
 	// Before, if set, is called before each change of a file; an error prevents the change. Tests use it to simulate power failures.
 	Before func(op, name string) error
+	// BeforeRead, if set, is called before a file is opened for reading; an error prevents it.
+	BeforeRead func(name string) error
 }
 
 // Suffixes of the files that are created next to a file while it is replaced.
@@ -51,7 +53,14 @@ func (d Disk) Allow(op, name string) error {
 }
 
 // Read returns the content of a file, or fs.ErrNotExist if it is absent.
-func (d Disk) Read(name string) ([]byte, error) { return os.ReadFile(d.Local(name)) }
+func (d Disk) Read(name string) ([]byte, error) {
+	f, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
 
 // ReadAtMost returns the content of a regular file of at most this many bytes.
 func (d Disk) ReadAtMost(name string, limit int64) ([]byte, error) {
@@ -73,7 +82,18 @@ func (d Disk) ReadAtMost(name string, limit int64) ([]byte, error) {
 }
 
 // Open opens a file for reading.
-func (d Disk) Open(name string) (*os.File, error) { return os.Open(d.Local(name)) }
+func (d Disk) Open(name string) (f *os.File, err error) {
+	err = retryWhileUnreadable(func() (err error) {
+		if d.BeforeRead != nil {
+			if err := d.BeforeRead(name); err != nil {
+				return err
+			}
+		}
+		f, err = os.Open(d.Local(name))
+		return err
+	})
+	return f, err
+}
 
 // Stat describes a file or folder without following links.
 func (d Disk) Stat(name string) (fs.FileInfo, error) { return os.Lstat(d.Local(name)) }
@@ -97,15 +117,17 @@ func (d Disk) List(folder string) ([]string, error) {
 	return names, err
 }
 
-// MakeFolder creates a folder and its parents. An existing one is no error.
+// MakeFolder creates a folder and its parents. An existing one is not an error.
 func (d Disk) MakeFolder(name string) (created bool, err error) {
 	if info, err := d.Stat(name); err == nil && info.IsDir() {
 		return false, nil
 	}
-	if err := d.Allow("mkdir", name); err != nil {
-		return false, err
-	}
-	return true, os.MkdirAll(d.Local(name), 0o700)
+	return true, retryWhileHeld(func() error {
+		if err := d.Allow("mkdir", name); err != nil {
+			return err
+		}
+		return os.MkdirAll(d.Local(name), 0o700)
+	})
 }
 
 // WriteFile writes a file unless it already has this content, and creates its folder. On Windows the file inherits the rights of its folder;
@@ -207,10 +229,14 @@ func (d Disk) Finish(f *os.File, name string) error {
 
 // Append opens a file for appending, creates it if it is absent, and returns its size.
 func (d Disk) Append(name string) (f *os.File, size int64, err error) {
-	if err := d.Allow("append", name); err != nil {
-		return nil, 0, err
-	}
-	if f, err = os.OpenFile(d.Local(name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
+	err = retryWhileHeld(func() (err error) {
+		if err := d.Allow("append", name); err != nil {
+			return err
+		}
+		f, err = os.OpenFile(d.Local(name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		return err
+	})
+	if err != nil {
 		return nil, 0, err
 	}
 	info, err := f.Stat()
@@ -349,7 +375,7 @@ func (d Disk) rename(from, to string) error {
 	return os.Rename(d.Local(from), d.Local(to))
 }
 
-// Remove removes a file or an empty folder. An absent one is no error.
+// Remove removes a file or an empty folder. An absent one is not an error.
 func (d Disk) Remove(name string) error {
 	return retryWhileHeld(func() error { return d.remove(name) })
 }

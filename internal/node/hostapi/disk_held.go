@@ -10,7 +10,8 @@ import (
 )
 
 // A process that reads a file (another WICD command, a backup, antivirus software) can prevent replacing, renaming, linking, truncating or removing
-// it, or reusing the name of a removed file. It has the file open only briefly: changes are retried for heldTimeout.
+// it, or reusing the name of a removed file. One that renames it or opens it exclusively prevents reading. It has the file open only briefly: changes
+// and reads are retried for heldTimeout.
 const (
 	heldTimeout = 5 * time.Second
 	heldPause   = 50 * time.Millisecond
@@ -18,18 +19,23 @@ const (
 
 // retryWhileHeld retries a change while another process holds the file.
 func retryWhileHeld(change func() error) error {
-	return newRetryWindow().repeat(change)
+	return newRetryWindow().repeat(HeldCodes(), change)
 }
 
-// retryWindow is the time for which several changes may be retried in total, starting with the first retry.
+// retryWhileUnreadable retries opening a file for reading while another process holds it.
+func retryWhileUnreadable(open func() error) error {
+	return newRetryWindow().repeat(UnreadableCodes(), open)
+}
+
+// retryWindow is the time for which several actions may be retried in total, starting with the first retry.
 type retryWindow struct{ until *time.Time }
 
 func newRetryWindow() retryWindow { return retryWindow{new(time.Time)} }
 
-func (p retryWindow) repeat(change func() error) error {
+func (p retryWindow) repeat(codes []Code, action func() error) error {
 	for {
-		err := change()
-		if err == nil || !isHeld(err) {
+		err := action()
+		if err == nil || !hasCode(err, codes) {
 			return err
 		}
 		if p.until.IsZero() {
@@ -59,8 +65,18 @@ func HeldCodes() []Code {
 	}
 }
 
-// isHeld reports whether Windows refused a change because a process has the file open.
-func isHeld(err error) bool {
+// UnreadableCodes returns the errors of opening a file for reading that another process holds. ERROR_ACCESS_DENIED is not among them: for reading,
+// it nearly always means missing rights.
+func UnreadableCodes() []Code {
+	return []Code{
+		32,  // ERROR_SHARING_VIOLATION
+		33,  // ERROR_LOCK_VIOLATION
+		303, // ERROR_DELETE_PENDING
+	}
+}
+
+// hasCode reports whether an error is one of these errors of Windows.
+func hasCode(err error, codes []Code) bool {
 	var code Code
 	var errno syscall.Errno
 	switch {
@@ -68,5 +84,5 @@ func isHeld(err error) bool {
 	case runtime.GOOS == "windows" && errors.As(err, &errno):
 		code = Code(errno)
 	}
-	return slices.Contains(HeldCodes(), code)
+	return slices.Contains(codes, code)
 }

@@ -34,6 +34,8 @@ func changes() map[string]func(hostapi.Disk) error {
 	return map[string]func(hostapi.Disk) error{
 		"write":     func(d hostapi.Disk) error { _, err := d.WriteFile(other, "changed"); return err },
 		"create":    func(d hostapi.Disk) error { f, err := d.Create(other); return errors.Join(err, f.Close()) },
+		"append":    func(d hostapi.Disk) error { f, _, err := d.Append(other); return errors.Join(err, f.Close()) },
+		"folder":    func(d hostapi.Disk) error { _, err := d.MakeFolder(folder + `\new`); return err },
 		"link":      func(d hostapi.Disk) error { _, err := d.Link(other, file); return err },
 		"link open": func(d hostapi.Disk) error { return d.LinkOpen(other, file) },
 		"truncate":  func(d hostapi.Disk) error { return d.Truncate(other) },
@@ -74,6 +76,43 @@ func TestChangeOfOpenFileTimesOut(t *testing.T) {
 				}
 				if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
 					t.Errorf("the change waited %s, want 5 s", took)
+				}
+			})
+		})
+	}
+}
+
+func TestReadWaitsForHeldFile(t *testing.T) {
+	for _, test := range []struct {
+		code  hostapi.Code
+		times int
+		waits time.Duration
+		fails bool
+	}{
+		{32, 3, 150 * time.Millisecond, false},
+		{33, 3, 150 * time.Millisecond, false},
+		{303, 3, 150 * time.Millisecond, false},
+		{32, 1 << 30, 5 * time.Second, true},
+		{5, 1, 0, true}, // missing rights
+	} {
+		t.Run(fmt.Sprintf("%d, %d times", test.code, test.times), func(t *testing.T) {
+			root := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				mustWriteFile(t, hostapi.Disk{Root: root}, file, "content")
+				attempts := 0
+				d := hostapi.Disk{Root: root, BeforeRead: func(string) error {
+					if attempts++; attempts <= test.times {
+						return test.code
+					}
+					return nil
+				}}
+				began := time.Now()
+				got, err := d.Read(file)
+				if test.fails != errors.Is(err, test.code) || !test.fails && string(got) != "content" {
+					t.Errorf("reading returned %q (%v), want an error: %t", got, err, test.fails)
+				}
+				if took := time.Since(began); took < test.waits || took > test.waits+time.Second {
+					t.Errorf("reading waited %s, want %s", took, test.waits)
 				}
 			})
 		})

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// RemoveAll removes a file, or a folder with its content, as far as possible. An absent one is no error.
+// RemoveAll removes a file, or a folder with its content, as far as possible. An absent one is not an error.
 func (d Disk) RemoveAll(name string) error {
 	return errors.Join(d.RemoveTree(context.Background(), name)...)
 }
@@ -48,7 +48,7 @@ func (d Disk) removeIn(ctx context.Context, folder *os.Root, base, name string, 
 	if len(failures) > 0 {
 		return failures // the folder cannot be empty
 	}
-	err = p.repeat(func() error {
+	err = p.repeat(HeldCodes(), func() error {
 		if err := d.Allow("remove", name); err != nil {
 			return err
 		}

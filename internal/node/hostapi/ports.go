@@ -77,16 +77,16 @@ type Services interface {
 	// Start starts a service after those it depends on, and waits until it runs. A running service is not changed. An absent one is ErrNotFound.
 	// When Windows stays too busy to start it, the error is ErrBusy.
 	Start(ctx context.Context, name string) error
-	// Stop stops a service after those that depend on it, and waits until its process has ended. A stopped or absent service is no error.
+	// Stop stops a service after those that depend on it, and waits until its process has ended. A stopped or absent service is not an error.
 	Stop(ctx context.Context, name string) error
-	// Delete stops a service, as Stop does, and removes it. The calling service itself is removed when it has stopped. An absent service is no error.
+	// Delete stops a service, as Stop does, and removes it. The calling service itself is removed when it has stopped. An absent service is not an error.
 	Delete(ctx context.Context, name string) error
 }
 
 // Changes watches the service control manager.
 type Changes interface {
 	// Watch sends a message when the state of one of the services changed, or its declaration was changed or deleted, until ctx is done; then it
-	// closes the channel. Several changes may be merged into one message, and there may be messages without a change. An absent service is no error.
+	// closes the channel. Several changes may be merged into one message, and there may be messages without a change. An absent service is not an error.
 	Watch(ctx context.Context, names []string) (<-chan struct{}, error)
 }
 
@@ -148,7 +148,7 @@ type Certificates interface {
 	List(ctx context.Context) ([]string, error)
 	// Add adds a certificate in DER. added is false if it was already present. Anything but exactly one certificate is an error.
 	Add(ctx context.Context, der []byte) (added bool, err error)
-	// Remove removes the certificate with this SHA-256, as returned by List. An absent one is no error; then removed is false.
+	// Remove removes the certificate with this SHA-256, as returned by List. An absent one is not an error; then removed is false.
 	Remove(ctx context.Context, hash string) (removed bool, err error)
 }
 
@@ -176,12 +176,12 @@ type Containers interface {
 	// List returns the names of existing containers that containerd's shims created, sorted. It fails if the Host Compute Service does not answer,
 	// and ends with ctx.
 	List(ctx context.Context) ([]string, error)
-	// End terminates a container and all its processes, and waits until it is gone. An absent one is no error.
+	// End terminates a container and all its processes, and waits until it is gone. An absent one is not an error.
 	End(ctx context.Context, name string) error
-	// RemoveNamespace removes the network of a pod: the namespace with this GUID and its endpoints. An absent one is no error; then removed is false.
+	// RemoveNamespace removes the network of a pod: the namespace with this GUID and its endpoints. An absent one is not an error; then removed is false.
 	RemoveNamespace(ctx context.Context, id string) (removed bool, err error)
 	// RemoveLayer removes the folder of a layer of an image or container. Its files belong to Windows' installer and can be in use by its filters. An
-	// absent one is no error.
+	// absent one is not an error.
 	RemoveLayer(ctx context.Context, folder string) error
 	// EndPrograms ends the processes whose program is below a folder, except the calling process, and waits until they have ended. It returns the
 	// paths of the programs, sorted, even with an error.

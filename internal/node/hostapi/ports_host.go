@@ -71,10 +71,10 @@ type Defender interface {
 	// spelling in which they were set. Defender's automatic exclusions are not included. It returns ErrNoDefender if nothing scans, and
 	// ErrExclusionsHidden if a policy hides exclusions from administrators of the host.
 	Exclusions(ctx context.Context) (desired.Exclusions, error)
-	// Add adds exclusions to those set on the host. Existing ones are no error. Even without an error, they may have no effect if a policy overrides
+	// Add adds exclusions to those set on the host. Existing ones are not errors. Even without an error, they may have no effect if a policy overrides
 	// them; check Exclusions. It returns ErrNoDefender if nothing scans.
 	Add(ctx context.Context, e desired.Exclusions) error
-	// Remove removes exclusions from those set on the host. Absent ones are no error; those of a policy stay in force. It returns ErrNoDefender if
+	// Remove removes exclusions from those set on the host. Absent ones are not errors; those of a policy stay in force. It returns ErrNoDefender if
 	// nothing scans.
 	Remove(ctx context.Context, e desired.Exclusions) error
 	// Scans reports whether files are scanned when programs use them: Defender's real-time protection is on. It can be off while another program does

@@ -23,7 +23,7 @@ type Networks interface {
 	// none. An endpoint with Host is attached to the host's compartment before it returns; if that fails, there is no endpoint. If the name exists in
 	// the network, or another endpoint has the address, the error is hns.ErrExists and nothing changes. An absent network is hns.ErrNotFound.
 	CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error)
-	// Remove removes the load balancers, endpoints and networks of a state, in this order. It uses only their IDs. Absent ones are no error. It
+	// Remove removes the load balancers, endpoints and networks of a state, in this order. It uses only their IDs. Absent ones are not errors. It
 	// continues after failures and returns all of them. Removing the last overlay interrupts the connections of the host for some seconds.
 	Remove(ctx context.Context, s hns.State) error
 	// Watch sends a message when the service has stopped or started, until ctx is done; then it closes the channel. Several changes may be merged

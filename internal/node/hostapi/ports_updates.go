@@ -22,7 +22,7 @@ type UpdateAgent interface {
 	// not pending, or not downloaded, has no result. When ctx ends, the agent may finish what it began.
 	Install(ctx context.Context, ids []string) (windowsupdate.Outcome, error)
 	// Uninstall removes the cumulative update that brought Windows to a revision of its build. reboot is true if that takes effect only after a restart,
-	// also if an earlier call did it. If no installed update has this revision, it returns ErrNotFound. An error of Windows is a *FeatureError.
+	// even if an earlier call did it. If no installed update has this revision, it returns ErrNotFound. An error of Windows is a *FeatureError.
 	Uninstall(ctx context.Context, build, revision int) (reboot bool, err error)
 }
 

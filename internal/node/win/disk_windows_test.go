@@ -37,3 +37,34 @@ func TestReplaceWaitsForOpenFile(t *testing.T) {
 		t.Errorf("the file has %q (%v)", text, err)
 	}
 }
+
+// TestReadWaitsForOpenFile: a program that renames or scans a file can have it open in a way that prevents reading it.
+func TestReadWaitsForOpenFile(t *testing.T) {
+	name := filepath.Join(tempFolder(t), "000001.piece")
+	if err := os.WriteFile(name, []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	utf16, err := windows.UTF16PtrFromString(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, share := range map[string]uint32{
+		"renames": windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE,
+		"scans":   0,
+	} {
+		t.Run(what, func(t *testing.T) {
+			opened, err := windows.CreateFile(utf16, windows.DELETE|windows.SYNCHRONIZE, share, nil, windows.OPEN_EXISTING, 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			closed := make(chan error, 1)
+			time.AfterFunc(300*time.Millisecond, func() { closed <- windows.CloseHandle(opened) })
+			if got, err := (hostapi.Disk{}).Read(name); err != nil || string(got) != "content" {
+				t.Errorf("reading returned %q (%v)", got, err)
+			}
+			if err := <-closed; err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -60,7 +60,7 @@ func (b *boot) host() hostapi.Host {
 		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Defender: defender{b}, Accounts: accounts{b}, Routes: routes{b}, Adapters: adapters{b}, Networks: networks{b}, HNSState: hnsState{b},
 		EventLogs: eventLogs{b}, Inventory: inventory{b}, EndpointACLs: networks{b}, Pipes: pipes{b}, UpdateAgent: updateAgent{b},
 		Dial: b.w.options.Dial, Resolve: b.w.options.Resolve, Listen: b.w.loopback.listen,
-		Disk: hostapi.Disk{Root: b.w.options.Root, Before: b.changeFile},
+		Disk: hostapi.Disk{Root: b.w.options.Root, Before: b.changeFile, BeforeRead: b.readFile},
 	}
 }
 
@@ -105,6 +105,17 @@ func (b *boot) changeFile(op, name string) error {
 		}
 	}
 	return b.changeLocked(op + " " + name)
+}
+
+// readFile is called before a file is opened for reading.
+func (b *boot) readFile(name string) error {
+	q := b.w.options.Quirks.Files
+	if !slices.Contains(hostapi.UnreadableCodes(), q.HeldCode) || !b.w.Disk().Exists(name) {
+		return nil
+	}
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	return b.heldLocked("open", name)
 }
 
 // change is called before each change, and decides whether it is permitted.

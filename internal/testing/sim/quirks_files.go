@@ -15,8 +15,8 @@ import (
 
 // FileQuirks concern files and programs: scanners that hold them, and software that removes them.
 type FileQuirks struct {
-	// Held is how long a scanner holds a file, starting with the first change of its name. Meanwhile, creating, linking, renaming, removing and
-	// truncating it fail with HeldCode. A file that arrives by SFTP is held, too, when it is renamed.
+	// Held is how long a scanner holds a file, starting with the first change of its name, or with the first time it is read. Meanwhile, creating,
+	// linking, renaming, removing and truncating it fail with HeldCode; so does reading it, with one of hostapi.UnreadableCodes. A file that arrives by SFTP is held, too, when it is renamed.
 	Held     time.Duration
 	HeldCode hostapi.Code
 	// Distrusted are the kinds of programs that security software blocks when they arrive on the host.
@@ -47,10 +47,10 @@ func randomFiles(r *rand.Rand) FileQuirks {
 	return q
 }
 
-// heldLocked returns an error if a scanner holds the file whose name is to be changed.
+// heldLocked returns an error if a scanner holds the file that is to be changed or opened.
 func (b *boot) heldLocked(op, name string) error {
 	q := b.w.options.Quirks.Files
-	if q.Held == 0 || !slices.Contains([]string{"create", "link", "rename", "remove", "truncate"}, op) {
+	if q.Held == 0 || !slices.Contains([]string{"create", "link", "rename", "remove", "truncate", "open"}, op) {
 		return nil
 	}
 	until, seen := b.w.held[name]
