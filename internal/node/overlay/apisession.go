@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -102,7 +101,7 @@ func (s *apiSession) clientAs(c credentials) (*kubeapi.Client, error) {
 		}
 	}
 	if o.CAFile != "" {
-		if a.ca, err = os.ReadFile(o.CAFile); err != nil {
+		if a.ca, err = readFile(o.CAFile); err != nil {
 			return nil, fmt.Errorf("reading the CA of the API server: %w", err)
 		}
 	}

@@ -2,8 +2,10 @@ package overlay
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -28,10 +30,10 @@ const (
 	changePause    = 100 * time.Millisecond
 )
 
-// retryRename retries a failed change of names.
-func retryRename(change func() error) error {
+// retryHeld retries an action on a file, which a process that has the file open can prevent.
+func retryHeld(action func() error) error {
 	for attempt := 1; ; attempt++ {
-		if err := change(); err == nil || attempt == changeAttempts {
+		if err := action(); err == nil || attempt == changeAttempts {
 			return err
 		}
 		time.Sleep(changePause)
@@ -46,7 +48,7 @@ func writeFile(name string, content []byte) error {
 	}
 	temporary := name + newEnding
 	var f *os.File
-	err := retryRename(func() (err error) {
+	err := retryHeld(func() (err error) {
 		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -66,7 +68,7 @@ func writeFile(name string, content []byte) error {
 	if current, err := os.ReadFile(temporary); err != nil || !bytes.Equal(current, content) {
 		return errors.Join(fmt.Errorf("the content of %s differs from the content written", temporary), err)
 	}
-	return retryRename(func() error {
+	return retryHeld(func() error {
 		if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			if err := os.Remove(name); err != nil { // Windows' rename could follow the link
 				return err
@@ -93,9 +95,31 @@ func readStored[M ~map[K]V, K comparable, V any](name string, limit int64, parse
 	return have
 }
 
+// openFile opens a file for reading. WICD or a scanner can have it open exclusively for a moment.
+func openFile(name string) (f *os.File, err error) {
+	var missing error
+	err = retryHeld(func() (err error) {
+		if f, err = os.Open(name); errors.Is(err, fs.ErrNotExist) {
+			missing, err = err, nil
+		}
+		return err
+	})
+	return f, cmp.Or(err, missing)
+}
+
+// readFile reads a file.
+func readFile(name string) ([]byte, error) {
+	f, err := openFile(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
 // readLimited reads a file that is not larger than a limit.
 func readLimited(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := openFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +148,7 @@ func removeOld(folder string) (removed []string, err error) {
 	}
 	current := filepath.Join(folder, currentFile)
 	if info, err := os.Lstat(current); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		content, err := os.ReadFile(current)
+		content, err := readFile(current)
 		if err == nil {
 			err = writeFile(current, content)
 		}

@@ -20,7 +20,7 @@ func nameOf(node string) identity.Name {
 type certificateFiles struct{}
 
 // Read implements identity.Store.
-func (certificateFiles) Read(name string) ([]byte, error) { return os.ReadFile(name) }
+func (certificateFiles) Read(name string) ([]byte, error) { return readFile(name) }
 
 // Write implements identity.Store.
 func (certificateFiles) Write(name string, content []byte) error { return writeFile(name, content) }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -62,7 +61,7 @@ type access struct {
 
 // readKubeconfig reads a kubeconfig and the files that it names, which the kubelet renews.
 func readKubeconfig(name string) (access, error) {
-	text, err := os.ReadFile(name)
+	text, err := readFile(name)
 	if err != nil {
 		return access{}, err
 	}
@@ -141,5 +140,5 @@ func content(inline []byte, name, folder string) ([]byte, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(folder, name)
 	}
-	return os.ReadFile(name)
+	return readFile(name)
 }
