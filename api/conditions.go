@@ -93,14 +93,14 @@ const (
 // Reasons of condition KubernetesUnsupported.
 const (
 	// ReasonEndOfSupport means that the last day with fixes for the cluster's minor version of Kubernetes, or for its
-	// version of OpenShift, is over. Defects found in the kubelets of its nodes are no longer fixed.
+	// version of OpenShift, has passed. Defects found in the kubelets of its nodes are no longer fixed.
 	ReasonEndOfSupport = "EndOfSupport"
 )
 
 // Reasons of condition ContainerdUnsupported.
 const (
 	// ReasonContainerdEndOfSupport means that the last day with fixes for the release line of containerd that this version
-	// of the operator installs is over.
+	// of the operator installs has passed.
 	ReasonContainerdEndOfSupport = "ContainerdEndOfSupport"
 )
 

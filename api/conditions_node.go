@@ -174,10 +174,10 @@ const (
 	// Microsoft Defender do not count. The message names the update and the number of pending ones.
 	ReasonUpdatesOverdue = "UpdatesOverdue"
 	// ReasonRevisionTooLow means that Windows has a lower revision than spec.windowsUpdates.minimumRevisions of
-	// WindowsConfig demands for its build.
+	// WindowsConfig requires for its build.
 	ReasonRevisionTooLow = "RevisionTooLow"
-	// ReasonUpdateDeadlinePassed means that an update of Windows is pending for longer than
-	// spec.windowsUpdates.deadlineDays of WindowsConfig allows. The message names the one that is late for the longest time.
+	// ReasonUpdateDeadlinePassed means that an update of Windows has been pending for longer than
+	// spec.windowsUpdates.deadlineDays of WindowsConfig allows. The message names the one that has been overdue the longest.
 	ReasonUpdateDeadlinePassed = "UpdateDeadlinePassed"
 	// ReasonUpdateSearchOverdue means that Windows has not searched for updates successfully for 14 days, so that the list
 	// of pending ones is outdated.

@@ -15,7 +15,7 @@ const (
 	// rule.
 	EventCertificateRefused = "CertificateRefused"
 	// EventAddressDisputed is reported on a Node that claims an address which is proven to belong to another host, or at
-	// which an entry announces a new one, and on a WindowsInstance whose address a Service claims.
+	// which an entry announces a new host, and on a WindowsInstance whose address a Service claims.
 	EventAddressDisputed = "AddressDisputed"
 	// EventProviderIDDiffers is reported on a Machine whose host's Node has a different spec.providerID than the Machine.
 	EventProviderIDDiffers = "ProviderIDDiffers"
@@ -97,7 +97,7 @@ const (
 	// installed update is old.
 	EventUpdatesOverdue = ReasonUpdatesOverdue
 	// EventRevisionTooLow is reported on a Node when condition WindowsUpdatesOverdue becomes True because the revision of
-	// Windows is lower than WindowsConfig demands.
+	// Windows is lower than WindowsConfig requires.
 	EventRevisionTooLow = ReasonRevisionTooLow
 	// EventUpdateDeadlinePassed is reported on a Node when condition WindowsUpdatesOverdue becomes True because an update is
 	// pending for longer than WindowsConfig allows.

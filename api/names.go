@@ -127,10 +127,10 @@ const (
 	LabelGMSA = GroupName + "/gmsa"
 
 	// LabelHyperV on a Node means that its condition WindowsHyperVCapable is True, so that pods with Hyper-V isolation can
-	// select it; their RuntimeClasses do. Written by the operator, with value true.
+	// select it, as their RuntimeClasses do. Written by the operator, with value true.
 	LabelHyperV = GroupName + "/hyperv"
 
-	// LabelImages on a RuntimeClass names the images that it is for, in the words of Microsoft's tags: ltsc2019, ltsc2022
+	// LabelImages on a RuntimeClass names the images that it is for, as in Microsoft's tags: ltsc2019, ltsc2022
 	// or ltsc2025. Where deploy/workloads is installed, pods with such images that name no class get this one. Written by
 	// the operator.
 	LabelImages = GroupName + "/images"
@@ -199,7 +199,7 @@ const (
 
 	// AnnotationVersionOrder is the operator's signature of the version in desired-version, for this Node alone:
 	// <serial>.<signature>. Written by the operator together with desired-version. Read by WICD, which changes its version
-	// for no other reason, and obeys each order once.
+	// for no other reason, and carries out each order once.
 	AnnotationVersionOrder = GroupName + "/version-order"
 
 	// AnnotationBootID identifies the boot of Windows for which condition WindowsRebootRequired was reported. If
@@ -287,7 +287,7 @@ const (
 	// controller removes when it has initialized the node (k8s.io/cloud-provider/api). The operator only reads it.
 	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 	// TaintImages is the key of the taint of a node that has joined and pulls the images of spec.images.prepull, with effect
-	// NoSchedule. The operator removes it. By its prefix, the Cluster Autoscaler knows it as one that goes away
+	// NoSchedule. The operator removes it. By its prefix, the Cluster Autoscaler recognizes it as a taint that will be removed
 	// (cluster-autoscaler/utils/taints).
 	TaintImages = "startup-taint.cluster-autoscaler.kubernetes.io/windows-images"
 	// TaintValueLowerCase is the other value, which the Kubernetes documentation uses.

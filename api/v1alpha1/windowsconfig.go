@@ -258,7 +258,7 @@ type NetworkSpec struct {
 	AllowFrom []string `json:"allowFrom,omitempty"`
 
 	// repair specifies what a node does about objects of the Host Network Service that Windows has lost, or that no Service
-	// or pod owns any more. Full, the default, repairs proven problems: kube-proxy is restarted for lost load balancers at
+	// or pod owns any longer. Full, the default, repairs proven problems: kube-proxy is restarted for lost load balancers at
 	// most twice an hour and four times a day, pods without a network are created again, and leftovers are removed. All other
 	// problems are reported. Report changes nothing and reports everything in condition WindowsNetworkUnavailable. Off does
 	// not check load balancers, endpoints of pods and leftovers at all. With provider Custom, the field has no effect.
@@ -267,7 +267,7 @@ type NetworkSpec struct {
 	Repair NetworkRepair `json:"repair,omitempty"`
 
 	// policies specifies whether Windows nodes enforce the NetworkPolicies of their pods (docs/network-policies.md).
-	// Enforce, the default, does. Report computes the rules and reports problems, but does not restrict pods. Off ignores
+	// Enforce, the default, enforces them. Report computes the rules and reports problems, but does not restrict pods. Off ignores
 	// NetworkPolicies on Windows nodes. With provider Custom, the field has no effect: NetworkPolicies are up to your
 	// network. A change interrupts no pods.
 	// +kubebuilder:validation:Enum=Enforce;Report;Off

@@ -22,7 +22,7 @@ type PrepulledImage struct {
 	// +required
 	Image string `json:"image"`
 
-	// versions are the versions of Windows Server whose nodes pull the image; all nodes do if there are none.
+	// versions are the versions of Windows Server whose nodes pull the image; if there are none, all nodes pull it.
 	// +kubebuilder:validation:MaxItems=3
 	// +listType=set
 	// +optional

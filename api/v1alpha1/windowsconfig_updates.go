@@ -10,7 +10,7 @@ type WindowsUpdatesSpec struct {
 	// policy specifies what happens about updates. Notify asks the Windows Update Agent of each host a few times a day
 	// which updates it knows as pending and installed, and reports them on the Node, in metrics and with an alert
 	// (docs/windows-updates.md). The agent is not made to contact any server. Install also has the agent search for and
-	// download updates of classes, and installs them with action Patch: the rules of spec.rollout hold for it as for an
+	// download updates of classes, and installs them with action Patch: the rules of spec.rollout apply to it as to an
 	// upgrade, and rings decides which nodes come first. Unmanaged asks and reports nothing. The source of updates
 	// remains up to the policies of the host. A change interrupts no pods.
 	// +kubebuilder:validation:Enum=Unmanaged;Notify;Install
@@ -41,14 +41,14 @@ type WindowsUpdatesSpec struct {
 	// +optional
 	Blocked []string `json:"blocked,omitempty"`
 
-	// acceptDefects are articles of updates that are installed although the operator knows a defect of them.
+	// acceptDefects are articles of updates that are installed although they have a defect that is known to the operator.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Pattern=`^KB[0-9]{6,8}$`
 	// +listType=set
 	// +optional
 	AcceptDefects []string `json:"acceptDefects,omitempty"`
 
-	// minimumRevisions are the lowest revisions of Windows that nodes are to have. A node with a lower one has condition
+	// minimumRevisions are the lowest revisions of Windows that nodes should have. A node with a lower one has condition
 	// WindowsUpdatesOverdue; it stays in service, and hosts with lower ones become nodes.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
@@ -65,7 +65,7 @@ type WindowsUpdatesSpec struct {
 	DeadlineDays int32 `json:"deadlineDays,omitempty"`
 
 	// rollback specifies what happens to a node that does not work with an update. Never leaves it out of service. Uninstall
-	// removes the cumulative update of Windows that was installed, once and drained, and restarts the host. Other updates
+	// removes the cumulative update that was installed, once and while the node is drained, and restarts the host. Other updates
 	// cannot be removed. Either way, other nodes do not get the update.
 	// +kubebuilder:validation:Enum=Never;Uninstall
 	// +kubebuilder:default=Never
@@ -115,7 +115,7 @@ type WindowsUpdateClass string
 
 // The classes of updates that can be installed.
 const (
-	// UpdatesSecurity are security updates; the monthly cumulative updates are.
+	// UpdatesSecurity are security updates, which include the monthly cumulative updates.
 	UpdatesSecurity WindowsUpdateClass = "Security"
 	// UpdatesCritical are critical updates that are not about security.
 	UpdatesCritical WindowsUpdateClass = "Critical"
@@ -124,7 +124,7 @@ const (
 // UpdateRollback specifies what happens to a node that does not work with an update.
 type UpdateRollback string
 
-// The ways back from an update.
+// The rollback policies for updates.
 const (
 	// UpdateRollbackNever leaves the node out of service.
 	UpdateRollbackNever UpdateRollback = "Never"
@@ -143,7 +143,7 @@ type UpdateRing struct {
 	// +structType=atomic
 	NodeSelector metav1.LabelSelector `json:"nodeSelector"`
 
-	// deferDays is how many days after its publication an update is installed at the earliest.
+	// deferDays is the minimum number of days between the publication of an update and its installation.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=60
 	// +optional

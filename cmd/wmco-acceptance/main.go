@@ -85,7 +85,7 @@ func parse(args []string, out io.Writer) (f flags, err error) {
 	set.BoolVar(&f.restartAllowed, "restart-allowed", false, "let --join restart Windows: to enable feature Containers, and once as a node")
 	set.BoolVar(&f.networkCutAllowed, "network-cut-allowed", false, "also test lines that cut the network of this machine, for up to several minutes")
 	set.BoolVar(&f.loginAllowed, "login-allowed", false, "log in to the SSH server of this machine as --user, with a temporary key, and with each shell")
-	set.BoolVar(&f.updatesAllowed, "updates-allowed", false, "install pending definitions of Microsoft Defender by the Windows Update Agent; they stay")
+	set.BoolVar(&f.updatesAllowed, "updates-allowed", false, "install pending Microsoft Defender definitions through the Windows Update Agent; they remain installed")
 	set.BoolVar(&f.asService, "as-service", false, "run in a temporary service; implied by --join and --network-cut-allowed")
 	set.BoolVar(&f.inService, "in-service", false, "this is the temporary service")
 	set.StringVar(&f.home, "home", "", "`home folder` of the user; defaults to that of this session")

@@ -29,7 +29,7 @@ func (b stalledBody) Read([]byte) (int, error) {
 	return 0, b.ctx.Err()
 }
 
-// TestRequestsHaveDeadline expects every request but a watch to fail in time if the server stops responding, also with retries.
+// TestRequestsHaveDeadline expects every request but a watch to fail in time if the server stops responding, even with retries.
 func TestRequestsHaveDeadline(t *testing.T) {
 	for _, test := range []struct {
 		name, method, path string

@@ -55,7 +55,7 @@ func TestProfileIsKeptWhileUnreadable(t *testing.T) {
 			err := answers[0]
 			answers = answers[1:]
 			if len(answers) == 0 {
-				return nil, err // the cluster has no profile any more
+				return nil, err // the cluster no longer has a profile
 			}
 			return &modern, err
 		}}

@@ -147,13 +147,13 @@ func TestTokenReviewsAreLimited(t *testing.T) {
 		codes[code]++
 	}
 	if n := s.reviews.Load(); n > attemptsPerSource+2 {
-		t.Errorf("200 tokens of one stranger were %d questions to the API server (answers %v)", n, codes)
+		t.Errorf("200 tokens from one stranger led to %d reviews by the API server (responses %v)", n, codes)
 	}
 	if codes[http.StatusTooManyRequests] < 200-attemptsPerSource-2 {
 		t.Errorf("answers were %v", codes)
 	}
 	if code, _ := s.get("127.0.0.1", "good-known"); code != http.StatusOK {
-		t.Errorf("whose token is known gets %d, from the stranger's address", code)
+		t.Errorf("a client with a known token gets status %d at the stranger's address", code)
 	}
 	if code, _ := s.get("127.0.0.2", "good-new"); code != http.StatusOK {
 		t.Errorf("whose token is new gets %d, from another address", code)

@@ -67,10 +67,10 @@ func claimsOfNetwork() []claim {
 		{"docs/network.md", `on no adapter (a minute) after`, guard, "addressGrace"},
 		{"docs/network.md", `after it has lasted for (a minute)`, report, "waitReportedAfter"},
 		{"docs/network.md", `or (half a minute) if something is refused`, report, "refusalReportedAfter"},
-		{"docs/network.md", `tried again each (minute)`, "internal/node/overlay/create.go", "hostRouteEvery"},
+		{"docs/network.md", `tried again each (minute)`, "internal/node/overlay/create.go", "hostRouteInterval"},
 		{"docs/defects.md", `It checks every (\w+ seconds)`, overlay, "resyncInterval"},
 
-		{"docs/network.md", `WICD checks every (\w+ seconds)`, "internal/node/daemon/podnetwork/reconcile.go", "networkEvery"},
+		{"docs/network.md", `WICD checks every (\w+ seconds)`, "internal/node/daemon/podnetwork/reconcile.go", "networkInterval"},
 		{"docs/network.md", `not there within (\w+ minutes)`, "internal/node/daemon/podnetwork/memory.go", "creatorTimeout"},
 		{"docs/network.md", `but not within (\w+ seconds)`, "internal/shared/hns/hns.go", "IncompleteFor"},
 		{"docs/network.md", `started at least (half a minute) ago`, "internal/shared/hns/hns.go", "IncompleteFor"},

@@ -61,7 +61,7 @@ func claimsOfSettings() []claim {
 		{"docs/storage.md", "`([A-Za-z]+)` \\(default\\)", config, defaultOf("CSIProxy")},
 		{config, `([A-Za-z]+), the default, repairs`, repair, full},
 		{"docs/network.md", "`([A-Za-z]+)` is the default, `Report`", repair, full},
-		{config, `([A-Za-z]+), the default, does`, policies, mode},
+		{config, `([A-Za-z]+), the default, enforces them`, policies, mode},
 		{"docs/network-policies.md", "`([A-Za-z]+)` \\(default\\)", policies, mode},
 		{"docs/windows-updates.md", "`([A-Za-z]+)`, the default", "api/v1alpha1/windowsconfig_updates.go", `kubebuilder:default=(Notify)`},
 		{config, `nothing with ([A-Za-z]+), the default`, policies, fallback},

@@ -46,7 +46,7 @@ func histories() []history {
 		{"docs/monitoring.md", "Prometheus 2.42 or later", "what was tried: Debian 12 has it"},
 		{"docs/monitoring.md", "windows_exporter 0.27 to", "whose metrics the rules know; the last one follows the pin"},
 		{"docs/monitoring.md", "| what | 0.27, 0.28 | 0.29 | 0.30 |", "whose metrics the rules know; the last one follows the pin"},
-		{"docs/monitoring.md", "which WMI told until 0.28", "the last windows_exporter with these metrics"},
+		{"docs/monitoring.md", "which WMI provided until 0.28", "the last windows_exporter with these metrics"},
 		{"docs/monitoring.md", "Grafana 10.3 or later", "the first with the schema of the dashboards"},
 		{"docs/settings.md", "version 3.10.2", "of the pause image for Windows Server 2025"},
 		{"docs/settings.md", "pause:3.10.2", "of the pause image for Windows Server 2025"},

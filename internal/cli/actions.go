@@ -180,7 +180,7 @@ func retry(s *session.Session) *cobra.Command {
 		Long: "Request a retry of the failed action on hosts, with annotation " + api.AnnotationRetry + ".\n" +
 			"If an upgrade then succeeds, the rollout to the other hosts continues.",
 		Example:           "  kubectl windows retry win-1",
-		Args:              someHosts,
+		Args:              requireHosts,
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
 			hosts, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {
@@ -212,7 +212,7 @@ func reboot(s *session.Session) *cobra.Command {
 		Long: "Request that the operator drain nodes and restart their hosts, with annotation " + api.AnnotationReboot + " of the Node.\n" +
 			"The operator restarts as many at a time as spec.rollout.maxUnavailable of WindowsConfig allows.",
 		Example:           "  kubectl windows reboot win-1",
-		Args:              someHosts,
+		Args:              requireHosts,
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
 			hosts, err := a.hosts(c.Context(), args)
@@ -272,7 +272,7 @@ func releaseHosts(s *session.Session) *cobra.Command {
 		Long: "Let the operator finish the removal of hosts that cannot be reached, with annotation " + api.AnnotationRelease + ".\n" +
 			"Everything that the operator installed stays on the hosts. Run kubectl windows remove first.",
 		Example:           "  kubectl windows release win-3",
-		Args:              someHosts,
+		Args:              requireHosts,
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
 			hosts, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {

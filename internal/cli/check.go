@@ -54,7 +54,7 @@ func check(s *session.Session) *cobra.Command {
 			"With --pre, check a cluster before the operator is installed: the version of Kubernetes, the pod network, your permissions, other operators,\n" +
 			"and whether this machine can connect to the SSH port of hosts (--host). The operator must be able to connect to it from its node.",
 		Example: "  kubectl windows check\n  kubectl windows check --pre --host 10.1.42.1 --host 10.1.42.2\n  kubectl windows check -o json",
-		Args:    noArguments,
+		Args:    rejectArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			run := checkInstalled
 			if before.pre {

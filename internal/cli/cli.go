@@ -98,21 +98,21 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams,
 	return session.CodeOf(err)
 }
 
-func oneHost(c *cobra.Command, args []string) error {
+func requireOneHost(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return session.Failf(session.CodeUsage, "%s requires one host: the name of its WindowsInstance or Node, or its address", c.CommandPath())
 	}
 	return nil
 }
 
-func someHosts(c *cobra.Command, args []string) error {
+func requireHosts(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return session.Failf(session.CodeUsage, "%s requires hosts: names of WindowsInstances or Nodes, or addresses", c.CommandPath())
 	}
 	return nil
 }
 
-func noArguments(c *cobra.Command, args []string) error {
+func rejectArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return session.Failf(session.CodeUsage, "%s takes no arguments, got %q", c.CommandPath(), args[0])
 	}

@@ -20,7 +20,7 @@ func dashboard(s *session.Session) *cobra.Command {
 		Long: "Serve a page on 127.0.0.1 that shows all hosts and follows their changes, until you stop the command. The page uses your permissions and\n" +
 			"changes nothing. The printed address admits one browser, once: do not share it.",
 		Example: "  kubectl windows dashboard\n  kubectl windows dashboard --export report.html",
-		Args:    noArguments,
+		Args:    rejectArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			options, err := dashboardOptions(c, s)
 			if err != nil {

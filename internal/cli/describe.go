@@ -23,7 +23,7 @@ func describe(s *session.Session) *cobra.Command {
 			"WindowsInstance and of the Node, services, the steps of the last join, pods that do not run, versions, and events.\n\n" +
 			"HOST is the name of the WindowsInstance or of the Node, or the address.",
 		Example:           "  kubectl windows describe win-1\n  kubectl windows describe 10.1.42.1 -o yaml",
-		Args:              oneHost,
+		Args:              requireOneHost,
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
 			f, h, err := s.ReadHost(c.Context(), args[0])

@@ -53,7 +53,7 @@ func generation(s *session.Session) *cobra.Command {
 			"move, or if this is not known.",
 		Example: "  kubectl windows generations\n  kubectl windows generations --to 2022 --images=false\n" +
 			"  kubectl windows generations --use-pull-secrets --check -o json",
-		Args: noArguments,
+		Args: rejectArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), s) },
 	}
 	o.add(c, formatJSON, formatYAML)

@@ -26,10 +26,10 @@ import (
 const (
 	// maxPullSecrets is the number of pull secrets of a workload that are read.
 	maxPullSecrets = 10
-	// maxSilence is after how many unanswered requests in a row a registry is not queried any more.
+	// maxSilence is after how many unanswered requests in a row a registry is no longer queried.
 	maxSilence = 3
-	// progressEvery is the time between lines about the progress of queries, and before the first one.
-	progressEvery = 2 * time.Second
+	// progressInterval is the time between lines about the progress of queries, and before the first one.
+	progressInterval = 2 * time.Second
 )
 
 // readImages queries the registries for the images of workloads, each image once for all workloads with the same credentials.
@@ -124,7 +124,7 @@ type registryQueries struct {
 	mu      sync.Mutex // guards the fields below
 	found   generations.Readings
 	silent  map[string]int   // unanswered requests in a row, by registry
-	stopped map[string]error // registries that are not queried any more, with the cause
+	stopped map[string]error // registries that are no longer queried, with the cause
 }
 
 func (q *registryQueries) count() int {
@@ -190,7 +190,7 @@ func reportProgress(out io.Writer, text func() string) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		ticker := time.NewTicker(progressEvery)
+		ticker := time.NewTicker(progressInterval)
 		defer ticker.Stop()
 		for {
 			select {

@@ -131,7 +131,7 @@ func (f *failingRegistry) client(t *testing.T, trusts bool) *registryclient.Clie
 		o.Certificates = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw}))
 	}
 	c := registryclient.New(o)
-	t.Cleanup(c.Retire)
+	t.Cleanup(c.CloseIdleConnections)
 	return c
 }
 
@@ -166,13 +166,13 @@ func TestProgressIsReportedAfterSomeTime(t *testing.T) {
 		out := make(written, 10)
 		var done atomic.Int64
 		stop := reportProgress(out, func() string { return fmt.Sprint(done.Load()) })
-		time.Sleep(progressEvery - time.Millisecond)
+		time.Sleep(progressInterval - time.Millisecond)
 		synctest.Wait()
 		if len(out) > 0 {
 			t.Errorf("too early: %q", <-out)
 		}
 		done.Store(7)
-		time.Sleep(progressEvery)
+		time.Sleep(progressInterval)
 		stop()
 		time.Sleep(time.Hour)
 		close(out)

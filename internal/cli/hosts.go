@@ -165,7 +165,7 @@ func remove(s *session.Session) *cobra.Command {
 			"budget, the operator drains the nodes and removes everything it installed. Wait until the hosts have left, and show what they wait for.\n\n" +
 			"To remove the host of a Machine, delete the Machine.",
 		Example:           "  kubectl windows remove win-1\n  kubectl windows remove 10.1.42.1 --yes --wait=false",
-		Args:              someHosts,
+		Args:              requireHosts,
 		ValidArgsFunction: completeHosts(s),
 		RunE: func(c *cobra.Command, args []string) error {
 			hosts, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {

@@ -59,7 +59,7 @@ func lint(s *session.Session) *cobra.Command {
 			"therefore not queried unless --registry names them, and redirects are followed for image content only. Behind a proxy, the proxy\n" +
 			"decides where it connects. In a pipeline for untrusted changes, do not use --images, or limit the network.",
 		Example: "  kubectl windows lint -f deployment.yaml\n  helm template shop | kubectl windows lint -f -\n  kubectl windows lint -f manifests/ -R --all\n  kubectl windows lint -f deployment.yaml --images",
-		Args:    noArguments,
+		Args:    rejectArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), s) },
 	}
 	o.add(c, formatJSON, formatYAML)

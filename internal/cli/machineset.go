@@ -53,7 +53,7 @@ func machineSet(s *session.Session) *cobra.Command {
 			"changes nothing: review the output, and apply it with kubectl apply -f -.\n\n" +
 			"On Azure and GCP, the image defaults to Windows Server 2022; on other platforms, set --image.",
 		Example: "  kubectl windows machineset --image ami-0abc > windows.yaml\n  kubectl windows machineset --platform azure --name winworker --replicas 2",
-		Args:    noArguments,
+		Args:    rejectArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			object, err := m.make(c.Context(), s)
 			if err != nil {

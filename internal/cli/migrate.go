@@ -17,7 +17,7 @@ func migrate(s *session.Session) *cobra.Command {
 			"stays. The command changes nothing. The exit code is 3 if something blocks the migration. To also check whether the kubelets of this\n" +
 			"operator are compatible with the cluster, run wmco migrate --check from the operator's image.",
 		Example: "  kubectl windows migrate --check",
-		Args:    noArguments,
+		Args:    rejectArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !only {
 				return session.Failf(session.CodeUsage, "use %s --check: the operator takes over nodes automatically once it is installed", c.CommandPath())

@@ -79,7 +79,7 @@ func plan(s *session.Session) *cobra.Command {
 			"--disruption.",
 		Example: "  kubectl windows plan\n  kubectl windows plan -f windowsconfig.yaml\n  kubectl windows plan --remove win-1\n  kubectl windows plan --upgrade\n" +
 			"  kubectl windows plan --upgrade --image ghcr.io/windows-machine-config/wmco:v1.3.0",
-		Args: noArguments,
+		Args: rejectArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			result, err := p.plan(c.Context(), s)
 			if err != nil {

@@ -61,7 +61,7 @@ func prepareImage(s *session.Session) *cobra.Command {
 	flags.BoolVar(&o.hyperV, "hyper-v", false, "Also enable feature Hyper-V, for Hyper-V isolation.")
 	flags.StringVar(&o.sandboxImage, "sandbox-image", desired.DefaultSandboxImage,
 		"Sandbox image to pull: the one in spec.runtime.sandboxImage of WindowsConfig. With an empty name, machines pull it when they join.")
-	flags.StringVar(&o.proxy, "proxy", "", "URL of the proxy through which the machine pulls it, as http://host:port. It is not put into the image.")
+	flags.StringVar(&o.proxy, "proxy", "", "URL of the proxy through which the machine pulls the sandbox image, as http://host:port. It is not put into the image.")
 	return c
 }
 

@@ -26,7 +26,7 @@ func status(s *session.Session) *cobra.Command {
 			"With more than 20 hosts, only those that are not Ready are listed; use -o wide to list all. The command makes at most six requests to\n" +
 			"the API server.",
 		Example: "  kubectl windows status\n  kubectl windows status --watch\n  kubectl windows status -o json",
-		Args:    noArguments,
+		Args:    rejectArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if watch {
 				return watchStatus(c.Context(), s, &o)

@@ -49,8 +49,8 @@ func updates(s *session.Session) *cobra.Command {
 		Long: "Show for each Windows node which updates Windows knows as pending, when the newest one was installed, when Windows last searched and where,\n" +
 			"and what blocks updates. With a host, list its pending updates and its last installations; the list comes from the node's kubelet.\n\n" +
 			"Whether the operator installs updates depends on spec.windowsUpdates.policy of WindowsConfig; kubectl windows plan shows when.\n\n" +
-			"With --search, request that Windows be asked now instead of at the next regular time, such as after an update was approved. With policy Install,\n" +
-			"Windows then searches at its server and downloads; with Notify, it answers what it has found in its own last search.",
+			"With --search, request a query of Windows now instead of at the next regular time, for example after an update was approved. With policy\n" +
+			"Install, Windows then searches on its server and downloads updates; with Notify, it returns what its own last search found.",
 		Example: "  kubectl windows updates\n  kubectl windows updates win-1\n  kubectl windows updates -o json\n  kubectl windows updates --search win-1 win-2",
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
@@ -97,7 +97,7 @@ func (a *action) search(ctx context.Context, args []string) error {
 		return err
 	}
 	if in.Config != nil && in.Config.Spec.WindowsUpdates.Policy == v1alpha1.UpdatesUnmanaged {
-		return session.Failf(session.CodeFailed, "spec.windowsUpdates.policy of WindowsConfig is Unmanaged: nodes ask nothing; set Notify or Install first")
+		return session.Failf(session.CodeFailed, "spec.windowsUpdates.policy of WindowsConfig is Unmanaged: nodes do not query Windows; set Notify or Install first")
 	}
 	hosts, err := a.find(in, args)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // explainReport explains why a node has no report.
 func explainReport(err error, node string) error {
 	if errors.Is(err, nodefiles.ErrAbsent) {
-		return session.Failf(session.CodeNotFound, "node %s has reported no updates: WICD asks within some minutes after its start, and again after failures; "+
-			"with spec.windowsUpdates.policy: Unmanaged in WindowsConfig, it does not ask", node)
+		return session.Failf(session.CodeNotFound, "node %s has reported no updates: WICD queries Windows within a few minutes after it starts, and again "+
+			"after failures; with spec.windowsUpdates.policy: Unmanaged in WindowsConfig, it does not", node)
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func userData(s *session.Session) *cobra.Command {
 			"Machines.\n\n" +
 			"On OpenShift, you do not need this command: the operator writes the Secret itself.",
 		Example: "  kubectl windows userdata --public-key windows-key.pub --platform azure | kubectl apply -n machines -f -",
-		Args:    noArguments,
+		Args:    rejectArguments,
 		RunE: func(*cobra.Command, []string) error {
 			secret, err := o.make()
 			if err != nil {

@@ -32,7 +32,7 @@ func version(s *session.Session) *cobra.Command {
 		Use:     "version",
 		Short:   "Show the versions of this program, the operator and the nodes",
 		Example: "  kubectl windows version\n  kubectl windows version --client",
-		Args:    noArguments,
+		Args:    rejectArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v := versions{Client: s.Version}
 			if !client {

@@ -96,17 +96,17 @@ func (st *stage) measureFacts(ctx context.Context, h *lab.Host) error {
 }
 
 // scrapes is how many consecutive scrapes of a node are measured.
-const scrapes, scrapeEvery = 10, 5 * time.Second
+const scrapes, scrapeInterval = 10, 5 * time.Second
 
 // measureMetrics has Prometheus scrape the only node of a stage, and reports the number of its series and how long
 // windows_exporter takes. On Wine, collectors that need performance counters or WMI add no series.
 func measureMetrics(ctx context.Context, st *stage) error {
-	prometheus, err := st.StartPrometheus(ctx, testenv.PrometheusOptions{Interval: scrapeEvery})
+	prometheus, err := st.StartPrometheus(ctx, testenv.PrometheusOptions{Interval: scrapeInterval})
 	if err != nil {
 		return err
 	}
 	st.logf("Prometheus scrapes the node %d times", scrapes)
-	time.Sleep(scrapes * scrapeEvery)
+	time.Sleep(scrapes * scrapeInterval)
 	for _, number := range []struct{ name, expression, unit string }{
 		{"metrics.series_per_node", `sum(scrape_samples_post_metric_relabeling{node!=""})`, "count"},
 		{"metrics.exporter_scrape_seconds", `max(quantile_over_time(0.5, scrape_duration_seconds{job="windows-exporter"}[1m]))`, "s"},

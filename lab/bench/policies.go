@@ -52,7 +52,7 @@ func measurePolicies(ctx context.Context, s *sheet) error {
 		pods, err = allPods, nil
 	}
 	if err != nil || pods < podsOfNode || pods > allPods || pods%podsOfNode != 0 {
-		return fmt.Errorf("%s is %q; allowed are multiples of %d up to %d", podsVariable, os.Getenv(podsVariable), podsOfNode, allPods)
+		return fmt.Errorf("%s is %q; allowed: multiples of %d up to %d", podsVariable, os.Getenv(podsVariable), podsOfNode, allPods)
 	}
 	st, err := openStage(ctx, s, testenv.Options{Network: testenv.NetworkFlannel})
 	if err != nil {

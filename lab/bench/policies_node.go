@@ -205,7 +205,7 @@ func (n *policyNode) awaitRules(ctx context.Context) error {
 
 // ask asks WICD about a pod whose network exists, as the network plugin does, and returns how long that took.
 func (n *policyNode) ask(ctx context.Context, pipe string, p sim.Pod) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, policypipe.CallWithin)
+	ctx, cancel := context.WithTimeout(ctx, policypipe.CallTimeout)
 	defer cancel()
 	began := time.Now()
 	conn, err := n.windows.DialPipe(ctx, pipe)

@@ -91,7 +91,7 @@ func median(values []float64) float64 {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// percentile returns the smallest of at least one value that is not exceeded by so many percent of them.
+// percentile returns the smallest of the values, of which there must be at least one, that at least the given percentage of them do not exceed.
 func percentile(values []float64, percent int) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[max(0, (len(sorted)*percent+99)/100-1)]

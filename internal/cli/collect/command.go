@@ -33,7 +33,7 @@ func Command(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "collect [HOST...]",
 		Short: "Collect the state of hosts and of the operator into an archive for support",
-		Long: "Request archives of their state from hosts, download them through the API server, and add objects of the cluster: WindowsInstances,\n" +
+		Long: "Ask hosts for archives of their state, download them through the API server, and add objects of the cluster: WindowsInstances,\n" +
 			"WindowsConfig, Windows nodes, events, and the operator with its log. Secrets are neither read nor collected; manifest.json lists what\n" +
 			"is in the archive, what is missing and why.\n\n" +
 			"If a host does not respond, the command collects the ends of its logs, if its kubelet serves them. You need permission to patch\n" +

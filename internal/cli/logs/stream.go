@@ -136,13 +136,13 @@ func (s *stream) copy(part *nodefiles.Part) error {
 
 // Pauses between reads of a followed log.
 const (
-	followEvery = time.Second
-	followRetry = 10 * time.Second
+	followInterval = time.Second
+	followRetry    = 10 * time.Second
 )
 
 // follow shows new lines until ctx is done. It reports errors to fails and continues.
 func (s *stream) follow(ctx context.Context, fails func(error)) error {
-	pause, failed := followEvery, false
+	pause, failed := followInterval, false
 	for {
 		select {
 		case <-ctx.Done():
@@ -155,7 +155,7 @@ func (s *stream) follow(ctx context.Context, fails func(error)) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			pause, failed = followEvery, false
+			pause, failed = followInterval, false
 		case !errors.As(err, &failure):
 			return err // the output failed
 		case failure.Code == session.CodeForbidden:

@@ -95,6 +95,6 @@ func TestStreamErrorIsKept(t *testing.T) {
 	p.Line("a")
 	p.Field("b", "c")
 	if p.Err() == nil {
-		t.Error("there is no error")
+		t.Error("there is not an error")
 	}
 }

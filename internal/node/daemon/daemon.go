@@ -36,14 +36,14 @@ import (
 type RunOptions struct {
 	// Log receives the service's log records. They contain no secrets.
 	Log *slog.Logger
-	// UpdateWithin is how long another version may take until it works, before the host is rolled back; 10 minutes when 0. UpdateSteady is how long
+	// UpdateTimeout is how long another version may take until it works, before the host is rolled back; 10 minutes when 0. UpdateSteady is how long
 	// it must continue to work; a minute when 0.
-	UpdateWithin, UpdateSteady time.Duration
+	UpdateTimeout, UpdateSteady time.Duration
 }
 
 // How often the record is checked without a notification.
 const (
-	recordEvery        = time.Second // while a join is running
+	recordInterval     = time.Second // while a join is running
 	idleRecordInterval = 10 * time.Second
 )
 
@@ -131,7 +131,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	users, cni := podnetwork.NewUserNetwork(s, wake, services), podnetwork.CNI{Session: s, Sandbox: sandbox}
 	p.policies = podpolicy.New(s, wake, metrics)
 	metrics.Policies = p.policies
-	p.updates = update.NewRequester(s, verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
+	p.updates = update.NewRequester(s, verifier, wake, update.Limits{Within: o.UpdateTimeout, Steady: o.UpdateSteady})
 	mirrors := registry.Part{Session: s, Server: pulls, Metrics: metrics, Wake: wake}
 	exclusions, hyperV, kubelet := configure.NewExclusions(s, wake, metrics), configure.NewHyperV(s, wake, reboot), configure.NewKubelet(s, p.follower)
 	collector, updates := collect.New(s, wake), nodestatus.NewWindowsUpdates(s, wake, metrics)
@@ -222,7 +222,7 @@ func start(ctx context.Context, all []part) (await func(*slog.Logger)) {
 // awaitNewRecord polls the file until something other than this session has changed the record. The first check reads it, because it may have
 // changed since this session began.
 func (p *parts) awaitNewRecord(ctx context.Context) {
-	every := recordEvery
+	every := recordInterval
 	if p.Record.Complete {
 		every = idleRecordInterval
 	}

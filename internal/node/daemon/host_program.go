@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/daemon/logrotate"
 )
 
-// releasedWithin is how long the output of an ended program may stay open, held by its child processes.
-const releasedWithin = 5 * time.Second
+// releaseTimeout is how long the output of an ended program may stay open, held by its child processes.
+const releaseTimeout = 5 * time.Second
 
 // hostCommand runs a program that does not support Windows' service manager as a service: its output is the log, its exit code the service's, and
 // it ends with the service. The program is not notified of that, because Windows has no way to do so for programs without a window.
@@ -37,7 +37,7 @@ func hostCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
 		fmt.Fprintln(call.Stderr, "no program given; usage: host [flags] -- <program> [arguments]")
 		return 1
 	}
-	code, err := hostProgram(ctx, call, *asService, *logName, hosted{command: flags.Args(), variables: variables})
+	code, err := hostProgram(ctx, call, *asService, *logName, hostedProgram{command: flags.Args(), variables: variables})
 	if err != nil {
 		fmt.Fprintln(call.Stderr, err)
 		return 1
@@ -45,10 +45,10 @@ func hostCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	return int(code)
 }
 
-// hosted is a program with its arguments, and its variables in addition to WICD's.
-type hosted struct{ command, variables []string }
+// hostedProgram is a program with its arguments, and its variables in addition to WICD's.
+type hostedProgram struct{ command, variables []string }
 
-func hostProgram(ctx context.Context, call Call, asService bool, logName string, program hosted) (uint32, error) {
+func hostProgram(ctx context.Context, call Call, asService bool, logName string, program hostedProgram) (uint32, error) {
 	h, err := call.Host()
 	if err != nil {
 		return 0, err
@@ -70,10 +70,10 @@ func hostProgram(ctx context.Context, call Call, asService bool, logName string,
 }
 
 // run runs the program until it or ctx ends.
-func (p hosted) run(ctx context.Context, output io.Writer) (exitCode uint32) {
+func (p hostedProgram) run(ctx context.Context, output io.Writer) (exitCode uint32) {
 	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
 	cmd.Env = append(os.Environ(), p.variables...)
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = output, output, releasedWithin
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = output, output, releaseTimeout
 	err := cmd.Run()
 	if err == nil || ctx.Err() != nil {
 		return 0

@@ -24,8 +24,8 @@ const staleInput = time.Hour
 
 // How long, and how often, the removal of an input's folder is retried while the operator still writes to it.
 const (
-	removeWithin = 10 * time.Second
-	removeEvery  = 300 * time.Millisecond
+	removeTimeout  = 10 * time.Second
+	removeInterval = 300 * time.Millisecond
 )
 
 // open creates the folder of an input, and reads what is put there. Only SYSTEM and administrators may read it, even if the program is in a folder
@@ -49,12 +49,12 @@ func (i inputs) open(ctx context.Context, name string) (in io.Reader, remove fun
 
 // remove removes the folder. The operator may still be writing the end of the input to it, which the command did not need.
 func (i inputs) remove(ctx context.Context, folder string) error {
-	for end := time.Now().Add(removeWithin); ; {
+	for end := time.Now().Add(removeTimeout); ; {
 		err := i.host.Disk.RemoveAll(folder)
 		if err == nil || time.Now().After(end) {
 			return err
 		}
-		if backoff.Sleep(ctx, removeEvery) != nil {
+		if backoff.Sleep(ctx, removeInterval) != nil {
 			return err
 		}
 	}

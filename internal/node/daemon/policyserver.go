@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/policypipe"
 )
 
-// policyServerEvery is the pause before the pipe is created again.
-const policyServerEvery = time.Second
+// policyServerInterval is the pause before the pipe is created again.
+const policyServerInterval = time.Second
 
 // policyServer answers the network plugin while policies are enforced.
 type policyServer struct {
@@ -24,7 +24,7 @@ func (p policyServer) run(ctx context.Context) {
 	if !p.Wanted.Policies.Enforces() {
 		return
 	}
-	for reported := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, policyServerEvery) {
+	for reported := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, policyServerInterval) {
 		l, err := p.Host.Pipes.Listen(policypipe.Name)
 		if err == nil {
 			err = policypipe.Serve(ctx, l, p.add)

@@ -18,10 +18,10 @@ import (
 
 // Limits of a connection attempt to the API server.
 const (
-	reachWithin   = 20 * time.Second // in total
-	connectWithin = 5 * time.Second  // per address
-	maxResolved   = 16               // addresses in a result
-	maxTried      = 4
+	reachTimeout   = 20 * time.Second // in total
+	connectTimeout = 5 * time.Second  // per address
+	maxResolved    = 16               // addresses in a result
+	maxTried       = 4
 )
 
 // Reach checks whether this host reaches the cluster's API server as its services will: without a proxy, at the first address of its name that
@@ -35,7 +35,7 @@ func Reach(ctx context.Context, h hostapi.Host, r wicdapi.ReachRequest) (wicdapi
 	if !authorities.AppendCertsFromPEM([]byte(r.CA)) {
 		return wicdapi.ReachResult{}, errors.New("the request has no CA certificate of the cluster")
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	var result wicdapi.ReachResult
 	addresses, err := resolve(ctx, h, server.Hostname())
@@ -92,7 +92,7 @@ func connectToOne(ctx context.Context, h hostapi.Host, addresses []netip.Addr, p
 	var failures []string
 	for _, ip := range addresses[:min(len(addresses), maxTried)] {
 		at := net.JoinHostPort(ip.String(), port)
-		attempt, cancel := context.WithTimeout(ctx, connectWithin)
+		attempt, cancel := context.WithTimeout(ctx, connectTimeout)
 		connection, err := dial(attempt, "tcp", at)
 		cancel()
 		if err == nil {

@@ -136,15 +136,15 @@ func (i Identity) leastUse() time.Duration { return min(RefusedPause, i.life()/1
 
 func (i Identity) life() time.Duration { return i.Leaf.NotAfter.Sub(i.Leaf.NotBefore) }
 
-// ClockEvery is how often the clock is checked while waiting for a certain time.
-const ClockEvery = time.Minute
+// ClockInterval is how often the clock is checked while waiting for a certain time.
+const ClockInterval = time.Minute
 
 // AwaitClock returns when the clock shows a time, or when the duration until then has passed. The clock may be set meanwhile: that of a virtual
 // machine can be wrong by years until its first synchronization.
 func AwaitClock(ctx context.Context, at time.Time, clock func() time.Time) error {
 	end := time.NewTimer(at.Sub(clock()))
 	defer end.Stop()
-	ticker := time.NewTicker(ClockEvery)
+	ticker := time.NewTicker(ClockInterval)
 	defer ticker.Stop()
 	for clock().Before(at) {
 		select {

@@ -32,7 +32,7 @@ type Event struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// Watch calls each for every event of a watch of a collection until a call fails, ctx is done, or the API server ends the watch, which is no error.
+// Watch calls each for every event of a watch of a collection until a call fails, ctx is done, or the API server ends the watch, which is not an error.
 func (c *Client) Watch(ctx context.Context, path string, query url.Values, each func(Event) error) error {
 	all := maps.Clone(query)
 	if all == nil {

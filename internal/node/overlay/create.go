@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// hostRouteEvery is how often a refused route of the host is retried.
-	hostRouteEvery = time.Minute
+	// hostRouteInterval is how often a refused route of the host is retried.
+	hostRouteInterval = time.Minute
 	// unlistedTimeout is how long to wait for a network that is found by its ID but not listed.
 	unlistedTimeout = 2 * time.Minute
 )
@@ -97,7 +97,7 @@ func (r *networkReconciler) createOnAdapter(ctx context.Context, own Node, n hns
 // createNetwork creates one network. It logs first, because creation can interrupt the connection of the log's reader.
 func (r *networkReconciler) createNetwork(ctx context.Context, own Node, n hns.Network, reason string) (hns.Network, error) {
 	first, within := len(r.networks) == 0, createTimeout
-	r.log.Info("Creating a network", "network", n.Name, "because", reason, "wanted", describe(n), "mayCutConnections", first)
+	r.log.Info("Creating a network", "network", n.Name, "reason", reason, "wanted", describe(n), "mayCutConnections", first)
 	if first {
 		if err := r.guard.begin(ctx, own); err != nil {
 			return hns.Network{}, err
@@ -139,7 +139,7 @@ func (r *networkReconciler) addHostRoute(ctx context.Context) {
 		r.report.setOne(api.ReasonOverlayHostRouteRefused, "")
 		return
 	}
-	if time.Since(r.routedAt) < hostRouteEvery {
+	if time.Since(r.routedAt) < hostRouteInterval {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -35,7 +35,7 @@ type Networks interface {
 	// adapter, which interrupts its connections again.
 	DeleteNetwork(ctx context.Context, id string) error
 	// AddRemotes adds the subnets of other hosts to a network, given by its ID, in one request. RemoveRemotes removes them; each must
-	// be as in Network.Remotes, and a missing one is no error. A network that does not exist is hns.ErrNotFound.
+	// be as in Network.Remotes, and a missing one is not an error. A network that does not exist is hns.ErrNotFound.
 	AddRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
 	RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
 }

@@ -263,7 +263,7 @@ func (r *networkReconciler) removeUnsettled(ctx context.Context, own Node) error
 }
 
 func (r *networkReconciler) removeNetwork(ctx context.Context, n hns.Network, reason string) error {
-	r.log.Warn("Removing a network that cannot be used", "network", n.Name, "id", n.ID, "has", reason, "is", describe(n))
+	r.log.Warn("Removing a network that cannot be used", "network", n.Name, "id", n.ID, "reason", reason, "found", describe(n))
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	if err := r.hns.DeleteNetwork(ctx, n.ID); err != nil && !errors.Is(err, hns.ErrNotFound) {

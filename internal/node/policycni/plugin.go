@@ -19,8 +19,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/node/policypipe"
 )
 
-// dialWithin is how long WICD may be away, because it restarts.
-const dialWithin = 10 * time.Second
+// dialTimeout is how long WICD may be away, because it restarts.
+const dialTimeout = 10 * time.Second
 
 // Main runs the command in the environment of this process, as the CNI specification describes it, and returns the exit code. dial connects to
 // WICD, and waits for it until ctx ends.
@@ -52,7 +52,7 @@ func (p plugin) add(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), policypipe.CallWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), policypipe.CallTimeout)
 	defer cancel()
 	if err := p.ask(ctx, r); err != nil {
 		return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("the network policies of pod %s/%s are not in force, so it is not started; the kubelet tries again", r.Namespace, r.Name), err.Error())
@@ -61,7 +61,7 @@ func (p plugin) add(args *skel.CmdArgs) error {
 }
 
 func (p plugin) ask(ctx context.Context, r policypipe.Request) error {
-	dialCtx, cancel := context.WithTimeout(ctx, dialWithin)
+	dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := p.dial(dialCtx)
 	if err != nil {

@@ -67,7 +67,7 @@ func (r Request) check() error {
 	}
 	for _, a := range r.Addresses {
 		if !a.IsValid() || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
-			return fmt.Errorf("addresses contains %.64q; allowed are addresses that a pod can have", a.String())
+			return fmt.Errorf("addresses contains %.64q; allowed: addresses that a pod can have", a.String())
 		}
 	}
 	return nil

@@ -18,11 +18,11 @@ const Program = "wicd-cni.exe"
 
 // Limits of one call. WICD answers before the plugin gives up, so that the cause is known.
 const (
-	// CallWithin is how long the plugin waits in total, including for the pipe.
-	CallWithin = 30 * time.Second
-	// answerWithin is how long WICD works on a request, transferWithin how long either side may take to send its message.
-	answerWithin   = 20 * time.Second
-	transferWithin = 5 * time.Second
+	// CallTimeout is how long the plugin waits in total, including for the pipe.
+	CallTimeout = 30 * time.Second
+	// answerTimeout is how long WICD works on a request, transferTimeout how long either side may take to send its message.
+	answerTimeout   = 20 * time.Second
+	transferTimeout = 5 * time.Second
 	// maxConnections are served at once; others wait until one is free.
 	maxConnections = 64
 )
@@ -75,7 +75,7 @@ func Serve(ctx context.Context, l net.Listener, handler func(context.Context, Re
 
 // answer serves one connection. A client that sends nothing, or does not read, loses its connection.
 func answer(ctx context.Context, conn net.Conn, handler func(context.Context, Request) error) {
-	_ = conn.SetDeadline(time.Now().Add(transferWithin))
+	_ = conn.SetDeadline(time.Now().Add(transferTimeout))
 	line, err := readLine(conn)
 	if err != nil {
 		return // there is no client that could use a response
@@ -85,7 +85,7 @@ func answer(ctx context.Context, conn net.Conn, handler func(context.Context, Re
 	if err != nil {
 		err = fmt.Errorf("WICD cannot read the request: %w", err)
 	} else {
-		ctx, cancel := context.WithTimeout(ctx, answerWithin)
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		err = handler(ctx, r)
 	}
@@ -95,7 +95,7 @@ func answer(ctx context.Context, conn net.Conn, handler func(context.Context, Re
 	if line, err = encode(a); err != nil { // control characters are longer in JSON
 		line, _ = encode(response{Refused: "WICD: the cause is too long; see WICD's log"})
 	}
-	_ = conn.SetDeadline(time.Now().Add(transferWithin))
+	_ = conn.SetDeadline(time.Now().Add(transferTimeout))
 	if _, err := conn.Write(line); err == nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(conn, 1)) // closing a pipe discards what the client has not read
 	}

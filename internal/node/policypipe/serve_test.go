@@ -49,7 +49,7 @@ func (s server) mustDial(t *testing.T) net.Conn {
 
 func (s server) call(t *testing.T) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), CallWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), CallTimeout)
 	defer cancel()
 	return Call(ctx, s.mustDial(t), web())
 }
@@ -107,8 +107,8 @@ func TestSilentClientsLoseConnections(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		if err := s.call(t); err != nil || time.Since(began) != transferWithin {
-			t.Errorf("answered after %s, want %s: %v", time.Since(began), transferWithin, err)
+		if err := s.call(t); err != nil || time.Since(began) != transferTimeout {
+			t.Errorf("answered after %s, want %s: %v", time.Since(began), transferTimeout, err)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func TestClientThatDoesNotReadLosesConnection(t *testing.T) {
 		if _, err := c.Write(line); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * transferWithin)
+		time.Sleep(2 * transferTimeout)
 		got, err := io.ReadAll(c)
 		if want := `{"inForce":true}` + "\n"; string(got) != want || err != nil {
 			t.Errorf("got %q, %v; want %q and the end of the connection", got, err, want)

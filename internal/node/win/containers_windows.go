@@ -38,7 +38,7 @@ func newContainers(networks *network.HNS) containers {
 // shimOwner is the owner of the shims' compute systems: the name of their program.
 const shimOwner = "containerd-shim-runhcs-v1.exe"
 
-// Results of the Host Compute Service that are no errors here (internal/hcs/errors.go of hcsshim).
+// Results of the Host Compute Service that are not errors here (internal/hcs/errors.go of hcsshim).
 const (
 	hcsPending        = syscall.Errno(0xc0370103)
 	hcsSystemNotFound = syscall.Errno(0xc037010e)

@@ -168,7 +168,7 @@ func (s *services) started(ctx context.Context, m manager, name string) error {
 }
 
 // Stop implements hostapi.Services. A process that does not exit in time (two minutes, or three quarters of the time until ctx
-// ends if that is less) is killed, which is logged and is no error.
+// ends if that is less) is killed, which is logged and is not an error.
 func (s *services) Stop(ctx context.Context, name string) error {
 	m, err := connect(windows.SC_MANAGER_ENUMERATE_SERVICE)
 	if err != nil {

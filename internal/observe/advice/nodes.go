@@ -67,7 +67,7 @@ func windowsReasons() Table {
 		api.ReasonUpdatesUnmanaged:          good(),
 		api.ReasonUpdatesOverdue: {Warning, "Install updates on the host, one node after the other and drained; kubectl windows updates <host> lists them.",
 			"windows-updates#overdue"},
-		api.ReasonRevisionTooLow: {Warning, "Install a cumulative update with the demanded revision; kubectl windows updates <host> lists the pending ones.",
+		api.ReasonRevisionTooLow: {Warning, "Install a cumulative update with the required revision; kubectl windows updates <host> lists the pending ones.",
 			"windows-updates#overdue"},
 		api.ReasonUpdateDeadlinePassed: {Warning, "See in kubectl windows updates <host> what the update waits for, and install it.", "windows-updates#overdue"},
 		api.ReasonUpdateSearchOverdue: {Warning, "Make the host search for updates, or find out why it cannot: kubectl windows updates <host> shows what is known.",
@@ -171,7 +171,7 @@ func settings() Table {
 		api.ReasonClusterAPINotConfigured:  {Error, "Set spec.clusterAPI of WindowsConfig: the namespace of the Machines, and the name of their Cluster.", clusterAPI},
 		api.ReasonClusterAPINotPermitted:   {Error, "Run the commands in the message, as an administrator of the namespace.", clusterAPI},
 		api.ReasonClusterAPIUnavailable:    {Error, "Correct spec.clusterAPI of WindowsConfig, or install Cluster API.", clusterAPI},
-		api.ReasonClusterNotProven:         {Error, "Name the Cluster that stands for this cluster in spec.clusterAPI of WindowsConfig.", clusterAPI},
+		api.ReasonClusterNotProven:         {Error, "Name the Cluster that represents this cluster in spec.clusterAPI of WindowsConfig.", clusterAPI},
 		api.ReasonAnotherOperatorInstalled: {Error, "Uninstall one of the two operators that the message names.", "troubleshooting#the-operator-does-not-start"},
 	}
 }

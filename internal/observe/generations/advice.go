@@ -18,7 +18,7 @@ import (
 const maxListed = 5
 
 // next returns the steps after which a workload can move, or what new hosts need for it.
-func (a *assessing) next(w *Workload, d demands, found Assessment) (steps []string) {
+func (a *assessor) next(w *Workload, d demands, found Assessment) (steps []string) {
 	for _, image := range found.Images {
 		steps = append(steps, a.nextForImage(w, image)...)
 	}
@@ -42,7 +42,7 @@ func (a *assessing) next(w *Workload, d demands, found Assessment) (steps []stri
 	return steps
 }
 
-func (a *assessing) nextForImage(w *Workload, image Image) []string {
+func (a *assessor) nextForImage(w *Workload, image Image) []string {
 	label := a.target.Label()
 	switch {
 	case image.Builds[label] == Runs:
@@ -63,7 +63,7 @@ func (a *assessing) nextForImage(w *Workload, image Image) []string {
 }
 
 // baseImages names the base images that hosts with the target run.
-func (a *assessing) baseImages() string {
+func (a *assessor) baseImages() string {
 	var tags []string
 	for _, r := range windowsbuild.Releases() {
 		if windowsbuild.Runs(a.target, r.Build) {
@@ -73,7 +73,7 @@ func (a *assessing) baseImages() string {
 	return "a base image with tag " + strings.Join(tags, " or ")
 }
 
-func (a *assessing) nextForPin(d demands, p Pin) string {
+func (a *assessor) nextForPin(d demands, p Pin) string {
 	release, _ := windowsbuild.ReleaseOf(a.target)
 	class := release.Class
 	if d.fromClass[api.LabelHyperV] != "" {
@@ -100,7 +100,7 @@ func (a *assessing) nextForPin(d demands, p Pin) string {
 }
 
 // nextForClass returns how pods get to nodes with the target that their RuntimeClass does not select.
-func (a *assessing) nextForClass(d demands, class string) string {
+func (a *assessor) nextForClass(d demands, class string) string {
 	step := fmt.Sprintf("Change RuntimeClass %s to %s", d.class, class)
 	if d.isAssigned {
 		step = fmt.Sprintf("Set RuntimeClass %s: pods get %s when they are created, by the tags of their images", class, d.class)
@@ -113,7 +113,7 @@ func (a *assessing) nextForClass(d demands, class string) string {
 }
 
 // preparation returns what hosts with the target need, so that the scheduler places the pods of a workload that can move.
-func (a *assessing) preparation(d demands) []string {
+func (a *assessor) preparation(d demands) []string {
 	var existing []*corev1.Node
 	fits := matcher(d.selector, d.affinity)
 	var taint *corev1.Taint

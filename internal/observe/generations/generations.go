@@ -145,8 +145,8 @@ const (
 	PinNoController PinKind = "NoController"
 )
 
-// assessing is one assessment in progress.
-type assessing struct {
+// assessor is one assessment in progress.
+type assessor struct {
 	cluster Cluster
 	target  windowsbuild.Build
 	builds  []windowsbuild.Build // of the nodes, and the target; sorted
@@ -158,7 +158,7 @@ type assessing struct {
 
 // Assess assesses workloads, as returned by Workloads, for a target build. ends are the last days of security updates; it may be empty.
 func Assess(c Cluster, target windowsbuild.Build, workloads []*Workload, read Readings, ends map[windowsbuild.Build]time.Time) Report {
-	a := assessing{cluster: c, target: target, read: read, proofs: proofsOf(c)}
+	a := assessor{cluster: c, target: target, read: read, proofs: proofsOf(c)}
 	nodes := map[windowsbuild.Build]int{target: 0}
 	report := Report{Builds: []Generation{}, Workloads: []Assessment{}, Hosts: []Host{}, Requirements: requirementsOf(target)}
 	for i := range c.Nodes {
@@ -197,7 +197,7 @@ func Assess(c Cluster, target windowsbuild.Build, workloads []*Workload, read Re
 }
 
 // assess returns the result for one workload.
-func (a *assessing) assess(w *Workload) Assessment {
+func (a *assessor) assess(w *Workload) Assessment {
 	out := Assessment{
 		Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, ManagedBy: w.ManagedBy, Images: []Image{}, Builds: map[string]Verdict{}, Pods: len(w.Pods),
 	}

@@ -61,7 +61,7 @@ type immovable struct {
 
 // order returns the nodes with builds older than the target in the order in which they can be replaced: by their turn, then by the number of
 // workloads that keep them, then by that of their pods.
-func (a *assessing) order(workloads []*Workload, assessed []Assessment) []Host {
+func (a *assessor) order(workloads []*Workload, assessed []Assessment) []Host {
 	var kept []*immovable
 	for i, w := range workloads {
 		if assessed[i].State != Movable && w.Kind != "DaemonSet" && len(assessed[i].Nodes) > 0 {
@@ -155,7 +155,7 @@ func podsOn(w *Workload, node string) (n int) {
 
 // immovable returns the nodes that the pods of a workload may be scheduled to: those with a build that runs the images, or with the build of a node
 // that has some of the pods.
-func (a *assessing) immovable(w *Workload, found Assessment) *immovable {
+func (a *assessor) immovable(w *Workload, found Assessment) *immovable {
 	k := &immovable{workload: w, id: found.ID(), state: found.State, fits: map[string]bool{}}
 	d := demandsOf(w, a.cluster.Classes)
 	if w.Kind == "Pod" || w.Template.NodeName != "" || d.unknown != "" {

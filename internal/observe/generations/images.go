@@ -99,7 +99,7 @@ func startedImages(p *corev1.Pod) (images []string) {
 }
 
 // image returns the result for an image: that of its registry, or else what the cluster proves.
-func (a *assessing) image(w *Workload, name string) Image {
+func (a *assessor) image(w *Workload, name string) Image {
 	out := Image{Image: name, Builds: map[string]Verdict{}}
 	reading, isRead := a.read[ImageKey{name, w.Access}]
 	if !isRead {
@@ -121,7 +121,7 @@ func (a *assessing) image(w *Workload, name string) Image {
 	return out
 }
 
-func (a *assessing) verdict(w *Workload, name string, reading Reading, host windowsbuild.Build) Verdict {
+func (a *assessor) verdict(w *Workload, name string, reading Reading, host windowsbuild.Build) Verdict {
 	switch {
 	case reading.Unread == "" && !reading.Image.ForWindows():
 		return NoEntry

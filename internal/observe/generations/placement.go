@@ -157,7 +157,7 @@ func labelsFor(b windowsbuild.Build, labels map[string]string) map[string]string
 }
 
 // pins returns what binds a workload to hosts with other builds.
-func (a *assessing) pins(w *Workload, d demands, found Assessment) (all []Pin) {
+func (a *assessor) pins(w *Workload, d demands, found Assessment) (all []Pin) {
 	for _, image := range found.Images {
 		if strings.Contains(image.Image, "@") && image.Builds[a.target.Label()] == NoEntry && len(image.For) == 1 {
 			all = append(all, Pin{PinDigest, image.Image})
@@ -207,7 +207,7 @@ func (d demands) affinityText() string {
 	return truncate.Text(strings.Join(terms, " or "), maxText)
 }
 
-func (a *assessing) buildOf(node string) windowsbuild.Build {
+func (a *assessor) buildOf(node string) windowsbuild.Build {
 	for i := range a.cluster.Nodes {
 		if a.cluster.Nodes[i].Name == node {
 			return nodestate.WindowsBuild(&a.cluster.Nodes[i])

@@ -8,26 +8,26 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/mirrors"
 )
 
-// sign is a cause, and how messages of the kubelet and containerd indicate it: they contain one of texts and, if alsoOneOf is not empty, one of
+// signature is a cause, and how messages of the kubelet and containerd indicate it: they contain one of texts and, if alsoOneOf is not empty, one of
 // alsoOneOf. Each text contains a character that image names, which messages quote, cannot contain.
-type sign struct {
+type signature struct {
 	reason           string
 	texts, alsoOneOf []string
 }
 
-func (s sign) matches(message string) bool {
+func (s signature) matches(message string) bool {
 	contains := func(text string) bool { return strings.Contains(message, text) }
 	return slices.ContainsFunc(s.texts, contains) && (len(s.alsoOneOf) == 0 || slices.ContainsFunc(s.alsoOneOf, contains))
 }
 
 // classify finds the cause in a message of the kubelet or containerd. For an unknown message, it returns the kubelet's reason.
 func classify(reason, message string) string {
-	signs := startSigns()
+	signatures := startSignatures()
 	if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", kubeletNoRegistry, kubeletNoSignature}, reason) {
-		signs = append(signs, pullSigns()...)
+		signatures = append(signatures, pullSignatures()...)
 	}
-	if i := slices.IndexFunc(signs, func(s sign) bool { return s.matches(message) }); i >= 0 && signs[i].reason != "" {
-		return signs[i].reason
+	if i := slices.IndexFunc(signatures, func(s signature) bool { return s.matches(message) }); i >= 0 && signatures[i].reason != "" {
+		return signatures[i].reason
 	}
 	switch reason {
 	case kubeletNoRegistry: // the operator uses the same name for something else
@@ -45,13 +45,13 @@ const (
 )
 
 func isImageReason(reason string) bool {
-	return reason != "" && slices.ContainsFunc(append(startSigns(), pullSigns()...), func(s sign) bool { return s.reason == reason })
+	return reason != "" && slices.ContainsFunc(append(startSignatures(), pullSignatures()...), func(s signature) bool { return s.reason == reason })
 }
 
-// startSigns returns signs in any message about a container. Windows localizes its messages, so error numbers are matched if present: hcsshim
+// startSignatures returns signatures in any message about a container. Windows localizes its messages, so error numbers are matched if present: hcsshim
 // appends them (internal/hcserror).
-func startSigns() []sign {
-	return []sign{
+func startSignatures() []signature {
+	return []signature{
 		{reason: api.EventImageForAnotherBuild, texts: []string{
 			"no match for platform", // images.Manifest of containerd
 			"operating system does not match the host operating system", "does not match the operating system of the host", "(0xc0370101)",
@@ -60,9 +60,9 @@ func startSigns() []sign {
 	}
 }
 
-// pullSigns returns signs in messages about pulls, most reliable first. A response of WICD's registry may have signs of several registries.
-func pullSigns() []sign {
-	return slices.Concat([]sign{
+// pullSignatures returns signatures in messages about pulls, most reliable first. A response of WICD's registry may have signatures of several registries.
+func pullSignatures() []signature {
+	return slices.Concat([]signature{
 		{reason: api.EventLayerBlocked, texts: []string{"(0x5)", "(0x20)", "(0xe1)", "Access is denied.", "being used by another process", "contains a virus"},
 			alsoOneOf: []string{"failed to extract layer", "hcsshim::"}},
 		{reason: api.EventMirrorUnavailable, texts: []string{` "https://127.0.0.1:10280/`, "dial tcp 127.0.0.1:10280"}}, // WICD does not respond
@@ -80,12 +80,12 @@ func pullSigns() []sign {
 			"Schema 1 images", "schema 1 not supported", "byte manifest for", mirrors.Damaged,
 		}},
 		{reason: api.EventMirrorUnavailable, texts: []string{mirrors.NotFound, "https://127.0.0.1:10280/"}},
-	}, registrySigns())
+	}, registrySignatures())
 }
 
-// registrySigns returns signs in responses of registries, and in messages about missing responses.
-func registrySigns() []sign {
-	return []sign{
+// registrySignatures returns signatures in responses of registries, and in messages about missing responses.
+func registrySignatures() []signature {
+	return []signature{
 		{reason: api.EventRegistryDenied, texts: []string{
 			"401 Unauthorized", "403 Forbidden", "pull access denied", "no basic auth credentials", "authorization failed", "authentication required",
 			"access to the resource is denied", "missing username or secret",

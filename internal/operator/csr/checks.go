@@ -34,7 +34,7 @@ func commonNameWithout(prefix string) func(candidate) string {
 		if name, ok := strings.CutPrefix(c.commonName, prefix); ok && name != "" {
 			return ""
 		}
-		return fmt.Sprintf("the common name in spec.request is %s; allowed for signer %s is %s<name of the node>",
+		return fmt.Sprintf("the common name in spec.request is %s; allowed for signer %s: %s<name of the node>",
 			quote(c.commonName), c.req.Spec.SignerName, prefix)
 	}
 }
@@ -44,7 +44,7 @@ func organizationsOtherThan(group string) func(candidate) string {
 		if slices.Equal(c.organizations, []string{group}) {
 			return ""
 		}
-		return fmt.Sprintf("the organizations in spec.request are %s; allowed is exactly %s", list(c.organizations), list([]string{group}))
+		return fmt.Sprintf("the organizations in spec.request are %s; allowed: exactly %s", list(c.organizations), list([]string{group}))
 	}
 }
 
@@ -65,7 +65,7 @@ func usagesOtherThan(purpose certificatesv1.KeyUsage) func(candidate) string {
 			return !slices.Contains(required, u) && u != certificatesv1.UsageKeyEncipherment
 		}
 		if slices.ContainsFunc(required, missing) || slices.ContainsFunc(c.req.Spec.Usages, extra) {
-			return fmt.Sprintf("spec.usages is %s; allowed is exactly %s, with or without %q",
+			return fmt.Sprintf("spec.usages is %s; allowed: exactly %s, with or without %q",
 				list(c.req.Spec.Usages), list(required), certificatesv1.UsageKeyEncipherment)
 		}
 		return ""
@@ -83,7 +83,7 @@ func anyExtension(c candidate) string {
 func extensionsOtherThanAltNames(c candidate) string {
 	for _, extension := range c.cert.Extensions {
 		if !extension.Id.Equal(oidAltNames()) {
-			return fmt.Sprintf("spec.request has extensions (%s); allowed are alternative names only (%s)", extensions(c), oidAltNames())
+			return fmt.Sprintf("spec.request has extensions (%s); allowed: alternative names only (%s)", extensions(c), oidAltNames())
 		}
 	}
 	return ""
@@ -111,7 +111,7 @@ func altNamesOtherThanDNSAndIP(c candidate) string {
 	}
 	for _, tag := range tags {
 		if tag != tagDNSName && tag != tagIPAddress {
-			return "spec.request has alternative names that are neither DNS names nor IP addresses; allowed are the node's name and its addresses"
+			return "spec.request has alternative names that are neither DNS names nor IP addresses; allowed: the node's name and its addresses"
 		}
 	}
 	return ""
@@ -119,7 +119,7 @@ func altNamesOtherThanDNSAndIP(c candidate) string {
 
 func nodeNotWindows(c candidate) string {
 	if node, exists := c.known.Nodes[c.node]; exists && node.OS != windowsOS {
-		return fmt.Sprintf("the common name in spec.request is %s, but label kubernetes.io/os of Node %s is %s; allowed are Windows nodes",
+		return fmt.Sprintf("the common name in spec.request is %s, but label kubernetes.io/os of Node %s is %s; allowed: Windows nodes",
 			quote(c.commonName), c.node, quote(node.OS))
 	}
 	return ""
@@ -127,7 +127,7 @@ func nodeNotWindows(c candidate) string {
 
 func instanceUnknown(c candidate) string {
 	if c.host == nil {
-		return fmt.Sprintf("the common name in spec.request is %s; allowed are the names of hosts that have begun to join with a WindowsInstance", quote(c.commonName))
+		return fmt.Sprintf("the common name in spec.request is %s; allowed: the names of hosts that have begun to join with a WindowsInstance", quote(c.commonName))
 	}
 	return ""
 }
@@ -159,7 +159,7 @@ func requesterOtherThanNode(c candidate) string {
 // requesterWithout requires the requester to be the certificate's subject, and in the groups.
 func requesterWithout(c candidate, allowed string, groups ...string) string {
 	if c.req.Spec.Username != c.commonName {
-		return fmt.Sprintf("spec.username is %s; allowed for %s is %s", quote(c.req.Spec.Username), c.commonName, allowed)
+		return fmt.Sprintf("spec.username is %s; allowed for %s: %s", quote(c.req.Spec.Username), c.commonName, allowed)
 	}
 	return groupsWithout(c, groups...)
 }
@@ -184,7 +184,7 @@ func credentialOfOther(c candidate) string {
 			holder = "instance " + h.Instance
 		}
 	}
-	return fmt.Sprintf("spec.extra[%s] is %s, the token of %s; allowed is the token handed to instance %s, whose node is %s",
+	return fmt.Sprintf("spec.extra[%s] is %s, the token of %s; allowed: the token handed to instance %s, whose node is %s",
 		credentialKey, list(c.req.Spec.Extra[credentialKey]), holder, c.host.Instance, c.host.Node)
 }
 
@@ -207,7 +207,7 @@ func nodeNameTaken(c candidate) string {
 // instanceLeaving prevents a leaving host from joining again with a token that it still has. It may renew its current certificates until it has left.
 func instanceLeaving(c candidate) string {
 	if c.host.Leaving && c.usesBootstrapToken() {
-		return fmt.Sprintf("instance %s is being deleted; allowed are renewals until its host has left", c.host.Instance)
+		return fmt.Sprintf("instance %s is being deleted; allowed: renewals until its host has left", c.host.Instance)
 	}
 	return ""
 }
@@ -219,9 +219,9 @@ func expirationBeyond(limit time.Duration) func(candidate) string {
 		seconds := c.req.Spec.ExpirationSeconds
 		switch {
 		case seconds == nil && limit < maxKubeletLifetime:
-			return fmt.Sprintf("spec.expirationSeconds is not set; allowed are 1 to %.0f", limit.Seconds())
+			return fmt.Sprintf("spec.expirationSeconds is not set; allowed: 1 to %.0f", limit.Seconds())
 		case seconds != nil && (*seconds <= 0 || time.Duration(*seconds)*time.Second > limit):
-			return fmt.Sprintf("spec.expirationSeconds is %d; allowed are 1 to %.0f", *seconds, limit.Seconds())
+			return fmt.Sprintf("spec.expirationSeconds is %d; allowed: 1 to %.0f", *seconds, limit.Seconds())
 		}
 		return ""
 	}
@@ -230,7 +230,7 @@ func expirationBeyond(limit time.Duration) func(candidate) string {
 // renewalWithoutNode makes an identity end with its Node: a host that returns must join again.
 func renewalWithoutNode(c candidate) string {
 	if _, exists := c.known.Nodes[c.node]; !exists && !c.usesBootstrapToken() {
-		return fmt.Sprintf("spec.username is %s, but Node %s does not exist; allowed are renewals for nodes that exist", quote(c.req.Spec.Username), c.node)
+		return fmt.Sprintf("spec.username is %s, but Node %s does not exist; allowed: renewals for nodes that exist", quote(c.req.Spec.Username), c.node)
 	}
 	return ""
 }

@@ -12,7 +12,7 @@ import (
 // additionalAddressesRemedy is the remedy if the host's cloud name or address is not recorded.
 const additionalAddressesRemedy = "if the cloud assigned it to the host, add it to spec.additionalAddresses of the WindowsInstance"
 
-func dnsNameOfOther(c candidate) string {
+func dnsNameNotOwn(c candidate) string {
 	for _, name := range c.dnsNames() {
 		if name != "" && slices.Contains(c.ownNames(), name) {
 			continue
@@ -23,7 +23,7 @@ func dnsNameOfOther(c candidate) string {
 		} else if len(validation.IsDNS1123Subdomain(name)) > 0 {
 			remedy = "it is not a valid host name"
 		}
-		return fmt.Sprintf("the DNS names in spec.request contain %s; allowed are %s; %s", quote(name), list(c.ownNames()), remedy)
+		return fmt.Sprintf("the DNS names in spec.request contain %s; allowed: %s; %s", quote(name), list(c.ownNames()), remedy)
 	}
 	return ""
 }
@@ -54,7 +54,7 @@ func addressNotReported(c candidate) string {
 		if owner := c.known.ownerOf(address, c.host); owner != "" {
 			remedy = "it " + owner
 		}
-		return fmt.Sprintf("the IP addresses in spec.request contain %s; allowed are the addresses of instance %s: %s; %s",
+		return fmt.Sprintf("the IP addresses in spec.request contain %s; allowed: the addresses of instance %s: %s; %s",
 			address, c.host.Instance, list(slices.Concat(c.host.Addresses, c.host.CloudAddresses)), remedy)
 	}
 	return ""
@@ -64,7 +64,7 @@ func addressNotReported(c candidate) string {
 func dnsNameOfAnother(c candidate) string {
 	for _, name := range c.dnsNames() {
 		if owner := c.known.ownerOfName(name, c.host); owner != "" {
-			return fmt.Sprintf("the DNS names in spec.request contain %s, which is %s; allowed are names of only this node", quote(name), owner)
+			return fmt.Sprintf("the DNS names in spec.request contain %s, which is %s; allowed: names of only this node", quote(name), owner)
 		}
 	}
 	return ""
@@ -96,7 +96,7 @@ func (k Known) ownerOfName(name string, host *Host) string {
 func addressOfAnother(c candidate) string {
 	for _, address := range c.certAddresses() {
 		if owner := c.known.ownerOf(address, c.host); owner != "" {
-			return fmt.Sprintf("the IP addresses in spec.request contain %s, which %s; allowed are addresses of only this node", address, owner)
+			return fmt.Sprintf("the IP addresses in spec.request contain %s, which %s; allowed: addresses of only this node", address, owner)
 		}
 	}
 	return ""

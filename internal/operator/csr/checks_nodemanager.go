@@ -9,7 +9,7 @@ import (
 // requesterOtherThanWICD requires WICD of the node that the certificate is for.
 func requesterOtherThanWICD(c candidate) string {
 	if allowed := api.WICDUserPrefix + c.node; c.req.Spec.Username != allowed {
-		return fmt.Sprintf("spec.username is %s; allowed for %s is %s", quote(c.req.Spec.Username), c.commonName, allowed)
+		return fmt.Sprintf("spec.username is %s; allowed for %s: %s", quote(c.req.Spec.Username), c.commonName, allowed)
 	}
 	return groupsWithout(c, api.WICDGroup, authenticatedGroup)
 }
@@ -26,7 +26,7 @@ func serviceNotDeclared(c candidate) string {
 // nodeMissing makes the identity end with its Node. A joining host sends the request before its kubelet has created the Node.
 func nodeMissing(c candidate) string {
 	if _, exists := c.known.Nodes[c.node]; !exists && (c.host.CredentialID == "" || c.host.Leaving) {
-		return fmt.Sprintf("spec.username is %s, but Node %s does not exist; allowed are requests for nodes that exist or are joining",
+		return fmt.Sprintf("spec.username is %s, but Node %s does not exist; allowed: requests for nodes that exist or are joining",
 			quote(c.req.Spec.Username), c.node)
 	}
 	return ""

@@ -80,8 +80,8 @@ type Verdict string
 
 // The verdicts.
 const (
-	// Leave means that the request is not about a managed Windows host, or is already decided: ignore it.
-	Leave Verdict = ""
+	// Ignore means that the request is not about a managed Windows host, or is already decided.
+	Ignore Verdict = ""
 	// Approve means that every rule holds.
 	Approve Verdict = "Approve"
 	// Refuse means that the request claims to be from a managed host and breaks a rule. An event reports it, and the request stays pending, never

@@ -354,7 +354,7 @@ func TestRefusalNamesFoundAndAllowedValues(t *testing.T) {
 		Rule:     "CredentialNotOfInstance",
 		Instance: "wmco/another",
 		Message: `certificate request csr-x: spec.extra[authentication.kubernetes.io/credential-id] is ["JTI=token-1"], the token of instance wmco/joining; ` +
-			`allowed is the token handed to instance wmco/another, whose node is win-3`,
+			`allowed: the token handed to instance wmco/another, whose node is win-3`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -35,7 +35,7 @@ func remedies() []remedy {
 			r.after = func(req *certificatesv1.CertificateSigningRequest) {
 				req.Spec.Request = append(req.Spec.Request, "x"...)
 			}
-		}), "allowed is one block CERTIFICATE REQUEST", func(r *request) { r.after = nil }},
+		}), "allowed: one CERTIFICATE REQUEST block", func(r *request) { r.after = nil }},
 		{"KeyNotAllowed", of(kubeletRenewal, func(r *request) { r.key = "P-224" }), "it must be RSA with 2048", func(r *request) { r.key = "RSA-2048" }},
 		{"KeyNotAllowed", of(kubeletRenewal, func(r *request) { r.key = "P-224" }), "ECDSA on P-256, P-384 or P-521", func(r *request) { r.key = "P-521" }},
 		{"SignatureInvalid", of(kubeletRenewal, func(r *request) { r.after = breakSignature }), "must be made with the key in the request", func(r *request) { r.after = nil }},
@@ -48,8 +48,8 @@ func remedies() []remedy {
 		{"ExtensionsNotAllowed", of(kubeletRenewal, func(r *request) { r.dns = []string{"win-2"} }), "client certificates must have none", func(r *request) { r.dns = nil }},
 		{"ExtensionsNotAllowed", serving(func(r *request) { r.extra = []pkix.Extension{{Id: oidCommonName(), Value: []byte{5, 0}}} }), "alternative names only", func(r *request) { r.extra = nil }},
 		{"AltNamesMissing", serving(func(r *request) { r.dns, r.ips = nil, nil }), "at least one of the node's name and addresses is required", func(r *request) { r.dns = []string{"win-2"} }},
-		{"AltNameKindNotAllowed", serving(func(r *request) { r.uris = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), "allowed are the node's name and its addresses", func(r *request) { r.uris = nil }},
-		{"NodeNotWindows", of(kubeletRenewal, func(r *request) { r.known.Nodes["win-2"] = Node{OS: "linux"}; r.user = bootstrapUser }), "allowed are Windows nodes", func(r *request) {
+		{"AltNameKindNotAllowed", serving(func(r *request) { r.uris = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), "allowed: the node's name and its addresses", func(r *request) { r.uris = nil }},
+		{"NodeNotWindows", of(kubeletRenewal, func(r *request) { r.known.Nodes["win-2"] = Node{OS: "linux"}; r.user = bootstrapUser }), "allowed: Windows nodes", func(r *request) {
 			r.known.Nodes["win-2"] = Node{OS: windowsOS}
 			r.user = r.subject.CommonName
 		}},
@@ -60,13 +60,13 @@ func remedies() []remedy {
 		{"CredentialNotOfInstance", of(kubeletBootstrap, func(r *request) { r.proof = []string{"JTI=token-3"} }), "the token handed to instance wmco/joining", func(r *request) { r.proof = []string{"JTI=token-1"} }},
 		{"NodeNameTaken", of(kubeletBootstrap, func(r *request) { r.known.Nodes["win-1"] = Node{OS: windowsOS} }), "delete the Node if its machine no longer exists", func(r *request) { delete(r.known.Nodes, "win-1") }},
 		{"NodeNameTaken", of(kubeletBootstrap, func(r *request) { r.known.Hosts[2].Node = "win-1" }), "rename one of the hosts", func(r *request) { r.known.Hosts[2].Node = "win-4" }},
-		{"InstanceLeaving", of(kubeletBootstrap, func(r *request) { r.known.Hosts[0].Leaving = true }), "allowed are renewals until its host has left", func(r *request) {
+		{"InstanceLeaving", of(kubeletBootstrap, func(r *request) { r.known.Hosts[0].Leaving = true }), "allowed: renewals until its host has left", func(r *request) {
 			r.user, r.proof, r.groups = r.subject.CommonName, nil, kubeletRenewal().groups
 			r.known.Nodes["win-1"] = Node{OS: windowsOS}
 			r.known.Hosts[0].Registered = true
 		}},
-		{"NodeMissing", of(wicdRenewal, func(r *request) { delete(r.known.Nodes, "win-2") }), "allowed are renewals for nodes that exist", func(r *request) { r.known.Nodes["win-2"] = Node{OS: windowsOS} }},
-		{"ExpirationTooLong", of(wicdRenewal, forever), "allowed are 1 to 86400", lasting(24 * time.Hour)},
+		{"NodeMissing", of(wicdRenewal, func(r *request) { delete(r.known.Nodes, "win-2") }), "allowed: renewals for nodes that exist", func(r *request) { r.known.Nodes["win-2"] = Node{OS: windowsOS} }},
+		{"ExpirationTooLong", of(wicdRenewal, forever), "allowed: 1 to 86400", lasting(24 * time.Hour)},
 		{"PolicyMissing", of(wicdRenewal, func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "they are not in force: policy x is missing", func(r *request) { r.known.PoliciesFault = "" }},
 		{"ServiceNotDeclared", of(nodeManager, func(r *request) { r.known.NodeManager = false }), "only on Azure", func(r *request) { r.known.NodeManager = true }},
 		{"NodeMissing", of(nodeManager, func(r *request) { delete(r.known.Nodes, "win-2") }), "nodes that exist or are joining", func(r *request) { r.known.Hosts[1].CredentialID = "token-2" }},

@@ -91,15 +91,15 @@ func decode(data []byte) (cert *x509.CertificateRequest, malformed string) {
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return &x509.CertificateRequest{}, "spec.request is not PEM; allowed is one block CERTIFICATE REQUEST"
+		return &x509.CertificateRequest{}, "spec.request is not PEM; allowed: one CERTIFICATE REQUEST block"
 	}
 	cert, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		return &x509.CertificateRequest{}, fmt.Sprintf("spec.request cannot be parsed (%s); allowed is a PKCS #10 request", quote(err.Error()))
+		return &x509.CertificateRequest{}, fmt.Sprintf("spec.request cannot be parsed (%s); allowed: a PKCS #10 request", quote(err.Error()))
 	}
 	exact := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: block.Bytes})
 	if !bytes.Equal(bytes.TrimSpace(data), bytes.TrimSpace(exact)) {
-		malformed = "spec.request has headers or other data in or around its PEM block; allowed is one block CERTIFICATE REQUEST without headers"
+		malformed = "spec.request has headers or other data in or around its PEM block; allowed: one CERTIFICATE REQUEST block without headers"
 	}
 	return cert, malformed
 }

@@ -46,7 +46,7 @@ func rules(signer, commonName string) []rule {
 		return wicdClientRules()
 	default:
 		return []rule{{"SignerNotAllowed", func(c candidate) string {
-			return fmt.Sprintf("spec.signerName is %s; allowed for Windows hosts are %s, %s and %s", quote(c.req.Spec.SignerName),
+			return fmt.Sprintf("spec.signerName is %s; allowed for Windows hosts: %s, %s and %s", quote(c.req.Spec.SignerName),
 				certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName, certificatesv1.KubeAPIServerClientSignerName)
 		}}}
 	}
@@ -90,7 +90,7 @@ func kubeletServingRules() []rule {
 		{"InstanceUnknown", instanceUnknown},
 		{"RequesterNotAllowed", requesterOtherThanNode},
 		{"NodeNameTaken", nodeNameTaken},
-		{"DNSNameNotOfInstance", dnsNameOfOther},
+		{"DNSNameNotOfInstance", dnsNameNotOwn},
 		{"DNSNameOfAnother", dnsNameOfAnother},
 		{"AddressNotOfInstance", addressNotReported},
 		{"AddressOfAnother", addressOfAnother},

@@ -25,8 +25,8 @@ func (b *Blocked) Error() string {
 		`of C:\k, in its antivirus software and application policies (Defender's ASR rules, AppLocker, App Control)`, b.Path, b.Why, b.SHA256)
 }
 
-// isBlocked returns the finding if the host blocks a program that was just sent and failed with err, and nil for other failures.
-func (v *Visit) isBlocked(ctx context.Context, name, sha256 string, err error) *Blocked {
+// blockedBy returns the finding if the host blocks a program that was just sent and failed with err, and nil for other failures.
+func (v *Visit) blockedBy(ctx context.Context, name, sha256 string, err error) *Blocked {
 	noAnswer := (*wicdapi.NoAnswerError)(nil)
 	failed := wicdapi.Failed(err)
 	b := &Blocked{Path: name, SHA256: sha256}

@@ -96,7 +96,7 @@ func (w *contactWorld) visit() *join.Visit {
 func (w *contactWorld) stageAndLeave(t *testing.T) error {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&candidates{1}).take}); err != nil {
+	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&slots{1}).take}); err != nil {
 		return fmt.Errorf("staging: %w", err)
 	}
 	disk := w.host.Windows().Disk()
@@ -176,13 +176,17 @@ func TestProgramsInWindowsOwnFolderLeave(t *testing.T) {
 
 func TestContactThroughScanners(t *testing.T) {
 	for _, code := range []uint32{5, 32, 33, 303, 1224} {
-		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			t.Parallel()
-			q := sim.FileQuirks{Held: 200 * time.Millisecond, HeldCode: hostapi.Code(code)}
-			if err := newContactWorld(t, sim.Quirks{Files: q}).stageAndLeave(t); err != nil {
-				t.Error(err)
-			}
-		})
+		for name, shell := range map[string]sshserver.Quirks{
+			"input by its stream": {}, "input by files": {Version: "SSH-2.0-OpenSSH_for_Windows_7.7"},
+		} {
+			t.Run(fmt.Sprintf("%d, %s", code, name), func(t *testing.T) {
+				t.Parallel()
+				q := sim.FileQuirks{Held: 200 * time.Millisecond, HeldCode: hostapi.Code(code)}
+				if err := newContactWorld(t, sim.Quirks{Files: q, Shell: shell}).stageAndLeave(t); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 }
 
@@ -262,7 +266,7 @@ func TestRandomContacts(t *testing.T) {
 func TestCommandLinesContainNoSecrets(t *testing.T) {
 	w := newContactWorld(t, sim.Quirks{Shell: sshserver.Quirks{Version: "SSH-2.0-OpenSSH_for_Windows_7.7"}})
 	ctx := t.Context()
-	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&candidates{1}).take}); err != nil {
+	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&slots{1}).take}); err != nil {
 		t.Fatal(err)
 	}
 	h, err := w.Connect(ctx)

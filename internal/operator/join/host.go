@@ -63,7 +63,7 @@ func (v *Visit) factsCommand() string {
 // security software treats programs that unpack others as malware; then deliver sends WICD itself.
 func (v *Visit) deliver(ctx context.Context) error {
 	err := v.deliverSetup(ctx)
-	blocked := v.isBlocked(ctx, v.setupName(), v.Payload.Manifest.Setup.SHA256, err)
+	blocked := v.blockedBy(ctx, v.setupName(), v.Payload.Manifest.Setup.SHA256, err)
 	if blocked == nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (v *Visit) deliver(ctx context.Context) error {
 		return err
 	}
 	err = v.readFacts(ctx, v.programName())
-	if stillBlocked := v.isBlocked(ctx, v.programName(), v.wicd.SHA256, err); stillBlocked != nil {
+	if stillBlocked := v.blockedBy(ctx, v.programName(), v.wicd.SHA256, err); stillBlocked != nil {
 		return stillBlocked
 	}
 	return err

@@ -14,8 +14,8 @@ import (
 // ImagesTimeout is how long after the creation of its Node a host may pull images before it takes pods without them.
 const ImagesTimeout = time.Hour
 
-// Taints returns the taints with which a node registers, in addition to taint os. With images to pull, the node takes no pods until it has tried:
-// not Ready instead, it could be replaced by a MachineHealthCheck while it pulls.
+// Taints returns the taints with which a node registers, in addition to taint os. With images to pull, the node takes no pods until it has tried to
+// pull them: if it were not Ready instead, a MachineHealthCheck could replace it while it pulls.
 func Taints(own []corev1.Taint, images v1alpha1.ImagesSpec) []corev1.Taint {
 	if len(images.Prepull) == 0 {
 		return own
@@ -23,8 +23,8 @@ func Taints(own []corev1.Taint, images v1alpha1.ImagesSpec) []corev1.Taint {
 	return append(slices.Clone(own), corev1.Taint{Key: api.TaintImages, Effect: corev1.TaintEffectNoSchedule})
 }
 
-// ImagesWait returns how long a node keeps the taint of Taints at most; 0 means that the taint can go. A node that could not pull an image does not
-// wait for it.
+// ImagesWait returns how long at most a node keeps the taint that Taints adds; 0 means that the taint can go. A node that could not pull an image
+// does not wait for it.
 func ImagesWait(node *corev1.Node, images v1alpha1.ImagesSpec, now time.Time) time.Duration {
 	if len(images.Prepull) == 0 || !slices.ContainsFunc(node.Spec.Taints, nodestate.IsForImages) {
 		return 0

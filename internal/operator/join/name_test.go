@@ -122,7 +122,7 @@ func joinOn(h *cloudHost, where, server string) *join.Job {
 			Host: reached{h}, Payload: &payload.Payload{Manifest: content}, Content: content, Observer: unobserved{},
 			Now: func() time.Time { return h.facts.Host.Clock },
 		},
-		Transfer: join.Transfer{TakeSlot: (&candidates{left: 1}).take},
+		Transfer: join.Transfer{TakeSlot: (&slots{left: 1}).take},
 		Cluster:  emptyCluster{platform: where, server: server},
 	}
 }

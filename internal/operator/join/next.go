@@ -149,13 +149,13 @@ func inConflict(s Observed) (Decision, bool) {
 	return Decision{Action: None, Err: unsupported(api.ReasonHostnameConflict,
 		"Node %s%s belongs to another machine: its address is not the host's (%s); rename that machine, delete the Node if it is left over "+
 			"from this host, or rename the host and annotate the WindowsInstance with %s=<its new name>",
-		s.Conflict.Name, nodestate.Described(s.Conflict), s.Instance.Status.NodeIP, api.AnnotationAcceptHostname)}, true
+		s.Conflict.Name, nodestate.Describe(s.Conflict), s.Instance.Status.NodeIP, api.AnnotationAcceptHostname)}, true
 }
 
 // otherVersion skips a node of another version, however its last join ended: another join would upgrade it ahead of the plan and with its pods running.
 // The plan upgrades it, even if it needs a repair.
 func otherVersion(s Observed) (Decision, bool) {
-	return Decision{Action: None}, s.Node != nil && OfOtherVersion(s.Node, s.Version)
+	return Decision{Action: None}, s.Node != nil && HasOtherVersion(s.Node, s.Version)
 }
 
 // planPoll is how often a waiting host checks whether the plan lets it join; a change of the plan also triggers the check.
@@ -168,8 +168,8 @@ func previousVersion(s Observed) (Decision, bool) {
 	return Decision{Action: Requeue, After: planPoll}, s.Former && isUnknown && (!s.MayJoin || s.Node != nil)
 }
 
-// OfOtherVersion reports whether a Node reports another version.
-func OfOtherVersion(node *corev1.Node, version string) bool {
+// HasOtherVersion reports whether a Node reports another version.
+func HasOtherVersion(node *corev1.Node, version string) bool {
 	existing := node.Annotations[api.AnnotationVersion]
 	return existing != "" && existing != version
 }
@@ -220,14 +220,14 @@ func (s Observed) repair(since time.Time) (Decision, bool) {
 // silencePoll is how often a host checks whether the silent fleet has recovered.
 const silencePoll = time.Minute
 
-// BrokenSince returns since when the instance's node has been broken: its kubelet is silent or reports not Ready, WICD has reported nothing since
+// BrokenSince returns when the instance's node broke: its kubelet is silent or reports not Ready, WICD has reported nothing since
 // Windows started, or WICD has not applied the settings although the node has their version. A node of another version does not count, because a join
 // would upgrade it ahead of the plan.
 func (s Observed) BrokenSince() (since time.Time, ok bool) {
 	if s.Node == nil {
 		return time.Time{}, false
 	}
-	if OfOtherVersion(s.Node, s.Version) {
+	if HasOtherVersion(s.Node, s.Version) {
 		return time.Time{}, false
 	}
 	ready := nodestate.Ready(s.Node)
@@ -237,7 +237,7 @@ func (s Observed) BrokenSince() (since time.Time, ok bool) {
 	if ready.Status == corev1.ConditionFalse && nodestate.WaitsForCloud(s.Node) {
 		return time.Time{}, false // the network may need what the cloud sets on the node
 	}
-	if ready.Status == corev1.ConditionFalse && lacksSandboxImage(s.Node) != nil {
+	if ready.Status == corev1.ConditionFalse && sandboxImageFailure(s.Node) != nil {
 		return time.Time{}, false // WICD works and keeps pulling; a join would not help
 	}
 	if ready.Status != corev1.ConditionTrue {

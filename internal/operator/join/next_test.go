@@ -344,7 +344,7 @@ func TestRestartingHostMayBeUnreachable(t *testing.T) {
 	}
 }
 
-func TestRebootIsOverWhenTheBootIDIsNew(t *testing.T) {
+func TestRebootEndsWithNewBootID(t *testing.T) {
 	i := &v1alpha1.WindowsInstance{}
 	i.Status.BootID = "7"
 	i.Status.Conditions = []metav1.Condition{condition(api.ConditionRebootRequired, "True", "Rebooting", noon())}

@@ -51,7 +51,7 @@ func TestContactThroughOpenSSH(t *testing.T) {
 	w.user = "root"
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&candidates{1}).take}); err != nil {
+	if err := w.visit().Stage(ctx, join.Transfer{TakeSlot: (&slots{1}).take}); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range w.payload.Manifest.Files {

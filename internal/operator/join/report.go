@@ -175,7 +175,7 @@ var ErrCluster = errors.New("reading the cluster")
 // nothing has changed.
 func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.Node, version string, now time.Time) (again time.Duration) {
 	set := conditions{st, generation}
-	st.NodeRef = nodestate.Refer(node)
+	st.NodeRef = nodestate.ReferenceTo(node)
 	switch {
 	case node == nil && st.NodeConflict != nil:
 		set.setFalse(api.ConditionNodeReady, api.ReasonHostnameConflict, fmt.Sprintf("Node %s belongs to another machine, which registered it", st.NodeConflict.Name))
@@ -203,8 +203,8 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 		c.setFalse(api.ConditionNodeReady, api.ReasonNodeNotWindows, fmt.Sprintf(
 			"node %s reports that it is not a Windows node (label %s=%s, status.nodeInfo.operatingSystem %q), so the operator may neither change nor delete it",
 			node.Name, corev1.LabelOSStable, label, system))
-	case lacksSandboxImage(node) != nil && kubelet != nil && kubelet.Status == corev1.ConditionFalse:
-		c.setFalse(api.ConditionNodeReady, sandboxImageReason(node), truncate.Text(fmt.Sprintf("node %s: %s", node.Name, lacksSandboxImage(node).Message), truncate.Reported))
+	case sandboxImageFailure(node) != nil && kubelet != nil && kubelet.Status == corev1.ConditionFalse:
+		c.setFalse(api.ConditionNodeReady, sandboxImageReason(node), truncate.Text(fmt.Sprintf("node %s: %s", node.Name, sandboxImageFailure(node).Message), truncate.Reported))
 	case nodestate.WaitsForCloud(node) && (kubelet == nil || kubelet.Status != corev1.ConditionUnknown):
 		return c.waitForCloud(node, now)
 	case kubelet == nil || kubelet.Status != corev1.ConditionTrue:
@@ -242,8 +242,8 @@ func (c conditions) recovered(configured metav1.Condition, version string) {
 	c.status.BootstrapCredentialID = ""
 }
 
-// lacksSandboxImage returns the Node's condition about a sandbox image that its host could not pull; nil if there is none.
-func lacksSandboxImage(node *corev1.Node) *corev1.NodeCondition {
+// sandboxImageFailure returns the Node's condition about a sandbox image that its host could not pull; nil if there is none.
+func sandboxImageFailure(node *corev1.Node) *corev1.NodeCondition {
 	if c := nodestate.Condition(node, api.ConditionSandboxImage); c != nil && c.Status == corev1.ConditionFalse {
 		return c
 	}
@@ -255,7 +255,7 @@ func sandboxImageReason(node *corev1.Node) string {
 	known := []string{
 		api.ReasonSandboxImageNotFound, api.ReasonSandboxImageDenied, api.ReasonSandboxImageUnsuitable, api.ReasonSandboxImagePulling,
 	}
-	if lack := lacksSandboxImage(node); lack != nil && slices.Contains(known, lack.Reason) {
+	if lack := sandboxImageFailure(node); lack != nil && slices.Contains(known, lack.Reason) {
 		return lack.Reason
 	}
 	return api.ReasonSandboxImagePullFailed
@@ -264,7 +264,7 @@ func sandboxImageReason(node *corev1.Node) string {
 // observeSandboxImage copies the condition to the instance: a node that has another image stays in service meanwhile.
 func (c conditions) observeSandboxImage(node *corev1.Node) {
 	if node != nil {
-		if lack := lacksSandboxImage(node); lack != nil {
+		if lack := sandboxImageFailure(node); lack != nil {
 			c.setFalse(api.ConditionSandboxImage, sandboxImageReason(node), truncate.Text(lack.Message, truncate.Reported))
 			return
 		}
@@ -278,7 +278,7 @@ func (c conditions) observeSupport(node *corev1.Node, now time.Time) {
 		r, _ := windowsbuild.ReleaseOf(nodestate.WindowsBuild(node))
 		if line, known := lifecycle.Of(lifecycle.WindowsServer, r.Version); known && line.Ended(now) {
 			c.setTrue(api.ConditionWindowsUnsupported, api.ReasonWindowsEndOfSupport, fmt.Sprintf(
-				"%s of node %s has had no security updates since %s (%s); add a host with a later Windows Server, then drain and remove this one",
+				"%s of node %s has had no security updates since %s (%s); add a host with a later Windows Server and name it in spec.replaceWith of this one, or replace its MachineSet",
 				r.Name, node.Name, line.Ends.Format(time.DateOnly), line.Source))
 			return
 		}

@@ -22,7 +22,7 @@ func TestUnsupportedWindowsIsReported(t *testing.T) {
 	for _, test := range []struct{ kernel, day, want string }{
 		{"10.0.17763.8000", "2029-01-09", ""},
 		{"10.0.17763.8000", "2029-01-10", "Windows Server 2019 of node win-1 has had no security updates since 2029-01-09 (https://learn.microsoft.com/lifecycle/products/windows-server-2019); " +
-			"add a host with a later Windows Server, then drain and remove this one"},
+			"add a host with a later Windows Server and name it in spec.replaceWith of this one, or replace its MachineSet"},
 		{"10.0.20348.2402", "2026-10-14", ""}, // mainstream support has ended, security updates continue
 		{"10.0.25398.1", "2040-01-01", ""},
 		{"", "2040-01-01", ""},

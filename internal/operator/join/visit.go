@@ -171,7 +171,7 @@ func (v *Visit) InstallUpdates(ctx context.Context, request wicdapi.InstallUpdat
 	return result.Installation.Bounded(), nil
 }
 
-// Leave removes everything of the operator's from the host. cluster is the UID of namespace kube-system; a host that has joined another cluster since
+// Leave removes everything the operator installed from the host. cluster is the UID of namespace kube-system; a host that has joined another cluster since
 // is left alone.
 func (v *Visit) Leave(ctx context.Context, cluster string) (wicdapi.LeaveResult, error) {
 	defer v.end()

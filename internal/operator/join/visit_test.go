@@ -131,10 +131,10 @@ type unobserved struct{}
 func (unobserved) Progress(join.Progress) {}
 func (unobserved) Altered([]string)       {}
 
-// candidates are transfer slots; left is how many are free.
-type candidates struct{ left int }
+// slots are transfer slots; left is how many are free.
+type slots struct{ left int }
 
-func (p *candidates) take() (io.Closer, error) {
+func (p *slots) take() (io.Closer, error) {
 	if p.left == 0 {
 		return nil, join.ErrNoSlot
 	}
@@ -142,7 +142,7 @@ func (p *candidates) take() (io.Closer, error) {
 	return p, nil
 }
 
-func (p *candidates) Close() error {
+func (p *slots) Close() error {
 	p.left++
 	return nil
 }
@@ -224,14 +224,14 @@ func TestInterruptedLeaveReturnsError(t *testing.T) {
 
 // TestStage expects only content to be sent, and the slot to be released.
 func TestStage(t *testing.T) {
-	h, free := &visitedHost{}, &candidates{left: 1}
+	h, free := &visitedHost{}, &slots{left: 1}
 	if err := visit(h).Stage(t.Context(), join.Transfer{TakeSlot: free.take}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"facts", "receive"}, h.calls); diff != "" || free.left != 1 {
 		t.Errorf("%d places of one are left, the host did (-want +got):\n%s", free.left, diff)
 	}
-	if err := visit(h).Stage(t.Context(), join.Transfer{TakeSlot: (&candidates{}).take}); !errors.Is(err, join.ErrNoSlot) {
+	if err := visit(h).Stage(t.Context(), join.Transfer{TakeSlot: (&slots{}).take}); !errors.Is(err, join.ErrNoSlot) {
 		t.Errorf("without a place: %v", err)
 	} else if after, waits := join.Retry(err); !waits || after <= 0 {
 		t.Errorf("without a place it counts as a failure")

@@ -54,8 +54,8 @@ func (r *Backoff) Reset(id types.NamespacedName) {
 	delete(r.failed, id)
 }
 
-// Sooner returns the shortest of the given delays. Zero and negative delays mean never; it returns zero if all are.
-func Sooner(times ...time.Duration) (after time.Duration) {
+// Soonest returns the shortest of the given delays. Zero and negative delays mean never; it returns zero if all are.
+func Soonest(times ...time.Duration) (after time.Duration) {
 	for _, t := range times {
 		if t > 0 && (after == 0 || t < after) {
 			after = t

@@ -57,8 +57,8 @@ func TestSooner(t *testing.T) {
 		{[]time.Duration{0, -time.Second}, 0},
 		{[]time.Duration{0, time.Minute, time.Second, 0}, time.Second},
 	} {
-		if got := Sooner(test.times...); got != test.want {
-			t.Errorf("of %v, Sooner returns %s, want %s", test.times, got, test.want)
+		if got := Soonest(test.times...); got != test.want {
+			t.Errorf("of %v, Soonest returns %s, want %s", test.times, got, test.want)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func Choose(all []Release, servers []string) (Release, error) {
 	}
 	first := all[0]
 	if kubelet, err := version.ParseGeneric(first.Kubelet); newest.Version == "" && err == nil && kubelet.LessThan(oldest) {
-		return first, fmt.Errorf("API server v%s has another major version than the kubelets of this operator, %s to %s; install an operator with a kubelet of %d.x",
+		return first, fmt.Errorf("API server v%s has a different major version from the kubelets of this operator, %s to %s; install an operator with a kubelet of %d.x",
 			oldest, first.Kubelet, all[len(all)-1].Kubelet, oldest.Major())
 	}
 	if newest.Version == "" {

@@ -58,7 +58,7 @@ func TestNodesGetTheNewestKubeletThatIsNotNewerThanTheOldestAPIServer(t *testing
 		{[]string{"unknown", "v1.34.1"}, "v1.34.4", ""},
 		{[]string{"v1.32.9"}, "v1.33.13", "the oldest kubelet of this operator is v1.33.13, newer than API server v1.32.9; upgrade the cluster to 1.33"},
 		{[]string{"v1.40.0"}, "v1.36.3", "the newest kubelet of this operator is v1.36.3, more than 3 minor versions older than API server v1.40.0"},
-		{[]string{"v2.0.0"}, "v1.33.13", "API server v2.0.0 has another major version than the kubelets of this operator, v1.33.13 to v1.36.3"},
+		{[]string{"v2.0.0"}, "v1.33.13", "API server v2.0.0 has a different major version from the kubelets of this operator, v1.33.13 to v1.36.3"},
 		{[]string{"latest", ""}, "v1.33.13", kubeversions.ErrUnknown.Error()},
 		{nil, "v1.33.13", kubeversions.ErrUnknown.Error()},
 	} {

@@ -24,7 +24,7 @@ type Line struct {
 	Source  string    // page that documents it
 }
 
-// Ended reports whether the last day is over.
+// Ended reports whether the last day has passed.
 func (l Line) Ended(now time.Time) bool { return !now.Before(l.EndOfSupport()) }
 
 // Lines returns the known release lines, by product and then oldest first. Those of OpenShift end with maintenance support: Extended Update

@@ -154,7 +154,7 @@ func hostname(machine string, on platform.Platform) (name, fault string) {
 		return "", fmt.Sprintf("the name has %d characters, and on %s the host is named after its Machine: Windows allows at most %d; "+
 			"use a MachineSet name of at most 9 characters, to which 6 are added", len(machine), on.Name, maxComputerName)
 	case len(validation.IsDNS1123Label(machine)) > 0:
-		return "", fmt.Sprintf("the name has a dot, and on %s the host is named after its Machine: allowed are lower-case letters, digits and hyphens", on.Name)
+		return "", fmt.Sprintf("the name has a dot, and on %s the host is named after its Machine; allowed: lower-case letters, digits and hyphens", on.Name)
 	case strings.Trim(machine, "0123456789") == "":
 		return "", fmt.Sprintf("the name has only digits, and on %s the host is named after its Machine: Windows requires a letter or a hyphen", on.Name)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/policyset"
 )
 
-// large returns a cluster of 10,000 pods in 100 namespaces, on 100 nodes, of which each other one has Windows. The addresses of a node's pods
+// large returns a cluster of 10,000 pods in 100 namespaces, on 100 nodes, every other one of which runs Windows. The addresses of a node's pods
 // have gaps, so that they cannot be merged.
 func large() networkpolicy.Cluster {
 	const pods, parts = 10_000, 100

@@ -57,7 +57,7 @@ func (t *translator) port(c clause, i int) (policyset.Port, bool) {
 	protocol, known := protocolOf(p.Protocol)
 	switch {
 	case !known:
-		return invalid(".protocol is %.64q; allowed are TCP, UDP and SCTP", *p.Protocol)
+		return invalid(".protocol is %.64q; allowed: TCP, UDP and SCTP", *p.Protocol)
 	case p.EndPort != nil && (p.Port == nil || p.Port.Type != intstr.Int):
 		return invalid(".endPort is %d, but port is not a number", *p.EndPort)
 	case p.Port == nil: // all ports of the protocol
@@ -68,12 +68,12 @@ func (t *translator) port(c clause, i int) (policyset.Port, bool) {
 		}
 		return policyset.Port{Protocol: protocol, Name: p.Port.StrVal}, true
 	case p.Port.Type != intstr.Int || !isPort(p.Port.IntVal):
-		return invalid(".port is %s; allowed are a name and 1 to 65535", p.Port)
+		return invalid(".port is %s; allowed: a name and 1 to 65535", p.Port)
 	}
 	last := p.Port.IntVal
 	if p.EndPort != nil {
 		if last = *p.EndPort; last < p.Port.IntVal || !isPort(last) {
-			return invalid(".endPort is %d; allowed are %d to 65535", last, p.Port.IntVal)
+			return invalid(".endPort is %d; allowed: %d to 65535", last, p.Port.IntVal)
 		}
 	}
 	return policyset.Port{Protocol: protocol, First: uint16(p.Port.IntVal), Last: uint16(last)}, true

@@ -118,7 +118,7 @@ func (t *translator) isolates() policyset.Directions {
 		case networkingv1.PolicyTypeEgress:
 			d.Egress = true
 		default:
-			t.report(Invalid, "spec.policyTypes[%d] is %.64q; allowed are Ingress and Egress; the policy isolates in both directions", i, policyType)
+			t.report(Invalid, "spec.policyTypes[%d] is %.64q; allowed: Ingress and Egress; the policy isolates in both directions", i, policyType)
 			d = policyset.Directions{Ingress: true, Egress: true}
 		}
 	}

@@ -23,8 +23,8 @@ type Node struct {
 	// Ready is what the kubelet reports; Silent means that the kubelet does not report; WaitsForCloud, that the cloud has not initialized the node
 	// yet.
 	Ready, Silent, WaitsForCloud bool
-	// NotReadySince is since when it has not been Ready. WorksSince is since when it has been Ready with healthy services, UnhealthySince since when it
-	// has itself reported otherwise. All are zero if the state does not apply.
+	// NotReadySince is when it stopped being Ready, WorksSince when it became Ready with healthy services, and UnhealthySince when it itself reported
+	// otherwise. All are zero if the state does not apply.
 	NotReadySince, WorksSince, UnhealthySince time.Time
 	// Unschedulable means that it is cordoned; CordonedFor is the action for which the operator cordoned it, and empty if another client did.
 	Unschedulable bool

@@ -72,7 +72,7 @@ func (u *Updates) ringOf(n *Node) (index int, fault string) {
 type update struct {
 	// failed is the first host on which it failed; nil if there is none.
 	failed *stopped
-	// soaked are nodes that have worked with it for the soak time, tried all others that have or get it.
+	// soaked is the number of nodes that have worked with it for the soak time, tried that of all others that have or are getting it.
 	soaked, tried int
 	// until is when the last working node completes its soak time; zero if none is working.
 	until time.Time
@@ -184,7 +184,7 @@ func (p *planner) patchNeed(h *Host) (n need, needed bool) {
 	return n, true
 }
 
-// maxPatchFailures is how many installations may fail on a host before it gets no other updates: then it is the host.
+// maxPatchFailures is how many installations may fail on a host before it gets no more updates: by then, the host is assumed to be the cause.
 const maxPatchFailures = 3
 
 // updatesSeparator separates articles in Next.Updates.

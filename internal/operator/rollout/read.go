@@ -52,7 +52,7 @@ func Duration(text string, otherwise time.Duration) time.Duration {
 // defaultSettle is the default for rollout.drain.settle.
 const defaultSettle = 2 * time.Minute
 
-// SettlesUntil returns until when the host of a drained node keeps its place in the budget; settle is the user's rollout.drain.settle.
+// SettlesUntil returns the time until which the host of a drained node keeps its place in the budget; settle is the user's rollout.drain.settle.
 func SettlesUntil(drainedAt *metav1.Time, settle string) time.Time {
 	if drainedAt == nil {
 		return time.Time{}

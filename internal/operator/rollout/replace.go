@@ -50,8 +50,8 @@ func (p *planner) replacement(n need) (reason, message string) {
 	return api.ReasonReplacementNotReady, fault
 }
 
-// ReplacementFault returns why a host cannot take the place of another now, and until when if only time is missing; empty if it can. with is nil if there
-// is no such WindowsInstance.
+// ReplacementFault returns why a host cannot take the place of another now, and when it can if it only has to wait; fault is empty if it can now.
+// with is nil if there is no such WindowsInstance.
 func ReplacementFault(h Host, with *Host, now time.Time) (fault string, until time.Time) {
 	switch {
 	case h.Source == api.SourceMachine:
@@ -66,14 +66,14 @@ func ReplacementFault(h Host, with *Host, now time.Time) (fault string, until ti
 	return TakeoverFault(*with, h.Node.Build, ReplacementSoak, now)
 }
 
-// TakeoverFault returns why a host cannot take the pods of one with a build of Windows now, and until when if only time is missing; empty if it can. soak
-// is how long it must have worked.
+// TakeoverFault returns why a host cannot take the pods of one with a build of Windows now, and when it can if it only has to wait; fault is empty if
+// it can now. soak is how long it must have worked.
 func TakeoverFault(with Host, build windowsbuild.Build, soak time.Duration, now time.Time) (fault string, until time.Time) {
 	switch {
 	case with.Leaving:
 		return fmt.Sprintf("WindowsInstance %s is being deleted", with.Name), until
 	case with.ReplaceWith != "":
-		return fmt.Sprintf("WindowsInstance %s is to be replaced itself", with.Name), until
+		return fmt.Sprintf("WindowsInstance %s is itself to be replaced", with.Name), until
 	case with.Node == nil || !with.Joined:
 		return fmt.Sprintf("the host of WindowsInstance %s is not a node", with.Name), until
 	case with.Node.Build < build:

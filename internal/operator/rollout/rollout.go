@@ -124,7 +124,7 @@ func (n Next) PatchUpdates() []string {
 type Plan struct {
 	// Hosts has the next action by host name. It omits hosts that need none.
 	Hosts map[string]Next
-	// Unhealthy describes, by host name, since when the version has not worked and why: it counts as failed there.
+	// Unhealthy describes, by host name, why the version does not work and since when; it counts as failed there.
 	Unhealthy map[string]string
 	// Unrepaired has the silent hosts that do not join again, because so many are silent that they are unlikely to be the cause.
 	Unrepaired map[string]bool

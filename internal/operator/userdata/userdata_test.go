@@ -191,7 +191,7 @@ func TestScriptWaitsForServerConfiguration(t *testing.T) {
 	expectAll(t, reads, "-Try { Move-Item -Force -Path \"$file.new\" -Destination $file }")
 }
 
-// TestReplacedKeyIsNotRestored: on some platforms the script runs at every start, also with a key that was replaced since.
+// TestReplacedKeyIsNotRestored: on some platforms the script runs at every start, even with a key that was replaced since.
 func TestReplacedKeyIsNotRestored(t *testing.T) {
 	body := function(t, "Add-PublicKeys")
 	before, after, _ := strings.Cut(body, "{ return }")

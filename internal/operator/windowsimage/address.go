@@ -126,7 +126,7 @@ func checkRedirect(hop registryclient.Hop) error {
 	at := hop.URL.Path
 	isSame := strings.HasPrefix(at, "/v2/") && strings.HasSuffix(at, "/"+hop.Part+"/"+hop.Reference) && path.Clean(at) == at && hop.URL.RawPath == "" && hop.URL.RawQuery == ""
 	switch {
-	case hop.IsAuthority && hop.URL.RawQuery == "", hop.Part == "blobs" && !hop.IsAuthority, isSame && !hop.IsAuthority:
+	case hop.IsTokenServer && hop.URL.RawQuery == "", hop.Part == "blobs" && !hop.IsTokenServer, isSame && !hop.IsTokenServer:
 		return nil
 	}
 	return fmt.Errorf("it redirects to something else at %.64q", hop.URL.Host)

@@ -49,7 +49,7 @@ func New(c *registryclient.Client, table mirrors.Table, memory *Memory) *Reader 
 }
 
 // Close closes idle connections.
-func (r *Reader) Close() { r.client.Retire() }
+func (r *Reader) Close() { r.client.CloseIdleConnections() }
 
 // Read queries one mirror after another until one has the image: its manifest and, unless that is an index, its configuration.
 func (r *Reader) Read(ctx context.Context, image string) (current windowsbuild.Image, err error) {

@@ -75,7 +75,7 @@ func (n Node) checkServices() error {
 func (n Node) checkService(s Service) error {
 	for _, name := range append([]string{s.Name}, s.DependsOn...) {
 		if !slices.Contains(Services(), name) {
-			return fmt.Errorf("%.64q is not a service of a node; allowed are %s", name, strings.Join(Services(), ", "))
+			return fmt.Errorf("%.64q is not a service of a node; allowed: %s", name, strings.Join(Services(), ", "))
 		}
 	}
 	if slices.Contains(s.DependsOn, api.WICDService) {
@@ -85,14 +85,14 @@ func (n Node) checkService(s Service) error {
 		return fmt.Errorf("description is %.64q, want %q", s.Description, ServiceDescription(s.Name))
 	}
 	if s.Ready != "" && s.Ready != runtimeEndpoint && !isLocalProbe(s.Ready) {
-		return fmt.Errorf("readiness probe is %.64q; allowed are %s and http://127.0.0.1:<port>/<path>", s.Ready, runtimeEndpoint)
+		return fmt.Errorf("readiness probe is %.64q; allowed: %s and http://127.0.0.1:<port>/<path>", s.Ready, runtimeEndpoint)
 	}
 	if s.Log.Path != "" && !isBelow(Logs, s.Log.Path) {
-		return fmt.Errorf("log file is %.128q; allowed are files below %s", s.Log.Path, Logs)
+		return fmt.Errorf("log file is %.128q; allowed: files below %s", s.Log.Path, Logs)
 	}
 	for _, need := range s.Needs {
 		if !isBelow(Root, need) && !isBelow(KubeletData, need) {
-			return fmt.Errorf("required file is %.128q; allowed are files below %s and %s", need, Root, KubeletData)
+			return fmt.Errorf("required file is %.128q; allowed: files below %s and %s", need, Root, KubeletData)
 		}
 	}
 	if err := checkVariables(slices.Collect(maps.Keys(s.Environment)), s.Environment); err != nil {
@@ -109,7 +109,7 @@ func (n Node) checkPaths() error {
 	}
 	for _, f := range n.Files {
 		if !slices.Contains(files, f.Path) {
-			return fmt.Errorf("file %.128q is not allowed; allowed are %s", f.Path, strings.Join(files, ", "))
+			return fmt.Errorf("file %.128q is not allowed; allowed: %s", f.Path, strings.Join(files, ", "))
 		}
 	}
 	networks := append(CNIConfigs(), proxyConfig)
@@ -122,7 +122,7 @@ func (n Node) checkPaths() error {
 			paths = append(paths, f.Path)
 		}
 		if f := n.Network.StatusFile; f != "" && f != overlayStatus {
-			return fmt.Errorf("status file of the network is %.128q; allowed is %s", f, overlayStatus)
+			return fmt.Errorf("status file of the network is %.128q; allowed: %s", f, overlayStatus)
 		}
 	}
 	if n.UserNetwork != nil && n.UserNetwork.Proxy != nil {
@@ -130,7 +130,7 @@ func (n Node) checkPaths() error {
 	}
 	for _, path := range paths {
 		if !slices.Contains(networks, path) {
-			return fmt.Errorf("network file %.128q is not allowed; allowed are %s", path, strings.Join(networks, ", "))
+			return fmt.Errorf("network file %.128q is not allowed; allowed: %s", path, strings.Join(networks, ", "))
 		}
 	}
 	for _, folder := range n.UserNetwork.Folders() {
@@ -141,7 +141,7 @@ func (n Node) checkPaths() error {
 	folders := []string{Metrics, Registries, CNIFolder, staticPods, KubeletCertificates, WICDCertificates}
 	for _, path := range n.Directories {
 		if !slices.Contains(folders, path) && !isBelow(Logs, path) {
-			return fmt.Errorf("folder %.128q is not allowed; allowed are %s and folders below %s", path, strings.Join(folders, ", "), Logs)
+			return fmt.Errorf("folder %.128q is not allowed; allowed: %s and folders below %s", path, strings.Join(folders, ", "), Logs)
 		}
 	}
 	return nil
@@ -165,7 +165,7 @@ func (n Node) checkPayload() error {
 		path := Root + `\` + f.Path
 		reserved := slices.ContainsFunc(reservedFolders, func(folder string) bool { return strings.HasPrefix(strings.ToLower(path), strings.ToLower(folder)+`\`) })
 		if !isBelow(Root, path) || !strings.HasSuffix(path, ".exe") || reserved {
-			return fmt.Errorf("payload file %.128q is not allowed; allowed are programs such as kubelet.exe and cni\\host-local.exe", f.Path)
+			return fmt.Errorf("payload file %.128q is not allowed; allowed: programs such as kubelet.exe and cni\\host-local.exe", f.Path)
 		}
 	}
 	return nil
@@ -175,7 +175,7 @@ func (n Node) checkPayload() error {
 func (n Node) checkOtherFields() error {
 	for _, feature := range n.Features {
 		if feature != ContainersFeature && feature != HyperVFeature {
-			return fmt.Errorf("Windows feature %.64q is not allowed; allowed are %s and %s", feature, ContainersFeature, HyperVFeature)
+			return fmt.Errorf("Windows feature %.64q is not allowed; allowed: %s and %s", feature, ContainersFeature, HyperVFeature)
 		}
 	}
 	if err := checkVariables(append(slices.Collect(maps.Keys(n.Environment)), n.WatchedEnvironment...), n.Environment); err != nil {
@@ -183,7 +183,7 @@ func (n Node) checkOtherFields() error {
 	}
 	for _, r := range n.Firewall {
 		if proxy := VersionFolder(n.Digest) + `\` + proxyProgram; !r.isAllowed(proxy) {
-			return fmt.Errorf("a firewall rule opens %s ports %v for program %.128q; allowed are TCP %v for any program, TCP for %s, and one UDP port", r.Protocol, r.Ports, r.Program, tcpPorts(), proxy)
+			return fmt.Errorf("a firewall rule opens %s ports %v for program %.128q; allowed: TCP %v for any program, TCP for %s, and one UDP port", r.Protocol, r.Ports, r.Program, tcpPorts(), proxy)
 		}
 	}
 	for _, r := range n.Firewall {
@@ -193,18 +193,18 @@ func (n Node) checkOtherFields() error {
 	}
 	for _, r := range n.Routes {
 		if r.To != metadataRange {
-			return fmt.Errorf("route to %.64q is not allowed; allowed is %s", r.To, metadataRange)
+			return fmt.Errorf("route to %.64q is not allowed; allowed: %s", r.To, metadataRange)
 		}
 	}
 	if n.Network != nil {
 		for _, name := range []string{n.Network.MadeBy, n.Network.Proxy} {
 			if !slices.Contains(Services(), name) {
-				return fmt.Errorf("the network names service %.64q; allowed are %s", name, strings.Join(Services(), ", "))
+				return fmt.Errorf("the network names service %.64q; allowed: %s", name, strings.Join(Services(), ", "))
 			}
 		}
 	}
 	if n.TaintValue != "" && n.TaintValue != api.TaintValueLowerCase {
-		return fmt.Errorf("taint value is %.64q; allowed are %s and %s", n.TaintValue, api.TaintValue, api.TaintValueLowerCase)
+		return fmt.Errorf("taint value is %.64q; allowed: %s and %s", n.TaintValue, api.TaintValue, api.TaintValueLowerCase)
 	}
 	if n.SandboxImage != "" {
 		if err := CheckImage(n.SandboxImage); err != nil {
@@ -233,7 +233,7 @@ func (r FirewallRule) isAllowed(proxy string) bool {
 func checkVariables(names []string, values map[string]string) error {
 	for _, name := range names {
 		if !slices.Contains(proxyVariables(), name) {
-			return fmt.Errorf("environment variable %.64q is not allowed; allowed are %s", name, strings.Join(proxyVariables(), ", "))
+			return fmt.Errorf("environment variable %.64q is not allowed; allowed: %s", name, strings.Join(proxyVariables(), ", "))
 		}
 		if len(values[name]) > maxVariable {
 			return fmt.Errorf("environment variable %s has %d characters; at most %d are allowed", name, len(values[name]), maxVariable)

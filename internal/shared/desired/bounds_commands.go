@@ -25,7 +25,7 @@ func (n Node) checkCommand(command string) error {
 	folder := VersionFolder(n.Digest)
 	for {
 		if len(arguments) == 0 || !isProgram(folder, arguments[0]) {
-			return fmt.Errorf("command runs %.128q; allowed are programs below %s", strings.Join(arguments, " "), folder)
+			return fmt.Errorf("command runs %.128q; allowed: programs below %s", strings.Join(arguments, " "), folder)
 		}
 		program := strings.TrimPrefix(arguments[0], folder+`\`)
 		rest, err := n.checkFlags(program, arguments[1:])
@@ -69,14 +69,14 @@ type validator func(string) bool
 func (n Node) checkFlags(program string, arguments []string) (rest []string, err error) {
 	flags, known := n.flags()[program]
 	if !known {
-		return nil, fmt.Errorf("not a program of a service; allowed are %s", strings.Join(slices.Sorted(maps.Keys(n.flags())), ", "))
+		return nil, fmt.Errorf("not a program of a service; allowed: %s", strings.Join(slices.Sorted(maps.Keys(n.flags())), ", "))
 	}
 	for len(arguments) > 0 {
 		name, text, isJoined := strings.Cut(arguments[0], "=")
 		validate, isFlag := flags[name]
 		if !isFlag {
 			if strings.HasPrefix(name, "-") {
-				return nil, fmt.Errorf("flag %.64q is not allowed; allowed are %s", name, strings.Join(slices.Sorted(maps.Keys(flags)), ", "))
+				return nil, fmt.Errorf("flag %.64q is not allowed; allowed: %s", name, strings.Join(slices.Sorted(maps.Keys(flags)), ", "))
 			}
 			return arguments, nil
 		}

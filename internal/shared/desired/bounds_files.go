@@ -108,7 +108,7 @@ func checkKubeletConfig(content string) error {
 		"authentication": map[string]any{"x509": map[string]any{"clientCAFile": kubeletClientCA}, "anonymous": map[string]any{"enabled": false}},
 	} {
 		if !reflect.DeepEqual(fields[name], want) {
-			return fmt.Errorf("field %s is %.128q; allowed is %v", name, fmt.Sprint(fields[name]), want)
+			return fmt.Errorf("field %s is %.128q; allowed: %v", name, fmt.Sprint(fields[name]), want)
 		}
 	}
 	return nil
@@ -126,7 +126,7 @@ func checkKubeconfig(identity string) func(string) error {
 		want := map[string]any{"client-certificate": identity, "client-key": identity}
 		for _, item := range users {
 			if user, _ := item.(map[string]any); !reflect.DeepEqual(user["user"], want) {
-				return fmt.Errorf("user %.128q is not allowed; allowed is a user with certificate and key %s", fmt.Sprint(item), identity)
+				return fmt.Errorf("user %.128q is not allowed; allowed: a user with certificate and key %s", fmt.Sprint(item), identity)
 			}
 		}
 		return nil
@@ -140,7 +140,7 @@ func checkProxyConfig(content string) error {
 		return err
 	}
 	if want := map[string]any{"kubeconfig": wicdKubeconfig}; isOfKind(fields) && !reflect.DeepEqual(fields["clientConnection"], want) {
-		return fmt.Errorf("clientConnection is %.128q; allowed is %v", fmt.Sprint(fields["clientConnection"]), want)
+		return fmt.Errorf("clientConnection is %.128q; allowed: %v", fmt.Sprint(fields["clientConnection"]), want)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func checkNetConf(content string) error {
 		return err
 	}
 	if conf.Backend.Type != "vxlan" {
-		return fmt.Errorf("Backend.Type is %.64q; allowed is vxlan", conf.Backend.Type)
+		return fmt.Errorf("Backend.Type is %.64q; allowed: vxlan", conf.Backend.Type)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func checkPluginList(content string) error {
 	}
 	plugins, _ := fields["plugins"].([]any)
 	if len(plugins) < 2 || !reflect.DeepEqual(plugins[len(plugins)-1], object{"type": policyPlugin}) {
-		return fmt.Errorf("it has %d plugins; allowed are those that connect pods, followed by %s without settings", len(plugins), policyPlugin)
+		return fmt.Errorf("it has %d plugins; allowed: those that connect pods, followed by %s without settings", len(plugins), policyPlugin)
 	}
 	return checkTypes(fields)
 }
@@ -186,7 +186,7 @@ func checkPluginList(content string) error {
 func (n Node) checkChain() error {
 	for _, f := range n.Network.Files {
 		if isList := f.Path == cniList; IsCNIConfig(f.Path) && isList != n.Policies.Enforces() {
-			return fmt.Errorf("file %s does not fit the mode of policies: allowed is %s with mode %s, and %s otherwise", f.Path, cniList, PolicyEnforce, cniConfig)
+			return fmt.Errorf("file %s does not match the policy mode; allowed: %s with mode %s, and %s otherwise", f.Path, cniList, PolicyEnforce, cniConfig)
 		}
 	}
 	return nil
@@ -218,7 +218,7 @@ func checkTypes(v any) error {
 	case map[string]any:
 		for key, item := range v {
 			if name, isText := item.(string); isText && strings.EqualFold(key, "type") && !matches(`[A-Za-z0-9][A-Za-z0-9_-]{0,63}`)(name) {
-				return fmt.Errorf("plugin %.64q is not allowed; allowed are names without folders", name)
+				return fmt.Errorf("plugin %.64q is not allowed; allowed: names without folders", name)
 			}
 			if err := checkTypes(item); err != nil {
 				return err

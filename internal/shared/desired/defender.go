@@ -86,12 +86,12 @@ func (n Node) checkExclusions() error {
 	allowed := containerdExclusions(n.Digest)
 	for _, path := range n.Exclusions.Processes {
 		if !slices.Contains(allowed.Processes, path) {
-			return fmt.Errorf("Defender exclusion of process %.128q is not allowed; allowed is %s", path, allowed.Processes[0])
+			return fmt.Errorf("Defender exclusion of process %.128q is not allowed; allowed: %s", path, allowed.Processes[0])
 		}
 	}
 	for _, path := range n.Exclusions.Paths {
 		if !slices.Contains(allowed.Paths, path) {
-			return fmt.Errorf("Defender exclusion of path %.128q is not allowed; allowed are %s", path, strings.Join(allowed.Paths, ", "))
+			return fmt.Errorf("Defender exclusion of path %.128q is not allowed; allowed: %s", path, strings.Join(allowed.Paths, ", "))
 		}
 	}
 	return nil

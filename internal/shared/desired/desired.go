@@ -51,7 +51,7 @@ type Node struct {
 	UpdatesToInstall *windowsupdate.Selection `json:"updatesToInstall,omitempty"`
 	// UpdateGoal is the update level that hosts must reach; a host below it is overdue.
 	UpdateGoal windowsupdate.Goal `json:"updateGoal,omitzero"`
-	// Registries determines from where images are pulled; if nil, from the registry in their name. WICD serves it to containerd on loopback.
+	// Registries determines where images are pulled from; if nil, from the registry in their name. WICD serves it to containerd on loopback.
 	Registries *mirrors.Table `json:"registries,omitempty"`
 	// Environment are variables of the machine. Each service gets those that it reads, from these and from Secrets.
 	Environment map[string]string `json:"environment,omitempty"`

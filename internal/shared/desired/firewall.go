@@ -69,7 +69,7 @@ func healthChecks(in Inputs, from []string) []FirewallRule {
 	}
 	if len(from) > 0 {
 		// A list of allowed sources must not block the platform's health checks, whose ranges are documented and fixed.
-		from, _ = orderRanges(append(platform.Of(in.Cluster.Network.Platform).HealthChecks, from...))
+		from, _ = normalizeRanges(append(platform.Of(in.Cluster.Network.Platform).HealthChecks, from...))
 	}
 	name := ServiceDescription(KubeProxyService)
 	return []FirewallRule{
@@ -81,7 +81,7 @@ func healthChecks(in Inputs, from []string) []FirewallRule {
 // AllowFrom returns the ranges of addresses that may connect to nodes, ordered and without those within others; none if any may. An invalid
 // range is an ErrNetwork.
 func AllowFrom(n v1alpha1.NetworkSpec) ([]string, error) {
-	list, bad := orderRanges(n.AllowFrom)
+	list, bad := normalizeRanges(n.AllowFrom)
 	if bad != "" {
 		return nil, fmt.Errorf("%w: %s.allowFrom has %.100s, which is not an address range such as 10.0.0.0/16; remove allowFrom to allow all addresses",
 			ErrNetwork, networkField, bad)
@@ -89,8 +89,8 @@ func AllowFrom(n v1alpha1.NetworkSpec) ([]string, error) {
 	return list, nil
 }
 
-// orderRanges sorts ranges of addresses and removes those within others. bad is the first invalid one, quoted.
-func orderRanges(texts []string) (list []string, bad string) {
+// normalizeRanges sorts ranges of addresses and removes those within others. bad is the first invalid one, quoted.
+func normalizeRanges(texts []string) (list []string, bad string) {
 	var ranges []netip.Prefix
 	for _, text := range texts {
 		p, err := netip.ParsePrefix(text)

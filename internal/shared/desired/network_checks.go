@@ -59,7 +59,7 @@ func checkIPv4(in Inputs, name string) error {
 		return nil
 	}
 	return networkError(api.ReasonClusterNetworkIPv6Only,
-		"the %s has only IPv6 addresses (%s), and Windows overlays carry IPv4: use a cluster with IPv4 or dual stack", name, prefixes(ranges))
+		"the %s has only IPv6 addresses (%s), but Windows overlays carry only IPv4: use a cluster with IPv4 or dual stack", name, prefixes(ranges))
 }
 
 func checkReserved(in Inputs) error {
@@ -139,7 +139,7 @@ func checkFlannel(in Inputs) error {
 func checkFlannelRange(object types.NamespacedName, conf netConf) error {
 	if conf.EnableIPv4 != nil && !*conf.EnableIPv4 {
 		return networkError(api.ReasonClusterNetworkIPv6Only,
-			"ConfigMap %s, key %s, has EnableIPv4: false, and Windows overlays carry IPv4: use a cluster with IPv4 or dual stack", object, FlannelConfigKey)
+			"ConfigMap %s, key %s, has EnableIPv4: false, but Windows overlays carry only IPv4: use a cluster with IPv4 or dual stack", object, FlannelConfigKey)
 	}
 	if conf.EnableIPv6 {
 		return networkError(api.ReasonFlannelUnsuitable,

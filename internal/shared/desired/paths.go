@@ -90,7 +90,7 @@ func ShortDigest(digest string) string { return digest[:min(12, len(digest))] }
 // VersionFolder returns the folder of a payload.
 func VersionFolder(digest string) string { return Versions + `\` + ShortDigest(digest) }
 
-// WindowsPath replaces the slashes of a payload's path by backslashes.
+// WindowsPath replaces the slashes of a payload's path with backslashes.
 func WindowsPath(path string) string { return strings.ReplaceAll(path, "/", `\`) }
 
 // ServiceDescription returns the description that marks a service as managed by the operator.

@@ -48,7 +48,7 @@ func policyMode(n v1alpha1.NetworkSpec) v1alpha1.NetworkPolicies {
 
 func (n Node) checkPolicies() error {
 	if n.Policies != nil && n.Policies.Mode != PolicyEnforce && n.Policies.Mode != PolicyReport {
-		return fmt.Errorf("the mode of NetworkPolicies is %.64q; allowed are %s and %s", n.Policies.Mode, PolicyEnforce, PolicyReport)
+		return fmt.Errorf("the mode of NetworkPolicies is %.64q; allowed: %s and %s", n.Policies.Mode, PolicyEnforce, PolicyReport)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// PreparedImage is a file with the name of the sandbox image that containerd pulled while an image was made of the host. With it, the data of
+// PreparedImage is a file with the name of the sandbox image that containerd pulled while an image of the host was being made. With it, the data of
 // containerd belongs to the operator, although the host has not joined yet.
 const PreparedImage = Root + `\sandbox-image.txt`
 

@@ -33,7 +33,7 @@ func UpdatesToInstall(spec v1alpha1.WindowsUpdatesSpec) *windowsupdate.Selection
 	return &s
 }
 
-// UpdateGoal returns what hosts are to have.
+// UpdateGoal returns what hosts should have.
 func UpdateGoal(spec v1alpha1.WindowsUpdatesSpec) (goal windowsupdate.Goal) {
 	for _, r := range spec.MinimumRevisions {
 		if goal.Revisions == nil {
@@ -85,7 +85,7 @@ func (n Node) checkUpdates() error {
 		}
 	}
 	if n.WindowsUpdates != "" && n.WindowsUpdates != UpdatesUnmanaged {
-		return fmt.Errorf("the policy of Windows updates is %.64q; allowed are %s and none", n.WindowsUpdates, UpdatesUnmanaged)
+		return fmt.Errorf("the policy of Windows updates is %.64q; allowed: %s and none", n.WindowsUpdates, UpdatesUnmanaged)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func Operator() []Metric {
 		{api.MetricOrphanNodes, Gauge, "Number of Windows nodes without a WindowsInstance.", nil},
 		{api.MetricSettingsLag, Gauge, "Seconds since settings were published that the node has not applied; absent for nodes that are up to date.", []Label{{"node", "name of the Node"}}},
 		{
-			api.MetricSupportEnd, Gauge, "End of support with security fixes for software on a node, in seconds since 1970. On OpenShift, its own instead of that of Kubernetes.",
+			api.MetricSupportEnd, Gauge, "When support with security fixes ends for software on a node, in seconds since 1970. On OpenShift, the end for OpenShift replaces that for Kubernetes.",
 			[]Label{{"node", "name of the Node"}, {"product", "`Kubernetes`, `OpenShift`, `containerd`, `Windows Server`"}, {"line", "the release line, as in `1.36` or `2022`"}},
 		},
 		{
@@ -126,7 +126,7 @@ func policies() []Metric {
 		{api.MetricNetworkPolicies, Gauge, "Number of NetworkPolicies that were compiled for Windows nodes; 0 while `spec.network.policies` is `Off`.", nil},
 		{api.MetricPolicySets, Gauge, "Number of WindowsPolicySets: one for each namespace with NetworkPolicies.", nil},
 		{
-			api.MetricPolicyProblems, Gauge, "Number of NetworkPolicies of which a part has no effect on Windows nodes.",
+			api.MetricPolicyProblems, Gauge, "Number of NetworkPolicies that only partly take effect on Windows nodes.",
 			[]Label{{"reason", "`Invalid`, `AddressFamily`, `TooLarge`"}},
 		},
 		{api.MetricPolicyProblemNamespaces, Gauge, "Number of namespaces with pods on Windows nodes in which a part of a NetworkPolicy has no effect there.", nil},

@@ -70,7 +70,7 @@ func (r *report) readPolicy(at place, p Policy) (never bool) {
 	case NeverContactSource:
 		return true
 	}
-	r.add(at.in(".mirrorSourcePolicy"), InvalidPolicy, "%s is not a policy; allowed are %s and %s. Windows nodes treat it as %s.",
+	r.add(at.in(".mirrorSourcePolicy"), InvalidPolicy, "%s is not a policy; allowed: %s and %s. Windows nodes treat it as %s.",
 		quoted(string(p)), AllowContactingSource, NeverContactSource, NeverContactSource)
 	return true
 }

@@ -1,4 +1,4 @@
-// Package mirrors computes from where a Windows node pulls an image: the cluster's mirrors and registries become a Table, which WICD uses
+// Package mirrors determines where a Windows node pulls an image from: the cluster's mirrors and registries become a Table, which WICD uses
 // through a Router for each request of containerd, and the hosts.toml files that direct containerd to WICD. It also renders the kubelet's
 // config.json (1.36). The package has no I/O.
 //

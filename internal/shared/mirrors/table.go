@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Table determines from where images are pulled. It contains no secrets. Images that it does not cover are pulled
+// Table determines where images are pulled from. It contains no secrets. Images that it does not cover are pulled
 // from the registry in their name.
 type Table struct {
 	// Sources, sorted by prefix.
@@ -71,7 +71,7 @@ func (t Table) Check() error {
 			locations += len(list)
 			for _, l := range list {
 				if r, err := parseRepository(l.At); err != nil || r.String() != l.At || l.CA < 0 || l.CA > len(t.CAs) {
-					return fmt.Errorf("mirror %.256q of %s is invalid; allowed are registries and repositories", l.At, s.Prefix)
+					return fmt.Errorf("mirror %.256q of %s is invalid; allowed: registries and repositories", l.At, s.Prefix)
 				}
 			}
 		}

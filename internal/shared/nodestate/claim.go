@@ -48,8 +48,8 @@ func refersTo(ref *v1alpha1.NodeReference, node *corev1.Node) bool {
 	return ref != nil && ref.UID != "" && ref.UID == node.UID
 }
 
-// Refer returns a reference to a Node; nil for nil.
-func Refer(node *corev1.Node) *v1alpha1.NodeReference {
+// ReferenceTo returns a reference to a Node; nil for nil.
+func ReferenceTo(node *corev1.Node) *v1alpha1.NodeReference {
 	if node == nil {
 		return nil
 	}
@@ -68,8 +68,8 @@ func IsWindows(node *corev1.Node) bool {
 	return node.Labels[corev1.LabelOSStable] == "windows" || node.Status.NodeInfo.OperatingSystem == "windows"
 }
 
-// Described returns the Node's reported operating system and address, in parentheses; empty if it has reported neither.
-func Described(node *corev1.Node) string {
+// Describe returns the Node's reported operating system and address, in parentheses; empty if it has reported neither.
+func Describe(node *corev1.Node) string {
 	known := slices.DeleteFunc([]string{node.Status.NodeInfo.OperatingSystem, InternalIP(node)}, func(s string) bool { return s == "" })
 	if len(known) == 0 {
 		return ""

@@ -74,7 +74,7 @@ func decode(namespace string, data []byte) (Set, error) {
 		return Set{}, err
 	}
 	if e.Namespace != namespace {
-		return Set{}, fmt.Errorf("it is of namespace %.64q", e.Namespace)
+		return Set{}, fmt.Errorf("it belongs to namespace %.64q", e.Namespace)
 	}
 	if err := e.check(); err != nil {
 		return Set{}, err
@@ -85,7 +85,7 @@ func decode(namespace string, data []byte) (Set, error) {
 // check returns an error if the set is not what the operator compiles: an index without an entry, a rule without peers, an unsorted list.
 func (s Set) check() error {
 	if !isName(s.Namespace, maxNamespace) {
-		return fmt.Errorf("namespace is %.64q; allowed are 1 to %d printable characters", s.Namespace, maxNamespace)
+		return fmt.Errorf("namespace is %.64q; allowed: 1 to %d printable characters", s.Namespace, maxNamespace)
 	}
 	if s.Omitted < 0 || s.Omitted > 0 && (len(s.Policies)+len(s.Addresses)+len(s.Pods) > 0 || s.Unlisted == Directions{}) {
 		return fmt.Errorf("omitted is %d; a set that omits its content has none and closes pods", s.Omitted)
@@ -132,7 +132,7 @@ func checkAddresses(list []netip.Prefix) error {
 
 func (s Set) checkPolicy(p Policy) error {
 	if !isName(p.Name, maxName) {
-		return fmt.Errorf("name is %.64q; allowed are 1 to %d printable characters", p.Name, maxName)
+		return fmt.Errorf("name is %.64q; allowed: 1 to %d printable characters", p.Name, maxName)
 	}
 	if p.Isolates == (Directions{}) || p.Isolates.Ingress && !s.Unlisted.Ingress || p.Isolates.Egress && !s.Unlisted.Egress {
 		return errors.New("it isolates pods in no direction, or in one in which unlisted pods are open")
@@ -172,16 +172,16 @@ func (s Set) checkRule(r Rule, mayName bool) error {
 
 func (s Set) checkPod(p Pod) error {
 	if !isName(p.Name, maxName) || !isName(p.UID, maxName) {
-		return fmt.Errorf("name is %.64q and UID is %.64q; allowed are 1 to %d printable characters", p.Name, p.UID, maxName)
+		return fmt.Errorf("name is %.64q and UID is %.64q; allowed: 1 to %d printable characters", p.Name, p.UID, maxName)
 	}
 	for i, policy := range p.Policies {
 		if policy < 0 || policy >= len(s.Policies) || i > 0 && p.Policies[i-1] >= policy {
-			return fmt.Errorf("policies[%d] is %d; allowed are indexes of policies in order", i, policy)
+			return fmt.Errorf("policies[%d] is %d; allowed: indexes of policies in order", i, policy)
 		}
 	}
 	for i, port := range p.Ports {
 		if !isName(port.Name, maxName) || !isKnown(port.Protocol) || port.Port == 0 || i > 0 && p.Ports[i-1].Compare(port) >= 0 {
-			return fmt.Errorf("ports[%d] is %.200v; allowed are ports of hns.TCP, hns.UDP or hns.SCTP in order of their names", i, port)
+			return fmt.Errorf("ports[%d] is %.200v; allowed: ports of hns.TCP, hns.UDP or hns.SCTP in order of their names", i, port)
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ func exceptions(users string, inside Inside) (string, error) {
 		}
 	}
 	if n := len(l.refused); n > 0 {
-		return "", fmt.Errorf("has invalid entries (%d): %s; allowed are addresses (10.0.0.1), ranges (10.0.0.0/16), host names (example.com), "+
+		return "", fmt.Errorf("has invalid entries (%d): %s; allowed: addresses (10.0.0.1), ranges (10.0.0.0/16), host names (example.com), "+
 			"only their subdomains (.example.com), both with a port (example.com:443), and * for all hosts, separated by commas",
 			n, strings.Join(l.refused[:min(n, 10)], ", "))
 	}

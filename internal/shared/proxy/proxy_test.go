@@ -202,7 +202,7 @@ func TestInvalidProxyErrorsHideSecrets(t *testing.T) {
 		"long entry":             {settings(plainURL, "", strings.Repeat("x;", 5000)), []string{`"x;x;`}},
 		"wrong without use":      {settings("", "", "a;b"), []string{`"a;b"`}},
 		"path":                   {settings("http://proxy:3128/hunter2", "", ""), []string{"after host and port"}},
-		"semicolons":             {settings(plainURL, "", "a.com;b.com"), []string{`Proxy cluster: status.noProxy has invalid entries (1): "a.com;b.com"; allowed are`, "commas"}},
+		"semicolons":             {settings(plainURL, "", "a.com;b.com"), []string{`Proxy cluster: status.noProxy has invalid entries (1): "a.com;b.com"; allowed:`, "commas"}},
 		"line break between":     {settings(plainURL, "", "a.com\nHTTP_PROXY=x"), []string{`"a.com\nHTTP_PROXY=x"`}},
 		"beginning of an address": {settings(plainURL, "", "10.0.,192.168.1.300,10.0.0.0/33,1:2"),
 			[]string{`"10.0.", "192.168.1.300", "10.0.0.0/33", "1:2"`}},

@@ -163,7 +163,7 @@ func (c *Client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, cred
 	}
 	query.Set("scope", "repository:"+a.Repository+":pull")
 	hop := c.hop(k, k.url, realm)
-	hop.IsAuthority = true
+	hop.IsTokenServer = true
 	if err := c.check(ctx, hop); err != nil {
 		return "", 0, err
 	}

@@ -72,8 +72,8 @@ type Options struct {
 type Hop struct {
 	URL *url.URL
 	// From is the URL that led to this one: by a redirect, or by naming an authority for tokens. It is nil for the first request.
-	From        *url.URL
-	IsAuthority bool
+	From          *url.URL
+	IsTokenServer bool
 	// IsProxied means that a proxy connects, which may resolve names differently from this machine.
 	IsProxied bool
 	// Part and Reference are those of the Request.
@@ -151,8 +151,8 @@ func (c *Client) transport(t trust) *http.Transport {
 	return made
 }
 
-// Retire closes idle connections. Requests in progress continue.
-func (c *Client) Retire() {
+// CloseIdleConnections closes idle connections. Requests in progress continue.
+func (c *Client) CloseIdleConnections() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.transports {

@@ -44,7 +44,7 @@ func TestForbiddenHostIsNotContacted(t *testing.T) {
 					return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 				},
 				Check: func(_ context.Context, hop Hop) error {
-					if hop.URL.Host == "inside.test" && hop.From.Host == "r.test" && hop.IsAuthority == (name == "an authority") && hop.Part == "manifests" && hop.Reference == "1" {
+					if hop.URL.Host == "inside.test" && hop.From.Host == "r.test" && hop.IsTokenServer == (name == "an authority") && hop.Part == "manifests" && hop.Reference == "1" {
 						return refused
 					}
 					return nil
@@ -121,7 +121,7 @@ func TestPasswordIsSentWithoutChallenge(t *testing.T) {
 					return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 				},
 			})
-			defer c.Retire()
+			defer c.CloseIdleConnections()
 			a := mirrors.Attempt{Name: mirrors.Name{Registry: "example.com", Repository: "a"}, Host: "example.com", Insecure: test.insecure}
 			answer, err := c.Do(t.Context(), Request{Method: http.MethodGet, Part: "manifests", Reference: "1", To: -1}, a)
 			if err == nil {
@@ -158,7 +158,7 @@ func TestRejectedPasswordIsForgotten(t *testing.T) {
 					return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 				},
 			})
-			defer c.Retire()
+			defer c.CloseIdleConnections()
 			get := func(repository string) ([]string, error) {
 				sent = nil
 				a := mirrors.Attempt{Name: mirrors.Name{Registry: "example.com", Repository: repository}, Host: "example.com"}

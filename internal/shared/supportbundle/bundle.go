@@ -17,7 +17,7 @@ const maxID = 40
 // CheckID rejects an invalid name of a collection. The error describes what is allowed.
 func CheckID(id string) error {
 	if len(id) > maxID || !validID.MatchString(id) {
-		return fmt.Errorf("%.64q cannot name a collection; allowed are 1 to %d lower-case letters, digits and hyphens, with no hyphen at either end", id, maxID)
+		return fmt.Errorf("%.64q cannot name a collection; allowed: 1 to %d lower-case letters, digits and hyphens, with no hyphen at either end", id, maxID)
 	}
 	if device.MatchString(id) {
 		return fmt.Errorf("%q cannot name a collection: it is the name of a Windows device; add a digit", id)
@@ -104,7 +104,7 @@ func ParseStatus(text string) (Status, error) {
 	switch s.State {
 	case Collecting, Done, Failed, Expired:
 	default:
-		return Status{}, fmt.Errorf("the report has state %.32q; allowed are %s, %s, %s and %s", s.State, Collecting, Done, Failed, Expired)
+		return Status{}, fmt.Errorf("the report has state %.32q; allowed: %s, %s, %s and %s", s.State, Collecting, Done, Failed, Expired)
 	}
 	if s.Bytes < 0 || s.SHA256 != "" && !isHash(s.SHA256) {
 		return Status{}, errors.New("the report has an invalid size or hash")

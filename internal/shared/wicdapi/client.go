@@ -41,7 +41,7 @@ func Call(ctx context.Context, r Runner, command string, request, result any, on
 	return runExchange(ctx, r, command, bytes.NewReader(append(stdin, '\n')), &exchange{result: result, onStep: onStep})
 }
 
-// Open opens the compressed bytes of a content at an offset.
+// Open opens the compressed bytes of a piece of content at an offset.
 type Open func(sha256 string, offset int64) (io.ReadCloser, error)
 
 // Send transfers content into the host's store: it sends the list, receives what is missing, and sends only that. After an interruption, it

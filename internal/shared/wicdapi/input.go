@@ -20,9 +20,9 @@ const (
 	pieceSize = 1 << 20
 	// piecesAhead is the maximum number of unread pieces.
 	piecesAhead = 2
-	// inputWithin is how long a command waits for the next piece: on some hosts, it keeps running after its connection ends. The operator
+	// inputTimeout is how long a command waits for the next piece: on some hosts, it keeps running after its connection ends. The operator
 	// writes an empty piece after inputIdle without input.
-	inputWithin, inputIdle = 2 * time.Minute, 30 * time.Second
+	inputTimeout, inputIdle = 2 * time.Minute, 30 * time.Second
 	// inputPoll is how often each side checks the progress of the other.
 	inputPoll = 50 * time.Millisecond
 )
@@ -45,7 +45,7 @@ func pieceName(n int, last bool) string {
 	return fmt.Sprintf("%06d.piece", n)
 }
 
-// Take reads at most atMost bytes of a file in the input's folder and removes the file. A file that does not exist yet is no error.
+// Take reads at most atMost bytes of a file in the input's folder and removes the file. A file that does not exist yet is not an error.
 type Take func(name string, atMost int64) (content []byte, there bool, err error)
 
 // NewInput returns a reader of an input from files. Reading ends with ctx.
@@ -78,7 +78,7 @@ func (in *input) Read(p []byte) (int, error) {
 
 // await waits for the next piece.
 func (in *input) await() error {
-	for until := time.Now().Add(inputWithin); ; {
+	for until := time.Now().Add(inputTimeout); ; {
 		for _, last := range []bool{false, true} {
 			piece, found, err := in.take(pieceName(in.taken+1, last), pieceSize+1)
 			switch {
@@ -92,7 +92,7 @@ func (in *input) await() error {
 			}
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("reading the input from its files: no data for %s", inputWithin)
+			return fmt.Errorf("reading the input from its files: no data for %s", inputTimeout)
 		}
 		select {
 		case <-in.ctx.Done():

@@ -10,12 +10,12 @@ import (
 
 // A host must meet these limits to keep its slot while it receives content. Progress that it only reports does not count.
 const (
-	// minProgress is what a host must receive, in bytes, in each progressWithin that the operator spends waiting for it. An honest host on
+	// minProgress is what a host must receive, in bytes, in each progressTimeout that the operator spends waiting for it. An honest host on
 	// a slower link tries again and resumes where it was.
-	minProgress    = 1 << 20
-	progressWithin = 2 * time.Minute
-	// workWithin is how long a host may take to find out what is missing, and to unpack after the last byte.
-	workWithin = 10 * time.Minute
+	minProgress     = 1 << 20
+	progressTimeout = 2 * time.Minute
+	// workTimeout is how long a host may take to find out what is missing, and to unpack after the last byte.
+	workTimeout = 10 * time.Minute
 )
 
 // ErrTooSlow means that a host blocked a transfer for longer than other hosts should wait.
@@ -43,8 +43,8 @@ func (p *progressGuard) Write(b []byte) (written int, err error) {
 }
 
 func (p *progressGuard) write(b []byte) (int, error) {
-	late := time.AfterFunc(progressWithin-p.took, func() {
-		p.end(fmt.Errorf("%w: it accepted less than %d MiB in %s; the next attempt resumes where this one ended", ErrTooSlow, minProgress>>20, progressWithin))
+	late := time.AfterFunc(progressTimeout-p.took, func() {
+		p.end(fmt.Errorf("%w: it accepted less than %d MiB in %s; the next attempt resumes where this one ended", ErrTooSlow, minProgress>>20, progressTimeout))
 	})
 	defer late.Stop()
 	began := time.Now()
@@ -58,6 +58,6 @@ func (p *progressGuard) write(b []byte) (int, error) {
 
 // limitWork limits the time for work on the host. The caller calls done when the host has finished it.
 func (p *progressGuard) limitWork(what string) (done func()) {
-	late := time.AfterFunc(workWithin, func() { p.end(fmt.Errorf("%w: it has not %s after %s", ErrTooSlow, what, workWithin)) })
+	late := time.AfterFunc(workTimeout, func() { p.end(fmt.Errorf("%w: it has not %s after %s", ErrTooSlow, what, workTimeout)) })
 	return func() { late.Stop() }
 }

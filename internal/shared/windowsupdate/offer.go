@@ -37,7 +37,7 @@ type Selection struct {
 func (s Selection) Validate() error {
 	for _, class := range s.Classes {
 		if class != Security && class != Critical {
-			return fmt.Errorf("class %.64q of updates cannot be installed; allowed are %s and %s", class, Security, Critical)
+			return fmt.Errorf("class %.64q of updates cannot be installed; allowed: %s and %s", class, Security, Critical)
 		}
 	}
 	for _, kb := range slices.Concat(s.Approved, s.Blocked) {
@@ -48,7 +48,7 @@ func (s Selection) Validate() error {
 	return nil
 }
 
-// Selects reports whether an update is to be installed. One that takes effect with a restart that is still to come is not.
+// Selects reports whether an update should be installed. One that takes effect with a restart that is still to come is not.
 func (s Selection) Selects(u Update) bool {
 	return s.Excludes(u) == "" && u.ID != "" && !u.RestartPending
 }

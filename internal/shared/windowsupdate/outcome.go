@@ -53,7 +53,7 @@ func ParseOutcome(b []byte) (Outcome, error) {
 	}
 	var o Outcome
 	if err := strictjson.Unmarshal(b, &o); err != nil {
-		return Outcome{}, fmt.Errorf("parsing the outcome of an operation of updates: %w", err)
+		return Outcome{}, fmt.Errorf("parsing the outcome of an update operation: %w", err)
 	}
 	return o.Bounded(), nil
 }

@@ -13,7 +13,7 @@ const (
 	// MaxAge is the age of the newest installed update from which a host is overdue. Microsoft publishes Windows updates every month; the rest is
 	// for rings and maintenance windows.
 	MaxAge = 45 * day
-	// MaxSearchAge is the age of the last successful search from which the list of pending updates means nothing.
+	// MaxSearchAge is the age of the last successful search at which the list of pending updates no longer means anything.
 	MaxSearchAge = 14 * day
 	day          = 24 * time.Hour
 )
@@ -42,11 +42,11 @@ func (r Report) Counts() (counts map[Class]int, isKnown bool) {
 	return counts, true
 }
 
-// Goal is what hosts are to have. The zero value demands nothing beyond the limits that hold for each host.
+// Goal is what hosts should have. The zero value requires nothing beyond the limits that apply to every host.
 type Goal struct {
 	// Revisions are the lowest revisions of Windows, by build number.
 	Revisions map[string]int `json:"revisions,omitempty"`
-	// Days is within how many days after its publication an update that Of selects is to be installed; 0 for no limit.
+	// Days is the number of days after its publication within which an update that Of selects should be installed; 0 for no limit.
 	Days int       `json:"days,omitempty"`
 	Of   Selection `json:"of,omitzero"`
 }
@@ -55,7 +55,7 @@ type Goal struct {
 // is no reason.
 func (r Report) Overdue(now time.Time, goal Goal) (reason, message string) {
 	if lowest := goal.Revisions[strconv.Itoa(r.Build)]; 0 < r.Revision && r.Revision < lowest {
-		return api.ReasonRevisionTooLow, fmt.Sprintf("Windows has revision %d of build %d; spec.windowsUpdates.minimumRevisions of WindowsConfig demands %d: "+
+		return api.ReasonRevisionTooLow, fmt.Sprintf("Windows has revision %d of build %d; spec.windowsUpdates.minimumRevisions of WindowsConfig requires %d: "+
 			"install a cumulative update with it, and see kubectl windows updates", r.Revision, r.Build, lowest)
 	}
 	if r.Disabled {
@@ -94,8 +94,8 @@ func (r Report) late(now time.Time, goal Goal) (late Update, found bool) {
 	return late, found
 }
 
-// IsJudged reports whether all was read that Overdue needs: only then does no reason mean that the host is not overdue.
-func (r Report) IsJudged(goal Goal) bool {
+// IsConclusive reports whether all was read that Overdue needs: only then does no reason mean that the host is not overdue.
+func (r Report) IsConclusive(goal Goal) bool {
 	hasPending := goal.Days == 0 || !r.Failed(CallPending)
 	return !r.Read.IsZero() && (r.Disabled || r.hasHistory() && !r.Failed(CallSearched) && hasPending)
 }
@@ -154,12 +154,12 @@ func (r Report) newestText(now time.Time) string {
 
 func (r Report) pendingText() string {
 	if r.Failed(CallPending) {
-		return "which updates are missing could not be read"
+		return "the list of missing updates could not be read"
 	}
 	return fmt.Sprintf("%d updates are pending", r.Total)
 }
 
-// Source is where the host gets its updates from, for people.
+// Source returns a human-readable description of where the host gets its updates.
 func (r Report) Source() string {
 	if r.Server != "" {
 		return "WSUS " + r.Server

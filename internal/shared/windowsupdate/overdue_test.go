@@ -66,7 +66,7 @@ func TestHostIsOverdue(t *testing.T) {
 		}, "", ""},
 		"unknown pending": {func(r *windowsupdate.Report) {
 			r.History[0].Date, r.Failures = now().Add(-99*day), failure(windowsupdate.CallPending)
-		}, api.ReasonUpdatesOverdue, "99 days ago; which updates are missing could not be read"},
+		}, api.ReasonUpdatesOverdue, "99 days ago; the list of missing updates could not be read"},
 		"old search": {func(r *windowsupdate.Report) { r.Searched, r.Server = now().Add(-14*day), "wsus" }, api.ReasonUpdateSearchOverdue, "14 days ago: it is unknown which updates are missing; have the host search for updates from WSUS wsus"},
 		"no search": {func(r *windowsupdate.Report) { r.Searched, r.NoSearches = time.Time{}, true },
 			api.ReasonUpdateSearchOverdue, "has never searched for updates successfully, because a policy of the host turns automatic updates off"},
@@ -80,8 +80,8 @@ func TestHostIsOverdue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := current(test.edit)
 			reason, message := r.Overdue(now(), windowsupdate.Goal{})
-			if isJudged := len(r.Failures) == 0 || r.Failures[0].Call == windowsupdate.CallPending; r.IsJudged(windowsupdate.Goal{}) != isJudged {
-				t.Errorf("IsJudged() = %v with failures %v", !isJudged, r.Failures)
+			if isConclusive := len(r.Failures) == 0 || r.Failures[0].Call == windowsupdate.CallPending; r.IsConclusive(windowsupdate.Goal{}) != isConclusive {
+				t.Errorf("IsConclusive() = %v with failures %v", !isConclusive, r.Failures)
 			}
 			if reason != test.reason || !strings.Contains(message, test.message) {
 				t.Errorf("Overdue() = %q, %q, want %q, %q", reason, message, test.reason, test.message)
@@ -105,7 +105,7 @@ func TestHostIsOverdueByGoal(t *testing.T) {
 	}{
 		"lowest revision": {func(r *windowsupdate.Report) { r.Revision = 4405 }, "", ""},
 		"lower revision": {func(r *windowsupdate.Report) { r.Revision = 4404 },
-			api.ReasonRevisionTooLow, "revision 4404 of build 20348; spec.windowsUpdates.minimumRevisions of WindowsConfig demands 4405"},
+			api.ReasonRevisionTooLow, "revision 4404 of build 20348; spec.windowsUpdates.minimumRevisions of WindowsConfig requires 4405"},
 		"other build":      {func(r *windowsupdate.Report) { r.Build = 17763 }, "", ""},
 		"unknown revision": {func(r *windowsupdate.Report) { r.Revision = 0 }, "", ""},
 		"late": {func(r *windowsupdate.Report) { r.Pending[0].Published = now().AddDate(0, 0, -14) },
@@ -133,7 +133,7 @@ func TestHostIsOverdueByGoal(t *testing.T) {
 			t.Errorf("%s: without a goal, Overdue() = %q", name, reason)
 		}
 		r.Failures = []windowsupdate.Failure{{Call: windowsupdate.CallPending}}
-		if r.IsJudged(goal) || !r.IsJudged(windowsupdate.Goal{Revisions: goal.Revisions}) {
+		if r.IsConclusive(goal) || !r.IsConclusive(windowsupdate.Goal{Revisions: goal.Revisions}) {
 			t.Errorf("%s: without pending updates, a deadline was judged, or a revision was not", name)
 		}
 	}

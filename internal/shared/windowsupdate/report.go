@@ -87,7 +87,7 @@ type Update struct {
 	RestartPending bool `json:"restartPending,omitempty"`
 	// Interactive is true if the installation may prompt the user (IInstallationBehavior.CanRequestUserInput).
 	Interactive bool `json:"interactive,omitempty"`
-	// Deadline is until when the administrator of its server wants it installed.
+	// Deadline is the time by which the administrator of its server wants it installed.
 	Deadline time.Time `json:"deadline,omitzero"`
 }
 

@@ -60,7 +60,7 @@ func (a apiServer) patch(ctx context.Context, path string, fields any) error {
 	return a.call(ctx, http.MethodPatch, path, fields, nil)
 }
 
-// remove deletes an object. An absent one is no error.
+// remove deletes an object. An absent one is not an error.
 func (a apiServer) remove(ctx context.Context, path string) error {
 	err := a.call(ctx, http.MethodDelete, path, nil, nil)
 	if errors.Is(err, errAbsent) {

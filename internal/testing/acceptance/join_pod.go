@@ -184,7 +184,7 @@ func (j *joining) warnings(ctx context.Context, namespace, name string) (reporte
 	return reported
 }
 
-// removePod removes the pod with its Service. Absent ones are no error.
+// removePod removes the pod with its Service. Absent ones are not errors.
 func (j *joining) removePod(ctx context.Context) error {
 	return errors.Join(j.api.remove(ctx, ofServices+"/"+testPod), j.removeNamedPod(ctx, testPod))
 }

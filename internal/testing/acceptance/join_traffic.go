@@ -162,7 +162,7 @@ func (j *joining) call(ctx context.Context, w trafficPath) error {
 	return response.Body.Close()
 }
 
-// removeWebPods removes the pods and their Service. Absent ones are no error.
+// removeWebPods removes the pods and their Service. Absent ones are not errors.
 func (j *joining) removeWebPods(ctx context.Context) error {
 	err := j.api.remove(ctx, ofServices+"/"+webPods)
 	for _, name := range webPodNames() {

@@ -155,7 +155,7 @@ func tryShells(ctx context.Context, s *session) (string, error) {
 // inShell returns a command that runs this program's copy in a shell, as OpenSSH starts it.
 func (s *session) inShell(ctx context.Context, sh shell, folder, arguments string, stdin io.Reader) *exec.Cmd {
 	command := exec.CommandContext(ctx, s.Host.Disk.Local(sh.path), sh.option, `.\\`+copyName(0)+" "+arguments)
-	command.Dir, command.Stdin, command.WaitDelay = s.Host.Disk.Local(folder), stdin, releasedWithin
+	command.Dir, command.Stdin, command.WaitDelay = s.Host.Disk.Local(folder), stdin, releaseTimeout
 	return command
 }
 

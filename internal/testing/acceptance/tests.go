@@ -49,7 +49,7 @@ const (
 	skippedTest = "skipped"
 )
 
-// runTests runs all test programs and stores their results. A failing program is no error.
+// runTests runs all test programs and stores their results. A failing program is not an error.
 func (s *session) runTests(ctx context.Context) error {
 	s.tests = []TestResult{}
 	folder, err := s.folder(ctx, testsFolder) // removed after the changes of the tests are undone
@@ -100,12 +100,12 @@ func (s *session) runTestsOf(ctx context.Context, name, folder string, arguments
 	return outputOf(command)
 }
 
-// releasedWithin is how long other programs may hold the output of a program that has ended or was killed.
-const releasedWithin = 10 * time.Second
+// releaseTimeout is how long other programs may hold the output of a program that has ended or was killed.
+const releaseTimeout = 10 * time.Second
 
 // outputOf runs a program to its end. Its children may hold its output longer: a killed process that is not gone yet is no failure.
 func outputOf(command *exec.Cmd) ([]byte, error) {
-	command.WaitDelay = cmp.Or(command.WaitDelay, releasedWithin)
+	command.WaitDelay = cmp.Or(command.WaitDelay, releaseTimeout)
 	output, err := command.CombinedOutput()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // the program itself succeeded

@@ -42,7 +42,7 @@ func (s *session) undoAll(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// undo undoes one change. It is no error if the change was never made or was already undone.
+// undo undoes one change. It is not an error if the change was never made or was already undone.
 func (s *session) undo(ctx context.Context, c change) error {
 	switch c.Kind {
 	case kindFolder:

@@ -67,7 +67,7 @@ type hostile struct {
 func (h *hostile) exec(ctx context.Context, c sshserver.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	_, arguments, _ := strings.Cut(c.Line, " ")
 	verb, _, _ := strings.Cut(arguments, " ")
-	out := &until{ctx, stdout}
+	out := &commandOutput{ctx, stdout}
 	switch {
 	case h.attack == Flood:
 		return out.forever(bytes.Repeat([]byte("0123456789abcdef\n"), 4<<10))
@@ -101,7 +101,7 @@ func (h *hostile) exec(ctx context.Context, c sshserver.Command, stdin io.Reader
 }
 
 // results answers with facts that have different names each time: the memory of a client that merges them would grow.
-func (h *hostile) results(out *until) int {
+func (h *hostile) results(out *commandOutput) int {
 	for n := 0; ; n++ {
 		var line bytes.Buffer
 		line.WriteString(`{"result":{"features":{`)
@@ -197,21 +197,21 @@ func (h *hostile) keep(stdin io.Reader, stdout io.Writer) int {
 	return s.End(nil, &wicdapi.Error{Code: wicdapi.CodeServiceFailed, Message: strings.Repeat("service kubelet does not start. ", 1<<15)})
 }
 
-// until is the output of a command while the command runs.
-type until struct {
+// commandOutput is the output of a command while the command runs.
+type commandOutput struct {
 	ctx context.Context
 	io.Writer
 }
 
 // Write implements io.Writer.
-func (u *until) Write(p []byte) (int, error) {
+func (u *commandOutput) Write(p []byte) (int, error) {
 	if u.ctx.Err() != nil {
 		return 0, u.ctx.Err()
 	}
 	return u.Writer.Write(p)
 }
 
-func (u *until) forever(what []byte) int {
+func (u *commandOutput) forever(what []byte) int {
 	for {
 		if _, err := u.Write(what); err != nil {
 			return 1
@@ -219,7 +219,7 @@ func (u *until) forever(what []byte) int {
 	}
 }
 
-func (u *until) trickle() int {
+func (u *commandOutput) trickle() int {
 	for {
 		_, err := u.Write([]byte("{"))
 		if err != nil || backoff.Sleep(u.ctx, time.Second) != nil {

@@ -91,25 +91,25 @@ func newKubeletAPI(h hostapi.Host, a access, pair *tls.Certificate) (*kubeletAPI
 	return &kubeletAPI{core: core, certificates: certificates, coordination: coordination, transport: transport}, nil
 }
 
-// wanted is a certificate of the kubelet, and how to request it.
-type wanted struct {
+// certificateSpec is a certificate of the kubelet, and how to request it.
+type certificateSpec struct {
 	// name is the prefix of its file names.
 	name, signer string
 	usage        certificatesv1.KeyUsage
 	template     x509.CertificateRequest
 }
 
-func (k *kubelet) pairFile(c wanted) string {
+func (k *kubelet) pairFile(c certificateSpec) string {
 	return k.flags["cert-dir"] + `\` + c.name + "-current.pem"
 }
 
 // clientCertificate authenticates the kubelet to the API server, servingCertificate authenticates it to its clients.
-func (k *kubelet) clientCertificate() wanted {
-	return wanted{name: "kubelet-client", signer: certificatesv1.KubeAPIServerClientKubeletSignerName, usage: certificatesv1.UsageClientAuth}
+func (k *kubelet) clientCertificate() certificateSpec {
+	return certificateSpec{name: "kubelet-client", signer: certificatesv1.KubeAPIServerClientKubeletSignerName, usage: certificatesv1.UsageClientAuth}
 }
 
-func (k *kubelet) servingCertificate() wanted {
-	return wanted{
+func (k *kubelet) servingCertificate() certificateSpec {
+	return certificateSpec{
 		name: "kubelet-server", signer: certificatesv1.KubeletServingSignerName, usage: certificatesv1.UsageServerAuth,
 		template: x509.CertificateRequest{DNSNames: []string{k.node}, IPAddresses: []net.IP{net.ParseIP(k.flags["node-ip"])}},
 	}
@@ -179,7 +179,7 @@ func (k *kubelet) readPair(name string) (*tls.Certificate, error) {
 }
 
 // bootstrap requests the client certificate with the bootstrap token.
-func (k *kubelet) bootstrap(ctx context.Context, c wanted) error {
+func (k *kubelet) bootstrap(ctx context.Context, c certificateSpec) error {
 	a, err := k.readAccess(k.flags["bootstrap-kubeconfig"])
 	if err != nil {
 		return fmt.Errorf("%w: %w", errPermanent, err)
@@ -202,7 +202,7 @@ func (k *kubelet) serve(ctx context.Context) error {
 }
 
 // request requests a certificate. It stores the key, so that a restarted kubelet uses the same one.
-func (k *kubelet) request(ctx context.Context, api *kubeletAPI, c wanted) error {
+func (k *kubelet) request(ctx context.Context, api *kubeletAPI, c certificateSpec) error {
 	keyFile := k.flags["cert-dir"] + `\` + c.name + ".key.tmp"
 	key, err := k.keepKey(keyFile)
 	if err != nil {

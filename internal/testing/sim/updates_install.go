@@ -115,7 +115,7 @@ func (b *boot) search(ctx context.Context) (code uint32, err error) {
 		u.Offer = o
 		w.local.all = append(w.local.all, u)
 	}
-	for _, u := range before { // what is installed stays, also without its server
+	for _, u := range before { // what is installed stays, even without its server
 		if (u.isDone || u.RestartPending) && !slices.Contains(w.local.all, u) {
 			w.local.all = append(w.local.all, u)
 		}

@@ -33,7 +33,7 @@ type chunk struct {
 	due  time.Time
 }
 
-// forward copies bytes until from ends, which is no error, or reading or writing fails.
+// forward copies bytes until from ends, which is not an error, or reading or writing fails.
 func (l *link) forward(from io.Reader, to io.Writer) error {
 	chunks := make(chan chunk, maxInFlight)
 	failed := make(chan struct{}) // closed after a failed delivery

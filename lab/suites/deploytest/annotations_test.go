@@ -16,7 +16,7 @@ import (
 // testPodAnnotations has the operator annotate a pod with the reason why it does not start, and try other changes that RBAC
 // alone would permit.
 func (c *cluster) testPodAnnotations(t *testing.T) {
-	const rejected = "allowed is annotation " + api.AnnotationDoesNotStart
+	const rejected = "allowed: annotation " + api.AnnotationDoesNotStart
 	pod := windowsPod("annotated", "r.test/web:1")
 	pod.Annotations, pod.Labels = map[string]string{"example.com/other": "x"}, map[string]string{"app": "web"}
 	got, err := c.admin.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})

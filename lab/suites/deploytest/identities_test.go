@@ -200,8 +200,8 @@ func (c *cluster) testWICDLimits(t *testing.T) {
 		{"list ConfigMaps", forbidden, func(ctx context.Context) error { return errOf(core.ConfigMaps("").List(ctx, metav1.ListOptions{})) }},
 		{"list Pods", forbidden, func(ctx context.Context) error { return errOf(core.Pods("").List(ctx, metav1.ListOptions{})) }},
 		{"request its certificate", "", request(certificatesv1.KubeAPIServerClientSignerName, "client auth")},
-		{"request a kubelet's certificate", "allowed are kubernetes.io/kube-apiserver-client", request(certificatesv1.KubeAPIServerClientKubeletSignerName, "client auth")},
-		{"request a serving certificate", "allowed are kubernetes.io/kube-apiserver-client", request(certificatesv1.KubeletServingSignerName, "server auth")},
+		{"request a kubelet's certificate", "allowed: kubernetes.io/kube-apiserver-client", request(certificatesv1.KubeAPIServerClientKubeletSignerName, "client auth")},
+		{"request a serving certificate", "allowed: kubernetes.io/kube-apiserver-client", request(certificatesv1.KubeletServingSignerName, "server auth")},
 	})
 }
 
@@ -239,7 +239,7 @@ func (c *cluster) testBootstrapTokenPermissions(t *testing.T) {
 			return errOf(createRequest(ctx, host, signer, pem, "digital signature", usage))
 		}
 	}
-	const allowed = "allowed are kubernetes.io/kube-apiserver-client-kubelet, kubernetes.io/kube-apiserver-client"
+	const allowed = "allowed: kubernetes.io/kube-apiserver-client-kubelet, kubernetes.io/kube-apiserver-client"
 	created, err := createRequest(t.Context(), host, certificatesv1.KubeAPIServerClientKubeletSignerName, pem, "digital signature", "client auth")
 	must(t, err)
 	try(t, []attempt{

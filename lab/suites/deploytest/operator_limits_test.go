@@ -23,7 +23,7 @@ import (
 
 func (c *cluster) testOperatorLimits(t *testing.T) {
 	const daemonsOnly = "may permit no more than get and watch ConfigMaps windows-services-<version>"
-	const allowedChanges = "allowed are labels, annotations, spec.unschedulable, the value of taint os and the removal of taint startup-taint.cluster-autoscaler.kubernetes.io/windows-images"
+	const allowedChanges = "allowed: labels, annotations, spec.unschedulable, the value of taint os and the removal of taint startup-taint.cluster-autoscaler.kubernetes.io/windows-images"
 	o := c.asOperator(t)
 	core := o.CoreV1()
 	token := func(in, name string) func(context.Context) error {
@@ -89,7 +89,7 @@ func (c *cluster) testOperatorLimits(t *testing.T) {
 			role.Rules[0].Verbs = append(role.Rules[0].Verbs, "delete")
 			return errOf(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
-		{"create another Role", "allowed is windows-instance-config-daemon", func(ctx context.Context) error {
+		{"create another Role", "allowed: windows-instance-config-daemon", func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
 			role.Name = "other"
 			return errOf(o.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{}))

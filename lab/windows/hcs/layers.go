@@ -123,7 +123,7 @@ func (Layers) CreateScratch(layer string) error {
 	return os.WriteFile(filepath.Join(layer, "sandbox.vhdx"), nil, 0o644)
 }
 
-// Destroy removes a layer; a missing one is no error.
+// Destroy removes a layer; a missing one is not an error.
 func (Layers) Destroy(layer string) error { return removeTree(layer) }
 
 // removeTree removes a file, or a folder with its content. os.RemoveAll uses deletes that Wine rejects.

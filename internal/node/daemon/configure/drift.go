@@ -14,11 +14,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/wicdapi"
 )
 
-// settingsEvery is how often settings that send no change notifications are checked, and settingsSoon the wait before the next check while a
+// settingsInterval is how often settings that send no change notifications are checked, and settingsSoon the wait before the next check while a
 // command is running on the host.
 const (
-	settingsEvery = 5 * time.Minute
-	settingsSoon  = 10 * time.Second
+	settingsInterval = 5 * time.Minute
+	settingsSoon     = 10 * time.Second
 )
 
 // Drift repairs files, programs, SSH keys, the machine's environment, trusted certificates and firewall rules, writes the node's metrics, and
@@ -33,7 +33,7 @@ type Drift struct {
 func (d Drift) Run(ctx context.Context) {
 	isFirewallOff := false
 	for ctx.Err() == nil {
-		wait := settingsEvery
+		wait := settingsInterval
 		err := d.IfIdle(func() error { return d.reconcileSettings(ctx, &isFirewallOff) })
 		if errors.Is(err, state.ErrBusy) {
 			wait = settingsSoon

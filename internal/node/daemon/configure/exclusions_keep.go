@@ -48,7 +48,7 @@ func NewExclusions(s state.Session, wake state.Signal, m *nodestatus.Metrics) *E
 // Run maintains exclusions until ctx is done.
 func (e *Exclusions) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		wait := settingsEvery
+		wait := settingsInterval
 		err := e.reconcile(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -161,7 +161,7 @@ func (e *Exclusions) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 	problem, isKnown, interferes := e.reported, e.isKnown, e.interferes
 	e.mu.Unlock()
 	condition := nodestatus.Condition{
-		Type: api.ConditionDefenderInterference, Works: api.ReasonDefenderExclusionsInForce, Message: "Microsoft Defender scans no files that should be excluded",
+		Type: api.ConditionDefenderInterference, OKReason: api.ReasonDefenderExclusionsInForce, OKMessage: "Microsoft Defender scans no files that should be excluded",
 	}
 	switch {
 	case !isKnown:

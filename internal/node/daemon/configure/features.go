@@ -91,7 +91,7 @@ func (w *windows) checkResolved(key, problem string) error {
 }
 
 func (w *windows) enable(ctx context.Context, name string) (reboot bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, enabledWithin, fmt.Errorf("%w within %s", errDISMSilent, enabledWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, enableTimeout, fmt.Errorf("%w within %s", errDISMSilent, enableTimeout))
 	defer cancel()
 	reboot, err = w.System.EnableFeature(ctx, name)
 	return reboot, withCause(ctx, err)
@@ -102,7 +102,7 @@ var errDISMSilent = errors.New("DISM did not respond")
 
 // stateOf queries Windows for the state of a feature.
 func stateOf(ctx context.Context, s hostapi.System, name string) (wicdapi.FeatureState, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, featureWithin, fmt.Errorf("%w within %s", errDISMSilent, featureWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, featureTimeout, fmt.Errorf("%w within %s", errDISMSilent, featureTimeout))
 	defer cancel()
 	current, err := s.Feature(ctx, name)
 	return current, withCause(ctx, err)

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// hyperVEvery is how often the state of Hyper-V is checked. Only a restart of Windows, or an administrator, changes it.
-	hyperVEvery = time.Hour
-	// hyperVWithin is how long Windows may take to enable the feature.
-	hyperVWithin = 20 * time.Minute
+	// hyperVInterval is how often the state of Hyper-V is checked. Only a restart of Windows, or an administrator, changes it.
+	hyperVInterval = time.Hour
+	// hyperVTimeout is how long Windows may take to enable the feature.
+	hyperVTimeout = 20 * time.Minute
 )
 
 // hyperVState is a host's ability to run Hyper-V isolation: a reason and message of condition WindowsHyperVCapable.
@@ -80,7 +80,7 @@ func NewHyperV(s state.Session, wake state.Signal, r *nodestatus.RebootPending) 
 // Run checks the state of Hyper-V until ctx is done.
 func (h *HyperV) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		wait := hyperVEvery
+		wait := hyperVInterval
 		current, err := h.reconcile(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -88,7 +88,7 @@ func (h *HyperV) Run(ctx context.Context) {
 			wait = settingsSoon
 		case err != nil:
 			h.Log.Warn("Reading the state of Hyper-V failed", "error", err.Error())
-			wait = settingsEvery
+			wait = settingsInterval
 		default:
 			h.set(current)
 		}
@@ -111,7 +111,7 @@ func (h *HyperV) reconcile(ctx context.Context) (hyperVState, error) {
 	h.set(current) // enabling takes Windows a while
 	var failure error
 	err = h.IfIdle(func() error {
-		ctx, cancel := context.WithTimeout(ctx, hyperVWithin)
+		ctx, cancel := context.WithTimeout(ctx, hyperVTimeout)
 		defer cancel()
 		if _, failure = h.Host.System.EnableFeature(ctx, desired.HyperVFeature); failure == nil {
 			h.RecordChange(featureEnabled, desired.HyperVFeature)

@@ -148,7 +148,7 @@ func (k *Kubelet) applyHeld(ctx context.Context) error {
 
 // ReportTo reports that the kubelet keeps its former resources, and why.
 func (k *Kubelet) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
-	c := nodestatus.Condition{Type: api.ConditionKubeletSettingsHeld, Works: api.ReasonKubeletSettingsInForce, Message: "the kubelet uses the resource settings of WindowsConfig"}
+	c := nodestatus.Condition{Type: api.ConditionKubeletSettingsHeld, OKReason: api.ReasonKubeletSettingsInForce, OKMessage: "the kubelet uses the resource settings of WindowsConfig"}
 	var p nodestatus.Problem
 	if held := k.Record.Local.Kubelet; held != nil {
 		p = nodestatus.Problem{Service: desired.KubeletService, Reason: api.ReasonKubeletSettingsUnsuitable, Message: held.Unsuitable, Since: k.began}

@@ -50,7 +50,7 @@ func (l *leaving) leaveSteps() []step {
 	}
 }
 
-// Leave removes everything of the operator's from the host, except for journal and logs. It changes nothing on a host that belongs to
+// Leave removes everything the operator installed from the host, except for journal and logs. It changes nothing on a host that belongs to
 // another cluster, or that has nothing of the operator's. program is the file of the running program; it stays.
 func Leave(ctx context.Context, s *wicdapi.Session, h hostapi.Host, program string) (wicdapi.LeaveResult, error) {
 	var request wicdapi.LeaveRequest

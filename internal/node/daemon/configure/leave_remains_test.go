@@ -81,7 +81,7 @@ func TestOrphanedContainersAreStoppedBeforeFileRemoval(t *testing.T) {
 
 func TestServicesAreRemovedAfterDependents(t *testing.T) {
 	w, r := daemontest.NewNode(t, sim.WindowsOptions{}, withCSIProxy)
-	daemontest.MustStop(t, w, "csi-proxy") // stopping a stopped service is no error
+	daemontest.MustStop(t, w, "csi-proxy") // stopping a stopped service is not an error
 	result := daemontest.MustLeave(t, w, r.Cluster)
 	var removed []string
 	for _, line := range result.Removed {

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// imageWithin limits the pull of the sandbox image for an image of the host, removedWithin the removal of the containerd that pulled it.
-	imageWithin   = 20 * time.Minute
-	removedWithin = 2 * time.Minute
+	// imageTimeout limits the pull of the sandbox image for an image of the host, removalTimeout the removal of the containerd that pulled it.
+	imageTimeout   = 20 * time.Minute
+	removalTimeout = 2 * time.Minute
 )
 
 // imagePull pulls the sandbox image on a host that an image is made from. containerd runs as the service that it would be on a node, with the same files
@@ -37,7 +37,7 @@ func wantedImage(declared *desired.Node) (desired.Node, error) {
 	}
 	wanted, err := declared.On(desired.Local{}, desired.Secrets{})
 	if err == nil && (len(wanted.Services) != 1 || wanted.Services[0].Name != desired.ContainerdService || wanted.SandboxImage == "") {
-		err = fmt.Errorf("it declares services %q and sandbox image %q; allowed is service %s with an image",
+		err = fmt.Errorf("it declares services %q and sandbox image %q; allowed: service %s with an image",
 			desired.NamesOf(wanted.Services), wanted.SandboxImage, desired.ContainerdService)
 	}
 	if err == nil {
@@ -66,7 +66,7 @@ func (p imagePull) steps() []step {
 func (p imagePull) pull(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil { // the log of containerd stays
-			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), removedWithin)
+			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
 			defer cancel()
 			err = errors.Join(err, p.removeContainerd(cleanup))
 		}
@@ -79,7 +79,7 @@ func (p imagePull) pull(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	pulling, cancel := context.WithTimeoutCause(ctx, imageWithin, fmt.Errorf("the pull took longer than %s", imageWithin))
+	pulling, cancel := context.WithTimeoutCause(ctx, imageTimeout, fmt.Errorf("the pull took longer than %s", imageTimeout))
 	defer cancel()
 	err = withCause(pulling, images.Fetch(pulling, state.Session{Host: p.Host, Wanted: p.wanted, Log: slog.New(slog.DiscardHandler)}))
 	switch {

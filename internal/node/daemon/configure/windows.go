@@ -18,9 +18,9 @@ import (
 const (
 	// maxRestarts is how often a join restarts a host, unless the user requests a retry.
 	maxRestarts = 2
-	// featureWithin and enabledWithin are how long Windows may take to report the state of a feature, and to enable it.
-	featureWithin = 3 * time.Minute
-	enabledWithin = 10 * time.Minute
+	// featureTimeout and enableTimeout are how long Windows may take to report the state of a feature, and to enable it.
+	featureTimeout = 3 * time.Minute
+	enableTimeout  = 10 * time.Minute
 	// rebootDelay leaves time to send the answer.
 	rebootDelay = 5 * time.Second
 )

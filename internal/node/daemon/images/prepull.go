@@ -182,7 +182,7 @@ func (p *Prepull) set(status corev1.ConditionStatus, reason, message string) {
 	p.wake.Send()
 }
 
-// ReportTo reports which images the host lacks by a condition, and by an event when one could not be pulled.
+// ReportTo reports the images that the host lacks as a condition, and as an event when one could not be pulled.
 func (p *Prepull) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	select {
 	case <-p.reported:

@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// logsEvery is how often the logs are checked. In between, a log that WICD rotates may exceed its limit.
-const logsEvery = time.Minute
+// logsInterval is how often the logs are checked. In between, a log that WICD rotates may exceed its limit.
+const logsInterval = time.Minute
 
 // rotatedTime is the format of the host's local time in the name of a rotated log, the same as kube-log-runner's (k8s.io/component-base,
 // logs/kube-log-runner/internal/logrotation), so that all logs have the same form.
@@ -41,7 +41,7 @@ func (r Rotator) Run(ctx context.Context) {
 				}
 			}
 		}
-		_ = backoff.Sleep(ctx, logsEvery)
+		_ = backoff.Sleep(ctx, logsInterval)
 	}
 }
 
@@ -90,8 +90,8 @@ func findLogs(d hostapi.Disk, folder string) ([]foundLog, error) {
 	return found, nil
 }
 
-// tidying is the plan for a log.
-type tidying struct {
+// rotationPlan is the plan for a log.
+type rotationPlan struct {
 	// remove are rotated files that are too old or too many, the oldest last.
 	remove []string
 	// aside is the name for the rotated content; empty when the log is not rotated.
@@ -99,9 +99,9 @@ type tidying struct {
 }
 
 // decideLog plans the rotation of a log. It ignores files that are neither the log nor rotated from it.
-func decideLog(log desired.Log, limits desired.LogLimits, found []foundLog, now time.Time) tidying {
+func decideLog(log desired.Log, limits desired.LogLimits, found []foundLog, now time.Time) rotationPlan {
 	file := log.Path[len(hostapi.Parent(log.Path))+1:]
-	var do tidying
+	var do rotationPlan
 	var aside []foundLog
 	for _, f := range found {
 		switch {

@@ -34,25 +34,25 @@ func TestLogRotationPlan(t *testing.T) {
 	for name, test := range map[string]struct {
 		rotates bool
 		found   []foundLog
-		want    tidying
+		want    rotationPlan
 	}{
 		"no file yet":             {found: nil},
 		"not full":                {found: []foundLog{file("containerd.log", 99, 0)}},
-		"full":                    {found: []foundLog{file("containerd.log", 100, 0)}, want: tidying{aside: next}},
+		"full":                    {found: []foundLog{file("containerd.log", 100, 0)}, want: rotationPlan{aside: next}},
 		"full, and rotates":       {rotates: true, found: []foundLog{file("containerd.log", 200, 0)}},
 		"as many as may be":       {found: []foundLog{file(aside(2), 100, 2), file(aside(1), 100, 1)}},
-		"one too many":            {found: []foundLog{file(aside(3), 1, 3), file(aside(1), 1, 1), file(aside(2), 1, 2)}, want: tidying{remove: []string{aside(3)}}},
-		"too many and rotates":    {rotates: true, found: []foundLog{file(aside(3), 1, 3), file(aside(1), 1, 1), file(aside(2), 1, 2)}, want: tidying{remove: []string{aside(3)}}},
-		"too old":                 {found: []foundLog{file(aside(25), 1, 25)}, want: tidying{remove: []string{aside(25)}}},
-		"of one age, by name":     {found: []foundLog{file(aside(3), 1, 1), file(aside(4), 1, 1), file(aside(5), 1, 1)}, want: tidying{remove: []string{aside(5)}}},
-		"room for the next":       {found: []foundLog{file("containerd.log", 100, 0), file(aside(2), 1, 2), file(aside(1), 1, 1)}, want: tidying{aside: next, remove: []string{aside(2)}}},
+		"one too many":            {found: []foundLog{file(aside(3), 1, 3), file(aside(1), 1, 1), file(aside(2), 1, 2)}, want: rotationPlan{remove: []string{aside(3)}}},
+		"too many and rotates":    {rotates: true, found: []foundLog{file(aside(3), 1, 3), file(aside(1), 1, 1), file(aside(2), 1, 2)}, want: rotationPlan{remove: []string{aside(3)}}},
+		"too old":                 {found: []foundLog{file(aside(25), 1, 25)}, want: rotationPlan{remove: []string{aside(25)}}},
+		"of one age, by name":     {found: []foundLog{file(aside(3), 1, 1), file(aside(4), 1, 1), file(aside(5), 1, 1)}, want: rotationPlan{remove: []string{aside(5)}}},
+		"room for the next":       {found: []foundLog{file("containerd.log", 100, 0), file(aside(2), 1, 2), file(aside(1), 1, 1)}, want: rotationPlan{aside: next, remove: []string{aside(2)}}},
 		"the file in use is kept": {found: []foundLog{file("containerd.log", 0, 1000)}},
 		"files of others":         {found: []foundLog{file("containerd-old.log", 1, 1000), file("kubelet-20260102-150405.log", 1, 1000), file("containerd-20260102-150405.log.gz", 1, 1000)}},
 		"names that are no times": {found: []foundLog{file("containerd-20261302-150405.log", 1, 1000), file("containerd-20260102-1504050.log", 1, 1000), file("containerd-20260102 150405.log", 1, 1000)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decideLog(desired.Log{Path: containerdLog, Rotates: test.rotates}, full, test.found, now)
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(tidying{}), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(rotationPlan{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("to be done (-want +got):\n%s", diff)
 			}
 		})

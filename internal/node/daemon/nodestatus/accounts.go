@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// accountsEvery is how often the support for group Managed Service Accounts is checked. Windows has no notification for it.
-const accountsEvery = 10 * time.Minute
+// accountsInterval is how often the support for group Managed Service Accounts is checked. Windows has no notification for it.
+const accountsInterval = 10 * time.Minute
 
 // Accounts checks whether the host has what containers need for group Managed Service Accounts, and reports it to the Node.
 type Accounts struct {
@@ -46,7 +46,7 @@ func (a *Accounts) Run(ctx context.Context) {
 		if err == nil && a.set(current) {
 			a.wake.Send()
 		}
-		_ = backoff.Sleep(ctx, accountsEvery)
+		_ = backoff.Sleep(ctx, accountsInterval)
 	}
 }
 

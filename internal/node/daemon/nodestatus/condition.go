@@ -14,19 +14,19 @@ import (
 // Condition is a condition that is True while there is a problem. A Node has no such condition until the first problem.
 type Condition struct {
 	Type corev1.NodeConditionType
-	// Works is its reason while there is no problem, and Message its message.
-	Works, Message string
+	// OKReason and OKMessage are its reason and message while there is no problem.
+	OKReason, OKMessage string
 }
 
-// ReportProblem reports a problem by a condition of the Node and, when it begins, by one event. A problem without a Reason means that there
-// is none.
+// ReportProblem reports a problem as a condition of the Node and, when it begins, as one event. A Problem without a Reason means that there is no
+// problem.
 func (w *Writer) ReportProblem(ctx context.Context, node *corev1.Node, c Condition, p Problem) error {
 	current := nodestate.Condition(node, c.Type)
 	if p.Reason == "" {
 		if current == nil {
 			return nil
 		}
-		return w.SetCondition(ctx, node, corev1.NodeCondition{Type: c.Type, Status: corev1.ConditionFalse, Reason: c.Works, Message: c.Message})
+		return w.SetCondition(ctx, node, corev1.NodeCondition{Type: c.Type, Status: corev1.ConditionFalse, Reason: c.OKReason, Message: c.OKMessage})
 	}
 	p.Message = truncate.Text(w.masked(p.Message), truncate.Note)
 	var begins []Problem

@@ -23,8 +23,8 @@ import (
 // metricsFile is added by windows_exporter's textfile collector to its own metrics, so that WICD needs no port.
 const metricsFile = desired.Metrics + `\wicd.prom`
 
-// countsEvery is how often counters are compared with those in the file.
-const countsEvery = 15 * time.Second
+// countsInterval is how often counters are compared with those in the file.
+const countsInterval = 15 * time.Second
 
 // Metrics writes WICD's metrics for its node.
 type Metrics struct {
@@ -77,7 +77,7 @@ func (m *Metrics) SetProblem(condition string, persists bool) {
 // Run writes the metrics when a service ends, Windows waits for a restart, or a problem begins or ends, until ctx is done. Other parts write
 // their own changes.
 func (m *Metrics) Run(ctx context.Context) {
-	for previous := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, countsEvery) {
+	for previous := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, countsInterval) {
 		var b exposition
 		m.writeCounts(&b)
 		current := b.String()

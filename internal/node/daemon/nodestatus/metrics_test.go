@@ -90,7 +90,7 @@ func TestMetricsAreWritten(t *testing.T) {
 	m.SetProblem("WindowsClockSkewed", true)
 	m.SetProblem("WindowsCommitPressure", false)
 	asked := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-	m.setUpdates(updates{isJudged: true, report: windowsupdate.Report{
+	m.setUpdates(updates{isConclusive: true, report: windowsupdate.Report{
 		Read: asked, Searched: asked, Pending: []windowsupdate.Update{{Class: windowsupdate.Security}},
 		History: []windowsupdate.Operation{{Date: asked, Result: windowsupdate.ResultSucceeded}},
 	}})

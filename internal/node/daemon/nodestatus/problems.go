@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// problemsEvery is how often Windows is checked for problems, answerWithin the timeout of each query.
-	problemsEvery = time.Minute
-	answerWithin  = 30 * time.Second
+	// problemsInterval is how often Windows is checked for problems, answerTimeout the timeout of each query.
+	problemsInterval = time.Minute
+	answerTimeout    = 30 * time.Second
 	// The problem begins when commitHigh percent of Windows' commit limit are used, and ends below commitLow percent.
 	commitHigh, commitLow = 90, 85
 	// maxSkew is how far the clocks may differ: beyond that, certificates of one side soon look invalid to the other.
@@ -87,7 +87,7 @@ func (p *Problems) Run(ctx context.Context) {
 		for _, w := range p.all {
 			p.observe(ctx, w)
 		}
-		_ = backoff.Sleep(ctx, problemsEvery)
+		_ = backoff.Sleep(ctx, problemsInterval)
 	}
 }
 
@@ -140,7 +140,7 @@ func (p *Problems) known() (all []watched) {
 
 // hostCompute lists containers, which also starts the service if it starts on demand.
 func (p *Problems) hostCompute(ctx context.Context, _ bool) (wrong string, isKnown bool) {
-	within, cancel := context.WithTimeout(ctx, answerWithin)
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	if _, err := p.Host.Containers.List(within); err != nil {
 		return fmt.Sprintf("the Host Compute Service does not list containers: %v; %s; containers cannot be started or stopped", err, p.service(ctx, "vmcompute")), true
@@ -178,7 +178,7 @@ func (p *Problems) skew(ctx context.Context, _ bool) (wrong string, isKnown bool
 
 // service describes the state of a Windows service.
 func (p *Problems) service(ctx context.Context, name string) string {
-	within, cancel := context.WithTimeout(ctx, answerWithin)
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	list, err := p.Host.Services.List(within, []string{name})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// restartEvery is how often Windows is checked for a pending restart. Windows has no notification for it.
-const restartEvery = 10 * time.Minute
+// restartInterval is how often Windows is checked for a pending restart. Windows has no notification for it.
+const restartInterval = 10 * time.Minute
 
 // Windows completes its servicing after a start, and reports a pending restart until then. For servicingWithin that is ignored, and checked
 // again every servicingInterval.
@@ -55,7 +55,7 @@ func (r *RebootPending) Recheck() { r.recheck.Send() }
 // Run checks until ctx is done.
 func (r *RebootPending) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		boot, wait := r.boot(ctx), restartEvery
+		boot, wait := r.boot(ctx), restartInterval
 		reason, known, err := r.check(ctx, boot)
 		switch {
 		case err != nil && ctx.Err() == nil:

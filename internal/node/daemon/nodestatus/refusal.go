@@ -12,11 +12,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/truncate"
 )
 
-// refusedEvery is the minimum time between reports of a refusal, so that its author cannot cause endless events and log lines.
-const refusedEvery = 10 * time.Minute
+// refusedInterval is the minimum time between reports of a refusal, so that its author cannot cause endless events and log lines.
+const refusedInterval = 10 * time.Minute
 
-// Refusal reports by an event that an object in the cluster is ignored. It sets no condition, on which the operator would act, because
-// any user may be the cause.
+// Refusal reports as an event that an object in the cluster is ignored. It does not set a condition: the operator would act on it, although any
+// user may be the cause.
 type Refusal struct {
 	reason string
 	wake   state.Signal
@@ -31,12 +31,12 @@ func NewRefusal(reason string, wake state.Signal) *Refusal {
 	return &Refusal{reason: reason, wake: wake}
 }
 
-// Report reports a message, and returns false if the last report was less than refusedEvery ago.
+// Report reports a message, and returns false if the last report was less than refusedInterval ago.
 func (r *Refusal) Report(message string) bool {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now.Sub(r.last.Since) < refusedEvery {
+	if now.Sub(r.last.Since) < refusedInterval {
 		return false
 	}
 	r.last = Problem{Service: api.WICDService, Reason: r.reason, Message: truncate.Text(message, truncate.Note), Since: now}

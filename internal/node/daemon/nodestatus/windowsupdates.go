@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// updatesEvery is the pause between questions to the Windows Update Agent, each with a random extra of up to half. An answer costs the agent
-	// seconds to minutes of a processor, and changes about once a day.
-	updatesEvery = 8 * time.Hour
+	// updatesInterval is the pause between queries of the Windows Update Agent, each extended at random by up to half. Answering takes the agent seconds
+	// to minutes of CPU time, and the answer changes about once a day.
+	updatesInterval = 8 * time.Hour
 	// updatesRetry is the pause after a failure, with a random extra of up to half.
 	updatesRetry = time.Hour
-	// updatesFirst is how long a session waits at most before its first question, so that hosts that start together do not ask together.
+	// updatesFirst is the longest time that a session waits before its first query, so that hosts that start together do not all query together.
 	updatesFirst = 10 * time.Minute
-	// updatesWithin is how long the agent may take. It waits while Windows is installing updates.
-	updatesWithin = 10 * time.Minute
-	// forgetEvery is the pause between attempts to remove the last report.
-	forgetEvery = time.Minute
+	// updatesTimeout is how long the agent may take. It waits while Windows is installing updates.
+	updatesTimeout = 10 * time.Minute
+	// forgetInterval is the pause between attempts to remove the last report.
+	forgetInterval = time.Minute
 )
 
-// WindowsUpdates asks the Windows Update Agent of the host which updates are pending and installed, and reports it to the Node and in a file. If
+// WindowsUpdates queries the host's Windows Update Agent for pending and installed updates, and reports them on the Node and in a file. If
 // WindowsConfig selects updates to install, it has the agent search for and download them, and installs those that the operator orders; otherwise, the
 // agent contacts no server. It restarts nothing.
 type WindowsUpdates struct {
@@ -39,8 +39,9 @@ type WindowsUpdates struct {
 	wake    state.Signal
 	metrics *Metrics
 
-	// retryAt is when an order that could not be carried out is tried again, and asked when the last question of this process began. Only Run uses them.
-	retryAt, asked time.Time
+	// retryAt is when an order that could not be carried out is tried again; queriedAt is when this process last began to query the agent. Only Run
+	// uses them.
+	retryAt, queriedAt time.Time
 	// changed signals that requested changed.
 	changed state.Signal
 
@@ -58,9 +59,9 @@ type updates struct {
 	isKnown bool
 	report  windowsupdate.Report
 	failure error
-	// isJudged is true once a report said whether updates are overdue. reason and message are then those of condition WindowsUpdatesOverdue, since a
+	// isConclusive is true once a report said whether updates are overdue. reason and message are then those of condition WindowsUpdatesOverdue, since a
 	// time; reason is empty if it is not True.
-	isJudged        bool
+	isConclusive    bool
 	reason, message string
 	since           time.Time
 	// installation is the state of the last order; nil if there is none.
@@ -72,22 +73,22 @@ func NewWindowsUpdates(s state.Session, wake state.Signal, m *Metrics) *WindowsU
 	return &WindowsUpdates{Session: s, wake: wake, metrics: m, changed: state.NewSignal()}
 }
 
-// Run asks until ctx is done. The file keeps the last report across sessions, so that a new session does not ask earlier.
+// Run queries the agent until ctx is done. The file keeps the last report across sessions, so that a new session does not query it earlier.
 func (u *WindowsUpdates) Run(ctx context.Context) {
 	for u.Wanted.UpdatesToInstall == nil && !u.cancelOrder() {
-		if backoff.Sleep(ctx, forgetEvery) != nil {
+		if backoff.Sleep(ctx, forgetInterval) != nil {
 			return
 		}
 	}
-	if !u.asks() {
-		for !u.forget() && backoff.Sleep(ctx, forgetEvery) == nil {
+	if !u.isManaged() {
+		for !u.forget() && backoff.Sleep(ctx, forgetInterval) == nil {
 		}
 		return
 	}
 	wait := rand.N(updatesFirst)
 	if previous, err := u.read(); err == nil {
 		u.set(previous, nil)
-		if due := time.Until(previous.Read.Add(updatesEvery)); due <= updatesEvery { // the clock may have been set back
+		if due := time.Until(previous.Read.Add(updatesInterval)); due <= updatesInterval { // the clock may have been set back
 			wait += max(due, 0)
 		}
 	}
@@ -97,26 +98,26 @@ func (u *WindowsUpdates) Run(ctx context.Context) {
 			u.followOrder(ctx)
 		}
 		if !time.Now().Before(u.due(regular)) {
-			regular = time.Now().Add(u.askAgain(ctx))
+			regular = time.Now().Add(u.queryAgain(ctx))
 		}
 	}
 }
 
-// due returns when the next question is due: at the regular time, or earlier if a user requests it and Windows was not asked since.
+// due returns when the next query is due: at the regular time, or earlier if a user requests it and Windows has not been queried since.
 func (u *WindowsUpdates) due(regular time.Time) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.requested.After(u.asked) && u.requested.After(u.last.report.Read) && u.requested.Before(regular) {
+	if u.requested.After(u.queriedAt) && u.requested.After(u.last.report.Read) && u.requested.Before(regular) {
 		return u.requested
 	}
 	return regular
 }
 
-// sleep sleeps until the next question is due, a question is requested, or orders are checked. It returns false once ctx is done.
+// sleep sleeps until the next query is due, a query is requested, or orders are checked. It returns false once ctx is done.
 func (u *WindowsUpdates) sleep(ctx context.Context, due time.Time) bool {
 	pause := time.Until(due)
 	if u.Wanted.UpdatesToInstall != nil {
-		pause = min(pause, ordersEvery)
+		pause = min(pause, ordersInterval)
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -145,20 +146,20 @@ func (u *WindowsUpdates) follow(node *corev1.Node) {
 	u.changed.Send()
 }
 
-// askAgain asks, reports the answer, and returns how long to wait for the next question.
-func (u *WindowsUpdates) askAgain(ctx context.Context) time.Duration {
-	u.asked = time.Now()
-	report, err := u.ask(ctx)
+// queryAgain queries the agent, reports the answer, and returns how long to wait until the next query.
+func (u *WindowsUpdates) queryAgain(ctx context.Context) time.Duration {
+	u.queriedAt = time.Now()
+	report, err := u.query(ctx)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		u.Log.Warn("Asking the Windows Update Agent failed", "error", err.Error())
+		u.Log.Warn("Querying the Windows Update Agent failed", "error", err.Error())
 		u.set(u.get().report, err)
 		return spread(updatesRetry)
 	default:
 		u.keep(ctx, report)
 	}
-	return spread(updatesEvery)
+	return spread(updatesInterval)
 }
 
 // keep adds the version of Windows to the agent's report, stores it, and reports it.
@@ -171,17 +172,17 @@ func (u *WindowsUpdates) keep(ctx context.Context, report windowsupdate.Report) 
 	u.set(report, nil)
 }
 
-// asks reports whether WindowsConfig lets WICD ask about updates.
-func (u *WindowsUpdates) asks() bool { return u.Wanted.WindowsUpdates != desired.UpdatesUnmanaged }
+// isManaged reports whether WindowsConfig lets WICD query the agent.
+func (u *WindowsUpdates) isManaged() bool { return u.Wanted.WindowsUpdates != desired.UpdatesUnmanaged }
 
 func spread(d time.Duration) time.Duration { return d + rand.N(d/2) }
 
-// ask returns what the agent knows. If updates are to be installed, the agent searches for and downloads them first.
-func (u *WindowsUpdates) ask(ctx context.Context) (windowsupdate.Report, error) {
+// query returns what the agent knows. If updates are to be installed, the agent searches for and downloads them first.
+func (u *WindowsUpdates) query(ctx context.Context) (windowsupdate.Report, error) {
 	if selection := u.Wanted.UpdatesToInstall; selection != nil {
 		return u.fetch(ctx, *selection)
 	}
-	ctx, cancel := context.WithTimeout(ctx, updatesWithin)
+	ctx, cancel := context.WithTimeout(ctx, updatesTimeout)
 	defer cancel()
 	return u.Host.UpdateAgent.Updates(ctx)
 }
@@ -229,11 +230,11 @@ func (u *WindowsUpdates) set(r windowsupdate.Report, failure error) {
 	u.mu.Lock()
 	next := u.last
 	next.isKnown, next.report, next.failure = true, r, failure
-	if reason != "" || r.IsJudged(goal) {
-		if !next.isJudged || next.reason != reason {
+	if reason != "" || r.IsConclusive(goal) {
+		if !next.isConclusive || next.reason != reason {
 			next.since = now
 		}
-		next.isJudged, next.reason, next.message = true, reason, message
+		next.isConclusive, next.reason, next.message = true, reason, message
 	}
 	u.last = next
 	u.mu.Unlock()
@@ -247,14 +248,15 @@ func (u *WindowsUpdates) get() updates {
 	return u.last
 }
 
-// ReportTo reports a summary by an annotation, and overdue updates by a condition and, when it begins, by one event. Unmanaged hosts have neither.
+// ReportTo reports a summary as an annotation, and overdue updates as a condition and, when it becomes True, as one event. Unmanaged hosts have
+// neither.
 func (u *WindowsUpdates) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
 	u.follow(node)
-	works := Condition{api.ConditionUpdatesOverdue, api.ReasonUpdatesNotOverdue, "Windows has searched for updates and installed some recently"}
+	condition := Condition{api.ConditionUpdatesOverdue, api.ReasonUpdatesNotOverdue, "Windows has searched for updates and installed some recently"}
 	current, summary, p := u.get(), "", Problem{}
 	switch {
-	case !u.asks():
-		works.Works, works.Message = api.ReasonUpdatesUnmanaged, "spec.windowsUpdates.policy of WindowsConfig is Unmanaged"
+	case !u.isManaged():
+		condition.OKReason, condition.OKMessage = api.ReasonUpdatesUnmanaged, "spec.windowsUpdates.policy of WindowsConfig is Unmanaged"
 	case !current.isKnown:
 		return nil
 	default:
@@ -263,8 +265,8 @@ func (u *WindowsUpdates) ReportTo(ctx context.Context, w *Writer, node *corev1.N
 			p = Problem{Service: "windows-updates", Reason: current.reason, Message: current.message, Since: current.since}
 		}
 	}
-	if !u.asks() || current.isJudged { // otherwise, nothing is known about a problem that an earlier process reported
-		if err := w.ReportProblem(ctx, node, works, p); err != nil {
+	if !u.isManaged() || current.isConclusive { // otherwise, nothing is known about a problem that an earlier process reported
+		if err := w.ReportProblem(ctx, node, condition, p); err != nil {
 			return err
 		}
 	}

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// ordersEvery is the pause between checks for an order to install updates.
-	ordersEvery = 10 * time.Second
-	// fetchWithin is how long a search and a download may take. The agent continues a download that was cut.
-	fetchWithin = 4 * time.Hour
-	// installWithin is how long an installation may take, with the time for which the agent is busy with another one.
-	installWithin = 2 * time.Hour
-	// confirmWithin is how long Windows may take to complete an installation after the restart.
-	confirmWithin = time.Hour
+	// ordersInterval is the pause between checks for an order to install updates.
+	ordersInterval = 10 * time.Second
+	// fetchTimeout is how long a search and a download may take. The agent continues a download that was cut.
+	fetchTimeout = 4 * time.Hour
+	// installTimeout is how long an installation may take, with the time for which the agent is busy with another one.
+	installTimeout = 2 * time.Hour
+	// confirmTimeout is how long Windows may take to complete an installation after the restart.
+	confirmTimeout = time.Hour
 	// orderRetry is the pause after an attempt for which the agent was busy or silent.
 	orderRetry = time.Minute
 )
 
 // fetch has the agent search for updates, and download those that are selected. What fails is in the report.
 func (u *WindowsUpdates) fetch(ctx context.Context, selection windowsupdate.Selection) (windowsupdate.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	report, err := u.Host.UpdateAgent.Search(ctx)
 	if err != nil {
@@ -192,12 +192,12 @@ func end(o state.UpdateOrder, s windowsupdate.InstallationState, message string)
 	return o
 }
 
-// install installs what is still pending of an order. Then it asks the agent again, so that the Node does not offer what is installed.
+// install installs what is still pending of an order. Then it queries the agent again, so that the Node does not offer what is installed.
 func (u *WindowsUpdates) install(ctx context.Context, o state.UpdateOrder, boot string) state.UpdateOrder {
-	ctx, cancel := context.WithDeadline(ctx, o.Received.Add(installWithin))
+	ctx, cancel := context.WithDeadline(ctx, o.Received.Add(installTimeout))
 	defer cancel()
 	if ctx.Err() != nil {
-		return end(o, windowsupdate.Failed, fmt.Sprintf("not installed within %s: %s", installWithin, o.Message))
+		return end(o, windowsupdate.Failed, fmt.Sprintf("not installed within %s: %s", installTimeout, o.Message))
 	}
 	if !u.mayInstall() { // proof that the operator has drained it
 		return u.retry(o, "the node is not cordoned")
@@ -245,11 +245,11 @@ func (u *WindowsUpdates) install(ctx context.Context, o state.UpdateOrder, boot 
 	return end(o, windowsupdate.Done, "")
 }
 
-// refresh asks the agent what is pending now, without a search.
+// refresh queries the agent for what is pending now, without a search.
 func (u *WindowsUpdates) refresh(ctx context.Context) {
 	report, err := u.Host.UpdateAgent.Updates(ctx)
 	if err != nil {
-		u.Log.Warn("Asking the Windows Update Agent failed", "error", err.Error())
+		u.Log.Warn("Querying the Windows Update Agent failed", "error", err.Error())
 		return
 	}
 	report.Searched = nodestate.Later(report.Searched, u.get().report.Searched)
@@ -341,7 +341,7 @@ func (u *WindowsUpdates) confirm(ctx context.Context, o state.UpdateOrder) state
 	if o.Restarted.IsZero() {
 		o.Restarted = time.Now().UTC()
 	}
-	limit := o.Restarted.Add(confirmWithin)
+	limit := o.Restarted.Add(confirmTimeout)
 	ctx, cancel := context.WithDeadline(ctx, limit)
 	defer cancel()
 	if ctx.Err() != nil {

@@ -25,7 +25,7 @@ func installer(t *testing.T, noQuirks string, blocked []string, offers ...sim.Of
 	node := m.Changed()
 	node.UpdatesToInstall = &windowsupdate.Selection{Classes: []windowsupdate.Class{windowsupdate.Security}, Blocked: blocked}
 	m.Follow(t, node)
-	time.Sleep(afterNextQuestion)
+	time.Sleep(afterNextQuery)
 	cordon(m, true)
 	return m
 }
@@ -108,13 +108,13 @@ func TestSearchAgeIsThatOfOwnSearches(t *testing.T) {
 		m.Windows.EditUpdates(func(u *sim.Updates) {
 			u.Edit = func(r *windowsupdate.Report) { r.Searched, r.NoSearches = r.Read.AddDate(0, 0, -30), true }
 		})
-		time.Sleep(2 * afterNextQuestion)
-		if s := mustSummary(t, m); time.Since(s.Searched) > afterNextQuestion {
+		time.Sleep(2 * afterNextQuery)
+		if s := mustSummary(t, m); time.Since(s.Searched) > afterNextQuery {
 			t.Errorf("the last search was %s ago", time.Since(s.Searched))
 		}
 		m.Windows.EditUpdates(func(u *sim.Updates) { u.SearchCode = 0x80240438 })
 		searched := mustSummary(t, m).Searched
-		time.Sleep(2 * afterNextQuestion)
+		time.Sleep(2 * afterNextQuery)
 		if s := mustSummary(t, m); s.Searched.Sub(searched) > time.Hour || !strings.Contains(s.Blocked, "no route") {
 			t.Errorf("after searches that failed, the summary is %s", s.Format())
 		}
@@ -243,7 +243,7 @@ func TestUpdatesThatAreNotPendingAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := installer(t, "states are expected at times", nil, offer(1))
 		m.Windows.EditUpdates(func(u *sim.Updates) { u.Offers = nil })
-		time.Sleep(afterNextQuestion)
+		time.Sleep(afterNextQuery)
 		mustOrder(t, m, "first", november)
 		time.Sleep(time.Minute)
 		mustState(t, m, windowsupdate.Done, "")
@@ -274,7 +274,7 @@ func TestRevisionIsJudgedAfterInstallation(t *testing.T) {
 		node.UpdatesToInstall = &windowsupdate.Selection{Classes: []windowsupdate.Class{windowsupdate.Security}}
 		node.UpdateGoal.Revisions = map[string]int{strconv.Itoa(build): revision + 1}
 		m.Follow(t, node)
-		time.Sleep(afterNextQuestion)
+		time.Sleep(afterNextQuery)
 		mustOrder(t, m, "first", november)
 		time.Sleep(10 * time.Minute)
 		mustState(t, m, windowsupdate.Done, "")
@@ -329,7 +329,7 @@ func TestNodesWithoutThePolicyRefuseOrders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
 		m.Windows.EditUpdates(func(u *sim.Updates) { u.Offers = []sim.Offer{offer(1)} })
-		time.Sleep(afterNextQuestion)
+		time.Sleep(afterNextQuery)
 		daemontest.ExpectCode(t, order(t, m, "first", november), wicdapi.CodeRequestInvalid)
 		if u := m.Windows.Updates(); u.Searches+u.Downloads+u.Installs > 0 || offered(t, m) != "" {
 			t.Errorf("the agent has searched %d, downloaded %d and installed %d times", u.Searches, u.Downloads, u.Installs)

@@ -12,14 +12,14 @@ type updateMetrics struct {
 	// pending is nil if it is not known.
 	pending             map[string]int64
 	installed, searched time.Time
-	// isOverdue is known if isJudged.
-	isJudged, isOverdue bool
+	// isOverdue is known if isConclusive.
+	isConclusive, isOverdue bool
 }
 
 // setUpdates records what was learned about Windows updates.
 func (m *Metrics) setUpdates(u updates) {
 	newest, _ := u.report.Newest()
-	next := &updateMetrics{installed: newest.Date, searched: u.report.Searched, isJudged: u.isJudged, isOverdue: u.reason != ""}
+	next := &updateMetrics{installed: newest.Date, searched: u.report.Searched, isConclusive: u.isConclusive, isOverdue: u.reason != ""}
 	if counts, isKnown := u.report.Counts(); isKnown {
 		next.pending = map[string]int64{}
 		for _, class := range windowsupdate.Classes() {
@@ -49,7 +49,7 @@ func (m *Metrics) writeUpdates(b *exposition) {
 			b.sample(date.name, date.at.Unix())
 		}
 	}
-	if m.updates.isJudged {
+	if m.updates.isConclusive {
 		b.metric(api.MetricNodeUpdatesOverdue)
 		b.sample(api.MetricNodeUpdatesOverdue, numberOf(m.updates.isOverdue))
 	}

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// afterFirstQuestion is longer than the longest pause of a session before it asks the Windows Update Agent, with the time that it may take.
-	afterFirstQuestion = 21 * time.Minute
-	// afterNextQuestion is longer than the longest pause between questions, with that time.
-	afterNextQuestion = 13 * time.Hour
+	// afterFirstQuery is longer than the longest pause of a session before it queries the Windows Update Agent, with the time that it may take.
+	afterFirstQuery = 21 * time.Minute
+	// afterNextQuery is longer than the longest pause between queries, with that time.
+	afterNextQuery = 13 * time.Hour
 )
 
-// askAgain restarts WICD on a host that has forgotten its last report.
-func askAgain(t *testing.T, m *daemontest.Member) {
+// queryAgain restarts WICD on a host that has forgotten its last report.
+func queryAgain(t *testing.T, m *daemontest.Member) {
 	t.Helper()
 	m.Stop()
 	if err := m.Windows.Host().Disk.Remove(desired.WindowsUpdatesFile); err != nil {
 		t.Fatal(err)
 	}
 	m.Start(t)
-	time.Sleep(afterFirstQuestion)
+	time.Sleep(afterFirstQuery)
 }
 
 // mustSummary returns the summary of the Node.
@@ -62,7 +62,7 @@ func mustMetrics(t *testing.T, m *daemontest.Member) string {
 func TestUpdatesAreReportedOnNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
-		time.Sleep(afterFirstQuestion)
+		time.Sleep(afterFirstQuery)
 		s := mustSummary(t, m)
 		if s.Source != "Microsoft" || s.KB != "KB5068787" || s.Total == nil || *s.Total != 1 || s.Pending[windowsupdate.Definition] != 1 || s.Blocked != "" {
 			t.Errorf("the summary is %s", s.Format())
@@ -86,7 +86,7 @@ func TestUpdatesAreReportedOnNode(t *testing.T) {
 func TestUserCanRequestSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
-		time.Sleep(afterFirstQuestion)
+		time.Sleep(afterFirstQuery)
 		request := func(value string) {
 			m.Cluster.Patch(daemontest.NodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationSearchUpdates: value}}})
 		}
@@ -94,11 +94,11 @@ func TestUserCanRequestSearch(t *testing.T) {
 			what    string
 			request string
 			fails   error
-			asked   int
+			queried int
 		}{
 			{"a request", time.Now().Format(time.RFC3339Nano), nil, 1},
 			{"a second one, to an agent that fails", time.Now().Add(time.Minute).Format(time.RFC3339), errors.New("no agent"), 1},
-			{"one from before the last question", time.Now().Add(30 * time.Second).Format(time.RFC3339), nil, 0},
+			{"one from before the last query", time.Now().Add(30 * time.Second).Format(time.RFC3339), nil, 0},
 			{"one of the distant future", time.Now().AddDate(1, 0, 0).Format(time.RFC3339), nil, 0},
 			{"no time", "now", nil, 0},
 			{"a request after them", time.Now().Add(5 * time.Minute).Format(time.RFC3339), nil, 1},
@@ -107,16 +107,16 @@ func TestUserCanRequestSearch(t *testing.T) {
 			before := m.Windows.Updates().Asked
 			request(step.request)
 			time.Sleep(time.Minute)
-			if n := m.Windows.Updates().Asked - before; n != step.asked {
-				t.Errorf("%s (%s): the agent was asked %d times, want %d", step.what, step.request, n, step.asked)
+			if n := m.Windows.Updates().Asked - before; n != step.queried {
+				t.Errorf("%s (%s): the agent was queried %d times, want %d", step.what, step.request, n, step.queried)
 			}
 		}
 		before := m.Windows.Updates().Asked
 		m.Stop()
 		m.Start(t)
-		time.Sleep(afterFirstQuestion)
+		time.Sleep(afterFirstQuery)
 		if n := m.Windows.Updates().Asked - before; n != 0 {
-			t.Errorf("after a restart, the agent was asked %d times, want 0", n)
+			t.Errorf("after a restart, the agent was queried %d times, want 0", n)
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestOverdueUpdatesAreReportedOnce(t *testing.T) {
 			{"when all is well", nil, corev1.ConditionFalse, api.ReasonUpdatesNotOverdue, "recently"},
 		} {
 			m.Windows.EditUpdates(func(u *sim.Updates) { u.Edit = step.edit })
-			askAgain(t, m)
+			queryAgain(t, m)
 			c := m.Condition(api.ConditionUpdatesOverdue)
 			if c.Status != step.status || c.Reason != step.reason || !strings.Contains(c.Message, step.message) {
 				t.Errorf("%s: the condition is %+v; want %s, %s, %q", step.what, c, step.status, step.reason, step.message)
@@ -166,7 +166,7 @@ func TestRevisionBelowMinimumIsReported(t *testing.T) {
 			node := m.Changed()
 			node.UpdateGoal.Revisions = map[string]int{strconv.Itoa(build): lowest}
 			m.Follow(t, node)
-			askAgain(t, m)
+			queryAgain(t, m)
 			want := corev1.ConditionFalse
 			if lowest > revision {
 				want = corev1.ConditionTrue
@@ -207,7 +207,7 @@ func TestAgentWithQuirksIsReported(t *testing.T) {
 			}, "wait for a restart"},
 		} {
 			m.Windows.EditUpdates(func(u *sim.Updates) { *u = sim.Updates{}; test.edit(u) })
-			askAgain(t, m)
+			queryAgain(t, m)
 			if s := mustSummary(t, m); !strings.Contains(s.Blocked, test.blocked) {
 				t.Errorf("when the agent %s, the summary is %s, want %q", name, s.Format(), test.blocked)
 			}
@@ -218,14 +218,14 @@ func TestAgentWithQuirksIsReported(t *testing.T) {
 	})
 }
 
-// TestFailureKeepsProblem: without a report, WICD does not know whether the problem that the Node reports is over.
+// TestFailureKeepsProblem: without a report, WICD does not know whether the problem that the Node reports has ended.
 func TestFailureKeepsProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
 		m.Windows.EditUpdates(func(u *sim.Updates) { u.Edit = func(r *windowsupdate.Report) { r.Disabled = true } })
-		askAgain(t, m)
+		queryAgain(t, m)
 		m.Windows.EditUpdates(func(u *sim.Updates) { u.Hangs = true })
-		askAgain(t, m)
+		queryAgain(t, m)
 		if c := m.Condition(api.ConditionUpdatesOverdue); c.Status != corev1.ConditionTrue || c.Reason != api.ReasonUpdateServiceDisabled {
 			t.Errorf("after a failure, the condition is %+v", c)
 		}
@@ -239,9 +239,9 @@ func TestFailureKeepsProblem(t *testing.T) {
 func TestLastReportStaysAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewIsolated(t, "")
-		time.Sleep(afterFirstQuestion)
+		time.Sleep(afterFirstQuery)
 		m.Windows.EditUpdates(func(u *sim.Updates) { u.Hangs = true })
-		time.Sleep(afterNextQuestion)
+		time.Sleep(afterNextQuery)
 		if s := mustSummary(t, m); !strings.Contains(s.Blocked, "did not answer in time") || s.KB != "KB5068787" {
 			t.Errorf("while the agent hangs, the summary is %s", s.Format())
 		}
@@ -253,8 +253,8 @@ func TestLastReportStaysAfterFailure(t *testing.T) {
 	})
 }
 
-// TestAgentIsAskedRarely: a new session, as after a restart of WICD or with new settings, does not ask earlier.
-func TestAgentIsAskedRarely(t *testing.T) {
+// TestAgentIsQueriedRarely: a new session, as after a restart of WICD or with new settings, does not query it earlier.
+func TestAgentIsQueriedRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := daemontest.NewNode(t, sim.WindowsOptions{})
 		record, err := state.Read(w.Host().Disk)
@@ -272,11 +272,11 @@ func TestAgentIsAskedRarely(t *testing.T) {
 			end()
 			work.Wait()
 			if n := w.Updates().Asked; hour == 0 && n != 1 {
-				t.Errorf("in the first hour, the agent was asked %d times, want 1", n)
+				t.Errorf("in the first hour, the agent was queried %d times, want 1", n)
 			}
 		}
 		if n := w.Updates().Asked; n < 60 || n > 95 {
-			t.Errorf("in 30 days with a restart each hour, the agent was asked %d times, want about 90", n)
+			t.Errorf("in 30 days with a restart each hour, the agent was queried %d times, want about 90", n)
 		}
 	})
 }
@@ -285,17 +285,17 @@ func TestUnmanagedHostIsNotAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := daemontest.NewFollower(t, daemontest.Options{Heartbeat: 5 * time.Minute})
 		m.Windows.EditUpdates(func(u *sim.Updates) { u.Edit = func(r *windowsupdate.Report) { r.Disabled = true } })
-		time.Sleep(afterFirstQuestion)
+		time.Sleep(afterFirstQuery)
 		if c := m.Condition(api.ConditionUpdatesOverdue); c.Status != corev1.ConditionTrue {
 			t.Fatalf("with a disabled service, the condition is %+v", c)
 		}
 		node := m.Changed()
 		node.WindowsUpdates = desired.UpdatesUnmanaged
 		m.Follow(t, node)
-		asked := m.Windows.Updates().Asked
-		time.Sleep(afterNextQuestion)
-		if n := m.Windows.Updates().Asked; n != asked {
-			t.Errorf("the agent was asked %d times", n-asked)
+		queried := m.Windows.Updates().Asked
+		time.Sleep(afterNextQuery)
+		if n := m.Windows.Updates().Asked; n != queried {
+			t.Errorf("the agent was queried %d times", n-queried)
 		}
 		if c := m.Condition(api.ConditionUpdatesOverdue); c.Status != corev1.ConditionFalse || c.Reason != api.ReasonUpdatesUnmanaged {
 			t.Errorf("the condition is %+v", c)

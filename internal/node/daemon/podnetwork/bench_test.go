@@ -48,7 +48,7 @@ func BenchmarkPass(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
-				v.now = v.now.Add(networkEvery)
+				v.now = v.now.Add(networkInterval)
 				change(i)
 				if p := m.evaluate(overlayWanted(), v); len(p.problems) > 0 || len(p.restart) > 0 {
 					b.Fatal(p.problems, p.restart)

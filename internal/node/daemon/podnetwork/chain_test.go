@@ -34,7 +34,7 @@ func askWICD(t *testing.T, o *overlaid) bool {
 	if err != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), policypipe.CallWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), policypipe.CallTimeout)
 	defer cancel()
 	err = policypipe.Call(ctx, c, policypipe.Request{
 		Namespace: "shop", Name: "web", UID: "1", ContainerID: "1", Addresses: []netip.Addr{netip.MustParseAddr("10.132.1.7")},

@@ -10,8 +10,8 @@ import (
 
 // Intervals at which the container runtime's network is checked: loadedSoon applies while it has none.
 const (
-	loadedEvery = time.Minute
-	loadedSoon  = 2 * time.Second
+	loadedInterval = time.Minute
+	loadedSoon     = 2 * time.Second
 )
 
 // reloadFile is created and removed to make the runtime reload the folder. It is not a configuration: those end in conf, conflist or json.
@@ -32,7 +32,7 @@ func (l Loading) Run(ctx context.Context) {
 	if l.Record.Desired.CNI == nil && l.Wanted.Network == nil && folder == desired.CNIFolder {
 		return
 	}
-	pauses := backoff.Between(loadedSoon, loadedEvery)
+	pauses := backoff.Between(loadedSoon, loadedInterval)
 	for wait := loadedSoon; backoff.Sleep(ctx, wait) == nil; {
 		if !l.IsConfigured() {
 			wait = loadedSoon
@@ -40,7 +40,7 @@ func (l Loading) Run(ctx context.Context) {
 		}
 		isReady, err := l.Host.Runtime.NetworkReady(ctx)
 		if err != nil || isReady { // the supervisor handles a runtime that does not answer
-			pauses, wait = backoff.Between(loadedSoon, loadedEvery), loadedEvery
+			pauses, wait = backoff.Between(loadedSoon, loadedInterval), loadedInterval
 			continue
 		}
 		l.Log.Warn("containerd has not loaded the CNI configuration; triggering a reload", "folder", folder)

@@ -18,8 +18,8 @@ import (
 const (
 	// creatorTimeout is how long the service that creates the network has before it is restarted.
 	creatorTimeout = 3 * time.Minute
-	// awaitedEvery is the check interval while the network is being created: a joining host waits for nothing else.
-	awaitedEvery = 500 * time.Millisecond
+	// awaitedInterval is the check interval while the network is being created: a joining host waits for nothing else.
+	awaitedInterval = 500 * time.Millisecond
 )
 
 // networkMemory is the state that is kept between passes. All its phases use one table.
@@ -179,7 +179,7 @@ func (m *networkMemory) handleMissing(j *evaluation, what string) {
 		e = networkOverdue
 	}
 	if m.network == networkAwaited && missingFor < creatorTimeout {
-		j.plan.again = awaitedEvery // there never was one, so the Node has no loss to show for a while
+		j.plan.again = awaitedInterval // there never was one, so the Node has no loss to show for a while
 	}
 	t := j.move(&m.network, e)
 	if len(j.creator) == 0 { // otherwise its own status gives the cause and must come first

@@ -7,12 +7,12 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// portsEvery is how often Windows' port ranges are read: they change when Windows starts, or manually.
-const portsEvery = time.Hour
+// portsInterval is how often Windows' port ranges are read: they change when Windows starts, or manually.
+const portsInterval = time.Hour
 
-// readPorts reads Windows' port ranges, at most every portsEvery. If that fails, it keeps the previous ones.
+// readPorts reads Windows' port ranges, at most every portsInterval. If that fails, it keeps the previous ones.
 func (n *reconciliation) readPorts(ctx context.Context) {
-	if !n.portsAt.IsZero() && time.Since(n.portsAt) < portsEvery {
+	if !n.portsAt.IsZero() && time.Since(n.portsAt) < portsInterval {
 		return
 	}
 	n.portsAt = time.Now()

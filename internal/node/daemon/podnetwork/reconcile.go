@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// networkEvery is how often the network is checked without a notification.
-	networkEvery = 5 * time.Second
+	// networkInterval is how often the network is checked without a notification.
+	networkInterval = 5 * time.Second
 	// A pass queries each endpoint and load balancer, which is slow if there are thousands: it takes at most one part in checkShare of the time,
 	// unless the interval would exceed maxNetworkInterval.
 	checkShare         = 5
@@ -139,9 +139,9 @@ func waitAfter(plan *networkPlan, duration time.Duration) time.Duration {
 		plan.soon()
 	}
 	if plan.again > 0 {
-		return max(plan.again, min(2*duration, networkEvery))
+		return max(plan.again, min(2*duration, networkInterval))
 	}
-	return max(networkEvery, min(checkShare*duration, maxNetworkInterval))
+	return max(networkInterval, min(checkShare*duration, maxNetworkInterval))
 }
 
 // reconciliation is one run of a Reconciler.
@@ -272,7 +272,7 @@ func (n *reconciliation) write(values desired.NetworkValues, p *networkPlan) err
 	values.Node = n.Record.Node
 	for _, f := range n.want.Files {
 		if mustWaitForImage(n.Session, n.sandbox, f.Path) {
-			p.again = awaitedEvery
+			p.again = awaitedInterval
 			continue
 		}
 		content, err := values.Fill(f)

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// restartsFile has the times of kube-proxy's restarts for lost load balancers. Their number is limited, also across restarts of WICD.
+// restartsFile has the times of kube-proxy's restarts for lost load balancers. Their number is limited, even across restarts of WICD.
 const restartsFile = desired.State + `\kube-proxy-restarts.json`
 
 func (n *reconciliation) readRestarts(now time.Time) []time.Time {

@@ -13,8 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// routesEvery is how often routes are checked without a notification.
-const routesEvery = 5 * time.Minute
+// routesInterval is how often routes are checked without a notification.
+const routesInterval = 5 * time.Minute
 
 // Routes maintains the routes that the host must have on the interface with the node's address. Windows drops them at each start, and when
 // networks are added or removed; it notifies of both.
@@ -31,7 +31,7 @@ func (r Routes) Run(ctx context.Context) {
 	}
 	reported, retry := "", backoff.New()
 	for last := time.Now(); ctx.Err() == nil; {
-		wait := routesEvery
+		wait := routesInterval
 		added, err := r.ensureRoutes(ctx)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):

@@ -45,13 +45,13 @@ func (u *UserNetwork) Run(ctx context.Context) {
 	if u.Wanted.UserNetwork == nil {
 		return
 	}
-	pauses := backoff.Between(loadedSoon, loadedEvery)
+	pauses := backoff.Between(loadedSoon, loadedInterval)
 	for ctx.Err() == nil {
 		reason, message := u.reconcile(ctx)
 		u.set(reason, message)
 		wait := pauses.Next()
-		if reason != "" && wait > networkEvery {
-			wait = networkEvery
+		if reason != "" && wait > networkInterval {
+			wait = networkInterval
 		}
 		_ = backoff.Sleep(ctx, wait)
 	}
@@ -171,6 +171,6 @@ func (u *UserNetwork) ReportTo(ctx context.Context, w *nodestatus.Writer, node *
 		return nil
 	}
 	return w.ReportProblem(ctx, node, nodestatus.Condition{
-		Type: api.ConditionWindowsNetworkUnavailable, Works: api.ReasonNetworkWorks, Message: "the user's network is ready",
+		Type: api.ConditionWindowsNetworkUnavailable, OKReason: api.ReasonNetworkWorks, OKMessage: "the user's network is ready",
 	}, problem)
 }

@@ -119,7 +119,7 @@ func TestReportWritesNothing(t *testing.T) {
 	})
 }
 
-// TestOnlyOwnRulesAreRemoved when NetworkPolicies are no longer enforced, also if the Host Network Service does not answer at first.
+// TestOnlyOwnRulesAreRemoved when NetworkPolicies are no longer enforced, even if the Host Network Service does not answer at first.
 func TestOnlyOwnRulesAreRemoved(t *testing.T) {
 	for name, next := range map[string]*desired.Policies{"off": nil, "report": {Mode: desired.PolicyReport}} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func (m *memory) remember(endpoints ...string) error {
 	return m.save()
 }
 
-// forget removes endpoints that have no rules of WICD's any more, or do not exist.
+// forget removes endpoints that no longer have rules of WICD's, or do not exist.
 func (m *memory) forget(endpoints ...string) error {
 	if len(endpoints) == 0 {
 		return nil

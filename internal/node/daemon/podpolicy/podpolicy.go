@@ -28,7 +28,7 @@ const (
 	readTimeout  = 30 * time.Second
 	writeTimeout = 30 * time.Second
 	// A new pod looks for its endpoint after pauses between these.
-	findSoon, findEvery = 50 * time.Millisecond, time.Second
+	findSoon, findInterval = 50 * time.Millisecond, time.Second
 )
 
 // Reconciler keeps the ACLs of this host's pods as their NetworkPolicies require.
@@ -243,7 +243,7 @@ func (r *Reconciler) Add(ctx context.Context, request policypipe.Request) error 
 	if err := r.sets.await(ctx, p.Namespace); err != nil {
 		return err
 	}
-	for pauses := backoff.Between(findSoon, findEvery); ; {
+	for pauses := backoff.Between(findSoon, findInterval); ; {
 		err := r.applyTo(ctx, p)
 		if err == nil {
 			return nil

@@ -45,7 +45,7 @@ type findings struct {
 	endpoints, acls    int
 }
 
-// findings returns what is to be reported of a plan.
+// findings returns what to report about a plan.
 func (p plan) findings() (f findings) {
 	for _, d := range p.decisions {
 		if d.required > 0 {
@@ -155,6 +155,6 @@ func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 		message = "NetworkPolicies are not enforced; they could all be"
 	}
 	return w.ReportProblem(ctx, node, nodestatus.Condition{
-		Type: api.ConditionNetworkPoliciesNotApplied, Works: api.ReasonNetworkPoliciesApplied, Message: message,
+		Type: api.ConditionNetworkPoliciesNotApplied, OKReason: api.ReasonNetworkPoliciesApplied, OKMessage: message,
 	}, problem)
 }

@@ -32,7 +32,7 @@ const (
 	currentWithin = 2 * time.Second
 )
 
-// Files of sets are prefix, namespace and suffix: Windows reserves names such as con, also with an extension.
+// The name of a set's file is prefix, namespace and suffix: Windows reserves names such as con, even with an extension.
 const filePrefix, fileSuffix = "ns-", ".json"
 
 // namespaceName matches the names of namespaces (DNS labels).
@@ -47,7 +47,7 @@ type namespaceSet struct {
 	// known is false until the set was read once, from the API server or the disk. failure is why it was not read.
 	known   bool
 	failure error
-	// invalid is why the set closes all pods: its text is no set.
+	// invalid is why the set closes all pods: its text is not a valid set.
 	invalid error
 	// since is when the set was first needed, and arrived when it last changed; zero once that is in force.
 	since, arrived time.Time
@@ -183,7 +183,7 @@ func (s *sets) put(e *entry, text string, exists bool) {
 		}
 		text = string(none)
 	}
-	text = text[:min(len(text), policyset.MaxSize+1)] // more is no set either
+	text = text[:min(len(text), policyset.MaxSize+1)] // a longer text is not a valid set either
 	s.files.Lock()
 	defer s.files.Unlock()
 	s.mu.Lock()

@@ -55,7 +55,7 @@ type gatherer struct {
 }
 
 // errSending rejects TLS's own messages while data is being sent: when a connection is closed, TLS would otherwise wait until they are sent, and a
-// client need not read.
+// client that does not read would never let that happen.
 var errSending = errors.New("other data is being sent")
 
 // Write implements io.Writer.
@@ -156,7 +156,7 @@ type layerWriter struct {
 	release func()
 }
 
-func (s *serving) newLayerWriter(ctx context.Context, w http.ResponseWriter) *layerWriter {
+func (s *requestHandler) newLayerWriter(ctx context.Context, w http.ResponseWriter) *layerWriter {
 	o := &layerWriter{w: w, most: 1, timeout: s.limits.gather, release: func() {}}
 	o.to, _ = ctx.Value(connectionKey{}).(*gatherer)
 	select {

@@ -29,7 +29,7 @@ const (
 var errDamaged = errors.New(mirrors.Damaged)
 
 // handle tries the registries in order, and forwards the first one's content.
-func (s *serving) handle(ctx context.Context, w http.ResponseWriter, q request) {
+func (s *requestHandler) handle(ctx context.Context, w http.ResponseWriter, q request) {
 	key := failedRequest{q.name, q.part, q.reference}
 	value, _ := s.failed.Get(key)
 	if message, ok := value.(string); ok && !q.head {
@@ -61,7 +61,7 @@ func (s *serving) handle(ctx context.Context, w http.ResponseWriter, q request) 
 }
 
 // fail responds that no registry has the content: with status 404 if all were queried and lack it, otherwise with a message.
-func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, route mirrors.Route, causes []error) {
+func (s *requestHandler) fail(w http.ResponseWriter, key failedRequest, q request, route mirrors.Route, causes []error) {
 	isMissing := true
 	for i, err := range causes {
 		isMissing = isMissing && errors.Is(err, registryclient.ErrNotFound)
@@ -91,7 +91,7 @@ func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, rout
 }
 
 // deny responds with status 403, for which containerd shows the message.
-func (s *serving) deny(w http.ResponseWriter, key failedRequest, q request, message string) {
+func (s *requestHandler) deny(w http.ResponseWriter, key failedRequest, q request, message string) {
 	if q.head {
 		s.failed.Add(key, message, failureLasts)
 	}
@@ -100,7 +100,7 @@ func (s *serving) deny(w http.ResponseWriter, key failedRequest, q request, mess
 
 // attempt queries the first of the registries, which must respond within a time. After a part of a layer was forwarded, the others may
 // provide the rest.
-func (s *serving) attempt(ctx context.Context, w http.ResponseWriter, q request, kind mirrors.Kind, attempts []mirrors.Attempt, within time.Duration) error {
+func (s *requestHandler) attempt(ctx context.Context, w http.ResponseWriter, q request, kind mirrors.Kind, attempts []mirrors.Attempt, within time.Duration) error {
 	o := origin{kind, attempts[0].Name}
 	if q.part == blobs && !q.head {
 		return s.stream(ctx, w, q, o, attempts, within)
@@ -117,7 +117,7 @@ func (s *serving) attempt(ctx context.Context, w http.ResponseWriter, q request,
 }
 
 // head responds with headers only; ok is false if the registry's headers are insufficient.
-func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) (ok bool, err error) {
+func (s *requestHandler) head(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) (ok bool, err error) {
 	response, err := s.client.Do(ctx, q.upstream(http.MethodHead, 0), a)
 	if errors.Is(err, registryclient.ErrNoHead) {
 		return false, nil
@@ -149,7 +149,7 @@ func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o 
 }
 
 // forwardWhole reads a manifest, verifies it, and forwards it.
-func (s *serving) forwardWhole(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) error {
+func (s *requestHandler) forwardWhole(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) error {
 	response, err := s.client.Do(ctx, q.upstream(http.MethodGet, 0), a)
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func (m *memory) remember(c content, o origin, depth int) {
 
 // route returns the registries to query, in order: first the one that had the content before, then those after it, then those before it,
 // and finally those that had other content instead.
-func (s *serving) route(q request) (mirrors.Route, mirrors.Kind) {
+func (s *requestHandler) route(q request) (mirrors.Route, mirrors.Kind) {
 	kind, c := q.kind(), content{q.name, q.reference}
 	value, known := s.memory.origins.Get(c)
 	o, _ := value.(origin)

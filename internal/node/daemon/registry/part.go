@@ -15,11 +15,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/desired"
 )
 
-// checkInterval is how often the part checks for something to report and for re-created certificates, keyEvery how often it checks whether they
+// checkInterval is how often the part checks for something to report and for re-created certificates, keyInterval how often it checks whether they
 // exist.
 const (
 	checkInterval = 15 * time.Second
-	keyEvery      = time.Second
+	keyInterval   = time.Second
 )
 
 // Part makes the server work as a session requires, and reports its state to the Node.
@@ -64,7 +64,7 @@ func (p Part) configure(ctx context.Context) bool {
 		if !reported {
 			p.Log.Warn("Serving registry mirrors failed", "error", err.Error())
 		}
-		_ = backoff.Sleep(ctx, keyEvery)
+		_ = backoff.Sleep(ctx, keyInterval)
 	}
 	return false
 }

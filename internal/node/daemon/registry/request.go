@@ -128,7 +128,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // isFromContainerd reports whether the request's client certificate is that of containerd. TLS verifies that the client has its key.
-func (s *serving) isFromContainerd(r *http.Request) bool {
+func (s *requestHandler) isFromContainerd(r *http.Request) bool {
 	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && bytes.Equal(r.TLS.PeerCertificates[0].Raw, s.containerd)
 }
 

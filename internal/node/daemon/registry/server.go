@@ -25,13 +25,13 @@ import (
 
 // Limits of the server. containerd may read a layer slowly, but not forever.
 const (
-	maxRequests   = 64
-	headerTimeout = 10 * time.Second
-	writeTimeout  = 10 * time.Minute
-	idleTimeout   = 2 * time.Minute
-	listenEvery   = 10 * time.Second
-	dialTimeout   = 10 * time.Second
-	maxHeader     = 64 << 10
+	maxRequests    = 64
+	headerTimeout  = 10 * time.Second
+	writeTimeout   = 10 * time.Minute
+	idleTimeout    = 2 * time.Minute
+	listenInterval = 10 * time.Second
+	dialTimeout    = 10 * time.Second
+	maxHeader      = 64 << 10
 )
 
 // Config is the registry's configuration.
@@ -58,7 +58,7 @@ type Server struct {
 	limits  limits
 	mu      sync.Mutex
 	config  Config
-	state   *serving
+	state   *requestHandler
 	problem Problem
 	changed chan struct{}
 	counts  [results]atomic.Int64
@@ -85,8 +85,8 @@ func NewServer(listen func(context.Context, string, string) (net.Listener, error
 	return &Server{Listen: listen, Dial: dial, Log: log, limits: defaultLimits(), changed: make(chan struct{}), slots: make(chan struct{}, maxRequests), gathering: make(chan struct{}, maxGathering)}
 }
 
-// serving is shared by the requests of one configuration. It is immutable, except for its memory.
-type serving struct {
+// requestHandler is shared by the requests of one configuration. It is immutable, except for its memory.
+type requestHandler struct {
 	router *mirrors.Router
 	client *registryclient.Client
 	memory *memory
@@ -124,7 +124,7 @@ func (s *Server) Use(c Config) error {
 	if reflect.DeepEqual(s.config, c) && (s.state != nil || c.Table == nil) {
 		return nil
 	}
-	var next *serving
+	var next *requestHandler
 	if c.Table != nil {
 		pair, err := tls.X509KeyPair([]byte(c.Endpoint.Server.Certificate), []byte(c.Endpoint.Server.PrivateKey))
 		containerd, _ := pem.Decode([]byte(c.Endpoint.Client.Certificate))
@@ -132,13 +132,13 @@ func (s *Server) Use(c Config) error {
 			return errors.New("the certificates of the registry and of containerd cannot be read") // the cause might quote a key
 		}
 		options := registryclient.Options{Agent: "wicd", Keyring: c.Keyring, Proxy: c.Proxy, Certificates: c.Certificates, Dial: dialWide(s.Dial)}
-		next = &serving{
+		next = &requestHandler{
 			router: mirrors.NewRouter(*c.Table), client: registryclient.New(options), memory: newMemory(), pair: pair,
 			containerd: containerd.Bytes, log: s.Log, failed: cache.NewLRUExpireCache(maxRemembered), limits: s.limits, gathering: s.gathering, request: func(r Result) { s.counts[r].Add(1) },
 		}
 	}
 	if s.state != nil {
-		s.state.client.Retire()
+		s.state.client.CloseIdleConnections()
 	}
 	s.config, s.state = c, next
 	close(s.changed)
@@ -146,7 +146,7 @@ func (s *Server) Use(c Config) error {
 	return nil
 }
 
-func (s *Server) current() (*serving, <-chan struct{}) {
+func (s *Server) current() (*requestHandler, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state, s.changed
@@ -186,7 +186,7 @@ func (s *Server) Run(ctx context.Context) {
 		listener, err := s.Listen(ctx, "tcp", desired.RegistryAddress)
 		if err != nil {
 			s.setProblem(fmt.Errorf("listening on %s, where containerd pulls mirrored images: %w; stop the program that uses the port", desired.RegistryAddress, err))
-			_ = backoff.Sleep(ctx, listenEvery)
+			_ = backoff.Sleep(ctx, listenInterval)
 			continue
 		}
 		s.setProblem(nil)
@@ -221,7 +221,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) {
 		select {
 		case err := <-ended:
 			s.Log.Error("Serving registry mirrors failed", "error", err.Error())
-			_ = backoff.Sleep(ctx, listenEvery)
+			_ = backoff.Sleep(ctx, listenInterval)
 			return
 		case <-ctx.Done():
 		case <-changed:

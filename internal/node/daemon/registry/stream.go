@@ -20,7 +20,7 @@ const maxResumes = 8
 
 // layer is a blob on its way to containerd.
 type layer struct {
-	*serving
+	*requestHandler
 	q        request
 	o        origin
 	attempts []mirrors.Attempt
@@ -34,8 +34,8 @@ type layer struct {
 }
 
 // stream forwards a blob while it is received. It returns an error only before the first byte.
-func (s *serving) stream(ctx context.Context, w http.ResponseWriter, q request, o origin, attempts []mirrors.Attempt, within time.Duration) error {
-	l := &layer{serving: s, q: q, o: o, attempts: attempts, next: q.start, end: -1}
+func (s *requestHandler) stream(ctx context.Context, w http.ResponseWriter, q request, o origin, attempts []mirrors.Attempt, within time.Duration) error {
+	l := &layer{requestHandler: s, q: q, o: o, attempts: attempts, next: q.start, end: -1}
 	status, total, err := l.open(ctx, within)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ type Record struct {
 	Complete bool `json:"complete"`
 	// Pulled is true while the service itself applies the record, or was interrupted and has to continue; false in a join.
 	Pulled bool `json:"pulled,omitempty"`
-	// Leaving is true once the host is leaving its cluster: nothing is maintained any more.
+	// Leaving is true once the host is leaving its cluster: from then on, nothing is maintained.
 	Leaving bool `json:"leaving,omitempty"`
 }
 

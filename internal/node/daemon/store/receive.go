@@ -86,8 +86,8 @@ type receiving struct {
 	result   wicdapi.ReceiveResult
 }
 
-// progressEvery is the minimum time between progress reports.
-const progressEvery = 200 * time.Millisecond
+// progressInterval is the minimum time between progress reports.
+const progressInterval = 200 * time.Millisecond
 
 // plan determines what is missing, and from which byte on.
 func (r *receiving) plan(ctx context.Context, list []wicdapi.Content) error {
@@ -194,7 +194,7 @@ func (r *receiving) receiveContent(ctx context.Context, c wicdapi.Content, offse
 
 func (r *receiving) progress(c wicdapi.Content, n int64) {
 	r.result.Bytes += n
-	if now := time.Now(); now.Sub(r.reported) >= progressEvery {
+	if now := time.Now(); now.Sub(r.reported) >= progressInterval {
 		r.reported = now
 		_ = r.session.Step(wicdapi.Step{Name: fmt.Sprintf("receiving %.12s", c.SHA256), Bytes: r.result.Bytes, Total: r.total})
 	}

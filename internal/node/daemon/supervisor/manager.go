@@ -19,10 +19,10 @@ import (
 // readyTimeout is how long others wait for a service that runs but does not answer yet. containerd takes seconds.
 const readyTimeout = time.Minute
 
-// readyEvery is the interval between probes meanwhile, and probeTimeout the timeout of each.
+// readyInterval is the interval between probes meanwhile, and probeTimeout the timeout of each.
 const (
-	readyEvery   = 500 * time.Millisecond
-	probeTimeout = 5 * time.Second
+	readyInterval = 500 * time.Millisecond
+	probeTimeout  = 5 * time.Second
 )
 
 // Manager keeps services running and as declared.
@@ -210,7 +210,7 @@ func (m Manager) StartAll(ctx context.Context) error {
 		if time.Now().After(end) {
 			return m.failure(o.dependency, fmt.Errorf("service %s is waiting for it, and it is not ready after %v: %w", o.service, readyTimeout, o.err))
 		}
-		if err := backoff.Sleep(ctx, readyEvery); err != nil {
+		if err := backoff.Sleep(ctx, readyInterval); err != nil {
 			return fmt.Errorf("%w: %w", o, err)
 		}
 	}

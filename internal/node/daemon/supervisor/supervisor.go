@@ -17,15 +17,15 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shared/nodestate"
 )
 
-// servicesEvery is how often the services are checked without a notification, joinedEvery the wait while a join controls them, and awaitedEvery how
+// servicesInterval is how often the services are checked without a notification, joinedInterval the wait while a join controls them, and stuckInterval how
 // often the files and services that a start waits for are checked.
 const (
-	servicesEvery = 5 * time.Minute
-	joinedEvery   = time.Second
-	awaitedEvery  = 250 * time.Millisecond
-	// unfinishedEvery is the wait before a failed repair is retried, and watchEvery before watching is.
-	unfinishedEvery = time.Second
-	watchEvery      = 10 * time.Second
+	servicesInterval = 5 * time.Minute
+	joinedInterval   = time.Second
+	stuckInterval    = 250 * time.Millisecond
+	// unfinishedInterval is the wait before a failed repair is retried, and watchInterval before watching is.
+	unfinishedInterval = time.Second
+	watchInterval      = 10 * time.Second
 	// gatherFor is how long changes are collected before the services are checked again.
 	gatherFor = 100 * time.Millisecond
 )
@@ -93,7 +93,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 		if changes == nil {
 			changes = s.watch(ctx)
 		}
-		wait := joinedEvery
+		wait := joinedInterval
 		err := v.reconcile(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -101,7 +101,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 		case err == nil:
 			retry, wait = backoff.New(), time.Until(v.due())
 			if changes == nil {
-				wait = min(wait, watchEvery)
+				wait = min(wait, watchInterval)
 			}
 		case !errors.Is(err, errControlledElsewhere):
 			s.Log.Error("Supervising services failed", "error", err.Error())
@@ -220,7 +220,7 @@ func (v *supervision) declareAll(ctx context.Context, now time.Time) {
 	}
 }
 
-// startAll starts the services that do not run. The stops by this pass are no crashes.
+// startAll starts the services that are not running. Services that this pass stopped do not count as crashed.
 func (v *supervision) startAll(ctx context.Context, now time.Time, p *pass) {
 	for name, c := range v.histories {
 		c.wasRunning = isActive(p.found[name])
@@ -293,7 +293,7 @@ func (s *Supervisor) restartDone(name string) {
 // due returns when to check again without a notification.
 func (v *supervision) due() time.Time {
 	now := v.lastCheck
-	due := now.Add(servicesEvery)
+	due := now.Add(servicesInterval)
 	v.supervisor.mu.Lock()
 	settled := v.supervisor.health.settled()
 	v.supervisor.mu.Unlock()
@@ -303,7 +303,7 @@ func (v *supervision) due() time.Time {
 	for _, c := range v.histories {
 		times := []time.Time{c.backoffUntil(), c.stableAt()}
 		if c.unfinished {
-			times = append(times, nodestate.Later(c.backoffUntil(), now.Add(unfinishedEvery)))
+			times = append(times, nodestate.Later(c.backoffUntil(), now.Add(unfinishedInterval)))
 		}
 		if !c.blocked.IsZero() {
 			times = append(times, c.blocked.Add(readyTimeout))
@@ -333,7 +333,7 @@ func (v *supervision) await(ctx context.Context, changes <-chan struct{}, wait t
 			return watching
 		case <-v.supervisor.restartRequested:
 			return true
-		case <-time.After(v.awaitedInterval()):
+		case <-time.After(v.checkInterval()):
 			if v.isAwaitedReady(ctx) {
 				return true
 			}
@@ -341,12 +341,12 @@ func (v *supervision) await(ctx context.Context, changes <-chan struct{}, wait t
 	}
 }
 
-// awaitedInterval returns when to check what services wait for.
-func (v *supervision) awaitedInterval() time.Duration {
+// checkInterval returns when to check what services wait for.
+func (v *supervision) checkInterval() time.Duration {
 	if len(v.stuck) == 0 {
-		return servicesEvery
+		return servicesInterval
 	}
-	return awaitedEvery
+	return stuckInterval
 }
 
 // isAwaitedReady reports whether something that a service waits for has appeared.

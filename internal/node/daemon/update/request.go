@@ -28,8 +28,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// updaterEvery is how often the presence of the updater is checked.
-const updaterEvery = 10 * time.Second
+// updaterInterval is how often the presence of the updater is checked.
+const updaterInterval = 10 * time.Second
 
 // Requester starts the updater when the Node requests another version.
 type Requester struct {
@@ -74,7 +74,7 @@ func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 		var again <-chan time.Time
 		switch {
 		case isInProgress:
-			again = time.After(updaterEvery)
+			again = time.After(updaterInterval)
 		case err != nil && ctx.Err() == nil:
 			r.Log.Warn("Starting an update failed", "error", err.Error())
 			again = time.After(retry.Next())
@@ -177,7 +177,7 @@ func (r *Requester) plan(ctx context.Context, client *apiclient.Client, version 
 	request.MayReboot = false
 	return attempt{
 		Request: request, Former: r.Record,
-		Within: metav1.Duration{Duration: cmp.Or(r.limits.Within, updateWithin)},
+		Within: metav1.Duration{Duration: cmp.Or(r.limits.Within, updateTimeout)},
 		Steady: metav1.Duration{Duration: cmp.Or(r.limits.Steady, updateSteady)},
 	}, nil
 }

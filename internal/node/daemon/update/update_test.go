@@ -37,7 +37,7 @@ func newUpdatable(t *testing.T, programs map[string]sim.Program, damaged string,
 		api.WICDUpdateService: sim.WICD,
 		api.WICDService: func(ctx context.Context, p sim.Process) uint32 {
 			log := slog.New(slog.NewJSONHandler(u, nil)).With("version", versionIn(p.Command))
-			daemon.Run(ctx, p.Host, daemon.RunOptions{Log: log, UpdateWithin: within, UpdateSteady: 200 * time.Millisecond})
+			daemon.Run(ctx, p.Host, daemon.RunOptions{Log: log, UpdateTimeout: within, UpdateSteady: 200 * time.Millisecond})
 			return 1
 		},
 	}
@@ -87,7 +87,7 @@ func (u *updatable) annotate(version string, order any) {
 	u.Annotate(map[string]any{api.AnnotationDesiredVersion: version, api.AnnotationVersionOrder: order})
 }
 
-// awaitQuiet waits until the update is over.
+// awaitQuiet waits until the update has ended.
 func (u *updatable) awaitQuiet(t *testing.T) {
 	t.Helper()
 	daemontest.Await(t, "the update is over", func() bool { return u.Windows.Service(api.WICDUpdateService).Name == "" })

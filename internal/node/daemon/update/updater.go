@@ -36,7 +36,7 @@ const (
 
 // How long a version may take until it works, and how long it must keep working to count as good.
 const (
-	updateWithin        = 10 * time.Minute
+	updateTimeout       = 10 * time.Minute
 	updateSteady        = time.Minute // longer than the cluster takes to notice a silent kubelet
 	updateCheckInterval = 2 * time.Second
 	// maxStarts is how often an update may start: if the host goes down each time, the update is rolled back.

@@ -121,7 +121,7 @@ func (l *compartmentListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. It returns when nothing is accepted any more.
+// Close implements net.Listener. It returns when no more connections are accepted.
 func (l *compartmentListener) Close() (err error) {
 	l.closing.Do(func() { err = l.Listener.Close(); <-l.ended })
 	return err

@@ -229,7 +229,7 @@ func (h *HNS) Remove(ctx context.Context, s hns.State) error {
 	return failures
 }
 
-// remove removes an object; a missing one is no error.
+// remove removes an object; a missing one is not an error.
 func (h *HNS) remove(ctx context.Context, what string, call func() error) error {
 	err := h.change(ctx, "removing "+what, call)
 	if errors.Is(err, hns.ErrNotFound) {

@@ -228,7 +228,7 @@ func (h *HNS) AddRemotes(ctx context.Context, network string, remotes []hns.Remo
 // maxRemoteVNI is the largest VNI in the policy of a remote subnet.
 const maxRemoteVNI = 1<<16 - 1
 
-// RemoveRemotes implements the port of the overlay. Missing ones are no error.
+// RemoveRemotes implements the port of the overlay. Missing ones are not errors.
 func (h *HNS) RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error {
 	return h.changeRemotes(ctx, "removing remote subnets from network "+network, network, func(n hcn.HostComputeNetwork) ([]hcn.NetworkPolicy, error) {
 		var existing []hcn.NetworkPolicy

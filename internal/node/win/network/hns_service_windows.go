@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// startEvery is the pause between attempts to start the service, startPoll how often its state is polled, and startsWithin for how long.
-	startEvery   = 10 * time.Second
-	startPoll    = 200 * time.Millisecond
-	startsWithin = 20 * time.Second
+	// startInterval is the pause between attempts to start the service, startPoll how often its state is polled, and startTimeout for how long.
+	startInterval = 10 * time.Second
+	startPoll     = 200 * time.Millisecond
+	startTimeout  = 20 * time.Second
 )
 
 // starter starts service hns if it is installed and stopped, until it has run once: on Windows Server 2019, it is stopped after the feature
@@ -34,7 +34,7 @@ type starter struct {
 func (s *starter) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hasRun || time.Since(s.triedAt) < startEvery {
+	if s.hasRun || time.Since(s.triedAt) < startInterval {
 		return s.failure
 	}
 	s.triedAt, s.failure = time.Now(), nil
@@ -74,7 +74,7 @@ func startService(name string) (state uint32, err error) {
 			return status.CurrentState, err
 		}
 	}
-	for began := time.Now(); time.Since(began) < startsWithin; time.Sleep(startPoll) {
+	for began := time.Now(); time.Since(began) < startTimeout; time.Sleep(startPoll) {
 		if status, err = s.Status(); err != nil || status.CurrentState != windows.SERVICE_START_PENDING {
 			break
 		}

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// portsWithin limits how long netsh.exe may take.
-const portsWithin = 15 * time.Second
+// portsTimeout limits how long netsh.exe may take.
+const portsTimeout = 15 * time.Second
 
 // Ports returns the dynamic range of TCP over IPv4 and the excluded ranges. No documented call of Windows returns either. Only the numbers in the
 // output of netsh.exe are used, because its words are in the language of Windows.
 func Ports(ctx context.Context) (dynamic PortRange, excluded []PortRange, err error) {
-	ctx, cancel := context.WithTimeout(ctx, portsWithin)
+	ctx, cancel := context.WithTimeout(ctx, portsTimeout)
 	defer cancel()
 	system, err := windows.GetSystemDirectory()
 	if err != nil {

@@ -42,8 +42,8 @@ func AddStaticRoute(address netip.Addr, r hostnetwork.Route) error {
 	return err
 }
 
-// persistentWithin limits how long netsh.exe may take.
-const persistentWithin = 15 * time.Second
+// persistentTimeout limits how long netsh.exe may take.
+const persistentTimeout = 15 * time.Second
 
 // PersistentRoutes returns the routes that Windows keeps across restarts and that can be those of the interface with an address. Windows
 // has bound them to another interface if the address has moved since. Those that another interface has are not included.
@@ -78,7 +78,7 @@ func readPersistentRoutes(ctx context.Context) (all []hostnetwork.Route, err err
 	if err != nil {
 		err = fmt.Errorf("reading the persistent routes of the registry: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, persistentWithin)
+	ctx, cancel := context.WithTimeout(ctx, persistentTimeout)
 	defer cancel()
 	system, failed := windows.GetSystemDirectory()
 	if failed == nil {

@@ -38,7 +38,7 @@ func setIPv4(a *windows.RawSockaddrInet, ip netip.Addr) {
 	*(*[4]byte)(unsafe.Pointer(&a.Data[0])) = ip.As4()
 }
 
-// AddRoute adds a route that lasts until the next start of Windows. An existing one is no error and is not changed. golang.org/x/sys lacks the call.
+// AddRoute adds a route that lasts until the next start of Windows. An existing one is not an error and is not changed. golang.org/x/sys lacks the call.
 func AddRoute(index uint32, to netip.Prefix, gateway netip.Addr, metric uint32) (added bool, err error) {
 	dll := windows.NewLazySystemDLL("iphlpapi.dll")
 	prepare, create := dll.NewProc("InitializeIpForwardEntry"), dll.NewProc("CreateIpForwardEntry2")

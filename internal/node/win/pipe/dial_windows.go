@@ -23,8 +23,8 @@ func Dial(ctx context.Context, name string) (net.Conn, error) {
 	return dial(ctx, name, windows.ERROR_PIPE_BUSY)
 }
 
-// DialOwned connects to a pipe that belongs to SYSTEM or Administrators. It also waits while there is no such pipe. Another owner is an error:
-// only such a process can make these the owner.
+// DialOwned connects to a pipe that belongs to SYSTEM or Administrators. It also waits while there is no such pipe. A different owner is an
+// error: only a process with the rights of SYSTEM or Administrators can make them the owner.
 func DialOwned(ctx context.Context, name string) (net.Conn, error) {
 	c, err := dial(ctx, name, windows.ERROR_PIPE_BUSY, windows.ERROR_FILE_NOT_FOUND)
 	if err != nil {

@@ -65,8 +65,8 @@ func (c Call) Run(ctx context.Context) ([]byte, error) {
 	return output.buffer.Bytes(), nil
 }
 
-// limited keeps the first bytes that are written to it, and discards the others, so that the writer does not block. The buffer is no embedded
-// field: io.Copy would use its ReadFrom, which knows no limit.
+// limited keeps the first bytes that are written to it, and discards the others, so that the writer does not block. The buffer is not embedded:
+// io.Copy would use its ReadFrom, which has no limit.
 type limited struct {
 	buffer bytes.Buffer
 	limit  int

@@ -259,7 +259,7 @@ func (w *work) addOf(u pendingUpdate, results object, i int64) {
 		result = windowsupdate.ResultOf(code)
 	}
 	failure, _ := value[int64](one, "HResult")
-	if result == windowsupdate.ResultSucceeded { // such as with WU_S_REBOOT_REQUIRED, which is no error
+	if result == windowsupdate.ResultSucceeded { // such as with WU_S_REBOOT_REQUIRED, which is not an error
 		failure = 0
 	}
 	w.add(u, result, uint32(failure))

@@ -39,7 +39,7 @@ func hostSettings() (s settings) {
 	return s
 }
 
-// readKey reads a key below HKEY_LOCAL_MACHINE. An absent one is no error.
+// readKey reads a key below HKEY_LOCAL_MACHINE. An absent one is not an error.
 func readKey(path string, read func(registry.Key)) error {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, path, registry.QUERY_VALUE|registry.WOW64_64KEY)
 	if errors.Is(err, registry.ErrNotExist) {

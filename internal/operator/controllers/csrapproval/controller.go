@@ -147,14 +147,14 @@ func (c *Controller) reportDisputes(ctx context.Context, request *certificatesv1
 	for _, name := range d.Disputed {
 		var node corev1.Node
 		if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
-			continue // its claim is gone with it
+			continue // the Node is gone, and its claim with it
 		}
 		c.Events.Emit(kube.Event{Object: &node, Related: request, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Approve"},
 			"status.addresses contains an address at which WindowsInstance %s was reached; check the kubelet's --node-ip on this Node, and which host has the address", d.Instance)
 	}
 }
 
-// approve approves a request. It is no error if the request is gone or was decided by another approver.
+// approve approves a request. It is not an error if the request is gone or was decided by another approver.
 func (c *Controller) approve(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d csr.Decision) error {
 	log.FromContext(ctx).Info("Approving certificate request", "instance", d.Instance, "signer", request.Spec.SignerName)
 	approved := request.DeepCopy()

@@ -134,7 +134,7 @@ func (f *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	plan := rollout.Decide(seen.Fleet)
-	for _, id := range f.adopt(plan, seen) {
+	for _, id := range f.storePlan(plan, seen) {
 		select {
 		case f.Plans <- ctrlevent.GenericEvent{Object: seen.instances[id]}:
 		case <-ctx.Done():
@@ -147,7 +147,7 @@ func (f *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	orphaned := f.reportOrphans(seen.orphans)
 	later, err := f.report(ctx, seen, plan.Summary)
-	result.RequeueAfter = kube.Sooner(result.RequeueAfter, orphaned, later)
+	result.RequeueAfter = kube.Soonest(result.RequeueAfter, orphaned, later)
 	return result, err
 }
 
@@ -221,8 +221,8 @@ func (f *Controller) nodes(ctx context.Context) (map[string]*corev1.Node, error)
 	return nodes, nil
 }
 
-// adopt stores the plan and returns the hosts whose plan has changed. An action that begins stays granted until Done is called.
-func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.NamespacedName {
+// storePlan stores the plan and returns the hosts whose plan has changed. An action that begins stays granted until Done is called.
+func (f *Controller) storePlan(plan rollout.Plan, seen fleetSeen) []types.NamespacedName {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	previous := f.next
@@ -235,7 +235,7 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 		if planned {
 			f.next[id] = next
 		}
-		if next.Begin && limited(next.Action) && !next.InProgress {
+		if next.Begin && usesBudget(next.Action) && !next.InProgress {
 			f.granted[id] = next.Action
 		}
 		joined := previous[id].Action == v1alpha1.ActionJoin && !planned // the instance controller knows that the host has joined
@@ -247,8 +247,8 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 	return changed
 }
 
-// limited reports whether an action uses the budget until it ends.
-func limited(a v1alpha1.PlanAction) bool {
+// usesBudget reports whether an action uses the budget until it ends.
+func usesBudget(a v1alpha1.PlanAction) bool {
 	return a != v1alpha1.ActionJoin && a != v1alpha1.ActionStage
 }
 
@@ -287,8 +287,8 @@ func (f *Controller) Done(id types.NamespacedName) {
 	delete(f.next, id) // so that the next plan counts as changed even if it is the same
 }
 
-// summaryEvery is the minimum time between writes of the summary: while a fleet joins, it differs in each plan.
-const summaryEvery = 2 * time.Second
+// summaryInterval is the minimum time between writes of the summary: while a fleet joins, it differs in each plan.
+const summaryInterval = 2 * time.Second
 
 // report writes the summary to the status of WindowsConfig, if that exists. A summary that follows the last write too soon is written later.
 func (f *Controller) report(ctx context.Context, s fleetSeen, sum v1alpha1.RolloutStatus) (later time.Duration, err error) {
@@ -301,7 +301,7 @@ func (f *Controller) report(ctx context.Context, s fleetSeen, sum v1alpha1.Rollo
 	if equality.Semantic.DeepEqual(s.config.Status.Rollout, config.Status.Rollout) {
 		return 0, nil
 	}
-	if wait := summaryEvery - time.Since(f.reportedAt); wait > 0 {
+	if wait := summaryInterval - time.Since(f.reportedAt); wait > 0 {
 		return wait, nil
 	}
 	if err := f.Client.Status().Patch(ctx, config, client.MergeFrom(s.config)); err != nil {

@@ -42,7 +42,7 @@ func (o *orphans) due(nodes map[string]*corev1.Node, now time.Time) (due []*core
 		switch {
 		case reported[node.UID]:
 		case remaining > 0:
-			requeueAfter = kube.Sooner(requeueAfter, remaining)
+			requeueAfter = kube.Soonest(requeueAfter, remaining)
 		case o.total < maxOrphanEvents:
 			due, o.total, reported[node.UID] = append(due, node), o.total+1, true
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/rollout"
 )
 
-// drainEvery is how often the pods of a node are checked while it is drained.
-const drainEvery = 2 * time.Second
+// drainInterval is how often the pods of a node are checked while it is drained.
+const drainInterval = 2 * time.Second
 
 // drain cordons the node and evicts its pods until none that must leave remains.
 func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
@@ -30,12 +30,12 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	if node == nil || m.current().Action == v1alpha1.ActionLeave && node.Silent && node.Broken(time.Now()) {
 		return m.drained(ctx) // no kubelet would end the pods; they go with the Node. If the action needs a Node, step has ensured it
 	}
-	keeps, err := m.keepsPods(ctx)
+	unplaceable, err := m.unplaceablePods(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if keeps != "" {
-		return m.fail(ctx, keeps)
+	if unplaceable != "" {
+		return m.fail(ctx, unplaceable)
 	}
 	err = m.cordon(ctx)
 	if apierrors.IsForbidden(err) && m.current().Action == v1alpha1.ActionLeave {
@@ -82,7 +82,7 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	meta.SetStatusCondition(&m.status.want().Conditions, metav1.Condition{
 		Type: api.ConditionDraining, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: m.view.Instance.Generation,
 	})
-	return drainEvery, err
+	return drainInterval, err
 }
 
 // drainOf returns what a drain needs to know about its node.

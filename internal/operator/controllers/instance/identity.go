@@ -116,7 +116,7 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts wicdapi.Fa
 		a.registered = &node
 		return "", nil
 	}
-	return "Node " + name + nodestate.Described(&node), nil
+	return "Node " + name + nodestate.Describe(&node), nil
 }
 
 // isOwnNode reports whether an existing Node belongs to the connected host: it is the recorded Node, or it has the host's key or its address, which has
@@ -128,8 +128,8 @@ func (a *attempt) isOwnNode(node *corev1.Node, nodeIP string) bool {
 	return a.claimOf(candidate, node) == nodestate.Own
 }
 
-// leaveName deletes the Node that the host had under its former name. It would stay NotReady forever and count as out of service.
-func (a *attempt) leaveName(ctx context.Context, former, nodeIP string) error {
+// deleteFormerNode deletes the Node that the host had under its former name. It would stay NotReady forever and count as out of service.
+func (a *attempt) deleteFormerNode(ctx context.Context, former, nodeIP string) error {
 	if former == "" || !a.status.want().HostnameFixed {
 		return nil
 	}

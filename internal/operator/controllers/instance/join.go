@@ -143,13 +143,13 @@ func (a *attempt) Accept(ctx context.Context, f wicdapi.Facts) error {
 		return u
 	}
 	if st.Hostname != name {
-		if err := a.leaveName(ctx, st.Hostname, join.NodeIP(f, a.view.Instance.Spec.Network)); err != nil {
+		if err := a.deleteFormerNode(ctx, st.Hostname, join.NodeIP(f, a.view.Instance.Spec.Network)); err != nil {
 			return err
 		}
 		st.Hostname, st.HostnameFixed, st.IdentitySince, st.NodeRef, st.NodeConflict = name, false, nil, nil, nil
 	}
 	if a.registered != nil {
-		st.NodeRef, st.NodeConflict = nodestate.Refer(a.registered), nil
+		st.NodeRef, st.NodeConflict = nodestate.ReferenceTo(a.registered), nil
 	}
 	st.NodeIP = join.NodeIP(f, a.view.Instance.Spec.Network)
 	st.OSBuild = fmt.Sprintf("10.0.%d.%d", f.Host.Build, f.Host.UBR)
@@ -180,7 +180,7 @@ func (a *attempt) occupied(f wicdapi.Facts) bool {
 		return false
 	}
 	isForeign := f.Joined == nil && !a.wasInterrupted() && slices.ContainsFunc(f.Services, func(s wicdapi.ServiceFacts) bool { return s.Ours })
-	return isForeign && !a.unregistered || a.registered != nil && join.OfOtherVersion(a.registered, a.view.Version)
+	return isForeign && !a.unregistered || a.registered != nil && join.HasOtherVersion(a.registered, a.view.Version)
 }
 
 // wasInterrupted reports whether the host's Node comes from an interrupted join of this operator, for example after a power failure: the Node was created

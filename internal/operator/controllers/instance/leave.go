@@ -49,8 +49,8 @@ func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// cleanOrRelease removes everything of the operator from the host. If that is impossible, it releases the host as it is, once the user requests that
-// or the time is over.
+// cleanOrRelease removes everything the operator installed from the host. If that is impossible, it releases the host as it is, once the user requests that
+// or the time has passed.
 func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
 	reason := "requested by annotation " + api.AnnotationRelease
 	if !m.released() {
@@ -71,7 +71,7 @@ func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
 	return nil
 }
 
-// clean has WICD remove everything of the operator from the host and returns what remains.
+// clean has WICD remove everything the operator installed from the host and returns what remains.
 func (m *maintenance) clean(ctx context.Context) (remains []string, err error) {
 	if m.view.KeyFault != nil {
 		return nil, m.view.KeyFault

@@ -6,7 +6,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// batchDelay returns how long each of so many joining hosts waits, so that several share one read or one write. It is zero below ten hosts.
+// batchDelay returns how long each of this many joining hosts waits, so that several share one read or one write. It is zero below ten hosts.
 func batchDelay(hosts int) time.Duration { return time.Duration(hosts/10) * time.Second }
 
 // defaultJoins is the limit of concurrent joins if WindowsConfig sets none.

@@ -226,7 +226,7 @@ func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
 	if m.mayRejoin() {
 		return m.rejoin(ctx)
 	}
-	return verifyEvery, nil
+	return verifyInterval, nil
 }
 
 // act performs the action for which the node was drained, and retries it for a while if it fails.

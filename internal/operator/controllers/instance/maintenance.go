@@ -20,10 +20,10 @@ import (
 
 // Time limits of steps, and the interval of checks without an event.
 const (
-	actTimeout    = 15 * time.Minute
-	verifyTimeout = 15 * time.Minute
-	leaveTimeout  = time.Hour
-	verifyEvery   = 30 * time.Second
+	actTimeout     = 15 * time.Minute
+	verifyTimeout  = 15 * time.Minute
+	leaveTimeout   = time.Hour
+	verifyInterval = 30 * time.Second
 )
 
 // maintenance is one action on a host that has joined: drain the node if pods must leave, act, verify, and return the node to service. Its state is

@@ -19,7 +19,7 @@ import (
 func (c *Controller) announcement(ctx context.Context, node *corev1.Node, version string) (map[string]string, error) {
 	order, err := c.Store.OrderVersion(ctx, node, version)
 	if err != nil {
-		return nil, fmt.Errorf("signing the order of version %s for Node %s: %w", version, node.Name, err)
+		return nil, fmt.Errorf("signing the order for version %s on Node %s: %w", version, node.Name, err)
 	}
 	return map[string]string{api.AnnotationDesiredVersion: version, api.AnnotationVersionOrder: order}, nil
 }

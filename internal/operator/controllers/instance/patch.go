@@ -25,8 +25,8 @@ import (
 const (
 	// patchTimeout is how long the installation of updates with its restarts may take. WICD gives up earlier.
 	patchTimeout = 4 * time.Hour
-	// undoEvery is how often the progress of the uninstallation is queried.
-	undoEvery = time.Minute
+	// undoInterval is how often the progress of the uninstallation is queried.
+	undoInterval = time.Minute
 	// maxPatchRestarts limits the restarts of one installation: one before it, if an earlier one waits for a restart, and one after it. Undoing it takes
 	// one more.
 	maxPatchRestarts = 2
@@ -66,7 +66,7 @@ func (m *maintenance) patch(ctx context.Context) (time.Duration, error) {
 			current.Message += ": " + i.Message
 		}
 	}
-	return verifyEvery, nil
+	return verifyInterval, nil
 }
 
 // restartForUpdates restarts the host once in the boot for which WICD requires it. After the restart, the kubelet reports the next boot before WICD
@@ -75,7 +75,7 @@ func (m *maintenance) restartForUpdates(ctx context.Context, required, boot stri
 	current := m.current()
 	current.Message = "the host is restarting for " + strings.Join(current.Updates, ", ")
 	if required != boot || current.RestartedBootID == boot {
-		return verifyEvery, nil
+		return verifyInterval, nil
 	}
 	if current.Restarts >= maxPatchRestarts {
 		return m.fail(ctx, fmt.Sprintf("Windows was restarted %d times and requires another restart", current.Restarts))
@@ -85,7 +85,7 @@ func (m *maintenance) restartForUpdates(ctx context.Context, required, boot stri
 	}
 	m.recordReachable(nil)
 	current.RestartedBootID, current.Restarts = boot, current.Restarts+1
-	return verifyEvery, nil
+	return verifyInterval, nil
 }
 
 // failedUpdates returns the updates that a failure counts against: none if the host did not get the order.
@@ -97,15 +97,15 @@ func (m *maintenance) failedUpdates() []string {
 	return current.Updates
 }
 
-// mayUndo reports whether the cumulative update of a Patch is to be uninstalled, because the node does not work since its restart.
+// mayUndo reports whether the cumulative update of a Patch should be uninstalled because the node has not worked since its restart.
 func (m *maintenance) mayUndo() bool {
 	current := m.current()
 	return current.Action == v1alpha1.ActionPatch && current.Failure == "" && current.Restarts > 0 && !m.hasFailed() &&
 		m.view.config.WindowsUpdates.Rollback == v1alpha1.UpdateRollbackUninstall
 }
 
-// beginUndo records the failure, so that no other host begins with the update, and that the update is uninstalled. If another node does not work either,
-// the update may not be the cause, and stays.
+// beginUndo records the failure, so that no other host begins with the update, and records that the update is being uninstalled. If another node does
+// not work either, the update may not be the cause, and it stays.
 func (m *maintenance) beginUndo(ctx context.Context, why string) (time.Duration, error) {
 	other, err := m.otherNotWorking(ctx)
 	if err != nil {
@@ -205,7 +205,7 @@ func (m *maintenance) undo(ctx context.Context) (time.Duration, error) {
 	default:
 		current.Message = strings.TrimSuffix("WICD is uninstalling the cumulative update: "+i.Message, ": ")
 	}
-	return undoEvery, nil
+	return undoInterval, nil
 }
 
 // orderOf returns the name of the order of a Patch.
@@ -225,10 +225,10 @@ func (m *maintenance) orderUpdates(ctx context.Context) (time.Duration, error) {
 	}
 	m.recordReachable(nil)
 	m.current().Message = "WICD has not reported the state of the installation yet"
-	return verifyEvery, nil
+	return verifyInterval, nil
 }
 
-// recordInstalled records, after a successful installation, which updates it was.
+// recordInstalled records, after a successful installation, which updates were installed.
 func recordInstalled(st *v1alpha1.WindowsInstanceStatus, updates []string) {
 	var all []v1alpha1.InstalledUpdate
 	for _, kb := range updates {

@@ -74,9 +74,9 @@ func (m *maintenance) replacementFault(ctx context.Context) (string, error) {
 	return fault, nil
 }
 
-// keepsPods returns why a node cannot be drained for a replacement: its pods may find no other node. It is empty for other actions, and once the
+// unplaceablePods returns why a node cannot be drained for a replacement: its pods may find no other node. It is empty for other actions, and once the
 // operator has cordoned the node; one that an administrator has cordoned is checked throughout its drain. Evicted pods cannot be moved back.
-func (m *maintenance) keepsPods(ctx context.Context) (string, error) {
+func (m *maintenance) unplaceablePods(ctx context.Context) (string, error) {
 	node := m.view.Node
 	if m.current().Action != v1alpha1.ActionReplace || !isOwn(m.view.Instance) || rollout.NodeOf(node).CordonedFor == v1alpha1.ActionReplace {
 		return "", nil

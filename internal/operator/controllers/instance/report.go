@@ -47,7 +47,7 @@ func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, err
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		after = kube.Sooner(after, requeueAfter)
+		after = kube.Soonest(after, requeueAfter)
 	}
 	return reconcile.Result{RequeueAfter: after}, p.status.write(ctx)
 }
@@ -115,7 +115,7 @@ func (c *Controller) setNode(_ context.Context, p *pass) (time.Duration, error) 
 		st.BootstrapCredentialID = ""
 	}
 	if p.Node != nil {
-		after = kube.Sooner(after, join.ImagesWait(p.Node, p.config.Images, time.Now()))
+		after = kube.Soonest(after, join.ImagesWait(p.Node, p.config.Images, time.Now()))
 	}
 	for _, moved := range join.TrackNode(st, p.Node, meta.IsStatusConditionTrue(st.Conditions, api.ConditionNodeReady)) {
 		p.status.track(moved)

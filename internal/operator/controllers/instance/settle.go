@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// settleEvery is how often setSettled checks whether the pods that left a node have been replaced.
-	settleEvery = 5 * time.Second
+	// settleInterval is how often setSettled checks whether the pods that left a node have been replaced.
+	settleInterval = 5 * time.Second
 	// maxSettled limits the namespaces, and maxSettledPods the pods of each namespace, that setSettled checks.
 	maxSettled     = 10
 	maxSettledPods = 500
@@ -101,7 +101,7 @@ func (c *Controller) setSettled(ctx context.Context, p *pass) (time.Duration, er
 		c.settles.forget(p.id)
 		return 0, nil
 	}
-	return min(remaining, settleEvery), nil
+	return min(remaining, settleInterval), nil
 }
 
 // replaced reports whether each owner has at least as many Ready pods as were evicted, and no pod that is not Ready. If there are too many pods to

@@ -39,15 +39,15 @@ type statusWriter struct {
 	flushTimer *time.Timer                     // writes pending
 }
 
-// progressEvery is the minimum interval of progress writes: steps within it share one write. The interval grows with the number of joining hosts, or
+// progressInterval is the minimum interval of progress writes: steps within it share one write. The interval grows with the number of joining hosts, or
 // progress would be most of the API server's load.
-const progressEvery = time.Second
+const progressInterval = time.Second
 
-// progressPause returns the interval of each host's progress writes while so many hosts join.
-func progressPause(hosts int) time.Duration { return progressEvery + batchDelay(hosts) }
+// progressPause returns the interval of each host's progress writes while this many hosts join.
+func progressPause(hosts int) time.Duration { return progressInterval + batchDelay(hosts) }
 
 func (c *Controller) newStatus(i *v1alpha1.WindowsInstance) *statusWriter {
-	return &statusWriter{client: c.Client, events: c.Events, metrics: c.metrics, written: i.DeepCopy(), wanted: i, lastReason: kube.Condition(i, api.ConditionReady).Reason, pause: progressEvery}
+	return &statusWriter{client: c.Client, events: c.Events, metrics: c.metrics, written: i.DeepCopy(), wanted: i, lastReason: kube.Condition(i, api.ConditionReady).Reason, pause: progressInterval}
 }
 
 // want returns the status as it should be; write persists it.

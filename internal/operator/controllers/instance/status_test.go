@@ -159,7 +159,7 @@ func TestUnreachableHostCausesOneWritePerAttempt(t *testing.T) {
 					},
 				}).Build()
 				s := newTestInstances(c).newStatus(i)
-				s.setWriteInterval(progressEvery)
+				s.setWriteInterval(progressInterval)
 				s.silent = test.silent
 				s.progress(t.Context(), join.Progress{Step: join.StepConnect, State: v1alpha1.StepRunning})
 				time.Sleep(15 * time.Second)

@@ -51,7 +51,7 @@ func (w *stopwatch) elapsed(id types.NamespacedName, m v1alpha1.Maintenance, tim
 	return l.before + w.uptime() - l.since
 }
 
-// forget removes an instance that has no maintenance any more.
+// forget removes an instance that is no longer maintained.
 func (w *stopwatch) forget(id types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/kube"
 )
 
-// TestTokenIsSentAfterCacheHasItsID expects a token to be held until the cache has its ID, or cacheTimeout is over: the host requests its
+// TestTokenIsSentAfterCacheHasItsID expects a token to be held until the cache has its ID, or cacheTimeout has passed: the host requests its
 // certificates at once, and a request that the cache cannot match is refused.
 func TestTokenIsSentAfterCacheHasItsID(t *testing.T) {
 	for name, test := range map[string]struct{ lag, leaves time.Duration }{

@@ -67,7 +67,7 @@ func (c *Controller) recordUnproven(ctx context.Context, node *corev1.Node) {
 func (c *Controller) setConflict(_ context.Context, p *pass) (time.Duration, error) {
 	st := p.status.want()
 	known := st.NodeConflict
-	st.NodeConflict = nodestate.Refer(p.Conflict)
+	st.NodeConflict = nodestate.ReferenceTo(p.Conflict)
 	if p.Conflict == nil || known != nil && known.UID == p.Conflict.UID {
 		return 0, nil
 	}

@@ -46,7 +46,7 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 	if m.mayRejoin() {
 		return m.rejoin(ctx)
 	}
-	return verifyEvery, nil
+	return verifyInterval, nil
 }
 
 // mayRejoin reports whether the node has been missing or broken for so long that its host is joined again: a limited number of times, and not while it
@@ -64,13 +64,13 @@ func (m *maintenance) mayRejoin() bool {
 		waited = min(waited, time.Since(current.RejoinedAt.Time))
 	}
 	// A join installs the operator's version. A host of another version gets it only in an upgrade to it.
-	otherVersion := m.view.Former || node != nil && join.OfOtherVersion(m.view.Node, m.view.Version)
+	otherVersion := m.view.Former || node != nil && join.HasOtherVersion(m.view.Node, m.view.Version)
 	upgrades := current.Action == v1alpha1.ActionUpgrade
 	changesVersion := upgrades && current.Version != m.view.Version || !upgrades && otherVersion
 	return waited > limit && (node == nil || !node.Ready) && current.Rejoins < join.MaxRepairs && !changesVersion
 }
 
-// missingSince returns since when the Node is known to be missing.
+// missingSince returns the time since which the Node has been known to be missing.
 func (m *maintenance) missingSince() time.Time {
 	c := meta.FindStatusCondition(m.status.want().Conditions, api.ConditionNodeReady)
 	if c == nil || c.Reason != api.ReasonNodeMissing {
@@ -89,5 +89,5 @@ func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
 	}
 	at := metav1.Now()
 	m.current().RejoinedAt, m.current().Rejoins = &at, m.current().Rejoins+1
-	return verifyEvery, nil
+	return verifyInterval, nil
 }

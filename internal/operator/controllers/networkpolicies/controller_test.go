@@ -180,7 +180,7 @@ func TestFailedPolicyCheckIsRetried(t *testing.T) {
 		p := open(t, v1alpha1.NetworkFlannel, newPod("shop", "web-1", "win-1", nil), newPolicy("shop", "all", nil))
 		p.refused = errors.New("refused")
 		if err := p.controller.check(t.Context()); err == nil {
-			t.Error("a failure is no error")
+			t.Error("a failure is not an error")
 		}
 		p.refused = nil
 		p.expect(checkInterval, "all")

@@ -1,5 +1,6 @@
-// Package overlayleftovers removes annotations from Windows Nodes that OVN-Kubernetes wrote while its hybrid overlay was off, and does not remove
-// itself. While they are present, its Linux nodes send packets for the pods of such a node to an address range that the node does not have.
+// Package overlayleftovers removes from Windows Nodes the annotations that OVN-Kubernetes wrote while its hybrid overlay was off, and that it does
+// not remove itself. While they are present, OVN-Kubernetes on Linux nodes sends packets for the pods of such a node to an address range that the
+// node does not have.
 package overlayleftovers
 
 import (

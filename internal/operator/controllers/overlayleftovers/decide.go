@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/operator/cluster"
 )
 
-// If OVN-Kubernetes keeps writing the annotations, its configuration is wrong, and removing them would never end.
+// If OVN-Kubernetes keeps writing the annotations, its configuration is wrong, and the operator would have to remove them forever.
 const (
 	// removals is the maximum number of removals on a Node within period.
 	removals = 3

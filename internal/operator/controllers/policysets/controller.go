@@ -175,7 +175,7 @@ func (c *Controller) network(ctx context.Context) (v1alpha1.NetworkSpec, error) 
 	return config.Network, nil
 }
 
-// stop ends the watches, and deletes all sets. Nodes need none any more: they remove their rules when they have the setting.
+// stop ends the watches, and deletes all sets. Nodes no longer need them: they remove their rules when they have the setting.
 func (c *Controller) stop(ctx context.Context) error {
 	if c.end != nil {
 		c.end()

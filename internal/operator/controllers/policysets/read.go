@@ -25,8 +25,8 @@ type inputs struct {
 	concerned map[string]bool
 }
 
-// read reads the cluster from the caches. Of objects that did not fit, pods and namespaces are left out, so that no rule allows them and
-// such pods are closed in isolated namespaces; policies close all pods of their namespace.
+// read reads the cluster from the caches. Pods and namespaces that did not fit are left out, so that no rule allows them, and such pods are
+// closed in isolated namespaces. Policies that did not fit close all pods of their namespace.
 func (c *Controller) read(ctx context.Context, provider v1alpha1.NetworkProvider) (inputs, error) {
 	var nodes corev1.NodeList
 	if err := c.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {

@@ -69,7 +69,7 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 	})
 }
 
-func TestProblemReportsHaveAPace(t *testing.T) {
+func TestProblemReportsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var objects []client.Object
 		for i := range eventsPerRound + 10 {

@@ -104,7 +104,7 @@ func TestEndOfSupportIsReportedWithoutWindowsConfig(t *testing.T) {
 	expect("on Kubernetes")
 }
 
-// TestReconcileReportsTheEndOfSupport has a cluster of Kubernetes 1.33, whose last day is over.
+// TestReconcileReportsTheEndOfSupport has a cluster of Kubernetes 1.33, whose last day has passed.
 func TestReconcileReportsTheEndOfSupport(t *testing.T) {
 	c, _ := newTestSettings(t)
 	c.Renderer.Releases = controllertest.Releases(t, "1.0.0", payload.New(controllertest.Kubelets("v1.33.13"), payload.File{}), "v1.33.13")

@@ -229,7 +229,7 @@ func IsVersion(s string) bool {
 	return s != "" && len(s) < 100 && strings.Trim(s, "0123456789abcdefghijklmnopqrstuvwxyz.-") == ""
 }
 
-// deleteUnused deletes ConfigMaps that no node follows any more.
+// deleteUnused deletes ConfigMaps that no node follows any longer.
 func (c *Controller) deleteUnused(ctx context.Context, keep []string) error {
 	var list corev1.ConfigMapList
 	if err := c.Client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {

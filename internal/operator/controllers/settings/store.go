@@ -112,7 +112,7 @@ func (c *Store) readSecrets(ctx context.Context, version string) (desired.Secret
 	return desired.Secrets{}, fmt.Errorf("%w: Secret %s does not match them", errNotPublished, api.NodeSecrets)
 }
 
-// SigningKey reads the signing key. The key is not cached, because it must not be used any more once its Secret is deleted.
+// SigningKey reads the signing key. The key is not cached, because it must no longer be used once its Secret is deleted.
 func (c *Store) SigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	name := types.NamespacedName{Namespace: c.namespace, Name: api.SigningKeySecret}
 	var secret corev1.Secret

@@ -67,7 +67,7 @@ func (s *machineSource) unconfigured(ctx context.Context) error {
 		if i.Labels[api.LabelSource] == api.SourceClusterAPI {
 			namespace, _, _ := strings.Cut(i.Annotations[api.AnnotationMachine], "/")
 			return &kube.Unwanted{Reason: api.ReasonClusterAPINotConfigured, Message: fmt.Sprintf("WindowsInstance %s was created from Machine %s, but spec.clusterAPI of WindowsConfig %q is not set: "+
-				"the node remains, but the operator no longer watches the Machine; set spec.clusterAPI.namespace, for example to %s, and spec.clusterAPI.clusterName to the Cluster that stands for this cluster",
+				"the node remains, but the operator no longer watches the Machine; set spec.clusterAPI.namespace, for example to %s, and spec.clusterAPI.clusterName to the Cluster that represents this cluster",
 				i.Name, i.Annotations[api.AnnotationMachine], api.WindowsConfigName, namespace)}
 		}
 	}
@@ -97,7 +97,7 @@ func (s *machineSource) proveCluster(ctx context.Context, spec v1alpha1.ClusterA
 		return nil
 	}
 	return &kube.Unwanted{Reason: api.ReasonClusterNotProven, Message: fmt.Sprintf("spec.controlPlaneEndpoint of Cluster %s is %q, but this cluster's API is served at %s "+
-		"(server in ConfigMap kube-public/cluster-info, EndpointSlice default/kubernetes); its Machines do not become nodes of this cluster: name the Cluster that stands for this cluster in spec.clusterAPI, "+
+		"(server in ConfigMap kube-public/cluster-info, EndpointSlice default/kubernetes); its Machines do not become nodes of this cluster: name the Cluster that represents this cluster in spec.clusterAPI, "+
 		"or set server in ConfigMap cluster-info to the endpoint of the Cluster", name, truncate.Text(endpoint, truncate.Quoted), truncate.List(endpoints, endpointsListed, ", "))}
 }
 

@@ -89,7 +89,7 @@ func TestOnlyMachinesOfThisClusterBecomeInstances(t *testing.T) {
 			k, err := s.Kind(t.Context())
 			if err == nil {
 				if k.Namespace != test.spec.Namespace || k.ID != test.spec.ClusterName {
-					t.Errorf("watched are the Machines of %q in %q, want those of %+v", k.ID, k.Namespace, test.spec)
+					t.Errorf("the Machines of %q in %q are watched, want those of %+v", k.ID, k.Namespace, test.spec)
 				}
 				k.Found(schema.GroupVersionKind{}, c)
 			}

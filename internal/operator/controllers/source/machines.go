@@ -356,7 +356,7 @@ func (s *machineSource) refuse(v machineView, kind, message string) {
 	s.Events.Emit(kube.Event{Object: v.object, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: kind}, "%s", message)
 }
 
-// remove deletes instances. If the host is gone, they are released first, because it cannot leave the cluster any more.
+// remove deletes instances. If the host is gone, they are released first, because it can no longer leave the cluster.
 func (s *machineSource) remove(ctx context.Context, v machineView, instances []*v1alpha1.WindowsInstance, reason string) error {
 	var errs []error
 	for _, i := range instances {

@@ -126,7 +126,7 @@ func (r *Resolver) resolve(ctx context.Context, keys []string) resolved {
 	return all
 }
 
-// retryDelay returns the delay of the next lookup of a name that never resolved, after so many failures.
+// retryDelay returns the delay of the next lookup of a name that never resolved, after the given number of failures.
 func retryDelay(failures int) time.Duration {
 	return min(minRetryDelay<<min(failures-1, 10), maxRetryDelay)
 }

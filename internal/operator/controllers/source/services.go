@@ -232,7 +232,7 @@ func (s *services) read(ctx context.Context) (claims, error) {
 	}
 }
 
-// setClaims sets the claims, and those that ended since a time. s.mu must be held. The map is shared and must not be written to any more.
+// setClaims sets the claims, and those that ended since a time. s.mu must be held. The map is shared and must no longer be written to.
 func (s *services) setClaims(found claims, to *addresses.Cluster, since time.Time) {
 	to.Claimed, to.Uncounted = found.claimants, found.uncounted
 	if to.Uncounted == "" && s.lostAt.After(since) {

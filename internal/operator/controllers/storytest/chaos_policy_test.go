@@ -59,7 +59,7 @@ func (w *chaosWorld) randomPolicy() v1alpha1.RolloutSpec {
 	}
 	if w.chance(0.3) {
 		every, open := 2+w.rand.IntN(3), 40+w.rand.IntN(60)
-		w.windowEvery, w.windowOpen = time.Duration(every)*time.Hour, time.Duration(open)*time.Minute
+		w.windowInterval, w.windowOpen = time.Duration(every)*time.Hour, time.Duration(open)*time.Minute
 		r.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Schedule: fmt.Sprintf("0 */%d * * *", every), Duration: fmt.Sprintf("%dm", open)}}
 	}
 	if w.chance(0.4) {
@@ -77,8 +77,8 @@ func (w *chaosWorld) policy() string {
 	if r.Canary != nil {
 		text += fmt.Sprintf(", canary %d for %s", r.Canary.Count, r.Canary.Soak)
 	}
-	if w.windowEvery > 0 {
-		text += fmt.Sprintf(", a window of %s every %s", w.windowOpen, w.windowEvery)
+	if w.windowInterval > 0 {
+		text += fmt.Sprintf(", a window of %s every %s", w.windowOpen, w.windowInterval)
 	}
 	if r.Reboots == v1alpha1.RebootsAllowed {
 		text += ", reboots allowed"
@@ -100,12 +100,12 @@ func (w *chaosWorld) limit() int {
 
 // inWindow reports whether a window was open at a time or up to stale before. Times are UTC, and windows are counted from midnight.
 func (w *chaosWorld) inWindow(at time.Time) bool {
-	if w.windowEvery == 0 {
+	if w.windowInterval == 0 {
 		return true
 	}
 	at = at.UTC()
 	hour := time.Duration(at.Hour()) * time.Hour
-	opened := at.Truncate(time.Hour).Add(-(hour % w.windowEvery))
+	opened := at.Truncate(time.Hour).Add(-(hour % w.windowInterval))
 	return at.Sub(opened) <= w.windowOpen+stale
 }
 

@@ -88,7 +88,7 @@ func (h *chaosHost) join(r wicdapi.JoinRequest) (wicdapi.JoinResult, error) {
 	return wicdapi.JoinResult{BootID: h.boot()}, nil
 }
 
-// leave removes everything of the operator from the host.
+// leave removes everything the operator installed from the host.
 func (h *chaosHost) leave(wicdapi.LeaveRequest) (wicdapi.LeaveResult, error) {
 	h.effect("leave")
 	h.w.record("%s leaves", h.name)

@@ -130,11 +130,11 @@ type chaosWorld struct {
 	crashes            bool // the operator restarts at every tick
 	pausedSince        time.Time
 	// Maintenance windows, if set, open at this interval and for this long.
-	windowEvery, windowOpen time.Duration
-	faults                  map[string]*versionFault // by version
-	contents                []payload.Manifest
-	retryAt                 map[string]time.Time // by controller whose last pass failed
-	configSeen              string
+	windowInterval, windowOpen time.Duration
+	faults                     map[string]*versionFault // by version
+	contents                   []payload.Manifest
+	retryAt                    map[string]time.Time // by controller whose last pass failed
+	configSeen                 string
 
 	broken                                 map[string]*chaosBreach // by rule
 	evictions, needed, completed, restarts int

@@ -26,8 +26,8 @@ func (s *story) carries(kubelets ...string) {
 	s.startOperator()
 }
 
-// of counts the nodes with a kubelet version.
-func (s *story) of(kubelet string) (n int) {
+// countKubelet counts the nodes with a kubelet version.
+func (s *story) countKubelet(kubelet string) (n int) {
 	for _, node := range s.nodes() {
 		if node.Status.NodeInfo.KubeletVersion == kubelet {
 			n++
@@ -42,16 +42,16 @@ func TestStoryClusterUpgrade(t *testing.T) {
 		s.apiServers = []string{"v1.33.4", "v1.33.4", "v1.33.4"}
 		s.carries("v1.33.13", "v1.34.4", "v1.36.3")
 		s.announce(s.hosts...)
-		s.until("all have the kubelet of the cluster", time.Hour, func() bool { return s.of("v1.33.13") == 3 && s.ready() == 3 })
+		s.until("all have the kubelet of the cluster", time.Hour, func() bool { return s.countKubelet("v1.33.13") == 3 && s.ready() == 3 })
 		for i := range s.apiServers {
-			if n := s.of("v1.33.13"); n != 3 {
+			if n := s.countKubelet("v1.33.13"); n != 3 {
 				s.t.Errorf("with API servers %v, %d nodes have the old kubelet, want all 3", s.apiServers, n)
 			}
 			s.record("API server %d goes to v1.34.1", i+1)
 			s.apiServers[i] = "v1.34.1"
 			s.pass(10 * time.Minute)
 		}
-		s.until("all have the new kubelet", 2*time.Hour, func() bool { return s.of("v1.34.4") == 3 && s.at(s.version) == 3 })
+		s.until("all have the new kubelet", 2*time.Hour, func() bool { return s.countKubelet("v1.34.4") == 3 && s.at(s.version) == 3 })
 	})
 }
 
@@ -62,11 +62,11 @@ func TestStoryOperatorUpgradeKeepsMinorVersion(t *testing.T) {
 		s.apiServers = []string{"v1.34.1"}
 		s.carries("v1.33.13", "v1.34.4")
 		s.announce(s.hosts...)
-		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.34.4") == 2 && s.ready() == 2 })
+		s.until("all are nodes", time.Hour, func() bool { return s.countKubelet("v1.34.4") == 2 && s.ready() == 2 })
 		s.record("another operator has v1.33.14, v1.34.5 and v1.36.3")
 		s.carries("v1.33.14", "v1.34.5", "v1.36.3")
 		s.until("all have the patch", 2*time.Hour, func() bool { return s.at(controllertest.Version(s.releases)) == 2 })
-		if n := s.of("v1.34.5"); n != 2 {
+		if n := s.countKubelet("v1.34.5"); n != 2 {
 			s.t.Errorf("%d nodes have kubelet v1.34.5, want both", n)
 		}
 	})
@@ -86,7 +86,7 @@ func TestStoryTooOldClusterIsLeftAlone(t *testing.T) {
 		}
 		s.record("the cluster goes to v1.33.1")
 		s.apiServers[0] = "v1.33.1"
-		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.33.13") == 2 && s.ready() == 2 })
+		s.until("all are nodes", time.Hour, func() bool { return s.countKubelet("v1.33.13") == 2 && s.ready() == 2 })
 	})
 }
 
@@ -97,7 +97,7 @@ func TestStoryOperatorStartsDuringClusterUpgrade(t *testing.T) {
 		s.apiServers = []string{"v1.34.1"}
 		s.carries("v1.34.4", "v1.35.2")
 		s.announce(s.hosts...)
-		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.34.4") == 2 && s.ready() == 2 })
+		s.until("all are nodes", time.Hour, func() bool { return s.countKubelet("v1.34.4") == 2 && s.ready() == 2 })
 		s.record("another operator starts and finds only an API server of v1.35.1")
 		s.apiServers = []string{"v1.35.1"}
 		s.carries("v1.34.4", "v1.35.2")
@@ -105,11 +105,11 @@ func TestStoryOperatorStartsDuringClusterUpgrade(t *testing.T) {
 		s.record("the API server of v1.34.1 returns")
 		s.apiServers = []string{"v1.35.1", "v1.34.1"}
 		s.pass(20 * time.Minute)
-		if n := s.of("v1.34.4"); n != 2 || s.ready() != 2 {
+		if n := s.countKubelet("v1.34.4"); n != 2 || s.ready() != 2 {
 			s.t.Errorf("%d nodes have the old kubelet, %d are in service, want both", n, s.ready())
 		}
 		s.record("all API servers go to v1.35.1")
 		s.apiServers = []string{"v1.35.1"}
-		s.until("all have the new kubelet", 2*time.Hour, func() bool { return s.of("v1.35.2") == 2 && s.ready() == 2 })
+		s.until("all have the new kubelet", 2*time.Hour, func() bool { return s.countKubelet("v1.35.2") == 2 && s.ready() == 2 })
 	})
 }

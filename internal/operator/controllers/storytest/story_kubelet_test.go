@@ -206,7 +206,7 @@ func (h *storyHost) arrive(node *corev1.Node) {
 	h.story.record("%s has version %s", h.name, h.version)
 }
 
-// advancePods ends pods whose grace period is over, and creates replacements on nodes in service.
+// advancePods ends pods whose grace period has ended, and creates replacements on nodes in service.
 func (s *story) advancePods() {
 	for _, o := range s.cache.sorted("Pod") {
 		pod := o.DeepCopyObject().(*corev1.Pod)

@@ -18,7 +18,7 @@ type storyUpdates struct {
 	offers []windowsupdate.Offer
 	// refuses maps articles to the error of their installation, undoes to the error with which Windows takes them back during a restart.
 	refuses, undoes map[string]string
-	// breaks is an article with which the kubelet does not work; breaksAlways, also without it once it was installed.
+	// breaks is an article with which the kubelet does not work; breaksAlways, even without it once it was installed.
 	breaks       string
 	breaksAlways bool
 	// staysFor is the error with which Windows refuses to uninstall updates; empty if it does not.
