@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/deploy/monitoring"
 	"github.com/windows-machine-config/wmco/internal/shared/metrics"
 	"github.com/windows-machine-config/wmco/lab"
@@ -33,6 +34,8 @@ func TestMonitoring(t *testing.T) {
 	p.joinAll()
 	p.startWeb()
 	p.startLimited()
+	// Otherwise, WICD queries Windows for updates within ten minutes.
+	p.annotateNode("win-1", api.AnnotationSearchUpdates, time.Now().Format(time.RFC3339Nano))
 	prometheus, err := p.StartPrometheus(t.Context(), testenv.PrometheusOptions{Interval: scrapeWine, Rules: fastRules(t), KubeState: true})
 	must(t, err)
 	p.expectTargets(prometheus, monitoring.JobOperator, monitoring.JobExporter, monitoring.JobKubelet, testenv.KubeState)

@@ -31,7 +31,7 @@ func TestImagesBeforePods(t *testing.T) {
 	for i, want := range []struct {
 		reason  string
 		message string
-	}{{api.ReasonImagesPulled, "(2)"}, {api.ReasonImagesNotPulled, team + " could not be pulled"}} {
+	}{{api.ReasonImagesPulled, "all 2 images"}, {api.ReasonImagesNotPulled, team + " could not be pulled"}} {
 		eventuallyOf(p, "the node has tried to pull its images", types.NamespacedName{Name: p.Hosts()[i].Name}, func(node *corev1.Node) string {
 			c := nodestate.Condition(node, api.ConditionImagesMissing)
 			if c == nil || c.Reason != want.reason || !strings.Contains(c.Message, want.message) || slices.ContainsFunc(node.Spec.Taints, nodestate.IsForImages) {
