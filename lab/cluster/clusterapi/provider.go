@@ -24,6 +24,7 @@ import (
 // A Cloud creates and deletes machines.
 type Cloud interface {
 	// Create creates a machine that runs the user data on its first boot, and returns its address and provider ID. It can take a while.
+	// A machine of this name that exists is returned: the provider could not record it.
 	Create(ctx context.Context, name string, userData []byte) (address, providerID string, err error)
 	// Delete deletes a machine. It succeeds if the machine does not exist.
 	Delete(ctx context.Context, name string) error
