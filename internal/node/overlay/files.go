@@ -24,7 +24,7 @@ const (
 	newEnding   = ".new"
 )
 
-// A scanner briefly opens files that were written, and Windows refuses to replace, rename or remove them meanwhile: 50 times 100 ms.
+// A scanner briefly opens files that were written, and Windows refuses to read, replace, rename or remove them meanwhile: 50 times 100 ms.
 const (
 	changeAttempts = 50
 	changePause    = 100 * time.Millisecond
@@ -65,7 +65,7 @@ func writeFile(name string, content []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if current, err := os.ReadFile(temporary); err != nil || !bytes.Equal(current, content) {
+	if current, err := readFile(temporary); err != nil || !bytes.Equal(current, content) {
 		return errors.Join(fmt.Errorf("the content of %s differs from the content written", temporary), err)
 	}
 	return retryHeld(func() error {

@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,4 +28,31 @@ func TestFileWriteIsRetriedWhileFileIsInUse(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFileReadIsRetriedWhileFileIsInUse: here, a link to itself stands for a file that a scanner has open.
+func TestFileReadIsRetriedWhileFileIsInUse(t *testing.T) {
+	for name, read := range map[string]func(name string) ([]byte, error){
+		"a file": readFile, "a limited file": func(name string) ([]byte, error) { return readLimited(name, 100) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				name := filepath.Join(t.TempDir(), "made-networks")
+				if _, err := read(name); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("reading a missing file returned %v", err)
+				}
+				if err := errors.Join(os.Symlink(name, name), os.WriteFile(name+newEnding, []byte("content"), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(4*time.Second, func() { _ = os.Rename(name+newEnding, name) })
+				began := time.Now()
+				if got, err := read(name); err != nil || string(got) != "content" {
+					t.Errorf("reading returned %q (%v)", got, err)
+				}
+				if took := time.Since(began); took < 4*time.Second || took > 5*time.Second {
+					t.Errorf("reading waited %s, want until the file was closed after 4 s", took)
+				}
+			})
+		})
+	}
 }

@@ -17,16 +17,7 @@ func TestReplaceWaitsForOpenFile(t *testing.T) {
 	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	utf16, err := windows.UTF16PtrFromString(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := windows.CreateFile(utf16, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := make(chan error, 1)
-	time.AfterFunc(300*time.Millisecond, func() { closed <- windows.CloseHandle(reader) })
+	closed := mustHold(t, name, windows.GENERIC_READ, windows.FILE_SHARE_READ)
 	if _, err := (hostapi.Disk{}).WriteFile(name, "new"); err != nil {
 		t.Error(err)
 	}
@@ -44,21 +35,12 @@ func TestReadWaitsForOpenFile(t *testing.T) {
 	if err := os.WriteFile(name, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	utf16, err := windows.UTF16PtrFromString(name)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for what, share := range map[string]uint32{
 		"renames": windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE,
 		"scans":   0,
 	} {
 		t.Run(what, func(t *testing.T) {
-			opened, err := windows.CreateFile(utf16, windows.DELETE|windows.SYNCHRONIZE, share, nil, windows.OPEN_EXISTING, 0, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			closed := make(chan error, 1)
-			time.AfterFunc(300*time.Millisecond, func() { closed <- windows.CloseHandle(opened) })
+			closed := mustHold(t, name, windows.DELETE|windows.SYNCHRONIZE, share)
 			if got, err := (hostapi.Disk{}).Read(name); err != nil || string(got) != "content" {
 				t.Errorf("reading returned %q (%v)", got, err)
 			}
@@ -67,4 +49,20 @@ func TestReadWaitsForOpenFile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// mustHold has a file open for 300 ms, as another program would, and then sends the result of closing it.
+func mustHold(t *testing.T, name string, access, share uint32) (closed <-chan error) {
+	t.Helper()
+	utf16, err := windows.UTF16PtrFromString(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := windows.CreateFile(utf16, access, share, nil, windows.OPEN_EXISTING, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	time.AfterFunc(300*time.Millisecond, func() { result <- windows.CloseHandle(file) })
+	return result
 }

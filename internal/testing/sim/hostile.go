@@ -204,25 +204,25 @@ type commandOutput struct {
 }
 
 // Write implements io.Writer.
-func (u *commandOutput) Write(p []byte) (int, error) {
-	if u.ctx.Err() != nil {
-		return 0, u.ctx.Err()
+func (o *commandOutput) Write(p []byte) (int, error) {
+	if o.ctx.Err() != nil {
+		return 0, o.ctx.Err()
 	}
-	return u.Writer.Write(p)
+	return o.Writer.Write(p)
 }
 
-func (u *commandOutput) forever(what []byte) int {
+func (o *commandOutput) forever(what []byte) int {
 	for {
-		if _, err := u.Write(what); err != nil {
+		if _, err := o.Write(what); err != nil {
 			return 1
 		}
 	}
 }
 
-func (u *commandOutput) trickle() int {
+func (o *commandOutput) trickle() int {
 	for {
-		_, err := u.Write([]byte("{"))
-		if err != nil || backoff.Sleep(u.ctx, time.Second) != nil {
+		_, err := o.Write([]byte("{"))
+		if err != nil || backoff.Sleep(o.ctx, time.Second) != nil {
 			return 1
 		}
 	}
